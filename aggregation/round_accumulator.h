@@ -1,0 +1,110 @@
+// RoundAccumulator: the running state of all outputs of one round.
+//
+//   ASSIGN_OR_RETURN(RoundAccumulator sum, RoundAccumulator::Create(spec));
+//   ASSIGN_OR_RETURN(ValidContribution valid, sum.Validate(std::move(contribution)));
+//   sum.Accumulate(valid);                      // Cannot fail: everything was checked.
+//   ASSIGN_OR_RETURN(AggregateReport report, sum.Report());
+//
+// Accumulate, Merge, Serialize and Restore commute: under EXACT numerics, and for integers under any, the report has
+// the same bits however the contributions arrived, were grouped into partial aggregates, or were interrupted.
+// Equal states have equal serialised bytes. Not thread-safe; Validate is const and may run beside other const calls.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "sheaf/v1/aggregation.pb.h"
+
+namespace sheaf {
+
+// One released tensor. A sparse output w is released as w.indices (INT64 [n, r], sorted, unique), w.values and
+// w.dense_shape (INT64 [rank]); a dense one under its own name.
+struct NamedTensor {
+  std::string name;
+  v1::DType dtype = v1::DTYPE_UNSPECIFIED;
+  std::vector<int64_t> shape;
+  // Little-endian, row-major.
+  std::string data;
+};
+
+struct AggregateReport {
+  std::vector<NamedTensor> tensors;
+  // One per output, in the order of the spec.
+  std::vector<v1::OutputSummary> outputs;
+  int64_t num_contributions = 0;
+  int64_t num_clients = 0;
+};
+
+// OK if every output names a known operator, has a name, dtype and shape this operator takes, and modifiers that
+// mean something there. INVALID_ARGUMENT naming the output, the operator and the reason; an unknown operator's message lists
+// those that exist.
+absl::Status ValidateAggregateSpec(const v1::AggregateSpec& spec);
+
+// The symbols of the operator table, in its order.
+std::vector<std::string> OperatorSymbols();
+
+class OutputAccumulator;
+
+// A contribution that fits a spec: right outputs, dtypes, shapes, index ranges, finite values, limits. Only
+// RoundAccumulator::Validate makes one. Holds the contribution's bytes.
+class ValidContribution {
+ public:
+  ValidContribution(ValidContribution&&) noexcept;
+  ValidContribution& operator=(ValidContribution&&) noexcept;
+  ~ValidContribution();
+
+  const v1::Contribution& contribution() const;
+  // 1 unless it is a partial aggregate.
+  int64_t num_clients() const;
+
+ private:
+  friend class RoundAccumulator;
+  struct Parsed;
+  explicit ValidContribution(std::unique_ptr<Parsed> parsed);
+  std::unique_ptr<Parsed> parsed_;
+};
+
+class RoundAccumulator {
+ public:
+  // INVALID_ARGUMENT as ValidateAggregateSpec.
+  static absl::StatusOr<RoundAccumulator> Create(const v1::AggregateSpec& spec);
+  // From Serialize() of an accumulator of the same spec. `state` is untrusted: INVALID_ARGUMENT if it belongs to another
+  // spec or version, DATA_LOSS if its checksum or structure is wrong.
+  static absl::StatusOr<RoundAccumulator> Restore(const v1::AggregateSpec& spec, std::string_view state);
+
+  RoundAccumulator(RoundAccumulator&&) noexcept;
+  RoundAccumulator& operator=(RoundAccumulator&&) noexcept;
+  ~RoundAccumulator();
+
+  // Checks the whole contribution; changes nothing. INVALID_ARGUMENT naming the output and the position;
+  // RESOURCE_EXHAUSTED over a limit, naming it.
+  absl::StatusOr<ValidContribution> Validate(v1::Contribution contribution) const;
+  void Accumulate(const ValidContribution& valid);
+  // `other` has the same spec.
+  void Merge(RoundAccumulator&& other);
+
+  // Canonical, versioned, checksummed.
+  std::string Serialize() const;
+  // OUT_OF_RANGE, naming output and coordinate, if an integer result does not fit its dtype.
+  absl::StatusOr<AggregateReport> Report() const;
+
+  int64_t num_contributions() const;
+  int64_t num_clients() const;
+  // Bytes of memory the state holds, for limits and inspection.
+  int64_t memory_bytes() const;
+  // The serialised state of each output, keyed by name: what a partial aggregate sends as OutputValue.state.
+  std::map<std::string, std::string> OutputStates() const;
+
+ private:
+  struct State;
+  explicit RoundAccumulator(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace sheaf

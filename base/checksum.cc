@@ -1,0 +1,55 @@
+#include "base/checksum.h"
+
+#include <openssl/evp.h>
+#include <zlib.h>
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace sheaf {
+
+uint32_t Crc32(std::string_view bytes, uint32_t seed) {
+  return static_cast<uint32_t>(crc32_z(seed, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
+}
+
+std::string Sha256Hex(std::string_view bytes) {
+  Sha256 hash;
+  hash.Update(bytes);
+  return std::move(hash).Hex();
+}
+
+bool IsSha256Hex(std::string_view text) {
+  return text.size() == 64 &&
+         std::all_of(text.begin(), text.end(), [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
+}
+
+struct Sha256::Context {
+  EVP_MD_CTX* evp = EVP_MD_CTX_new();
+  ~Context() { EVP_MD_CTX_free(evp); }
+};
+
+Sha256::Sha256() : context_(std::make_unique<Context>()) {
+  CHECK(EVP_DigestInit_ex(context_->evp, EVP_sha256(), nullptr) == 1);
+}
+Sha256::~Sha256() = default;
+Sha256::Sha256(Sha256&&) noexcept = default;
+Sha256& Sha256::operator=(Sha256&&) noexcept = default;
+
+void Sha256::Update(std::string_view bytes) {
+  CHECK(EVP_DigestUpdate(context_->evp, bytes.data(), bytes.size()) == 1);
+}
+
+std::string Sha256::Hex() && {
+  unsigned char digest[32];
+  CHECK(EVP_DigestFinal_ex(context_->evp, digest, nullptr) == 1);
+  std::string hex;
+  hex.reserve(64);
+  for (unsigned char byte : digest) {
+    hex.push_back("0123456789abcdef"[byte >> 4]);
+    hex.push_back("0123456789abcdef"[byte & 15]);
+  }
+  return hex;
+}
+
+}  // namespace sheaf

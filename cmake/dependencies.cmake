@@ -1,0 +1,12 @@
+# Everything is a Debian 12 package; deploy/packages.txt names them.
+find_package(Threads REQUIRED)
+find_package(Protobuf REQUIRED)  # Module mode: Debian ships no CONFIG package for it.
+find_package(gRPC CONFIG REQUIRED)
+find_package(absl CONFIG REQUIRED)
+find_package(fmt CONFIG REQUIRED)
+find_package(spdlog CONFIG REQUIRED)
+find_package(SQLite3 REQUIRED)
+find_package(OpenSSL REQUIRED)
+find_package(ZLIB REQUIRED)
+find_package(CLI11 CONFIG REQUIRED)
+find_package(nlohmann_json CONFIG REQUIRED)

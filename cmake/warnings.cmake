@@ -1,0 +1,10 @@
+# Warnings for our own code; presets add -Werror.
+add_compile_options(-Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Wno-missing-field-initializers)
+# A multiply and an add must never fuse: results are compared to the last bit.
+add_compile_options(-ffp-contract=off)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+  add_compile_options(-Wthread-safety)
+else()
+  # gcc 12 reports these inside the standard library's own headers at -O2.
+  add_compile_options(-Wno-restrict -Wno-maybe-uninitialized -Wno-stringop-overflow -Wno-array-bounds)
+endif()

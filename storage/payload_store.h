@@ -1,0 +1,120 @@
+// PayloadStore: the bytes that are too large or too short-lived for the task store. Three kinds:
+//
+//   blobs         broadcasts and aggregates, named by their SHA-256, immutable
+//   spools        per round, the accepted contributions that no checkpoint covers yet; segments of appended
+//                 records, deleted whole (unlinked: nothing of an individual stays behind)
+//   checkpoints   per round, merged accumulator states
+//
+// and uploads, which become blobs or spool segments when they are finished.
+//
+// What the methods write is durable when they return OK, but for AppendToSpool, whose bytes are durable after
+// the next SyncSpools: one flush serves all the appends of a batch. Everything read back is checked.
+// Codes: RESOURCE_EXHAUSTED when the disk is full (nothing changed); DATA_LOSS when bytes fail their checksum, naming the
+// file; NOT_FOUND; INTERNAL for a failed flush, after which the process must stop.
+//
+// Thread-safe: uploads and reads run on any thread while the core appends and deletes.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "storage/records.h"
+
+namespace sheaf {
+
+// An open blob. The view stays valid while this lives, also after the blob is deleted.
+class BlobView {
+ public:
+  virtual ~BlobView() = default;
+  virtual std::string_view bytes() const = 0;
+};
+
+class PayloadStore {
+ public:
+  virtual ~PayloadStore() = default;
+
+  // --- Uploads ---------------------------------------------------------------------------------
+
+  struct Upload {
+    UploadId id;
+    int64_t size_bytes = 0;
+    // Announced SHA-256, hex.
+    std::string digest;
+    int64_t committed_bytes = 0;
+    bool is_finished = false;
+  };
+  // Starting one that exists with the same size and digest returns it as it is; with others, ALREADY_EXISTS.
+  // INVALID_ARGUMENT if the digest is not a SHA-256 in hex or the size is negative.
+  virtual absl::StatusOr<Upload> StartUpload(const UploadId& id, int64_t size_bytes, const std::string& digest) = 0;
+  // NOT_FOUND.
+  virtual absl::StatusOr<Upload> GetUpload(const UploadId& id) = 0;
+  // Appends at committed_bytes; a chunk wholly below it changes nothing. Returns the committed bytes. OUT_OF_RANGE if it
+  // leaves a gap or runs past the announced size. NOT_FOUND.
+  virtual absl::StatusOr<int64_t> WriteChunk(const UploadId& id, int64_t offset, std::string_view data) = 0;
+  // Checks size and digest, and makes the bytes durable. Finishing a finished one is OK. FAILED_PRECONDITION if
+  // bytes are missing. DATA_LOSS if the digest differs (the upload is deleted). NOT_FOUND.
+  virtual absl::Status FinishUpload(const UploadId& id) = 0;
+  // A finished upload becomes the blob of its digest; the upload is gone.
+  virtual absl::Status MoveUploadToBlob(const UploadId& id) = 0;
+  // A finished upload becomes a segment of the round's spool of its own; the upload is gone. Durable when it returns.
+  virtual absl::StatusOr<SpoolRef> MoveUploadToSpool(const UploadId& id, const RoundId& round) = 0;
+  // The bytes of a finished upload.
+  virtual absl::StatusOr<std::string> ReadUpload(const UploadId& id) = 0;
+  // OK also if there is none.
+  virtual absl::Status DeleteUpload(const UploadId& id) = 0;
+  // Deletes uploads that were not written to since `before`. Returns how many.
+  virtual absl::StatusOr<int64_t> DeleteStaleUploads(absl::Time before) = 0;
+
+  // --- Blobs -----------------------------------------------------------------------------------
+
+  // Stores bytes and returns their digest. Storing what is there already is OK.
+  virtual absl::StatusOr<std::string> PutBlob(std::string_view bytes) = 0;
+  virtual bool HasBlob(const std::string& digest) = 0;
+  // NOT_FOUND.
+  virtual absl::StatusOr<std::shared_ptr<const BlobView>> OpenBlob(const std::string& digest) = 0;
+  // OK also if there is none.
+  virtual absl::Status DeleteBlob(const std::string& digest) = 0;
+  struct BlobInfo {
+    std::string digest;
+    int64_t size_bytes = 0;
+    // When it was stored (or last stored again).
+    absl::Time time;
+  };
+  virtual absl::StatusOr<std::vector<BlobInfo>> ListBlobs() = 0;
+
+  // --- Spools ----------------------------------------------------------------------------------
+
+  // Appends to the round's open segment. Not durable until SyncSpools.
+  virtual absl::StatusOr<SpoolRef> AppendToSpool(const RoundId& round, std::string_view bytes) = 0;
+  // Makes all appends so far durable.
+  virtual absl::Status SyncSpools() = 0;
+  // NOT_FOUND if the segment is gone. DATA_LOSS if the bytes do not match the ref's checksum.
+  virtual absl::StatusOr<std::string> ReadFromSpool(const RoundId& round, const SpoolRef& ref) = 0;
+  // Ends the open segment, so that later appends go to a new one; returns the number of the newest segment so far (0 if
+  // there is none).
+  virtual absl::StatusOr<int64_t> RollSpool(const RoundId& round) = 0;
+  // Unlinks the segments with numbers up to and including `through`.
+  virtual absl::Status DeleteSpoolSegments(const RoundId& round, int64_t through) = 0;
+
+  // --- Checkpoints -----------------------------------------------------------------------------
+
+  // `name` is [A-Za-z0-9_-]+ and new for this round.
+  virtual absl::Status WriteCheckpoint(const RoundId& round, const std::string& name, std::string_view bytes) = 0;
+  // DATA_LOSS if its checksum does not match. NOT_FOUND.
+  virtual absl::StatusOr<std::string> ReadCheckpoint(const RoundId& round, const std::string& name) = 0;
+  // Deletes the round's checkpoints but the one named (none, if empty).
+  virtual absl::Status DeleteCheckpointsExcept(const RoundId& round, const std::string& name) = 0;
+
+  // Deletes the round's spool and checkpoints. OK also if there are none.
+  virtual absl::Status DeleteRound(const RoundId& round) = 0;
+  // Rounds that have a spool or checkpoints.
+  virtual absl::StatusOr<std::vector<RoundId>> ListRounds() = 0;
+};
+
+}  // namespace sheaf

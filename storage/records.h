@@ -1,0 +1,151 @@
+// What the store keeps, as plain structs. Specs, aggregates, timings and metrics are opaque bytes
+// here: only server/core knows what is in them.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "storage/ids.h"
+
+namespace sheaf {
+
+enum class RoundState { kAnnounced = 1, kCollecting = 2, kSealing = 3, kSucceeded = 4, kFailed = 5, kCancelled = 6 };
+enum class TaskState { kQueued = 1, kLeased = 2, kSucceeded = 3, kFailed = 4, kCancelled = 5, kBuried = 6 };
+enum class AttemptOutcome { kRunning = 0, kSucceeded = 1, kFailed = 2, kLost = 3, kReleased = 4, kCancelled = 5 };
+
+// Tasks of a round (or a queue) by state.
+struct TaskCounts {
+  int64_t queued = 0;
+  int64_t leased = 0;
+  int64_t succeeded = 0;
+  int64_t failed = 0;
+  int64_t cancelled = 0;
+  int64_t buried = 0;
+
+  int64_t total() const { return queued + leased + succeeded + failed + cancelled + buried; }
+  friend bool operator==(const TaskCounts&, const TaskCounts&) = default;
+};
+
+struct RoundRecord {
+  RoundId id;
+  std::string population;
+  std::string job;
+  // Of the call that created it; unique.
+  std::string request_id;
+  // Opaque: the serialised spec, without its listed tasks.
+  std::string spec;
+  RoundState state = RoundState::kCollecting;
+  // Grows with every change to this record: the etag.
+  int64_t version = 1;
+  absl::Time create_time;
+  absl::Time deadline_time;
+  // Infinite future while it runs.
+  absl::Time end_time = absl::InfiniteFuture();
+  // Empty when there is none. Keeps the blob alive while the round does.
+  std::string broadcast_digest;
+  TaskCounts tasks;
+  int64_t num_failed_attempts = 0;
+  int64_t num_lost_attempts = 0;
+  // Accepted contributions; also the sequence number of the newest.
+  int64_t num_contributions = 0;
+  int64_t num_clients = 0;
+  int64_t bytes_up = 0;
+  // Name of the newest checkpoint (empty: none) and the sequence number up to
+  // which it contains every contribution.
+  std::string checkpoint;
+  int64_t checkpoint_sequence = 0;
+  // Opaque: the core's sums of attempt timings, metrics and bytes down, kept with every contribution.
+  std::string progress;
+  // Opaque: what was released, set with kSucceeded.
+  std::string aggregate;
+  // Why it failed or was cancelled.
+  std::string error;
+};
+
+struct TaskRecord {
+  TaskId id;
+  TaskState state = TaskState::kQueued;
+  // Opaque, from the submitter.
+  std::string payload;
+  std::string data_selector;
+  // Canonical text of the labels a worker must carry; empty: none.
+  std::string requirement;
+  absl::Time create_time;
+  // kQueued: not before this.
+  absl::Time available_time;
+  absl::Time end_time = absl::InfiniteFuture();
+  // The holder (kLeased) or the one whose contribution was accepted (kSucceeded).
+  WorkerName worker;
+  // kLeased, and kSucceeded (the token under which it was accepted).
+  LeaseToken lease_token;
+  // kLeased: the poll that was given this lease.
+  std::string poll_id;
+  // kLeased: when this lease began, when it ends unless renewed, and when the attempt must end.
+  absl::Time lease_time;
+  absl::Time expire_time;
+  absl::Time attempt_deadline_time;
+  // Highest progress reported under this lease.
+  int64_t progress = 0;
+  int32_t num_attempts = 0;
+  // Since it was created or last requeued by an operator.
+  int32_t num_failed = 0;
+  int32_t num_lost = 0;
+  std::string last_error;
+};
+
+struct AttemptRecord {
+  // 1 for the first.
+  int32_t number = 0;
+  WorkerName worker;
+  absl::Time lease_time;
+  absl::Time end_time = absl::InfiniteFuture();
+  AttemptOutcome outcome = AttemptOutcome::kRunning;
+  std::string error;
+  // Opaque: where the worker says its time went.
+  std::string timings;
+  int64_t bytes_up = 0;
+};
+
+// Where a contribution's bytes lie until a checkpoint covers them.
+struct SpoolRef {
+  // Segment of the round's spool; 0 means the bytes were never spooled (EPHEMERAL).
+  int64_t segment = 0;
+  int64_t offset = 0;
+  int64_t length = 0;
+  uint32_t crc = 0;
+
+  friend bool operator==(const SpoolRef&, const SpoolRef&) = default;
+};
+
+struct ContributionRecord {
+  TaskId task;
+  // 1 for the round's first accepted contribution, then without gaps.
+  int64_t sequence = 0;
+  WorkerName worker;
+  LeaseToken lease_token;
+  // SHA-256 of the bytes, hex.
+  std::string digest;
+  int64_t size_bytes = 0;
+  int64_t num_clients = 1;
+  SpoolRef payload;
+  absl::Time accept_time;
+};
+
+struct WorkerRecord {
+  WorkerName name;
+  std::string population;
+  // Opaque: versions, computations and labels as last reported.
+  std::string description;
+  absl::Time first_seen_time;
+  absl::Time last_seen_time;
+  bool is_draining = false;
+  int64_t num_leased = 0;
+  int64_t num_succeeded = 0;
+  int64_t num_failed = 0;
+  int64_t num_lost = 0;
+};
+
+}  // namespace sheaf

@@ -1,0 +1,272 @@
+// TaskStore: the durable state of rounds, tasks, leases and contributions, as atomic operations
+// of the domain. Everything the server promises about exactly-once rests on these.
+//
+//   RETURN_IF_ERROR(store.BeginBatch());
+//   auto tasks = store.LeaseTasks({.round = id, .worker = name, .poll_id = poll, .tokens = {token},
+//                                  .now = now, .expire_time = now + lease, .attempt_deadline_time = ...});
+//   RETURN_IF_ERROR(store.CommitBatch());   // Only now may anybody be told.
+//
+// Batches are group commit: the operations of many concurrent calls share one transaction and one
+// flush. Within a batch each operation sees those before it. An operation that returns an error has
+// changed nothing. After a failed CommitBatch, or RollbackBatch, nothing of the batch has happened.
+// Operations that write must be called inside a batch; reads may be called outside one too.
+//
+// A state change is conditional on the expected state (see transitions.h): where the state is
+// another, the answer says so and nothing changes.
+//
+// Time and tokens come in as arguments: a store never reads a clock and never draws a random number.
+// Codes, for every operation: RESOURCE_EXHAUSTED when the disk is full; DATA_LOSS when what is stored
+// cannot be true; INTERNAL for a failed flush or I/O error. An implementation is not thread-safe.
+//
+// Implementations: memory/memory_task_store.h is the executable specification; sql/sql_task_store.h
+// runs on any SqlConnection. tests/conformance/task_store_suite holds both to this page.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "storage/records.h"
+
+namespace sheaf {
+
+class TaskStore {
+ public:
+  virtual ~TaskStore() = default;
+
+  // --- Batches ---------------------------------------------------------------------------------
+
+  virtual absl::Status BeginBatch() = 0;
+  // Makes the batch durable. On error nothing of it has happened and no batch is open.
+  virtual absl::Status CommitBatch() = 0;
+  virtual void RollbackBatch() = 0;
+
+  // --- Rounds ----------------------------------------------------------------------------------
+
+  struct NewTask {
+    std::string payload;
+    std::string data_selector;
+    std::string requirement;
+  };
+  struct CreateRoundParams {
+    // Its counts are set by the store; its tasks are available at once.
+    RoundRecord round;
+    std::vector<NewTask> tasks;
+  };
+  struct CreateRoundResult {
+    RoundRecord round;
+    // False if `request_id` had created a round before: `round` is that one.
+    bool created = false;
+  };
+  // ALREADY_EXISTS if the round id is taken by another request.
+  virtual absl::StatusOr<CreateRoundResult> CreateRound(const CreateRoundParams& params) = 0;
+
+  // NOT_FOUND if there is none.
+  virtual absl::StatusOr<RoundRecord> GetRound(const RoundId& id) = 0;
+
+  struct ListRoundsParams {
+    // Empty means all populations.
+    std::string population;
+    // Empty means all states.
+    std::vector<RoundState> states;
+    // Empty means all jobs.
+    std::string job;
+    // Newest first (create time, then id, descending); only rounds after this one. Empty: from the start.
+    RoundId after;
+    int limit = 100;
+  };
+  virtual absl::StatusOr<std::vector<RoundRecord>> ListRounds(const ListRoundsParams& params) = 0;
+
+  struct MoveRoundParams {
+    RoundId round;
+    RoundState from;
+    RoundState to;
+    absl::Time now;
+    // Kept where the move is to kFailed or kCancelled.
+    std::string error;
+    // Kept where the move is to kSucceeded.
+    std::string aggregate;
+  };
+  // Moves a round; leaving kCollecting also ends its QUEUED and LEASED tasks as CANCELLED, their running attempts
+  // with them. FAILED_PRECONDITION if the round is not in `from`. NOT_FOUND.
+  virtual absl::StatusOr<RoundRecord> MoveRound(const MoveRoundParams& params) = 0;
+
+  // True if a round that has not ended refers to this broadcast.
+  virtual absl::StatusOr<bool> IsBroadcastInUse(const std::string& digest) = 0;
+
+  // --- Leases ----------------------------------------------------------------------------------
+
+  struct LeaseTasksParams {
+    RoundId round;
+    WorkerName worker;
+    std::string poll_id;
+    // One per task wanted, all different; each becomes the token of one lease.
+    std::vector<LeaseToken> tokens;
+    // The requirement texts that this worker fulfils; "" is always fulfilled.
+    std::vector<std::string> fulfilled_requirements;
+    // Most tasks of this round that this worker may hold or have completed; 0: no limit.
+    int32_t per_worker_max = 0;
+    absl::Time now;
+    absl::Time expire_time;
+    absl::Time attempt_deadline_time;
+  };
+  // Leases up to tokens.size() QUEUED tasks whose available_time has come, lowest index first, opening an attempt for each. An
+  // empty answer is success. FAILED_PRECONDITION if the round is not kCollecting.
+  virtual absl::StatusOr<std::vector<TaskRecord>> LeaseTasks(const LeaseTasksParams& params) = 0;
+
+  // The tasks leased to a worker, by id.
+  virtual absl::StatusOr<std::vector<TaskRecord>> ListLeases(const WorkerName& worker) = 0;
+
+  struct RenewLeaseParams {
+    TaskId task;
+    LeaseToken token;
+    // Kept if it is higher than before.
+    int64_t progress = 0;
+    // The new expire_time, if progress grew; the store caps it at the attempt's deadline.
+    absl::Time expire_time;
+  };
+  // The task after renewal. FAILED_PRECONDITION if the task is not leased under this token. NOT_FOUND.
+  virtual absl::StatusOr<TaskRecord> RenewLease(const RenewLeaseParams& params) = 0;
+
+  // Leased tasks whose lease or attempt ended at or before `now`, earliest first.
+  virtual absl::StatusOr<std::vector<TaskRecord>> ListExpired(absl::Time now, int limit) = 0;
+
+  struct EndAttemptParams {
+    TaskId task;
+    // Must be the task's current one.
+    LeaseToken token;
+    // kFailed, kLost, kReleased or kCancelled.
+    AttemptOutcome outcome;
+    // kQueued, kFailed or kBuried.
+    TaskState to;
+    // Earliest next lease, where `to` is kQueued.
+    absl::Time available_time;
+    std::string error;
+    std::string timings;
+    absl::Time now;
+  };
+  // Ends the running attempt without a contribution; counts it by its outcome.
+  // FAILED_PRECONDITION if the task is not leased under this token. NOT_FOUND.
+  virtual absl::StatusOr<TaskRecord> EndAttempt(const EndAttemptParams& params) = 0;
+
+  struct RequeueTaskParams {
+    TaskId task;
+    absl::Time now;
+  };
+  // By an operator: a BURIED or FAILED task, or a LEASED one (its attempt ends as CANCELLED), becomes QUEUED
+  // with its limits counted afresh. Requeuing a QUEUED task makes it available at once.
+  // FAILED_PRECONDITION if the task succeeded or was cancelled, or its round is not kCollecting. NOT_FOUND.
+  virtual absl::StatusOr<TaskRecord> RequeueTask(const RequeueTaskParams& params) = 0;
+
+  // --- Contributions ---------------------------------------------------------------------------
+
+  struct RecordContributionParams {
+    TaskId task;
+    LeaseToken token;
+    std::string digest;
+    int64_t size_bytes = 0;
+    int64_t num_clients = 1;
+    SpoolRef payload;
+    std::string timings;
+    // Replaces the round's progress.
+    std::string progress;
+    absl::Time now;
+  };
+  // The exactly-once step: the task becomes SUCCEEDED and its contribution gets the round's next sequence
+  // number. FAILED_PRECONDITION, with nothing changed, if the round is not kCollecting or the
+  // task is not leased under this token. NOT_FOUND.
+  virtual absl::StatusOr<ContributionRecord> RecordContribution(const RecordContributionParams& params) = 0;
+
+  // In order of sequence, those with sequence > after.
+  virtual absl::StatusOr<std::vector<ContributionRecord>> ListContributions(const RoundId& round, int64_t after,
+                                                                            int limit) = 0;
+
+  struct SaveCheckpointParams {
+    RoundId round;
+    std::string checkpoint;
+    // The checkpoint contains every contribution up to this one. Never lower than before.
+    int64_t sequence = 0;
+  };
+  // FAILED_PRECONDITION if a checkpoint with a higher sequence is there, or sequence > num_contributions.
+  virtual absl::Status SaveCheckpoint(const SaveCheckpointParams& params) = 0;
+
+  // After a crash, for rounds that spool nothing: forgets the contributions after the checkpoint and queues their tasks
+  // again. Returns how many. FAILED_PRECONDITION if the round is not kCollecting.
+  virtual absl::StatusOr<int64_t> ForgetContributionsAfterCheckpoint(const RoundId& round, absl::Time now) = 0;
+
+  // --- Looking ---------------------------------------------------------------------------------
+
+  // NOT_FOUND if there is none.
+  virtual absl::StatusOr<TaskRecord> GetTask(const TaskId& id) = 0;
+  // Oldest first.
+  virtual absl::StatusOr<std::vector<AttemptRecord>> ListAttempts(const TaskId& id) = 0;
+
+  struct ListTasksParams {
+    // Empty means all.
+    std::string population;
+    std::optional<RoundId> round;
+    std::vector<TaskState> states;
+    WorkerName worker;
+    // In order of round id, then index; only tasks after this one.
+    std::optional<TaskId> after;
+    int limit = 100;
+  };
+  virtual absl::StatusOr<std::vector<TaskRecord>> ListTasks(const ListTasksParams& params) = 0;
+
+  struct QueueRecord {
+    // Of rounds in kCollecting.
+    TaskCounts tasks;
+    int64_t num_live_rounds = 0;
+    // Queued, but available_time lies ahead.
+    int64_t num_delayed = 0;
+    // Earliest available_time of the tasks that could be leased now; infinite future if none.
+    absl::Time oldest_available_time = absl::InfiniteFuture();
+  };
+  virtual absl::StatusOr<QueueRecord> DescribeQueue(const std::string& population, absl::Time now) = 0;
+
+  // The distinct requirement texts of a round's tasks (with "" if any task has none), sorted.
+  virtual absl::StatusOr<std::vector<std::string>> ListRequirements(const RoundId& round) = 0;
+
+  // Earliest instant after `now` at which time alone changes something: a lease or attempt ends, a delayed task
+  // becomes available, a round reaches its deadline. Infinite future if none.
+  virtual absl::StatusOr<absl::Time> NextDueTime(absl::Time now) = 0;
+
+  // --- Workers ---------------------------------------------------------------------------------
+
+  struct SawWorkerParams {
+    WorkerName name;
+    std::string population;
+    std::string description;
+    absl::Time now;
+  };
+  // Creates or refreshes.
+  virtual absl::StatusOr<WorkerRecord> SawWorker(const SawWorkerParams& params) = 0;
+  // NOT_FOUND if there is none in this population.
+  virtual absl::StatusOr<WorkerRecord> GetWorker(const std::string& population, const WorkerName& name) = 0;
+  struct ListWorkersParams {
+    // Empty means all.
+    std::string population;
+    // By name; only workers after this one.
+    WorkerName after;
+    int limit = 100;
+  };
+  virtual absl::StatusOr<std::vector<WorkerRecord>> ListWorkers(const ListWorkersParams& params) = 0;
+  // NOT_FOUND if there is none in this population.
+  virtual absl::StatusOr<WorkerRecord> SetWorkerDraining(const std::string& population, const WorkerName& name,
+                                                         bool is_draining) = 0;
+
+  // --- The store itself ------------------------------------------------------------------------
+
+  struct Info {
+    // "memory" or "sqlite".
+    std::string engine;
+    int schema_version = 0;
+  };
+  virtual Info GetInfo() const = 0;
+};
+
+}  // namespace sheaf

@@ -1,0 +1,39 @@
+// The legal moves of rounds and tasks: one pure table, asked before and after every change.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "storage/records.h"
+
+namespace sheaf {
+
+struct RoundMove {
+  RoundState from;
+  RoundState to;
+  std::string_view why;
+};
+struct TaskMove {
+  TaskState from;
+  TaskState to;
+  std::string_view why;
+};
+
+// The whole table, for documentation and coverage.
+std::span<const RoundMove> RoundMoves();
+std::span<const TaskMove> TaskMoves();
+
+bool IsLegalMove(RoundState from, RoundState to);
+bool IsLegalMove(TaskState from, TaskState to);
+
+// SUCCEEDED, FAILED, CANCELLED.
+bool IsFinal(RoundState state);
+// A task that cannot move any more while its round runs, but by an operator: all but QUEUED and LEASED.
+bool IsEnded(TaskState state);
+
+// "COLLECTING", "QUEUED", "LOST" ...
+std::string_view Name(RoundState state);
+std::string_view Name(TaskState state);
+std::string_view Name(AttemptOutcome outcome);
+
+}  // namespace sheaf
