@@ -1,8 +1,8 @@
-// CHECK: for what we did to ourselves. Stays on in release builds.
+// SHEAF_CHECK: for what we did to ourselves. Stays on in release builds.
 //
-//   CHECK(offset <= size, "offset {} beyond the end of {}", offset, name);
+//   SHEAF_CHECK(offset <= size, "offset {} beyond the end of {}", offset, name);
 //
-// What the world does to us (a peer, a disk, a user) is a Status, not a CHECK.
+// What the world does to us (a peer, a disk, a user) is a Status. The prefix is there because test frameworks own the short name.
 #pragma once
 
 #include <fmt/format.h>
@@ -21,7 +21,7 @@ namespace sheaf::internal {
 
 }  // namespace sheaf::internal
 
-#define CHECK(condition, ...)                                                                                  \
+#define SHEAF_CHECK(condition, ...)                                                                                  \
   do {                                                                                                         \
     if (!(condition)) [[unlikely]]                                                                             \
       ::sheaf::internal::CheckFailed(__FILE__, __LINE__, #condition __VA_OPT__(, ::fmt::format(__VA_ARGS__))); \

@@ -30,19 +30,19 @@ struct Sha256::Context {
 };
 
 Sha256::Sha256() : context_(std::make_unique<Context>()) {
-  CHECK(EVP_DigestInit_ex(context_->evp, EVP_sha256(), nullptr) == 1);
+  SHEAF_CHECK(EVP_DigestInit_ex(context_->evp, EVP_sha256(), nullptr) == 1);
 }
 Sha256::~Sha256() = default;
 Sha256::Sha256(Sha256&&) noexcept = default;
 Sha256& Sha256::operator=(Sha256&&) noexcept = default;
 
 void Sha256::Update(std::string_view bytes) {
-  CHECK(EVP_DigestUpdate(context_->evp, bytes.data(), bytes.size()) == 1);
+  SHEAF_CHECK(EVP_DigestUpdate(context_->evp, bytes.data(), bytes.size()) == 1);
 }
 
 std::string Sha256::Hex() && {
   unsigned char digest[32];
-  CHECK(EVP_DigestFinal_ex(context_->evp, digest, nullptr) == 1);
+  SHEAF_CHECK(EVP_DigestFinal_ex(context_->evp, digest, nullptr) == 1);
   std::string hex;
   hex.reserve(64);
   for (unsigned char byte : digest) {

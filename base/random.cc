@@ -9,7 +9,7 @@
 namespace sheaf {
 
 uint64_t Random::Below(uint64_t bound) {
-  CHECK(bound > 0);
+  SHEAF_CHECK(bound > 0);
   // Lemire 2019, without the rejection step: the bias is below bound / 2^64.
   return static_cast<uint64_t>((static_cast<unsigned __int128>(Bits()) * bound) >> 64);
 }
@@ -55,7 +55,7 @@ uint64_t SeededRandom::Bits() {
 
 uint64_t SystemRandom::Bits() {
   uint64_t bits = 0;
-  CHECK(RAND_bytes(reinterpret_cast<unsigned char*>(&bits), sizeof bits) == 1, "the system gives no randomness");
+  SHEAF_CHECK(RAND_bytes(reinterpret_cast<unsigned char*>(&bits), sizeof bits) == 1, "the system gives no randomness");
   return bits;
 }
 
