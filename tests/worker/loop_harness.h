@@ -1,4 +1,5 @@
-// LoopHarness: a WorkerLoop between a transport and a runner that do what the test says, under a clock it turns by hand.
+// LoopHarness: a WorkerLoop between a transport and a runner that do what the test says, under a clock it turns by
+// hand.
 //
 //   LoopHarness test;
 //   test.Step();
@@ -30,8 +31,8 @@ class ScriptedTransport final : public Transport {
     Done done;
   };
 
-  void CallMethod(std::string_view method, const google::protobuf::Message& request, google::protobuf::Message* response,
-                  const CallOptions& options, Done done) override {
+  void CallMethod(std::string_view method, const google::protobuf::Message& request,
+                  google::protobuf::Message* response, const CallOptions& options, Done done) override {
     std::unique_ptr<google::protobuf::Message> copy(request.New());
     copy->CopyFrom(request);
     calls.push_back({std::string(method), std::move(copy), response, options, std::move(done)});

@@ -132,8 +132,8 @@ TEST_CASE("Leases beyond what was asked for are given back") {
 }
 
 TEST_CASE("Every verdict ends the matter, and a rejection is not mistaken for success") {
-  for (V::Verdict verdict : {V::ACCEPTED, V::DUPLICATE, V::LATE, V::NOT_NEEDED, V::LEASE_LOST, V::REJECTED,
-                             V::UNKNOWN_TASK}) {
+  for (V::Verdict verdict :
+       {V::ACCEPTED, V::DUPLICATE, V::LATE, V::NOT_NEEDED, V::LEASE_LOST, V::REJECTED, V::UNKNOWN_TASK}) {
     LoopHarness test;
     test.AnswerLastSync(Granting({"t1"}));
     test.FinishRun(0, "result");
