@@ -78,6 +78,9 @@ BANS = [
         r"\bSystemClock\b|\bSystemRandom\b",
         [
             ("base/", "where they are defined"),
+            ("server/main.cc", "a binary's main chooses the real thing"),
+            ("worker/main.cc", "a binary's main chooses the real thing"),
+            ("cli/main.cc", "a binary's main chooses the real thing"),
             ("tests/", "end-to-end tests run real parts"),
             ("bench/", "they are what is measured"),
         ],
