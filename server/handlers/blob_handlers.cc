@@ -11,7 +11,7 @@
 #include "base/status_macros.h"
 #include "server/core/core.h"
 #include "server/core/proto_time.h"
-#include "server/handlers/row_selection.h"
+#include "server/core/row_selection.h"
 
 namespace sheaf {
 namespace {

@@ -5,7 +5,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "server/core/reply.h"
-#include "server/handlers/open_blobs.h"
+#include "server/core/open_blobs.h"
 #include "sheaf/v1/blob_service.pb.h"
 #include "storage/payload_store.h"
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/random.h"
-#include "server/handlers/row_selection.h"
+#include "server/core/row_selection.h"
 
 namespace sheaf {
 namespace {

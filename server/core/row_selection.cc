@@ -1,4 +1,4 @@
-#include "server/handlers/row_selection.h"
+#include "server/core/row_selection.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "server/handlers/open_blobs.h"
+#include "server/core/open_blobs.h"
 
 #include <fmt/format.h>
 
