@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "sdk/cpp/blob_client.h"
+#include "sdk/cpp/proto_duration.h"
 
 namespace sheaf {
 namespace {
@@ -15,14 +16,8 @@ namespace {
 // Renewals of one lease are at least this far apart, however little of it remains.
 constexpr absl::Duration kRenewalPauseMin = absl::Milliseconds(100);
 
-void SetDuration(absl::Duration duration, google::protobuf::Duration* proto) {
-  int64_t nanos = absl::ToInt64Nanoseconds(duration);
-  proto->set_seconds(nanos / 1'000'000'000);
-  proto->set_nanos(static_cast<int32_t>(nanos % 1'000'000'000));
-}
-
 void AddDuration(absl::Duration duration, google::protobuf::Duration* proto) {
-  SetDuration(absl::Seconds(proto->seconds()) + absl::Nanoseconds(proto->nanos()) + duration, proto);
+  *proto = ToProtoDuration(FromProtoDuration(*proto) + duration);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "base/version.h"
+#include "sdk/cpp/proto_duration.h"
 
 namespace sheaf {
 namespace {
@@ -27,16 +28,6 @@ constexpr int kItemsMax = 256;
 // Results of one call together, when there are several.
 constexpr size_t kResultBytesMax = 2 << 20;
 constexpr size_t kFinishedMax = 1024;
-
-absl::Duration FromProto(const google::protobuf::Duration& proto) {
-  return absl::Seconds(proto.seconds()) + absl::Nanoseconds(proto.nanos());
-}
-
-void SetDuration(absl::Duration duration, google::protobuf::Duration* proto) {
-  int64_t nanos = absl::ToInt64Nanoseconds(duration);
-  proto->set_seconds(nanos / 1'000'000'000);
-  proto->set_nanos(static_cast<int32_t>(nanos % 1'000'000'000));
-}
 
 bool IsRefusal(const absl::Status& status) {
   return absl::IsInvalidArgument(status) || absl::IsPermissionDenied(status) || absl::IsUnauthenticated(status) ||
@@ -114,7 +105,7 @@ WorkerState WorkerLoop::state() const {
 // --- Leases ---
 
 void WorkerLoop::TakeLease(v1::Lease lease, absl::Time sent, absl::Time now) {
-  absl::Duration remaining = FromProto(lease.remaining());
+  absl::Duration remaining = FromProtoDuration(lease.remaining());
   if (AttemptPtr known = FindAttempt(lease.lease_token())) return known->Extend(sent, remaining);
   if (finished_.contains(lease.lease_token())) return;
   if (sent + remaining <= now) {
@@ -235,7 +226,7 @@ void WorkerLoop::SendSync(absl::Time now) {
 
   ++counters_.syncs;
   int64_t id = ++newest_sync_;
-  CallOptions call{.timeout = FromProto(request.wait()) + options_.call_timeout};
+  CallOptions call{.timeout = FromProtoDuration(request.wait()) + options_.call_timeout};
   open_syncs_.emplace(id, std::move(sync));
   Call(parts_.transport, kSync, request, call, [this, inbox = inbox_, id](absl::StatusOr<v1::SyncResponse> response) {
     // Events only run inside Step, so `this` is alive when they do.
@@ -278,7 +269,7 @@ void WorkerLoop::AddPoll(absl::Time now, v1::SyncRequest& request, OpenSync& syn
   absl::Duration wait = std::min(options_.poll_wait, (NextRenewal() - now) * 0.8);
   request.set_want(want);
   request.set_poll_id(poll_id_);
-  SetDuration(wait, request.mutable_wait());
+  *request.mutable_wait() = ToProtoDuration(wait);
   sync.poll_id = poll_id_;
   sync.wait = wait;
 }
@@ -335,8 +326,8 @@ void WorkerLoop::OnAnswer(const OpenSync& sync, v1::SyncResponse& response, bool
   // A poll is over when leases came for it, or when its last repetition was answered.
   if (sync.poll_id == poll_id_ && (is_newest || response.leases_size() > 0)) poll_id_.clear();
   if (!is_newest) return;
-  absl::Duration pause_min = FromProto(response.next_min());
-  absl::Duration pause_max = FromProto(response.next_max());
+  absl::Duration pause_min = FromProtoDuration(response.next_min());
+  absl::Duration pause_max = FromProtoDuration(response.next_max());
   bool has_nothing = response.leases_size() == 0 && response.verdicts_size() == 0 && response.held_size() == 0;
   if (has_nothing && now - sync.sent < sync.wait / 2) pause_max = std::max(pause_max, kEmptyPollPause);
   next_poll_ = now + (pause_max > pause_min ? parts_.random.Between(pause_min, pause_max) : pause_min);
@@ -380,7 +371,7 @@ void WorkerLoop::OnLeaseUpdate(const v1::LeaseUpdate& update, absl::Time sent) {
       if (!attempt->is_ready()) Stop(*attempt, "the server took its lease away");
       break;
     default:
-      attempt->Extend(sent, FromProto(update.remaining()));
+      attempt->Extend(sent, FromProtoDuration(update.remaining()));
   }
 }
 
