@@ -61,8 +61,8 @@ BANS = [
         "thread",
         r"\bstd::j?thread\b|\bpthread_create\b|\bstd::async\b",
         [
-            ("server/runtime.h", "the core's thread"),
-            ("server/runtime.cc", "the core's thread"),
+            ("server/core_thread.h", "the core's thread"),
+            ("server/core_thread.cc", "the core's thread"),
         ],
     ),
     (
@@ -76,6 +76,7 @@ BANS = [
         r"\bSystemClock\b|\bSystemRandom\b",
         [
             ("base/", "where they are defined"),
+            ("server/main.cc", "the server's own"),
             ("tests/", "end-to-end tests run real parts"),
             ("bench/", "they are what is measured"),
         ],
