@@ -1,0 +1,39 @@
+// WorkerRuntime: the loop with everything real around it: the machine's clock and randomness, gRPC, a thread for each
+// task at a time.
+//
+//   WorkerRuntime runtime(config);
+//   RETURN_IF_ERROR(runtime.Start());
+//   absl::Status status = runtime.Run();                 // Until it was drained or refused; from another thread:
+//   runtime.RequestDrain();
+//
+// The only place of the worker with threads. Opens no listening socket.
+#pragma once
+
+#include <memory>
+
+#include "absl/status/status.h"
+#include "worker/settings.h"
+
+namespace sheaf {
+
+class WorkerRuntime {
+ public:
+  // `config.options.worker` is replaced by a name of this host if it is empty.
+  explicit WorkerRuntime(WorkerConfig config);
+  ~WorkerRuntime();
+
+  // INVALID_ARGUMENT if the config names data that there is not.
+  absl::Status Start();
+  // Returns when the loop is done: its exit status.
+  absl::Status Run();
+  // Finish or give back what is held, then let Run return. Thread-safe.
+  void RequestDrain();
+  // After Run: computations that were told to stop and have not noticed. Destroying the runtime waits for them.
+  int num_stragglers() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace sheaf
