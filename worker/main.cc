@@ -1,24 +1,26 @@
 // sheaf-worker: see config.h for what it can be told, worker_loop.h for what it does.
 #include <fmt/format.h>
 #include <malloc.h>
-#include <pthread.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
 #include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/log.h"
+#include "base/random.h"
 #include "worker/config.h"
 #include "worker/runtime.h"
+#include "worker/thread_pool.h"
 
 namespace sheaf {
 namespace {
 
-// Ends the signal thread; nobody else sends it.
+// Ends the listening for signals; we send it to ourselves.
 constexpr int kStopListening = SIGUSR1;
 
 std::optional<std::string> FromEnvironment(const std::string& variable) {
@@ -65,15 +67,20 @@ int Main(const std::vector<std::string>& arguments) {
   // Blocked before any thread starts, so that only the listener sees them.
   const sigset_t set = HandledSignals();
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
-  WorkerRuntime runtime(invocation->config);
+  SystemClock clock;
+  SystemRandom random;
+  WorkerRuntime runtime(invocation->config, clock, random);
   if (absl::Status status = runtime.Start(); !status.ok()) {
     fmt::print(stderr, "sheaf-worker: {}\n", std::string(status.message()));
     return 2;
   }
-  std::thread listener([&] { ListenForSignals(runtime, set); });
-  absl::Status status = runtime.Run();
-  pthread_kill(listener.native_handle(), kStopListening);
-  listener.join();
+  absl::Status status;
+  {
+    ThreadPool listener(1);
+    listener.Post([&] { ListenForSignals(runtime, set); });
+    status = runtime.Run();
+    kill(getpid(), kStopListening);
+  }
 
   int code = status.ok() ? 0 : 1;
   if (!status.ok()) fmt::print(stderr, "sheaf-worker: {}\n", std::string(status.message()));

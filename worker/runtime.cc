@@ -5,11 +5,8 @@
 
 #include <algorithm>
 #include <cctype>
-#include <deque>
 #include <functional>
-#include <thread>
 #include <utility>
-#include <vector>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -21,54 +18,10 @@
 #include "worker/blob_cache.h"
 #include "worker/computations.h"
 #include "worker/runners/builtin.h"
+#include "worker/thread_pool.h"
 
 namespace sheaf {
 namespace {
-
-// Runs work in threads of its own, in the order it came. The destructor waits for what was posted.
-class ThreadPool {
- public:
-  explicit ThreadPool(int num_threads) {
-    for (int i = 0; i < num_threads; ++i) threads_.emplace_back([this] { Work(); });
-  }
-  ~ThreadPool() {
-    {
-      MutexLock lock(mutex_);
-      stopping_ = true;
-    }
-    changed_.NotifyAll();
-    for (std::thread& thread : threads_) thread.join();
-  }
-
-  void Post(std::function<void()> work) EXCLUDES(mutex_) {
-    {
-      MutexLock lock(mutex_);
-      queue_.push_back(std::move(work));
-    }
-    changed_.NotifyOne();
-  }
-
- private:
-  void Work() {
-    while (std::function<void()> work = Next()) work();
-  }
-
-  // Empty when there will be no more.
-  std::function<void()> Next() EXCLUDES(mutex_) {
-    MutexLock lock(mutex_);
-    while (queue_.empty() && !stopping_) changed_.Wait(mutex_);
-    if (queue_.empty()) return nullptr;
-    std::function<void()> work = std::move(queue_.front());
-    queue_.pop_front();
-    return work;
-  }
-
-  Mutex mutex_;
-  CondVar changed_;
-  std::deque<std::function<void()>> queue_ GUARDED_BY(mutex_);
-  bool stopping_ GUARDED_BY(mutex_) = false;
-  std::vector<std::thread> threads_;
-};
 
 // Sleeps for real.
 class SleepingWaiter final : public Waiter {
@@ -127,13 +80,17 @@ std::string HostName() {
 }  // namespace
 
 struct WorkerRuntime::Impl {
-  explicit Impl(WorkerConfig worker_config)
-      : config(std::move(worker_config)), cache(config.cache_bytes), transport(config.server, {}) {}
+  Impl(WorkerConfig worker_config, const Clock& the_clock, Random& the_random)
+      : config(std::move(worker_config)),
+        clock(the_clock),
+        random(the_random),
+        cache(config.cache_bytes),
+        transport(config.server, {}) {}
 
   // What computations and callbacks use comes first: it goes last.
   WorkerConfig config;
-  SystemClock clock;
-  SystemRandom random;
+  const Clock& clock;
+  Random& random;
   Alarm alarm;
   DataSources data;
   SleepingWaiter waiter{clock};
@@ -144,7 +101,8 @@ struct WorkerRuntime::Impl {
   std::unique_ptr<WorkerLoop> loop;
 };
 
-WorkerRuntime::WorkerRuntime(WorkerConfig config) : impl_(std::make_unique<Impl>(std::move(config))) {}
+WorkerRuntime::WorkerRuntime(WorkerConfig config, const Clock& clock, Random& random)
+    : impl_(std::make_unique<Impl>(std::move(config), clock, random)) {}
 
 WorkerRuntime::~WorkerRuntime() = default;
 

@@ -1,17 +1,18 @@
-// WorkerRuntime: the loop with everything real around it: the machine's clock and randomness, gRPC, a thread for each
-// task at a time.
+// WorkerRuntime: the loop with everything real around it: gRPC, and a thread for each task at a time.
 //
-//   WorkerRuntime runtime(config);
+//   WorkerRuntime runtime(config, clock, random);
 //   RETURN_IF_ERROR(runtime.Start());
 //   absl::Status status = runtime.Run();                 // Until it was drained or refused; from another thread:
 //   runtime.RequestDrain();
 //
-// The only place of the worker with threads. Opens no listening socket.
+// Opens no listening socket.
 #pragma once
 
 #include <memory>
 
 #include "absl/status/status.h"
+#include "base/clock.h"
+#include "base/random.h"
 #include "worker/settings.h"
 
 namespace sheaf {
@@ -19,7 +20,8 @@ namespace sheaf {
 class WorkerRuntime {
  public:
   // `config.options.worker` is replaced by a name of this host if it is empty.
-  explicit WorkerRuntime(WorkerConfig config);
+  // `clock` and `random` outlive it; `random` is used by the thread that calls Start and Run.
+  WorkerRuntime(WorkerConfig config, const Clock& clock, Random& random);
   ~WorkerRuntime();
 
   // INVALID_ARGUMENT if the config names data that there is not.
