@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <numeric>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -49,7 +49,8 @@ class SparseSum final : public OutputAccumulator {
   NamedTensor DenseTensor(const Release& release) const;
 
   absl::flat_hash_map<int64_t, int64_t> slots_;
-  // Per slot: its coordinate, how many contributions touched it, and in which fold (counted from 1) it was last touched.
+  // Per slot: its coordinate, how many contributions touched it, and in which fold (counted from 1) it was last
+  // touched.
   std::vector<int64_t> keys_;
   std::vector<int64_t> contributors_;
   std::vector<int64_t> last_fold_;
@@ -78,7 +79,8 @@ void SparseSum::DoAccumulate(const CheckedValue& value) {
   ++num_folds_;
   for (size_t row = 0; row < value.keys.size(); ++row) {
     const int64_t slot = SlotOf(value.keys[row]);
-    sums_->Add(slot * layout().width, value.data.data() + static_cast<int64_t>(row) * row_bytes(), layout().width, weight);
+    sums_->Add(slot * layout().width, value.data.data() + static_cast<int64_t>(row) * row_bytes(), layout().width,
+               weight);
     int64_t& last_fold = last_fold_[static_cast<size_t>(slot)];
     if (last_fold == num_folds_) continue;
     last_fold = num_folds_;
@@ -101,10 +103,14 @@ void SparseSum::DoMerge(const OutputAccumulator& other) {
 }
 
 std::vector<int64_t> SparseSum::SlotsByKey() const {
-  std::vector<int64_t> order(keys_.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::sort(order.begin(), order.end(),
-            [this](int64_t a, int64_t b) { return keys_[static_cast<size_t>(a)] < keys_[static_cast<size_t>(b)]; });
+  // Sorting pairs, not slots that look up their keys, keeps the comparisons in cache.
+  std::vector<std::pair<int64_t, int64_t>> pairs;
+  pairs.reserve(keys_.size());
+  for (const int64_t key : keys_) pairs.emplace_back(key, static_cast<int64_t>(pairs.size()));
+  std::sort(pairs.begin(), pairs.end());
+  std::vector<int64_t> order;
+  order.reserve(pairs.size());
+  for (const auto& [key, slot] : pairs) order.push_back(slot);
   return order;
 }
 
@@ -238,7 +244,8 @@ absl::Status SparseSum::DoReport(AggregateReport& report, v1::OutputSummary& sum
   std::vector<int64_t> values_shape = {static_cast<int64_t>(release.slots.size())};
   values_shape.insert(values_shape.end(), layout().trailing_dims().begin(), layout().trailing_dims().end());
   report.tensors.push_back({layout().name + ".values", layout().dtype, values_shape, std::move(release.rows)});
-  const std::string shape_bytes(reinterpret_cast<const char*>(layout().shape.data()), layout().shape.size() * sizeof(int64_t));
+  const std::string shape_bytes(reinterpret_cast<const char*>(layout().shape.data()),
+                                layout().shape.size() * sizeof(int64_t));
   report.tensors.push_back(
       {layout().name + ".dense_shape", v1::INT64, {static_cast<int64_t>(layout().shape.size())}, shape_bytes});
   return absl::OkStatus();
