@@ -299,8 +299,6 @@ class World {
 
 TEST_CASE("Over a faulty network, with workers that crash, every task gets done and nobody calls without end") {
   ConfigureLog("worker_test", LogLevel::kError);
-  absl::Duration worst_calm;
-  int64_t syncs = 0, events = 0;
   for (uint64_t seed = 1; seed <= 300; ++seed) {
     INFO("seed " << seed);
     World world(seed, 40, 4);
