@@ -65,6 +65,8 @@ BANS = [
         [
             ("server/core_thread.h", "the core's thread"),
             ("server/core_thread.cc", "the core's thread"),
+            ("worker/thread_pool.h", "the computations' threads"),
+            ("worker/thread_pool.cc", "the computations' threads"),
         ],
     ),
     (
