@@ -159,11 +159,12 @@ absl::Status LocalServer::CreateRound(const v1::CreateRoundRequest& request, v1:
   const auto broadcast = blobs_.find(spec.broadcast_digest());
   if (!spec.broadcast_digest().empty() && broadcast == blobs_.end()) return absl::NotFoundError("no such broadcast");
   ASSIGN_OR_RETURN(RoundAccumulator sum, RoundAccumulator::Create(spec.aggregate()));
+  const std::string none;
+  const std::string& file = broadcast == blobs_.end() ? none : broadcast->second;
   std::vector<v1::TaskSpec> tasks(spec.listed().tasks().begin(), spec.listed().tasks().end());
   if (is_reversed_) std::reverse(tasks.begin(), tasks.end());
   for (const v1::TaskSpec& task : tasks) {
-    ASSIGN_OR_RETURN(const ValidContribution valid,
-                     sum.Validate(compute_(spec, task, broadcast == blobs_.end() ? std::string() : broadcast->second)));
+    ASSIGN_OR_RETURN(const ValidContribution valid, sum.Validate(compute_(spec, task, file)));
     sum.Accumulate(valid);
   }
   ASSIGN_OR_RETURN(const AggregateReport report, sum.Report());
