@@ -1,12 +1,12 @@
 #include "server/config.h"
 
 #include <fmt/format.h>
+#include <toml++/toml.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdlib>
 #include <map>
-#include <toml++/toml.h>
 
 #include "base/status_macros.h"
 #include "base/version.h"
@@ -36,8 +36,8 @@ absl::Status UnknownArgument(const std::string& argument) {
   key.erase(0, key.find_first_not_of('-'));
   std::replace(key.begin(), key.end(), '-', '_');
   if (argument.starts_with("--") && !key.empty()) {
-    return absl::InvalidArgumentError(fmt::format("unknown option {}; the nearest known one is {}", argument,
-                                                  FindSetting(NearestKey(key))->flag()));
+    return absl::InvalidArgumentError(
+        fmt::format("unknown option {}; the nearest known one is {}", argument, FindSetting(NearestKey(key))->flag()));
   }
   return absl::InvalidArgumentError(fmt::format("unexpected argument \"{}\"; see sheafd --help", argument));
 }
@@ -51,12 +51,12 @@ absl::StatusOr<CommandLine> ParseCommandLine(std::vector<std::string> arguments)
   app.add_flag("--version", result.print_version, "Print the version and end.");
   std::map<std::string_view, std::optional<std::string>> values;
   for (const Setting& setting : Settings()) {
-    const std::string help = setting.default_text.empty()
-                                 ? std::string(setting.help)
-                                 : fmt::format("{} [{}]", setting.help, setting.default_text);
+    const std::string help = setting.default_text.empty() ? std::string(setting.help)
+                                                          : fmt::format("{} [{}]", setting.help, setting.default_text);
     const auto keep = [&value = values[setting.key]](const std::string& text) { value = text; };
     if (setting.is_switch) {
-      app.add_flag_function(setting.flag(), [keep](int64_t count) { keep(count > 0 ? "true" : "false"); }, help);
+      app.add_flag_function(
+          setting.flag(), [keep](int64_t count) { keep(count > 0 ? "true" : "false"); }, help);
     } else {
       app.add_option_function<std::string>(setting.flag(), keep, help);
     }
@@ -131,7 +131,8 @@ absl::Status CheckListen(const Config& config) {
   const bool is_loopback = host == "localhost" || host == "::1" || host.starts_with("127.");
   if (is_loopback || config.insecure) return absl::OkStatus();
   return absl::InvalidArgumentError(fmt::format(
-      "refusing to listen on {}: other machines could reach it, and this version has neither TLS nor authentication, so "
+      "refusing to listen on {}: other machines could reach it, and this version has neither TLS nor authentication, "
+      "so "
       "that anybody could connect and read along; listen on 127.0.0.1, or say --insecure if the network is yours alone",
       config.listen));
 }
@@ -143,7 +144,8 @@ std::string Table(const std::vector<std::array<std::string, 3>>& rows) {
     for (size_t i = 0; i < widths.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
   }
   std::string text;
-  for (const auto& row : rows) text += fmt::format("{:<{}}  {:<{}}  {}\n", row[0], widths[0], row[1], widths[1], row[2]);
+  for (const auto& row : rows)
+    text += fmt::format("{:<{}}  {:<{}}  {}\n", row[0], widths[0], row[1], widths[1], row[2]);
   return text;
 }
 

@@ -55,7 +55,8 @@ absl::Status CheckStart(const v1::StartUploadRequest& request, const Limits& lim
         fmt::format("digest \"{}\" is not a SHA-256 in lower-case hex", request.digest().substr(0, 128)));
   }
   if (request.size_bytes() <= 0) {
-    return absl::InvalidArgumentError(fmt::format("size_bytes is {}; an upload has at least one byte", request.size_bytes()));
+    return absl::InvalidArgumentError(
+        fmt::format("size_bytes is {}; an upload has at least one byte", request.size_bytes()));
   }
   if (request.request_id().empty() || request.request_id().size() > 64) {
     return absl::InvalidArgumentError("request_id must have 1 to 64 characters");
@@ -63,9 +64,9 @@ absl::Status CheckStart(const v1::StartUploadRequest& request, const Limits& lim
   const bool is_broadcast = !request.has_contribution();
   const int64_t size_max = is_broadcast ? limits.broadcast_bytes_max : limits.contribution_bytes_max;
   if (request.size_bytes() > size_max) {
-    return absl::ResourceExhaustedError(
-        fmt::format("{} bytes are more than the server's limit of {} ({})", request.size_bytes(), size_max,
-                    is_broadcast ? "broadcast_bytes_max" : "contribution_bytes_max"));
+    return absl::ResourceExhaustedError(fmt::format("{} bytes are more than the server's limit of {} ({})",
+                                                    request.size_bytes(), size_max,
+                                                    is_broadcast ? "broadcast_bytes_max" : "contribution_bytes_max"));
   }
   return absl::OkStatus();
 }
@@ -78,8 +79,7 @@ v1::StartUploadResponse Answer(v1::StartUploadResponse::Verdict verdict) {
 
 absl::StatusOr<v1::StartUploadResponse> Start(PayloadStore& payloads, const UploadId& id,
                                               const v1::StartUploadRequest& request, const Limits& limits) {
-  ASSIGN_OR_RETURN(const PayloadStore::Upload upload,
-                   payloads.StartUpload(id, request.size_bytes(), request.digest()));
+  ASSIGN_OR_RETURN(const PayloadStore::Upload upload, payloads.StartUpload(id, request.size_bytes(), request.digest()));
   v1::StartUploadResponse response = Answer(v1::StartUploadResponse::SEND);
   response.set_upload_id(upload.id.value());
   response.set_committed_bytes(upload.committed_bytes);
@@ -127,8 +127,9 @@ absl::StatusOr<v1::WriteChunkResponse> BlobHandlers::WriteChunk(const v1::WriteC
   const auto size = static_cast<int64_t>(request.data().size());
   const int64_t size_max = core_.limits().chunk_bytes_max;
   if (size == 0 || size > size_max || request.offset() < 0) {
-    return absl::InvalidArgumentError(fmt::format(
-        "a chunk of {} bytes at offset {}; it must have 1 to {} bytes (chunk_bytes_max)", size, request.offset(), size_max));
+    return absl::InvalidArgumentError(
+        fmt::format("a chunk of {} bytes at offset {}; it must have 1 to {} bytes (chunk_bytes_max)", size,
+                    request.offset(), size_max));
   }
   ASSIGN_OR_RETURN(const PayloadStore::Upload upload, payloads_.GetUpload(parsed.id));
   if (request.offset() > upload.size_bytes - size) {
