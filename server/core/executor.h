@@ -1,0 +1,34 @@
+// Executor: the one place where the server's state changes. Events run one after the other, many of them
+// to a batch; a batch is one store transaction and one flush, and nobody is told anything before it is durable.
+//
+//   executor.Post([&](absl::Time now) {                 // From any thread.
+//     DoSomething(now);                                 // In the core's thread, inside a batch.
+//     executor.Defer([=](const absl::Status& commit) {  // After the flush (or its failure).
+//       Answer(commit);
+//     });
+//   });
+//
+// The server runs it on a thread (runtime.h), the simulation in its own loop; both through BatchRunner.
+#pragma once
+
+#include <functional>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+
+namespace sheaf {
+
+class Executor {
+ public:
+  using Event = std::function<void(absl::Time now)>;
+  using Deferred = std::function<void(const absl::Status& commit)>;
+  virtual ~Executor() = default;
+
+  // Runs `event` in a batch soon. Thread-safe.
+  virtual void Post(Event event) = 0;
+  // Only from inside an event: runs `deferred` when this batch is durable, or has failed. Deferred work
+  // that changes state posts a new event.
+  virtual void Defer(Deferred deferred) = 0;
+};
+
+}  // namespace sheaf

@@ -1,0 +1,33 @@
+// BlobHandlers: BlobService, free of transport. See proto/sheaf/v1/blob_service.proto for the contract of each method.
+// All but StartUpload only move bytes of the PayloadStore and run in the caller's thread; thread-safe.
+#pragma once
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "server/core/reply.h"
+#include "sheaf/v1/blob_service.pb.h"
+#include "storage/payload_store.h"
+
+namespace sheaf {
+
+class Core;
+
+class BlobHandlers {
+ public:
+  BlobHandlers(Core& core, PayloadStore& payloads) : core_(core), payloads_(payloads) {}
+
+  // Asks the core whether the contribution is still needed.
+  void StartUpload(const v1::StartUploadRequest& request, absl::Time now, Reply<v1::StartUploadResponse> reply);
+  absl::StatusOr<v1::WriteChunkResponse> WriteChunk(const v1::WriteChunkRequest& request);
+  absl::StatusOr<v1::QueryUploadResponse> QueryUpload(const v1::QueryUploadRequest& request);
+  // A finished broadcast becomes a blob; a finished contribution stays an upload until a Sync refers to it.
+  absl::StatusOr<v1::FinishUploadResponse> FinishUpload(const v1::FinishUploadRequest& request);
+  absl::StatusOr<v1::ReadBlobResponse> ReadBlob(const v1::ReadBlobRequest& request);
+  absl::StatusOr<v1::SelectRowsResponse> SelectRows(const v1::SelectRowsRequest& request);
+
+ private:
+  Core& core_;
+  PayloadStore& payloads_;
+};
+
+}  // namespace sheaf

@@ -1,0 +1,29 @@
+// InspectionHandlers: InspectionService, free of transport. See proto/sheaf/v1/inspection_service.proto for the contract.
+#pragma once
+
+#include "absl/time/time.h"
+#include "server/core/reply.h"
+#include "sheaf/v1/inspection_service.pb.h"
+
+namespace sheaf {
+
+class Core;
+
+class InspectionHandlers {
+ public:
+  explicit InspectionHandlers(Core& core) : core_(core) {}
+
+  void ListTasks(const v1::ListTasksRequest& request, absl::Time now, Reply<v1::ListTasksResponse> reply);
+  void GetTask(const v1::GetTaskRequest& request, absl::Time now, Reply<v1::GetTaskResponse> reply);
+  void RequeueTask(const v1::RequeueTaskRequest& request, absl::Time now, Reply<v1::RequeueTaskResponse> reply);
+  void DescribeQueue(const v1::DescribeQueueRequest& request, absl::Time now, Reply<v1::DescribeQueueResponse> reply);
+  void ListWorkers(const v1::ListWorkersRequest& request, absl::Time now, Reply<v1::ListWorkersResponse> reply);
+  void DrainWorker(const v1::DrainWorkerRequest& request, absl::Time now, Reply<v1::DrainWorkerResponse> reply);
+  void ExplainRound(const v1::ExplainRoundRequest& request, absl::Time now, Reply<v1::ExplainRoundResponse> reply);
+  void GetServerInfo(const v1::GetServerInfoRequest& request, absl::Time now, Reply<v1::GetServerInfoResponse> reply);
+
+ private:
+  Core& core_;
+};
+
+}  // namespace sheaf
