@@ -1,4 +1,5 @@
-// The commands of `sheaf`: one row each, in one table (commands.cc). The parser, the help and the suggestions all read it.
+// The commands of `sheaf`: one row each, in one table (commands.cc). The parser, the help and the suggestions all read
+// it.
 #pragma once
 
 #include <memory>

@@ -39,8 +39,7 @@ std::string DefaultHint(const absl::Status& status, const ErrorContext& context)
     case absl::StatusCode::kUnauthenticated:
       return "ask the server's operator for access";
     case absl::StatusCode::kInvalidArgument:
-      return fmt::format("'sheaf {}--help' shows what it takes",
-                         context.command.empty() ? "" : context.command + " ");
+      return fmt::format("'sheaf {}--help' shows what it takes", context.command.empty() ? "" : context.command + " ");
     case absl::StatusCode::kNotFound:
       if (context.noun == "round" || context.noun == "task" || context.noun == "worker") {
         return fmt::format("'sheaf {} list' shows those there are", context.noun);

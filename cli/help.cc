@@ -1,10 +1,9 @@
-#include "cli/help_text.h"
-
 #include <fmt/format.h>
 
 #include "cli/command_line.h"
 #include "cli/commands.h"
 #include "cli/errors.h"
+#include "cli/help_text.h"
 
 namespace sheaf {
 namespace {

@@ -91,7 +91,8 @@ std::string OverviewHelp() {
       "  sheaf round create -f round.json --wait   run one round\n"
       "  sheaf queue describe                      what waits, what runs\n"
       "  sheaf round explain r-7k2m9q4x            why is it not done yet?\n"
-      "\n'sheaf <noun> <verb> --help' explains a command; 'sheaf help exit-codes' and 'sheaf help environment' the rest.\n",
+      "\n'sheaf <noun> <verb> --help' explains a command; 'sheaf help exit-codes' and 'sheaf help environment' the "
+      "rest.\n",
       nouns.Render(kListStyle));
 }
 

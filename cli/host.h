@@ -1,5 +1,5 @@
-// Host: the machine as a command sees it: streams, terminal, environment, time, chance, and the way to a server. main.cc
-// builds the real one; tests build theirs and so drive whole commands without a process.
+// Host: the machine as a command sees it: streams, terminal, environment, time, chance, and the way to a server.
+// main.cc builds the real one; tests build theirs and so drive whole commands without a process.
 #pragma once
 
 #include <functional>
@@ -12,6 +12,7 @@
 #include "absl/time/time.h"
 #include "base/clock.h"
 #include "base/random.h"
+#include "sdk/cpp/retrying_transport.h"
 #include "sdk/cpp/transport.h"
 
 namespace sheaf {
@@ -32,6 +33,10 @@ struct Host {
   std::function<std::optional<std::string>(const std::string& name)> environment;
   // A transport to "host:port". Connecting itself happens at the first call.
   std::function<absl::StatusOr<std::unique_ptr<Transport>>(const std::string& address)> connect;
+  // For calls that outlive a server's restart.
+  Timer& timer;
+  // How this program was called, for commands to type next.
+  std::string program = "sheaf";
   // Where this executable lies, and with it sheafd and sheaf-worker.
   std::string binary_directory;
 };

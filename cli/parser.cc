@@ -45,9 +45,9 @@ absl::Status Apply(const std::deque<Binding>& bindings) {
   for (const Binding& binding : bindings) {
     const Argument& argument = *binding.argument;
     if (argument.is_required && binding.option->count() == 0) {
-      return absl::InvalidArgumentError(
-          argument.is_positional ? fmt::format("{} is missing: {}", argument.names, argument.help)
-                                 : fmt::format("{} {} is missing", argument.names, argument.value_name));
+      return absl::InvalidArgumentError(argument.is_positional
+                                            ? fmt::format("{} is missing: {}", argument.names, argument.help)
+                                            : fmt::format("{} {} is missing", argument.names, argument.value_name));
     }
     std::vector<std::string> values = binding.values;
     if (argument.value_name.empty()) values.assign(binding.option->count() > 0 ? 1 : 0, "");
@@ -91,8 +91,7 @@ absl::Status UnknownOption(const std::string& word, const ParsedLine& line, cons
   const std::string name = word.substr(0, word.find('='));
   const std::string command = line.row != nullptr ? CommandName(*line.row) : line.noun;
   const std::string help = fmt::format("'sheaf {}{}--help' shows the options", command, command.empty() ? "" : " ");
-  return WithHint(absl::InvalidArgumentError(fmt::format("unknown option '{}'", name)),
-                  DidYouMean(name, known, help));
+  return WithHint(absl::InvalidArgumentError(fmt::format("unknown option '{}'", name)), DidYouMean(name, known, help));
 }
 
 // What is wrong with the words that nothing took, if there are any.

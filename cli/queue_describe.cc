@@ -33,9 +33,7 @@ class QueueDescribe final : public Command {
                  {"DONE/S", Align::kRight},
                  {"WAITING WORKERS", Align::kRight}});
     const v1::TaskCounts& tasks = queue.tasks();
-    const auto alarming = [](int64_t count) {
-      return Cell(HumanCount(count), count > 0 ? Color::kRed : Color::kNone);
-    };
+    const auto alarming = [](int64_t count) { return Cell(HumanCount(count), count > 0 ? Color::kRed : Color::kNone); };
     table.AddRow({queue.population(), HumanCount(queue.num_live_rounds()), HumanCount(tasks.queued()),
                   HumanCount(queue.num_delayed()), HumanCount(tasks.leased()), HumanCount(tasks.succeeded()),
                   alarming(tasks.failed()), alarming(tasks.buried()),

@@ -20,9 +20,8 @@ class RoundList final : public Command {
     request.set_population(session.options().population);
     for (const std::string& state : states_) request.add_states(ParseRoundState(state));
     request.set_job(job_);
-    ASSIGN_OR_RETURN(v1::ListRoundsResponse response, ListAll(session, kListRounds, request, limit_, [](auto& page) {
-                       return page.mutable_rounds();
-                     }));
+    ASSIGN_OR_RETURN(v1::ListRoundsResponse response,
+                     ListAll(session, kListRounds, request, limit_, [](auto& page) { return page.mutable_rounds(); }));
     if (session.json()) return session.PrintJson(response);
     Print(session, response);
     NoteIfCut(session, response, limit_);

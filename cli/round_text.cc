@@ -42,7 +42,9 @@ int64_t NumTasks(const v1::TaskCounts& tasks) {
   return tasks.queued() + tasks.leased() + tasks.succeeded() + tasks.failed() + tasks.cancelled() + tasks.buried();
 }
 
-int64_t GoalOf(const v1::Round& round) { return round.spec().goal() > 0 ? round.spec().goal() : NumTasks(round.tasks()); }
+int64_t GoalOf(const v1::Round& round) {
+  return round.spec().goal() > 0 ? round.spec().goal() : NumTasks(round.tasks());
+}
 
 std::string DoneOf(const v1::Round& round) { return fmt::format("{}/{}", round.num_contributions(), GoalOf(round)); }
 
@@ -68,7 +70,8 @@ absl::Status EndStatus(const v1::Round& round) {
   if (round.state() == v1::SUCCEEDED) return absl::OkStatus();
   const char* how = round.state() == v1::CANCELLED ? "was cancelled" : "failed";
   return WithHint(
-      absl::AbortedError(fmt::format("round {} {}{}{}", round.id(), how, round.error().empty() ? "" : ": ", round.error())),
+      absl::AbortedError(
+          fmt::format("round {} {}{}{}", round.id(), how, round.error().empty() ? "" : ": ", round.error())),
       fmt::format("'sheaf round explain {0}' says why; 'sheaf task list --round {0}' shows its tasks", round.id()));
 }
 
@@ -84,14 +87,13 @@ std::string PhasesText(const v1::RoundPhases& phases) {
   return table.Render({.headers = false, .indent = 2});
 }
 
-std::string PhasesLine(const v1::RoundPhases& phases) {
+std::string PhaseShares(const v1::RoundPhases& phases) {
   const double total = TotalSeconds(phases);
-  std::string line;
+  std::string shares;
   for (const PhaseRow& row : kPhases) {
-    const double share = ShareOf(phases, row, total);
-    if (share >= 0.005) line += fmt::format("{}{} {:.0f}%", line.empty() ? "" : " ", row.name, share * 100);
+    shares += fmt::format("{}{:.0f}", shares.empty() ? "" : "/", ShareOf(phases, row, total) * 100);
   }
-  return line;
+  return shares;
 }
 
 }  // namespace sheaf

@@ -24,7 +24,7 @@ absl::Status EndStatus(const v1::Round& round);
 
 // The round's phases under each other, each with its share of the wall time; indented.
 std::string PhasesText(const v1::RoundPhases& phases);
-// The same in one line: "wait 12% compute 61% fold 8%".
-std::string PhasesLine(const v1::RoundPhases& phases);
+// The shares alone, in percent and in the same order: "12/1/3/61/9/8/6".
+std::string PhaseShares(const v1::RoundPhases& phases);
 
 }  // namespace sheaf

@@ -13,8 +13,7 @@ namespace {
 class ServerInfo final : public Command {
  public:
   absl::Status Run(Session& session) override {
-    ASSIGN_OR_RETURN(const v1::GetServerInfoResponse info,
-                     session.Call(kGetServerInfo, v1::GetServerInfoRequest()));
+    ASSIGN_OR_RETURN(const v1::GetServerInfoResponse info, session.Call(kGetServerInfo, v1::GetServerInfoRequest()));
     if (session.json()) return session.PrintJson(info);
     FieldList fields;
     fields.Add("Server", {session.options().server, Color::kBold});

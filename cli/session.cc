@@ -1,6 +1,7 @@
 #include "cli/session.h"
 
 #include "cli/json_output.h"
+#include "sdk/cpp/retrying_transport.h"
 
 namespace sheaf {
 namespace {
@@ -25,6 +26,15 @@ absl::StatusOr<Transport*> Session::transport() {
     ASSIGN_OR_RETURN(transport_, host_.connect(options_.server));
   }
   return transport_.get();
+}
+
+absl::StatusOr<Transport*> Session::patient_transport() {
+  if (patient_transport_ == nullptr) {
+    ASSIGN_OR_RETURN(Transport * inner, transport());
+    patient_transport_ =
+        std::make_unique<RetryingTransport>(*inner, host_.timer, host_.clock, host_.random, RetryOptions());
+  }
+  return patient_transport_.get();
 }
 
 absl::Status Session::PrintJson(const google::protobuf::Message& message) {

@@ -10,9 +10,9 @@
 
 #include <google/protobuf/message.h>
 
-#include <ostream>
 #include <memory>
 #include <optional>
+#include <ostream>
 #include <string>
 
 #include "absl/status/status.h"
@@ -52,6 +52,8 @@ class Session {
 
   // The server of --server. The session owns it.
   absl::StatusOr<Transport*> transport();
+  // The same server, with calls repeated while it restarts. For long waits, after a first call went through.
+  absl::StatusOr<Transport*> patient_transport();
   // An idempotency key nobody else has.
   std::string NewRequestId() { return host_.random.Token(16); }
   // Longest time a plain call may take.
@@ -80,6 +82,7 @@ class Session {
   bool out_colors_;
   bool err_colors_;
   std::unique_ptr<Transport> transport_;
+  std::unique_ptr<Transport> patient_transport_;
 };
 
 }  // namespace sheaf

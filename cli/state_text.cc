@@ -13,21 +13,27 @@ struct StateRow {
 };
 
 constexpr StateRow<v1::RoundState> kRoundStates[] = {
-    {v1::ANNOUNCED, "ANNOUNCED", Color::kNone},  {v1::COLLECTING, "COLLECTING", Color::kYellow},
-    {v1::SEALING, "SEALING", Color::kYellow},    {v1::SUCCEEDED, "SUCCEEDED", Color::kGreen},
-    {v1::FAILED, "FAILED", Color::kRed},         {v1::CANCELLED, "CANCELLED", Color::kDim},
+    {v1::ANNOUNCED, "ANNOUNCED", Color::kNone}, {v1::COLLECTING, "COLLECTING", Color::kYellow},
+    {v1::SEALING, "SEALING", Color::kYellow},   {v1::SUCCEEDED, "SUCCEEDED", Color::kGreen},
+    {v1::FAILED, "FAILED", Color::kRed},        {v1::CANCELLED, "CANCELLED", Color::kDim},
 };
 
 constexpr StateRow<v1::TaskState> kTaskStates[] = {
-    {v1::QUEUED, "QUEUED", Color::kNone},         {v1::LEASED, "LEASED", Color::kYellow},
-    {v1::TASK_SUCCEEDED, "SUCCEEDED", Color::kGreen}, {v1::TASK_FAILED, "FAILED", Color::kRed},
-    {v1::TASK_CANCELLED, "CANCELLED", Color::kDim},   {v1::BURIED, "BURIED", Color::kRed},
+    {v1::QUEUED, "QUEUED", Color::kNone},
+    {v1::LEASED, "LEASED", Color::kYellow},
+    {v1::TASK_SUCCEEDED, "SUCCEEDED", Color::kGreen},
+    {v1::TASK_FAILED, "FAILED", Color::kRed},
+    {v1::TASK_CANCELLED, "CANCELLED", Color::kDim},
+    {v1::BURIED, "BURIED", Color::kRed},
 };
 
 constexpr StateRow<v1::AttemptOutcome> kOutcomes[] = {
-    {v1::ATTEMPT_OUTCOME_UNSPECIFIED, "RUNNING", Color::kYellow}, {v1::ATTEMPT_SUCCEEDED, "SUCCEEDED", Color::kGreen},
-    {v1::ATTEMPT_FAILED, "FAILED", Color::kRed},                  {v1::ATTEMPT_LOST, "LOST", Color::kRed},
-    {v1::ATTEMPT_RELEASED, "RELEASED", Color::kNone},             {v1::ATTEMPT_CANCELLED, "CANCELLED", Color::kDim},
+    {v1::ATTEMPT_OUTCOME_UNSPECIFIED, "RUNNING", Color::kYellow},
+    {v1::ATTEMPT_SUCCEEDED, "SUCCEEDED", Color::kGreen},
+    {v1::ATTEMPT_FAILED, "FAILED", Color::kRed},
+    {v1::ATTEMPT_LOST, "LOST", Color::kRed},
+    {v1::ATTEMPT_RELEASED, "RELEASED", Color::kNone},
+    {v1::ATTEMPT_CANCELLED, "CANCELLED", Color::kDim},
 };
 
 // A newer server may know states that we do not: they show as their number.
@@ -67,10 +73,6 @@ v1::TaskState ParseTaskState(const std::string& name) {
     if (row.name == name) return row.state;
   }
   return v1::TASK_STATE_UNSPECIFIED;
-}
-
-bool IsFinal(v1::RoundState state) {
-  return state == v1::SUCCEEDED || state == v1::FAILED || state == v1::CANCELLED;
 }
 
 }  // namespace sheaf

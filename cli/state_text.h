@@ -23,7 +23,4 @@ std::vector<std::string> TaskStateNames();
 v1::RoundState ParseRoundState(const std::string& name);
 v1::TaskState ParseTaskState(const std::string& name);
 
-// SUCCEEDED, FAILED or CANCELLED.
-bool IsFinal(v1::RoundState state);
-
 }  // namespace sheaf

@@ -21,9 +21,8 @@ class TaskList final : public Command {
     request.set_round(round_);
     for (const std::string& state : states_) request.add_states(ParseTaskState(state));
     request.set_worker(worker_);
-    ASSIGN_OR_RETURN(v1::ListTasksResponse response, ListAll(session, kListTasks, request, limit_, [](auto& page) {
-                       return page.mutable_tasks();
-                     }));
+    ASSIGN_OR_RETURN(v1::ListTasksResponse response,
+                     ListAll(session, kListTasks, request, limit_, [](auto& page) { return page.mutable_tasks(); }));
     if (session.json()) return session.PrintJson(response);
     Print(session, response);
     NoteIfCut(session, response, limit_);

@@ -36,8 +36,8 @@ class WorkerList final : public Command {
   absl::Status Run(Session& session) override {
     v1::ListWorkersRequest request;
     request.set_population(session.options().population);
-    ASSIGN_OR_RETURN(v1::ListWorkersResponse response,
-                     ListAll(session, kListWorkers, request, limit_, [](auto& page) { return page.mutable_workers(); }));
+    ASSIGN_OR_RETURN(v1::ListWorkersResponse response, ListAll(session, kListWorkers, request, limit_,
+                                                               [](auto& page) { return page.mutable_workers(); }));
     KeepWanted(response);
     if (session.json()) return session.PrintJson(response);
     Print(session, response);
