@@ -20,6 +20,7 @@
 #include "aggregation/round_accumulator.h"
 #include "base/random.h"
 #include "sdk/cpp/call_sequence.h"
+#include "sdk/cpp/range_joiner.h"
 #include "sheaf/v1/blob_service.pb.h"
 
 namespace sheaf {
@@ -77,7 +78,7 @@ class UploadSession final : public CallSequence {
 // Reads a whole blob by ranges and checks its digest.
 class BlobFetch final : public CallSequence {
  public:
-  explicit BlobFetch(std::string digest);
+  explicit BlobFetch(std::string digest) : digest_(std::move(digest)) {}
 
   bool done() const override { return done_; }
   const absl::Status& status() const override { return status_; }
@@ -85,13 +86,11 @@ class BlobFetch final : public CallSequence {
   void OnDone(const absl::Status& call) override;
 
   // After done() with OK.
-  std::string TakeBytes() { return std::move(bytes_); }
+  std::string TakeBytes() { return std::move(file_).Take(); }
 
  private:
-  void End(absl::Status status);
-
   std::string digest_;
-  std::string bytes_;
+  RangeJoiner file_;
   bool done_ = false;
   absl::Status status_;
   std::shared_ptr<v1::ReadBlobResponse> response_;

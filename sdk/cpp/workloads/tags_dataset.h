@@ -23,6 +23,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "sdk/cpp/workloads/package_index.h"
 
 namespace sheaf {
 
@@ -87,10 +88,6 @@ class TagsDataset {
   std::vector<uint32_t> features_;
   std::vector<uint16_t> labels_;
 };
-
-// What `command` prints. FAILED_PRECONDITION if the command is not there, fails or prints nothing; says what to install
-// or run.
-absl::StatusOr<std::string> ReadPackageIndex(const std::string& command = "apt-cache dumpavail");
 
 // "client:17", the data selector of a task, and back. INVALID_ARGUMENT if `selector` is not one or names no client of
 // the dataset.
