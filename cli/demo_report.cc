@@ -5,6 +5,7 @@
 #include "cli/human_text.h"
 #include "cli/recall_plot.h"
 #include "cli/round_text.h"
+#include "sdk/cpp/proto_duration.h"
 #include "sdk/cpp/workloads/tags_model.h"
 #include "sdk/cpp/workloads/tags_program.h"
 
@@ -112,7 +113,7 @@ void DemoReport::PrintJsonRow(const RoundOutcome& outcome) {
   const v1::Round& round = outcome.round;
   const v1::RoundPhases& phases = round.phases();
   const auto seconds = [](const google::protobuf::Duration& duration) {
-    return absl::ToDoubleSeconds(ToDuration(duration));
+    return absl::ToDoubleSeconds(FromProtoDuration(duration));
   };
   std::string verified;
   if (outcome.verification.has_value()) {

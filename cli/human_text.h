@@ -11,7 +11,6 @@
 #include <string>
 
 #include "absl/time/time.h"
-#include "google/protobuf/duration.pb.h"
 #include "google/protobuf/timestamp.pb.h"
 
 namespace sheaf {
@@ -29,9 +28,7 @@ std::string HumanCount(int64_t count);
 // "2026-01-31T12:00:00.250Z".
 std::string IsoTime(absl::Time time);
 
-absl::Duration ToDuration(const google::protobuf::Duration& duration);
 absl::Time ToTime(const google::protobuf::Timestamp& time);
-google::protobuf::Duration ToProtoDuration(absl::Duration duration);
 
 // How a command shows times: "31s ago" and "in 59m" of some now, or ISO 8601.
 enum class TimeStyle { kRelative, kIso };

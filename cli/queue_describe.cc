@@ -2,6 +2,7 @@
 
 #include "cli/commands.h"
 #include "sdk/cpp/methods.h"
+#include "sdk/cpp/proto_duration.h"
 
 namespace sheaf {
 namespace {
@@ -37,7 +38,7 @@ class QueueDescribe final : public Command {
     table.AddRow({queue.population(), HumanCount(queue.num_live_rounds()), HumanCount(tasks.queued()),
                   HumanCount(queue.num_delayed()), HumanCount(tasks.leased()), HumanCount(tasks.succeeded()),
                   alarming(tasks.failed()), alarming(tasks.buried()),
-                  queue.has_oldest_age() ? HumanDuration(ToDuration(queue.oldest_age())) : "-",
+                  queue.has_oldest_age() ? HumanDuration(FromProtoDuration(queue.oldest_age())) : "-",
                   fmt::format("{:.1f}", queue.leases_per_second()),
                   fmt::format("{:.1f}", queue.completions_per_second()), HumanCount(queue.num_parked_polls())});
     session.PrintTable(table);

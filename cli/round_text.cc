@@ -8,6 +8,7 @@
 #include "cli/human_text.h"
 #include "cli/state_text.h"
 #include "cli/table.h"
+#include "sdk/cpp/proto_duration.h"
 
 namespace sheaf {
 namespace {
@@ -28,12 +29,12 @@ constexpr int kPhaseBarWidth = 40;
 
 double TotalSeconds(const v1::RoundPhases& phases) {
   double total = 0;
-  for (const PhaseRow& row : kPhases) total += absl::ToDoubleSeconds(ToDuration((phases.*row.get)()));
+  for (const PhaseRow& row : kPhases) total += absl::ToDoubleSeconds(FromProtoDuration((phases.*row.get)()));
   return total;
 }
 
 double ShareOf(const v1::RoundPhases& phases, const PhaseRow& row, double total) {
-  return total > 0 ? absl::ToDoubleSeconds(ToDuration((phases.*row.get)())) / total : 0;
+  return total > 0 ? absl::ToDoubleSeconds(FromProtoDuration((phases.*row.get)())) / total : 0;
 }
 
 }  // namespace
@@ -82,7 +83,8 @@ std::string PhasesText(const v1::RoundPhases& phases) {
     const double share = ShareOf(phases, row, total);
     std::string bar;
     for (int i = 0; i < std::lround(share * kPhaseBarWidth); ++i) bar += "█";
-    table.AddRow({row.name, HumanDuration(ToDuration((phases.*row.get)())), fmt::format("{:.0f} %", share * 100), bar});
+    table.AddRow(
+        {row.name, HumanDuration(FromProtoDuration((phases.*row.get)())), fmt::format("{:.0f} %", share * 100), bar});
   }
   return table.Render({.headers = false, .indent = 2});
 }

@@ -6,6 +6,7 @@
 #include "cli/progress_line.h"
 #include "cli/round_text.h"
 #include "cli/state_text.h"
+#include "cli/supervised_transport.h"
 #include "sdk/cpp/methods.h"
 #include "sdk/cpp/round_client.h"
 
@@ -19,15 +20,23 @@ absl::StatusOr<v1::Round> AwaitRound(Session& session, const std::string& round,
   ProgressLine line(session.err(), {.is_terminal = session.host().err_is_terminal,
                                     .colors = session.err_colors(),
                                     .width = session.host().terminal_width});
-  const auto show = [&](const v1::Round& state) {
-    if (progress == Progress::kShown) line.Update(RoundProgressText(state, session.now()), session.now());
+  v1::Round last = first.round();
+  const auto show = [&] {
+    if (progress == Progress::kShown) line.Update(RoundProgressText(last, session.now()), session.now());
   };
-  show(first.round());
-  WaitOptions options{.timeout = session.options().timeout.value_or(absl::InfiniteDuration()), .on_change = show};
-  // On a terminal the clock shall tick.
-  if (session.host().err_is_terminal && progress == Progress::kShown) options.poll = absl::Seconds(1);
+  WaitOptions options{.timeout = session.options().timeout.value_or(absl::InfiniteDuration()),
+                      .on_change = [&](const v1::Round& round_now) {
+                        last = round_now;
+                        show();
+                      }};
   ASSIGN_OR_RETURN(Transport * patient, session.patient_transport());
-  absl::StatusOr<v1::Round> ended = WaitForRound(*patient, session.host().clock, round, options);
+  // On a terminal the elapsed time shall tick, so the server is asked every second and the line redrawn at each call.
+  if (session.host().err_is_terminal && progress == Progress::kShown) options.poll = absl::Seconds(1);
+  SupervisedTransport ticking(*patient, [&] {
+    show();
+    return absl::OkStatus();
+  });
+  absl::StatusOr<v1::Round> ended = WaitForRound(ticking, session.host().clock, round, options);
   line.Finish();
   if (ended.status().code() == absl::StatusCode::kDeadlineExceeded) {
     return WithHint(absl::DeadlineExceededError(

@@ -4,13 +4,14 @@
 #include "cli/field_list.h"
 #include "cli/state_text.h"
 #include "sdk/cpp/methods.h"
+#include "sdk/cpp/proto_duration.h"
 
 namespace sheaf {
 namespace {
 
 // "-" for what was not measured.
 std::string MeasuredTime(const google::protobuf::Duration& duration) {
-  return ToDuration(duration) == absl::ZeroDuration() ? "-" : HumanDuration(ToDuration(duration));
+  return FromProtoDuration(duration) == absl::ZeroDuration() ? "-" : HumanDuration(FromProtoDuration(duration));
 }
 
 class TaskDescribe final : public Command {

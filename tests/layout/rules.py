@@ -76,6 +76,7 @@ BANS = [
         r"\bSystemClock\b|\bSystemRandom\b",
         [
             ("base/", "where they are defined"),
+            ("cli/main.cc", "the binary"),
             ("tests/", "end-to-end tests run real parts"),
             ("bench/", "they are what is measured"),
         ],
