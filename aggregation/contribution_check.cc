@@ -32,8 +32,9 @@ absl::Status CheckBytes(const OutputLayout& layout, const char* part, const v1::
   int64_t bytes = 0;
   const bool overflows = !elements.has_value() || __builtin_mul_overflow(*elements, DTypeSize(dtype), &bytes);
   if (overflows || static_cast<int64_t>(tensor.data().size()) != bytes) {
-    return Refuse(layout, "{} has {} bytes, but its shape {} of {} takes {}", part, tensor.data().size(), ShapeText(shape),
-                  v1::DType_Name(dtype), overflows ? "more than there can be" : std::to_string(bytes));
+    return Refuse(layout, "{} has {} bytes, but its shape {} of {} takes {}", part, tensor.data().size(),
+                  ShapeText(shape), v1::DType_Name(dtype),
+                  overflows ? "more than there can be" : std::to_string(bytes));
   }
   return absl::OkStatus();
 }
@@ -75,7 +76,8 @@ absl::Status CheckIndex(const OutputLayout& layout, int64_t row, size_t column, 
 }
 
 template <typename Index>
-absl::Status LinearKeys(const OutputLayout& layout, const std::string& data, int64_t num_rows, std::vector<int64_t>& keys) {
+absl::Status LinearKeys(const OutputLayout& layout, const std::string& data, int64_t num_rows,
+                        std::vector<int64_t>& keys) {
   const size_t columns = static_cast<size_t>(layout.index_dims);
   keys.resize(static_cast<size_t>(num_rows));
   const char* next = data.data();
@@ -103,7 +105,8 @@ absl::Status CheckIndicesShape(const OutputLayout& layout, const v1::Tensor& ind
 absl::Status CheckValuesShape(const OutputLayout& layout, const v1::SparseTensor& tensor) {
   std::vector<int64_t> expected = {tensor.indices().shape(0)};
   expected.insert(expected.end(), layout.trailing_dims().begin(), layout.trailing_dims().end());
-  const std::span<const int64_t> shape(tensor.values().shape().data(), static_cast<size_t>(tensor.values().shape_size()));
+  const std::span<const int64_t> shape(tensor.values().shape().data(),
+                                       static_cast<size_t>(tensor.values().shape_size()));
   if (std::equal(shape.begin(), shape.end(), expected.begin(), expected.end())) return absl::OkStatus();
   return Refuse(layout, "values have shape {}, expected {} (one row per index)", ShapeText(shape), ShapeText(expected));
 }
@@ -134,8 +137,9 @@ absl::Status CheckSparse(const OutputLayout& layout, const v1::SparseTensor& ten
   RETURN_IF_ERROR(CheckBytes(layout, "the tensor of indices", indices, index_type));
   const int64_t num_rows = indices.shape(0);
   if (layout.nnz_max > 0 && num_rows > layout.nnz_max) {
-    return absl::ResourceExhaustedError(fmt::format("output '{}': the contribution has {} index rows; nnz_max of this output is {}",
-                                                    layout.name, num_rows, layout.nnz_max));
+    return absl::ResourceExhaustedError(
+        fmt::format("output '{}': the contribution has {} index rows; nnz_max of this output is {}", layout.name,
+                    num_rows, layout.nnz_max));
   }
   RETURN_IF_ERROR(CheckValuesShape(layout, tensor));
   RETURN_IF_ERROR(CheckBytes(layout, "the tensor of values", tensor.values(), layout.dtype));

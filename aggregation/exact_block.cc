@@ -151,7 +151,8 @@ Float ExactBlock::Round(int i) const {
   if (bins_.back().index - low <= 2) {
     // The whole sum fits into 128 bits.
     __int128 sum = 0;
-    for (const Bin& bin : bins_) sum += static_cast<__int128>(bin.digits[i]) * (__int128{1} << (kBits * (bin.index - low)));
+    for (const Bin& bin : bins_)
+      sum += static_cast<__int128>(bin.digits[i]) * (__int128{1} << (kBits * (bin.index - low)));
     return RoundInteger<Float>(sum, kBits * low);
   }
   int64_t digits[kBinMax - kBinMin + 2] = {};

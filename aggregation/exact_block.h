@@ -4,10 +4,10 @@
 //
 //      value  =  ... + digit[1] * 2^32 + digit[0] * 1 + digit[-1] * 2^-32 + digit[-2] * 2^-64 + ...
 //
-// Adding a number means cutting it into integers, one per bin, and adding integers: nothing is ever rounded, no bin is ever
-// dropped, so the digits stand for the true sum in whatever order the numbers came. A block holds only the bins that some
-// number touched (two for most tensors). Digits are 64-bit, far wider than 32: carries wait until a bin could overflow,
-// which takes at least 2^12 adds. `load` is the bound that says when.
+// Adding a number means cutting it into integers, one per bin, and adding integers: nothing is ever rounded, no bin is
+// ever dropped, so the digits stand for the true sum in whatever order the numbers came. A block holds only the bins
+// that some number touched (two for most tensors). Digits are 64-bit, far wider than 32: carries wait until a bin could
+// overflow, which takes at least 2^12 adds. `load` is the bound that says when.
 //
 //   ExactBlock block(1024);
 //   block.AddFloats(0, bytes, 1024, 3.0f);   // += 3 * value, exactly

@@ -5,7 +5,8 @@
 #include <cmath>
 #include <cstring>
 
-// One body, compiled for AVX2 and for every x86-64, chosen when the program is loaded. Sanitizers start too late for that.
+// One body, compiled for AVX2 and for every x86-64, chosen when the program is loaded. Sanitizers start too late for
+// that.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
     !defined(__SANITIZE_THREAD__)
 #define SHEAF_KERNEL __attribute__((target_clones("avx2", "default")))
@@ -44,9 +45,8 @@ SHEAF_KERNEL FloatRange ScanFloats(const char* values, int n) {
     smallest_less_one = std::min(smallest_less_one, magnitude - 1);
   }
   if (largest == 0) return {};
-  return {.is_all_zero = false,
-          .top = LeadingExponent(largest) + 1,
-          .low = LeadingExponent(smallest_less_one + 1) - 23};
+  return {
+      .is_all_zero = false, .top = LeadingExponent(largest) + 1, .low = LeadingExponent(smallest_less_one + 1) - 23};
 }
 
 SHEAF_KERNEL bool AllFinite32(const char* values, int64_t n) {

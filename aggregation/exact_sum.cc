@@ -108,13 +108,14 @@ void ExactSum::AddAny(int64_t at, const char* values, int64_t count, float weigh
 
 void ExactSum::AddFrom(int64_t at, const SumVector& other_sums, int64_t other_at, int64_t count) {
   const auto& other = dynamic_cast<const ExactSum&>(other_sums);
-  ForEachPiece(other_at, count, other.block_size_, [&](int64_t other_block, int other_offset, int64_t other_done, int n) {
-    const ExactBlock* from = other.blocks_[static_cast<size_t>(other_block)].get();
-    if (from == nullptr) return;
-    ForEachPiece(at + other_done, n, block_size_, [&](int64_t block, int offset, int64_t done, int piece) {
-      BlockAt(block).AddBlock(offset, *from, other_offset + static_cast<int>(done), piece);
-    });
-  });
+  ForEachPiece(other_at, count, other.block_size_,
+               [&](int64_t other_block, int other_offset, int64_t other_done, int n) {
+                 const ExactBlock* from = other.blocks_[static_cast<size_t>(other_block)].get();
+                 if (from == nullptr) return;
+                 ForEachPiece(at + other_done, n, block_size_, [&](int64_t block, int offset, int64_t done, int piece) {
+                   BlockAt(block).AddBlock(offset, *from, other_offset + static_cast<int>(done), piece);
+                 });
+               });
   if (other.non_finite_.empty()) return;
   for (int64_t i = 0; i < count; ++i) {
     const auto found = other.non_finite_.find(other_at + i);
@@ -163,8 +164,7 @@ void ExactSum::WriteFlags(std::span<const ElementRun> order, StateWriter& out) c
 }
 
 absl::Status ExactSum::Read(StateReader& in, StateOrigin origin) {
-  RETURN_IF_ERROR(
-      ReadDigits(in, origin == StateOrigin::kPartialAggregate ? kBinMaxOfPartial : ExactBlock::kBinMax));
+  RETURN_IF_ERROR(ReadDigits(in, origin == StateOrigin::kPartialAggregate ? kBinMaxOfPartial : ExactBlock::kBinMax));
   return ReadFlags(in);
 }
 
@@ -178,7 +178,8 @@ absl::Status ExactSum::ReadDigits(StateReader& in, int bin_max) {
       int32_t digits[kChunk];
       RETURN_IF_ERROR(in.GetArray(digits, count));
       const bool is_zero = std::all_of(digits, digits + count, [](int32_t digit) { return digit == 0; });
-      if (index <= last_index || index > bin_max || is_zero) return absl::DataLossError("the state's digits are malformed");
+      if (index <= last_index || index > bin_max || is_zero)
+        return absl::DataLossError("the state's digits are malformed");
       last_index = index;
       ForEachPiece(at, count, block_size_, [&](int64_t block, int offset, int64_t done, int piece) {
         BlockAt(block).AddDigits(offset, index, digits + done, piece);

@@ -1,15 +1,16 @@
 // ExactSum: exact running sums of floats (FLOAT32 or FLOAT64), in blocks of neighbouring elements.
 //
-// The sum is the true sum of all weight * value, rounded once, half to even, when it is released: one correct rounding, whatever the
-// order, the grouping into partial aggregates, or the restarts between. See ExactBlock for the arithmetic.
+// The sum is the true sum of all weight * value, rounded once, half to even, when it is released: one correct rounding,
+// whatever the order, the grouping into partial aggregates, or the restarts between. See ExactBlock for the arithmetic.
 //
-// A mean is  round(double(S) / double(W)),  where S is the exact weighted sum and W the exact sum of weights (or the count), each rounded
-// once to double, the quotient rounded to double, and that to the output's type. Every step is a function of exact sums alone, so means are
-// order-independent too. Three roundings to 53 bits lie before the last one: a FLOAT32 mean is within
-// 0.5 + 3 * 2^-29 < 0.5001 ulp of the true one, a FLOAT64 mean within 2 ulp (in both, if S itself does not overflow a double).
+// A mean is  round(double(S) / double(W)),  where S is the exact weighted sum and W the exact sum of weights (or the
+// count), each rounded once to double, the quotient rounded to double, and that to the output's type. Every step is a
+// function of exact sums alone, so means are order-independent too. Three roundings to 53 bits lie before the last one:
+// a FLOAT32 mean is within 0.5 + 3 * 2^-29 < 0.5001 ulp of the true one, a FLOAT64 mean within 2 ulp (in both, if S
+// itself does not overflow a double).
 //
-// NaN and infinities are kept beside the sums as flags per element, and only where they occur: any NaN, or infinities of both
-// signs, give a quiet NaN; else an infinity wins.
+// NaN and infinities are kept beside the sums as flags per element, and only where they occur: any NaN, or infinities
+// of both signs, give a quiet NaN; else an infinity wins.
 #pragma once
 
 #include <memory>

@@ -119,8 +119,6 @@ double IntegerSum::RoundToDouble(int64_t at) const {
   return static_cast<double>(static_cast<__int128>(sums_[static_cast<size_t>(at)]));
 }
 
-int64_t IntegerSum::memory_bytes() const {
-  return static_cast<int64_t>(sizeof *this + sums_.capacity() * sizeof(Sum));
-}
+int64_t IntegerSum::memory_bytes() const { return static_cast<int64_t>(sizeof *this + sums_.capacity() * sizeof(Sum)); }
 
 }  // namespace sheaf

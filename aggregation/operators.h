@@ -6,8 +6,8 @@
 //   merge       combines two accumulators; associative, commutative, with the identity
 //   write/read  to canonical bytes and back
 //   report      the released tensors
-// and to fold contributions in any order, in any groups, through any bytes, gives the same bits. The conformance suite in
-// tests/conformance checks every row.
+// and to fold contributions in any order, in any groups, through any bytes, gives the same bits. The conformance suite
+// in tests/conformance checks every row.
 //
 // To add an operator: write aggregation/operators/<name>.{h,cc} and one row. Nothing registers itself.
 #pragma once

@@ -38,8 +38,8 @@ class OutputAccumulator {
   void Merge(const OutputAccumulator& other);
   // Canonical, checksummed, with the layout's signature.
   std::string Serialize() const;
-  // Into an accumulator of nothing. INVALID_ARGUMENT if `state` belongs to another output or version, DATA_LOSS if its checksum
-  // or structure is wrong; after an error the accumulator is not to be used.
+  // Into an accumulator of nothing. INVALID_ARGUMENT if `state` belongs to another output or version, DATA_LOSS if its
+  // checksum or structure is wrong; after an error the accumulator is not to be used.
   absl::Status Restore(std::string_view state, StateOrigin origin);
   // Appends the released tensors and the summary. OUT_OF_RANGE if an integer does not fit.
   absl::Status Report(AggregateReport& report) const;

@@ -15,14 +15,14 @@ namespace {
 constexpr size_t kNameMax = 128;
 
 bool IsNameCharacter(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.' || c == '/' ||
-         c == '-';
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.' ||
+         c == '/' || c == '-';
 }
 
 absl::Status CheckName(const std::string& name) {
   if (name.empty() || name.size() > kNameMax || !std::all_of(name.begin(), name.end(), IsNameCharacter)) {
-    return absl::InvalidArgumentError(
-        fmt::format("output name '{}': use 1 to {} of the characters A-Z a-z 0-9 _ . / -", name.substr(0, kNameMax), kNameMax));
+    return absl::InvalidArgumentError(fmt::format("output name '{}': use 1 to {} of the characters A-Z a-z 0-9 _ . / -",
+                                                  name.substr(0, kNameMax), kNameMax));
   }
   if (name == "__metadata__") {
     return absl::InvalidArgumentError("output name '__metadata__' is taken by the file format; choose another");
@@ -36,9 +36,9 @@ absl::Status CheckType(const OutputLayout& layout) {
   }
   const bool is_float = layout.dtype == v1::FLOAT32 || layout.dtype == v1::FLOAT64;
   if (!is_float && !layout.op->takes_integers) {
-    return absl::InvalidArgumentError(
-        fmt::format("it does not take {}, because a mean of integers is not an integer; contribute FLOAT64, or use a sum",
-                    v1::DType_Name(layout.dtype)));
+    return absl::InvalidArgumentError(fmt::format(
+        "it does not take {}, because a mean of integers is not an integer; contribute FLOAT64, or use a sum",
+        v1::DType_Name(layout.dtype)));
   }
   if (!is_float && layout.propagates_non_finite) {
     return absl::InvalidArgumentError("non_finite is for floating point; leave it unset for integers");
@@ -50,7 +50,8 @@ absl::Status CheckModifiers(const v1::OutputSpec& spec, const Operator& op) {
   if (spec.min_contributors() < 0 || spec.nnz_max() < 0 || spec.index_dims() < 0) {
     return absl::InvalidArgumentError("min_contributors, nnz_max and index_dims must not be negative");
   }
-  if (!op.is_sparse && (spec.min_contributors() > 1 || spec.nnz_max() > 0 || spec.index_dims() > 0 || spec.drop_zeros())) {
+  if (!op.is_sparse &&
+      (spec.min_contributors() > 1 || spec.nnz_max() > 0 || spec.index_dims() > 0 || spec.drop_zeros())) {
     return absl::InvalidArgumentError(
         "min_contributors, nnz_max, index_dims and drop_zeros are for sparse operators; leave them unset");
   }
@@ -63,7 +64,8 @@ absl::Status CheckModifiers(const v1::OutputSpec& spec, const Operator& op) {
 
 absl::Status SetShape(const v1::OutputSpec& spec, OutputLayout& layout) {
   const int rank = spec.dense_shape_size();
-  if (rank > kRankMax) return absl::InvalidArgumentError(fmt::format("its shape has {} dimensions; the most is {}", rank, kRankMax));
+  if (rank > kRankMax)
+    return absl::InvalidArgumentError(fmt::format("its shape has {} dimensions; the most is {}", rank, kRankMax));
   layout.shape.assign(spec.dense_shape().begin(), spec.dense_shape().end());
   if (std::any_of(layout.shape.begin(), layout.shape.end(), [](int64_t size) { return size < 0; })) {
     return absl::InvalidArgumentError(fmt::format("its shape {} has a negative size", ShapeText(layout.shape)));
@@ -72,20 +74,22 @@ absl::Status SetShape(const v1::OutputSpec& spec, OutputLayout& layout) {
     layout.index_dims = spec.index_dims() > 0 ? spec.index_dims() : layout.op->default_index_dims;
     if (spec.index_dims() == 0 && layout.op->default_index_dims == kAllDims) layout.index_dims = rank;
     if (layout.index_dims > rank) {
-      return absl::InvalidArgumentError(
-          fmt::format("its indices address {} dimensions, but its shape {} has {}", layout.index_dims, ShapeText(layout.shape), rank));
+      return absl::InvalidArgumentError(fmt::format("its indices address {} dimensions, but its shape {} has {}",
+                                                    layout.index_dims, ShapeText(layout.shape), rank));
     }
   }
   const std::optional<int64_t> coordinates = Product(layout.leading_dims());
   const std::optional<int64_t> width = Product(layout.trailing_dims());
   if (!coordinates.has_value()) {
-    return absl::InvalidArgumentError(fmt::format("its shape {} has more than 2^63 coordinates", ShapeText(layout.shape)));
+    return absl::InvalidArgumentError(
+        fmt::format("its shape {} has more than 2^63 coordinates", ShapeText(layout.shape)));
   }
   const std::optional<int64_t> all = Product(layout.shape);
   if (!width.has_value() || *width > kDenseElementsMax ||
       (layout.op->releases_dense && (!all.has_value() || *all > kDenseElementsMax))) {
-    return absl::InvalidArgumentError(fmt::format("its shape {} holds more than {} dense elements; use a sparse operator",
-                                                  ShapeText(layout.shape), kDenseElementsMax));
+    return absl::InvalidArgumentError(
+        fmt::format("its shape {} holds more than {} dense elements; use a sparse operator", ShapeText(layout.shape),
+                    kDenseElementsMax));
   }
   layout.num_coordinates = *coordinates;
   layout.width = *width;
@@ -137,8 +141,8 @@ std::string OutputLayout::ElementName(int64_t coordinate, int64_t offset) const 
 }
 
 std::string OutputLayout::Signature() const {
-  return fmt::format("{} {} {} {} index_dims={} non_finite={}", name, op->symbol, v1::DType_Name(dtype), ShapeText(shape),
-                     index_dims, propagates_non_finite);
+  return fmt::format("{} {} {} {} index_dims={} non_finite={}", name, op->symbol, v1::DType_Name(dtype),
+                     ShapeText(shape), index_dims, propagates_non_finite);
 }
 
 std::vector<std::string> OutputLayout::ReleasedNames() const {

@@ -22,11 +22,12 @@ constexpr uint32_t kMagic = 0x52414853;  // "SHAR"
 
 absl::StatusOr<std::vector<OutputLayout>> LayoutsOf(const v1::AggregateSpec& spec) {
   if (spec.outputs().empty()) {
-    return absl::InvalidArgumentError("the aggregate has no outputs; name at least one with its operator, dtype and shape");
+    return absl::InvalidArgumentError(
+        "the aggregate has no outputs; name at least one with its operator, dtype and shape");
   }
   if (spec.numerics() != v1::NUMERICS_UNSPECIFIED && spec.numerics() != v1::EXACT) {
-    return absl::InvalidArgumentError(
-        fmt::format("numerics {} does not work here; use EXACT, which is the default", v1::Numerics_Name(spec.numerics())));
+    return absl::InvalidArgumentError(fmt::format("numerics {} does not work here; use EXACT, which is the default",
+                                                  v1::Numerics_Name(spec.numerics())));
   }
   std::vector<OutputLayout> layouts;
   std::set<std::string> released;
@@ -87,7 +88,8 @@ absl::StatusOr<std::vector<const v1::OutputValue*>> MatchOutputs(const std::vect
           fmt::format("the round has no output '{}'; it has {}", value.name().substr(0, 128), fmt::join(names, ", ")));
     }
     const v1::OutputValue*& slot = values[found->second];
-    if (slot != nullptr) return absl::InvalidArgumentError(fmt::format("output '{}' occurs twice in the contribution", value.name()));
+    if (slot != nullptr)
+      return absl::InvalidArgumentError(fmt::format("output '{}' occurs twice in the contribution", value.name()));
     slot = &value;
   }
   for (size_t i = 0; i < values.size(); ++i) {
@@ -101,7 +103,8 @@ absl::StatusOr<float> WeightOf(const v1::Contribution& contribution) {
   const float weight = contribution.weight();
   if (weight == 0) return 1.0f;
   if (std::isfinite(weight) && weight > 0) return weight;
-  return absl::InvalidArgumentError(fmt::format("the contribution's weight is {}; it must be finite and greater than 0", weight));
+  return absl::InvalidArgumentError(
+      fmt::format("the contribution's weight is {}; it must be finite and greater than 0", weight));
 }
 
 // What a contribution of this type is said to hold, for messages.
@@ -122,11 +125,11 @@ const char* KindOf(const v1::OutputValue& value) {
 absl::Status WrongKind(const OutputLayout& layout, const v1::OutputValue& value) {
   const bool is_sparse = layout.op->is_sparse;
   return absl::InvalidArgumentError(
-      fmt::format("output '{}': operator '{}' takes a {} tensor, the contribution holds {}{}", layout.name, layout.op->symbol,
-                  is_sparse ? "sparse" : "dense", KindOf(value),
-                  !is_sparse && value.has_sparse()
-                      ? "; a sparse tensor is one operand, its indices and values are never summed one by one: use a sparse operator"
-                      : ""));
+      fmt::format("output '{}': operator '{}' takes a {} tensor, the contribution holds {}{}", layout.name,
+                  layout.op->symbol, is_sparse ? "sparse" : "dense", KindOf(value),
+                  !is_sparse && value.has_sparse() ? "; a sparse tensor is one operand, its indices and values are "
+                                                     "never summed one by one: use a sparse operator"
+                                                   : ""));
 }
 
 }  // namespace
@@ -163,8 +166,8 @@ absl::StatusOr<RoundAccumulator> RoundAccumulator::Restore(const v1::AggregateSp
     ASSIGN_OR_RETURN(const std::string_view output_state, in.GetString());
     RETURN_IF_ERROR(output->Restore(output_state, StateOrigin::kCheckpoint));
     if (output->num_clients() != state.num_clients) {
-      return absl::DataLossError(fmt::format("output '{}': its state combines {} clients, the round's {}", output->layout().name,
-                                             output->num_clients(), state.num_clients));
+      return absl::DataLossError(fmt::format("output '{}': its state combines {} clients, the round's {}",
+                                             output->layout().name, output->num_clients(), state.num_clients));
     }
   }
   if (state.num_contributions < 0 || state.num_contributions > state.num_clients) {
@@ -190,7 +193,8 @@ absl::StatusOr<ValidContribution> RoundAccumulator::Validate(v1::Contribution co
   }
   if (!is_partial && parsed->num_clients != 1) {
     return absl::InvalidArgumentError(fmt::format(
-        "num_clients is {}, but the contribution carries values, which are one client's; several combine as states", parsed->num_clients));
+        "num_clients is {}, but the contribution carries values, which are one client's; several combine as states",
+        parsed->num_clients));
   }
   parsed->outputs.resize(values.size());
   for (size_t i = 0; i < values.size(); ++i) {
@@ -209,8 +213,9 @@ absl::StatusOr<ValidContribution> RoundAccumulator::Validate(v1::Contribution co
         return absl::InvalidArgumentError(fmt::format("output '{}': {}", layout.name, std::string(status.message())));
       }
       if (output.partial->num_clients() != parsed->num_clients) {
-        return absl::InvalidArgumentError(fmt::format("output '{}': its state combines {} clients, the contribution says {}",
-                                                      layout.name, output.partial->num_clients(), parsed->num_clients));
+        return absl::InvalidArgumentError(
+            fmt::format("output '{}': its state combines {} clients, the contribution says {}", layout.name,
+                        output.partial->num_clients(), parsed->num_clients));
       }
     } else if (layout.op->is_sparse) {
       if (!value.has_sparse()) return WrongKind(layout, value);

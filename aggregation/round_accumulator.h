@@ -42,8 +42,8 @@ struct AggregateReport {
 };
 
 // OK if every output names a known operator, has a name, dtype and shape this operator takes, and modifiers that
-// mean something there. INVALID_ARGUMENT naming the output, the operator and the reason; an unknown operator's message lists
-// those that exist.
+// mean something there. INVALID_ARGUMENT naming the output, the operator and the reason; an unknown operator's message
+// lists those that exist.
 absl::Status ValidateAggregateSpec(const v1::AggregateSpec& spec);
 
 // The symbols of the operator table, in its order.
@@ -74,8 +74,8 @@ class RoundAccumulator {
  public:
   // INVALID_ARGUMENT as ValidateAggregateSpec.
   static absl::StatusOr<RoundAccumulator> Create(const v1::AggregateSpec& spec);
-  // From Serialize() of an accumulator of the same spec. `state` is untrusted: INVALID_ARGUMENT if it belongs to another
-  // spec or version, DATA_LOSS if its checksum or structure is wrong.
+  // From Serialize() of an accumulator of the same spec. `state` is untrusted: INVALID_ARGUMENT if it belongs to
+  // another spec or version, DATA_LOSS if its checksum or structure is wrong.
   static absl::StatusOr<RoundAccumulator> Restore(const v1::AggregateSpec& spec, std::string_view state);
 
   RoundAccumulator(RoundAccumulator&&) noexcept;

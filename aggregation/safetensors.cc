@@ -42,7 +42,8 @@ absl::StatusOr<Json> ParseHeader(std::string_view text) {
     return true;
   };
   Json header = Json::parse(text.begin(), text.end(), watch, /*allow_exceptions=*/false);
-  if (header.is_discarded() || !header.is_object()) return absl::InvalidArgumentError("safetensors: the header is not a JSON object");
+  if (header.is_discarded() || !header.is_object())
+    return absl::InvalidArgumentError("safetensors: the header is not a JSON object");
   if (has_duplicates) return absl::InvalidArgumentError("safetensors: the header names something twice");
   return header;
 }
@@ -50,7 +51,8 @@ absl::StatusOr<Json> ParseHeader(std::string_view text) {
 absl::Status ParseMetadata(const Json& json, std::map<std::string, std::string>& metadata) {
   if (!json.is_object()) return absl::InvalidArgumentError("safetensors: __metadata__ is not an object");
   for (const auto& [key, value] : json.items()) {
-    if (!value.is_string()) return absl::InvalidArgumentError(fmt::format("safetensors: metadata '{}' is not a string", key));
+    if (!value.is_string())
+      return absl::InvalidArgumentError(fmt::format("safetensors: metadata '{}' is not a string", key));
     metadata.emplace(key, value.get<std::string>());
   }
   return absl::OkStatus();
@@ -83,14 +85,16 @@ absl::StatusOr<ParsedTensor> ParseTensor(const std::string& name, const Json& js
   ParsedTensor tensor;
   tensor.view.name = name;
   tensor.view.dtype = dtype.is_string() ? DTypeFromName(dtype.get<std::string>()) : v1::DTYPE_UNSPECIFIED;
-  if (tensor.view.dtype == v1::DTYPE_UNSPECIFIED) return refuse("has no dtype known here; use F32, F64, I32, I64 or U64");
+  if (tensor.view.dtype == v1::DTYPE_UNSPECIFIED)
+    return refuse("has no dtype known here; use F32, F64, I32, I64 or U64");
   std::optional<std::vector<int64_t>> shape = ParseSizes(field("shape"));
   const std::optional<std::vector<int64_t>> offsets = ParseSizes(field("data_offsets"));
   if (!shape.has_value()) return refuse("has no shape, or a malformed one");
   if (!offsets.has_value() || offsets->size() != 2) return refuse("has no data_offsets, or malformed ones");
   tensor.begin = (*offsets)[0];
   tensor.end = (*offsets)[1];
-  if (tensor.begin > tensor.end || tensor.end > static_cast<int64_t>(data.size())) return refuse("lies outside the file");
+  if (tensor.begin > tensor.end || tensor.end > static_cast<int64_t>(data.size()))
+    return refuse("lies outside the file");
   const std::optional<int64_t> elements = Product(*shape);
   int64_t bytes = 0;
   if (!elements.has_value() || __builtin_mul_overflow(*elements, DTypeSize(tensor.view.dtype), &bytes) ||
@@ -110,8 +114,8 @@ absl::Status CheckCoverage(std::vector<ParsedTensor>& tensors, int64_t data_size
   int64_t end = 0;
   for (const ParsedTensor& tensor : tensors) {
     if (tensor.begin != end) {
-      return absl::InvalidArgumentError(
-          fmt::format("safetensors: tensor '{}' leaves a gap before it or overlaps another", tensor.view.name.substr(0, 128)));
+      return absl::InvalidArgumentError(fmt::format(
+          "safetensors: tensor '{}' leaves a gap before it or overlaps another", tensor.view.name.substr(0, 128)));
     }
     end = tensor.end;
   }
@@ -160,13 +164,15 @@ std::string_view DTypeName(v1::DType dtype) {
   }
 }
 
-std::string EncodeSafetensors(const std::vector<NamedTensor>& tensors, const std::map<std::string, std::string>& metadata) {
+std::string EncodeSafetensors(const std::vector<NamedTensor>& tensors,
+                              const std::map<std::string, std::string>& metadata) {
   std::vector<TensorView> views;
   for (const NamedTensor& tensor : tensors) views.push_back(ViewOf(tensor));
   return EncodeSafetensors(views, metadata);
 }
 
-std::string EncodeSafetensors(const std::vector<TensorView>& tensors, const std::map<std::string, std::string>& metadata) {
+std::string EncodeSafetensors(const std::vector<TensorView>& tensors,
+                              const std::map<std::string, std::string>& metadata) {
   // The widest elements first: then every tensor is aligned for its elements without gaps, which the format forbids.
   std::vector<const TensorView*> order;
   for (const TensorView& tensor : tensors) order.push_back(&tensor);
@@ -198,7 +204,8 @@ absl::StatusOr<SafetensorsView> SafetensorsView::Parse(std::string_view file) {
   StateReader in(file);
   const absl::StatusOr<uint64_t> size = in.Get<uint64_t>();
   if (!size.ok() || *size > static_cast<uint64_t>(std::min(in.remaining(), kHeaderMax))) {
-    return absl::InvalidArgumentError("safetensors: the file ends before its header does, or the header is over 100 MB");
+    return absl::InvalidArgumentError(
+        "safetensors: the file ends before its header does, or the header is over 100 MB");
   }
   const std::string_view text = file.substr(sizeof(uint64_t), static_cast<size_t>(*size));
   const std::string_view data = file.substr(sizeof(uint64_t) + text.size());

@@ -30,7 +30,8 @@ absl::StatusOr<std::string_view> OpenState(uint32_t magic, std::string_view sign
   ASSIGN_OR_RETURN(const uint32_t version, in.Get<uint32_t>());
   if (version != kVersion) {
     return absl::InvalidArgumentError(
-        fmt::format("the state has version {}, this program reads version {}; use the same release on both sides", version, kVersion));
+        fmt::format("the state has version {}, this program reads version {}; use the same release on both sides",
+                    version, kVersion));
   }
   if (in.remaining() < static_cast<int64_t>(sizeof(uint32_t))) return StateReader::Missing();
   const std::string_view covered = state.substr(0, state.size() - sizeof(uint32_t));
@@ -39,10 +40,12 @@ absl::StatusOr<std::string_view> OpenState(uint32_t magic, std::string_view sign
   if (checksum != Crc32(covered)) return absl::DataLossError("the state's checksum is wrong: its bytes were damaged");
   ASSIGN_OR_RETURN(const std::string_view found_signature, in.GetString());
   if (found_signature != signature) {
-    return absl::InvalidArgumentError(fmt::format("the state belongs to '{}', not to '{}'", found_signature.substr(0, 512), signature));
+    return absl::InvalidArgumentError(
+        fmt::format("the state belongs to '{}', not to '{}'", found_signature.substr(0, 512), signature));
   }
   ASSIGN_OR_RETURN(const std::string_view body, in.GetString());
-  if (in.remaining() != static_cast<int64_t>(sizeof(uint32_t))) return absl::DataLossError("the state has bytes beyond its end");
+  if (in.remaining() != static_cast<int64_t>(sizeof(uint32_t)))
+    return absl::DataLossError("the state has bytes beyond its end");
   return body;
 }
 

@@ -45,8 +45,9 @@ class SumVector {
   // Adds what Write wrote of size() elements to this, which must be all zero. DATA_LOSS if it is not canonical.
   virtual absl::Status Read(StateReader& in, StateOrigin origin) = 0;
 
-  // Writes `count` values as released: the sum rounded once to the output's type; or, with a divisor, the sum rounded to double,
-  // divided, and rounded to the output's type. Returns the offset of the first that does not fit (integers only), else `count`.
+  // Writes `count` values as released: the sum rounded once to the output's type; or, with a divisor, the sum rounded
+  // to double, divided, and rounded to the output's type. Returns the offset of the first that does not fit (integers
+  // only), else `count`.
   virtual int64_t Round(int64_t at, int64_t count, std::optional<double> divisor, char* values) const = 0;
   // One sum as a double.
   virtual double RoundToDouble(int64_t at) const = 0;

@@ -8,7 +8,8 @@
 // and uploads, which become blobs or spool segments when they are finished.
 //
 // What the methods write is durable when they return OK, but for AppendToSpool, whose bytes are durable after
-// the next SyncSpools: one flush serves all the appends of a batch. Everything read back is checked.
+// the next SyncSpools (one flush serves all the appends of a batch), and for uploads, which are durable once
+// finished. Everything read back is checked.
 // Codes: RESOURCE_EXHAUSTED when the disk is full (nothing changed); DATA_LOSS when bytes fail their checksum, naming the
 // file; NOT_FOUND; INTERNAL for a failed flush, after which the process must stop.
 //
@@ -104,7 +105,7 @@ class PayloadStore {
 
   // --- Checkpoints -----------------------------------------------------------------------------
 
-  // `name` is [A-Za-z0-9_-]+ and new for this round.
+  // `name` is [A-Za-z0-9_-]+, INVALID_ARGUMENT otherwise, and new for this round.
   virtual absl::Status WriteCheckpoint(const RoundId& round, const std::string& name, std::string_view bytes) = 0;
   // DATA_LOSS if its checksum does not match. NOT_FOUND.
   virtual absl::StatusOr<std::string> ReadCheckpoint(const RoundId& round, const std::string& name) = 0;
@@ -113,7 +114,7 @@ class PayloadStore {
 
   // Deletes the round's spool and checkpoints. OK also if there are none.
   virtual absl::Status DeleteRound(const RoundId& round) = 0;
-  // Rounds that have a spool or checkpoints.
+  // Rounds that have spool segments or checkpoints, and perhaps some that had.
   virtual absl::StatusOr<std::vector<RoundId>> ListRounds() = 0;
 };
 

@@ -288,7 +288,6 @@ void WorkerLoop::OnSyncDone(int64_t id, absl::StatusOr<v1::SyncResponse> respons
 
 void WorkerLoop::OnSyncFailed(const absl::Status& status, absl::Time now) {
   if (absl::IsFailedPrecondition(status)) {
-    LogError("the server refused this worker: {}", std::string(status.message()));
     return Finish(status);
   }
   if (IsRefusal(status)) {

@@ -113,6 +113,8 @@ class WorkerLoop {
   const WorkerCounters& counters() const { return counters_; }
   // Leases held, including those whose result is on its way.
   int num_held() const { return static_cast<int>(attempts_.size()); }
+  // Prepares and runs under way, also those that were told to stop and have not noticed.
+  int num_busy() const { return attempt_parts_.busy; }
 
  private:
   using AttemptPtr = std::shared_ptr<Attempt>;

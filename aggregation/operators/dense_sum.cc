@@ -64,6 +64,8 @@ class DenseSum final : public OutputAccumulator {
 
 }  // namespace
 
-std::unique_ptr<OutputAccumulator> MakeDenseSum(const OutputLayout& layout) { return std::make_unique<DenseSum>(layout); }
+std::unique_ptr<OutputAccumulator> MakeDenseSum(const OutputLayout& layout) {
+  return std::make_unique<DenseSum>(layout);
+}
 
 }  // namespace sheaf

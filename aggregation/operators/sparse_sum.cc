@@ -49,7 +49,8 @@ class SparseSum final : public OutputAccumulator {
   NamedTensor DenseTensor(const Release& release) const;
 
   absl::flat_hash_map<int64_t, int64_t> slots_;
-  // Per slot: its coordinate, how many contributions touched it, and in which fold (counted from 1) it was last touched.
+  // Per slot: its coordinate, how many contributions touched it, and in which fold (counted from 1) it was last
+  // touched.
   std::vector<int64_t> keys_;
   std::vector<int64_t> contributors_;
   std::vector<int64_t> last_fold_;
@@ -78,7 +79,8 @@ void SparseSum::DoAccumulate(const CheckedValue& value) {
   ++num_folds_;
   for (size_t row = 0; row < value.keys.size(); ++row) {
     const int64_t slot = SlotOf(value.keys[row]);
-    sums_->Add(slot * layout().width, value.data.data() + static_cast<int64_t>(row) * row_bytes(), layout().width, weight);
+    sums_->Add(slot * layout().width, value.data.data() + static_cast<int64_t>(row) * row_bytes(), layout().width,
+               weight);
     int64_t& last_fold = last_fold_[static_cast<size_t>(slot)];
     if (last_fold == num_folds_) continue;
     last_fold = num_folds_;
@@ -238,7 +240,8 @@ absl::Status SparseSum::DoReport(AggregateReport& report, v1::OutputSummary& sum
   std::vector<int64_t> values_shape = {static_cast<int64_t>(release.slots.size())};
   values_shape.insert(values_shape.end(), layout().trailing_dims().begin(), layout().trailing_dims().end());
   report.tensors.push_back({layout().name + ".values", layout().dtype, values_shape, std::move(release.rows)});
-  const std::string shape_bytes(reinterpret_cast<const char*>(layout().shape.data()), layout().shape.size() * sizeof(int64_t));
+  const std::string shape_bytes(reinterpret_cast<const char*>(layout().shape.data()),
+                                layout().shape.size() * sizeof(int64_t));
   report.tensors.push_back(
       {layout().name + ".dense_shape", v1::INT64, {static_cast<int64_t>(layout().shape.size())}, shape_bytes});
   return absl::OkStatus();

@@ -11,7 +11,7 @@ MAY_INCLUDE = {
     "storage": ["base"],
     "sdk/cpp": ["base", "proto", "aggregation"],
     "server/core": ["base", "proto", "aggregation", "storage"],
-    "server/handlers": ["base", "proto", "server/core", "storage"],
+    "server/handlers": ["base", "proto", "server/core", "storage", "aggregation"],
     "server/rpc": ["base", "proto", "server/handlers"],
     # The binary: main and runtime join the parts.
     "server": ["base", "proto", "aggregation", "storage", "server/core", "server/handlers", "server/rpc"],
@@ -28,6 +28,8 @@ INTERFACE_HEADERS = {
     ("server/core", "storage"): ["ids.h", "payload_store.h", "records.h", "task_store.h", "transitions.h"],
     # Large bytes go between the wire and the payload store without passing through the core (docs/adr/0004).
     ("server/handlers", "storage"): ["ids.h", "payload_store.h"],
+    # SelectRows reads rows where they lie in a broadcast (docs/adr/0005); adding values up is the core's business.
+    ("server/handlers", "aggregation"): ["safetensors.h"],
 }
 
 # --- What stands in one place -------------------------------------------------------------------------------------
@@ -61,8 +63,10 @@ BANS = [
         "thread",
         r"\bstd::j?thread\b|\bpthread_create\b|\bstd::async\b",
         [
-            ("server/runtime.h", "the core's thread"),
-            ("server/runtime.cc", "the core's thread"),
+            ("server/core_thread.h", "the core's thread"),
+            ("server/core_thread.cc", "the core's thread"),
+            ("worker/thread_pool.h", "the computations' threads"),
+            ("worker/thread_pool.cc", "the computations' threads"),
         ],
     ),
     (
@@ -76,7 +80,9 @@ BANS = [
         r"\bSystemClock\b|\bSystemRandom\b",
         [
             ("base/", "where they are defined"),
-            ("cli/main.cc", "the binary"),
+            ("server/main.cc", "a binary's main chooses the real thing"),
+            ("worker/main.cc", "a binary's main chooses the real thing"),
+            ("cli/main.cc", "a binary's main chooses the real thing"),
             ("tests/", "end-to-end tests run real parts"),
             ("bench/", "they are what is measured"),
         ],
