@@ -21,6 +21,8 @@ std::string ThreeDigits(double value) {
   return text;
 }
 
+bool IsUnset(const google::protobuf::Timestamp& time) { return time.seconds() == 0 && time.nanos() == 0; }
+
 }  // namespace
 
 std::string HumanDuration(absl::Duration duration) {
@@ -43,6 +45,10 @@ std::string HumanAge(absl::Duration age) {
   if (seconds < 3600) return fmt::format("{}m", seconds / 60);
   if (seconds < 86400) return fmt::format("{}h", seconds / 3600);
   return fmt::format("{}d", seconds / 86400);
+}
+
+std::string AgeOf(const google::protobuf::Timestamp& time, absl::Time now) {
+  return IsUnset(time) ? "-" : HumanAge(now - ToTime(time));
 }
 
 std::string ElapsedTime(absl::Duration elapsed) {
@@ -78,7 +84,7 @@ absl::Time ToTime(const google::protobuf::Timestamp& time) {
 }
 
 std::string TimeText::operator()(const google::protobuf::Timestamp& time) const {
-  if (time.seconds() == 0 && time.nanos() == 0) return "-";
+  if (IsUnset(time)) return "-";
   const absl::Time at = ToTime(time);
   if (style == TimeStyle::kIso) return IsoTime(at);
   return at <= now ? HumanAge(now - at) + " ago" : "in " + HumanAge(at - now);

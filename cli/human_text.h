@@ -19,6 +19,8 @@ namespace sheaf {
 std::string HumanDuration(absl::Duration duration);
 // One unit, rounded down: "4s", "31m", "2h", "3d". For columns of ages.
 std::string HumanAge(absl::Duration age);
+// Of a moment in the past; "-" when it is unset (the epoch).
+std::string AgeOf(const google::protobuf::Timestamp& time, absl::Time now);
 // Clock form of a running time: "00:04", "1:02:03".
 std::string ElapsedTime(absl::Duration elapsed);
 // Decimal units: "0 B", "640 B", "58 kB", "5.1 MB".

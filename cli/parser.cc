@@ -37,6 +37,7 @@ void Bind(CLI::App& app, const Arguments& arguments, std::deque<Binding>& bindin
     // Required ones are checked by us, for the sake of the message.
     binding.option = app.add_option(argument.names, binding.values)
                          ->expected(1)
+                         ->allow_extra_args(false)
                          ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   }
 }

@@ -80,9 +80,9 @@ class RoundDescribe final : public Command {
                  {"OPERATOR"},
                  {"DTYPE"},
                  {"SHAPE"},
-                 {"DIVISOR"},
                  {"TOUCHED", Align::kRight},
-                 {"RELEASED", Align::kRight}});
+                 {"RELEASED", Align::kRight},
+                 {"DIVIDED BY"}});
     for (const v1::OutputSpec& output : round.spec().aggregate().outputs()) {
       std::string divisor, touched, released;
       for (const v1::OutputSummary& summary : round.aggregate().outputs()) {
@@ -93,7 +93,7 @@ class RoundDescribe final : public Command {
         released = HumanCount(summary.released());
       }
       table.AddRow({output.name(), output.operator_(), v1::DType_Name(output.dtype()),
-                    "[" + absl::StrJoin(output.dense_shape(), ", ") + "]", divisor, touched, released});
+                    "[" + absl::StrJoin(output.dense_shape(), ", ") + "]", touched, released, divisor});
     }
     TableStyle style = session.table_style();
     style.indent = 2;

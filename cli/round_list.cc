@@ -47,7 +47,7 @@ class RoundList final : public Command {
                     HumanCount(round.tasks().queued()), HumanCount(round.tasks().leased()),
                     Cell(HumanCount(failed), failed > 0 ? Color::kRed : Color::kNone), HumanBytes(round.bytes_up()),
                     HumanBytes(round.bytes_down()), HumanDuration(ElapsedOf(round, session.now())),
-                    HumanAge(session.now() - ToTime(round.create_time()))});
+                    AgeOf(round.create_time(), session.now())});
     }
     session.PrintTable(table);
   }

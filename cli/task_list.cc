@@ -43,7 +43,7 @@ class TaskList final : public Command {
     for (const v1::Task& task : response.tasks()) {
       table.AddRow({task.id(), StateCell(task.state()), task.data_selector(), task.worker(),
                     HumanCount(task.num_attempts()), HumanCount(task.num_failed()), HumanCount(task.num_lost()),
-                    HumanAge(session.now() - ToTime(task.create_time())), task.last_error()});
+                    AgeOf(task.create_time(), session.now()), task.last_error()});
     }
     session.PrintTable(table);
   }

@@ -70,8 +70,7 @@ class WorkerList final : public Command {
     for (const v1::Worker& worker : response.workers()) {
       table.AddRow({worker.name(), WorkerState(worker), HumanCount(worker.num_leased()),
                     HumanCount(worker.num_succeeded()), HumanCount(worker.num_failed()), HumanCount(worker.num_lost()),
-                    HumanAge(session.now() - ToTime(worker.last_seen_time())) + " ago", worker.software_version(),
-                    OffersOf(worker)});
+                    AgeOf(worker.last_seen_time(), session.now()), worker.software_version(), OffersOf(worker)});
     }
     session.PrintTable(table);
   }

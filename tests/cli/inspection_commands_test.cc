@@ -51,7 +51,7 @@ TEST_CASE("A list pages to its end, or up to the limit and says so") {
     return response;
   });
   CHECK(run({"task", "list", "--no-headers"}) == 0);
-  CHECK(std::count(run.out().begin(), run.out().end(), '\n') == 5);
+  CHECK_THAT(run.out(), Contains("r-1/0") && Contains("r-1/4"));
   CHECK(run.err().empty());
   CHECK(run({"task", "list", "--limit", "3"}) == 0);
   CHECK_THAT(run.out(), Contains("r-1/2") && !Contains("r-1/3"));
@@ -147,12 +147,12 @@ TEST_CASE("queue describe shows what waits and how fast it moves, and notes what
   "buried": "0"
  },
  "numLiveRounds": "1",
- "oldestAge": "3.800s",
  "numDelayed": "0",
  "numUnschedulable": "4",
  "numParkedPolls": "5",
  "leasesPerSecond": 11.94,
- "completionsPerSecond": 12.06
+ "completionsPerSecond": 12.06,
+ "oldestAge": "3.800s"
 }
 )");
   CHECK(run.err().empty());
@@ -175,12 +175,12 @@ TEST_CASE("worker list says in one word what each worker does") {
   CHECK(run({"worker", "list"}) == 0);
   CHECK(run.out() ==
         "WORKER  STATE     LEASED  SUCCEEDED  FAILED  LOST  LAST SEEN  VERSION  OFFERS\n"
-        "demo-1  WORKING        2      1,234       0     0     1s ago  0.1.0    tags/1\n"
-        "demo-2  WAITING        0          0       0     0     1s ago  0.1.0    tags/1\n"
-        "demo-3  DRAINING       0          0       0     0     1s ago  0.1.0    tags/1\n"
-        "demo-4  AWAY           0          0       0     0     1s ago  0.1.0    tags/1\n");
+        "demo-1  WORKING        2      1,234       0     0         1s  0.1.0    tags/1\n"
+        "demo-2  WAITING        0          0       0     0         1s  0.1.0    tags/1\n"
+        "demo-3  DRAINING       0          0       0     0         1s  0.1.0    tags/1\n"
+        "demo-4  AWAY           0          0       0     0         1s  0.1.0    tags/1\n");
   CHECK(run({"worker", "list", "--state", "waiting", "--no-headers"}) == 0);
-  CHECK(run.out() == "demo-2  WAITING  0  0  0  0  1s ago  0.1.0  tags/1\n");
+  CHECK(run.out() == "demo-2  WAITING  0  0  0  0  1s  0.1.0  tags/1\n");
 }
 
 TEST_CASE("server info shows version, store and limits") {

@@ -10,7 +10,14 @@ TEST_CASE("A curve is drawn over its floor, with axes") {
       DrawRecallPlot({.values = {0.41, 0.45, 0.5, 0.52, 0.53, 0.535, 0.54}, .floor = 0.347, .floor_name = "popularity"},
                      {.width = 20, .height = 6});
   CHECK("\n" + plot == R"(
-PLACEHOLDER
+ 0.550 ┤         ⢀⣀⡠⠤⠤⠤⠒⠒⠒⠒⠒
+       │     ⡠⠔⠊⠉⠁
+ 0.450 ┤ ⢀⡠⠔⠉
+       │⠊⠁
+       │⡀ ⡀ ⡀ ⡀ ⡀ ⡀ ⡀ ⡀ ⡀ ⡀ popularity 0.347
+ 0.300 ┤
+       └┬──────────────────┬
+        1                  7  round
 )");
 }
 

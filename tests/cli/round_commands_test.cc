@@ -94,11 +94,23 @@ Durability:     durable
 Result:         5.4 MB, sha256 abad1dea
 
 Phases (where the wall time went)
-  wait      112ms   9 %  ████
-  download 12.5ms   1 %
-)" + run.out().substr(std::min(run.out().size(), run.out().find("  prepare"))));
-  CHECK_THAT(run.out(), Contains("weight of all contributions (1164)"));
-  CHECK_THAT(run.out(), Contains("Metrics (mean over clients)\n  examples:  23.28\n  loss:      21.3457\n"));
+  wait       112ms   9 %  ████
+  download  12.5ms   1 %
+  prepare   37.5ms   3 %  █
+  compute    762ms  61 %  ████████████████████████
+  upload     112ms   9 %  ████
+  fold       100ms   8 %  ███
+  commit     112ms   9 %  ████
+
+Outputs
+  OUTPUT  OPERATOR                  DTYPE    SHAPE         TOUCHED  RELEASED  DIVIDED BY
+  rows    weighted_coordinate_mean  FLOAT32  [56942, 500]    2,698     2,698  weight of the contributions that touched the coordinate
+  bias    weighted_mean             FLOAT32  [500]             500       500  weight of all contributions (1164)
+
+Metrics (mean over clients)
+  examples:  23.28
+  loss:      21.3457
+)");
 }
 
 TEST_CASE("round describe -o json is the API's own message") {
