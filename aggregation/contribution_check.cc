@@ -1,161 +1,144 @@
 #include "aggregation/contribution_check.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cmath>
-#include <cstring>
+#include <map>
+#include <string_view>
 
-#include "aggregation/exact_kernels.h"
 #include "aggregation/operators.h"
-#include "aggregation/safetensors.h"
+#include "aggregation/state_envelope.h"
+#include "aggregation/tensor_check.h"
 #include "base/status_macros.h"
 
 namespace sheaf {
 namespace {
 
-template <typename... Args>
-absl::Status Refuse(const OutputLayout& layout, fmt::format_string<Args...> format, Args&&... args) {
+// The contribution's values, in the order of the spec: each exactly once.
+absl::StatusOr<std::vector<const v1::OutputValue*>> MatchOutputs(std::span<const OutputLayout> layouts,
+                                                                 const v1::Contribution& contribution) {
+  std::map<std::string_view, size_t> positions;
+  for (size_t i = 0; i < layouts.size(); ++i) positions.emplace(layouts[i].name, i);
+  std::vector<const v1::OutputValue*> values(layouts.size());
+  for (const v1::OutputValue& value : contribution.outputs()) {
+    const auto found = positions.find(value.name());
+    if (found == positions.end()) {
+      std::vector<std::string_view> names;
+      for (const auto& [name, position] : positions) names.push_back(name);
+      return absl::InvalidArgumentError(
+          fmt::format("the round has no output '{}'; it has {}", value.name().substr(0, 128), fmt::join(names, ", ")));
+    }
+    const v1::OutputValue*& slot = values[found->second];
+    if (slot != nullptr)
+      return absl::InvalidArgumentError(fmt::format("output '{}' occurs twice in the contribution", value.name()));
+    slot = &value;
+  }
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (values[i] != nullptr) continue;
+    return absl::InvalidArgumentError(fmt::format("output '{}' is missing from the contribution", layouts[i].name));
+  }
+  return values;
+}
+
+absl::StatusOr<float> WeightOf(const v1::Contribution& contribution) {
+  const float weight = contribution.weight();
+  if (weight == 0) return 1.0f;
+  if (std::isfinite(weight) && weight > 0) return weight;
   return absl::InvalidArgumentError(
-      fmt::format("output '{}': {}", layout.name, fmt::format(format, std::forward<Args>(args)...)));
+      fmt::format("the contribution's weight is {}; it must be finite and greater than 0", weight));
 }
 
-// Dtype, and bytes against shape.
-absl::Status CheckBytes(const OutputLayout& layout, const char* part, const v1::Tensor& tensor, v1::DType dtype) {
-  if (tensor.dtype() != dtype) {
-    return Refuse(layout, "{} is {}, expected {}", part, v1::DType_Name(tensor.dtype()), v1::DType_Name(dtype));
+// What a contribution of this type is said to hold, for messages.
+const char* KindOf(const v1::OutputValue& value) {
+  switch (value.value_case()) {
+    case v1::OutputValue::kDense:
+      return "a dense tensor";
+    case v1::OutputValue::kSparse:
+      return "a sparse tensor";
+    case v1::OutputValue::kState:
+      return "a partial aggregate's state";
+    case v1::OutputValue::VALUE_NOT_SET:
+      return "nothing";
   }
-  const std::span<const int64_t> shape(tensor.shape().data(), static_cast<size_t>(tensor.shape_size()));
-  for (const int64_t size : shape) {
-    if (size < 0) return Refuse(layout, "the shape {} of {} has a negative size", ShapeText(shape), part);
+  return "nothing";
+}
+
+absl::Status WrongKind(const OutputLayout& layout, const v1::OutputValue& value) {
+  const bool is_sparse = layout.op->is_sparse;
+  return absl::InvalidArgumentError(
+      fmt::format("output '{}': operator '{}' takes a {} tensor, the contribution holds {}{}", layout.name,
+                  layout.op->symbol, is_sparse ? "sparse" : "dense", KindOf(value),
+                  !is_sparse && value.has_sparse() ? "; a sparse tensor is one operand, its indices and values are "
+                                                     "never summed one by one: use a sparse operator"
+                                                   : ""));
+}
+
+absl::Status CheckClients(const v1::Contribution& contribution, bool is_partial) {
+  const int64_t num_clients = contribution.num_clients();
+  if (num_clients < 0 || num_clients > kClientsMax) {
+    return absl::InvalidArgumentError(fmt::format("num_clients is {}; it must lie in [0, 2^40]", num_clients));
   }
-  const std::optional<int64_t> elements = Product(shape);
-  int64_t bytes = 0;
-  const bool overflows = !elements.has_value() || __builtin_mul_overflow(*elements, DTypeSize(dtype), &bytes);
-  if (overflows || static_cast<int64_t>(tensor.data().size()) != bytes) {
-    return Refuse(layout, "{} has {} bytes, but its shape {} of {} takes {}", part, tensor.data().size(),
-                  ShapeText(shape), v1::DType_Name(dtype),
-                  overflows ? "more than there can be" : std::to_string(bytes));
+  if (!is_partial && num_clients > 1) {
+    return absl::InvalidArgumentError(fmt::format(
+        "num_clients is {}, but the contribution carries values, which are one client's; several combine as states",
+        num_clients));
+  }
+  if (is_partial && contribution.weight() != 0) {
+    return absl::InvalidArgumentError("a partial aggregate carries its weights inside its states; leave weight unset");
   }
   return absl::OkStatus();
 }
 
-// The position of the first NaN or infinity, or -1.
-int64_t FirstNonFinite(const std::string& data, v1::DType dtype) {
-  const int64_t n = static_cast<int64_t>(data.size()) / DTypeSize(dtype);
-  const char* const values = data.data();
-  if (dtype == v1::FLOAT32 && !AllFinite32(values, n)) {
-    for (int64_t i = 0; i < n; ++i) {
-      if (!AllFinite32(values + 4 * i, 1)) return i;
-    }
+absl::Status CheckPartial(const OutputLayout& layout, const v1::OutputValue& value, int64_t num_clients,
+                          CheckedOutput& output) {
+  output.partial = layout.op->create(layout);
+  const absl::Status status = output.partial->Restore(value.state(), StateOrigin::kPartialAggregate);
+  if (!status.ok()) {
+    return absl::InvalidArgumentError(fmt::format("output '{}': {}", layout.name, std::string(status.message())));
   }
-  if (dtype == v1::FLOAT64 && !AllFinite64(values, n)) {
-    for (int64_t i = 0; i < n; ++i) {
-      if (!AllFinite64(values + 8 * i, 1)) return i;
-    }
-  }
-  return -1;
+  if (output.partial->num_clients() == num_clients) return absl::OkStatus();
+  return absl::InvalidArgumentError(fmt::format("output '{}': its state combines {} clients, the contribution says {}",
+                                                layout.name, output.partial->num_clients(), num_clients));
 }
 
-const char* NonFiniteName(const std::string& data, v1::DType dtype, int64_t position) {
-  double value = 0;
-  if (dtype == v1::FLOAT32) {
-    float narrow;
-    std::memcpy(&narrow, data.data() + 4 * position, sizeof narrow);
-    value = narrow;
+absl::Status CheckValue(const OutputLayout& layout, const v1::OutputValue& value, float weight, CheckedOutput& output) {
+  if (layout.op->is_sparse ? !value.has_sparse() : !value.has_dense()) return WrongKind(layout, value);
+  output.value.weight = weight;
+  if (layout.op->is_sparse) {
+    RETURN_IF_ERROR(CheckSparse(layout, value.sparse(), output.keys));
+    output.value.data = value.sparse().values().data();
+    output.value.keys = output.keys;
   } else {
-    std::memcpy(&value, data.data() + 8 * position, sizeof value);
-  }
-  return std::isnan(value) ? "NaN" : value > 0 ? "inf" : "-inf";
-}
-
-// "index 7, column 1 is 12": which index is outside its dimension.
-absl::Status CheckIndex(const OutputLayout& layout, int64_t row, size_t column, int64_t index) {
-  const int64_t size = layout.shape[column];
-  if (0 <= index && index < size) return absl::OkStatus();
-  return Refuse(layout, "indices[{}, {}] is {}, outside [0, {})", row, column, index, size);
-}
-
-template <typename Index>
-absl::Status LinearKeys(const OutputLayout& layout, const std::string& data, int64_t num_rows,
-                        std::vector<int64_t>& keys) {
-  const size_t columns = static_cast<size_t>(layout.index_dims);
-  keys.resize(static_cast<size_t>(num_rows));
-  const char* next = data.data();
-  for (int64_t row = 0; row < num_rows; ++row) {
-    int64_t key = 0;
-    for (size_t column = 0; column < columns; ++column, next += sizeof(Index)) {
-      Index index;
-      std::memcpy(&index, next, sizeof index);
-      RETURN_IF_ERROR(CheckIndex(layout, row, column, index));
-      key = key * layout.shape[column] + index;
-    }
-    keys[static_cast<size_t>(row)] = key;
+    RETURN_IF_ERROR(CheckDense(layout, value.dense()));
+    output.value.data = value.dense().data();
   }
   return absl::OkStatus();
-}
-
-absl::Status CheckIndicesShape(const OutputLayout& layout, const v1::Tensor& indices) {
-  const bool is_flat = indices.shape_size() == 1 && layout.index_dims == 1;
-  const bool is_table = indices.shape_size() == 2 && indices.shape(1) == layout.index_dims;
-  if (is_flat || is_table) return absl::OkStatus();
-  return Refuse(layout, "indices have shape {}, expected [n, {}]",
-                ShapeText({indices.shape().data(), static_cast<size_t>(indices.shape_size())}), layout.index_dims);
-}
-
-absl::Status CheckValuesShape(const OutputLayout& layout, const v1::SparseTensor& tensor) {
-  std::vector<int64_t> expected = {tensor.indices().shape(0)};
-  expected.insert(expected.end(), layout.trailing_dims().begin(), layout.trailing_dims().end());
-  const std::span<const int64_t> shape(tensor.values().shape().data(),
-                                       static_cast<size_t>(tensor.values().shape_size()));
-  if (std::equal(shape.begin(), shape.end(), expected.begin(), expected.end())) return absl::OkStatus();
-  return Refuse(layout, "values have shape {}, expected {} (one row per index)", ShapeText(shape), ShapeText(expected));
 }
 
 }  // namespace
 
-absl::Status CheckDense(const OutputLayout& layout, const v1::Tensor& tensor) {
-  const std::span<const int64_t> shape(tensor.shape().data(), static_cast<size_t>(tensor.shape_size()));
-  if (!std::equal(shape.begin(), shape.end(), layout.shape.begin(), layout.shape.end())) {
-    return Refuse(layout, "the tensor has shape {}, expected {}", ShapeText(shape), ShapeText(layout.shape));
+absl::Status CheckContribution(std::span<const OutputLayout> layouts, CheckedContribution& checked) {
+  const v1::Contribution& contribution = checked.contribution;
+  ASSIGN_OR_RETURN(const float weight, WeightOf(contribution));
+  ASSIGN_OR_RETURN(const std::vector<const v1::OutputValue*> values, MatchOutputs(layouts, contribution));
+  const bool is_partial = values.front()->has_state();
+  RETURN_IF_ERROR(CheckClients(contribution, is_partial));
+  checked.num_clients = std::max<int64_t>(contribution.num_clients(), 1);
+  checked.outputs.resize(values.size());
+  for (size_t i = 0; i < values.size(); ++i) {
+    const v1::OutputValue& value = *values[i];
+    if (value.has_state() != is_partial) {
+      return absl::InvalidArgumentError(
+          fmt::format("output '{}' holds {}, but output '{}' holds {}; a contribution carries states for all outputs, "
+                      "or values for all",
+                      value.name(), KindOf(value), values.front()->name(), KindOf(*values.front())));
+    }
+    RETURN_IF_ERROR(is_partial ? CheckPartial(layouts[i], value, checked.num_clients, checked.outputs[i])
+                               : CheckValue(layouts[i], value, weight, checked.outputs[i]));
   }
-  RETURN_IF_ERROR(CheckBytes(layout, "the tensor", tensor, layout.dtype));
-  if (layout.propagates_non_finite) return absl::OkStatus();
-  const int64_t position = FirstNonFinite(tensor.data(), layout.dtype);
-  if (position < 0) return absl::OkStatus();
-  return Refuse(layout, "{} is {}; only finite values are taken", layout.ElementName(0, position),
-                NonFiniteName(tensor.data(), layout.dtype, position));
-}
-
-absl::Status CheckSparse(const OutputLayout& layout, const v1::SparseTensor& tensor, std::vector<int64_t>& keys) {
-  const std::span<const int64_t> shape(tensor.dense_shape().data(), static_cast<size_t>(tensor.dense_shape_size()));
-  if (!std::equal(shape.begin(), shape.end(), layout.shape.begin(), layout.shape.end())) {
-    return Refuse(layout, "dense_shape is {}, expected {}", ShapeText(shape), ShapeText(layout.shape));
-  }
-  const v1::Tensor& indices = tensor.indices();
-  const v1::DType index_type = indices.dtype() == v1::INT32 ? v1::INT32 : v1::INT64;
-  RETURN_IF_ERROR(CheckIndicesShape(layout, indices));
-  RETURN_IF_ERROR(CheckBytes(layout, "the tensor of indices", indices, index_type));
-  const int64_t num_rows = indices.shape(0);
-  if (layout.nnz_max > 0 && num_rows > layout.nnz_max) {
-    return absl::ResourceExhaustedError(
-        fmt::format("output '{}': the contribution has {} index rows; nnz_max of this output is {}", layout.name,
-                    num_rows, layout.nnz_max));
-  }
-  RETURN_IF_ERROR(CheckValuesShape(layout, tensor));
-  RETURN_IF_ERROR(CheckBytes(layout, "the tensor of values", tensor.values(), layout.dtype));
-  // An index row or a row of values takes bytes, unless there are no index columns and no columns of values.
-  if (layout.index_dims == 0 && layout.width == 0 && num_rows > kDenseElementsMax) {
-    return Refuse(layout, "{} rows of nothing", num_rows);
-  }
-  RETURN_IF_ERROR(index_type == v1::INT32 ? LinearKeys<int32_t>(layout, indices.data(), num_rows, keys)
-                                          : LinearKeys<int64_t>(layout, indices.data(), num_rows, keys));
-  if (layout.propagates_non_finite) return absl::OkStatus();
-  const int64_t position = FirstNonFinite(tensor.values().data(), layout.dtype);
-  if (position < 0) return absl::OkStatus();
-  const int64_t row = position / layout.width;
-  return Refuse(layout, "values row {}, that is {}, is {}; only finite values are taken", row,
-                layout.ElementName(keys[static_cast<size_t>(row)], position % layout.width),
-                NonFiniteName(tensor.values().data(), layout.dtype, position));
+  return absl::OkStatus();
 }
 
 }  // namespace sheaf

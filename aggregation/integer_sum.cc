@@ -46,7 +46,21 @@ IntegerSum::IntegerSum(v1::DType dtype) : dtype_(dtype) {
   SHEAF_CHECK(dtype == v1::INT32 || dtype == v1::INT64 || dtype == v1::UINT64);
 }
 
-void IntegerSum::Resize(int64_t size) { sums_.resize(static_cast<size_t>(size)); }
+void IntegerSum::Resize(int64_t size) {
+  size_ = size;
+  blocks_.resize(static_cast<size_t>((size + kBlock - 1) / kBlock));
+}
+
+IntegerSum::Sum& IntegerSum::At(int64_t element) {
+  std::unique_ptr<Sum[]>& block = blocks_[static_cast<size_t>(element / kBlock)];
+  if (block == nullptr) block = std::make_unique<Sum[]>(kBlock);
+  return block[static_cast<size_t>(element % kBlock)];
+}
+
+IntegerSum::Sum IntegerSum::ValueAt(int64_t element) const {
+  const std::unique_ptr<Sum[]>& block = blocks_[static_cast<size_t>(element / kBlock)];
+  return block == nullptr ? 0 : block[static_cast<size_t>(element % kBlock)];
+}
 
 void IntegerSum::Add(int64_t at, const char* values, int64_t count, float weight) {
   SHEAF_CHECK(weight == 1.0f);
@@ -55,14 +69,14 @@ void IntegerSum::Add(int64_t at, const char* values, int64_t count, float weight
     for (int64_t i = 0; i < count; ++i) {
       Integer value;
       std::memcpy(&value, values + i * static_cast<int64_t>(sizeof value), sizeof value);
-      sums_[static_cast<size_t>(at + i)] += static_cast<Sum>(value);
+      At(at + i) += static_cast<Sum>(value);
     }
   });
 }
 
 void IntegerSum::AddFrom(int64_t at, const SumVector& other, int64_t other_at, int64_t count) {
-  const auto& from = dynamic_cast<const IntegerSum&>(other).sums_;
-  for (int64_t i = 0; i < count; ++i) sums_[static_cast<size_t>(at + i)] += from[static_cast<size_t>(other_at + i)];
+  const auto& from = dynamic_cast<const IntegerSum&>(other);
+  for (int64_t i = 0; i < count; ++i) At(at + i) += from.ValueAt(other_at + i);
 }
 
 void IntegerSum::Write(std::span<const ElementRun> order, StateWriter& out) const {
@@ -74,7 +88,7 @@ void IntegerSum::Write(std::span<const ElementRun> order, StateWriter& out) cons
   };
   for (const ElementRun& run : order) {
     for (int64_t i = 0; i < run.count; ++i) {
-      chunk.push_back(sums_[static_cast<size_t>(run.at + i)]);
+      chunk.push_back(ValueAt(run.at + i));
       if (chunk.size() == kChunk) flush();
     }
   }
@@ -84,8 +98,8 @@ void IntegerSum::Write(std::span<const ElementRun> order, StateWriter& out) cons
 absl::Status IntegerSum::Read(StateReader& in, StateOrigin origin) {
   for (int64_t at = 0; at < size(); at += kChunk) {
     const int count = static_cast<int>(std::min<int64_t>(kChunk, size() - at));
-    Sum* const sums = &sums_[static_cast<size_t>(at)];
     ASSIGN_OR_RETURN(const uint8_t width, in.Get<uint8_t>());
+    Sum sums[kChunk] = {};
     if (width == 16) RETURN_IF_ERROR(in.GetArray(sums, count));
     if (width == 8) {
       int64_t narrow[kChunk];
@@ -97,6 +111,7 @@ absl::Status IntegerSum::Read(StateReader& in, StateOrigin origin) {
       return origin == StateOrigin::kCheckpoint || (-kPartialMax <= value && value <= kPartialMax);
     });
     if (width != WidthOf(sums, count) || !is_bounded) return absl::DataLossError("the state's integers are malformed");
+    for (int i = 0; i < count && width != 0; ++i) At(at + i) = sums[i];
   }
   return absl::OkStatus();
 }
@@ -106,7 +121,7 @@ int64_t IntegerSum::Round(int64_t at, int64_t count, std::optional<double> divis
   return WithType(dtype_, [&](auto zero) -> int64_t {
     using Integer = decltype(zero);
     for (int64_t i = 0; i < count; ++i) {
-      const __int128 sum = static_cast<__int128>(sums_[static_cast<size_t>(at + i)]);
+      const __int128 sum = static_cast<__int128>(ValueAt(at + i));
       if (sum < std::numeric_limits<Integer>::min() || sum > std::numeric_limits<Integer>::max()) return i;
       const Integer value = static_cast<Integer>(sum);
       std::memcpy(values + i * static_cast<int64_t>(sizeof value), &value, sizeof value);
@@ -115,10 +130,12 @@ int64_t IntegerSum::Round(int64_t at, int64_t count, std::optional<double> divis
   });
 }
 
-double IntegerSum::RoundToDouble(int64_t at) const {
-  return static_cast<double>(static_cast<__int128>(sums_[static_cast<size_t>(at)]));
-}
+double IntegerSum::RoundToDouble(int64_t at) const { return static_cast<double>(static_cast<__int128>(ValueAt(at))); }
 
-int64_t IntegerSum::memory_bytes() const { return static_cast<int64_t>(sizeof *this + sums_.capacity() * sizeof(Sum)); }
+int64_t IntegerSum::memory_bytes() const {
+  int64_t bytes = static_cast<int64_t>(sizeof *this + blocks_.size() * sizeof(blocks_[0]));
+  for (const auto& block : blocks_) bytes += block == nullptr ? 0 : kBlock * static_cast<int64_t>(sizeof(Sum));
+  return bytes;
+}
 
 }  // namespace sheaf

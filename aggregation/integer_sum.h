@@ -2,6 +2,7 @@
 // of the largest value. A sum that does not fit its type is an error when it is released, and only then.
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "aggregation/sum_vector.h"
@@ -12,7 +13,7 @@ class IntegerSum final : public SumVector {
  public:
   explicit IntegerSum(v1::DType dtype);
 
-  int64_t size() const override { return static_cast<int64_t>(sums_.size()); }
+  int64_t size() const override { return size_; }
   void Resize(int64_t size) override;
   void Add(int64_t at, const char* values, int64_t count, float weight) override;
   void AddFrom(int64_t at, const SumVector& other, int64_t other_at, int64_t count) override;
@@ -23,9 +24,17 @@ class IntegerSum final : public SumVector {
   int64_t memory_bytes() const override;
 
  private:
-  v1::DType dtype_;
   // Two's complement; unsigned, so that no state from outside can make an addition undefined.
-  std::vector<unsigned __int128> sums_;
+  using Sum = unsigned __int128;
+  static constexpr int kBlock = 1024;
+
+  Sum& At(int64_t element);
+  Sum ValueAt(int64_t element) const;
+
+  v1::DType dtype_;
+  int64_t size_ = 0;
+  // Each null until an element of it is touched.
+  std::vector<std::unique_ptr<Sum[]>> blocks_;
 };
 
 }  // namespace sheaf

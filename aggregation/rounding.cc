@@ -1,6 +1,7 @@
 #include "aggregation/rounding.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -25,6 +26,12 @@ uint64_t ShiftRight(unsigned __int128 value, int shift) {
   return static_cast<uint64_t>(quotient) + (up ? 1 : 0);
 }
 
+// value * 2^exponent, where that is exact or overflows. As std::ldexp, but inlined.
+double TimesPowerOfTwo(double value, int exponent) {
+  if (exponent < -1022 || exponent > 1023) return std::ldexp(value, exponent);
+  return value * std::bit_cast<double>(static_cast<uint64_t>(exponent + 1023) << 52);
+}
+
 }  // namespace
 
 template <typename Float>
@@ -39,8 +46,8 @@ Float RoundInteger(__int128 value, int exponent) {
   const int last = std::max(exponent + width - kPrecision, kLowest);
   const int shift = last - exponent;
   // At most kPrecision bits (or the next power of two) are left, so the scaling below is exact or overflows.
-  const double rounded = shift > 0 ? std::ldexp(static_cast<double>(ShiftRight(magnitude, shift)), last)
-                                   : std::ldexp(static_cast<double>(static_cast<uint64_t>(magnitude)), exponent);
+  const double rounded = shift > 0 ? TimesPowerOfTwo(static_cast<double>(ShiftRight(magnitude, shift)), last)
+                                   : TimesPowerOfTwo(static_cast<double>(static_cast<uint64_t>(magnitude)), exponent);
   return static_cast<Float>(is_negative ? -rounded : rounded);
 }
 

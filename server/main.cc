@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <string>
 #include <system_error>
 #include <vector>
@@ -18,6 +19,8 @@
 #include "base/version.h"
 #include "server/config.h"
 #include "server/runtime.h"
+#include "storage/memory/memory_payload_store.h"
+#include "storage/memory/memory_task_store.h"
 #include "storage/open.h"
 
 namespace sheaf {
@@ -70,12 +73,20 @@ absl::Status WritePortFile(const std::string& path, const std::string& address) 
       fmt::format("cannot write the port file {}; check --port-file and its directory", path));
 }
 
+absl::StatusOr<Store> ChooseStore(const Config& config, const Clock& clock) {
+  if (config.store != "memory") return OpenStore(config.data_dir);
+  Store store;
+  store.tasks = std::make_unique<MemoryTaskStore>();
+  store.payloads = std::make_unique<MemoryPayloadStore>(clock);
+  return store;
+}
+
 absl::Status Serve(const Config& config) {
   const SystemClock clock;
   SystemRandom random;
-  ASSIGN_OR_RETURN(const OpenedStores stores, OpenStores({.engine = config.store, .directory = config.data_dir}));
+  ASSIGN_OR_RETURN(const Store store, ChooseStore(config, clock));
   ASSIGN_OR_RETURN(const std::unique_ptr<Runtime> runtime,
-                   Runtime::Start(*stores.tasks, *stores.payloads, clock, random,
+                   Runtime::Start(*store.tasks, *store.payloads, clock, random,
                                   {.listen = config.listen,
                                    .data_directory = config.data_dir,
                                    .stop_grace = config.stop_grace,

@@ -10,8 +10,8 @@
 // What the methods write is durable when they return OK, but for AppendToSpool, whose bytes are durable after
 // the next SyncSpools (one flush serves all the appends of a batch), and for uploads, which are durable once
 // finished. Everything read back is checked.
-// Codes: RESOURCE_EXHAUSTED when the disk is full (nothing changed); DATA_LOSS when bytes fail their checksum, naming the
-// file; NOT_FOUND; INTERNAL for a failed flush, after which the process must stop.
+// Codes: RESOURCE_EXHAUSTED when the disk is full (nothing changed); DATA_LOSS when bytes fail their checksum, naming
+// the file; NOT_FOUND; INTERNAL for a failed flush, after which the process must stop.
 //
 // Thread-safe: uploads and reads run on any thread while the core appends and deletes.
 #pragma once
@@ -55,8 +55,8 @@ class PayloadStore {
   virtual absl::StatusOr<Upload> StartUpload(const UploadId& id, int64_t size_bytes, const std::string& digest) = 0;
   // NOT_FOUND.
   virtual absl::StatusOr<Upload> GetUpload(const UploadId& id) = 0;
-  // Appends at committed_bytes; a chunk wholly below it changes nothing. Returns the committed bytes. OUT_OF_RANGE if it
-  // leaves a gap or runs past the announced size. NOT_FOUND.
+  // Appends at committed_bytes; a chunk wholly below it changes nothing. Returns the committed bytes. OUT_OF_RANGE if
+  // it leaves a gap or runs past the announced size. NOT_FOUND.
   virtual absl::StatusOr<int64_t> WriteChunk(const UploadId& id, int64_t offset, std::string_view data) = 0;
   // Checks size and digest, and makes the bytes durable. Finishing a finished one is OK. FAILED_PRECONDITION if
   // bytes are missing. DATA_LOSS if the digest differs (the upload is deleted). NOT_FOUND.

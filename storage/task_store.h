@@ -15,8 +15,9 @@
 // another, the answer says so and nothing changes.
 //
 // Time and tokens come in as arguments: a store never reads a clock and never draws a random number.
-// Where arguments contradict themselves the answer is INVALID_ARGUMENT (arguments.h). Codes, for every operation: RESOURCE_EXHAUSTED when the disk is full; DATA_LOSS when what is stored
-// cannot be true; INTERNAL for a failed flush or I/O error. An implementation is not thread-safe.
+// Where arguments contradict themselves the answer is INVALID_ARGUMENT (arguments.h). Codes, for every operation:
+// RESOURCE_EXHAUSTED when the disk is full; DATA_LOSS when what is stored cannot be true; INTERNAL for a failed flush
+// or I/O error. An implementation is not thread-safe.
 //
 // Implementations: memory/memory_task_store.h is the executable specification; sql/sql_task_store.h
 // runs on any SqlConnection. tests/conformance/task_store_suite holds both to this page.
@@ -63,8 +64,8 @@ class TaskStore {
     bool created = false;
   };
   // The counts, version, checkpoint, aggregate, error and end time given in `round` are ignored: a new round starts
-  // without any. ALREADY_EXISTS if the round id is taken by another request. INVALID_ARGUMENT if the id or request_id is
-  // empty, or the state neither kAnnounced nor kCollecting.
+  // without any. ALREADY_EXISTS if the round id is taken by another request. INVALID_ARGUMENT if the id or request_id
+  // is empty, or the state neither kAnnounced nor kCollecting.
   virtual absl::StatusOr<CreateRoundResult> CreateRound(const CreateRoundParams& params) = 0;
 
   // NOT_FOUND if there is none.
@@ -95,7 +96,8 @@ class TaskStore {
     std::string aggregate;
   };
   // Moves a round; a move to anything but kCollecting also ends its QUEUED and LEASED tasks as CANCELLED, their running
-  // attempts with them. INVALID_ARGUMENT if the move is not in the table of transitions.h. FAILED_PRECONDITION if the round is not in `from`. NOT_FOUND.
+  // attempts with them. INVALID_ARGUMENT if the move is not in the table of transitions.h. FAILED_PRECONDITION if the
+  // round is not in `from`. NOT_FOUND.
   virtual absl::StatusOr<RoundRecord> MoveRound(const MoveRoundParams& params) = 0;
 
   // True if a round that has not ended refers to this broadcast.
@@ -118,8 +120,8 @@ class TaskStore {
     absl::Time expire_time;
     absl::Time attempt_deadline_time;
   };
-  // Leases up to tokens.size() QUEUED tasks whose available_time has come, lowest index first, opening an attempt for each. An
-  // empty answer is success. FAILED_PRECONDITION if the round is not kCollecting.
+  // Leases up to tokens.size() QUEUED tasks whose available_time has come, lowest index first, opening an attempt for
+  // each. An empty answer is success. FAILED_PRECONDITION if the round is not kCollecting.
   virtual absl::StatusOr<std::vector<TaskRecord>> LeaseTasks(const LeaseTasksParams& params) = 0;
 
   // The tasks leased to a worker, by id.
@@ -199,7 +201,8 @@ class TaskStore {
   virtual absl::Status SaveCheckpoint(const SaveCheckpointParams& params) = 0;
 
   // After a crash, for rounds that spool nothing: forgets the contributions after the checkpoint and queues their tasks
-  // again, their attempts CANCELLED; `progress` stays as it is. Returns how many. FAILED_PRECONDITION if the round is not kCollecting.
+  // again, their attempts CANCELLED; `progress` stays as it is. Returns how many. FAILED_PRECONDITION if the round is
+  // not kCollecting.
   virtual absl::StatusOr<int64_t> ForgetContributionsAfterCheckpoint(const RoundId& round, absl::Time now) = 0;
 
   // --- Looking ---------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <numeric>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -103,10 +103,14 @@ void SparseSum::DoMerge(const OutputAccumulator& other) {
 }
 
 std::vector<int64_t> SparseSum::SlotsByKey() const {
-  std::vector<int64_t> order(keys_.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::sort(order.begin(), order.end(),
-            [this](int64_t a, int64_t b) { return keys_[static_cast<size_t>(a)] < keys_[static_cast<size_t>(b)]; });
+  // Sorting pairs, not slots that look up their keys, keeps the comparisons in cache.
+  std::vector<std::pair<int64_t, int64_t>> pairs;
+  pairs.reserve(keys_.size());
+  for (const int64_t key : keys_) pairs.emplace_back(key, static_cast<int64_t>(pairs.size()));
+  std::sort(pairs.begin(), pairs.end());
+  std::vector<int64_t> order;
+  order.reserve(pairs.size());
+  for (const auto& [key, slot] : pairs) order.push_back(slot);
   return order;
 }
 

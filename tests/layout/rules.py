@@ -93,6 +93,7 @@ BANS = [
         r"\bFilePayloadStore\b",
         [
             ("storage/", "where they are defined"),
+            ("server/main.cc", "a binary's main chooses the real thing"),
             ("tests/", "they are what is tested"),
             ("bench/", "they are what is measured"),
         ],
