@@ -12,11 +12,18 @@ namespace {
 
 constexpr char kHintUrl[] = "sheaf.v1/hint";
 
+// gRPC wraps the reason of a failed connection in one sentence per layer; the innermost is the one to act on.
+std::string Reason(const std::string& message) {
+  if (message.find("failed to connect to all addresses") == std::string::npos) return message;
+  const size_t colon = message.rfind(": ");
+  return colon == std::string::npos ? message : message.substr(colon + 2);
+}
+
 std::string ErrorText(const absl::Status& status, const ErrorContext& context) {
   std::string message(status.message().data(), status.message().size());
   switch (status.code()) {
     case absl::StatusCode::kUnavailable:
-      return fmt::format("cannot reach a Sheaf server at {}: {}", context.server, message);
+      return fmt::format("cannot reach a Sheaf server at {}: {}", context.server, Reason(message));
     case absl::StatusCode::kDeadlineExceeded:
       if (message.empty() || message == "Deadline Exceeded") {
         return fmt::format("the server at {} did not answer in time", context.server);

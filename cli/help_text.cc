@@ -25,14 +25,18 @@ std::string Spelling(const Argument& argument) {
 std::string Meaning(const Argument& argument) {
   std::string text = argument.help;
   if (!argument.default_text.empty()) text += fmt::format(" [{}]", argument.default_text);
-  if (!argument.environment.empty()) text += fmt::format(" (or {})", argument.environment);
   return text;
+}
+
+std::string MeaningAndVariable(const Argument& argument) {
+  const std::string text = Meaning(argument);
+  return argument.environment.empty() ? text : fmt::format("{} (or {})", text, argument.environment);
 }
 
 std::string ArgumentList(std::string_view title, const Arguments& arguments, bool positional) {
   Table table({{"NAME"}, {"MEANING"}});
   for (const Argument& argument : arguments.all()) {
-    if (argument.is_positional == positional) table.AddRow({Spelling(argument), Meaning(argument)});
+    if (argument.is_positional == positional) table.AddRow({Spelling(argument), MeaningAndVariable(argument)});
   }
   return table.empty() ? "" : fmt::format("\n{}\n{}", title, table.Render(kListStyle));
 }

@@ -198,11 +198,14 @@ TEST_CASE("help exit-codes prints the table that scripts can rely on") {
 TEST_CASE("A server that cannot be reached is named, with the way to start or find one") {
   CommandRun run;
   run.server.On(kGetServerInfo, [](const v1::GetServerInfoRequest&) -> absl::StatusOr<v1::GetServerInfoResponse> {
-    return absl::UnavailableError("connection refused");
+    return absl::UnavailableError(
+        "the server at edge.example.org:7433 cannot be reached: failed to connect to all addresses; last error: "
+        "UNKNOWN: "
+        "ipv4:192.0.2.1:7433: Failed to connect to remote host: Connection refused");
   });
   CHECK(run({"server", "info", "-s", "edge.example.org:7433"}) == 5);
   CHECK(run.err() ==
-        "error: cannot reach a Sheaf server at edge.example.org:7433: connection refused\n"
+        "error: cannot reach a Sheaf server at edge.example.org:7433: Connection refused\n"
         "hint: start one with 'sheafd', or name another with --server HOST:PORT or SHEAF_SERVER\n");
 }
 
