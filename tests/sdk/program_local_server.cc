@@ -106,7 +106,8 @@ absl::Status LocalServer::FinishUpload(const v1::FinishUploadRequest& request) {
     uploads_.erase(found);
     return absl::DataLossError("the digest differs");
   }
-  blobs_[upload.digest] = upload.bytes;
+  blobs_[upload.digest] = std::move(upload.bytes);
+  uploads_.erase(found);
   return absl::OkStatus();
 }
 
@@ -166,6 +167,8 @@ absl::Status LocalServer::CreateRound(const v1::CreateRoundRequest& request, v1:
     sum.Accumulate(valid);
   }
   ASSIGN_OR_RETURN(const AggregateReport report, sum.Report());
+  // A training would pile up its broadcasts here.
+  std::erase_if(blobs_, [&](const auto& blob) { return blob.first != spec.broadcast_digest(); });
   Sealed sealed;
   sealed.aggregate = EncodeSafetensors(report.tensors, {});
   if (tamper_) tamper_(sealed.aggregate);
