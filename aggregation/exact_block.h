@@ -61,7 +61,6 @@ class ExactBlock {
   int64_t memory_bytes() const;
 
  private:
-  friend struct ExactBlockKernels;
   // The bin's digits; created if need be. The caller adds at most `amount` to each.
   int64_t* Open(int index, int64_t amount);
   Bin& FindBin(int index);

@@ -5,9 +5,9 @@
 //
 // A mean is  round(double(S) / double(W)),  where S is the exact weighted sum and W the exact sum of weights (or the
 // count), each rounded once to double, the quotient rounded to double, and that to the output's type. Every step is a
-// function of exact sums alone, so means are order-independent too. Three roundings to 53 bits lie before the last one:
-// a FLOAT32 mean is within 0.5 + 3 * 2^-29 < 0.5001 ulp of the true one, a FLOAT64 mean within 2 ulp (in both, if S
-// itself does not overflow a double).
+// function of exact sums alone, so means are order-independent too. The three roundings to 53 bits cost a FLOAT32 mean
+// 3 * 2^-29 ulp: it is within 0.5001 ulp of the true mean. A FLOAT64 mean, if normal, is within 2.6 ulp; there S may
+// overflow to an infinity although the mean would not.
 //
 // NaN and infinities are kept beside the sums as flags per element, and only where they occur: any NaN, or infinities
 // of both signs, give a quiet NaN; else an infinity wins.

@@ -7,7 +7,10 @@
 //
 // Accumulate, Merge, Serialize and Restore commute: under EXACT numerics, and for integers under any, the report has
 // the same bits however the contributions arrived, were grouped into partial aggregates, or were interrupted.
-// Equal states have equal serialised bytes. Not thread-safe; Validate is const and may run beside other const calls.
+// Equal states have equal serialised bytes. A mean of no contributions is released as zeros.
+//
+// A worker that combines several clients sends OutputStates() with num_clients; Validate and Accumulate take those like
+// values. Not thread-safe; Validate is const and may run beside other const calls.
 #pragma once
 
 #include <cstdint>

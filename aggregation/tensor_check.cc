@@ -143,10 +143,8 @@ absl::Status CheckSparse(const OutputLayout& layout, const v1::SparseTensor& ten
   }
   RETURN_IF_ERROR(CheckValuesShape(layout, tensor));
   RETURN_IF_ERROR(CheckBytes(layout, "the tensor of values", tensor.values(), layout.dtype));
-  // An index row or a row of values takes bytes, unless there are no index columns and no columns of values.
-  if (layout.index_dims == 0 && layout.width == 0 && num_rows > kDenseElementsMax) {
-    return Refuse(layout, "{} rows of nothing", num_rows);
-  }
+  // Every row took bytes, of indices or (a scalar has none) of values: the keys are no larger than what was sent, or
+  // twice.
   RETURN_IF_ERROR(index_type == v1::INT32 ? LinearKeys<int32_t>(layout, indices.data(), num_rows, keys)
                                           : LinearKeys<int64_t>(layout, indices.data(), num_rows, keys));
   if (layout.propagates_non_finite) return absl::OkStatus();

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <sqlite3.h>
 
+#include <cerrno>
+
 #include "base/check.h"
 #include "base/status_macros.h"
 
@@ -47,6 +49,19 @@ int Bind(sqlite3_stmt* statement, int place, const SqlValue& value) {
   return sqlite3_bind_null(statement, place);
 }
 
+// True if the last write failed for want of space. SQLite itself says so for ENOSPC only, not for a quota or a file
+// size limit.
+bool IsFull(sqlite3* database) {
+  for (int which : {SQLITE_FCNTL_FILE_POINTER, SQLITE_FCNTL_JOURNAL_POINTER}) {
+    sqlite3_file* file = nullptr;
+    int error = 0;
+    if (sqlite3_file_control(database, "main", which, &file) != SQLITE_OK || !file || !file->pMethods) continue;
+    file->pMethods->xFileControl(file, SQLITE_FCNTL_LAST_ERRNO, &error);
+    if (error == EFBIG || error == ENOSPC || error == EDQUOT) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<SqliteConnection>> SqliteConnection::Open(const std::string& path) {
@@ -70,7 +85,6 @@ absl::Status SqliteConnection::Error(std::string_view sql) const {
   int code = sqlite3_errcode(database_);
   std::string message = fmt::format("{} ({}): {} [{}]", path_, sql.substr(0, sql.find('\n')), sqlite3_errmsg(database_),
                                     sqlite3_extended_errcode(database_));
-  int system_error = sqlite3_system_errno(database_);
   bool is_write_error = sqlite3_extended_errcode(database_) == SQLITE_IOERR_WRITE;
   switch (code & 0xff) {
     case SQLITE_FULL:
@@ -88,7 +102,7 @@ absl::Status SqliteConnection::Error(std::string_view sql) const {
     default:
       break;
   }
-  if (is_write_error && (system_error == EFBIG || system_error == ENOSPC || system_error == EDQUOT)) {
+  if (is_write_error && IsFull(database_)) {
     return absl::ResourceExhaustedError(message + "; free some space or move the store to a larger disk");
   }
   return absl::InternalError(message);

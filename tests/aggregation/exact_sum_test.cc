@@ -1,8 +1,8 @@
 // The exact arithmetic against an independent oracle on inputs that break ordinary sums.
 #include "aggregation/exact_sum.h"
 
-#include <catch2/catch.hpp>
 #include <bit>
+#include <catch2/catch.hpp>
 #include <cmath>
 #include <limits>
 

@@ -13,6 +13,7 @@ import json
 import os
 import pathlib
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -35,12 +36,15 @@ def common_command(commands):
     return [compiler] + [word for words in kept for word in words]
 
 
-def compile_alone(root, header, command):
-    """Nothing, or what the compiler says."""
-    done = subprocess.run(
-        command + ["-O0", "-fsyntax-only", "-x", "c++", "-"],
-        cwd=root, input=f'#include "{header}"\n', capture_output=True, text=True,
-    )
+def compile_alone(root, header, command, folder):
+    """Nothing, or what the compiler says. With ccache what was compiled once is not compiled again."""
+    unit = folder / (header.replace("/", "_") + ".cc")
+    unit.write_text(f'#include "{header}"\n')
+    if shutil.which("ccache"):
+        command = ["ccache"] + command + ["-O0", "-c", unit, "-o", unit.with_suffix(".o")]
+    else:
+        command = command + ["-O0", "-fsyntax-only", unit]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True)
     return done.stderr if done.returncode else None
 
 
@@ -49,11 +53,12 @@ def headers_without_source(names):
     return [n for n in names if n.endswith(".h") and n.removesuffix(".h") + ".cc" not in sources]
 
 
-def check(root, commands):
+def check(root, commands, folder):
+    folder.mkdir(exist_ok=True)
     command = common_command(commands)
     headers = headers_without_source(include_test.list_files(root))
     with concurrent.futures.ThreadPoolExecutor(max_workers=2) as pool:
-        errors = pool.map(lambda h: compile_alone(root, h, command), headers)
+        errors = pool.map(lambda h: compile_alone(root, h, command, folder), headers)
         return len(headers), [f"{h} does not compile on its own:\n{e}" for h, e in zip(headers, errors) if e]
 
 
@@ -64,7 +69,7 @@ def self_test(compiler):
         (root / "bad.h").write_text("#pragma once\nstd::string Text();\n")
         (root / "main.cc").write_text("int main() {}\n")
         commands = [{"file": str(root / "main.cc"), "command": f"{compiler} -std=c++20 -I{root} -c main.cc"}]
-        count, errors = check(root, commands)
+        count, errors = check(root, commands, root / "units")
     caught = count == 2 and len(errors) == 1 and errors[0].startswith("bad.h")
     print("a header that lacks an include is caught" if caught else f"not caught; found {errors}")
     return 0 if caught else 1
@@ -80,7 +85,7 @@ def main(argv):
     root = pathlib.Path(__file__).resolve().parents[2]
     commands = [c for c in json.loads(pathlib.Path(argv[1]).read_text()) if c["file"].startswith(f"{root}/")]
     ours = [c for c in commands if "/build/" not in c["file"].removeprefix(str(root))]
-    count, errors = check(root, ours)
+    count, errors = check(root, ours, pathlib.Path(argv[1]).parent / "headers_test")
     print("\n".join(errors))
     print(f"{count} headers without a source file, {len(errors)} do not compile alone; {time.monotonic() - start:.0f} s")
     return 1 if errors else 0
