@@ -42,8 +42,9 @@ double Quantile(std::vector<double>& values, double q) {
 absl::StatusOr<std::unique_ptr<ChildProcess>> StartSheafd(const Setup& setup, absl::Duration flush_delay) {
   const std::string directory = setup.directory + "/store";
   std::filesystem::remove_all(directory);
-  ChildProcess::Options options = {
-      .words = {setup.sheafd, "--listen", "127.0.0.1:0", "--data-dir", directory}, .variables = {}, .cpu = setup.server_cpu};
+  ChildProcess::Options options = {.words = {setup.sheafd, "--listen", "127.0.0.1:0", "--data-dir", directory},
+                                   .variables = {},
+                                   .cpu = setup.server_cpu};
   if (flush_delay > absl::ZeroDuration()) {
     options.variables = {{"LD_PRELOAD", setup.slow_flush},
                          {"SHEAF_FLUSH_MICROSECONDS", fmt::format("{}", absl::ToInt64Microseconds(flush_delay))}};

@@ -30,7 +30,8 @@ class SyncCaller final : public Caller {
       int64_t num_accepted = 0;
       for (const v1::ResultVerdict& verdict : response_.verdicts()) {
         if (verdict.verdict() != v1::ResultVerdict::ACCEPTED) {
-          return answered(absl::InternalError(fmt::format("a result was not accepted: {}", verdict.ShortDebugString())));
+          return answered(
+              absl::InternalError(fmt::format("a result was not accepted: {}", verdict.ShortDebugString())));
         }
         ++num_accepted;
       }

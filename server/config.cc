@@ -1,80 +1,25 @@
 #include "server/config.h"
 
 #include <fmt/format.h>
+#include <toml++/toml.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <map>
-#include <toml++/toml.h>
 
 #include "base/status_macros.h"
 #include "base/version.h"
+#include "server/command_line.h"
 
 namespace sheaf {
 namespace {
-
-// What one source says, by key.
-using Values = std::map<std::string, std::string, std::less<>>;
-
-struct CommandLine {
-  Values values;
-  std::optional<std::string> config_file;
-  bool print_config = false;
-  bool print_version = false;
-  std::string help;
-};
 
 // Where a value came from, most important first.
 struct Source {
   std::function<std::string(const Setting&)> name;
   std::function<std::optional<std::string>(const Setting&)> value;
 };
-
-absl::Status UnknownArgument(const std::string& argument) {
-  std::string key = argument.substr(0, argument.find('='));
-  key.erase(0, key.find_first_not_of('-'));
-  std::replace(key.begin(), key.end(), '-', '_');
-  if (argument.starts_with("--") && !key.empty()) {
-    return absl::InvalidArgumentError(fmt::format("unknown option {}; the nearest known one is {}", argument,
-                                                  FindSetting(NearestKey(key))->flag()));
-  }
-  return absl::InvalidArgumentError(fmt::format("unexpected argument \"{}\"; see sheafd --help", argument));
-}
-
-absl::StatusOr<CommandLine> ParseCommandLine(std::vector<std::string> arguments) {
-  CommandLine result;
-  CLI::App app("sheafd: the server of Sheaf, a task store for federated computation.", "sheafd");
-  app.allow_extras();
-  app.add_option("--config", result.config_file, "Configuration file (TOML); its keys are those below with _ for -.");
-  app.add_flag("--print-config", result.print_config, "Print each setting, its value and where it came from, and end.");
-  app.add_flag("--version", result.print_version, "Print the version and end.");
-  std::map<std::string_view, std::optional<std::string>> values;
-  for (const Setting& setting : Settings()) {
-    const std::string help = setting.default_text.empty()
-                                 ? std::string(setting.help)
-                                 : fmt::format("{} [{}]", setting.help, setting.default_text);
-    const auto keep = [&value = values[setting.key]](const std::string& text) { value = text; };
-    if (setting.is_switch) {
-      app.add_flag_function(setting.flag(), [keep](int64_t count) { keep(count > 0 ? "true" : "false"); }, help);
-    } else {
-      app.add_option_function<std::string>(setting.flag(), keep, help);
-    }
-  }
-  try {
-    std::reverse(arguments.begin(), arguments.end());
-    app.parse(std::move(arguments));
-  } catch (const CLI::Success&) {
-    result.help = app.help();
-  } catch (const CLI::ParseError& error) {
-    return absl::InvalidArgumentError(fmt::format("{}; see sheafd --help", error.what()));
-  }
-  if (const std::vector<std::string> extras = app.remaining(); !extras.empty()) return UnknownArgument(extras.front());
-  for (const auto& [key, value] : values) {
-    if (value) result.values.emplace(key, *value);
-  }
-  return result;
-}
 
 absl::StatusOr<std::string> ScalarText(const toml::node& node) {
   if (const auto text = node.value_exact<std::string>()) return *text;
@@ -83,7 +28,7 @@ absl::StatusOr<std::string> ScalarText(const toml::node& node) {
   return absl::InvalidArgumentError("is neither text, a whole number, true nor false");
 }
 
-absl::StatusOr<Values> ReadConfigFile(const std::string& path) {
+absl::StatusOr<SettingValues> ReadConfigFile(const std::string& path) {
   toml::table table;
   try {
     table = toml::parse_file(path);
@@ -93,7 +38,7 @@ absl::StatusOr<Values> ReadConfigFile(const std::string& path) {
                                           ? fmt::format("cannot read the configuration file {}; check --config", path)
                                           : fmt::format("{}:{}: {}", path, line, error.description()));
   }
-  Values values;
+  SettingValues values;
   for (const auto& [key, node] : table) {
     const std::string name(key.str());
     if (FindSetting(name) == nullptr) {
@@ -110,7 +55,7 @@ absl::StatusOr<Values> ReadConfigFile(const std::string& path) {
   return values;
 }
 
-std::optional<std::string> Lookup(const Values& values, std::string_view key) {
+std::optional<std::string> Lookup(const SettingValues& values, std::string_view key) {
   const auto found = values.find(key);
   if (found == values.end()) return std::nullopt;
   return found->second;
@@ -131,7 +76,8 @@ absl::Status CheckListen(const Config& config) {
   const bool is_loopback = host == "localhost" || host == "::1" || host.starts_with("127.");
   if (is_loopback || config.insecure) return absl::OkStatus();
   return absl::InvalidArgumentError(fmt::format(
-      "refusing to listen on {}: other machines could reach it, and this version has neither TLS nor authentication, so "
+      "refusing to listen on {}: other machines could reach it, and this version has neither TLS nor authentication, "
+      "so "
       "that anybody could connect and read along; listen on 127.0.0.1, or say --insecure if the network is yours alone",
       config.listen));
 }
@@ -143,7 +89,8 @@ std::string Table(const std::vector<std::array<std::string, 3>>& rows) {
     for (size_t i = 0; i < widths.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
   }
   std::string text;
-  for (const auto& row : rows) text += fmt::format("{:<{}}  {:<{}}  {}\n", row[0], widths[0], row[1], widths[1], row[2]);
+  for (const auto& row : rows)
+    text += fmt::format("{:<{}}  {:<{}}  {}\n", row[0], widths[0], row[1], widths[1], row[2]);
   return text;
 }
 
@@ -169,7 +116,7 @@ absl::StatusOr<Invocation> ParseInvocation(const std::vector<std::string>& argum
     return invocation;
   }
   const std::string path = line.config_file.value_or(environment("SHEAF_CONFIG").value_or(""));
-  Values file;
+  SettingValues file;
   if (!path.empty()) {
     ASSIGN_OR_RETURN(file, ReadConfigFile(path));
   }

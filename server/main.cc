@@ -85,12 +85,11 @@ absl::Status Serve(const Config& config) {
   const SystemClock clock;
   SystemRandom random;
   ASSIGN_OR_RETURN(const Store store, ChooseStore(config, clock));
-  ASSIGN_OR_RETURN(const std::unique_ptr<Runtime> runtime,
-                   Runtime::Start(*store.tasks, *store.payloads, clock, random,
-                                  {.listen = config.listen,
-                                   .data_directory = config.data_dir,
-                                   .stop_grace = config.stop_grace,
-                                   .limits = config.limits}));
+  ASSIGN_OR_RETURN(const std::unique_ptr<Runtime> runtime, Runtime::Start(*store.tasks, *store.payloads, clock, random,
+                                                                          {.listen = config.listen,
+                                                                           .data_directory = config.data_dir,
+                                                                           .stop_grace = config.stop_grace,
+                                                                           .limits = config.limits}));
   if (!config.port_file.empty()) RETURN_IF_ERROR(WritePortFile(config.port_file, runtime->address()));
   LogInfo("sheafd {} listening on {}, {}", kVersion, runtime->address(),
           config.store == "memory" ? "data in memory only" : fmt::format("data in {}", config.data_dir));

@@ -85,17 +85,13 @@ constexpr Setting kSettings[] = {
     {"unreferenced_keep", "1h", "Uploads and blobs that nothing refers to are kept this long.", false,
      [](const std::string& text, Config& config) { return ParsePositive(text, config.limits.unreferenced_keep); }},
     {"contribution_bytes_max", "1GiB", "Largest contribution.", false,
-     [](const std::string& text, Config& config) {
-       return ParseBytes(text, config.limits.contribution_bytes_max);
-     }},
+     [](const std::string& text, Config& config) { return ParseBytes(text, config.limits.contribution_bytes_max); }},
     {"broadcast_bytes_max", "16GiB", "Largest broadcast.", false,
      [](const std::string& text, Config& config) { return ParseBytes(text, config.limits.broadcast_bytes_max); }},
     {"accumulator_bytes_max", "8GiB", "Memory that the accumulators of one round may take.", false,
      [](const std::string& text, Config& config) { return ParseBytes(text, config.limits.accumulator_bytes_max); }},
     {"checkpoint_spool_bytes", "64MiB", "Contributions spooled before a checkpoint replaces them.", false,
-     [](const std::string& text, Config& config) {
-       return ParseBytes(text, config.limits.checkpoint_spool_bytes);
-     }},
+     [](const std::string& text, Config& config) { return ParseBytes(text, config.limits.checkpoint_spool_bytes); }},
 };
 
 // Levenshtein's distance, one row at a time.
@@ -137,9 +133,10 @@ const Setting* FindSetting(std::string_view key) {
 }
 
 std::string_view NearestKey(std::string_view key) {
-  return std::min_element(std::begin(kSettings), std::end(kSettings), [&](const Setting& a, const Setting& b) {
-           return TypingErrors(key, a.key) < TypingErrors(key, b.key);
-         })->key;
+  return std::min_element(
+             std::begin(kSettings), std::end(kSettings),
+             [&](const Setting& a, const Setting& b) { return TypingErrors(key, a.key) < TypingErrors(key, b.key); })
+      ->key;
 }
 
 }  // namespace sheaf

@@ -1,7 +1,8 @@
 // Settings: every knob of sheafd, one row each. A setting `data_dir` is the flag --data-dir, the environment variable
 // SHEAF_DATA_DIR and the key data_dir of the configuration file; config.h says which wins.
 //
-//   for (const Setting& setting : Settings()) RETURN_IF_ERROR(setting.apply(std::string(setting.default_text), config));
+//   for (const Setting& setting : Settings()) RETURN_IF_ERROR(setting.apply(std::string(setting.default_text),
+//   config));
 #pragma once
 
 #include <span>

@@ -71,7 +71,9 @@ struct GrpcTransport::Impl {
   Stub stub;
   Mutex mutex;
   CondVar all_done;
+  // Those that can be cancelled, and how many have not ended altogether.
   std::set<grpc::ClientContext*> open GUARDED_BY(mutex);
+  int64_t num_open GUARDED_BY(mutex) = 0;
 };
 
 GrpcTransport::GrpcTransport(std::string address, const ChannelOptions& options)
@@ -80,7 +82,7 @@ GrpcTransport::GrpcTransport(std::string address, const ChannelOptions& options)
 GrpcTransport::~GrpcTransport() {
   MutexLock lock(impl_->mutex);
   for (grpc::ClientContext* context : impl_->open) context->TryCancel();
-  while (!impl_->open.empty()) impl_->all_done.Wait(impl_->mutex);
+  while (impl_->num_open > 0) impl_->all_done.Wait(impl_->mutex);
 }
 
 void GrpcTransport::CallMethod(std::string_view method, const Message& request, Message* response,
@@ -90,13 +92,19 @@ void GrpcTransport::CallMethod(std::string_view method, const Message& request, 
   {
     MutexLock lock(impl_->mutex);
     impl_->open.insert(context.get());
+    ++impl_->num_open;
   }
   impl_->stub.UnaryCall(context.get(), fmt::format("/{}", method), {}, &request, response,
-                        [impl = impl_.get(), context, done = std::move(done)](const grpc::Status& status) {
+                        [impl = impl_.get(), context, done = std::move(done)](const grpc::Status& status) mutable {
                           done(ToAbslStatus(status, impl->address));
+                          {
+                            MutexLock lock(impl->mutex);
+                            impl->open.erase(context.get());
+                          }
+                          // It shares the channel, which must not end here: this thread of gRPC's would wait for itself.
+                          context.reset();
                           MutexLock lock(impl->mutex);
-                          impl->open.erase(context.get());
-                          if (impl->open.empty()) impl->all_done.NotifyAll();
+                          if (--impl->num_open == 0) impl->all_done.NotifyAll();
                         });
 }
 

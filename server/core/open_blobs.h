@@ -1,5 +1,5 @@
-// OpenBlobs: the broadcasts that were read last, kept open and with their headers parsed, because 50 workers select rows
-// of the same one.
+// OpenBlobs: the broadcasts that were read last, kept open and with their headers parsed, because 50 workers select
+// rows of the same one.
 //
 //   ASSIGN_OR_RETURN(auto blob, open_blobs.Open(digest));
 //   ASSIGN_OR_RETURN(const SafetensorsView* tensors, blob->tensors());

@@ -44,7 +44,8 @@ absl::StatusOr<Cursor> ParseCursor(const std::string& text, const std::vector<Se
       !ParseWhole(std::string_view(text).substr(colon + 1), cursor.row) ||
       cursor.selection >= static_cast<int64_t>(selected.size()) ||
       cursor.row >= selected[static_cast<size_t>(cursor.selection)].num_rows()) {
-    return absl::InvalidArgumentError("the cursor is not from an answer to this request; start again with an empty one");
+    return absl::InvalidArgumentError(
+        "the cursor is not from an answer to this request; start again with an empty one");
   }
   return cursor;
 }
@@ -55,8 +56,9 @@ absl::StatusOr<Selected> CheckSelection(const SafetensorsView& tensors, const v1
   ASSIGN_OR_RETURN(selected.tensor, tensors.Find(selection.tensor()));
   const TensorView& tensor = *selected.tensor;
   if (tensor.row_bytes() / kLargeRowFactor > bytes_max) {
-    return absl::ResourceExhaustedError(fmt::format("a row of tensor {} has {} bytes, too many for one message; read the blob in ranges",
-                                                    tensor.name, tensor.row_bytes()));
+    return absl::ResourceExhaustedError(
+        fmt::format("a row of tensor {} has {} bytes, too many for one message; read the blob in ranges", tensor.name,
+                    tensor.row_bytes()));
   }
   if (selection.all()) return selected;
   for (int i = 0; i < selection.rows_size(); ++i) {

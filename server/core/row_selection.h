@@ -18,8 +18,8 @@
 namespace sheaf {
 
 // About `bytes_max` of rows from the cursor on, but one row at least. The whole request is checked before anything is
-// copied: NOT_FOUND if there is no such tensor; OUT_OF_RANGE if a row is not in it; RESOURCE_EXHAUSTED if a row alone is larger
-// than four times `bytes_max`; INVALID_ARGUMENT if the cursor is not one of this request.
+// copied: NOT_FOUND if there is no such tensor; OUT_OF_RANGE if a row is not in it; RESOURCE_EXHAUSTED if a row alone
+// is larger than four times `bytes_max`; INVALID_ARGUMENT if the cursor is not one of this request.
 absl::StatusOr<v1::SelectRowsResponse> SelectRowsOf(const SafetensorsView& tensors,
                                                     const v1::SelectRowsRequest& request, int64_t bytes_max);
 

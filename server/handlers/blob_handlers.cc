@@ -12,42 +12,10 @@
 #include "server/core/core.h"
 #include "server/core/proto_time.h"
 #include "server/core/row_selection.h"
+#include "server/handlers/upload_names.h"
 
 namespace sheaf {
 namespace {
-
-// Uploads are named by what asks for them, so that asking again finds the same one: "b-<digest>-<caller>" for a
-// broadcast, "c-<digest>-<lease>" for a contribution, where the last part is the head of a hash.
-constexpr std::string_view kBroadcastPrefix = "b-";
-constexpr std::string_view kContributionPrefix = "c-";
-constexpr size_t kDigestLength = 64;
-constexpr size_t kOwnerLength = 32;
-
-UploadId MakeUploadId(std::string_view prefix, const std::string& digest, const std::string& owner) {
-  return UploadId(fmt::format("{}{}-{}", prefix, digest, Sha256Hex(owner).substr(0, kOwnerLength)));
-}
-
-// An id becomes part of a path and comes from outside.
-struct ParsedUploadId {
-  UploadId id;
-  bool is_broadcast = false;
-  std::string digest;
-};
-
-absl::StatusOr<ParsedUploadId> ParseUploadId(const std::string& text) {
-  constexpr size_t kPrefixLength = kBroadcastPrefix.size();
-  const bool is_broadcast = text.starts_with(kBroadcastPrefix);
-  const bool is_known = is_broadcast || text.starts_with(kContributionPrefix);
-  if (is_known && text.size() == kPrefixLength + kDigestLength + 1 + kOwnerLength) {
-    const std::string digest = text.substr(kPrefixLength, kDigestLength);
-    const std::string owner = text.substr(kPrefixLength + kDigestLength);
-    // The owner is half of a SHA-256: twice it is as long as one.
-    if (IsSha256Hex(digest) && owner.starts_with('-') && IsSha256Hex(owner.substr(1) + owner.substr(1))) {
-      return ParsedUploadId{.id = UploadId(text), .is_broadcast = is_broadcast, .digest = digest};
-    }
-  }
-  return absl::NotFoundError(fmt::format("there is no upload \"{}\"; start one", text.substr(0, 128)));
-}
 
 absl::Status CheckStart(const v1::StartUploadRequest& request, const Limits& limits) {
   if (!IsSha256Hex(request.digest())) {
@@ -55,7 +23,8 @@ absl::Status CheckStart(const v1::StartUploadRequest& request, const Limits& lim
         fmt::format("digest \"{}\" is not a SHA-256 in lower-case hex", request.digest().substr(0, 128)));
   }
   if (request.size_bytes() <= 0) {
-    return absl::InvalidArgumentError(fmt::format("size_bytes is {}; an upload has at least one byte", request.size_bytes()));
+    return absl::InvalidArgumentError(
+        fmt::format("size_bytes is {}; an upload has at least one byte", request.size_bytes()));
   }
   if (request.request_id().empty() || request.request_id().size() > 64) {
     return absl::InvalidArgumentError("request_id must have 1 to 64 characters");
@@ -63,9 +32,9 @@ absl::Status CheckStart(const v1::StartUploadRequest& request, const Limits& lim
   const bool is_broadcast = !request.has_contribution();
   const int64_t size_max = is_broadcast ? limits.broadcast_bytes_max : limits.contribution_bytes_max;
   if (request.size_bytes() > size_max) {
-    return absl::ResourceExhaustedError(
-        fmt::format("{} bytes are more than the server's limit of {} ({})", request.size_bytes(), size_max,
-                    is_broadcast ? "broadcast_bytes_max" : "contribution_bytes_max"));
+    return absl::ResourceExhaustedError(fmt::format("{} bytes are more than the server's limit of {} ({})",
+                                                    request.size_bytes(), size_max,
+                                                    is_broadcast ? "broadcast_bytes_max" : "contribution_bytes_max"));
   }
   return absl::OkStatus();
 }
@@ -78,8 +47,7 @@ v1::StartUploadResponse Answer(v1::StartUploadResponse::Verdict verdict) {
 
 absl::StatusOr<v1::StartUploadResponse> Start(PayloadStore& payloads, const UploadId& id,
                                               const v1::StartUploadRequest& request, const Limits& limits) {
-  ASSIGN_OR_RETURN(const PayloadStore::Upload upload,
-                   payloads.StartUpload(id, request.size_bytes(), request.digest()));
+  ASSIGN_OR_RETURN(const PayloadStore::Upload upload, payloads.StartUpload(id, request.size_bytes(), request.digest()));
   v1::StartUploadResponse response = Answer(v1::StartUploadResponse::SEND);
   response.set_upload_id(upload.id.value());
   response.set_committed_bytes(upload.committed_bytes);
@@ -104,8 +72,8 @@ absl::StatusOr<v1::StartUploadResponse> StartContribution(Core& core, PayloadSto
     case Core::UploadAnswer::kSend:
       break;
   }
-  const std::string owner = fmt::format("{}\n{}", contribution.task(), contribution.lease_token());
-  return Start(payloads, MakeUploadId(kContributionPrefix, request.digest(), owner), request, core.limits());
+  const UploadId id = ContributionUploadId(request.digest(), *task, LeaseToken(contribution.lease_token()));
+  return Start(payloads, id, request, core.limits());
 }
 
 }  // namespace
@@ -118,17 +86,17 @@ void BlobHandlers::StartUpload(const v1::StartUploadRequest& request, absl::Time
   if (absl::Status status = CheckStart(request, core_.limits()); !status.ok()) return reply(std::move(status));
   if (request.has_contribution()) return reply(StartContribution(core_, payloads_, request));
   if (payloads_.HasBlob(request.digest())) return reply(Answer(v1::StartUploadResponse::ALREADY_STORED));
-  reply(Start(payloads_, MakeUploadId(kBroadcastPrefix, request.digest(), request.request_id()), request,
-              core_.limits()));
+  reply(Start(payloads_, BroadcastUploadId(request.digest(), request.request_id()), request, core_.limits()));
 }
 
 absl::StatusOr<v1::WriteChunkResponse> BlobHandlers::WriteChunk(const v1::WriteChunkRequest& request) {
-  ASSIGN_OR_RETURN(const ParsedUploadId parsed, ParseUploadId(request.upload_id()));
+  ASSIGN_OR_RETURN(const UploadName parsed, ParseUploadName(request.upload_id()));
   const auto size = static_cast<int64_t>(request.data().size());
   const int64_t size_max = core_.limits().chunk_bytes_max;
   if (size == 0 || size > size_max || request.offset() < 0) {
-    return absl::InvalidArgumentError(fmt::format(
-        "a chunk of {} bytes at offset {}; it must have 1 to {} bytes (chunk_bytes_max)", size, request.offset(), size_max));
+    return absl::InvalidArgumentError(
+        fmt::format("a chunk of {} bytes at offset {}; it must have 1 to {} bytes (chunk_bytes_max)", size,
+                    request.offset(), size_max));
   }
   ASSIGN_OR_RETURN(const PayloadStore::Upload upload, payloads_.GetUpload(parsed.id));
   if (request.offset() > upload.size_bytes - size) {
@@ -143,7 +111,7 @@ absl::StatusOr<v1::WriteChunkResponse> BlobHandlers::WriteChunk(const v1::WriteC
 }
 
 absl::StatusOr<v1::QueryUploadResponse> BlobHandlers::QueryUpload(const v1::QueryUploadRequest& request) {
-  ASSIGN_OR_RETURN(const ParsedUploadId parsed, ParseUploadId(request.upload_id()));
+  ASSIGN_OR_RETURN(const UploadName parsed, ParseUploadName(request.upload_id()));
   ASSIGN_OR_RETURN(const PayloadStore::Upload upload, payloads_.GetUpload(parsed.id));
   v1::QueryUploadResponse response;
   response.set_committed_bytes(upload.committed_bytes);
@@ -152,7 +120,7 @@ absl::StatusOr<v1::QueryUploadResponse> BlobHandlers::QueryUpload(const v1::Quer
 }
 
 absl::StatusOr<v1::FinishUploadResponse> BlobHandlers::FinishUpload(const v1::FinishUploadRequest& request) {
-  ASSIGN_OR_RETURN(const ParsedUploadId parsed, ParseUploadId(request.upload_id()));
+  ASSIGN_OR_RETURN(const UploadName parsed, ParseUploadName(request.upload_id()));
   absl::Status status = payloads_.FinishUpload(parsed.id);
   if (status.ok() && parsed.is_broadcast) status = payloads_.MoveUploadToBlob(parsed.id);
   // The answer to an earlier call was lost: the upload is the blob by now.

@@ -4,8 +4,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "server/core/reply.h"
 #include "server/core/open_blobs.h"
+#include "server/core/reply.h"
 #include "sheaf/v1/blob_service.pb.h"
 #include "storage/payload_store.h"
 

@@ -56,8 +56,8 @@ absl::Status ExplainListenFailure(const std::string& address) {
       return absl::InvalidArgumentError(
           fmt::format("cannot listen on {}: this machine has no such address; correct --listen", address));
     case EACCES:
-      return absl::PermissionDeniedError(fmt::format(
-          "cannot listen on {}: ports below 1024 need privileges; choose another with --listen", address));
+      return absl::PermissionDeniedError(
+          fmt::format("cannot listen on {}: ports below 1024 need privileges; choose another with --listen", address));
     default:
       return absl::InvalidArgumentError(
           fmt::format("cannot listen on {}: {}; correct --listen", address, std::strerror(error)));

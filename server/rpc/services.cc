@@ -9,10 +9,10 @@ namespace sheaf {
 namespace {
 
 // One override of the generated class: one line, the same for all.
-#define SHEAF_SERVE(service, method)                                                                                  \
-  grpc::ServerUnaryReactor* method(grpc::CallbackServerContext* context, const v1::method##Request* request,          \
-                                   v1::method##Response* response) override {                                         \
-    return adaptor_.Serve("sheaf.v1." #service "/" #method, *context, *request, *response);                           \
+#define SHEAF_SERVE(service, method)                                                                         \
+  grpc::ServerUnaryReactor* method(grpc::CallbackServerContext* context, const v1::method##Request* request, \
+                                   v1::method##Response* response) override {                                \
+    return adaptor_.Serve("sheaf.v1." #service "/" #method, *context, *request, *response);                  \
   }
 
 class WorkService final : public v1::WorkService::CallbackService {

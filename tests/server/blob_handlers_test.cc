@@ -248,8 +248,9 @@ TEST_CASE("A contribution for a task that does not exist is not uploaded") {
 TEST_CASE("An upload id that the server never gave is not found, whatever it looks like") {
   ABlobService service;
   const std::string digest = Sha256Hex("x");
-  for (const std::string& id : {std::string(), std::string("../../blobs/x"), std::string(99, 'b'),
-                                "b-" + digest + "-" + std::string(32, '/'), "b-" + digest + "-" + std::string(32, '0')}) {
+  for (const std::string& id :
+       {std::string(), std::string("../../blobs/x"), std::string(99, 'b'), "b-" + digest + "-" + std::string(32, '/'),
+        "b-" + digest + "-" + std::string(32, '0')}) {
     INFO("upload " << id);
     CHECK(service.Write(id, 0, "0").status().code() == absl::StatusCode::kNotFound);
     CHECK(service.Finish(id).code() == absl::StatusCode::kNotFound);
@@ -273,8 +274,7 @@ TEST_CASE("A blob is refused outside its bounds, and is not found once it is del
 TEST_CASE("Rows are selected from a safetensors file and from nothing else") {
   ABlobService service;
   const std::string data(8, '\1');
-  const std::string file =
-      EncodeSafetensors(std::vector<TensorView>{{"w", v1::FLOAT32, {2, 1}, data}}, {});
+  const std::string file = EncodeSafetensors(std::vector<TensorView>{{"w", v1::FLOAT32, {2, 1}, data}}, {});
   v1::SelectRowsRequest request;
   request.set_digest(*service.payloads().PutBlob(file));
   request.add_selections()->set_tensor("w");

@@ -182,8 +182,8 @@ TEST_CASE("A row too large for a message is refused before anything is copied") 
 
 TEST_CASE("A cursor that no answer gave is refused") {
   const ABroadcast broadcast;
-  for (const std::string cursor :
-       {"x", ":", "0:", ":0", "0:2", "2:0", "-1:0", "0:-1", "0:1 ", "0:99999999999999999999", "99999999999:0", "0:1:2"}) {
+  for (const std::string cursor : {"x", ":", "0:", ":0", "0:2", "2:0", "-1:0", "0:-1", "0:1 ", "0:99999999999999999999",
+                                   "99999999999:0", "0:1:2"}) {
     v1::SelectRowsRequest request = Asking({{"w", {1, 2}}, {"b", {0}}});
     request.set_cursor(cursor);
     INFO("cursor " << cursor);

@@ -74,9 +74,8 @@ TEST_CASE("The defaults of the settings are the defaults of the limits") {
 
 TEST_CASE("A flag beats the environment, which beats the file, which beats the default") {
   const ConfigFile file("lease_default = \"11s\"\npoll_wait_max = \"12s\"\nstop_grace = \"13s\"\n");
-  const auto invocation =
-      ParseInvocation({"--config", file.path(), "--lease-default", "31s"},
-                      Of({{"SHEAF_LEASE_DEFAULT", "21s"}, {"SHEAF_POLL_WAIT_MAX", "22s"}}));
+  const auto invocation = ParseInvocation({"--config", file.path(), "--lease-default", "31s"},
+                                          Of({{"SHEAF_LEASE_DEFAULT", "21s"}, {"SHEAF_POLL_WAIT_MAX", "22s"}}));
   REQUIRE(invocation.ok());
   CHECK(invocation->config.limits.lease_default == absl::Seconds(31));
   CHECK(invocation->config.limits.poll_wait_max == absl::Seconds(22));
@@ -91,8 +90,7 @@ TEST_CASE("--print-config shows every value with where it came from") {
   REQUIRE(invocation.ok());
   CHECK(PrintedRow(*invocation, "data_dir") == "data_dir /srv/sheaf flag --data-dir");
   CHECK(PrintedRow(*invocation, "store") == "store memory env SHEAF_STORE");
-  CHECK(PrintedRow(*invocation, "checkpoint_spool_bytes") ==
-        "checkpoint_spool_bytes 1048576 file " + file.path());
+  CHECK(PrintedRow(*invocation, "checkpoint_spool_bytes") == "checkpoint_spool_bytes 1048576 file " + file.path());
   CHECK(PrintedRow(*invocation, "lease_default") == "lease_default 30s default");
   for (const Setting& setting : Settings()) CHECK(PrintedRow(*invocation, std::string(setting.key)) != "no row");
 }
@@ -132,7 +130,8 @@ TEST_CASE("A file that is malformed or cannot be read is refused with its name a
   CHECK_THAT(ErrorOf({"--config", malformed.path()}), Contains(malformed.path() + ":1"));
   const ConfigFile nested("[listen]\nport = 3\n");
   CHECK_THAT(ErrorOf({"--config", nested.path()}), Contains("listen is neither text"));
-  CHECK_THAT(ErrorOf({"--config", "/no/such/file.toml"}), Contains("cannot read the configuration file /no/such/file.toml"));
+  CHECK_THAT(ErrorOf({"--config", "/no/such/file.toml"}),
+             Contains("cannot read the configuration file /no/such/file.toml"));
 }
 
 TEST_CASE("Sizes are understood in bytes and in binary units") {
@@ -144,7 +143,8 @@ TEST_CASE("Sizes are understood in bytes and in binary units") {
 }
 
 TEST_CASE("An address that other machines can reach is refused unless --insecure is said") {
-  CHECK_THAT(ErrorOf({"--listen", "0.0.0.0:7433"}), Contains("neither TLS nor authentication") && Contains("--insecure"));
+  CHECK_THAT(ErrorOf({"--listen", "0.0.0.0:7433"}),
+             Contains("neither TLS nor authentication") && Contains("--insecure"));
   CHECK_THAT(ErrorOf({"--listen", "[::]:7433"}), Contains("--insecure"));
   CHECK_THAT(ErrorOf({"--listen", "7433"}), Contains("is not HOST:PORT"));
   for (const std::string address : {"127.0.0.1:0", "localhost:7433", "[::1]:7433"}) {

@@ -1,6 +1,4 @@
 // The server as gRPC clients see it: health, reflection, errors, broken connections.
-#include "server/rpc/grpc_server.h"
-
 #include <google/protobuf/empty.pb.h>
 #include <google/protobuf/unknown_field_set.h>
 #include <google/protobuf/wrappers.pb.h>
@@ -8,6 +6,7 @@
 #include <catch2/catch.hpp>
 #include <string>
 
+#include "server/rpc/grpc_server.h"
 #include "tests/server/running_server.h"
 
 namespace sheaf {
@@ -28,8 +27,8 @@ absl::StatusOr<Health> HealthOf(Transport& transport, const std::string& service
 
 TEST_CASE("Health checks answer for the server and for each service") {
   RunningServer server;
-  for (const std::string service : {"", "sheaf.v1.WorkService", "sheaf.v1.BlobService", "sheaf.v1.RoundService",
-                                    "sheaf.v1.InspectionService"}) {
+  for (const std::string service :
+       {"", "sheaf.v1.WorkService", "sheaf.v1.BlobService", "sheaf.v1.RoundService", "sheaf.v1.InspectionService"}) {
     INFO("service " << service);
     const auto health = HealthOf(server.transport(), service);
     REQUIRE(health.ok());
@@ -44,9 +43,8 @@ TEST_CASE("Reflection lists the services to those who have no proto files") {
   google::protobuf::Empty request;
   request.GetReflection()->MutableUnknownFields(&request)->AddLengthDelimited(7, "*");
   google::protobuf::Empty response;
-  const absl::Status status =
-      BlockingCallMethod(server.transport(), "grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", request,
-                         &response, {});
+  const absl::Status status = BlockingCallMethod(
+      server.transport(), "grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", request, &response, {});
   REQUIRE(status.ok());
   const std::string listed = response.SerializeAsString();
   for (const std::string service :
@@ -92,8 +90,7 @@ TEST_CASE("A request that is too large is refused by gRPC, and the server serves
   v1::WriteChunkRequest request;
   request.set_upload_id("u");
   request.set_data(std::string(9 << 20, 'x'));
-  CHECK(BlockingCall(server.transport(), kWriteChunk, request).status().code() ==
-        absl::StatusCode::kResourceExhausted);
+  CHECK(BlockingCall(server.transport(), kWriteChunk, request).status().code() == absl::StatusCode::kResourceExhausted);
   CHECK(BlockingCall(server.transport(), kGetServerInfo, {}).ok());
 }
 

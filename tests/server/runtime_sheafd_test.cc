@@ -36,7 +36,8 @@ std::string FirstLine(const std::string& path) {
 
 TEST_CASE("sheafd says where it listens, in its log and in the port file, and ends well on SIGTERM") {
   const TemporaryDirectory directory;
-  SheafdProcess sheafd({"--listen", "127.0.0.1:0", "--data-dir", directory / "data", "--port-file", directory / "port"});
+  SheafdProcess sheafd(
+      {"--listen", "127.0.0.1:0", "--data-dir", directory / "data", "--port-file", directory / "port"});
   const std::string line = sheafd.WaitForLine("listening on");
   const std::string address = FirstLine(directory / "port");
   CHECK_THAT(address, Catch::Matchers::StartsWith("127.0.0.1:"));
@@ -52,7 +53,7 @@ TEST_CASE("sheafd says where it listens, in its log and in the port file, and en
 
 TEST_CASE("What was created before a stop is there after the next start") {
   const TemporaryDirectory directory;
-  const std::vector<std::string> arguments = {"--listen",    "127.0.0.1:0",      "--data-dir",
+  const std::vector<std::string> arguments = {"--listen",         "127.0.0.1:0", "--data-dir",
                                               directory / "data", "--port-file", directory / "port"};
   std::string round;
   {
