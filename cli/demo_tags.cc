@@ -102,14 +102,24 @@ class DemoTags final : public Command {
     DemoReport report(session, {.num_rounds = static_cast<int>(rounds_),
                                 .model_bytes = program.model_bytes(),
                                 .popularity_recall = TagsPopularityRecallAt5(dataset)});
-    RETURN_IF_ERROR(RunProgram(transport, session.host().clock, session.host().random, program,
-                               {.rounds = static_cast<int>(rounds_), .verify = verify_}, report)
-                        .status());
+    const absl::Status trained = RunProgram(transport, session.host().clock, session.host().random, program,
+                                            {.rounds = static_cast<int>(rounds_), .verify = verify_}, report)
+                                     .status();
+    if (absl::IsUnavailable(trained)) return ServerGone(federation);
+    RETURN_IF_ERROR(trained);
     report.PrintEnd(program.ModelDigest());
     if (report.totals().mismatches == 0) return absl::OkStatus();
     return WithHint(absl::AbortedError(fmt::format("{} released values differ from brute force; the first in {}",
                                                    report.totals().mismatches, report.totals().first_mismatch)),
                     fmt::format("run it again with --seed {} --keep and report it", seed_));
+  }
+
+  // Not UNAVAILABLE: this server is ours to start, not the user's.
+  static absl::Status ServerGone(LocalFederation& federation) {
+    RETURN_IF_ERROR(federation.Check());
+    return WithHint(
+        absl::AbortedError(fmt::format("the demo's own server at {} does not answer any more", federation.address())),
+        "run it again with --keep and look at sheafd.log");
   }
 
   void PrintNext(Session& session, const std::string& directory) const {
