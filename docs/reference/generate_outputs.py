@@ -2,7 +2,8 @@
 """Puts what our programs really print into the documentation. A layout test fails while the two differ.
 
 A block below a line  <!-- output of `sheafd --help` -->  belongs to this script: it runs the command with the binaries
-of BIN, in an empty environment, and replaces the block.
+of BIN, in an empty environment, and replaces the block. The line may go on with  without `Options`  or  only `Options`
+to leave out all paragraphs, or all but those, that begin so.
 
   docs/reference/generate_outputs.py BIN            rewrites the pages; BIN is for example build/release/bin
   docs/reference/generate_outputs.py BIN --check    exit 1 if it would change one
@@ -15,7 +16,7 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-BLOCK = re.compile(r"(<!-- output of `([^`]+)` -->\n\n?)```text\n.*?```", re.S)
+BLOCK = re.compile(r"(<!-- output of `([^`]+)`(?: (without|only) `([^`]+)`)? -->\n\n?)```text\n.*?```", re.S)
 
 
 def output_of(command, binaries):
@@ -28,7 +29,14 @@ def output_of(command, binaries):
 
 
 def refreshed(text, binaries):
-    return BLOCK.sub(lambda match: f"{match.group(1)}```text\n{output_of(match.group(2), binaries)}\n```", text)
+    def block(match):
+        head, command, choice, beginning = match.groups()
+        paragraphs = output_of(command, binaries).split("\n\n")
+        if choice:
+            paragraphs = [p for p in paragraphs if p.startswith(beginning) == (choice == "only")]
+        return head + "```text\n" + "\n\n".join(paragraphs) + "\n```"
+
+    return BLOCK.sub(block, text)
 
 
 def main(argv):
