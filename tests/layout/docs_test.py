@@ -98,6 +98,12 @@ def undocumented_commands(overview, page):
                 yield f"docs/reference/cli.md: shows no `{command} --help`"
 
 
+def uncommented(rpc):
+    """Rows of rpc.md, hence fields and values of the protos, that say nothing."""
+    for name in re.findall(r"^\| `(\w+)` \|.*\|  \|$", rpc, re.M):
+        yield f"proto/sheaf/v1: {name} has no comment"
+
+
 def run_script(name, *arguments):
     done = subprocess.run([sys.executable, "-B", ROOT / "docs/reference" / name, *arguments], capture_output=True, text=True)
     return [] if done.returncode == 0 else [f"{name}: {(done.stdout + done.stderr).strip()}"]
@@ -112,6 +118,7 @@ def check(binaries):
     problems += differing_moves(architecture, (ROOT / "storage/transitions.cc").read_text())
     problems += unknown_tests(architecture, tests)
     problems += run_script("generate_rpc.py", "--check")
+    problems += uncommented(texts["docs/reference/rpc.md"])
     if binaries and all((binaries / name).exists() for name in ("sheaf", "sheafd", "sheaf-worker")):
         problems += run_script("generate_outputs.py", str(binaries), "--check")
         overview = subprocess.run([binaries / "sheaf", "--help"], env={}, capture_output=True, text=True).stdout
@@ -128,6 +135,7 @@ def self_test():
         "a move coded but not drawn": differing_moves(
             "```mermaid\nstateDiagram-v2\n```\n```mermaid\nstateDiagram-v2\n```", "{TaskState::kA, TaskState::kB, \"\"}"),
         "a test that is not there": unknown_tests('## What fails, and what happens\n| x | y | "Nobody" |\n', ["Somebody"]),
+        "a field without a comment": uncommented("| `a` | int32 | 1 | One. |\n| `b` | int32 | 2 |  |\n"),
         "a command without a section": undocumented_commands("\nCommands\n  task  list|describe\n\n", "`sheaf task list --help`"),
     }
     missed = [case for case, found in cases.items() if len(list(found)) != 1]
