@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <map>
 
 namespace sheaf {
 namespace {
@@ -98,6 +99,26 @@ void DrawCurve(const RecallCurve& curve, const Scale& scale, DotCanvas& canvas) 
   }
 }
 
+// Round values, by the line they stand at; not so many that neighbouring lines are labelled.
+std::map<int, double> AxisLabels(const Scale& scale, int height) {
+  std::map<int, double> labels;
+  const double range = scale.high - scale.low;
+  const double hundredths = std::lround(range * 100);
+  double step = range;
+  for (int candidate : {1, 2, 5, 10, 20, 50}) {
+    const bool fits = std::fmod(hundredths, candidate) == 0 && hundredths / candidate * 2 <= height - 1;
+    if (fits) {
+      step = candidate / 100.0;
+      break;
+    }
+  }
+  for (int i = 0; i <= std::lround(range / step); ++i) {
+    const int above = static_cast<int>(std::lround(i * step / range * (height - 1)));
+    labels[height - 1 - above] = scale.low + i * step;
+  }
+  return labels;
+}
+
 std::string RoundAxis(size_t num_rounds, int width) {
   const std::string last = fmt::format("{}", num_rounds);
   std::string ticks = "       └┬", labels = "        1";
@@ -120,13 +141,11 @@ std::string DrawRecallPlot(const RecallCurve& curve, const PlotSize& size) {
   DrawCurve(curve, scale, canvas);
 
   const int floor_line = size.height - 1 - floor_row / kDotsDown;
-  // A label at the top, in the middle and at the bottom.
-  const int labelled[] = {0, (size.height - 1) / 2, size.height - 1};
+  const std::map<int, double> labels = AxisLabels(scale, size.height);
   std::string text;
   for (int line = 0; line < size.height; ++line) {
-    const bool has_label = std::find(std::begin(labelled), std::end(labelled), line) != std::end(labelled);
-    const double value = scale.high - (scale.high - scale.low) * line / std::max(1, size.height - 1);
-    std::string row = has_label ? fmt::format(" {:5.3f} ┤", value) : std::string("       │");
+    const auto label = labels.find(line);
+    std::string row = label != labels.end() ? fmt::format("  {:.2f} ┤", label->second) : std::string("       │");
     row += canvas.Line(line);
     if (line == floor_line) row += fmt::format(" {} {:.3f}", curve.floor_name, curve.floor);
     text += row + "\n";

@@ -10,12 +10,12 @@ TEST_CASE("A curve is drawn over its floor, with axes") {
       DrawRecallPlot({.values = {0.41, 0.45, 0.5, 0.52, 0.53, 0.535, 0.54}, .floor = 0.347, .floor_name = "popularity"},
                      {.width = 20, .height = 6});
   CHECK("\n" + plot == R"(
- 0.550 ┤         ⢀⣀⡠⠤⠤⠤⠒⠒⠒⠒⠒
+  0.55 ┤         ⢀⣀⡠⠤⠤⠤⠒⠒⠒⠒⠒
        │     ⡠⠔⠊⠉⠁
- 0.450 ┤ ⢀⡠⠔⠉
+       │ ⢀⡠⠔⠉
        │⠊⠁
        │⡀ ⡀ ⡀ ⡀ ⡀ ⡀ ⡀ ⡀ ⡀ ⡀ popularity 0.347
- 0.300 ┤
+  0.30 ┤
        └┬──────────────────┬
         1                  7  round
 )");
