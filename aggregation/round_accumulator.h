@@ -7,7 +7,10 @@
 //
 // Accumulate, Merge, Serialize and Restore commute: under EXACT numerics, and for integers under any, the report has
 // the same bits however the contributions arrived, were grouped into partial aggregates, or were interrupted.
-// Equal states have equal serialised bytes. Not thread-safe; Validate is const and may run beside other const calls.
+// Equal states have equal serialised bytes. A mean of no contributions is released as zeros.
+//
+// A worker that combines several clients sends OutputStates() with num_clients; Validate and Accumulate take those like
+// values. Not thread-safe; Validate is const and may run beside other const calls.
 #pragma once
 
 #include <cstdint>
@@ -42,8 +45,8 @@ struct AggregateReport {
 };
 
 // OK if every output names a known operator, has a name, dtype and shape this operator takes, and modifiers that
-// mean something there. INVALID_ARGUMENT naming the output, the operator and the reason; an unknown operator's message lists
-// those that exist.
+// mean something there. INVALID_ARGUMENT naming the output, the operator and the reason; an unknown operator's message
+// lists those that exist.
 absl::Status ValidateAggregateSpec(const v1::AggregateSpec& spec);
 
 // The symbols of the operator table, in its order.
@@ -74,8 +77,8 @@ class RoundAccumulator {
  public:
   // INVALID_ARGUMENT as ValidateAggregateSpec.
   static absl::StatusOr<RoundAccumulator> Create(const v1::AggregateSpec& spec);
-  // From Serialize() of an accumulator of the same spec. `state` is untrusted: INVALID_ARGUMENT if it belongs to another
-  // spec or version, DATA_LOSS if its checksum or structure is wrong.
+  // From Serialize() of an accumulator of the same spec. `state` is untrusted: INVALID_ARGUMENT if it belongs to
+  // another spec or version, DATA_LOSS if its checksum or structure is wrong.
   static absl::StatusOr<RoundAccumulator> Restore(const v1::AggregateSpec& spec, std::string_view state);
 
   RoundAccumulator(RoundAccumulator&&) noexcept;

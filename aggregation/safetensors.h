@@ -1,6 +1,6 @@
 // safetensors: the file format of broadcasts and aggregates. 8 bytes of little-endian header length, a JSON header
-// {name: {dtype, shape, data_offsets}, "__metadata__": {...}}, then the raw little-endian bytes. No code, bounds-checkable,
-// readable in place. Format: https://github.com/huggingface/safetensors#format
+// {name: {dtype, shape, data_offsets}, "__metadata__": {...}}, then the raw little-endian bytes. No code,
+// bounds-checkable, readable in place. Format: https://github.com/huggingface/safetensors#format
 //
 //   std::string file = EncodeSafetensors(tensors, {{"round", id}});
 //   ASSIGN_OR_RETURN(SafetensorsView view, SafetensorsView::Parse(file));
@@ -37,9 +37,11 @@ int64_t DTypeSize(v1::DType dtype);
 std::string_view DTypeName(v1::DType dtype);
 
 // Equal tensors and metadata give equal bytes. Data is 8-byte aligned.
-std::string EncodeSafetensors(const std::vector<NamedTensor>& tensors, const std::map<std::string, std::string>& metadata);
+std::string EncodeSafetensors(const std::vector<NamedTensor>& tensors,
+                              const std::map<std::string, std::string>& metadata);
 // The same for tensors that lie elsewhere.
-std::string EncodeSafetensors(const std::vector<TensorView>& tensors, const std::map<std::string, std::string>& metadata);
+std::string EncodeSafetensors(const std::vector<TensorView>& tensors,
+                              const std::map<std::string, std::string>& metadata);
 
 class SafetensorsView {
  public:

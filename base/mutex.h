@@ -6,7 +6,12 @@
 #include <condition_variable>
 #include <mutex>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/time/time.h"
+
+// Debian's absl still claims two of these names; where both are included, these win.
+#undef GUARDED_BY
+#undef NO_THREAD_SAFETY_ANALYSIS
 
 #if defined(__clang__)
 #define SHEAF_ATTRIBUTE(x) __attribute__((x))

@@ -8,9 +8,10 @@
 // and uploads, which become blobs or spool segments when they are finished.
 //
 // What the methods write is durable when they return OK, but for AppendToSpool, whose bytes are durable after
-// the next SyncSpools: one flush serves all the appends of a batch. Everything read back is checked.
-// Codes: RESOURCE_EXHAUSTED when the disk is full (nothing changed); DATA_LOSS when bytes fail their checksum, naming the
-// file; NOT_FOUND; INTERNAL for a failed flush, after which the process must stop.
+// the next SyncSpools (one flush serves all the appends of a batch), and for uploads, which are durable once
+// finished. Everything read back is checked.
+// Codes: RESOURCE_EXHAUSTED when the disk is full (nothing changed); DATA_LOSS when bytes fail their checksum, naming
+// the file; NOT_FOUND; INTERNAL for a failed flush, after which the process must stop.
 //
 // Thread-safe: uploads and reads run on any thread while the core appends and deletes.
 #pragma once
@@ -54,8 +55,8 @@ class PayloadStore {
   virtual absl::StatusOr<Upload> StartUpload(const UploadId& id, int64_t size_bytes, const std::string& digest) = 0;
   // NOT_FOUND.
   virtual absl::StatusOr<Upload> GetUpload(const UploadId& id) = 0;
-  // Appends at committed_bytes; a chunk wholly below it changes nothing. Returns the committed bytes. OUT_OF_RANGE if it
-  // leaves a gap or runs past the announced size. NOT_FOUND.
+  // Appends at committed_bytes; a chunk wholly below it changes nothing. Returns the committed bytes. OUT_OF_RANGE if
+  // it leaves a gap or runs past the announced size. NOT_FOUND.
   virtual absl::StatusOr<int64_t> WriteChunk(const UploadId& id, int64_t offset, std::string_view data) = 0;
   // Checks size and digest, and makes the bytes durable. Finishing a finished one is OK. FAILED_PRECONDITION if
   // bytes are missing. DATA_LOSS if the digest differs (the upload is deleted). NOT_FOUND.
@@ -104,7 +105,7 @@ class PayloadStore {
 
   // --- Checkpoints -----------------------------------------------------------------------------
 
-  // `name` is [A-Za-z0-9_-]+ and new for this round.
+  // `name` is [A-Za-z0-9_-]+, INVALID_ARGUMENT otherwise, and new for this round.
   virtual absl::Status WriteCheckpoint(const RoundId& round, const std::string& name, std::string_view bytes) = 0;
   // DATA_LOSS if its checksum does not match. NOT_FOUND.
   virtual absl::StatusOr<std::string> ReadCheckpoint(const RoundId& round, const std::string& name) = 0;
@@ -113,7 +114,7 @@ class PayloadStore {
 
   // Deletes the round's spool and checkpoints. OK also if there are none.
   virtual absl::Status DeleteRound(const RoundId& round) = 0;
-  // Rounds that have a spool or checkpoints.
+  // Rounds that have spool segments or checkpoints, and perhaps some that had.
   virtual absl::StatusOr<std::vector<RoundId>> ListRounds() = 0;
 };
 

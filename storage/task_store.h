@@ -15,8 +15,9 @@
 // another, the answer says so and nothing changes.
 //
 // Time and tokens come in as arguments: a store never reads a clock and never draws a random number.
-// Codes, for every operation: RESOURCE_EXHAUSTED when the disk is full; DATA_LOSS when what is stored
-// cannot be true; INTERNAL for a failed flush or I/O error. An implementation is not thread-safe.
+// Where arguments contradict themselves the answer is INVALID_ARGUMENT (arguments.h). Codes, for every operation:
+// RESOURCE_EXHAUSTED when the disk is full; DATA_LOSS when what is stored cannot be true; INTERNAL for a failed flush
+// or I/O error. An implementation is not thread-safe.
 //
 // Implementations: memory/memory_task_store.h is the executable specification; sql/sql_task_store.h
 // runs on any SqlConnection. tests/conformance/task_store_suite holds both to this page.
@@ -62,7 +63,9 @@ class TaskStore {
     // False if `request_id` had created a round before: `round` is that one.
     bool created = false;
   };
-  // ALREADY_EXISTS if the round id is taken by another request.
+  // The counts, version, checkpoint, aggregate, error and end time given in `round` are ignored: a new round starts
+  // without any. ALREADY_EXISTS if the round id is taken by another request. INVALID_ARGUMENT if the id or request_id
+  // is empty, or the state neither kAnnounced nor kCollecting.
   virtual absl::StatusOr<CreateRoundResult> CreateRound(const CreateRoundParams& params) = 0;
 
   // NOT_FOUND if there is none.
@@ -79,6 +82,7 @@ class TaskStore {
     RoundId after;
     int limit = 100;
   };
+  // NOT_FOUND if there is no round `after`.
   virtual absl::StatusOr<std::vector<RoundRecord>> ListRounds(const ListRoundsParams& params) = 0;
 
   struct MoveRoundParams {
@@ -91,8 +95,9 @@ class TaskStore {
     // Kept where the move is to kSucceeded.
     std::string aggregate;
   };
-  // Moves a round; leaving kCollecting also ends its QUEUED and LEASED tasks as CANCELLED, their running attempts
-  // with them. FAILED_PRECONDITION if the round is not in `from`. NOT_FOUND.
+  // Moves a round; a move to anything but kCollecting also ends its QUEUED and LEASED tasks as CANCELLED, their running
+  // attempts with them. INVALID_ARGUMENT if the move is not in the table of transitions.h. FAILED_PRECONDITION if the
+  // round is not in `from`. NOT_FOUND.
   virtual absl::StatusOr<RoundRecord> MoveRound(const MoveRoundParams& params) = 0;
 
   // True if a round that has not ended refers to this broadcast.
@@ -111,11 +116,12 @@ class TaskStore {
     // Most tasks of this round that this worker may hold or have completed; 0: no limit.
     int32_t per_worker_max = 0;
     absl::Time now;
+    // The store caps it at the attempt's deadline.
     absl::Time expire_time;
     absl::Time attempt_deadline_time;
   };
-  // Leases up to tokens.size() QUEUED tasks whose available_time has come, lowest index first, opening an attempt for each. An
-  // empty answer is success. FAILED_PRECONDITION if the round is not kCollecting.
+  // Leases up to tokens.size() QUEUED tasks whose available_time has come, lowest index first, opening an attempt for
+  // each. An empty answer is success. FAILED_PRECONDITION if the round is not kCollecting.
   virtual absl::StatusOr<std::vector<TaskRecord>> LeaseTasks(const LeaseTasksParams& params) = 0;
 
   // The tasks leased to a worker, by id.
@@ -132,7 +138,7 @@ class TaskStore {
   // The task after renewal. FAILED_PRECONDITION if the task is not leased under this token. NOT_FOUND.
   virtual absl::StatusOr<TaskRecord> RenewLease(const RenewLeaseParams& params) = 0;
 
-  // Leased tasks whose lease or attempt ended at or before `now`, earliest first.
+  // Leased tasks whose lease or attempt ended at or before `now`, earliest first, then by id.
   virtual absl::StatusOr<std::vector<TaskRecord>> ListExpired(absl::Time now, int limit) = 0;
 
   struct EndAttemptParams {
@@ -195,7 +201,8 @@ class TaskStore {
   virtual absl::Status SaveCheckpoint(const SaveCheckpointParams& params) = 0;
 
   // After a crash, for rounds that spool nothing: forgets the contributions after the checkpoint and queues their tasks
-  // again. Returns how many. FAILED_PRECONDITION if the round is not kCollecting.
+  // again, their attempts CANCELLED; `progress` stays as it is. Returns how many. FAILED_PRECONDITION if the round is
+  // not kCollecting.
   virtual absl::StatusOr<int64_t> ForgetContributionsAfterCheckpoint(const RoundId& round, absl::Time now) = 0;
 
   // --- Looking ---------------------------------------------------------------------------------
@@ -226,6 +233,7 @@ class TaskStore {
     // Earliest available_time of the tasks that could be leased now; infinite future if none.
     absl::Time oldest_available_time = absl::InfiniteFuture();
   };
+  // Empty means all populations.
   virtual absl::StatusOr<QueueRecord> DescribeQueue(const std::string& population, absl::Time now) = 0;
 
   // The distinct requirement texts of a round's tasks (with "" if any task has none), sorted.

@@ -4,6 +4,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "server/core/open_blobs.h"
 #include "server/core/reply.h"
 #include "sheaf/v1/blob_service.pb.h"
 #include "storage/payload_store.h"
@@ -14,7 +15,8 @@ class Core;
 
 class BlobHandlers {
  public:
-  BlobHandlers(Core& core, PayloadStore& payloads) : core_(core), payloads_(payloads) {}
+  // Both must outlive the handlers.
+  BlobHandlers(Core& core, PayloadStore& payloads);
 
   // Asks the core whether the contribution is still needed.
   void StartUpload(const v1::StartUploadRequest& request, absl::Time now, Reply<v1::StartUploadResponse> reply);
@@ -28,6 +30,7 @@ class BlobHandlers {
  private:
   Core& core_;
   PayloadStore& payloads_;
+  OpenBlobs open_blobs_;
 };
 
 }  // namespace sheaf

@@ -1,0 +1,144 @@
+#include "aggregation/contribution_check.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <string_view>
+
+#include "aggregation/operators.h"
+#include "aggregation/state_envelope.h"
+#include "aggregation/tensor_check.h"
+#include "base/status_macros.h"
+
+namespace sheaf {
+namespace {
+
+// The contribution's values, in the order of the spec: each exactly once.
+absl::StatusOr<std::vector<const v1::OutputValue*>> MatchOutputs(std::span<const OutputLayout> layouts,
+                                                                 const v1::Contribution& contribution) {
+  std::map<std::string_view, size_t> positions;
+  for (size_t i = 0; i < layouts.size(); ++i) positions.emplace(layouts[i].name, i);
+  std::vector<const v1::OutputValue*> values(layouts.size());
+  for (const v1::OutputValue& value : contribution.outputs()) {
+    const auto found = positions.find(value.name());
+    if (found == positions.end()) {
+      std::vector<std::string_view> names;
+      for (const auto& [name, position] : positions) names.push_back(name);
+      return absl::InvalidArgumentError(
+          fmt::format("the round has no output '{}'; it has {}", value.name().substr(0, 128), fmt::join(names, ", ")));
+    }
+    const v1::OutputValue*& slot = values[found->second];
+    if (slot != nullptr)
+      return absl::InvalidArgumentError(fmt::format("output '{}' occurs twice in the contribution", value.name()));
+    slot = &value;
+  }
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (values[i] != nullptr) continue;
+    return absl::InvalidArgumentError(fmt::format("output '{}' is missing from the contribution", layouts[i].name));
+  }
+  return values;
+}
+
+absl::StatusOr<float> WeightOf(const v1::Contribution& contribution) {
+  const float weight = contribution.weight();
+  if (weight == 0) return 1.0f;
+  if (std::isfinite(weight) && weight > 0) return weight;
+  return absl::InvalidArgumentError(
+      fmt::format("the contribution's weight is {}; it must be finite and greater than 0", weight));
+}
+
+// What a contribution of this type is said to hold, for messages.
+const char* KindOf(const v1::OutputValue& value) {
+  switch (value.value_case()) {
+    case v1::OutputValue::kDense:
+      return "a dense tensor";
+    case v1::OutputValue::kSparse:
+      return "a sparse tensor";
+    case v1::OutputValue::kState:
+      return "a partial aggregate's state";
+    case v1::OutputValue::VALUE_NOT_SET:
+      return "nothing";
+  }
+  return "nothing";
+}
+
+absl::Status WrongKind(const OutputLayout& layout, const v1::OutputValue& value) {
+  const bool is_sparse = layout.op->is_sparse;
+  return absl::InvalidArgumentError(
+      fmt::format("output '{}': operator '{}' takes a {} tensor, the contribution holds {}{}", layout.name,
+                  layout.op->symbol, is_sparse ? "sparse" : "dense", KindOf(value),
+                  !is_sparse && value.has_sparse() ? "; a sparse tensor is one operand, its indices and values are "
+                                                     "never summed one by one: use a sparse operator"
+                                                   : ""));
+}
+
+absl::Status CheckClients(const v1::Contribution& contribution, bool is_partial) {
+  const int64_t num_clients = contribution.num_clients();
+  if (num_clients < 0 || num_clients > kClientsMax) {
+    return absl::InvalidArgumentError(fmt::format("num_clients is {}; it must lie in [0, 2^40]", num_clients));
+  }
+  if (!is_partial && num_clients > 1) {
+    return absl::InvalidArgumentError(fmt::format(
+        "num_clients is {}, but the contribution carries values, which are one client's; several combine as states",
+        num_clients));
+  }
+  if (is_partial && contribution.weight() != 0) {
+    return absl::InvalidArgumentError("a partial aggregate carries its weights inside its states; leave weight unset");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckPartial(const OutputLayout& layout, const v1::OutputValue& value, int64_t num_clients,
+                          CheckedOutput& output) {
+  output.partial = layout.op->create(layout);
+  const absl::Status status = output.partial->Restore(value.state(), StateOrigin::kPartialAggregate);
+  if (!status.ok()) {
+    return absl::InvalidArgumentError(fmt::format("output '{}': {}", layout.name, std::string(status.message())));
+  }
+  if (output.partial->num_clients() == num_clients) return absl::OkStatus();
+  return absl::InvalidArgumentError(fmt::format("output '{}': its state combines {} clients, the contribution says {}",
+                                                layout.name, output.partial->num_clients(), num_clients));
+}
+
+absl::Status CheckValue(const OutputLayout& layout, const v1::OutputValue& value, float weight, CheckedOutput& output) {
+  if (layout.op->is_sparse ? !value.has_sparse() : !value.has_dense()) return WrongKind(layout, value);
+  output.value.weight = weight;
+  if (layout.op->is_sparse) {
+    RETURN_IF_ERROR(CheckSparse(layout, value.sparse(), output.keys));
+    output.value.data = value.sparse().values().data();
+    output.value.keys = output.keys;
+  } else {
+    RETURN_IF_ERROR(CheckDense(layout, value.dense()));
+    output.value.data = value.dense().data();
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status CheckContribution(std::span<const OutputLayout> layouts, CheckedContribution& checked) {
+  const v1::Contribution& contribution = checked.contribution;
+  ASSIGN_OR_RETURN(const float weight, WeightOf(contribution));
+  ASSIGN_OR_RETURN(const std::vector<const v1::OutputValue*> values, MatchOutputs(layouts, contribution));
+  const bool is_partial = values.front()->has_state();
+  RETURN_IF_ERROR(CheckClients(contribution, is_partial));
+  checked.num_clients = std::max<int64_t>(contribution.num_clients(), 1);
+  checked.outputs.resize(values.size());
+  for (size_t i = 0; i < values.size(); ++i) {
+    const v1::OutputValue& value = *values[i];
+    if (value.has_state() != is_partial) {
+      return absl::InvalidArgumentError(
+          fmt::format("output '{}' holds {}, but output '{}' holds {}; a contribution carries states for all outputs, "
+                      "or values for all",
+                      value.name(), KindOf(value), values.front()->name(), KindOf(*values.front())));
+    }
+    RETURN_IF_ERROR(is_partial ? CheckPartial(layouts[i], value, checked.num_clients, checked.outputs[i])
+                               : CheckValue(layouts[i], value, weight, checked.outputs[i]));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace sheaf

@@ -1,0 +1,104 @@
+#include "aggregation/exact_kernels.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+// One body, compiled for AVX2 and for every x86-64, chosen when the program is loaded. Sanitizers start too late for
+// that.
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
+    !defined(__SANITIZE_THREAD__)
+#define SHEAF_KERNEL __attribute__((target_clones("avx2", "default")))
+#else
+#define SHEAF_KERNEL
+#endif
+
+namespace sheaf {
+namespace {
+
+constexpr double kBase = 4294967296.0;
+// 1.5 * 2^52: adding it rounds to an integer, which then stands in the low bits.
+constexpr double kMagic = 6755399441055744.0;
+constexpr int64_t kMagicBits = std::bit_cast<int64_t>(kMagic);
+
+template <typename T>
+inline T Load(const char* values, int64_t i) {
+  T value;
+  std::memcpy(&value, values + i * static_cast<int64_t>(sizeof(T)), sizeof(T));
+  return value;
+}
+
+inline int64_t ToInteger(double shifted) { return std::bit_cast<int64_t>(shifted) - kMagicBits; }
+
+// Exponent of the leading bit of a float that is not zero; subnormals count as the smallest normal.
+int LeadingExponent(uint32_t magnitude) { return std::max<int>(static_cast<int>(magnitude >> 23), 1) - 127; }
+
+}  // namespace
+
+SHEAF_KERNEL FloatRange ScanFloats(const char* values, int n) {
+  uint32_t largest = 0;
+  uint32_t smallest_less_one = UINT32_MAX;  // Zeros wrap around and do not count.
+  for (int i = 0; i < n; ++i) {
+    const uint32_t magnitude = Load<uint32_t>(values, i) & 0x7fffffffu;
+    largest = std::max(largest, magnitude);
+    smallest_less_one = std::min(smallest_less_one, magnitude - 1);
+  }
+  if (largest == 0) return {};
+  return {
+      .is_all_zero = false, .top = LeadingExponent(largest) + 1, .low = LeadingExponent(smallest_less_one + 1) - 23};
+}
+
+SHEAF_KERNEL bool AllFinite32(const char* values, int64_t n) {
+  uint32_t largest = 0;
+  for (int64_t i = 0; i < n; ++i) largest = std::max(largest, Load<uint32_t>(values, i) & 0x7fffffffu);
+  return largest < 0x7f800000u;
+}
+
+SHEAF_KERNEL bool AllFinite64(const char* values, int64_t n) {
+  uint32_t largest = 0;
+  for (int64_t i = 0; i < n; ++i) largest = std::max(largest, Load<uint32_t>(values, 2 * i + 1) & 0x7fffffffu);
+  return largest < 0x7ff00000u;
+}
+
+SHEAF_KERNEL void AddToOneBin(const char* values, int n, double scale, int64_t* digits) {
+  for (int i = 0; i < n; ++i) digits[i] += ToInteger(static_cast<double>(Load<float>(values, i)) * scale + kMagic);
+}
+
+SHEAF_KERNEL void AddToTwoBins(const char* values, int n, double scale, int64_t* __restrict high,
+                               int64_t* __restrict low) {
+  for (int i = 0; i < n; ++i) {
+    const double value = static_cast<double>(Load<float>(values, i)) * scale;
+    const double shifted = value + kMagic;
+    high[i] += ToInteger(shifted);
+    low[i] += ToInteger((value - (shifted - kMagic)) * kBase + kMagic);
+  }
+}
+
+SHEAF_KERNEL void Scale(const char* values, int n, double scale, double* rest) {
+  for (int i = 0; i < n; ++i) rest[i] = static_cast<double>(Load<float>(values, i)) * scale;
+}
+
+SHEAF_KERNEL void MoveToBin(double* __restrict rest, int n, int64_t* __restrict digits) {
+  for (int i = 0; i < n; ++i) {
+    const double shifted = rest[i] + kMagic;
+    digits[i] += ToInteger(shifted);
+    rest[i] = (rest[i] - (shifted - kMagic)) * kBase;
+  }
+}
+
+SHEAF_KERNEL bool RoundsToZero(const double* rest, int n) {
+  int64_t nonzero = 0;
+  for (int i = 0; i < n; ++i) nonzero |= ToInteger(rest[i] + kMagic);
+  return nonzero == 0;
+}
+
+SHEAF_KERNEL void MultiplyByBase(double* rest, int n) {
+  for (int i = 0; i < n; ++i) rest[i] *= kBase;
+}
+
+SHEAF_KERNEL void AddIntegers(int64_t* __restrict into, const int64_t* __restrict from, int n) {
+  for (int i = 0; i < n; ++i) into[i] += from[i];
+}
+
+}  // namespace sheaf

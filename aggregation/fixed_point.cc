@@ -1,0 +1,78 @@
+#include "aggregation/fixed_point.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace sheaf {
+
+void FixedPoint::AddProduct(double value, float weight) {
+  if (value == 0 || weight == 0) return;
+  int value_exponent = 0, weight_exponent = 0;
+  const double value_fraction = std::frexp(std::fabs(value), &value_exponent);
+  const float weight_fraction = std::frexp(std::fabs(weight), &weight_exponent);
+  const auto value_integer = static_cast<uint64_t>(std::ldexp(value_fraction, 53));
+  const auto weight_integer = static_cast<uint64_t>(std::ldexp(weight_fraction, 24));
+  const unsigned __int128 product = static_cast<unsigned __int128>(value_integer) * weight_integer;
+  // The product has 77 bits, and starts at this bit.
+  const int position = kPoint + value_exponent - 53 + weight_exponent - 24;
+  const bool is_negative = std::signbit(value) != std::signbit(weight);
+  for (int bit = 0; bit < 96; bit += 32) {
+    const uint64_t digit = static_cast<uint32_t>(product >> bit);
+    if (digit == 0) continue;
+    const int at = position + bit;
+    const unsigned __int128 placed = static_cast<unsigned __int128>(digit) << (at % 64);
+    for (int limb = 0; limb < 2; ++limb) {
+      const uint64_t part = static_cast<uint64_t>(placed >> (64 * limb));
+      is_negative ? SubtractLimb(at / 64 + limb, part) : AddLimb(at / 64 + limb, part);
+    }
+  }
+}
+
+void FixedPoint::AddLimb(int limb, uint64_t digit) {
+  for (size_t i = static_cast<size_t>(limb); i < kLimbs && digit != 0; ++i) {
+    limbs_[i] += digit;
+    digit = limbs_[i] < digit ? 1 : 0;
+  }
+}
+
+void FixedPoint::SubtractLimb(int limb, uint64_t digit) {
+  for (size_t i = static_cast<size_t>(limb); i < kLimbs && digit != 0; ++i) {
+    const bool borrows = limbs_[i] < digit;
+    limbs_[i] -= digit;
+    digit = borrows ? 1 : 0;
+  }
+}
+
+FixedPoint FixedPoint::Negated() const {
+  FixedPoint negated;
+  for (size_t i = 0; i < kLimbs; ++i) negated.limbs_[i] = ~limbs_[i];
+  negated.AddLimb(0, 1);
+  return negated;
+}
+
+double FixedPoint::Round(int precision, int lowest) const {
+  if (limbs_.back() >> 63 != 0) return -Negated().Round(precision, lowest);
+  int top_limb = kLimbs - 1;
+  while (top_limb >= 0 && limbs_[static_cast<size_t>(top_limb)] == 0) --top_limb;
+  if (top_limb < 0) return 0;
+  int top = 64 * top_limb + 63;
+  while (!Bit(top)) --top;
+  // The last bit kept, the one below it that decides, and whether anything lies below that.
+  const int last = std::max(top - precision + 1, kPoint + lowest);
+  double kept = 0;
+  for (int position = top; position >= last; --position) kept = 2 * kept + (Bit(position) ? 1 : 0);
+  const bool half = last > 0 && Bit(last - 1);
+  bool below = false;
+  for (int position = 0; position < last - 1 && !below;) {
+    const bool whole_limb = position % 64 == 0 && position + 64 <= last - 1;
+    below = whole_limb ? limbs_[static_cast<size_t>(position / 64)] != 0 : Bit(position);
+    position += whole_limb ? 64 : 1;
+  }
+  if (half && (below || Bit(last))) kept += 1;
+  return std::ldexp(kept, last - kPoint);
+}
+
+double FixedPoint::ToDouble() const { return Round(53, -1074); }
+float FixedPoint::ToFloat() const { return static_cast<float>(Round(24, -149)); }
+
+}  // namespace sheaf

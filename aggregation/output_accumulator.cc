@@ -1,0 +1,58 @@
+#include "aggregation/output_accumulator.h"
+
+#include <fmt/format.h>
+
+#include "aggregation/operators.h"
+#include "aggregation/state_envelope.h"
+#include "base/status_macros.h"
+
+namespace sheaf {
+namespace {
+
+constexpr uint32_t kMagic = 0x4f414853;  // "SHAO"
+
+}  // namespace
+
+void OutputAccumulator::Accumulate(const CheckedValue& value) {
+  ++num_clients_;
+  DoAccumulate(value);
+}
+
+void OutputAccumulator::Merge(const OutputAccumulator& other) {
+  num_clients_ += other.num_clients_;
+  DoMerge(other);
+}
+
+std::string OutputAccumulator::Serialize() const {
+  StateWriter out;
+  out.Put(num_clients_);
+  DoWrite(out);
+  return SealState(kMagic, layout_.Signature(), out.bytes());
+}
+
+absl::Status OutputAccumulator::Restore(std::string_view state, StateOrigin origin) {
+  ASSIGN_OR_RETURN(const std::string_view body, OpenState(kMagic, layout_.Signature(), state));
+  StateReader in(body);
+  ASSIGN_OR_RETURN(num_clients_, in.Get<int64_t>());
+  if (num_clients_ < 0 || num_clients_ > kClientsMax)
+    return absl::DataLossError("the state's number of clients is malformed");
+  RETURN_IF_ERROR(DoRead(in, origin));
+  return in.End();
+}
+
+absl::Status OutputAccumulator::Report(AggregateReport& report) const {
+  v1::OutputSummary summary;
+  summary.set_name(layout_.name);
+  summary.set_operator_(std::string(layout_.op->symbol));
+  summary.set_divisor(std::string(DivisorText(layout_.op->divisor)));
+  RETURN_IF_ERROR(DoReport(report, summary));
+  report.outputs.push_back(std::move(summary));
+  return absl::OkStatus();
+}
+
+absl::Status OutputAccumulator::OutOfRange(int64_t coordinate, int64_t offset) const {
+  return absl::OutOfRangeError(fmt::format("{}: the sum does not fit into {}; declare a wider dtype",
+                                           layout_.ElementName(coordinate, offset), v1::DType_Name(layout_.dtype)));
+}
+
+}  // namespace sheaf

@@ -1,0 +1,66 @@
+// OutputAccumulator: the running state of one output, whatever its operator.
+//
+// The laws are in operators.h. Values that reach it were checked (see contribution_check.h): Accumulate and Merge
+// cannot fail. Not thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "aggregation/output_layout.h"
+#include "aggregation/round_accumulator.h"
+#include "aggregation/sum_vector.h"
+
+namespace sheaf {
+
+// One contribution's value of one output. Does not own its bytes.
+struct CheckedValue {
+  // Row-major elements: all of a dense output, or one row of `width` per key.
+  std::string_view data;
+  // Sparse outputs: the linear coordinate of each row, in any order, repeats allowed.
+  std::span<const int64_t> keys;
+  // Finite and > 0.
+  float weight = 1;
+};
+
+class OutputAccumulator {
+ public:
+  explicit OutputAccumulator(const OutputLayout& layout) : layout_(layout) {}
+  virtual ~OutputAccumulator() = default;
+  OutputAccumulator(const OutputAccumulator&) = delete;
+  OutputAccumulator& operator=(const OutputAccumulator&) = delete;
+
+  void Accumulate(const CheckedValue& value);
+  // `other` is of an equal layout.
+  void Merge(const OutputAccumulator& other);
+  // Canonical, checksummed, with the layout's signature.
+  std::string Serialize() const;
+  // Into an accumulator of nothing. INVALID_ARGUMENT if `state` belongs to another output or version, DATA_LOSS if its
+  // checksum or structure is wrong; after an error the accumulator is not to be used.
+  absl::Status Restore(std::string_view state, StateOrigin origin);
+  // Appends the released tensors and the summary. OUT_OF_RANGE if an integer does not fit.
+  absl::Status Report(AggregateReport& report) const;
+  virtual int64_t memory_bytes() const = 0;
+
+  const OutputLayout& layout() const { return layout_; }
+  int64_t num_clients() const { return num_clients_; }
+
+ protected:
+  virtual void DoAccumulate(const CheckedValue& value) = 0;
+  virtual void DoMerge(const OutputAccumulator& other) = 0;
+  virtual void DoWrite(StateWriter& out) const = 0;
+  virtual absl::Status DoRead(StateReader& in, StateOrigin origin) = 0;
+  // Fills in the summary's divisor_value, touched and released.
+  virtual absl::Status DoReport(AggregateReport& report, v1::OutputSummary& summary) const = 0;
+
+  absl::Status OutOfRange(int64_t coordinate, int64_t offset) const;
+
+ private:
+  const OutputLayout layout_;
+  int64_t num_clients_ = 0;
+};
+
+}  // namespace sheaf

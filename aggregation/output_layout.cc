@@ -1,0 +1,166 @@
+#include "aggregation/output_layout.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "aggregation/operators.h"
+#include "aggregation/safetensors.h"
+#include "base/status_macros.h"
+
+namespace sheaf {
+namespace {
+
+constexpr size_t kNameMax = 128;
+
+bool IsNameCharacter(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.' ||
+         c == '/' || c == '-';
+}
+
+absl::Status CheckName(const std::string& name) {
+  if (name.empty() || name.size() > kNameMax || !std::all_of(name.begin(), name.end(), IsNameCharacter)) {
+    return absl::InvalidArgumentError(fmt::format("output name '{}': use 1 to {} of the characters A-Z a-z 0-9 _ . / -",
+                                                  name.substr(0, kNameMax), kNameMax));
+  }
+  if (name == "__metadata__") {
+    return absl::InvalidArgumentError("output name '__metadata__' is taken by the file format; choose another");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckType(const OutputLayout& layout) {
+  if (DTypeSize(layout.dtype) == 0) {
+    return absl::InvalidArgumentError("its dtype is missing or unknown; use FLOAT32, FLOAT64, INT32, INT64 or UINT64");
+  }
+  const bool is_float = layout.dtype == v1::FLOAT32 || layout.dtype == v1::FLOAT64;
+  if (!is_float && !layout.op->takes_integers) {
+    return absl::InvalidArgumentError(fmt::format(
+        "it does not take {}, because a mean of integers is not an integer; contribute FLOAT64, or use a sum",
+        v1::DType_Name(layout.dtype)));
+  }
+  if (!is_float && layout.propagates_non_finite) {
+    return absl::InvalidArgumentError("non_finite is for floating point; leave it unset for integers");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckModifiers(const v1::OutputSpec& spec, const Operator& op) {
+  if (spec.min_contributors() < 0 || spec.nnz_max() < 0 || spec.index_dims() < 0) {
+    return absl::InvalidArgumentError("min_contributors, nnz_max and index_dims must not be negative");
+  }
+  if (!op.is_sparse &&
+      (spec.min_contributors() > 1 || spec.nnz_max() > 0 || spec.index_dims() > 0 || spec.drop_zeros())) {
+    return absl::InvalidArgumentError(
+        "min_contributors, nnz_max, index_dims and drop_zeros are for sparse operators; leave them unset");
+  }
+  if (op.releases_dense && spec.drop_zeros()) {
+    return absl::InvalidArgumentError("drop_zeros means nothing in a dense result; leave it unset");
+  }
+  if (v1::NonFinitePolicy_IsValid(spec.non_finite())) return absl::OkStatus();
+  return absl::InvalidArgumentError("its non_finite policy is unknown; use REJECT_NON_FINITE or PROPAGATE_NON_FINITE");
+}
+
+absl::Status SetShape(const v1::OutputSpec& spec, OutputLayout& layout) {
+  const int rank = spec.dense_shape_size();
+  if (rank > kRankMax)
+    return absl::InvalidArgumentError(fmt::format("its shape has {} dimensions; the most is {}", rank, kRankMax));
+  layout.shape.assign(spec.dense_shape().begin(), spec.dense_shape().end());
+  if (std::any_of(layout.shape.begin(), layout.shape.end(), [](int64_t size) { return size < 0; })) {
+    return absl::InvalidArgumentError(fmt::format("its shape {} has a negative size", ShapeText(layout.shape)));
+  }
+  if (layout.op->is_sparse) {
+    layout.index_dims = spec.index_dims() > 0 ? spec.index_dims() : layout.op->default_index_dims;
+    if (spec.index_dims() == 0 && layout.op->default_index_dims == kAllDims) layout.index_dims = rank;
+    if (layout.index_dims > rank) {
+      return absl::InvalidArgumentError(fmt::format("its indices address {} dimensions, but its shape {} has {}",
+                                                    layout.index_dims, ShapeText(layout.shape), rank));
+    }
+  }
+  const std::optional<int64_t> coordinates = Product(layout.leading_dims());
+  const std::optional<int64_t> width = Product(layout.trailing_dims());
+  if (!coordinates.has_value()) {
+    return absl::InvalidArgumentError(
+        fmt::format("its shape {} has more than 2^63 coordinates", ShapeText(layout.shape)));
+  }
+  const std::optional<int64_t> all = Product(layout.shape);
+  if (!width.has_value() || *width > kDenseElementsMax ||
+      (layout.op->releases_dense && (!all.has_value() || *all > kDenseElementsMax))) {
+    return absl::InvalidArgumentError(
+        fmt::format("its shape {} holds more than {} dense elements; use a sparse operator", ShapeText(layout.shape),
+                    kDenseElementsMax));
+  }
+  layout.num_coordinates = *coordinates;
+  layout.width = *width;
+  return absl::OkStatus();
+}
+
+absl::Status FillLayout(const v1::OutputSpec& spec, OutputLayout& layout) {
+  RETURN_IF_ERROR(CheckModifiers(spec, *layout.op));
+  layout.dtype = spec.dtype();
+  layout.min_contributors = spec.min_contributors();
+  layout.nnz_max = spec.nnz_max();
+  layout.drop_zeros = spec.drop_zeros();
+  layout.propagates_non_finite = spec.non_finite() == v1::PROPAGATE_NON_FINITE;
+  RETURN_IF_ERROR(CheckType(layout));
+  return SetShape(spec, layout);
+}
+
+}  // namespace
+
+absl::StatusOr<OutputLayout> OutputLayout::FromSpec(const v1::OutputSpec& spec) {
+  RETURN_IF_ERROR(CheckName(spec.name()));
+  OutputLayout layout;
+  layout.name = spec.name();
+  layout.op = FindOperator(spec.operator_());
+  if (layout.op == nullptr) {
+    return absl::InvalidArgumentError(
+        spec.operator_().empty()
+            ? fmt::format("output '{}' names no operator, and there is no default; the operators are {}", spec.name(),
+                          fmt::join(OperatorSymbols(), ", "))
+            : fmt::format("output '{}': there is no operator '{}'; the operators are {}", spec.name(), spec.operator_(),
+                          fmt::join(OperatorSymbols(), ", ")));
+  }
+  if (const absl::Status status = FillLayout(spec, layout); !status.ok()) {
+    return absl::InvalidArgumentError(
+        fmt::format("output '{}', operator '{}': {}", spec.name(), spec.operator_(), std::string(status.message())));
+  }
+  return layout;
+}
+
+std::string OutputLayout::ElementName(int64_t coordinate, int64_t offset) const {
+  std::vector<int64_t> position(shape.size());
+  for (size_t d = shape.size(); d-- > 0;) {
+    int64_t& rest = d >= static_cast<size_t>(index_dims) ? offset : coordinate;
+    if (shape[d] == 0) continue;
+    position[d] = rest % shape[d];
+    rest /= shape[d];
+  }
+  return name + ShapeText(position);
+}
+
+std::string OutputLayout::Signature() const {
+  return fmt::format("{} {} {} {} index_dims={} non_finite={}", name, op->symbol, v1::DType_Name(dtype),
+                     ShapeText(shape), index_dims, propagates_non_finite);
+}
+
+std::vector<std::string> OutputLayout::ReleasedNames() const {
+  if (op->releases_dense) return {name};
+  return {name + ".indices", name + ".values", name + ".dense_shape"};
+}
+
+std::optional<int64_t> Product(std::span<const int64_t> sizes) {
+  int64_t product = 1;
+  bool overflows = false;
+  for (const int64_t size : sizes) {
+    if (size == 0) return 0;
+    overflows |= __builtin_mul_overflow(product, size, &product);
+  }
+  if (overflows) return std::nullopt;
+  return product;
+}
+
+std::string ShapeText(std::span<const int64_t> shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
+
+}  // namespace sheaf

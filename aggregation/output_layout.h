@@ -1,0 +1,62 @@
+// OutputLayout: an OutputSpec that was checked, with what follows from it worked out.
+//
+//   ASSIGN_OR_RETURN(OutputLayout layout, OutputLayout::FromSpec(spec));
+//
+// A value type.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "sheaf/v1/aggregation.pb.h"
+
+namespace sheaf {
+
+struct Operator;
+
+// Most elements of a dense output, and of one row of a sparse one: 1 GiB of float32.
+inline constexpr int64_t kDenseElementsMax = int64_t{1} << 28;
+// Dimensions of an output.
+inline constexpr int kRankMax = 32;
+
+struct OutputLayout {
+  std::string name;
+  const Operator* op = nullptr;
+  v1::DType dtype = v1::DTYPE_UNSPECIFIED;
+  std::vector<int64_t> shape;
+  // How many leading dimensions indices address; 0 for dense operators.
+  int index_dims = 0;
+  // Coordinates that indices can address (product of the leading dimensions); 1 for dense operators.
+  int64_t num_coordinates = 1;
+  // Elements at one coordinate (product of the others); all of them for dense operators.
+  int64_t width = 0;
+  int64_t min_contributors = 0;
+  int64_t nnz_max = 0;
+  bool drop_zeros = false;
+  bool propagates_non_finite = false;
+
+  // INVALID_ARGUMENT naming the output, the operator and the reason.
+  static absl::StatusOr<OutputLayout> FromSpec(const v1::OutputSpec& spec);
+
+  // Sizes of the dimensions that indices address, and of the rest.
+  std::span<const int64_t> leading_dims() const { return std::span(shape).first(static_cast<size_t>(index_dims)); }
+  std::span<const int64_t> trailing_dims() const { return std::span(shape).subspan(static_cast<size_t>(index_dims)); }
+  // "w[3, 17]": the element `offset` of the row at a linear coordinate.
+  std::string ElementName(int64_t coordinate, int64_t offset) const;
+  // Names the output, operator, type and shape: states of equal signatures can be merged.
+  std::string Signature() const;
+  // Names of the tensors it releases.
+  std::vector<std::string> ReleasedNames() const;
+};
+
+// Product of sizes that are >= 0; nothing if it exceeds 2^63 - 1. A zero anywhere makes it 0.
+std::optional<int64_t> Product(std::span<const int64_t> sizes);
+// "[3, 4]".
+std::string ShapeText(std::span<const int64_t> shape);
+
+}  // namespace sheaf

@@ -1,0 +1,265 @@
+#include "aggregation/reference.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <map>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "aggregation/fixed_point.h"
+#include "aggregation/operators.h"
+#include "aggregation/output_layout.h"
+#include "aggregation/safetensors.h"
+#include "base/status_macros.h"
+
+namespace sheaf {
+namespace {
+
+using Coordinate = std::vector<int64_t>;
+
+// One row of values of one contribution.
+struct Row {
+  const char* values;
+  float weight;
+  size_t contribution;
+};
+
+// Everything said about one output: by coordinate, all rows.
+struct Gathered {
+  std::map<Coordinate, std::vector<Row>> rows;
+  std::vector<float> weights;
+};
+
+template <typename T>
+T At(const char* values, int64_t i) {
+  T value;
+  std::memcpy(&value, values + i * static_cast<int64_t>(sizeof(T)), sizeof(T));
+  return value;
+}
+
+const v1::OutputValue& FindValue(const v1::Contribution& contribution, const std::string& name) {
+  for (const v1::OutputValue& value : contribution.outputs()) {
+    if (value.name() == name) return value;
+  }
+  return contribution.outputs(0);
+}
+
+void GatherSparse(const OutputLayout& layout, const v1::SparseTensor& tensor, float weight, size_t contribution,
+                  Gathered& gathered) {
+  const int64_t row_bytes = layout.width * DTypeSize(layout.dtype);
+  for (int64_t row = 0; row < tensor.indices().shape(0); ++row) {
+    Coordinate coordinate;
+    for (int column = 0; column < layout.index_dims; ++column) {
+      const int64_t at = row * layout.index_dims + column;
+      const char* const data = tensor.indices().data().data();
+      coordinate.push_back(tensor.indices().dtype() == v1::INT32 ? At<int32_t>(data, at) : At<int64_t>(data, at));
+    }
+    gathered.rows[coordinate].push_back({tensor.values().data().data() + row * row_bytes, weight, contribution});
+  }
+}
+
+Gathered Gather(const OutputLayout& layout, std::span<const v1::Contribution> contributions) {
+  Gathered gathered;
+  if (!layout.op->is_sparse) gathered.rows[{}];
+  for (size_t c = 0; c < contributions.size(); ++c) {
+    const v1::OutputValue& value = FindValue(contributions[c], layout.name);
+    float weight = contributions[c].weight() == 0 ? 1.0f : contributions[c].weight();
+    if (!layout.op->is_weighted()) weight = 1.0f;
+    gathered.weights.push_back(weight);
+    if (layout.op->is_sparse) {
+      GatherSparse(layout, value.sparse(), weight, c, gathered);
+    } else {
+      gathered.rows[{}].push_back({value.dense().data().data(), weight, c});
+    }
+  }
+  return gathered;
+}
+
+std::set<size_t> ContributorsOf(const std::vector<Row>& rows) {
+  std::set<size_t> contributors;
+  for (const Row& row : rows) contributors.insert(row.contribution);
+  return contributors;
+}
+
+double SumOfWeights(const std::vector<float>& weights) {
+  FixedPoint sum;
+  for (const float weight : weights) sum.AddProduct(1.0, weight);
+  return sum.ToDouble();
+}
+
+std::optional<double> DivisorFor(const OutputLayout& layout, const Gathered& gathered, const std::vector<Row>& rows) {
+  std::vector<float> touching;
+  for (const size_t contribution : ContributorsOf(rows)) touching.push_back(gathered.weights[contribution]);
+  switch (layout.op->divisor) {
+    case Divisor::kNone:
+      return std::nullopt;
+    case Divisor::kTouchingCount:
+      return static_cast<double>(touching.size());
+    case Divisor::kCount:
+      return static_cast<double>(gathered.weights.size());
+    case Divisor::kTouchingWeight:
+      return SumOfWeights(touching);
+    case Divisor::kWeight:
+      return SumOfWeights(gathered.weights);
+  }
+  return std::nullopt;
+}
+
+template <typename Float>
+Float SumFloats(const std::vector<Row>& rows, int64_t offset, std::optional<double> divisor) {
+  FixedPoint sum;
+  bool has_nan = false, has_plus = false, has_minus = false;
+  for (const Row& row : rows) {
+    const Float value = At<Float>(row.values, offset);
+    if (std::isfinite(value)) {
+      sum.AddProduct(value, row.weight);
+    } else {
+      has_nan |= std::isnan(value);
+      has_plus |= value > 0;
+      has_minus |= value < 0;
+    }
+  }
+  if (has_nan || (has_plus && has_minus)) return std::numeric_limits<Float>::quiet_NaN();
+  if (has_plus || has_minus) return (has_plus ? 1 : -1) * std::numeric_limits<Float>::infinity();
+  if (divisor.has_value()) return static_cast<Float>(sum.ToDouble() / *divisor);
+  return static_cast<Float>(sizeof(Float) == 4 ? sum.ToFloat() : sum.ToDouble());
+}
+
+// Appends the sum at one element of a row; false if an integer does not fit.
+template <typename Value>
+bool AppendSum(const std::vector<Row>& rows, int64_t offset, std::optional<double> divisor, std::string& data) {
+  Value value{};
+  if constexpr (std::is_floating_point_v<Value>) {
+    value = SumFloats<Value>(rows, offset, divisor);
+  } else {
+    __int128 sum = 0;
+    for (const Row& row : rows) sum += At<Value>(row.values, offset);
+    if (sum < std::numeric_limits<Value>::min() || sum > std::numeric_limits<Value>::max()) return false;
+    value = static_cast<Value>(sum);
+  }
+  data.append(reinterpret_cast<const char*>(&value), sizeof value);
+  return true;
+}
+
+bool AppendSum(v1::DType dtype, const std::vector<Row>& rows, int64_t offset, std::optional<double> divisor,
+               std::string& data) {
+  switch (dtype) {
+    case v1::FLOAT32:
+      return AppendSum<float>(rows, offset, divisor, data);
+    case v1::FLOAT64:
+      return AppendSum<double>(rows, offset, divisor, data);
+    case v1::INT32:
+      return AppendSum<int32_t>(rows, offset, divisor, data);
+    case v1::INT64:
+      return AppendSum<int64_t>(rows, offset, divisor, data);
+    default:
+      return AppendSum<uint64_t>(rows, offset, divisor, data);
+  }
+}
+
+bool IsAllZero(const OutputLayout& layout, const std::string& row) {
+  for (int64_t i = 0; i < layout.width; ++i) {
+    if (layout.dtype == v1::FLOAT32 && At<float>(row.data(), i) != 0) return false;
+    if (layout.dtype == v1::FLOAT64 && At<double>(row.data(), i) != 0) return false;
+    if (layout.dtype == v1::INT32 && At<int32_t>(row.data(), i) != 0) return false;
+    if ((layout.dtype == v1::INT64 || layout.dtype == v1::UINT64) && At<int64_t>(row.data(), i) != 0) return false;
+  }
+  return true;
+}
+
+int64_t Linear(const OutputLayout& layout, const Coordinate& coordinate) {
+  int64_t key = 0;
+  for (size_t d = 0; d < coordinate.size(); ++d) key = key * layout.shape[d] + coordinate[d];
+  return key;
+}
+
+// The released rows, in order of coordinate.
+absl::StatusOr<std::map<Coordinate, std::string>> SumRows(const OutputLayout& layout, const Gathered& gathered) {
+  std::map<Coordinate, std::string> released;
+  for (const auto& [coordinate, rows] : gathered.rows) {
+    if (layout.op->is_sparse && static_cast<int64_t>(ContributorsOf(rows).size()) < layout.min_contributors) continue;
+    const std::optional<double> divisor = rows.empty() ? std::nullopt : DivisorFor(layout, gathered, rows);
+    std::string data;
+    for (int64_t offset = 0; offset < layout.width; ++offset) {
+      if (AppendSum(layout.dtype, rows, offset, divisor, data)) continue;
+      return absl::OutOfRangeError(fmt::format("{}: the sum does not fit into {}; declare a wider dtype",
+                                               layout.ElementName(Linear(layout, coordinate), offset),
+                                               v1::DType_Name(layout.dtype)));
+    }
+    if (layout.drop_zeros && IsAllZero(layout, data)) continue;
+    released.emplace(coordinate, std::move(data));
+  }
+  return released;
+}
+
+std::string BytesOf(const std::vector<int64_t>& integers) {
+  return std::string(reinterpret_cast<const char*>(integers.data()), integers.size() * sizeof(int64_t));
+}
+
+void ReleaseDense(const OutputLayout& layout, const std::map<Coordinate, std::string>& rows, AggregateReport& report) {
+  const size_t row_bytes = static_cast<size_t>(layout.width * DTypeSize(layout.dtype));
+  std::string data(static_cast<size_t>(layout.num_coordinates) * row_bytes, '\0');
+  for (const auto& [coordinate, row] : rows) {
+    data.replace(static_cast<size_t>(Linear(layout, coordinate)) * row_bytes, row_bytes, row);
+  }
+  report.tensors.push_back({layout.name, layout.dtype, layout.shape, std::move(data)});
+}
+
+void ReleaseSparse(const OutputLayout& layout, const std::map<Coordinate, std::string>& rows, AggregateReport& report) {
+  const int64_t n = static_cast<int64_t>(rows.size());
+  std::vector<int64_t> indices;
+  std::string values;
+  for (const auto& [coordinate, row] : rows) {
+    indices.insert(indices.end(), coordinate.begin(), coordinate.end());
+    values += row;
+  }
+  std::vector<int64_t> values_shape = {n};
+  values_shape.insert(values_shape.end(), layout.shape.begin() + layout.index_dims, layout.shape.end());
+  report.tensors.push_back({layout.name + ".indices", v1::INT64, {n, layout.index_dims}, BytesOf(indices)});
+  report.tensors.push_back({layout.name + ".values", layout.dtype, values_shape, std::move(values)});
+  report.tensors.push_back(
+      {layout.name + ".dense_shape", v1::INT64, {static_cast<int64_t>(layout.shape.size())}, BytesOf(layout.shape)});
+}
+
+absl::Status AggregateOutput(const OutputLayout& layout, std::span<const v1::Contribution> contributions,
+                             AggregateReport& report) {
+  const Gathered gathered = Gather(layout, contributions);
+  ASSIGN_OR_RETURN(const auto rows, SumRows(layout, gathered));
+  layout.op->releases_dense ? ReleaseDense(layout, rows, report) : ReleaseSparse(layout, rows, report);
+  v1::OutputSummary summary;
+  summary.set_name(layout.name);
+  summary.set_operator_(std::string(layout.op->symbol));
+  summary.set_divisor(std::string(DivisorText(layout.op->divisor)));
+  if (layout.op->divisor == Divisor::kCount) summary.set_divisor_value(static_cast<double>(contributions.size()));
+  if (layout.op->divisor == Divisor::kWeight) summary.set_divisor_value(SumOfWeights(gathered.weights));
+  summary.set_touched(layout.op->is_sparse ? static_cast<int64_t>(gathered.rows.size()) : layout.width);
+  summary.set_released(layout.op->is_sparse ? static_cast<int64_t>(rows.size()) : layout.width);
+  report.outputs.push_back(std::move(summary));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<AggregateReport> ReferenceAggregate(const v1::AggregateSpec& spec,
+                                                   std::span<const v1::Contribution> contributions) {
+  ASSIGN_OR_RETURN(const RoundAccumulator checker, RoundAccumulator::Create(spec));
+  for (const v1::Contribution& contribution : contributions) {
+    RETURN_IF_ERROR(checker.Validate(contribution).status());
+    if (contribution.outputs(0).has_state()) {
+      return absl::InvalidArgumentError("the oracle takes contributions that carry values, not partial aggregates");
+    }
+  }
+  AggregateReport report;
+  report.num_contributions = report.num_clients = static_cast<int64_t>(contributions.size());
+  for (const v1::OutputSpec& output : spec.outputs()) {
+    ASSIGN_OR_RETURN(const OutputLayout layout, OutputLayout::FromSpec(output));
+    RETURN_IF_ERROR(AggregateOutput(layout, contributions, report));
+  }
+  return report;
+}
+
+}  // namespace sheaf

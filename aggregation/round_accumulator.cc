@@ -1,0 +1,165 @@
+#include "aggregation/round_accumulator.h"
+
+#include <fmt/format.h>
+
+#include <set>
+#include <utility>
+
+#include "aggregation/contribution_check.h"
+#include "aggregation/operators.h"
+#include "aggregation/output_accumulator.h"
+#include "aggregation/output_layout.h"
+#include "aggregation/state_envelope.h"
+#include "base/check.h"
+#include "base/status_macros.h"
+
+namespace sheaf {
+namespace {
+
+constexpr uint32_t kMagic = 0x52414853;  // "SHAR"
+
+absl::StatusOr<std::vector<OutputLayout>> LayoutsOf(const v1::AggregateSpec& spec) {
+  if (spec.outputs().empty()) {
+    return absl::InvalidArgumentError(
+        "the aggregate has no outputs; name at least one with its operator, dtype and shape");
+  }
+  if (spec.numerics() != v1::NUMERICS_UNSPECIFIED && spec.numerics() != v1::EXACT) {
+    return absl::InvalidArgumentError(fmt::format("numerics {} does not work here; use EXACT, which is the default",
+                                                  v1::Numerics_Name(spec.numerics())));
+  }
+  std::vector<OutputLayout> layouts;
+  std::set<std::string> released;
+  for (const v1::OutputSpec& output : spec.outputs()) {
+    ASSIGN_OR_RETURN(OutputLayout layout, OutputLayout::FromSpec(output));
+    for (const std::string& name : layout.ReleasedNames()) {
+      if (released.insert(name).second) continue;
+      return absl::InvalidArgumentError(
+          fmt::format("output '{}': another output also releases a tensor named '{}'; rename one", layout.name, name));
+    }
+    layouts.push_back(std::move(layout));
+  }
+  return layouts;
+}
+
+std::string SignatureOf(const std::vector<OutputLayout>& layouts) {
+  std::string signature;
+  for (const OutputLayout& layout : layouts) signature += layout.Signature() + "\n";
+  return signature;
+}
+
+}  // namespace
+
+struct RoundAccumulator::State {
+  std::vector<OutputLayout> layouts;
+  std::vector<std::unique_ptr<OutputAccumulator>> outputs;
+  int64_t num_contributions = 0;
+  int64_t num_clients = 0;
+};
+
+struct ValidContribution::Parsed : CheckedContribution {};
+
+ValidContribution::ValidContribution(std::unique_ptr<Parsed> parsed) : parsed_(std::move(parsed)) {}
+ValidContribution::ValidContribution(ValidContribution&&) noexcept = default;
+ValidContribution& ValidContribution::operator=(ValidContribution&&) noexcept = default;
+ValidContribution::~ValidContribution() = default;
+const v1::Contribution& ValidContribution::contribution() const { return parsed_->contribution; }
+int64_t ValidContribution::num_clients() const { return parsed_->num_clients; }
+
+RoundAccumulator::RoundAccumulator(std::unique_ptr<State> state) : state_(std::move(state)) {}
+RoundAccumulator::RoundAccumulator(RoundAccumulator&&) noexcept = default;
+RoundAccumulator& RoundAccumulator::operator=(RoundAccumulator&&) noexcept = default;
+RoundAccumulator::~RoundAccumulator() = default;
+
+absl::Status ValidateAggregateSpec(const v1::AggregateSpec& spec) { return LayoutsOf(spec).status(); }
+
+absl::StatusOr<RoundAccumulator> RoundAccumulator::Create(const v1::AggregateSpec& spec) {
+  auto state = std::make_unique<State>();
+  ASSIGN_OR_RETURN(state->layouts, LayoutsOf(spec));
+  for (const OutputLayout& layout : state->layouts) state->outputs.push_back(layout.op->create(layout));
+  return RoundAccumulator(std::move(state));
+}
+
+absl::StatusOr<RoundAccumulator> RoundAccumulator::Restore(const v1::AggregateSpec& spec, std::string_view bytes) {
+  ASSIGN_OR_RETURN(RoundAccumulator restored, Create(spec));
+  State& state = *restored.state_;
+  ASSIGN_OR_RETURN(const std::string_view body, OpenState(kMagic, SignatureOf(state.layouts), bytes));
+  StateReader in(body);
+  ASSIGN_OR_RETURN(state.num_contributions, in.Get<int64_t>());
+  ASSIGN_OR_RETURN(state.num_clients, in.Get<int64_t>());
+  for (const auto& output : state.outputs) {
+    ASSIGN_OR_RETURN(const std::string_view output_state, in.GetString());
+    RETURN_IF_ERROR(output->Restore(output_state, StateOrigin::kCheckpoint));
+    if (output->num_clients() != state.num_clients) {
+      return absl::DataLossError(fmt::format("output '{}': its state combines {} clients, the round's {}",
+                                             output->layout().name, output->num_clients(), state.num_clients));
+    }
+  }
+  if (state.num_contributions < 0 || state.num_contributions > state.num_clients) {
+    return absl::DataLossError("the state's number of contributions is malformed");
+  }
+  RETURN_IF_ERROR(in.End());
+  return restored;
+}
+
+absl::StatusOr<ValidContribution> RoundAccumulator::Validate(v1::Contribution contribution) const {
+  auto parsed = std::make_unique<ValidContribution::Parsed>();
+  parsed->contribution = std::move(contribution);
+  RETURN_IF_ERROR(CheckContribution(state_->layouts, *parsed));
+  return ValidContribution(std::move(parsed));
+}
+
+void RoundAccumulator::Accumulate(const ValidContribution& valid) {
+  const ValidContribution::Parsed& parsed = *valid.parsed_;
+  SHEAF_CHECK(parsed.outputs.size() == state_->outputs.size(), "the contribution was validated for another spec");
+  for (size_t i = 0; i < parsed.outputs.size(); ++i) {
+    const CheckedOutput& output = parsed.outputs[i];
+    if (output.partial != nullptr) {
+      state_->outputs[i]->Merge(*output.partial);
+    } else {
+      state_->outputs[i]->Accumulate(output.value);
+    }
+  }
+  ++state_->num_contributions;
+  state_->num_clients += parsed.num_clients;
+}
+
+void RoundAccumulator::Merge(RoundAccumulator&& other) {
+  const std::unique_ptr<State> from = std::move(other.state_);
+  SHEAF_CHECK(SignatureOf(from->layouts) == SignatureOf(state_->layouts), "merging accumulators of different specs");
+  for (size_t i = 0; i < from->outputs.size(); ++i) state_->outputs[i]->Merge(*from->outputs[i]);
+  state_->num_contributions += from->num_contributions;
+  state_->num_clients += from->num_clients;
+}
+
+std::string RoundAccumulator::Serialize() const {
+  StateWriter out;
+  out.Put(state_->num_contributions);
+  out.Put(state_->num_clients);
+  for (const auto& output : state_->outputs) out.PutString(output->Serialize());
+  return SealState(kMagic, SignatureOf(state_->layouts), out.bytes());
+}
+
+absl::StatusOr<AggregateReport> RoundAccumulator::Report() const {
+  AggregateReport report;
+  for (const auto& output : state_->outputs) RETURN_IF_ERROR(output->Report(report));
+  report.num_contributions = state_->num_contributions;
+  report.num_clients = state_->num_clients;
+  return report;
+}
+
+int64_t RoundAccumulator::num_contributions() const { return state_->num_contributions; }
+int64_t RoundAccumulator::num_clients() const { return state_->num_clients; }
+
+int64_t RoundAccumulator::memory_bytes() const {
+  int64_t bytes = 0;
+  for (const auto& output : state_->outputs) bytes += output->memory_bytes();
+  return bytes;
+}
+
+std::map<std::string, std::string> RoundAccumulator::OutputStates() const {
+  std::map<std::string, std::string> states;
+  for (const auto& output : state_->outputs) states.emplace(output->layout().name, output->Serialize());
+  return states;
+}
+
+}  // namespace sheaf

@@ -1,0 +1,159 @@
+#include "aggregation/tensor_check.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "aggregation/exact_kernels.h"
+#include "aggregation/operators.h"
+#include "aggregation/safetensors.h"
+#include "base/status_macros.h"
+
+namespace sheaf {
+namespace {
+
+template <typename... Args>
+absl::Status Refuse(const OutputLayout& layout, fmt::format_string<Args...> format, Args&&... args) {
+  return absl::InvalidArgumentError(
+      fmt::format("output '{}': {}", layout.name, fmt::format(format, std::forward<Args>(args)...)));
+}
+
+// Dtype, and bytes against shape.
+absl::Status CheckBytes(const OutputLayout& layout, const char* part, const v1::Tensor& tensor, v1::DType dtype) {
+  if (tensor.dtype() != dtype) {
+    return Refuse(layout, "{} is {}, expected {}", part, v1::DType_Name(tensor.dtype()), v1::DType_Name(dtype));
+  }
+  const std::span<const int64_t> shape(tensor.shape().data(), static_cast<size_t>(tensor.shape_size()));
+  for (const int64_t size : shape) {
+    if (size < 0) return Refuse(layout, "the shape {} of {} has a negative size", ShapeText(shape), part);
+  }
+  const std::optional<int64_t> elements = Product(shape);
+  int64_t bytes = 0;
+  const bool overflows = !elements.has_value() || __builtin_mul_overflow(*elements, DTypeSize(dtype), &bytes);
+  if (overflows || static_cast<int64_t>(tensor.data().size()) != bytes) {
+    return Refuse(layout, "{} has {} bytes, but its shape {} of {} takes {}", part, tensor.data().size(),
+                  ShapeText(shape), v1::DType_Name(dtype),
+                  overflows ? "more than there can be" : std::to_string(bytes));
+  }
+  return absl::OkStatus();
+}
+
+// The position of the first NaN or infinity, or -1.
+int64_t FirstNonFinite(const std::string& data, v1::DType dtype) {
+  const int64_t n = static_cast<int64_t>(data.size()) / DTypeSize(dtype);
+  const char* const values = data.data();
+  if (dtype == v1::FLOAT32 && !AllFinite32(values, n)) {
+    for (int64_t i = 0; i < n; ++i) {
+      if (!AllFinite32(values + 4 * i, 1)) return i;
+    }
+  }
+  if (dtype == v1::FLOAT64 && !AllFinite64(values, n)) {
+    for (int64_t i = 0; i < n; ++i) {
+      if (!AllFinite64(values + 8 * i, 1)) return i;
+    }
+  }
+  return -1;
+}
+
+const char* NonFiniteName(const std::string& data, v1::DType dtype, int64_t position) {
+  double value = 0;
+  if (dtype == v1::FLOAT32) {
+    float narrow;
+    std::memcpy(&narrow, data.data() + 4 * position, sizeof narrow);
+    value = narrow;
+  } else {
+    std::memcpy(&value, data.data() + 8 * position, sizeof value);
+  }
+  return std::isnan(value) ? "NaN" : value > 0 ? "inf" : "-inf";
+}
+
+// "index 7, column 1 is 12": which index is outside its dimension.
+absl::Status CheckIndex(const OutputLayout& layout, int64_t row, size_t column, int64_t index) {
+  const int64_t size = layout.shape[column];
+  if (0 <= index && index < size) return absl::OkStatus();
+  return Refuse(layout, "indices[{}, {}] is {}, outside [0, {})", row, column, index, size);
+}
+
+template <typename Index>
+absl::Status LinearKeys(const OutputLayout& layout, const std::string& data, int64_t num_rows,
+                        std::vector<int64_t>& keys) {
+  const size_t columns = static_cast<size_t>(layout.index_dims);
+  keys.resize(static_cast<size_t>(num_rows));
+  const char* next = data.data();
+  for (int64_t row = 0; row < num_rows; ++row) {
+    int64_t key = 0;
+    for (size_t column = 0; column < columns; ++column, next += sizeof(Index)) {
+      Index index;
+      std::memcpy(&index, next, sizeof index);
+      RETURN_IF_ERROR(CheckIndex(layout, row, column, index));
+      key = key * layout.shape[column] + index;
+    }
+    keys[static_cast<size_t>(row)] = key;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckIndicesShape(const OutputLayout& layout, const v1::Tensor& indices) {
+  const bool is_flat = indices.shape_size() == 1 && layout.index_dims == 1;
+  const bool is_table = indices.shape_size() == 2 && indices.shape(1) == layout.index_dims;
+  if (is_flat || is_table) return absl::OkStatus();
+  return Refuse(layout, "indices have shape {}, expected [n, {}]",
+                ShapeText({indices.shape().data(), static_cast<size_t>(indices.shape_size())}), layout.index_dims);
+}
+
+absl::Status CheckValuesShape(const OutputLayout& layout, const v1::SparseTensor& tensor) {
+  std::vector<int64_t> expected = {tensor.indices().shape(0)};
+  expected.insert(expected.end(), layout.trailing_dims().begin(), layout.trailing_dims().end());
+  const std::span<const int64_t> shape(tensor.values().shape().data(),
+                                       static_cast<size_t>(tensor.values().shape_size()));
+  if (std::equal(shape.begin(), shape.end(), expected.begin(), expected.end())) return absl::OkStatus();
+  return Refuse(layout, "values have shape {}, expected {} (one row per index)", ShapeText(shape), ShapeText(expected));
+}
+
+}  // namespace
+
+absl::Status CheckDense(const OutputLayout& layout, const v1::Tensor& tensor) {
+  const std::span<const int64_t> shape(tensor.shape().data(), static_cast<size_t>(tensor.shape_size()));
+  if (!std::equal(shape.begin(), shape.end(), layout.shape.begin(), layout.shape.end())) {
+    return Refuse(layout, "the tensor has shape {}, expected {}", ShapeText(shape), ShapeText(layout.shape));
+  }
+  RETURN_IF_ERROR(CheckBytes(layout, "the tensor", tensor, layout.dtype));
+  if (layout.propagates_non_finite) return absl::OkStatus();
+  const int64_t position = FirstNonFinite(tensor.data(), layout.dtype);
+  if (position < 0) return absl::OkStatus();
+  return Refuse(layout, "{} is {}; only finite values are taken", layout.ElementName(0, position),
+                NonFiniteName(tensor.data(), layout.dtype, position));
+}
+
+absl::Status CheckSparse(const OutputLayout& layout, const v1::SparseTensor& tensor, std::vector<int64_t>& keys) {
+  const std::span<const int64_t> shape(tensor.dense_shape().data(), static_cast<size_t>(tensor.dense_shape_size()));
+  if (!std::equal(shape.begin(), shape.end(), layout.shape.begin(), layout.shape.end())) {
+    return Refuse(layout, "dense_shape is {}, expected {}", ShapeText(shape), ShapeText(layout.shape));
+  }
+  const v1::Tensor& indices = tensor.indices();
+  const v1::DType index_type = indices.dtype() == v1::INT32 ? v1::INT32 : v1::INT64;
+  RETURN_IF_ERROR(CheckIndicesShape(layout, indices));
+  RETURN_IF_ERROR(CheckBytes(layout, "the tensor of indices", indices, index_type));
+  const int64_t num_rows = indices.shape(0);
+  if (layout.nnz_max > 0 && num_rows > layout.nnz_max) {
+    return absl::ResourceExhaustedError(
+        fmt::format("output '{}': the contribution has {} index rows; nnz_max of this output is {}", layout.name,
+                    num_rows, layout.nnz_max));
+  }
+  RETURN_IF_ERROR(CheckValuesShape(layout, tensor));
+  RETURN_IF_ERROR(CheckBytes(layout, "the tensor of values", tensor.values(), layout.dtype));
+  // Every row took bytes, of indices or (a scalar has none) of values: the keys are no larger than what was sent, or
+  // twice.
+  RETURN_IF_ERROR(index_type == v1::INT32 ? LinearKeys<int32_t>(layout, indices.data(), num_rows, keys)
+                                          : LinearKeys<int64_t>(layout, indices.data(), num_rows, keys));
+  if (layout.propagates_non_finite) return absl::OkStatus();
+  const int64_t position = FirstNonFinite(tensor.values().data(), layout.dtype);
+  if (position < 0) return absl::OkStatus();
+  const int64_t row = position / layout.width;
+  return Refuse(layout, "values row {}, that is {}, is {}; only finite values are taken", row,
+                layout.ElementName(keys[static_cast<size_t>(row)], position % layout.width),
+                NonFiniteName(tensor.values().data(), layout.dtype, position));
+}
+
+}  // namespace sheaf

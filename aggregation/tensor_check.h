@@ -1,0 +1,22 @@
+// Checks one contribution's value of one output against the output's layout, and works out its linear coordinates.
+//
+//   std::vector<int64_t> keys;
+//   RETURN_IF_ERROR(CheckSparse(layout, value.sparse(), keys));
+//
+// Errors are INVALID_ARGUMENT (RESOURCE_EXHAUSTED over nnz_max) and name the output and the position.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "aggregation/output_layout.h"
+#include "sheaf/v1/tensor.pb.h"
+
+namespace sheaf {
+
+absl::Status CheckDense(const OutputLayout& layout, const v1::Tensor& tensor);
+// One key per row, in the order of the rows.
+absl::Status CheckSparse(const OutputLayout& layout, const v1::SparseTensor& tensor, std::vector<int64_t>& keys);
+
+}  // namespace sheaf

@@ -1,0 +1,116 @@
+// sheaf_bench: measures a real sheafd, durable on SQLite, in a process and on a CPU of its own. bench/run.sh builds and
+// runs it.
+#include <fmt/format.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+
+#include "base/status_macros.h"
+#include "bench/bench.h"
+#include "bench/echo_server.h"
+
+namespace sheaf::bench {
+namespace {
+
+struct Measurement {
+  const char* name;
+  absl::Status (*run)(const Setup& setup, Table& table);
+};
+constexpr Measurement kMeasurements[] = {
+    {"sync", MeasureSync}, {"delivery", MeasureDelivery}, {"round", MeasureRound}, {"idle", MeasureIdle}};
+
+std::string LoadAverage() {
+  std::ifstream file("/proc/loadavg");
+  std::string one, five, fifteen;
+  file >> one >> five >> fifteen;
+  return fmt::format("{} {} {}", one, five, fifteen);
+}
+
+}  // namespace
+
+double Quantile(std::vector<double>& values, double q) {
+  std::sort(values.begin(), values.end());
+  const auto rank = static_cast<size_t>(std::ceil(q * static_cast<double>(values.size())));
+  return values[rank == 0 ? 0 : rank - 1];
+}
+
+absl::StatusOr<std::unique_ptr<ChildProcess>> StartSheafd(const Setup& setup, absl::Duration flush_delay) {
+  const std::string directory = setup.directory + "/store";
+  std::filesystem::remove_all(directory);
+  ChildProcess::Options options = {.words = {setup.sheafd, "--listen", "127.0.0.1:0", "--data-dir", directory},
+                                   .variables = {},
+                                   .cpu = setup.server_cpu};
+  if (flush_delay > absl::ZeroDuration()) {
+    options.variables = {{"LD_PRELOAD", setup.slow_flush},
+                         {"SHEAF_FLUSH_MICROSECONDS", fmt::format("{}", absl::ToInt64Microseconds(flush_delay))}};
+  }
+  return ChildProcess::Start(options);
+}
+
+absl::StatusOr<std::unique_ptr<ChildProcess>> StartEcho(const Setup& setup) {
+  return ChildProcess::Start({.words = {setup.self, "--echo-server"}, .variables = {}, .cpu = setup.server_cpu});
+}
+
+absl::Status Run(const Setup& setup, const std::vector<std::string>& only) {
+  Table table;
+  const std::string load = LoadAverage();
+  for (const Measurement& measurement : kMeasurements) {
+    if (!only.empty() && std::find(only.begin(), only.end(), measurement.name) == only.end()) continue;
+    fmt::print(stderr, "measuring {} ...\n", measurement.name);
+    RETURN_IF_ERROR(measurement.run(setup, table));
+  }
+  fmt::print("{}\nMedian of {} runs of {} each, echo and server in turns; server {}; load before {}, after {}.\n",
+             table.Markdown(), setup.repeats, absl::FormatDuration(setup.duration),
+             setup.server_cpu ? "and clients pinned to a CPU each" : "not pinned", load, LoadAverage());
+  return absl::OkStatus();
+}
+
+int Main(int argc, char** argv) {
+  const SystemClock clock;
+  Setup setup = {.clock = clock};
+  setup.self = std::filesystem::read_symlink("/proc/self/exe");
+  std::vector<std::string> only;
+  double seconds = 2;
+  bool is_echo = false;
+  bool is_pinned = sysconf(_SC_NPROCESSORS_ONLN) >= 2;
+  std::string parent = std::filesystem::temp_directory_path();
+  CLI::App app("Measures sheafd.");
+  app.add_option("--sheafd", setup.sheafd, "The server's binary.");
+  app.add_option("--slow-flush", setup.slow_flush, "Library that slows flushes; without it those rows are left out.");
+  app.add_option("--directory", parent, "Where to put the stores: their disk is measured too.");
+  app.add_option("--seconds", seconds, "Length of one run.");
+  app.add_option("--repeats", setup.repeats, "Runs of each.");
+  app.add_option("--only", only, "sync, delivery, round, idle.");
+  app.add_flag("--pin,!--no-pin", is_pinned, "Server and clients on a CPU each.");
+  app.add_flag("--echo-server", is_echo, "Be the yardstick.");
+  CLI11_PARSE(app, argc, argv);
+  if (is_echo) {
+    ServeEcho();
+    return 0;
+  }
+  setup.duration = absl::Seconds(seconds);
+  if (is_pinned) {
+    setup.server_cpu = 0;
+    PinTo(1);
+  }
+  std::string directory = parent + "/sheaf-bench-XXXXXX";
+  if (mkdtemp(directory.data()) == nullptr) {
+    fmt::print(stderr, "sheaf_bench: cannot create {}; choose another place with --directory\n", directory);
+    return 1;
+  }
+  setup.directory = directory;
+  const absl::Status status = Run(setup, only);
+  std::filesystem::remove_all(directory);
+  if (status.ok()) return 0;
+  fmt::print(stderr, "sheaf_bench: {}\n", status.ToString());
+  return 1;
+}
+
+}  // namespace sheaf::bench
+
+int main(int argc, char** argv) { return sheaf::bench::Main(argc, argv); }

@@ -1,0 +1,100 @@
+#include "bench/child_process.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+
+namespace sheaf::bench {
+namespace {
+
+constexpr std::string_view kListening = "listening on ";
+
+[[noreturn]] void RunChild(const ChildProcess::Options& options, int output) {
+  dup2(output, STDOUT_FILENO);
+  dup2(output, STDERR_FILENO);
+  PinTo(options.cpu);
+  for (const auto& [name, value] : options.variables) setenv(name.c_str(), value.c_str(), 1);
+  std::vector<char*> argv;
+  for (const std::string& word : options.words) argv.push_back(const_cast<char*>(word.c_str()));
+  argv.push_back(nullptr);
+  execv(argv[0], argv.data());
+  _exit(127);
+}
+
+// The host and port behind "listening on", once the line is complete.
+std::optional<std::string> FindAddress(const std::string& output) {
+  const size_t found = output.find(kListening);
+  if (found == std::string::npos) return std::nullopt;
+  const size_t start = found + kListening.size();
+  const size_t end = output.find_first_of(", \n", start);
+  if (end == std::string::npos) return std::nullopt;
+  return output.substr(start, end - start);
+}
+
+}  // namespace
+
+void PinTo(std::optional<int> cpu) {
+  if (!cpu) return;
+  cpu_set_t cpus;
+  CPU_ZERO(&cpus);
+  CPU_SET(*cpu, &cpus);
+  sched_setaffinity(0, sizeof cpus, &cpus);
+}
+
+absl::StatusOr<std::unique_ptr<ChildProcess>> ChildProcess::Start(const Options& options) {
+  int ends[2];
+  if (pipe(ends) != 0) return absl::InternalError("no pipe");
+  // Its log is not read any more once it listens, and must not block it.
+  fcntl(ends[0], F_SETPIPE_SZ, 1 << 20);
+  const pid_t pid = fork();
+  if (pid < 0) return absl::InternalError("no process");
+  if (pid == 0) RunChild(options, ends[1]);
+  close(ends[1]);
+  std::unique_ptr<ChildProcess> child(new ChildProcess(pid, ends[0]));
+  std::string printed;
+  char buffer[4096];
+  for (ssize_t n = read(ends[0], buffer, sizeof buffer); n > 0; n = read(ends[0], buffer, sizeof buffer)) {
+    printed.append(buffer, static_cast<size_t>(n));
+    if (const auto address = FindAddress(printed)) {
+      child->address_ = *address;
+      return child;
+    }
+  }
+  return absl::UnavailableError(fmt::format("{} did not start: {}", options.words.front(), printed));
+}
+
+ChildProcess::~ChildProcess() {
+  kill(pid_, SIGKILL);
+  waitpid(pid_, nullptr, 0);
+  close(output_);
+}
+
+absl::Duration ChildProcess::cpu_time() const {
+  std::ifstream file(fmt::format("/proc/{}/stat", pid_));
+  std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  // Behind the name, which may hold anything, in parentheses: state is field 3, utime 14, stime 15.
+  std::istringstream fields(text.substr(text.rfind(')') + 2));
+  std::string skipped;
+  for (int field = 3; field < 14; ++field) fields >> skipped;
+  int64_t user = 0;
+  int64_t system = 0;
+  fields >> user >> system;
+  return absl::Seconds(1) * (user + system) / sysconf(_SC_CLK_TCK);
+}
+
+int64_t ChildProcess::rss_bytes() const {
+  std::ifstream file(fmt::format("/proc/{}/statm", pid_));
+  int64_t total = 0;
+  int64_t resident = 0;
+  file >> total >> resident;
+  return resident * sysconf(_SC_PAGESIZE);
+}
+
+}  // namespace sheaf::bench

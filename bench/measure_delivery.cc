@@ -1,0 +1,71 @@
+// How long a parked worker waits for a task that was just created: from the submitter's call to the worker's answer.
+#include <fmt/format.h>
+
+#include <optional>
+
+#include "base/mutex.h"
+#include "base/status_macros.h"
+#include "bench/bench.h"
+#include "bench/noop_workers.h"
+#include "bench/rounds.h"
+#include "sdk/cpp/grpc_transport.h"
+
+namespace sheaf::bench {
+namespace {
+
+constexpr int kSamples = 300;
+
+// Remembers when something happened first.
+class Moment {
+ public:
+  explicit Moment(const Clock& clock) : clock_(clock) {}
+  void Reset() {
+    MutexLock lock(mutex_);
+    time_.reset();
+  }
+  void Happen() {
+    MutexLock lock(mutex_);
+    if (!time_) time_ = clock_.Now();
+    happened_.NotifyAll();
+  }
+  absl::Time Wait() {
+    MutexLock lock(mutex_);
+    while (!time_) happened_.Wait(mutex_);
+    return *time_;
+  }
+
+ private:
+  const Clock& clock_;
+  Mutex mutex_;
+  CondVar happened_;
+  std::optional<absl::Time> time_ GUARDED_BY(mutex_);
+};
+
+absl::Status MeasureWith(const Setup& setup, int num_workers, Table& table) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<ChildProcess> server, StartSheafd(setup));
+  GrpcTransport submitter(server->address(), {.own_connection = true});
+  Moment delivered(setup.clock);
+  const NoopWorkers workers(server->address(), num_workers, [&] { delivered.Happen(); });
+  std::vector<double> millis;
+  for (int i = 0; i < kSamples; ++i) {
+    RETURN_IF_ERROR(WaitForParkedPolls(submitter, num_workers));
+    delivered.Reset();
+    const absl::Time start = setup.clock.Now();
+    RETURN_IF_ERROR(CreateRound(submitter, fmt::format("delivery-{}", i), 1).status());
+    millis.push_back(absl::ToDoubleMilliseconds(delivered.Wait() - start));
+  }
+  table.Add({.what = fmt::format("create a task -> one of {} parked workers has it, {} samples", num_workers, kSamples),
+             .figure = fmt::format("p50 {:.2f} ms, p99 {:.2f} ms", Quantile(millis, 0.5), Quantile(millis, 0.99)),
+             .ratio = "",
+             .target = "p99 <= 5 ms"});
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status MeasureDelivery(const Setup& setup, Table& table) {
+  RETURN_IF_ERROR(MeasureWith(setup, 1, table));
+  return MeasureWith(setup, 64, table);
+}
+
+}  // namespace sheaf::bench

@@ -1,0 +1,143 @@
+// Sync cycles: closed loops of workers that hand in what they hold and take as many again.
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "base/status_macros.h"
+#include "bench/bench.h"
+#include "bench/closed_loop.h"
+#include "bench/rounds.h"
+#include "sdk/cpp/grpc_transport.h"
+
+namespace sheaf::bench {
+namespace {
+
+// One worker on a connection of its own.
+class SyncCaller final : public Caller {
+ public:
+  SyncCaller(const std::string& address, int worker, int batch, const std::string& contribution)
+      : transport_(address, {.own_connection = true}),
+        name_(fmt::format("worker-{}", worker)),
+        batch_(batch),
+        contribution_(contribution) {}
+
+  void Next(Answered answered) override {
+    v1::SyncRequest request = APoll(name_, ++num_polls_, batch_, absl::Seconds(5));
+    for (const v1::Lease& lease : response_.leases()) AddResult(lease, contribution_, request);
+    response_.Clear();
+    transport_.CallMethod(kSync.name, request, &response_, {}, [this, answered](absl::Status status) {
+      if (!status.ok()) return answered(std::move(status));
+      int64_t num_accepted = 0;
+      for (const v1::ResultVerdict& verdict : response_.verdicts()) {
+        if (verdict.verdict() != v1::ResultVerdict::ACCEPTED) {
+          return answered(
+              absl::InternalError(fmt::format("a result was not accepted: {}", verdict.ShortDebugString())));
+        }
+        ++num_accepted;
+      }
+      answered(num_accepted);
+    });
+  }
+
+ private:
+  v1::SyncResponse response_;
+  GrpcTransport transport_;
+  const std::string name_;
+  const int batch_;
+  const std::string& contribution_;
+  int64_t num_polls_ = 0;
+};
+
+class EchoCaller final : public Caller {
+ public:
+  explicit EchoCaller(const std::string& address) : transport_(address, {.own_connection = true}) {
+    request_.set_upload_id(std::string(64, 'u'));
+  }
+  void Next(Answered answered) override {
+    transport_.CallMethod(kQueryUpload.name, request_, &response_, {}, [answered](absl::Status status) {
+      if (!status.ok()) return answered(std::move(status));
+      answered(1);
+    });
+  }
+
+ private:
+  v1::QueryUploadRequest request_;
+  v1::QueryUploadResponse response_;
+  GrpcTransport transport_;
+};
+
+struct Case {
+  int workers;
+  int batch;
+  absl::Duration flush_delay;
+  // At least as many as the server can possibly complete; a round holds at most 100,000.
+  int num_rounds;
+  int tasks_per_round;
+  std::string target;
+};
+
+absl::StatusOr<LoopResult> RunSync(const Setup& setup, const Case& c) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<ChildProcess> server, StartSheafd(setup, c.flush_delay));
+  {
+    GrpcTransport submitter(server->address(), {.own_connection = true});
+    for (int i = 0; i < c.num_rounds; ++i) {
+      RETURN_IF_ERROR(CreateRound(submitter, fmt::format("round-{}", i), c.tasks_per_round).status());
+    }
+  }
+  const std::string contribution = AContribution();
+  std::vector<std::unique_ptr<Caller>> callers;
+  for (int i = 0; i < c.workers; ++i) {
+    callers.push_back(std::make_unique<SyncCaller>(server->address(), i, c.batch, contribution));
+  }
+  return RunClosedLoop(setup.clock, callers, {.duration = setup.duration}, [&] { return server->cpu_time(); });
+}
+
+absl::StatusOr<LoopResult> RunEcho(const Setup& setup, int workers) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<ChildProcess> server, StartEcho(setup));
+  std::vector<std::unique_ptr<Caller>> callers;
+  for (int i = 0; i < workers; ++i) callers.push_back(std::make_unique<EchoCaller>(server->address()));
+  return RunClosedLoop(setup.clock, callers, {.duration = setup.duration}, [&] { return server->cpu_time(); });
+}
+
+absl::Status MeasureCase(const Setup& setup, const Case& c, Table& table) {
+  std::vector<double> tasks, cpu, ratios, echo_rates, echo_cpu;
+  for (int i = 0; i < setup.repeats; ++i) {
+    ASSIGN_OR_RETURN(const LoopResult echo, RunEcho(setup, c.workers));
+    ASSIGN_OR_RETURN(const LoopResult sync, RunSync(setup, c));
+    tasks.push_back(sync.units_per_second());
+    cpu.push_back(sync.cpu_micros_per_unit());
+    ratios.push_back(sync.units_per_second() / echo.units_per_second());
+    echo_rates.push_back(echo.units_per_second());
+    echo_cpu.push_back(echo.cpu_micros_per_unit());
+  }
+  const std::string flush =
+      c.flush_delay == absl::ZeroDuration() ? "" : fmt::format(", flush +{}", absl::FormatDuration(c.flush_delay));
+  table.Add({.what = fmt::format("{} workers, {} per Sync{}", c.workers, c.batch, flush),
+             .figure = fmt::format("{:.0f} tasks/s, {:.3f} ms server CPU per task", Quantile(tasks, 0.5),
+                                   Quantile(cpu, 0.5) / 1000),
+             .ratio = fmt::format("{:.2f}x of {:.0f} echoes/s at {:.3f} ms", Quantile(ratios, 0.5),
+                                  Quantile(echo_rates, 0.5), Quantile(echo_cpu, 0.5) / 1000),
+             .target = c.target});
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status MeasureSync(const Setup& setup, Table& table) {
+  std::vector<Case> cases = {
+      {1, 1, absl::ZeroDuration(), 1, 50'000, ""},
+      {8, 1, absl::ZeroDuration(), 1, 100'000, ""},
+      {64, 1, absl::ZeroDuration(), 2, 100'000, ">= 0.2x, <= 0.05 ms"},
+      {1, 16, absl::ZeroDuration(), 2, 100'000, ""},
+      {8, 16, absl::ZeroDuration(), 3, 100'000, ""},
+      {64, 16, absl::ZeroDuration(), 3, 100'000, ">= 0.7x"},
+  };
+  if (!setup.slow_flush.empty()) {
+    cases.push_back({64, 1, absl::Milliseconds(1), 2, 100'000, ">= 11 k/s"});
+    cases.push_back({64, 16, absl::Milliseconds(1), 3, 100'000, ">= 30 k/s"});
+  }
+  for (const Case& c : cases) RETURN_IF_ERROR(MeasureCase(setup, c, table));
+  return absl::OkStatus();
+}
+
+}  // namespace sheaf::bench

@@ -1,0 +1,39 @@
+// NoopWorkers: workers that compute nothing: each parks a call and answers a lease at once.
+//
+//   NoopWorkers workers(server->address(), 50, [&] { ... });   // Told whenever one of them is given a task.
+//
+// Each has a connection of its own. They stop when the object goes.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "sdk/cpp/grpc_transport.h"
+
+namespace sheaf::bench {
+
+class NoopWorkers {
+ public:
+  NoopWorkers(const std::string& address, int count, std::function<void()> on_lease);
+
+ private:
+  struct Worker {
+    std::string name;
+    int64_t num_polls = 0;
+    v1::SyncRequest request;
+    v1::SyncResponse response;
+    std::unique_ptr<GrpcTransport> transport;
+  };
+  void Poll(Worker& worker);
+
+  const std::function<void()> on_lease_;
+  const std::string contribution_;
+  std::vector<std::unique_ptr<Worker>> workers_;
+};
+
+// Waits until the server says that so many calls are parked.
+absl::Status WaitForParkedPolls(Transport& transport, int64_t count);
+
+}  // namespace sheaf::bench

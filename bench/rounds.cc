@@ -1,0 +1,69 @@
+#include "bench/rounds.h"
+
+#include <fmt/format.h>
+
+#include "base/status_macros.h"
+#include "sdk/cpp/proto_duration.h"
+
+namespace sheaf::bench {
+namespace {
+
+constexpr int kElements = 256;
+
+}  // namespace
+
+v1::CreateRoundRequest ARound(const std::string& request_id, int num_tasks) {
+  v1::CreateRoundRequest request;
+  request.set_request_id(request_id);
+  v1::RoundSpec& spec = *request.mutable_spec();
+  spec.set_job("bench");
+  spec.mutable_computation()->set_name("noop");
+  v1::OutputSpec& output = *spec.mutable_aggregate()->add_outputs();
+  output.set_name("x");
+  output.set_operator_("sum");
+  output.set_dtype(v1::FLOAT32);
+  output.add_dense_shape(kElements);
+  spec.mutable_open_slots()->set_count(num_tasks);
+  spec.mutable_open_slots()->mutable_task();
+  return request;
+}
+
+absl::StatusOr<std::string> CreateRound(Transport& transport, const std::string& request_id, int num_tasks) {
+  ASSIGN_OR_RETURN(const v1::CreateRoundResponse response,
+                   BlockingCall(transport, kCreateRound, ARound(request_id, num_tasks), {.timeout = absl::Minutes(1)}));
+  return response.round().id();
+}
+
+std::string AContribution() {
+  v1::Contribution contribution;
+  v1::OutputValue& output = *contribution.add_outputs();
+  output.set_name("x");
+  output.mutable_dense()->set_dtype(v1::FLOAT32);
+  output.mutable_dense()->add_shape(kElements);
+  // 256 times 0.5.
+  std::string& data = *output.mutable_dense()->mutable_data();
+  for (int i = 0; i < kElements; ++i) data.append({'\x00', '\x00', '\x00', '\x3f'});
+  return contribution.SerializeAsString();
+}
+
+v1::SyncRequest APoll(const std::string& worker, int64_t poll, int want, absl::Duration wait) {
+  v1::SyncRequest request;
+  request.set_protocol_version(1);
+  request.set_worker(worker);
+  request.set_poll_id(fmt::format("{}", poll));
+  request.set_want(want);
+  *request.mutable_wait() = ToProtoDuration(wait);
+  v1::OfferedComputation& computation = *request.add_computations();
+  computation.set_name("noop");
+  computation.set_version(1);
+  return request;
+}
+
+void AddResult(const v1::Lease& lease, const std::string& contribution, v1::SyncRequest& request) {
+  v1::TaskResult& result = *request.add_results();
+  result.set_task(lease.task());
+  result.set_lease_token(lease.lease_token());
+  result.set_contribution(contribution);
+}
+
+}  // namespace sheaf::bench

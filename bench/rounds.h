@@ -1,0 +1,25 @@
+// The rounds of the benchmarks: the computation "noop", contributions of 1 KiB for a dense sum of 256 floats.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "sdk/cpp/transport.h"
+
+namespace sheaf::bench {
+
+// A durable round of `num_tasks` interchangeable tasks; returns its id.
+absl::StatusOr<std::string> CreateRound(Transport& transport, const std::string& request_id, int num_tasks);
+v1::CreateRoundRequest ARound(const std::string& request_id, int num_tasks);
+
+// A serialised contribution to such a round.
+std::string AContribution();
+
+// What a worker asks for that wants `want` tasks and waits up to `wait`, without results.
+v1::SyncRequest APoll(const std::string& worker, int64_t poll, int want, absl::Duration wait);
+
+// Adds the result of one lease.
+void AddResult(const v1::Lease& lease, const std::string& contribution, v1::SyncRequest& request);
+
+}  // namespace sheaf::bench

@@ -1,0 +1,58 @@
+#include "cli/commands.h"
+
+#include <fmt/format.h>
+
+namespace sheaf {
+namespace {
+
+constexpr Noun kNouns[] = {
+    {"demo", "train a model on this machine, to see it all work"},
+    {"round", "create rounds, follow them, read what they release"},
+    {"task", "look at the tasks of rounds, and at every attempt"},
+    {"queue", "look at what waits and what runs"},
+    {"worker", "look at the workers, take one out of service"},
+    {"server", "look at the server"},
+};
+
+constexpr CommandRow kCommands[] = {
+    {"demo", "tags", "Train a tag model on this machine's package index, with a server and workers of its own.",
+     "sheaf demo tags --rounds 20 --workers 8", MakeDemoTags},
+    {"round", "create", "Create a round from a JSON spec; prints its id.", "sheaf round create -f round.json --wait",
+     MakeRoundCreate},
+    {"round", "list", "List rounds, newest first.", "sheaf round list --state collecting", MakeRoundList},
+    {"round", "describe", "Show one round: spec, progress, where its time went, what it released.",
+     "sheaf round describe r-7k2m9q4x", MakeRoundDescribe},
+    {"round", "watch", "Follow a round until it ends.", "sheaf round watch r-7k2m9q4x", MakeRoundWatch},
+    {"round", "wait", "Wait in silence until a round ends.", "sheaf round wait r-7k2m9q4x --timeout 10m",
+     MakeRoundWait},
+    {"round", "cancel", "End a round without a result.", "sheaf round cancel r-7k2m9q4x --reason 'wrong data'",
+     MakeRoundCancel},
+    {"round", "explain", "Say what a round waits for, and what to do about it.", "sheaf round explain r-7k2m9q4x",
+     MakeRoundExplain},
+    {"round", "result", "Write what a round released to a file, .npz or .safetensors.",
+     "sheaf round result r-7k2m9q4x -o w.npz", MakeRoundResult},
+    {"task", "list", "List tasks.", "sheaf task list --round r-7k2m9q4x --state buried", MakeTaskList},
+    {"task", "describe", "Show one task and every attempt at it.", "sheaf task describe r-7k2m9q4x/17",
+     MakeTaskDescribe},
+    {"task", "requeue", "Put a failed or buried task back, or take it away from its worker.",
+     "sheaf task requeue r-7k2m9q4x/17", MakeTaskRequeue},
+    {"queue", "describe", "Show what waits, what runs, and how fast it moves.", "sheaf queue describe",
+     MakeQueueDescribe},
+    {"worker", "list", "List workers.", "sheaf worker list --state waiting", MakeWorkerList},
+    {"worker", "drain", "Let a worker finish what it holds and give it nothing more.", "sheaf worker drain edge-17",
+     MakeWorkerDrain},
+    {"server", "info", "Show the server's version, store and limits.", "sheaf server info", MakeServerInfo},
+    {"", "version", "Show the version of this program.", "sheaf version", MakeVersion},
+    {"", "help", "Explain a noun, or a topic: exit-codes, environment.", "sheaf help exit-codes", MakeHelp},
+};
+
+}  // namespace
+
+std::span<const Noun> NounTable() { return kNouns; }
+std::span<const CommandRow> CommandTable() { return kCommands; }
+
+std::string CommandName(const CommandRow& row) {
+  return row.noun.empty() ? std::string(row.verb) : fmt::format("{} {}", row.noun, row.verb);
+}
+
+}  // namespace sheaf

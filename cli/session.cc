@@ -1,0 +1,46 @@
+#include "cli/session.h"
+
+#include "cli/json_output.h"
+#include "sdk/cpp/retrying_transport.h"
+
+namespace sheaf {
+namespace {
+
+bool UseColors(const Host& host, const std::string& choice, bool is_terminal) {
+  if (choice != "auto") return choice == "always";
+  // https://no-color.org: set and not empty means no.
+  if (!host.environment("NO_COLOR").value_or("").empty()) return false;
+  return is_terminal && host.environment("TERM").value_or("") != "dumb";
+}
+
+}  // namespace
+
+Session::Session(Host& host, GlobalOptions options)
+    : host_(host),
+      options_(std::move(options)),
+      out_colors_(UseColors(host, options_.color, host.out_is_terminal)),
+      err_colors_(UseColors(host, options_.color, host.err_is_terminal)) {}
+
+absl::StatusOr<Transport*> Session::transport() {
+  if (transport_ == nullptr) {
+    ASSIGN_OR_RETURN(transport_, host_.connect(options_.server));
+  }
+  return transport_.get();
+}
+
+absl::StatusOr<Transport*> Session::patient_transport() {
+  if (patient_transport_ == nullptr) {
+    ASSIGN_OR_RETURN(Transport * inner, transport());
+    patient_transport_ =
+        std::make_unique<RetryingTransport>(*inner, host_.timer, host_.clock, host_.random, RetryOptions());
+  }
+  return patient_transport_.get();
+}
+
+absl::Status Session::PrintJson(const google::protobuf::Message& message) {
+  ASSIGN_OR_RETURN(std::string json, ToJson(message, JsonStyle::kIndented));
+  out() << json << "\n";
+  return absl::OkStatus();
+}
+
+}  // namespace sheaf

@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# From a fresh clone to a federation at work: installs what is missing, builds, runs `sheaf demo tags`.
+#
+#   deploy/quickstart.sh [OPTIONS OF `sheaf demo tags`...]
+#
+# Builds into build/release; the binaries are in build/release/bin. Safe to run again.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+deploy/install-packages.sh --index build >&2
+
+launcher=""
+if command -v ccache >/dev/null; then launcher=ccache; fi
+cmake --preset release -DSHEAF_TESTS=OFF -DSHEAF_BENCH=OFF -DCMAKE_CXX_COMPILER_LAUNCHER="$launcher" >&2
+cmake --build --preset release --target sheaf sheafd sheaf-worker >&2
+
+build/release/bin/sheaf demo tags "$@"
+
+cat >&2 <<'NEXT'
+
+Next:
+  build/release/bin/sheaf demo tags --help   other workers, clients, means; --verify recomputes every round
+  build/release/bin/sheaf --help             look into rounds, tasks, queues and workers
+  docs/start.md                              a server and workers of your own, and a round by hand
+  tests/run.sh                               every test
+NEXT

@@ -1,0 +1,147 @@
+#include "sdk/cpp/blob_client.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "aggregation/safetensors.h"
+#include "base/status_macros.h"
+
+namespace sheaf {
+namespace {
+
+absl::Status Malformed(const std::string& tensor, std::string_view what) {
+  return absl::DataLossError(
+      fmt::format("the selected rows of tensor \"{}\" did not arrive in order: {}", tensor, what));
+}
+
+// Bytes that a tensor of this shape has, or -1 if there is no such number.
+int64_t ExpectedBytes(const v1::Tensor& tensor) {
+  int64_t bytes = DTypeSize(tensor.dtype());
+  for (int64_t size : tensor.shape()) {
+    if (size < 0 || __builtin_mul_overflow(bytes, size, &bytes)) return -1;
+  }
+  return bytes;
+}
+
+}  // namespace
+
+CallSequence::NextCall BlobFetch::Next() {
+  auto request = std::make_shared<v1::ReadBlobRequest>();
+  request->set_digest(digest_);
+  request->set_offset(file_.offset());
+  response_ = std::make_shared<v1::ReadBlobResponse>();
+  return {kReadBlob.name, std::move(request), response_};
+}
+
+void BlobFetch::OnDone(const absl::Status& call) {
+  absl::Status status = call;
+  if (status.ok()) status = file_.Add(response_->data(), response_->size_bytes());
+  if (status.ok() && !file_.complete()) return;
+  if (status.ok()) status = file_.Check(digest_);
+  status_ = std::move(status);
+  done_ = true;
+}
+
+RowFetch::RowFetch(std::string digest, std::vector<v1::RowSelection> selections) {
+  request_.set_digest(std::move(digest));
+  for (v1::RowSelection& selection : selections) {
+    tensors_.push_back({.name = selection.tensor()});
+    *request_.add_selections() = std::move(selection);
+  }
+  done_ = tensors_.empty();
+}
+
+CallSequence::NextCall RowFetch::Next() {
+  response_ = std::make_shared<v1::SelectRowsResponse>();
+  return {kSelectRows.name, std::make_shared<v1::SelectRowsRequest>(request_), response_};
+}
+
+void RowFetch::OnDone(const absl::Status& call) {
+  if (!call.ok()) return End(call);
+  for (v1::SelectRowsResponse::Piece& piece : *response_->mutable_pieces()) {
+    absl::Status joined = Join(piece);
+    if (!joined.ok()) return End(std::move(joined));
+  }
+  if (response_->next_cursor().empty()) return End(CheckComplete());
+  if (response_->pieces().empty() || response_->next_cursor() == request_.cursor()) {
+    return End(absl::DataLossError("the server's answer to a selection of rows stands still; try again"));
+  }
+  request_.set_cursor(response_->next_cursor());
+}
+
+absl::Status RowFetch::Join(v1::SelectRowsResponse::Piece& piece) {
+  const int selection = piece.selection();
+  if (selection < 0 || selection >= static_cast<int>(tensors_.size())) {
+    return Malformed("?", fmt::format("a piece belongs to selection {} of {}", selection, tensors_.size()));
+  }
+  NamedTensor& tensor = tensors_[selection];
+  const v1::Tensor& rows = piece.rows();
+  if (rows.shape().empty() || ExpectedBytes(rows) != static_cast<int64_t>(rows.data().size())) {
+    return Malformed(tensor.name, "a piece has other bytes than its shape needs");
+  }
+  if (tensor.shape.empty()) {
+    tensor.dtype = rows.dtype();
+    tensor.shape.assign(rows.shape().begin(), rows.shape().end());
+    tensor.shape[0] = 0;
+  }
+  const bool fits = rows.dtype() == tensor.dtype && rows.shape_size() == static_cast<int>(tensor.shape.size()) &&
+                    std::equal(rows.shape().begin() + 1, rows.shape().end(), tensor.shape.begin() + 1);
+  if (!fits) return Malformed(tensor.name, "its pieces have rows of different types");
+  if (piece.first_row() != tensor.shape[0]) {
+    return Malformed(tensor.name,
+                     fmt::format("row {} of the selection follows row {}", piece.first_row(), tensor.shape[0]));
+  }
+  tensor.shape[0] += rows.shape(0);
+  bytes_received_ += static_cast<int64_t>(rows.data().size());
+  if (tensor.data.empty()) {
+    tensor.data = std::move(*piece.mutable_rows()->mutable_data());
+  } else {
+    tensor.data += rows.data();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RowFetch::CheckComplete() const {
+  for (int i = 0; i < request_.selections_size(); ++i) {
+    const v1::RowSelection& selection = request_.selections(i);
+    const int64_t num_rows = tensors_[i].shape.empty() ? 0 : tensors_[i].shape[0];
+    if (!selection.all() && num_rows != selection.rows_size()) {
+      return Malformed(selection.tensor(), fmt::format("{} of {} arrived", num_rows, selection.rows_size()));
+    }
+  }
+  return absl::OkStatus();
+}
+
+void RowFetch::End(absl::Status status) {
+  status_ = std::move(status);
+  done_ = true;
+}
+
+absl::StatusOr<std::string> UploadBlob(Transport& transport, Random& random, std::string_view bytes) {
+  UploadSession session({.bytes = bytes, .request_id = random.Token(16)});
+  RETURN_IF_ERROR(RunBlocking(transport, session));
+  return session.digest();
+}
+
+absl::StatusOr<ContributionUploadOutcome> UploadContribution(Transport& transport, UploadParams params) {
+  UploadSession session(std::move(params));
+  RETURN_IF_ERROR(RunBlocking(transport, session));
+  return ContributionUploadOutcome{.verdict = session.verdict(), .upload_id = session.upload_id()};
+}
+
+absl::StatusOr<std::string> ReadBlob(Transport& transport, const std::string& digest) {
+  BlobFetch fetch(digest);
+  RETURN_IF_ERROR(RunBlocking(transport, fetch));
+  return fetch.TakeBytes();
+}
+
+absl::StatusOr<std::vector<NamedTensor>> SelectRows(Transport& transport, const std::string& digest,
+                                                    std::vector<v1::RowSelection> selections) {
+  RowFetch fetch(digest, std::move(selections));
+  RETURN_IF_ERROR(RunBlocking(transport, fetch));
+  return fetch.TakeTensors();
+}
+
+}  // namespace sheaf

@@ -1,0 +1,148 @@
+// The data plane from the caller's side: uploads that resume, ranges, and rows of tensors by key.
+//
+//   ASSIGN_OR_RETURN(std::string digest, UploadBlob(transport, random, file));
+//   ASSIGN_OR_RETURN(std::string file, ReadBlob(transport, digest));
+//   ASSIGN_OR_RETURN(std::vector<NamedTensor> tensors, SelectRows(transport, digest, {selection}));
+//
+// Each function is RunBlocking over a sequence that the worker drives itself (call_sequence.h). Answers of the server
+// are checked before they are used: a piece out of order or of a wrong size is DATA_LOSS, never a wrong tensor.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "aggregation/round_accumulator.h"
+#include "base/random.h"
+#include "sdk/cpp/call_sequence.h"
+#include "sdk/cpp/range_joiner.h"
+#include "sheaf/v1/blob_service.pb.h"
+
+namespace sheaf {
+
+struct UploadParams {
+  // Must outlive the session.
+  std::string_view bytes;
+  // SHA-256 of `bytes` in hex; computed when empty.
+  std::string digest;
+  // Idempotency key, 1 to 60 characters.
+  std::string request_id;
+  // Both set: the bytes are a serialised Contribution for this task, computed under this lease.
+  std::string task;
+  std::string lease_token;
+  // Chunks are as large as the server allows, up to this.
+  int64_t chunk_bytes_max = 1 << 20;
+};
+
+// Start, chunks, finish. After UNAVAILABLE or a gap it asks what was committed and goes on from there; after the upload
+// vanished or arrived damaged it starts again. It gives up after a few such turns without a byte of progress.
+class UploadSession final : public CallSequence {
+ public:
+  explicit UploadSession(UploadParams params);
+
+  bool done() const override { return phase_ == Phase::kDone; }
+  const absl::Status& status() const override { return status_; }
+  NextCall Next() override;
+  void OnDone(const absl::Status& call) override;
+
+  // What the server said to the last StartUpload. ALREADY_STORED, NOT_NEEDED and LEASE_LOST end the session with OK and
+  // no byte sent; SEND and OK mean that everything arrived.
+  v1::StartUploadResponse::Verdict verdict() const { return verdict_; }
+  const std::string& upload_id() const { return upload_id_; }
+  const std::string& digest() const { return params_.digest; }
+
+ private:
+  enum class Phase { kStart, kWrite, kQuery, kFinish, kDone };
+  void OnStarted(const v1::StartUploadResponse& response);
+  void OnCommitted(int64_t committed);
+  void Recover(const absl::Status& call);
+  void End(absl::Status status);
+
+  UploadParams params_;
+  Phase phase_ = Phase::kStart;
+  absl::Status status_;
+  v1::StartUploadResponse::Verdict verdict_ = v1::StartUploadResponse::VERDICT_UNSPECIFIED;
+  std::string upload_id_;
+  int64_t committed_ = 0;
+  int64_t chunk_bytes_ = 0;
+  int restarts_ = 0;
+  int turns_without_progress_ = 0;
+  std::shared_ptr<google::protobuf::Message> response_;
+};
+
+// Reads a whole blob by ranges and checks its digest.
+class BlobFetch final : public CallSequence {
+ public:
+  explicit BlobFetch(std::string digest) : digest_(std::move(digest)) {}
+
+  bool done() const override { return done_; }
+  const absl::Status& status() const override { return status_; }
+  NextCall Next() override;
+  void OnDone(const absl::Status& call) override;
+
+  // After done() with OK.
+  std::string TakeBytes() { return std::move(file_).Take(); }
+
+ private:
+  std::string digest_;
+  RangeJoiner file_;
+  bool done_ = false;
+  absl::Status status_;
+  std::shared_ptr<v1::ReadBlobResponse> response_;
+};
+
+// Reads rows of tensors of a broadcast, following the cursor and joining the pieces.
+class RowFetch final : public CallSequence {
+ public:
+  RowFetch(std::string digest, std::vector<v1::RowSelection> selections);
+
+  bool done() const override { return done_; }
+  const absl::Status& status() const override { return status_; }
+  NextCall Next() override;
+  void OnDone(const absl::Status& call) override;
+
+  // After done() with OK: one tensor per selection, in their order, named after the tensor it was taken from, of
+  // shape [rows selected, shape of one row...].
+  std::vector<NamedTensor> TakeTensors() { return std::move(tensors_); }
+  // Bytes of tensor data received.
+  int64_t bytes_received() const { return bytes_received_; }
+
+ private:
+  absl::Status Join(v1::SelectRowsResponse::Piece& piece);
+  absl::Status CheckComplete() const;
+  void End(absl::Status status);
+
+  v1::SelectRowsRequest request_;
+  std::vector<NamedTensor> tensors_;
+  int64_t bytes_received_ = 0;
+  bool done_ = false;
+  absl::Status status_;
+  std::shared_ptr<v1::SelectRowsResponse> response_;
+};
+
+// Uploads a broadcast unless the server has it, and returns its digest.
+// RESOURCE_EXHAUSTED if it is too large; UNAVAILABLE if the server cannot be reached.
+absl::StatusOr<std::string> UploadBlob(Transport& transport, Random& random, std::string_view bytes);
+
+struct ContributionUploadOutcome {
+  // SEND: uploaded, hand in `upload_id` with Sync. NOT_NEEDED or LEASE_LOST: nothing was sent, forget it.
+  v1::StartUploadResponse::Verdict verdict = v1::StartUploadResponse::VERDICT_UNSPECIFIED;
+  std::string upload_id;
+};
+
+// Uploads a serialised Contribution. `params.task` and `params.lease_token` are set.
+absl::StatusOr<ContributionUploadOutcome> UploadContribution(Transport& transport, UploadParams params);
+
+// NOT_FOUND if there is no such blob; DATA_LOSS if the bytes do not have this digest.
+absl::StatusOr<std::string> ReadBlob(Transport& transport, const std::string& digest);
+
+// NOT_FOUND: no such blob or tensor. OUT_OF_RANGE: a row is not in the tensor. DATA_LOSS: the answer does not add up.
+absl::StatusOr<std::vector<NamedTensor>> SelectRows(Transport& transport, const std::string& digest,
+                                                    std::vector<v1::RowSelection> selections);
+
+}  // namespace sheaf

@@ -1,0 +1,122 @@
+#include "sdk/cpp/grpc_transport.h"
+
+#include <fmt/format.h>
+#include <grpcpp/alarm.h>
+#include <grpcpp/create_channel.h>
+#include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/impl/codegen/proto_utils.h>
+#include <grpcpp/security/credentials.h>
+
+#include <set>
+#include <utility>
+
+#include "base/mutex.h"
+
+namespace sheaf {
+namespace {
+
+using google::protobuf::Message;
+using Stub = grpc::TemplatedGenericStub<Message, Message>;
+
+int Milliseconds(absl::Duration duration) { return static_cast<int>(absl::ToInt64Milliseconds(duration)); }
+
+gpr_timespec Deadline(absl::Duration from_now) {
+  if (from_now > absl::Hours(24 * 365)) return gpr_inf_future(GPR_CLOCK_MONOTONIC);
+  return gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC),
+                      gpr_time_from_micros(absl::ToInt64Microseconds(from_now), GPR_TIMESPAN));
+}
+
+// An HTTP proxy of the environment must not stand between two processes of one machine.
+bool IsLocal(std::string_view address) {
+  for (std::string_view prefix : {"127.", "localhost:", "[::1]:", "unix:", "unix-abstract:"}) {
+    if (address.substr(0, prefix.size()) == prefix) return true;
+  }
+  return false;
+}
+
+grpc::ChannelArguments ChannelArguments(std::string_view address, const ChannelOptions& options) {
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, Milliseconds(options.keepalive_time));
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, Milliseconds(options.keepalive_timeout));
+  // Idle connections are not pinged: nobody waits on them.
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 0);
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, Milliseconds(options.connect_timeout));
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, Milliseconds(options.reconnect_backoff_max));
+  arguments.SetMaxReceiveMessageSize(static_cast<int>(options.message_bytes_max));
+  arguments.SetMaxSendMessageSize(static_cast<int>(options.message_bytes_max));
+  if (options.own_connection) arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  if (IsLocal(address)) arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  return arguments;
+}
+
+absl::Status ToAbslStatus(const grpc::Status& status, std::string_view address) {
+  if (status.ok()) return absl::OkStatus();
+  if (status.error_code() == grpc::StatusCode::UNAVAILABLE) {
+    return absl::UnavailableError(
+        fmt::format("the server at {} cannot be reached: {}", address, status.error_message()));
+  }
+  return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
+}
+
+}  // namespace
+
+struct GrpcTransport::Impl {
+  Impl(std::string target, const ChannelOptions& options)
+      : address(std::move(target)),
+        stub(grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(),
+                                       ChannelArguments(address, options))) {}
+
+  const std::string address;
+  Stub stub;
+  Mutex mutex;
+  CondVar all_done;
+  // Those that can be cancelled, and how many have not ended altogether.
+  std::set<grpc::ClientContext*> open GUARDED_BY(mutex);
+  int64_t num_open GUARDED_BY(mutex) = 0;
+};
+
+GrpcTransport::GrpcTransport(std::string address, const ChannelOptions& options)
+    : impl_(std::make_unique<Impl>(std::move(address), options)) {}
+
+GrpcTransport::~GrpcTransport() {
+  MutexLock lock(impl_->mutex);
+  for (grpc::ClientContext* context : impl_->open) context->TryCancel();
+  while (impl_->num_open > 0) impl_->all_done.Wait(impl_->mutex);
+}
+
+void GrpcTransport::CallMethod(std::string_view method, const Message& request, Message* response,
+                               const CallOptions& options, Done done) {
+  auto context = std::make_shared<grpc::ClientContext>();
+  context->set_deadline(Deadline(options.timeout));
+  {
+    MutexLock lock(impl_->mutex);
+    impl_->open.insert(context.get());
+    ++impl_->num_open;
+  }
+  impl_->stub.UnaryCall(context.get(), fmt::format("/{}", method), {}, &request, response,
+                        [impl = impl_.get(), context, done = std::move(done)](const grpc::Status& status) mutable {
+                          done(ToAbslStatus(status, impl->address));
+                          {
+                            MutexLock lock(impl->mutex);
+                            impl->open.erase(context.get());
+                          }
+                          // It shares the channel, which must not end here: this thread of gRPC's would wait for itself.
+                          context.reset();
+                          MutexLock lock(impl->mutex);
+                          if (--impl->num_open == 0) impl->all_done.NotifyAll();
+                        });
+}
+
+const std::string& GrpcTransport::address() const { return impl_->address; }
+
+void GrpcTimer::After(absl::Duration delay, std::function<void()> callback) {
+  auto* alarm = new grpc::Alarm;
+  // The alarm lives until it rang: it is its callback that deletes it.
+  alarm->Set(Deadline(delay), [alarm, callback = std::move(callback)](bool) {
+    callback();
+    delete alarm;
+  });
+}
+
+}  // namespace sheaf

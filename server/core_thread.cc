@@ -1,0 +1,89 @@
+#include "server/core_thread.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "base/log.h"
+
+namespace sheaf {
+namespace {
+
+// Events of one batch: bounds how long the first one waits for its answer.
+constexpr size_t kBatchEventsMax = 256;
+// The core is not asked to tick more often than this when nothing happens.
+constexpr absl::Duration kTickIntervalMin = absl::Milliseconds(1);
+
+}  // namespace
+
+CoreThread::~CoreThread() { Stop(); }
+
+void CoreThread::Start(BatchRunner& runner, Core& core) {
+  runner_ = &runner;
+  core_ = &core;
+  thread_ = std::thread([this] { Run(); });
+}
+
+void CoreThread::Post(Event event) {
+  MutexLock lock(mutex_);
+  inbox_.push_back(std::move(event));
+  if (is_waiting_) wake_.NotifyOne();
+}
+
+absl::Status CoreThread::RunInBatch(Event event) {
+  Mutex mutex;
+  CondVar done;
+  absl::Status result;
+  bool is_done = false;
+  Post([&](absl::Time now) {
+    event(now);
+    Defer([&](const absl::Status& commit) {
+      MutexLock lock(mutex);
+      result = commit;
+      is_done = true;
+      done.NotifyOne();
+    });
+  });
+  MutexLock lock(mutex);
+  while (!is_done) done.Wait(mutex);
+  return result;
+}
+
+void CoreThread::Stop() {
+  {
+    MutexLock lock(mutex_);
+    is_stopping_ = true;
+    wake_.NotifyOne();
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+void CoreThread::Run() {
+  absl::Time next_tick = clock_.Now();
+  std::vector<Event> batch;
+  while (TakeBatch(next_tick, batch)) {
+    const absl::Time now = clock_.Now();
+    const absl::Status status = runner_->Run(std::exchange(batch, {}), now);
+    if (absl::IsInternal(status) || absl::IsDataLoss(status)) return on_failure_(status);
+    if (!status.ok()) LogError("a batch was refused: {}", status.ToString());
+    next_tick = std::max(core_->NextTick(now), now + kTickIntervalMin);
+  }
+}
+
+bool CoreThread::TakeBatch(absl::Time next_tick, std::vector<Event>& batch) {
+  MutexLock lock(mutex_);
+  is_waiting_ = true;
+  while (inbox_.empty() && !is_stopping_) {
+    const absl::Duration left = next_tick - clock_.Now();
+    if (left <= absl::ZeroDuration()) break;
+    wake_.WaitFor(mutex_, left);
+  }
+  is_waiting_ = false;
+  if (inbox_.empty() && is_stopping_) return false;
+  const auto end = inbox_.begin() + static_cast<std::ptrdiff_t>(std::min(inbox_.size(), kBatchEventsMax));
+  batch.assign(std::make_move_iterator(inbox_.begin()), std::make_move_iterator(end));
+  inbox_.erase(inbox_.begin(), end);
+  return true;
+}
+
+}  // namespace sheaf

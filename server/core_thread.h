@@ -1,0 +1,69 @@
+// CoreThread: the Executor of a running server. One thread owns the core; what others post is drained in batches, so
+// that concurrent calls share one transaction and one flush.
+//
+//   CoreThread thread(clock, StopProcess);
+//   Core core(store, payloads, thread, random, options);      // Refers to its executor, so that it comes second.
+//   BatchRunner runner(store, payloads, core);
+//   thread.Start(runner, core);
+//   RETURN_IF_ERROR(thread.RunInBatch([&](absl::Time now) { core.BeginDrain(now); }));
+//   thread.Stop();
+//
+// Post and RunInBatch are thread-safe (RunInBatch not from the core's own thread); Defer belongs to events.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "base/clock.h"
+#include "base/mutex.h"
+#include "server/core/batch_runner.h"
+#include "server/core/core.h"
+#include "server/core/executor.h"
+
+namespace sheaf {
+
+class CoreThread final : public Executor {
+ public:
+  // Called in the core's thread when a flush failed, after which what is on disk is not known: it must end the process.
+  using OnFailure = std::function<void(const absl::Status&)>;
+
+  // `clock` must outlive the thread.
+  CoreThread(const Clock& clock, OnFailure on_failure) : clock_(clock), on_failure_(std::move(on_failure)) {}
+  // Stops.
+  ~CoreThread() override;
+
+  // Both must live until Stop returns.
+  void Start(BatchRunner& runner, Core& core);
+
+  void Post(Event event) override;
+  void Defer(Deferred deferred) override { runner_->Defer(std::move(deferred)); }
+
+  // Posts an event and waits until its batch is durable; its commit's status.
+  absl::Status RunInBatch(Event event);
+
+  // Runs what was posted so far and ends the thread. Later events never run. Stopping twice is fine.
+  void Stop();
+
+ private:
+  void Run();
+  // Waits for events until `next_tick`. False when the thread shall end.
+  bool TakeBatch(absl::Time next_tick, std::vector<Event>& batch);
+
+  const Clock& clock_;
+  const OnFailure on_failure_;
+  BatchRunner* runner_ = nullptr;
+  Core* core_ = nullptr;
+
+  Mutex mutex_;
+  CondVar wake_;
+  std::deque<Event> inbox_ GUARDED_BY(mutex_);
+  bool is_waiting_ GUARDED_BY(mutex_) = false;
+  bool is_stopping_ GUARDED_BY(mutex_) = false;
+  std::thread thread_;
+};
+
+}  // namespace sheaf

@@ -1,0 +1,158 @@
+#include "server/handlers/blob_handlers.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "base/checksum.h"
+#include "base/status_macros.h"
+#include "server/core/core.h"
+#include "server/core/proto_time.h"
+#include "server/core/row_selection.h"
+#include "server/handlers/upload_names.h"
+
+namespace sheaf {
+namespace {
+
+absl::Status CheckStart(const v1::StartUploadRequest& request, const Limits& limits) {
+  if (!IsSha256Hex(request.digest())) {
+    return absl::InvalidArgumentError(
+        fmt::format("digest \"{}\" is not a SHA-256 in lower-case hex", request.digest().substr(0, 128)));
+  }
+  if (request.size_bytes() <= 0) {
+    return absl::InvalidArgumentError(
+        fmt::format("size_bytes is {}; an upload has at least one byte", request.size_bytes()));
+  }
+  if (request.request_id().empty() || request.request_id().size() > 64) {
+    return absl::InvalidArgumentError("request_id must have 1 to 64 characters");
+  }
+  const bool is_broadcast = !request.has_contribution();
+  const int64_t size_max = is_broadcast ? limits.broadcast_bytes_max : limits.contribution_bytes_max;
+  if (request.size_bytes() > size_max) {
+    return absl::ResourceExhaustedError(fmt::format("{} bytes are more than the server's limit of {} ({})",
+                                                    request.size_bytes(), size_max,
+                                                    is_broadcast ? "broadcast_bytes_max" : "contribution_bytes_max"));
+  }
+  return absl::OkStatus();
+}
+
+v1::StartUploadResponse Answer(v1::StartUploadResponse::Verdict verdict) {
+  v1::StartUploadResponse response;
+  response.set_verdict(verdict);
+  return response;
+}
+
+absl::StatusOr<v1::StartUploadResponse> Start(PayloadStore& payloads, const UploadId& id,
+                                              const v1::StartUploadRequest& request, const Limits& limits) {
+  ASSIGN_OR_RETURN(const PayloadStore::Upload upload, payloads.StartUpload(id, request.size_bytes(), request.digest()));
+  v1::StartUploadResponse response = Answer(v1::StartUploadResponse::SEND);
+  response.set_upload_id(upload.id.value());
+  response.set_committed_bytes(upload.committed_bytes);
+  response.set_chunk_bytes_max(limits.chunk_bytes_max);
+  return response;
+}
+
+absl::StatusOr<v1::StartUploadResponse> StartContribution(Core& core, PayloadStore& payloads,
+                                                          const v1::StartUploadRequest& request) {
+  const v1::ContributionUpload& contribution = request.contribution();
+  const std::optional<TaskId> task = TaskId::Parse(contribution.task());
+  if (!task) {
+    return absl::InvalidArgumentError(
+        fmt::format("\"{}\" is not a task, such as r-7k2m9q4x/17", contribution.task().substr(0, 128)));
+  }
+  ASSIGN_OR_RETURN(const Core::UploadAnswer answer, core.AskUpload(*task, LeaseToken(contribution.lease_token())));
+  switch (answer) {
+    case Core::UploadAnswer::kNotNeeded:
+      return Answer(v1::StartUploadResponse::NOT_NEEDED);
+    case Core::UploadAnswer::kLeaseLost:
+      return Answer(v1::StartUploadResponse::LEASE_LOST);
+    case Core::UploadAnswer::kSend:
+      break;
+  }
+  const UploadId id = ContributionUploadId(request.digest(), *task, LeaseToken(contribution.lease_token()));
+  return Start(payloads, id, request, core.limits());
+}
+
+}  // namespace
+
+BlobHandlers::BlobHandlers(Core& core, PayloadStore& payloads)
+    : core_(core), payloads_(payloads), open_blobs_(payloads) {}
+
+void BlobHandlers::StartUpload(const v1::StartUploadRequest& request, absl::Time /*now*/,
+                               Reply<v1::StartUploadResponse> reply) {
+  if (absl::Status status = CheckStart(request, core_.limits()); !status.ok()) return reply(std::move(status));
+  if (request.has_contribution()) return reply(StartContribution(core_, payloads_, request));
+  if (payloads_.HasBlob(request.digest())) return reply(Answer(v1::StartUploadResponse::ALREADY_STORED));
+  reply(Start(payloads_, BroadcastUploadId(request.digest(), request.request_id()), request, core_.limits()));
+}
+
+absl::StatusOr<v1::WriteChunkResponse> BlobHandlers::WriteChunk(const v1::WriteChunkRequest& request) {
+  ASSIGN_OR_RETURN(const UploadName parsed, ParseUploadName(request.upload_id()));
+  const auto size = static_cast<int64_t>(request.data().size());
+  const int64_t size_max = core_.limits().chunk_bytes_max;
+  if (size == 0 || size > size_max || request.offset() < 0) {
+    return absl::InvalidArgumentError(
+        fmt::format("a chunk of {} bytes at offset {}; it must have 1 to {} bytes (chunk_bytes_max)", size,
+                    request.offset(), size_max));
+  }
+  ASSIGN_OR_RETURN(const PayloadStore::Upload upload, payloads_.GetUpload(parsed.id));
+  if (request.offset() > upload.size_bytes - size) {
+    return absl::ResourceExhaustedError(
+        fmt::format("a chunk of {} bytes at offset {} runs past the announced size of {} bytes", size, request.offset(),
+                    upload.size_bytes));
+  }
+  v1::WriteChunkResponse response;
+  ASSIGN_OR_RETURN(const int64_t committed, payloads_.WriteChunk(parsed.id, request.offset(), request.data()));
+  response.set_committed_bytes(committed);
+  return response;
+}
+
+absl::StatusOr<v1::QueryUploadResponse> BlobHandlers::QueryUpload(const v1::QueryUploadRequest& request) {
+  ASSIGN_OR_RETURN(const UploadName parsed, ParseUploadName(request.upload_id()));
+  ASSIGN_OR_RETURN(const PayloadStore::Upload upload, payloads_.GetUpload(parsed.id));
+  v1::QueryUploadResponse response;
+  response.set_committed_bytes(upload.committed_bytes);
+  response.set_size_bytes(upload.size_bytes);
+  return response;
+}
+
+absl::StatusOr<v1::FinishUploadResponse> BlobHandlers::FinishUpload(const v1::FinishUploadRequest& request) {
+  ASSIGN_OR_RETURN(const UploadName parsed, ParseUploadName(request.upload_id()));
+  absl::Status status = payloads_.FinishUpload(parsed.id);
+  if (status.ok() && parsed.is_broadcast) status = payloads_.MoveUploadToBlob(parsed.id);
+  // The answer to an earlier call was lost: the upload is the blob by now.
+  const bool was_finished = absl::IsNotFound(status) && parsed.is_broadcast && payloads_.HasBlob(parsed.digest);
+  if (!was_finished) RETURN_IF_ERROR(status);
+  v1::FinishUploadResponse response;
+  *response.mutable_keep() = ToProto(core_.limits().unreferenced_keep);
+  return response;
+}
+
+absl::StatusOr<v1::ReadBlobResponse> BlobHandlers::ReadBlob(const v1::ReadBlobRequest& request) {
+  ASSIGN_OR_RETURN(const std::shared_ptr<const OpenBlob> blob, open_blobs_.Open(request.digest()));
+  const std::string_view bytes = blob->bytes();
+  if (request.length() < 0) {
+    return absl::InvalidArgumentError(fmt::format("length is {}; it must not be negative", request.length()));
+  }
+  if (request.offset() < 0 || request.offset() > static_cast<int64_t>(bytes.size())) {
+    return absl::OutOfRangeError(
+        fmt::format("offset {} is not in blob {} of {} bytes", request.offset(), request.digest(), bytes.size()));
+  }
+  const int64_t length_max = core_.limits().chunk_bytes_max;
+  const int64_t length = request.length() == 0 ? length_max : std::min(request.length(), length_max);
+  v1::ReadBlobResponse response;
+  response.set_data(std::string(bytes.substr(static_cast<size_t>(request.offset()), static_cast<size_t>(length))));
+  response.set_size_bytes(static_cast<int64_t>(bytes.size()));
+  return response;
+}
+
+absl::StatusOr<v1::SelectRowsResponse> BlobHandlers::SelectRows(const v1::SelectRowsRequest& request) {
+  ASSIGN_OR_RETURN(const std::shared_ptr<const OpenBlob> blob, open_blobs_.Open(request.digest()));
+  ASSIGN_OR_RETURN(const SafetensorsView* tensors, blob->tensors());
+  return SelectRowsOf(*tensors, request, core_.limits().chunk_bytes_max);
+}
+
+}  // namespace sheaf

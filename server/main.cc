@@ -1,0 +1,128 @@
+// sheafd: the server. Says what to do in config.h, does it in runtime.h; here are only the process's own affairs.
+#include <fmt/format.h>
+#include <malloc.h>
+#include <pthread.h>
+
+#include <csignal>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/random.h"
+#include "base/status_macros.h"
+#include "base/version.h"
+#include "server/config.h"
+#include "server/runtime.h"
+#include "storage/memory/memory_payload_store.h"
+#include "storage/memory/memory_task_store.h"
+#include "storage/open.h"
+
+namespace sheaf {
+namespace {
+
+constexpr int kExitFailed = 1;
+constexpr int kExitUsage = 2;
+
+// Large messages come and go all the time: without this glibc maps and unmaps each of them, which was measured to cost
+// more than everything else about receiving 4 MiB.
+void TuneMalloc() {
+  mallopt(M_MMAP_THRESHOLD, 32 << 20);
+  mallopt(M_TRIM_THRESHOLD, 64 << 20);
+}
+
+sigset_t StopSignals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGTERM);
+  sigaddset(&signals, SIGINT);
+  return signals;
+}
+
+// Before any thread is made: all inherit it, so that only WaitForStop sees the signals.
+void BlockStopSignals() {
+  const sigset_t signals = StopSignals();
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  std::signal(SIGPIPE, SIG_IGN);
+}
+
+// The second signal then ends the process at once.
+int WaitForStop() {
+  const sigset_t signals = StopSignals();
+  int received = 0;
+  sigwait(&signals, &received);
+  pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
+  return received;
+}
+
+// Whoever waits for the file never sees half of it.
+absl::Status WritePortFile(const std::string& path, const std::string& address) {
+  const std::string unfinished = path + ".new";
+  std::ofstream file(unfinished, std::ios::trunc);
+  file << address << "\n";
+  file.close();
+  std::error_code error;
+  if (file) std::filesystem::rename(unfinished, path, error);
+  if (file && !error) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      fmt::format("cannot write the port file {}; check --port-file and its directory", path));
+}
+
+absl::StatusOr<Store> ChooseStore(const Config& config, const Clock& clock) {
+  if (config.store != "memory") return OpenStore(config.data_dir);
+  Store store;
+  store.tasks = std::make_unique<MemoryTaskStore>();
+  store.payloads = std::make_unique<MemoryPayloadStore>(clock);
+  return store;
+}
+
+absl::Status Serve(const Config& config) {
+  const SystemClock clock;
+  SystemRandom random;
+  ASSIGN_OR_RETURN(const Store store, ChooseStore(config, clock));
+  ASSIGN_OR_RETURN(const std::unique_ptr<Runtime> runtime, Runtime::Start(*store.tasks, *store.payloads, clock, random,
+                                                                          {.listen = config.listen,
+                                                                           .data_directory = config.data_dir,
+                                                                           .stop_grace = config.stop_grace,
+                                                                           .limits = config.limits}));
+  if (!config.port_file.empty()) RETURN_IF_ERROR(WritePortFile(config.port_file, runtime->address()));
+  LogInfo("sheafd {} listening on {}, {}", kVersion, runtime->address(),
+          config.store == "memory" ? "data in memory only" : fmt::format("data in {}", config.data_dir));
+  LogInfo("stopping on {}; another signal ends it at once", WaitForStop() == SIGINT ? "SIGINT" : "SIGTERM");
+  const absl::Status status = runtime->Stop();
+  if (!config.port_file.empty()) std::filesystem::remove(config.port_file);
+  LogInfo("stopped");
+  return status;
+}
+
+int Main(const std::vector<std::string>& arguments) {
+  const absl::StatusOr<Invocation> invocation = ParseInvocation(arguments, ProcessEnvironment());
+  if (!invocation.ok()) {
+    fmt::print(stderr, "sheafd: {}\n", std::string(invocation.status().message()));
+    return kExitUsage;
+  }
+  if (!invocation->output.empty()) {
+    fmt::print("{}", invocation->output);
+    return 0;
+  }
+  ConfigureLog("sheafd", invocation->config.log_level);
+  BlockStopSignals();
+  if (const absl::Status status = Serve(invocation->config); !status.ok()) {
+    fmt::print(stderr, "sheafd: {}\n", std::string(status.message()));
+    return kExitFailed;
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace sheaf
+
+int main(int argc, char** argv) {
+  sheaf::TuneMalloc();
+  return sheaf::Main(std::vector<std::string>(argv + 1, argv + argc));
+}

@@ -1,0 +1,96 @@
+#include "server/rpc/grpc_server.h"
+
+#include <fmt/format.h>
+#include <grpc/support/log.h>
+#include <grpc/support/time.h>
+#include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <grpcpp/grpcpp.h>
+#include <grpcpp/health_check_service_interface.h>
+
+#include <utility>
+#include <vector>
+
+#include "base/log.h"
+#include "server/rpc/listen_failure.h"
+#include "server/rpc/services.h"
+#include "server/rpc/unary_adaptor.h"
+
+namespace sheaf {
+namespace {
+
+// Requests beyond this are refused by gRPC. Twice the default: a Sync may carry several inline results.
+constexpr int kReceiveBytesMax = 8 << 20;
+
+// gRPC writes its own lines to stderr, several for one failure that we report in a sentence ourselves.
+void LogFromGrpc(gpr_log_func_args* args) { LogDebug("grpc: {}", args->message); }
+
+void ConfigureGrpcOnce() {
+  static const bool is_done = [] {
+    gpr_set_log_function(LogFromGrpc);
+    grpc::EnableDefaultHealthCheckService(true);
+    grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+    return true;
+  }();
+  static_cast<void>(is_done);
+}
+
+void SetOptions(grpc::ServerBuilder& builder) {
+  builder.SetMaxReceiveMessageSize(kReceiveBytesMax);
+  // A busy port is an error and not a second server that takes half of the calls.
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  // Tensors hardly compress, and gzip costs 20 times what the bytes do.
+  builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_GZIP, false);
+  builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_DEFLATE, false);
+  // Workers ping through NATs while a call is parked; and a worker whose machine vanished must be noticed here.
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 60'000);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 20'000);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 5'000);
+}
+
+}  // namespace
+
+struct GrpcServer::State {
+  explicit State(const MethodTable& methods) : adaptor(methods), services(MakeServices(adaptor)) {}
+
+  UnaryAdaptor adaptor;
+  std::vector<NamedService> services;
+  std::string address;
+  std::unique_ptr<grpc::Server> server;
+};
+
+absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const std::string& listen, const MethodTable& methods) {
+  ConfigureGrpcOnce();
+  auto state = std::make_unique<State>(methods);
+  grpc::ServerBuilder builder;
+  SetOptions(builder);
+  int port = 0;
+  builder.AddListeningPort(listen, grpc::InsecureServerCredentials(), &port);
+  for (const NamedService& service : state->services) builder.RegisterService(service.service.get());
+  state->server = builder.BuildAndStart();
+  if (state->server == nullptr || port == 0) return ExplainListenFailure(listen);
+  state->address = fmt::format("{}:{}", listen.substr(0, listen.rfind(':')), port);
+  auto server = std::unique_ptr<GrpcServer>(new GrpcServer(std::move(state)));
+  server->SetServing(true);
+  return server;
+}
+
+GrpcServer::GrpcServer(std::unique_ptr<State> state) : state_(std::move(state)) {}
+
+GrpcServer::~GrpcServer() { Shutdown(absl::ZeroDuration()); }
+
+const std::string& GrpcServer::address() const { return state_->address; }
+
+void GrpcServer::SetServing(bool is_serving) {
+  grpc::HealthCheckServiceInterface* health = state_->server->GetHealthCheckService();
+  health->SetServingStatus(is_serving);
+  for (const NamedService& service : state_->services) health->SetServingStatus(service.name, is_serving);
+}
+
+bool GrpcServer::WaitUntilIdle(absl::Duration timeout) { return state_->adaptor.WaitUntilIdle(timeout); }
+
+void GrpcServer::Shutdown(absl::Duration grace) {
+  state_->server->Shutdown(gpr_time_from_millis(absl::ToInt64Milliseconds(grace), GPR_TIMESPAN));
+}
+
+}  // namespace sheaf

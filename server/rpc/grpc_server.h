@@ -1,0 +1,51 @@
+// GrpcServer: the server's methods on a TCP port, by gRPC's callback API: a parked call costs no thread.
+//
+//   ASSIGN_OR_RETURN(auto server, GrpcServer::Start("127.0.0.1:0", methods));
+//   ... server->address() ...                          // "127.0.0.1:41234"
+//   server->SetServing(false);                         // Health says NOT_SERVING, for the server and each service.
+//   server->WaitUntilIdle(absl::Seconds(1));           // Whoever is answered has been answered.
+//   server->Shutdown(absl::Seconds(1));
+//
+// Health checking and reflection are on. Every call goes through the one generic adaptor in unary_adaptor.h.
+// Thread-safe, but for destruction.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "server/handlers/method_table.h"
+
+namespace sheaf {
+
+class GrpcServer {
+ public:
+  // Serves `methods`, which must outlive the server, on `listen` (HOST:PORT). UNAVAILABLE, with the remedy, if the port
+  // is in use; INVALID_ARGUMENT if this machine has no such address.
+  static absl::StatusOr<std::unique_ptr<GrpcServer>> Start(const std::string& listen, const MethodTable& methods);
+
+  // Shuts down at once if Shutdown was not called.
+  ~GrpcServer();
+
+  // HOST:PORT, with the port that was chosen.
+  const std::string& address() const;
+
+  // What health checks are told.
+  void SetServing(bool is_serving);
+
+  // True if no call is open, within `timeout`.
+  bool WaitUntilIdle(absl::Duration timeout);
+
+  // Takes no more calls, gives open ones `grace`, then cancels them. Returns when all have been answered: the
+  // methods must answer parked calls before this is called, or from another thread.
+  void Shutdown(absl::Duration grace);
+
+ private:
+  struct State;
+  explicit GrpcServer(std::unique_ptr<State> state);
+
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace sheaf

@@ -1,0 +1,91 @@
+#include "server/runtime.h"
+
+#include <unistd.h>
+
+#include <utility>
+
+#include "base/log.h"
+#include "base/status_macros.h"
+#include "server/core/batch_runner.h"
+#include "server/core/core.h"
+#include "server/core_thread.h"
+#include "server/handlers/blob_handlers.h"
+#include "server/handlers/inspection_handlers.h"
+#include "server/handlers/method_table.h"
+#include "server/handlers/round_handlers.h"
+#include "server/handlers/work_handlers.h"
+#include "server/rpc/grpc_server.h"
+
+namespace sheaf {
+namespace {
+
+// Without destructors: they might write.
+void EndProcess(const absl::Status& status) {
+  LogError("stopping at once, because what is on disk is not known: {}; restart the server when the disk is well again",
+           status.ToString());
+  _exit(1);
+}
+
+}  // namespace
+
+struct Runtime::State {
+  State(TaskStore& store, PayloadStore& payloads, const Clock& clock, Random& random, const Options& options)
+      : stop_grace(options.stop_grace),
+        thread(clock, EndProcess),
+        core(store, payloads, thread, random, {.limits = options.limits, .data_directory = options.data_directory}),
+        runner(store, payloads, core),
+        work(core),
+        blob(core, payloads),
+        round(core),
+        inspection(core),
+        methods(thread, {.work = work, .blob = blob, .round = round, .inspection = inspection}) {}
+
+  const absl::Duration stop_grace;
+  CoreThread thread;
+  Core core;
+  BatchRunner runner;
+  WorkHandlers work;
+  BlobHandlers blob;
+  RoundHandlers round;
+  InspectionHandlers inspection;
+  MethodTable methods;
+  std::unique_ptr<GrpcServer> server;
+  bool is_stopped = false;
+};
+
+absl::StatusOr<std::unique_ptr<Runtime>> Runtime::Start(TaskStore& store, PayloadStore& payloads, const Clock& clock,
+                                                        Random& random, Options options) {
+  auto state = std::make_unique<State>(store, payloads, clock, random, options);
+  RETURN_IF_ERROR(state->core.Recover(clock.Now()));
+  State& started = *state;
+  auto runtime = std::unique_ptr<Runtime>(new Runtime(std::move(state)));
+  started.thread.Start(started.runner, started.core);
+  ASSIGN_OR_RETURN(started.server, GrpcServer::Start(options.listen, started.methods));
+  return runtime;
+}
+
+Runtime::Runtime(std::unique_ptr<State> state) : state_(std::move(state)) {}
+
+Runtime::~Runtime() {
+  if (absl::Status status = Stop(); !status.ok()) LogWarning("the last checkpoint failed: {}", status.ToString());
+}
+
+const std::string& Runtime::address() const { return state_->server->address(); }
+
+absl::Status Runtime::Stop() {
+  State& state = *state_;
+  if (std::exchange(state.is_stopped, true)) return absl::OkStatus();
+  if (state.server == nullptr) {
+    state.thread.Stop();
+    return absl::OkStatus();
+  }
+  state.server->SetServing(false);
+  absl::Status status = state.thread.RunInBatch([&](absl::Time now) { state.core.BeginDrain(now); });
+  state.server->WaitUntilIdle(state.stop_grace);
+  status.Update(state.thread.RunInBatch([&](absl::Time now) { state.core.CheckpointAll(now); }));
+  state.server->Shutdown(state.stop_grace);
+  state.thread.Stop();
+  return status;
+}
+
+}  // namespace sheaf

@@ -1,0 +1,57 @@
+// Runtime: a whole server in this process, from stores to port: the core in its thread, the handlers, gRPC.
+//
+//   ASSIGN_OR_RETURN(auto runtime, Runtime::Start(store, payloads, clock, random,
+//                                                 {.listen = "127.0.0.1:0", .data_directory = dir}));
+//   ... runtime->address() ...
+//   RETURN_IF_ERROR(runtime->Stop());
+//
+// Start first recovers what a crash left behind. A failed flush ends the process with one line: nobody may be
+// told anything any more, and a restart finds what is durable. Not thread-safe: main owns it.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "base/clock.h"
+#include "base/random.h"
+#include "server/core/limits.h"
+#include "storage/payload_store.h"
+#include "storage/task_store.h"
+
+namespace sheaf {
+
+class Runtime {
+ public:
+  struct Options {
+    std::string listen;
+    std::string data_directory;
+    absl::Duration stop_grace = absl::Seconds(1);
+    Limits limits;
+  };
+
+  // All must outlive the runtime; only the runtime uses `store` and `random` from now on. The codes of the stores, and
+  // of GrpcServer::Start.
+  static absl::StatusOr<std::unique_ptr<Runtime>> Start(TaskStore& store, PayloadStore& payloads, const Clock& clock,
+                                                        Random& random, Options options);
+
+  // Stops the thread and the port at once if Stop was not called.
+  ~Runtime();
+
+  // HOST:PORT, with the port that was chosen.
+  const std::string& address() const;
+
+  // The graceful way: health says NOT_SERVING, parked polls are answered, open calls get `stop_grace`, accepted work is
+  // checkpointed. When it returns, the stores can be closed. The error of the last checkpoint, if it failed: what was
+  // accepted is durable all the same. Stopping twice is fine.
+  absl::Status Stop();
+
+ private:
+  struct State;
+  explicit Runtime(std::unique_ptr<State> state);
+
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace sheaf

@@ -1,0 +1,128 @@
+#include "storage/arguments.h"
+
+#include <fmt/format.h>
+
+#include <limits>
+
+#include "base/check.h"
+#include "storage/transitions.h"
+
+namespace sheaf {
+
+absl::Status CheckArguments(const TaskStore::CreateRoundParams& params) {
+  const RoundRecord& round = params.round;
+  if (round.id.empty()) return absl::InvalidArgumentError("a round needs an id");
+  if (round.request_id.empty()) {
+    return absl::InvalidArgumentError(
+        fmt::format("round {} needs the request_id of the call that creates it", round.id));
+  }
+  if (round.state != RoundState::kAnnounced && round.state != RoundState::kCollecting) {
+    return absl::InvalidArgumentError(
+        fmt::format("round {} cannot start as {}: only as ANNOUNCED or COLLECTING", round.id, Name(round.state)));
+  }
+  if (params.tasks.size() > static_cast<size_t>(std::numeric_limits<int32_t>::max())) {
+    return absl::InvalidArgumentError(fmt::format("round {} has too many tasks: {}", round.id, params.tasks.size()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckArguments(const TaskStore::MoveRoundParams& params) {
+  if (IsLegalMove(params.from, params.to)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      fmt::format("round {} cannot move from {} to {}", params.round, Name(params.from), Name(params.to)));
+}
+
+absl::Status CheckArguments(const TaskStore::LeaseTasksParams& params) {
+  if (params.worker.empty()) return absl::InvalidArgumentError("a lease needs a worker's name");
+  if (params.per_worker_max < 0) {
+    return absl::InvalidArgumentError(fmt::format("per_worker_max is negative: {}", params.per_worker_max));
+  }
+  for (const LeaseToken& token : params.tokens) {
+    if (token.empty()) return absl::InvalidArgumentError("a lease token is empty");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckArguments(const TaskStore::EndAttemptParams& params) {
+  bool is_outcome = params.outcome == AttemptOutcome::kFailed || params.outcome == AttemptOutcome::kLost ||
+                    params.outcome == AttemptOutcome::kReleased || params.outcome == AttemptOutcome::kCancelled;
+  bool is_target =
+      params.to == TaskState::kQueued || params.to == TaskState::kFailed || params.to == TaskState::kBuried;
+  if (is_outcome && is_target) return absl::OkStatus();
+  return absl::InvalidArgumentError(fmt::format("an attempt of task {} cannot end as {} with the task {}",
+                                                params.task.ToString(), Name(params.outcome), Name(params.to)));
+}
+
+absl::Status CheckArguments(const TaskStore::RecordContributionParams& params) {
+  if (params.size_bytes >= 0 && params.num_clients >= 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(fmt::format("the contribution to task {} has {} bytes of {} clients",
+                                                params.task.ToString(), params.size_bytes, params.num_clients));
+}
+
+absl::Status NoSuchRound(const RoundId& id) { return absl::NotFoundError(fmt::format("there is no round {}", id)); }
+
+absl::Status NoSuchTask(const TaskId& id) {
+  return absl::NotFoundError(fmt::format("there is no task {}", id.ToString()));
+}
+
+absl::Status NoSuchWorker(const std::string& population, const WorkerName& name) {
+  return absl::NotFoundError(fmt::format("there is no worker {} in population '{}'", name, population));
+}
+
+absl::Status RoundIsElsewhere(const RoundId& id, RoundState is, RoundState expected) {
+  return absl::FailedPreconditionError(fmt::format("round {} is {}, not {}", id, Name(is), Name(expected)));
+}
+
+absl::Status LeaseIsGone(const TaskId& id, TaskState is) {
+  return absl::FailedPreconditionError(
+      fmt::format("task {} is {}, not leased under this token", id.ToString(), Name(is)));
+}
+
+absl::Status CannotRequeue(const TaskId& id, TaskState is) {
+  return absl::FailedPreconditionError(
+      fmt::format("task {} is {}: it cannot be queued again", id.ToString(), Name(is)));
+}
+
+absl::Status CheckpointGoesBack(const RoundRecord& round, int64_t sequence) {
+  return absl::FailedPreconditionError(
+      fmt::format("a checkpoint of round {} at contribution {} does not lie between its checkpoint at {} and its {} "
+                  "contributions",
+                  round.id, sequence, round.checkpoint_sequence, round.num_contributions));
+}
+
+RoundRecord FreshRound(const TaskStore::CreateRoundParams& params) {
+  const RoundRecord& given = params.round;
+  return RoundRecord{.id = given.id,
+                     .population = given.population,
+                     .job = given.job,
+                     .request_id = given.request_id,
+                     .spec = given.spec,
+                     .state = given.state,
+                     .version = 1,
+                     .create_time = given.create_time,
+                     .deadline_time = given.deadline_time,
+                     .broadcast_digest = given.broadcast_digest,
+                     .tasks = {.queued = static_cast<int64_t>(params.tasks.size())},
+                     .progress = given.progress};
+}
+
+int64_t& CountOf(TaskCounts& counts, TaskState state) {
+  switch (state) {
+    case TaskState::kQueued:
+      return counts.queued;
+    case TaskState::kLeased:
+      return counts.leased;
+    case TaskState::kSucceeded:
+      return counts.succeeded;
+    case TaskState::kFailed:
+      return counts.failed;
+    case TaskState::kCancelled:
+      return counts.cancelled;
+    case TaskState::kBuried:
+      return counts.buried;
+  }
+  SHEAF_CHECK(false, "no such task state: {}", static_cast<int>(state));
+  return counts.queued;
+}
+
+}  // namespace sheaf

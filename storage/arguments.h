@@ -1,0 +1,37 @@
+// What every TaskStore checks in its arguments before it looks at any state, and the sentences in which all of them
+// refuse. Pure functions, so that two stores cannot disagree.
+#pragma once
+
+#include "absl/status/status.h"
+#include "storage/records.h"
+#include "storage/task_store.h"
+
+namespace sheaf {
+
+// INVALID_ARGUMENT, naming the field.
+absl::Status CheckArguments(const TaskStore::CreateRoundParams& params);
+absl::Status CheckArguments(const TaskStore::MoveRoundParams& params);
+absl::Status CheckArguments(const TaskStore::LeaseTasksParams& params);
+absl::Status CheckArguments(const TaskStore::EndAttemptParams& params);
+absl::Status CheckArguments(const TaskStore::RecordContributionParams& params);
+
+absl::Status NoSuchRound(const RoundId& id);
+absl::Status NoSuchTask(const TaskId& id);
+absl::Status NoSuchWorker(const std::string& population, const WorkerName& name);
+// FAILED_PRECONDITION.
+absl::Status RoundIsElsewhere(const RoundId& id, RoundState is, RoundState expected);
+absl::Status LeaseIsGone(const TaskId& id, TaskState is);
+absl::Status CannotRequeue(const TaskId& id, TaskState is);
+absl::Status CheckpointGoesBack(const RoundRecord& round, int64_t sequence);
+
+// Error of an attempt whose accepted contribution a crash forgot.
+inline constexpr char kForgottenContribution[] =
+    "its contribution was accepted, but the server stopped before a checkpoint contained it";
+
+// The record a new round starts with: counts, version and outcome as the store sets them.
+RoundRecord FreshRound(const TaskStore::CreateRoundParams& params);
+
+// The count of one state.
+int64_t& CountOf(TaskCounts& counts, TaskState state);
+
+}  // namespace sheaf

@@ -1,0 +1,121 @@
+#include "storage/files/blob_files.h"
+
+#include <fmt/format.h>
+
+#include "base/checksum.h"
+#include "base/status_macros.h"
+
+namespace sheaf {
+namespace {
+constexpr std::string_view kTemporarySuffix = ".tmp";
+}  // namespace
+
+absl::Status WriteFileWhole(FileSystem& files, const std::string& directory, const std::string& name,
+                            const std::string& temporary, std::initializer_list<std::string_view> pieces) {
+  std::string path = directory + "/" + temporary;
+  auto write = [&]() -> absl::Status {
+    ASSIGN_OR_RETURN(std::unique_ptr<File> file, files.Open(path, FileSystem::kCreate));
+    RETURN_IF_ERROR(file->Truncate(0));
+    int64_t offset = 0;
+    for (std::string_view piece : pieces) {
+      RETURN_IF_ERROR(file->WriteAt(offset, piece));
+      offset += static_cast<int64_t>(piece.size());
+    }
+    RETURN_IF_ERROR(file->Sync());
+    return files.Rename(path, directory + "/" + name);
+  };
+  if (absl::Status status = write(); !status.ok()) {
+    files.Unlink(path).IgnoreError();
+    return status;
+  }
+  return files.SyncDirectory(directory);
+}
+
+absl::Status BlobFiles::Open() {
+  RETURN_IF_ERROR(files_.CreateDirectory(directory_));
+  ASSIGN_OR_RETURN(std::vector<std::string> names, files_.List(directory_));
+  for (const std::string& name : names) {
+    if (!IsSha256Hex(name)) RETURN_IF_ERROR(files_.Unlink(directory_ + "/" + name));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> BlobFiles::Put(std::string_view bytes) {
+  std::string digest = Sha256Hex(bytes);
+  if (Has(digest)) {
+    RETURN_IF_ERROR(files_.Touch(PathOf(digest)));
+    return digest;
+  }
+  int64_t number;
+  {
+    MutexLock lock(mutex_);
+    number = ++num_temporaries_;
+  }
+  RETURN_IF_ERROR(
+      WriteFileWhole(files_, directory_, digest, fmt::format("{}.{}{}", digest, number, kTemporarySuffix), {bytes}));
+  MarkChecked(digest);
+  return digest;
+}
+
+absl::Status BlobFiles::Adopt(const std::string& path, const std::string& digest) {
+  RETURN_IF_ERROR(files_.Rename(path, PathOf(digest)));
+  RETURN_IF_ERROR(files_.SyncDirectory(directory_));
+  MarkChecked(digest);
+  return absl::OkStatus();
+}
+
+void BlobFiles::MarkChecked(const std::string& digest) {
+  MutexLock lock(mutex_);
+  checked_.insert(digest);
+}
+
+bool BlobFiles::Has(const std::string& digest) { return IsSha256Hex(digest) && files_.GetStat(PathOf(digest)).ok(); }
+
+absl::StatusOr<std::shared_ptr<const BlobView>> BlobFiles::OpenBlob(const std::string& digest) {
+  if (!IsSha256Hex(digest)) return absl::NotFoundError(fmt::format("there is no blob {}", digest));
+  bool is_checked;
+  {
+    MutexLock lock(mutex_);
+    if (auto found = open_.find(digest); found != open_.end()) {
+      if (auto view = found->second.lock()) return view;
+      open_.erase(found);
+    }
+    is_checked = checked_.contains(digest);
+  }
+  auto mapped = files_.Map(PathOf(digest));
+  if (absl::IsNotFound(mapped.status())) return absl::NotFoundError(fmt::format("there is no blob {}", digest));
+  RETURN_IF_ERROR(mapped.status());
+  std::shared_ptr<const BlobView> view = *std::move(mapped);
+  if (!is_checked && Sha256Hex(view->bytes()) != digest) {
+    return absl::DataLossError(fmt::format("the bytes of {} do not have the digest it is named by", PathOf(digest)));
+  }
+  MutexLock lock(mutex_);
+  checked_.insert(digest);
+  open_[digest] = view;
+  return view;
+}
+
+absl::Status BlobFiles::Delete(const std::string& digest) {
+  if (!IsSha256Hex(digest)) return absl::OkStatus();
+  {
+    MutexLock lock(mutex_);
+    open_.erase(digest);
+    checked_.erase(digest);
+  }
+  return files_.Unlink(PathOf(digest));
+}
+
+absl::StatusOr<std::vector<PayloadStore::BlobInfo>> BlobFiles::List() {
+  ASSIGN_OR_RETURN(std::vector<std::string> names, files_.List(directory_));
+  std::vector<PayloadStore::BlobInfo> blobs;
+  for (const std::string& name : names) {
+    if (!IsSha256Hex(name)) continue;
+    auto stat = files_.GetStat(PathOf(name));
+    if (absl::IsNotFound(stat.status())) continue;
+    RETURN_IF_ERROR(stat.status());
+    blobs.push_back({.digest = name, .size_bytes = stat->size_bytes, .time = stat->change_time});
+  }
+  return blobs;
+}
+
+}  // namespace sheaf

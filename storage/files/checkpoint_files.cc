@@ -1,0 +1,79 @@
+#include "storage/files/checkpoint_files.h"
+
+#include <fmt/format.h>
+
+#include "base/checksum.h"
+#include "base/status_macros.h"
+#include "storage/files/blob_files.h"
+
+namespace sheaf {
+namespace {
+
+constexpr std::string_view kMagic = "SHEAFCK1";
+constexpr int64_t kHeaderBytes = 24;
+
+std::string HeaderOf(std::string_view bytes) {
+  std::string header(kMagic);
+  uint64_t length = bytes.size();
+  for (int i = 0; i < 8; ++i) header.push_back(static_cast<char>(length >> (8 * i)));
+  uint64_t crc = Crc32(bytes);
+  for (int i = 0; i < 8; ++i) header.push_back(static_cast<char>(crc >> (8 * i)));
+  return header;
+}
+
+std::string FileNameOf(const std::string& name) { return name + ".ckpt"; }
+
+}  // namespace
+
+absl::Status CheckCheckpointName(const std::string& name) {
+  if (!name.empty() && EncodeFileName(name) == name) return absl::OkStatus();
+  return absl::InvalidArgumentError(fmt::format("'{}' cannot name a checkpoint: use letters, digits, - and _", name));
+}
+
+absl::Status CheckpointFiles::Write(const RoundId& round, const std::string& name, std::string_view bytes) {
+  RETURN_IF_ERROR(CheckCheckpointName(name));
+  RETURN_IF_ERROR(files_.CreateDirectory(DirectoryOf(round)));
+  RETURN_IF_ERROR(files_.SyncDirectory(directory_));
+  return WriteFileWhole(files_, DirectoryOf(round), FileNameOf(name), name + ".tmp", {HeaderOf(bytes), bytes});
+}
+
+absl::StatusOr<std::string> CheckpointFiles::Read(const RoundId& round, const std::string& name) {
+  RETURN_IF_ERROR(CheckCheckpointName(name));
+  std::string path = DirectoryOf(round) + "/" + FileNameOf(name);
+  auto file = files_.Open(path, FileSystem::kRead);
+  if (absl::IsNotFound(file.status())) {
+    return absl::NotFoundError(fmt::format("round {} has no checkpoint {}", round, name));
+  }
+  RETURN_IF_ERROR(file.status());
+  ASSIGN_OR_RETURN(int64_t size, (*file)->Size());
+  ASSIGN_OR_RETURN(std::string header, (*file)->ReadAt(0, kHeaderBytes));
+  ASSIGN_OR_RETURN(std::string bytes, (*file)->ReadAt(kHeaderBytes, size));
+  if (header == HeaderOf(bytes)) return bytes;
+  return absl::DataLossError(fmt::format("the checkpoint {} does not match its checksum", path));
+}
+
+absl::Status CheckpointFiles::DeleteExcept(const RoundId& round, const std::string& name) {
+  ASSIGN_OR_RETURN(std::vector<std::string> names, files_.List(DirectoryOf(round)));
+  bool is_changed = false;
+  for (const std::string& other : names) {
+    if (!name.empty() && other == FileNameOf(name)) continue;
+    RETURN_IF_ERROR(files_.Unlink(DirectoryOf(round) + "/" + other));
+    is_changed = true;
+  }
+  return is_changed ? files_.SyncDirectory(DirectoryOf(round)) : absl::OkStatus();
+}
+
+absl::Status CheckpointFiles::DeleteRound(const RoundId& round) {
+  RETURN_IF_ERROR(DeleteExcept(round, ""));
+  RETURN_IF_ERROR(files_.RemoveDirectory(DirectoryOf(round)));
+  return files_.SyncDirectory(directory_);
+}
+
+absl::StatusOr<std::vector<RoundId>> CheckpointFiles::ListRounds() {
+  ASSIGN_OR_RETURN(std::vector<std::string> names, files_.List(directory_));
+  std::vector<RoundId> rounds;
+  for (const std::string& name : names) rounds.emplace_back(DecodeFileName(name));
+  return rounds;
+}
+
+}  // namespace sheaf

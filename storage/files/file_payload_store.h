@@ -1,0 +1,70 @@
+// FilePayloadStore: the PayloadStore on a local directory.
+//
+//   <directory>/blobs/<digest>
+//   <directory>/uploads/<upload>.<size>.<digest>.part|done
+//   <directory>/spools/<round>/<segment>.log
+//   <directory>/checkpoints/<round>/<name>.ckpt
+//
+//   PosixFileSystem files;
+//   ASSIGN_OR_RETURN(auto store, FilePayloadStore::Open(files, "/var/lib/sheafd"));
+//
+// Thread-safe. `files` must outlive it. One process per directory: whoever opens it holds the lock (open.h).
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "storage/files/blob_files.h"
+#include "storage/files/checkpoint_files.h"
+#include "storage/files/file_system.h"
+#include "storage/files/spool_files.h"
+#include "storage/files/upload_files.h"
+#include "storage/payload_store.h"
+
+namespace sheaf {
+
+class FilePayloadStore final : public PayloadStore {
+ public:
+  // Creates what is missing, but for the directory itself.
+  static absl::StatusOr<std::unique_ptr<FilePayloadStore>> Open(FileSystem& files, const std::string& directory);
+
+  absl::StatusOr<Upload> StartUpload(const UploadId& id, int64_t size_bytes, const std::string& digest) override;
+  absl::StatusOr<Upload> GetUpload(const UploadId& id) override;
+  absl::StatusOr<int64_t> WriteChunk(const UploadId& id, int64_t offset, std::string_view data) override;
+  absl::Status FinishUpload(const UploadId& id) override;
+  absl::Status MoveUploadToBlob(const UploadId& id) override;
+  absl::StatusOr<SpoolRef> MoveUploadToSpool(const UploadId& id, const RoundId& round) override;
+  absl::StatusOr<std::string> ReadUpload(const UploadId& id) override;
+  absl::Status DeleteUpload(const UploadId& id) override;
+  absl::StatusOr<int64_t> DeleteStaleUploads(absl::Time before) override;
+
+  absl::StatusOr<std::string> PutBlob(std::string_view bytes) override;
+  bool HasBlob(const std::string& digest) override;
+  absl::StatusOr<std::shared_ptr<const BlobView>> OpenBlob(const std::string& digest) override;
+  absl::Status DeleteBlob(const std::string& digest) override;
+  absl::StatusOr<std::vector<BlobInfo>> ListBlobs() override;
+
+  absl::StatusOr<SpoolRef> AppendToSpool(const RoundId& round, std::string_view bytes) override;
+  absl::Status SyncSpools() override;
+  absl::StatusOr<std::string> ReadFromSpool(const RoundId& round, const SpoolRef& ref) override;
+  absl::StatusOr<int64_t> RollSpool(const RoundId& round) override;
+  absl::Status DeleteSpoolSegments(const RoundId& round, int64_t through) override;
+
+  absl::Status WriteCheckpoint(const RoundId& round, const std::string& name, std::string_view bytes) override;
+  absl::StatusOr<std::string> ReadCheckpoint(const RoundId& round, const std::string& name) override;
+  absl::Status DeleteCheckpointsExcept(const RoundId& round, const std::string& name) override;
+
+  absl::Status DeleteRound(const RoundId& round) override;
+  absl::StatusOr<std::vector<RoundId>> ListRounds() override;
+
+ private:
+  FilePayloadStore(FileSystem& files, const std::string& directory);
+
+  UploadFiles uploads_;
+  BlobFiles blobs_;
+  SpoolFiles spools_;
+  CheckpointFiles checkpoints_;
+};
+
+}  // namespace sheaf

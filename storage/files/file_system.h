@@ -1,0 +1,87 @@
+// FileSystem: the few file operations that the payload store rests on, so that a test can make any of them fail.
+//
+//   PosixFileSystem files;
+//   ASSIGN_OR_RETURN(auto file, files.Open("/var/lib/sheafd/x", FileSystem::kCreate));
+//   RETURN_IF_ERROR(file->WriteAt(0, bytes));
+//   RETURN_IF_ERROR(file->Sync());
+//
+// Codes: NOT_FOUND; RESOURCE_EXHAUSTED when the disk, the quota or the file size limit is full; PERMISSION_DENIED;
+// INVALID_ARGUMENT for a name that is too long; INTERNAL for any other I/O error. Each names the path.
+// Thread-safe, but for two writes to the same range of a file.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "storage/payload_store.h"
+
+namespace sheaf {
+
+class File {
+ public:
+  virtual ~File() = default;
+  virtual absl::Status WriteAt(int64_t offset, std::string_view bytes) = 0;
+  // Fewer bytes than asked for at the end of the file.
+  virtual absl::StatusOr<std::string> ReadAt(int64_t offset, int64_t length) = 0;
+  virtual absl::StatusOr<int64_t> Size() = 0;
+  virtual absl::Status Truncate(int64_t size) = 0;
+  // Makes the bytes durable, not the name: that takes SyncDirectory.
+  virtual absl::Status Sync() = 0;
+};
+
+class FileSystem {
+ public:
+  virtual ~FileSystem() = default;
+
+  enum Mode { kRead, kWrite, kCreate };
+  virtual absl::StatusOr<std::unique_ptr<File>> Open(const std::string& path, Mode mode) = 0;
+  // The whole file, mapped for reading.
+  virtual absl::StatusOr<std::unique_ptr<BlobView>> Map(const std::string& path) = 0;
+  virtual absl::Status Rename(const std::string& from, const std::string& to) = 0;
+  // OK also if there is none.
+  virtual absl::Status Unlink(const std::string& path) = 0;
+  // OK also if it is there; parents must be.
+  virtual absl::Status CreateDirectory(const std::string& path) = 0;
+  // OK also if there is none. The directory must be empty.
+  virtual absl::Status RemoveDirectory(const std::string& path) = 0;
+  virtual absl::Status SyncDirectory(const std::string& path) = 0;
+  // The names in a directory, sorted; none if it does not exist.
+  virtual absl::StatusOr<std::vector<std::string>> List(const std::string& path) = 0;
+
+  struct Stat {
+    int64_t size_bytes = 0;
+    absl::Time change_time;
+  };
+  virtual absl::StatusOr<Stat> GetStat(const std::string& path) = 0;
+  // Sets the change time to the present.
+  virtual absl::Status Touch(const std::string& path) = 0;
+};
+
+class PosixFileSystem final : public FileSystem {
+ public:
+  absl::StatusOr<std::unique_ptr<File>> Open(const std::string& path, Mode mode) override;
+  absl::StatusOr<std::unique_ptr<BlobView>> Map(const std::string& path) override;
+  absl::Status Rename(const std::string& from, const std::string& to) override;
+  absl::Status Unlink(const std::string& path) override;
+  absl::Status CreateDirectory(const std::string& path) override;
+  absl::Status RemoveDirectory(const std::string& path) override;
+  absl::Status SyncDirectory(const std::string& path) override;
+  absl::StatusOr<std::vector<std::string>> List(const std::string& path) override;
+  absl::StatusOr<Stat> GetStat(const std::string& path) override;
+  absl::Status Touch(const std::string& path) override;
+};
+
+// The status of `error` (an errno), met while doing `what` to `path`.
+absl::Status FileError(int error, std::string_view what, const std::string& path);
+
+// A name of one path component for any text, and back.
+std::string EncodeFileName(std::string_view text);
+std::string DecodeFileName(std::string_view name);
+
+}  // namespace sheaf

@@ -1,0 +1,174 @@
+#include "storage/files/spool_files.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <utility>
+
+#include "base/checksum.h"
+#include "base/status_macros.h"
+
+namespace sheaf {
+namespace {
+
+constexpr std::string_view kLogSuffix = "log";
+
+uint32_t CrcOfDigest(const std::string& digest) {
+  uint32_t crc = 0;
+  std::from_chars(digest.data(), digest.data() + 8, crc, 16);
+  return crc;
+}
+
+}  // namespace
+
+absl::StatusOr<SpoolFiles::Spool*> SpoolFiles::Find(const RoundId& round) {
+  if (auto found = spools_.find(round); found != spools_.end()) return &found->second;
+  ASSIGN_OR_RETURN(std::vector<std::string> names, files_.List(DirectoryOf(round)));
+  Spool spool;
+  for (const std::string& name : names) {
+    int64_t number = 0;
+    std::from_chars(name.data(), name.data() + name.size(), number);
+    if (number <= 0) continue;
+    spool.segments[number] = name;
+    spool.newest = std::max(spool.newest, number);
+  }
+  return &(spools_[round] = std::move(spool));
+}
+
+absl::Status SpoolFiles::CreateDirectoryOf(const RoundId& round) {
+  RETURN_IF_ERROR(files_.CreateDirectory(DirectoryOf(round)));
+  unsynced_directories_.insert(DirectoryOf(round));
+  unsynced_directories_.insert(directory_);
+  return absl::OkStatus();
+}
+
+absl::Status SpoolFiles::BeginSegment(const RoundId& round, Spool& spool) {
+  RETURN_IF_ERROR(CreateDirectoryOf(round));
+  int64_t number = spool.newest + 1;
+  std::string name = fmt::format("{}.{}", number, kLogSuffix);
+  ASSIGN_OR_RETURN(spool.file, files_.Open(DirectoryOf(round) + "/" + name, FileSystem::kCreate));
+  spool.newest = number;
+  spool.segments[number] = name;
+  spool.size_bytes = 0;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<SpoolRef> SpoolFiles::Append(const RoundId& round, std::string_view bytes) {
+  uint32_t crc = Crc32(bytes);
+  MutexLock lock(mutex_);
+  ASSIGN_OR_RETURN(Spool * spool, Find(round));
+  if (!spool->file) RETURN_IF_ERROR(BeginSegment(round, *spool));
+  if (absl::Status status = spool->file->WriteAt(spool->size_bytes, bytes); !status.ok()) {
+    // The next append overwrites what got written.
+    spool->file->Truncate(spool->size_bytes).IgnoreError();
+    return status;
+  }
+  unsynced_files_.insert(spool->file);
+  SpoolRef ref{
+      .segment = spool->newest, .offset = spool->size_bytes, .length = static_cast<int64_t>(bytes.size()), .crc = crc};
+  spool->size_bytes += ref.length;
+  return ref;
+}
+
+absl::StatusOr<SpoolRef> SpoolFiles::Adopt(const RoundId& round, const std::string& path, const std::string& digest,
+                                           int64_t size_bytes) {
+  MutexLock lock(mutex_);
+  ASSIGN_OR_RETURN(Spool * spool, Find(round));
+  RETURN_IF_ERROR(CreateDirectoryOf(round));
+  int64_t number = spool->newest + 1;
+  std::string name = fmt::format("{}.{}", number, digest);
+  RETURN_IF_ERROR(files_.Rename(path, DirectoryOf(round) + "/" + name));
+  spool->file.reset();
+  spool->newest = number;
+  spool->segments[number] = name;
+  RETURN_IF_ERROR(files_.SyncDirectory(DirectoryOf(round)));
+  RETURN_IF_ERROR(files_.SyncDirectory(directory_));
+  return SpoolRef{.segment = number, .offset = 0, .length = size_bytes, .crc = CrcOfDigest(digest)};
+}
+
+absl::Status SpoolFiles::Sync() {
+  std::set<std::shared_ptr<File>> unsynced_files;
+  std::set<std::string> unsynced_directories;
+  {
+    MutexLock lock(mutex_);
+    unsynced_files = std::exchange(unsynced_files_, {});
+    unsynced_directories = std::exchange(unsynced_directories_, {});
+  }
+  for (const auto& file : unsynced_files) RETURN_IF_ERROR(file->Sync());
+  for (const std::string& directory : unsynced_directories) {
+    absl::Status status = files_.SyncDirectory(directory);
+    // A round that was deleted meanwhile needs no flush.
+    if (!status.ok() && !absl::IsNotFound(status)) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> SpoolFiles::Read(const RoundId& round, const SpoolRef& ref) {
+  std::string name;
+  {
+    MutexLock lock(mutex_);
+    ASSIGN_OR_RETURN(Spool * spool, Find(round));
+    auto found = spool->segments.find(ref.segment);
+    if (found == spool->segments.end()) {
+      return absl::NotFoundError(fmt::format("there is no segment {} in the spool of round {}", ref.segment, round));
+    }
+    name = found->second;
+  }
+  if (ref.offset < 0 || ref.length < 0) {
+    return absl::DataLossError(fmt::format("a record of round {} lies at {}+{}", round, ref.offset, ref.length));
+  }
+  std::string path = DirectoryOf(round) + "/" + name;
+  std::string digest = name.substr(name.find('.') + 1);
+  ASSIGN_OR_RETURN(std::unique_ptr<File> file, files_.Open(path, FileSystem::kRead));
+  ASSIGN_OR_RETURN(std::string bytes, file->ReadAt(ref.offset, ref.length));
+  bool is_whole = static_cast<int64_t>(bytes.size()) == ref.length;
+  bool is_right =
+      digest == kLogSuffix ? Crc32(bytes) == ref.crc : ref.crc == CrcOfDigest(digest) && Sha256Hex(bytes) == digest;
+  if (is_whole && is_right) return bytes;
+  return absl::DataLossError(
+      fmt::format("the {} bytes at {} of {} do not match their checksum", ref.length, ref.offset, path));
+}
+
+absl::StatusOr<int64_t> SpoolFiles::Roll(const RoundId& round) {
+  MutexLock lock(mutex_);
+  ASSIGN_OR_RETURN(Spool * spool, Find(round));
+  spool->file.reset();
+  return spool->newest;
+}
+
+absl::Status SpoolFiles::DeleteSegments(const RoundId& round, int64_t through) {
+  MutexLock lock(mutex_);
+  ASSIGN_OR_RETURN(Spool * spool, Find(round));
+  if (spool->segments.empty() || spool->segments.begin()->first > through) return absl::OkStatus();
+  if (spool->newest <= through) {
+    unsynced_files_.erase(spool->file);
+    spool->file.reset();
+  }
+  while (!spool->segments.empty() && spool->segments.begin()->first <= through) {
+    RETURN_IF_ERROR(files_.Unlink(DirectoryOf(round) + "/" + spool->segments.begin()->second));
+    spool->segments.erase(spool->segments.begin());
+  }
+  return files_.SyncDirectory(DirectoryOf(round));
+}
+
+absl::Status SpoolFiles::DeleteRound(const RoundId& round) {
+  MutexLock lock(mutex_);
+  if (auto found = spools_.find(round); found != spools_.end()) {
+    unsynced_files_.erase(found->second.file);
+    spools_.erase(found);
+  }
+  unsynced_directories_.erase(DirectoryOf(round));
+  ASSIGN_OR_RETURN(std::vector<std::string> names, files_.List(DirectoryOf(round)));
+  for (const std::string& name : names) RETURN_IF_ERROR(files_.Unlink(DirectoryOf(round) + "/" + name));
+  RETURN_IF_ERROR(files_.RemoveDirectory(DirectoryOf(round)));
+  return files_.SyncDirectory(directory_);
+}
+
+absl::StatusOr<std::vector<RoundId>> SpoolFiles::ListRounds() {
+  ASSIGN_OR_RETURN(std::vector<std::string> names, files_.List(directory_));
+  std::vector<RoundId> rounds;
+  for (const std::string& name : names) rounds.emplace_back(DecodeFileName(name));
+  return rounds;
+}
+
+}  // namespace sheaf

@@ -1,0 +1,250 @@
+#include "storage/files/upload_files.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+
+namespace sheaf {
+namespace {
+
+constexpr int64_t kReadChunkBytes = 1 << 20;
+
+absl::Status NoSuchUpload(const UploadId& id) { return absl::NotFoundError(fmt::format("there is no upload {}", id)); }
+
+}  // namespace
+
+absl::Status UploadFiles::Open() {
+  RETURN_IF_ERROR(files_.CreateDirectory(directory_));
+  ASSIGN_OR_RETURN(std::vector<std::string> names, files_.List(directory_));
+  for (const std::string& name : names) {
+    if (!Adopt(name)) RETURN_IF_ERROR(files_.Unlink(directory_ + "/" + name));
+  }
+  return absl::OkStatus();
+}
+
+// Reads "<key>.<size>.<digest>.<part|done>". False if the name is no upload's.
+bool UploadFiles::Adopt(const std::string& name) {
+  size_t first = name.find('.');
+  size_t second = first == std::string::npos ? first : name.find('.', first + 1);
+  size_t third = second == std::string::npos ? second : name.find('.', second + 1);
+  if (third == std::string::npos) return false;
+  std::string key = name.substr(0, first);
+  std::string digest = name.substr(second + 1, third - second - 1);
+  std::string suffix = name.substr(third + 1);
+  int64_t size = -1;
+  std::from_chars(name.data() + first + 1, name.data() + second, size);
+  if (!IsSha256Hex(key) || !IsSha256Hex(digest) || size < 0 || (suffix != "part" && suffix != "done")) return false;
+  auto stat = files_.GetStat(directory_ + "/" + name);
+  if (!stat.ok()) return false;
+
+  PayloadStore::Upload upload{.size_bytes = size,
+                              .digest = digest,
+                              .committed_bytes = std::min(stat->size_bytes, size),
+                              .is_finished = suffix == "done"};
+  MutexLock lock(mutex_);
+  entries_[key] = std::make_shared<Entry>(key, std::move(upload), nullptr);
+  return true;
+}
+
+std::string UploadFiles::PathOf(const std::string& key, const PayloadStore::Upload& upload) const {
+  return fmt::format("{}/{}.{}.{}.{}", directory_, key, upload.size_bytes, upload.digest,
+                     upload.is_finished ? "done" : "part");
+}
+
+absl::StatusOr<std::shared_ptr<UploadFiles::Entry>> UploadFiles::Find(const UploadId& id) {
+  MutexLock lock(mutex_);
+  auto found = entries_.find(KeyOf(id));
+  if (found == entries_.end()) return NoSuchUpload(id);
+  return found->second;
+}
+
+absl::Status UploadFiles::OpenFile(Entry& entry, FileSystem::Mode mode) {
+  if (entry.file) return absl::OkStatus();
+  ASSIGN_OR_RETURN(entry.file, files_.Open(PathOf(entry), mode));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<PayloadStore::Upload> UploadFiles::Start(const UploadId& id, int64_t size_bytes,
+                                                        const std::string& digest) {
+  if (!IsSha256Hex(digest)) {
+    return absl::InvalidArgumentError(fmt::format("the digest of upload {} is not a SHA-256 in lower-case hex", id));
+  }
+  if (size_bytes < 0) return absl::InvalidArgumentError(fmt::format("the size of upload {} is negative", id));
+  std::shared_ptr<Entry> entry;
+  {
+    MutexLock lock(mutex_);
+    std::string key = KeyOf(id);
+    std::shared_ptr<Entry>& slot = entries_[key];
+    if (!slot) {
+      PayloadStore::Upload upload{.size_bytes = size_bytes, .digest = digest};
+      auto file = files_.Open(PathOf(key, upload), FileSystem::kCreate);
+      if (!file.ok()) {
+        entries_.erase(key);
+        return file.status();
+      }
+      slot = std::make_shared<Entry>(key, std::move(upload), *std::move(file));
+    }
+    entry = slot;
+  }
+  MutexLock lock(entry->mutex);
+  if (entry->upload.size_bytes != size_bytes || entry->upload.digest != digest) {
+    return absl::AlreadyExistsError(
+        fmt::format("upload {} was started with another size or digest; choose a new id", id));
+  }
+  PayloadStore::Upload upload = entry->upload;
+  upload.id = id;
+  return upload;
+}
+
+absl::StatusOr<PayloadStore::Upload> UploadFiles::Get(const UploadId& id) {
+  ASSIGN_OR_RETURN(std::shared_ptr<Entry> entry, Find(id));
+  MutexLock lock(entry->mutex);
+  PayloadStore::Upload upload = entry->upload;
+  upload.id = id;
+  return upload;
+}
+
+absl::StatusOr<int64_t> UploadFiles::WriteChunk(const UploadId& id, int64_t offset, std::string_view data) {
+  ASSIGN_OR_RETURN(std::shared_ptr<Entry> entry, Find(id));
+  MutexLock lock(entry->mutex);
+  if (entry->is_gone) return NoSuchUpload(id);
+  PayloadStore::Upload& upload = entry->upload;
+  int64_t length = static_cast<int64_t>(data.size());
+  if (offset < 0 || offset > upload.committed_bytes) {
+    return absl::OutOfRangeError(
+        fmt::format("the chunk at {} of upload {} leaves a gap: continue at {}", offset, id, upload.committed_bytes));
+  }
+  if (length > upload.size_bytes - offset) {
+    return absl::OutOfRangeError(
+        fmt::format("the chunk at {} of upload {} runs past the announced {} bytes", offset, id, upload.size_bytes));
+  }
+  if (offset + length <= upload.committed_bytes) return upload.committed_bytes;
+  data.remove_prefix(upload.committed_bytes - offset);
+  RETURN_IF_ERROR(OpenFile(*entry, FileSystem::kWrite));
+  if (absl::Status status = entry->file->WriteAt(upload.committed_bytes, data); !status.ok()) {
+    // A later chunk overwrites what got written; this only keeps the length right for a restart.
+    entry->file->Truncate(upload.committed_bytes).IgnoreError();
+    return status;
+  }
+  if (entry->hash) entry->hash->Update(data);
+  upload.committed_bytes += static_cast<int64_t>(data.size());
+  return upload.committed_bytes;
+}
+
+absl::StatusOr<std::string> UploadFiles::DigestOf(Entry& entry) {
+  if (!entry.hash) {
+    RETURN_IF_ERROR(OpenFile(entry, FileSystem::kWrite));
+    Sha256 hash;
+    for (int64_t offset = 0; offset < entry.upload.size_bytes; offset += kReadChunkBytes) {
+      ASSIGN_OR_RETURN(std::string bytes, entry.file->ReadAt(offset, kReadChunkBytes));
+      hash.Update(bytes);
+    }
+    return std::move(hash).Hex();
+  }
+  std::string digest = std::move(*entry.hash).Hex();
+  entry.hash.reset();
+  return digest;
+}
+
+absl::Status UploadFiles::Finish(const UploadId& id) {
+  ASSIGN_OR_RETURN(std::shared_ptr<Entry> entry, Find(id));
+  MutexLock lock(entry->mutex);
+  if (entry->is_gone) return NoSuchUpload(id);
+  PayloadStore::Upload& upload = entry->upload;
+  if (upload.is_finished) return absl::OkStatus();
+  if (upload.committed_bytes < upload.size_bytes) {
+    return absl::FailedPreconditionError(fmt::format("upload {} has {} of {} bytes: send the rest first", id,
+                                                     upload.committed_bytes, upload.size_bytes));
+  }
+  RETURN_IF_ERROR(OpenFile(*entry, FileSystem::kWrite));
+  ASSIGN_OR_RETURN(std::string digest, DigestOf(*entry));
+  if (digest != upload.digest) {
+    std::string message = fmt::format("the bytes of upload {} have digest {}, announced was {}; upload them again", id,
+                                      digest, upload.digest);
+    RETURN_IF_ERROR(Remove(*entry));
+    return absl::DataLossError(message);
+  }
+  RETURN_IF_ERROR(entry->file->Sync());
+  std::string part = PathOf(*entry);
+  upload.is_finished = true;
+  if (absl::Status status = files_.Rename(part, PathOf(*entry)); !status.ok()) {
+    upload.is_finished = false;
+    return status;
+  }
+  entry->file.reset();
+  return files_.SyncDirectory(directory_);
+}
+
+absl::Status UploadFiles::CheckFinished(const UploadId& id, const Entry& entry) const {
+  if (entry.is_gone) return NoSuchUpload(id);
+  if (entry.upload.is_finished) return absl::OkStatus();
+  return absl::FailedPreconditionError(fmt::format("upload {} is not finished", id));
+}
+
+absl::Status UploadFiles::CheckDigest(const UploadId& id, Entry& entry) {
+  if (!entry.is_unchecked) return absl::OkStatus();
+  ASSIGN_OR_RETURN(std::string digest, DigestOf(entry));
+  if (digest != entry.upload.digest) {
+    return absl::DataLossError(
+        fmt::format("the bytes of upload {} in {} no longer have the digest they were accepted "
+                    "with",
+                    id, PathOf(entry)));
+  }
+  entry.is_unchecked = false;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> UploadFiles::Read(const UploadId& id) {
+  ASSIGN_OR_RETURN(std::shared_ptr<Entry> entry, Find(id));
+  MutexLock lock(entry->mutex);
+  RETURN_IF_ERROR(CheckFinished(id, *entry));
+  RETURN_IF_ERROR(CheckDigest(id, *entry));
+  RETURN_IF_ERROR(OpenFile(*entry, FileSystem::kRead));
+  ASSIGN_OR_RETURN(std::string bytes, entry->file->ReadAt(0, entry->upload.size_bytes));
+  if (static_cast<int64_t>(bytes.size()) != entry->upload.size_bytes) {
+    return absl::DataLossError(
+        fmt::format("{} is shorter than the {} bytes that were accepted", PathOf(*entry), entry->upload.size_bytes));
+  }
+  return bytes;
+}
+
+void UploadFiles::Forget(Entry& entry) {
+  entry.is_gone = true;
+  entry.file.reset();
+  MutexLock lock(mutex_);
+  entries_.erase(entry.key);
+}
+
+absl::Status UploadFiles::Remove(Entry& entry) {
+  RETURN_IF_ERROR(files_.Unlink(PathOf(entry)));
+  Forget(entry);
+  return absl::OkStatus();
+}
+
+absl::Status UploadFiles::Delete(const UploadId& id) {
+  auto entry = Find(id);
+  if (!entry.ok()) return absl::OkStatus();
+  MutexLock lock((*entry)->mutex);
+  return (*entry)->is_gone ? absl::OkStatus() : Remove(**entry);
+}
+
+absl::StatusOr<int64_t> UploadFiles::DeleteStale(absl::Time before) {
+  std::vector<std::shared_ptr<Entry>> entries;
+  {
+    MutexLock lock(mutex_);
+    for (const auto& [key, entry] : entries_) entries.push_back(entry);
+  }
+  int64_t num_deleted = 0;
+  for (const std::shared_ptr<Entry>& entry : entries) {
+    MutexLock lock(entry->mutex);
+    if (entry->is_gone) continue;
+    ASSIGN_OR_RETURN(FileSystem::Stat stat, files_.GetStat(PathOf(*entry)));
+    if (stat.change_time >= before) continue;
+    RETURN_IF_ERROR(Remove(*entry));
+    ++num_deleted;
+  }
+  return num_deleted;
+}
+
+}  // namespace sheaf

@@ -1,0 +1,89 @@
+// UploadFiles: files that grow chunk by chunk until they have the announced size and digest.
+//
+// A file's name says all that is known of it, "<SHA-256 of the upload's id>.<size>.<digest>.part", then ".done" once
+// its bytes are checked and durable; so a restart resumes it from its length, and there is nothing else that could
+// disagree. While chunks arrive in this process the digest is computed on the way, so that finishing reads nothing
+// again.
+//
+// Thread-safe. A chunk is written and hashed under its own upload's lock only.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/checksum.h"
+#include "base/mutex.h"
+#include "base/status_macros.h"
+#include "storage/files/file_system.h"
+#include "storage/payload_store.h"
+
+namespace sheaf {
+
+class UploadFiles {
+ public:
+  UploadFiles(FileSystem& files, std::string directory) : files_(files), directory_(std::move(directory)) {}
+
+  // Creates the directory and finds the uploads of an earlier process.
+  absl::Status Open();
+
+  absl::StatusOr<PayloadStore::Upload> Start(const UploadId& id, int64_t size_bytes, const std::string& digest);
+  absl::StatusOr<PayloadStore::Upload> Get(const UploadId& id);
+  absl::StatusOr<int64_t> WriteChunk(const UploadId& id, int64_t offset, std::string_view data);
+  absl::Status Finish(const UploadId& id);
+  absl::StatusOr<std::string> Read(const UploadId& id);
+  absl::Status Delete(const UploadId& id);
+  absl::StatusOr<int64_t> DeleteStale(absl::Time before);
+
+  // Hands a finished upload's file to `take(path, upload)`, which renames it away; the upload is gone if that succeeds.
+  template <typename Take>
+  absl::Status MoveAway(const UploadId& id, Take take) {
+    ASSIGN_OR_RETURN(std::shared_ptr<Entry> entry, Find(id));
+    MutexLock lock(entry->mutex);
+    RETURN_IF_ERROR(CheckFinished(id, *entry));
+    RETURN_IF_ERROR(CheckDigest(id, *entry));
+    RETURN_IF_ERROR(take(PathOf(*entry), entry->upload));
+    Forget(*entry);
+    return files_.SyncDirectory(directory_);
+  }
+
+ private:
+  struct Entry {
+    Entry(std::string its_key, PayloadStore::Upload its_upload, std::unique_ptr<File> its_file)
+        : key(std::move(its_key)), upload(std::move(its_upload)), file(std::move(its_file)) {
+      if (upload.committed_bytes == 0) hash.emplace();
+      is_unchecked = upload.is_finished;
+    }
+    const std::string key;
+    // Taken before the map's.
+    Mutex mutex;
+    PayloadStore::Upload upload GUARDED_BY(mutex);
+    std::unique_ptr<File> file GUARDED_BY(mutex);
+    // Of the bytes committed so far; nothing if they came from an earlier process.
+    std::optional<Sha256> hash GUARDED_BY(mutex);
+    // Finished by an earlier process, so the digest has yet to be checked by this one.
+    bool is_unchecked GUARDED_BY(mutex) = false;
+    bool is_gone GUARDED_BY(mutex) = false;
+  };
+
+  static std::string KeyOf(const UploadId& id) { return Sha256Hex(id.value()); }
+  std::string PathOf(const std::string& key, const PayloadStore::Upload& upload) const;
+  std::string PathOf(const Entry& entry) const REQUIRES(entry.mutex) { return PathOf(entry.key, entry.upload); }
+  absl::StatusOr<std::shared_ptr<Entry>> Find(const UploadId& id) EXCLUDES(mutex_);
+  absl::Status CheckFinished(const UploadId& id, const Entry& entry) const REQUIRES(entry.mutex);
+  // Reads a finished upload again if only an earlier process has checked it. DATA_LOSS.
+  absl::Status CheckDigest(const UploadId& id, Entry& entry) REQUIRES(entry.mutex);
+  absl::StatusOr<std::string> DigestOf(Entry& entry) REQUIRES(entry.mutex);
+  absl::Status OpenFile(Entry& entry, FileSystem::Mode mode) REQUIRES(entry.mutex);
+  absl::Status Remove(Entry& entry) REQUIRES(entry.mutex) EXCLUDES(mutex_);
+  void Forget(Entry& entry) REQUIRES(entry.mutex) EXCLUDES(mutex_);
+  bool Adopt(const std::string& name) EXCLUDES(mutex_);
+
+  FileSystem& files_;
+  const std::string directory_;
+  Mutex mutex_;
+  std::map<std::string, std::shared_ptr<Entry>> entries_ GUARDED_BY(mutex_);
+};
+
+}  // namespace sheaf

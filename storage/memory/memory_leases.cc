@@ -1,0 +1,330 @@
+// Leases, contributions, and looking at tasks.
+#include <algorithm>
+
+#include "base/check.h"
+#include "storage/arguments.h"
+#include "storage/memory/memory_task_store.h"
+#include "storage/transitions.h"
+
+namespace sheaf {
+
+absl::StatusOr<std::vector<TaskRecord>> MemoryTaskStore::LeaseTasks(const LeaseTasksParams& params) {
+  SHEAF_CHECK(is_in_batch_, "writing needs a batch");
+  if (absl::Status status = CheckArguments(params); !status.ok()) return status;
+  Round* round = FindRound(params.round);
+  if (!round) return NoSuchRound(params.round);
+  if (round->record.state != RoundState::kCollecting) {
+    return RoundIsElsewhere(params.round, round->record.state, RoundState::kCollecting);
+  }
+  int64_t wanted = static_cast<int64_t>(params.tokens.size());
+  if (params.per_worker_max > 0) {
+    auto taken = round->taken.find(params.worker);
+    wanted = std::min(wanted, params.per_worker_max - (taken == round->taken.end() ? 0 : taken->second));
+  }
+  std::set<int32_t> candidates;
+  std::set<std::string> requirements(params.fulfilled_requirements.begin(), params.fulfilled_requirements.end());
+  requirements.insert("");
+  for (const std::string& requirement : requirements) {
+    auto queued = round->queued.find(requirement);
+    if (queued == round->queued.end()) continue;
+    int64_t num_found = 0;
+    for (int32_t index : queued->second) {
+      if (num_found >= wanted) break;
+      if (round->tasks[index].record.available_time > params.now) continue;
+      candidates.insert(index);
+      ++num_found;
+    }
+  }
+
+  std::vector<TaskRecord> leased;
+  RoundRecord counts = round->record;
+  for (int32_t index : candidates) {
+    if (static_cast<int64_t>(leased.size()) >= wanted) break;
+    Task& task = round->tasks[index];
+    TaskRecord next = task.record;
+    next.state = TaskState::kLeased;
+    next.worker = params.worker;
+    next.lease_token = params.tokens[leased.size()];
+    next.poll_id = params.poll_id;
+    next.lease_time = params.now;
+    next.expire_time = std::min(params.expire_time, params.attempt_deadline_time);
+    next.attempt_deadline_time = params.attempt_deadline_time;
+    ++next.num_attempts;
+    std::vector<AttemptRecord> attempts = task.attempts;
+    attempts.push_back({.number = next.num_attempts, .worker = params.worker, .lease_time = params.now});
+    PutAttempts(task, std::move(attempts));
+    MoveTask(*round, task, std::move(next), counts);
+    leased.push_back(Show(task));
+  }
+  if (!leased.empty()) {
+    ++counts.version;
+    PutRound(*round, std::move(counts));
+    CountForWorker(*round, params.worker, &WorkerRecord::num_leased, static_cast<int64_t>(leased.size()));
+  }
+  return leased;
+}
+
+absl::StatusOr<std::vector<TaskRecord>> MemoryTaskStore::ListLeases(const WorkerName& worker) {
+  std::vector<TaskRecord> held;
+  for (auto lease = leases_.lower_bound({worker, TaskId()}); lease != leases_.end() && lease->first == worker;
+       ++lease) {
+    held.push_back(Show(*FindTask(lease->second)));
+  }
+  return held;
+}
+
+absl::StatusOr<TaskRecord> MemoryTaskStore::RenewLease(const RenewLeaseParams& params) {
+  SHEAF_CHECK(is_in_batch_, "writing needs a batch");
+  auto task = FindLease(params.task, params.token);
+  if (!task.ok()) return task.status();
+  if (params.progress > (*task)->record.progress) {
+    TaskRecord next = (*task)->record;
+    next.progress = params.progress;
+    next.expire_time = std::min(params.expire_time, next.attempt_deadline_time);
+    PutTask(*FindRound(params.task.round), **task, std::move(next));
+  }
+  return Show(**task);
+}
+
+absl::StatusOr<std::vector<TaskRecord>> MemoryTaskStore::ListExpired(absl::Time now, int limit) {
+  std::vector<TaskRecord> expired;
+  for (const auto& [expire_time, id] : expiries_) {
+    if (expire_time > now || expired.size() >= static_cast<size_t>(std::max(limit, 0))) break;
+    expired.push_back(Show(*FindTask(id)));
+  }
+  return expired;
+}
+
+absl::StatusOr<TaskRecord> MemoryTaskStore::EndAttempt(const EndAttemptParams& params) {
+  SHEAF_CHECK(is_in_batch_, "writing needs a batch");
+  if (absl::Status status = CheckArguments(params); !status.ok()) return status;
+  auto task = FindLease(params.task, params.token);
+  if (!task.ok()) return task.status();
+  Round& round = *FindRound(params.task.round);
+  WorkerName worker = (*task)->record.worker;
+  TaskRecord next = CloseAttempt(**task, params.outcome, params.error, params.timings, 0, params.now);
+  RoundRecord counts = round.record;
+  ++counts.version;
+  if (params.outcome == AttemptOutcome::kFailed) {
+    ++next.num_failed;
+    ++counts.num_failed_attempts;
+    CountForWorker(round, worker, &WorkerRecord::num_failed, 1);
+  }
+  if (params.outcome == AttemptOutcome::kLost) {
+    ++next.num_lost;
+    ++counts.num_lost_attempts;
+    CountForWorker(round, worker, &WorkerRecord::num_lost, 1);
+  }
+  if (!params.error.empty()) next.last_error = params.error;
+  next.state = params.to;
+  if (params.to == TaskState::kQueued) {
+    next.available_time = params.available_time;
+  } else {
+    next.end_time = params.now;
+  }
+  MoveTask(round, **task, std::move(next), counts);
+  PutRound(round, std::move(counts));
+  return Show(**task);
+}
+
+absl::StatusOr<TaskRecord> MemoryTaskStore::RequeueTask(const RequeueTaskParams& params) {
+  SHEAF_CHECK(is_in_batch_, "writing needs a batch");
+  Task* task = FindTask(params.task);
+  if (!task) return NoSuchTask(params.task);
+  Round& round = *FindRound(params.task.round);
+  if (round.record.state != RoundState::kCollecting) {
+    return RoundIsElsewhere(params.task.round, round.record.state, RoundState::kCollecting);
+  }
+  TaskState state = task->record.state;
+  if (state == TaskState::kSucceeded || state == TaskState::kCancelled) return CannotRequeue(params.task, state);
+
+  TaskRecord next = task->record;
+  if (state == TaskState::kLeased) next = CloseAttempt(*task, AttemptOutcome::kCancelled, "", "", 0, params.now);
+  next.num_failed = next.num_lost = 0;
+  next.end_time = absl::InfiniteFuture();
+  if (state == TaskState::kQueued) {
+    next.available_time = std::min(next.available_time, params.now);
+    PutTask(round, *task, std::move(next));
+    return Show(*task);
+  }
+  next.state = TaskState::kQueued;
+  next.available_time = params.now;
+  RoundRecord counts = round.record;
+  ++counts.version;
+  MoveTask(round, *task, std::move(next), counts);
+  PutRound(round, std::move(counts));
+  return Show(*task);
+}
+
+absl::StatusOr<ContributionRecord> MemoryTaskStore::RecordContribution(const RecordContributionParams& params) {
+  SHEAF_CHECK(is_in_batch_, "writing needs a batch");
+  if (absl::Status status = CheckArguments(params); !status.ok()) return status;
+  Round* round = FindRound(params.task.round);
+  if (!round || !FindTask(params.task)) return NoSuchTask(params.task);
+  if (round->record.state != RoundState::kCollecting) {
+    return RoundIsElsewhere(params.task.round, round->record.state, RoundState::kCollecting);
+  }
+  auto task = FindLease(params.task, params.token);
+  if (!task.ok()) return task.status();
+
+  WorkerName worker = (*task)->record.worker;
+  TaskRecord next = CloseAttempt(**task, AttemptOutcome::kSucceeded, "", params.timings, params.size_bytes, params.now);
+  next.state = TaskState::kSucceeded;
+  next.worker = worker;
+  next.lease_token = params.token;
+  next.end_time = params.now;
+  RoundRecord counts = round->record;
+  ++counts.version;
+  ++counts.num_contributions;
+  counts.num_clients += params.num_clients;
+  counts.bytes_up += params.size_bytes;
+  counts.progress = params.progress;
+  MoveTask(*round, **task, std::move(next), counts);
+  PutRound(*round, std::move(counts));
+  CountForWorker(*round, worker, &WorkerRecord::num_succeeded, 1);
+  round->contributions.push_back({.task = params.task,
+                                  .sequence = round->record.num_contributions,
+                                  .worker = worker,
+                                  .lease_token = params.token,
+                                  .digest = params.digest,
+                                  .size_bytes = params.size_bytes,
+                                  .num_clients = params.num_clients,
+                                  .payload = params.payload,
+                                  .accept_time = params.now});
+  undo_.push_back([round] { round->contributions.pop_back(); });
+  return round->contributions.back();
+}
+
+absl::StatusOr<std::vector<ContributionRecord>> MemoryTaskStore::ListContributions(const RoundId& id, int64_t after,
+                                                                                   int limit) {
+  Round* round = FindRound(id);
+  if (!round) return NoSuchRound(id);
+  std::vector<ContributionRecord> page;
+  for (size_t i = std::max<int64_t>(after, 0); i < round->contributions.size(); ++i) {
+    if (page.size() >= static_cast<size_t>(std::max(limit, 0))) break;
+    page.push_back(round->contributions[i]);
+  }
+  return page;
+}
+
+absl::Status MemoryTaskStore::SaveCheckpoint(const SaveCheckpointParams& params) {
+  SHEAF_CHECK(is_in_batch_, "writing needs a batch");
+  Round* round = FindRound(params.round);
+  if (!round) return NoSuchRound(params.round);
+  const RoundRecord& record = round->record;
+  if (params.sequence < record.checkpoint_sequence || params.sequence > record.num_contributions) {
+    return CheckpointGoesBack(record, params.sequence);
+  }
+  RoundRecord next = record;
+  next.checkpoint = params.checkpoint;
+  next.checkpoint_sequence = params.sequence;
+  ++next.version;
+  PutRound(*round, std::move(next));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<int64_t> MemoryTaskStore::ForgetContributionsAfterCheckpoint(const RoundId& id, absl::Time now) {
+  SHEAF_CHECK(is_in_batch_, "writing needs a batch");
+  Round* round = FindRound(id);
+  if (!round) return NoSuchRound(id);
+  if (round->record.state != RoundState::kCollecting) {
+    return RoundIsElsewhere(id, round->record.state, RoundState::kCollecting);
+  }
+  int64_t num_forgotten = round->record.num_contributions - round->record.checkpoint_sequence;
+  if (num_forgotten == 0) return 0;
+  RoundRecord counts = round->record;
+  ++counts.version;
+  counts.num_contributions = counts.checkpoint_sequence;
+  for (size_t i = counts.checkpoint_sequence; i < round->contributions.size(); ++i) {
+    const ContributionRecord& forgotten = round->contributions[i];
+    counts.num_clients -= forgotten.num_clients;
+    counts.bytes_up -= forgotten.size_bytes;
+    Task& task = *FindTask(forgotten.task);
+    TaskRecord next =
+        CloseAttempt(task, AttemptOutcome::kCancelled, kForgottenContribution, task.attempts.back().timings,
+                     task.attempts.back().bytes_up, task.attempts.back().end_time);
+    next.state = TaskState::kQueued;
+    next.available_time = now;
+    next.end_time = absl::InfiniteFuture();
+    MoveTask(*round, task, std::move(next), counts);
+  }
+  PutRound(*round, std::move(counts));
+  std::vector<ContributionRecord> image = round->contributions;
+  round->contributions.resize(round->record.num_contributions);
+  undo_.push_back([round, image = std::move(image)] { round->contributions = image; });
+  return num_forgotten;
+}
+
+absl::StatusOr<TaskRecord> MemoryTaskStore::GetTask(const TaskId& id) {
+  Task* task = FindTask(id);
+  if (!task) return NoSuchTask(id);
+  return Show(*task);
+}
+
+absl::StatusOr<std::vector<AttemptRecord>> MemoryTaskStore::ListAttempts(const TaskId& id) {
+  Task* task = FindTask(id);
+  if (!task) return NoSuchTask(id);
+  return task->attempts;
+}
+
+absl::StatusOr<std::vector<TaskRecord>> MemoryTaskStore::ListTasks(const ListTasksParams& params) {
+  std::vector<TaskRecord> page;
+  for (const auto& [id, round] : rounds_) {
+    if (params.round && *params.round != id) continue;
+    if (!params.population.empty() && params.population != round.record.population) continue;
+    for (const Task& task : round.tasks) {
+      if (page.size() >= static_cast<size_t>(std::max(params.limit, 0))) return page;
+      const TaskRecord& record = task.record;
+      bool is_wanted =
+          (params.states.empty() || std::count(params.states.begin(), params.states.end(), record.state)) &&
+          (params.worker.empty() || params.worker == record.worker) && (!params.after || *params.after < record.id);
+      if (is_wanted) page.push_back(Show(task));
+    }
+  }
+  return page;
+}
+
+absl::StatusOr<TaskStore::QueueRecord> MemoryTaskStore::DescribeQueue(const std::string& population, absl::Time now) {
+  QueueRecord queue;
+  for (const auto& [id, round] : rounds_) {
+    const RoundRecord& record = round.record;
+    if (!population.empty() && population != record.population) continue;
+    if (!IsFinal(record.state)) ++queue.num_live_rounds;
+    if (record.state != RoundState::kCollecting) continue;
+    for (const Task& task : round.tasks) {
+      ++CountOf(queue.tasks, task.record.state);
+      if (task.record.state != TaskState::kQueued) continue;
+      if (task.record.available_time > now) {
+        ++queue.num_delayed;
+      } else {
+        queue.oldest_available_time = std::min(queue.oldest_available_time, task.record.available_time);
+      }
+    }
+  }
+  return queue;
+}
+
+absl::StatusOr<std::vector<std::string>> MemoryTaskStore::ListRequirements(const RoundId& id) {
+  Round* round = FindRound(id);
+  if (!round) return NoSuchRound(id);
+  std::set<std::string> requirements;
+  for (const Task& task : round->tasks) requirements.insert(task.input.requirement);
+  return std::vector<std::string>(requirements.begin(), requirements.end());
+}
+
+absl::StatusOr<absl::Time> MemoryTaskStore::NextDueTime(absl::Time now) {
+  absl::Time due = absl::InfiniteFuture();
+  auto consider = [&](const auto& index) {
+    for (auto entry = index.lower_bound({now, {}}); entry != index.end(); ++entry) {
+      if (entry->first <= now) continue;
+      due = std::min(due, entry->first);
+      return;
+    }
+  };
+  consider(expiries_);
+  consider(availabilities_);
+  consider(deadlines_);
+  return due;
+}
+
+}  // namespace sheaf

@@ -1,0 +1,92 @@
+// MemoryPayloadStore: the PayloadStore for simulation, with a crash on demand.
+//
+//   MemoryPayloadStore payloads(clock);
+//   payloads.DropUnsynced();   // The power fails: what no flush has covered is gone.
+//
+// `clock` dates uploads and blobs, and must outlive it. Thread-safe.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/mutex.h"
+#include "storage/payload_store.h"
+
+namespace sheaf {
+
+class MemoryPayloadStore final : public PayloadStore {
+ public:
+  explicit MemoryPayloadStore(const Clock& clock) : clock_(clock) {}
+
+  // A crash of machine and process: forgets what was appended since the last SyncSpools and every
+  // unfinished upload; later appends begin a new segment.
+  void DropUnsynced() EXCLUDES(mutex_);
+
+  absl::StatusOr<Upload> StartUpload(const UploadId& id, int64_t size_bytes, const std::string& digest) override;
+  absl::StatusOr<Upload> GetUpload(const UploadId& id) override;
+  absl::StatusOr<int64_t> WriteChunk(const UploadId& id, int64_t offset, std::string_view data) override;
+  absl::Status FinishUpload(const UploadId& id) override;
+  absl::Status MoveUploadToBlob(const UploadId& id) override;
+  absl::StatusOr<SpoolRef> MoveUploadToSpool(const UploadId& id, const RoundId& round) override;
+  absl::StatusOr<std::string> ReadUpload(const UploadId& id) override;
+  absl::Status DeleteUpload(const UploadId& id) override;
+  absl::StatusOr<int64_t> DeleteStaleUploads(absl::Time before) override;
+
+  absl::StatusOr<std::string> PutBlob(std::string_view bytes) override;
+  bool HasBlob(const std::string& digest) override;
+  absl::StatusOr<std::shared_ptr<const BlobView>> OpenBlob(const std::string& digest) override;
+  absl::Status DeleteBlob(const std::string& digest) override;
+  absl::StatusOr<std::vector<BlobInfo>> ListBlobs() override;
+
+  absl::StatusOr<SpoolRef> AppendToSpool(const RoundId& round, std::string_view bytes) override;
+  absl::Status SyncSpools() override;
+  absl::StatusOr<std::string> ReadFromSpool(const RoundId& round, const SpoolRef& ref) override;
+  absl::StatusOr<int64_t> RollSpool(const RoundId& round) override;
+  absl::Status DeleteSpoolSegments(const RoundId& round, int64_t through) override;
+
+  absl::Status WriteCheckpoint(const RoundId& round, const std::string& name, std::string_view bytes) override;
+  absl::StatusOr<std::string> ReadCheckpoint(const RoundId& round, const std::string& name) override;
+  absl::Status DeleteCheckpointsExcept(const RoundId& round, const std::string& name) override;
+
+  absl::Status DeleteRound(const RoundId& round) override;
+  absl::StatusOr<std::vector<RoundId>> ListRounds() override;
+
+ private:
+  struct UploadRow {
+    Upload upload;
+    std::string bytes;
+    absl::Time change_time;
+  };
+  struct BlobRow {
+    std::shared_ptr<const BlobView> view;
+    absl::Time time;
+  };
+  struct Segment {
+    std::string bytes;
+    size_t num_synced_bytes = 0;
+  };
+  struct Spool {
+    std::map<int64_t, Segment> segments;
+    int64_t newest = 0;
+    bool is_open = false;
+  };
+  using CheckpointKey = std::pair<RoundId, std::string>;
+
+  // NOT_FOUND or FAILED_PRECONDITION unless it is a finished upload.
+  absl::StatusOr<UploadRow*> FindFinished(const UploadId& id) REQUIRES(mutex_);
+  void StoreBlob(const std::string& digest, std::string bytes) REQUIRES(mutex_);
+  SpoolRef Append(const RoundId& round, std::string_view bytes) REQUIRES(mutex_);
+
+  const Clock& clock_;
+  Mutex mutex_;
+  std::map<UploadId, UploadRow> uploads_ GUARDED_BY(mutex_);
+  std::map<std::string, BlobRow> blobs_ GUARDED_BY(mutex_);
+  std::map<RoundId, Spool> spools_ GUARDED_BY(mutex_);
+  std::map<CheckpointKey, std::string> checkpoints_ GUARDED_BY(mutex_);
+};
+
+}  // namespace sheaf

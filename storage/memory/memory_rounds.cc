@@ -1,0 +1,156 @@
+// Rounds and workers.
+#include <algorithm>
+
+#include "base/check.h"
+#include "storage/arguments.h"
+#include "storage/memory/memory_task_store.h"
+#include "storage/transitions.h"
+
+namespace sheaf {
+
+absl::StatusOr<TaskStore::CreateRoundResult> MemoryTaskStore::CreateRound(const CreateRoundParams& params) {
+  SHEAF_CHECK(is_in_batch_, "writing needs a batch");
+  if (absl::Status status = CheckArguments(params); !status.ok()) return status;
+  const RoundId& id = params.round.id;
+  if (auto earlier = requests_.find(params.round.request_id); earlier != requests_.end()) {
+    return CreateRoundResult{.round = Show(rounds_.at(earlier->second)), .created = false};
+  }
+  if (rounds_.contains(id)) return absl::AlreadyExistsError(fmt::format("there is a round {} already", id));
+
+  Round& round = rounds_[id];
+  round.record = FreshRound(params);
+  std::swap(round.spec, round.record.spec);
+  Index(round.record);
+  requests_.emplace(params.round.request_id, id);
+  round.tasks.reserve(params.tasks.size());
+  for (const NewTask& input : params.tasks) {
+    TaskId task_id{id, static_cast<int32_t>(round.tasks.size())};
+    round.tasks.push_back(
+        {.record = {.id = task_id, .create_time = params.round.create_time, .available_time = params.round.create_time},
+         .input = input});
+    Index(round, round.tasks.back().record);
+  }
+  undo_.push_back([this, id] {
+    Round& created = rounds_.at(id);
+    for (const Task& task : created.tasks) Unindex(created, task.record);
+    Unindex(created.record);
+    requests_.erase(created.record.request_id);
+    rounds_.erase(id);
+  });
+  return CreateRoundResult{.round = Show(round), .created = true};
+}
+
+absl::StatusOr<RoundRecord> MemoryTaskStore::GetRound(const RoundId& id) {
+  Round* round = FindRound(id);
+  if (!round) return NoSuchRound(id);
+  return Show(*round);
+}
+
+absl::StatusOr<std::vector<RoundRecord>> MemoryTaskStore::ListRounds(const ListRoundsParams& params) {
+  Round* start = nullptr;
+  if (!params.after.empty() && !(start = FindRound(params.after))) return NoSuchRound(params.after);
+  auto is_newer = [](const Round* a, const Round* b) {
+    return std::tie(a->record.create_time, a->record.id) > std::tie(b->record.create_time, b->record.id);
+  };
+  std::vector<const Round*> found;
+  for (const auto& [id, round] : rounds_) {
+    const RoundRecord& record = round.record;
+    bool is_wanted = (params.population.empty() || params.population == record.population) &&
+                     (params.job.empty() || params.job == record.job) &&
+                     (params.states.empty() || std::count(params.states.begin(), params.states.end(), record.state)) &&
+                     (!start || is_newer(start, &round));
+    if (is_wanted) found.push_back(&round);
+  }
+  std::sort(found.begin(), found.end(), is_newer);
+  std::vector<RoundRecord> page;
+  for (const Round* round : found) {
+    if (page.size() >= static_cast<size_t>(std::max(params.limit, 0))) break;
+    page.push_back(Show(*round));
+  }
+  return page;
+}
+
+absl::StatusOr<RoundRecord> MemoryTaskStore::MoveRound(const MoveRoundParams& params) {
+  SHEAF_CHECK(is_in_batch_, "writing needs a batch");
+  if (absl::Status status = CheckArguments(params); !status.ok()) return status;
+  Round* round = FindRound(params.round);
+  if (!round) return NoSuchRound(params.round);
+  if (round->record.state != params.from) return RoundIsElsewhere(params.round, round->record.state, params.from);
+
+  RoundRecord next = round->record;
+  next.state = params.to;
+  ++next.version;
+  if (IsFinal(params.to)) next.end_time = params.now;
+  if (params.to == RoundState::kFailed || params.to == RoundState::kCancelled) next.error = params.error;
+  if (params.to == RoundState::kSucceeded) next.aggregate = params.aggregate;
+  if (params.to != RoundState::kCollecting) {
+    for (Task& task : round->tasks) {
+      if (IsEnded(task.record.state)) continue;
+      TaskRecord ended = task.record;
+      if (ended.state == TaskState::kLeased) {
+        ended = CloseAttempt(task, AttemptOutcome::kCancelled, "", "", 0, params.now);
+      }
+      ended.state = TaskState::kCancelled;
+      ended.end_time = params.now;
+      MoveTask(*round, task, std::move(ended), next);
+    }
+  }
+  PutRound(*round, std::move(next));
+  return Show(*round);
+}
+
+absl::StatusOr<bool> MemoryTaskStore::IsBroadcastInUse(const std::string& digest) {
+  if (digest.empty()) return false;
+  return std::any_of(rounds_.begin(), rounds_.end(), [&](const auto& entry) {
+    const RoundRecord& record = entry.second.record;
+    return record.broadcast_digest == digest && !IsFinal(record.state);
+  });
+}
+
+absl::StatusOr<WorkerRecord> MemoryTaskStore::SawWorker(const SawWorkerParams& params) {
+  WorkerKey key{params.population, params.name};
+  auto found = workers_.find(key);
+  WorkerRecord record;
+  if (found == workers_.end()) {
+    record = {.name = params.name, .population = params.population, .first_seen_time = params.now};
+  } else {
+    record = found->second;
+  }
+  record.description = params.description;
+  record.last_seen_time = params.now;
+  PutWorker(key, record);
+  return record;
+}
+
+absl::StatusOr<WorkerRecord> MemoryTaskStore::GetWorker(const std::string& population, const WorkerName& name) {
+  auto found = workers_.find({population, name});
+  if (found == workers_.end()) return NoSuchWorker(population, name);
+  return found->second;
+}
+
+absl::StatusOr<std::vector<WorkerRecord>> MemoryTaskStore::ListWorkers(const ListWorkersParams& params) {
+  std::vector<WorkerRecord> page;
+  for (const auto& [key, record] : workers_) {
+    bool is_wanted = (params.population.empty() || params.population == record.population) &&
+                     (params.after.empty() || params.after < record.name);
+    if (is_wanted) page.push_back(record);
+  }
+  std::sort(page.begin(), page.end(), [](const WorkerRecord& a, const WorkerRecord& b) {
+    return std::tie(a.name, a.population) < std::tie(b.name, b.population);
+  });
+  if (page.size() > static_cast<size_t>(std::max(params.limit, 0))) page.resize(std::max(params.limit, 0));
+  return page;
+}
+
+absl::StatusOr<WorkerRecord> MemoryTaskStore::SetWorkerDraining(const std::string& population, const WorkerName& name,
+                                                                bool is_draining) {
+  WorkerKey key{population, name};
+  auto found = workers_.find(key);
+  if (found == workers_.end()) return NoSuchWorker(population, name);
+  WorkerRecord record = found->second;
+  record.is_draining = is_draining;
+  PutWorker(key, record);
+  return record;
+}
+
+}  // namespace sheaf

@@ -1,0 +1,179 @@
+#include "storage/memory/memory_task_store.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "storage/arguments.h"
+#include "storage/transitions.h"
+
+namespace sheaf {
+
+// --- Batches -------------------------------------------------------------------------------------
+
+absl::Status MemoryTaskStore::BeginBatch() {
+  SHEAF_CHECK(!is_in_batch_, "a batch is open already");
+  is_in_batch_ = true;
+  return absl::OkStatus();
+}
+
+absl::Status MemoryTaskStore::CommitBatch() {
+  SHEAF_CHECK(is_in_batch_, "no batch is open");
+  is_in_batch_ = false;
+  undo_.clear();
+  return absl::OkStatus();
+}
+
+void MemoryTaskStore::RollbackBatch() {
+  SHEAF_CHECK(is_in_batch_, "no batch is open");
+  is_in_batch_ = false;
+  for (; !undo_.empty(); undo_.pop_back()) undo_.back()();
+}
+
+// --- Finding and showing rows --------------------------------------------------------------------
+
+MemoryTaskStore::Round* MemoryTaskStore::FindRound(const RoundId& id) {
+  auto found = rounds_.find(id);
+  return found == rounds_.end() ? nullptr : &found->second;
+}
+
+MemoryTaskStore::Task* MemoryTaskStore::FindTask(const TaskId& id) {
+  Round* round = FindRound(id.round);
+  if (!round || id.index < 0 || static_cast<size_t>(id.index) >= round->tasks.size()) return nullptr;
+  return &round->tasks[id.index];
+}
+
+absl::StatusOr<MemoryTaskStore::Task*> MemoryTaskStore::FindLease(const TaskId& id, const LeaseToken& token) {
+  Task* task = FindTask(id);
+  if (!task) return NoSuchTask(id);
+  const TaskRecord& record = task->record;
+  if (record.state != TaskState::kLeased || record.lease_token != token) return LeaseIsGone(id, record.state);
+  return task;
+}
+
+RoundRecord MemoryTaskStore::Show(const Round& round) {
+  RoundRecord record = round.record;
+  record.spec = round.spec;
+  return record;
+}
+
+TaskRecord MemoryTaskStore::Show(const Task& task) {
+  TaskRecord record = task.record;
+  record.payload = task.input.payload;
+  record.data_selector = task.input.data_selector;
+  record.requirement = task.input.requirement;
+  return record;
+}
+
+// --- Changing rows -------------------------------------------------------------------------------
+
+void MemoryTaskStore::Index(const RoundRecord& round) {
+  if (round.state == RoundState::kAnnounced || round.state == RoundState::kCollecting) {
+    deadlines_.emplace(round.deadline_time, round.id);
+  }
+}
+
+void MemoryTaskStore::Unindex(const RoundRecord& round) { deadlines_.erase({round.deadline_time, round.id}); }
+
+void MemoryTaskStore::Index(Round& round, const TaskRecord& task) {
+  if (task.state == TaskState::kQueued) {
+    round.queued[round.tasks[task.id.index].input.requirement].insert(task.id.index);
+    availabilities_.emplace(task.available_time, task.id);
+  }
+  if (task.state == TaskState::kLeased) {
+    leases_.emplace(task.worker, task.id);
+    expiries_.emplace(task.expire_time, task.id);
+  }
+  if (task.state == TaskState::kLeased || task.state == TaskState::kSucceeded) ++round.taken[task.worker];
+}
+
+void MemoryTaskStore::Unindex(Round& round, const TaskRecord& task) {
+  if (task.state == TaskState::kQueued) {
+    round.queued[round.tasks[task.id.index].input.requirement].erase(task.id.index);
+    availabilities_.erase({task.available_time, task.id});
+  }
+  if (task.state == TaskState::kLeased) {
+    leases_.erase({task.worker, task.id});
+    expiries_.erase({task.expire_time, task.id});
+  }
+  if (task.state == TaskState::kLeased || task.state == TaskState::kSucceeded) --round.taken[task.worker];
+}
+
+void MemoryTaskStore::PutRound(Round& round, RoundRecord record) {
+  SHEAF_CHECK(is_in_batch_, "writing needs a batch");
+  Unindex(round.record);
+  std::swap(round.record, record);
+  Index(round.record);
+  undo_.push_back([this, &round, image = std::move(record)]() mutable {
+    Unindex(round.record);
+    round.record = std::move(image);
+    Index(round.record);
+  });
+}
+
+void MemoryTaskStore::PutTask(Round& round, Task& task, TaskRecord record) {
+  SHEAF_CHECK(is_in_batch_, "writing needs a batch");
+  SHEAF_CHECK(record.state == task.record.state || IsLegalMove(task.record.state, record.state),
+              "task {} cannot move from {} to {}", record.id.ToString(), Name(task.record.state), Name(record.state));
+  Unindex(round, task.record);
+  std::swap(task.record, record);
+  Index(round, task.record);
+  undo_.push_back([this, &round, &task, image = std::move(record)]() mutable {
+    Unindex(round, task.record);
+    task.record = std::move(image);
+    Index(round, task.record);
+  });
+}
+
+void MemoryTaskStore::PutAttempts(Task& task, std::vector<AttemptRecord> attempts) {
+  std::swap(task.attempts, attempts);
+  undo_.push_back([&task, image = std::move(attempts)]() mutable { task.attempts = std::move(image); });
+}
+
+void MemoryTaskStore::PutWorker(const WorkerKey& key, const WorkerRecord& record) {
+  SHEAF_CHECK(is_in_batch_, "writing needs a batch");
+  auto [worker, is_new] = workers_.try_emplace(key, record);
+  if (is_new) {
+    undo_.push_back([this, key] { workers_.erase(key); });
+    return;
+  }
+  undo_.push_back([&row = worker->second, image = worker->second] { row = image; });
+  worker->second = record;
+}
+
+TaskRecord MemoryTaskStore::CloseAttempt(Task& task, AttemptOutcome outcome, const std::string& error,
+                                         const std::string& timings, int64_t bytes_up, absl::Time now) {
+  std::vector<AttemptRecord> attempts = task.attempts;
+  AttemptRecord& attempt = attempts.back();
+  attempt.outcome = outcome;
+  attempt.error = error;
+  attempt.timings = timings;
+  attempt.bytes_up = bytes_up;
+  attempt.end_time = now;
+  PutAttempts(task, std::move(attempts));
+
+  TaskRecord next = task.record;
+  next.worker = WorkerName();
+  next.lease_token = LeaseToken();
+  next.poll_id.clear();
+  next.lease_time = next.expire_time = next.attempt_deadline_time = absl::Time();
+  next.progress = 0;
+  return next;
+}
+
+void MemoryTaskStore::MoveTask(Round& round, Task& task, TaskRecord next, RoundRecord& counts) {
+  --CountOf(counts.tasks, task.record.state);
+  ++CountOf(counts.tasks, next.state);
+  PutTask(round, task, std::move(next));
+}
+
+void MemoryTaskStore::CountForWorker(const Round& round, const WorkerName& worker, int64_t WorkerRecord::*counter,
+                                     int64_t by) {
+  WorkerKey key{round.record.population, worker};
+  auto found = workers_.find(key);
+  if (found == workers_.end()) return;
+  WorkerRecord record = found->second;
+  record.*counter += by;
+  PutWorker(key, record);
+}
+
+}  // namespace sheaf

@@ -1,0 +1,118 @@
+// MemoryTaskStore: the TaskStore's promises as plain code over ordered containers, nothing durable. The
+// executable specification: where another store answers differently, the other is wrong.
+//
+//   MemoryTaskStore store;
+//   server core, simulation and tests use it as any TaskStore.
+//
+// A batch keeps the images of the rows it changes; rolling back puts them back, newest first. Every change goes through
+// one Put function per kind of row, which keeps the image and the indexes. Not thread-safe.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <set>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "storage/task_store.h"
+
+namespace sheaf {
+
+class MemoryTaskStore final : public TaskStore {
+ public:
+  absl::Status BeginBatch() override;
+  absl::Status CommitBatch() override;
+  void RollbackBatch() override;
+
+  absl::StatusOr<CreateRoundResult> CreateRound(const CreateRoundParams& params) override;
+  absl::StatusOr<RoundRecord> GetRound(const RoundId& id) override;
+  absl::StatusOr<std::vector<RoundRecord>> ListRounds(const ListRoundsParams& params) override;
+  absl::StatusOr<RoundRecord> MoveRound(const MoveRoundParams& params) override;
+  absl::StatusOr<bool> IsBroadcastInUse(const std::string& digest) override;
+
+  absl::StatusOr<std::vector<TaskRecord>> LeaseTasks(const LeaseTasksParams& params) override;
+  absl::StatusOr<std::vector<TaskRecord>> ListLeases(const WorkerName& worker) override;
+  absl::StatusOr<TaskRecord> RenewLease(const RenewLeaseParams& params) override;
+  absl::StatusOr<std::vector<TaskRecord>> ListExpired(absl::Time now, int limit) override;
+  absl::StatusOr<TaskRecord> EndAttempt(const EndAttemptParams& params) override;
+  absl::StatusOr<TaskRecord> RequeueTask(const RequeueTaskParams& params) override;
+
+  absl::StatusOr<ContributionRecord> RecordContribution(const RecordContributionParams& params) override;
+  absl::StatusOr<std::vector<ContributionRecord>> ListContributions(const RoundId& round, int64_t after,
+                                                                    int limit) override;
+  absl::Status SaveCheckpoint(const SaveCheckpointParams& params) override;
+  absl::StatusOr<int64_t> ForgetContributionsAfterCheckpoint(const RoundId& round, absl::Time now) override;
+
+  absl::StatusOr<TaskRecord> GetTask(const TaskId& id) override;
+  absl::StatusOr<std::vector<AttemptRecord>> ListAttempts(const TaskId& id) override;
+  absl::StatusOr<std::vector<TaskRecord>> ListTasks(const ListTasksParams& params) override;
+  absl::StatusOr<QueueRecord> DescribeQueue(const std::string& population, absl::Time now) override;
+  absl::StatusOr<std::vector<std::string>> ListRequirements(const RoundId& round) override;
+  absl::StatusOr<absl::Time> NextDueTime(absl::Time now) override;
+
+  absl::StatusOr<WorkerRecord> SawWorker(const SawWorkerParams& params) override;
+  absl::StatusOr<WorkerRecord> GetWorker(const std::string& population, const WorkerName& name) override;
+  absl::StatusOr<std::vector<WorkerRecord>> ListWorkers(const ListWorkersParams& params) override;
+  absl::StatusOr<WorkerRecord> SetWorkerDraining(const std::string& population, const WorkerName& name,
+                                                 bool is_draining) override;
+
+  Info GetInfo() const override { return {.engine = "memory"}; }
+
+ private:
+  // What a submitter wrote stays out of the record that changes, so that the images of a batch are small.
+  struct Task {
+    TaskRecord record;
+    NewTask input;
+    std::vector<AttemptRecord> attempts;
+  };
+  struct Round {
+    RoundRecord record;
+    std::string spec;
+    std::vector<Task> tasks;
+    std::vector<ContributionRecord> contributions;
+    // Indexes of QUEUED tasks by requirement.
+    std::map<std::string, std::set<int32_t>> queued;
+    // Tasks that a worker holds or has completed.
+    std::map<WorkerName, int64_t> taken;
+  };
+  using WorkerKey = std::pair<std::string, WorkerName>;
+
+  Round* FindRound(const RoundId& id);
+  Task* FindTask(const TaskId& id);
+  // FAILED_PRECONDITION or NOT_FOUND unless the task is leased under this token.
+  absl::StatusOr<Task*> FindLease(const TaskId& id, const LeaseToken& token);
+  static RoundRecord Show(const Round& round);
+  static TaskRecord Show(const Task& task);
+
+  // The only ways to change something.
+  void PutRound(Round& round, RoundRecord record);
+  void PutTask(Round& round, Task& task, TaskRecord record);
+  void PutAttempts(Task& task, std::vector<AttemptRecord> attempts);
+  void PutWorker(const WorkerKey& key, const WorkerRecord& record);
+  void Index(Round& round, const TaskRecord& task);
+  void Unindex(Round& round, const TaskRecord& task);
+  void Index(const RoundRecord& round);
+  void Unindex(const RoundRecord& round);
+
+  // Ends the running attempt of `task` and returns the record without its lease.
+  TaskRecord CloseAttempt(Task& task, AttemptOutcome outcome, const std::string& error, const std::string& timings,
+                          int64_t bytes_up, absl::Time now);
+  // Puts `task` where `next` says, with `round`'s counts and version following.
+  void MoveTask(Round& round, Task& task, TaskRecord next, RoundRecord& counts);
+  void CountForWorker(const Round& round, const WorkerName& worker, int64_t WorkerRecord::*counter, int64_t by);
+
+  bool is_in_batch_ = false;
+  std::vector<std::function<void()>> undo_;
+
+  std::map<RoundId, Round> rounds_;
+  std::map<std::string, RoundId> requests_;
+  std::map<WorkerKey, WorkerRecord> workers_;
+
+  std::set<std::pair<WorkerName, TaskId>> leases_;
+  std::set<std::pair<absl::Time, TaskId>> expiries_;
+  std::set<std::pair<absl::Time, TaskId>> availabilities_;
+  std::set<std::pair<absl::Time, RoundId>> deadlines_;
+};
+
+}  // namespace sheaf

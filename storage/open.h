@@ -1,0 +1,45 @@
+// OpenStore: a directory as a server's store.
+//
+//   ASSIGN_OR_RETURN(Store store, OpenStore("/var/lib/sheafd"));
+//   store.tasks->...; store.payloads->...
+//
+// The directory is created with mode 0700 if it is missing (its parent must be there) and locked for as long as the
+// Store lives. Codes: FAILED_PRECONDITION if another server has it, or a newer one wrote it; PERMISSION_DENIED if it
+// cannot be written; DATA_LOSS if the database is damaged; NOT_FOUND if the parent is missing. Each names the
+// directory.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "storage/files/file_system.h"
+#include "storage/payload_store.h"
+#include "storage/task_store.h"
+
+namespace sheaf {
+
+// An advisory lock on "<directory>/LOCK", released when it goes.
+class DirectoryLock {
+ public:
+  static absl::StatusOr<std::unique_ptr<DirectoryLock>> Take(const std::string& directory);
+  ~DirectoryLock();
+  DirectoryLock(const DirectoryLock&) = delete;
+  DirectoryLock& operator=(const DirectoryLock&) = delete;
+
+ private:
+  explicit DirectoryLock(int descriptor) : descriptor_(descriptor) {}
+  const int descriptor_;
+};
+
+// The members are in the order of their making.
+struct Store {
+  std::unique_ptr<FileSystem> files;
+  std::unique_ptr<DirectoryLock> lock;
+  std::unique_ptr<TaskStore> tasks;
+  std::unique_ptr<PayloadStore> payloads;
+};
+
+absl::StatusOr<Store> OpenStore(const std::string& directory);
+
+}  // namespace sheaf

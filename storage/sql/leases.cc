@@ -1,0 +1,206 @@
+// Leases: handing out, renewing, ending.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/status_macros.h"
+#include "storage/arguments.h"
+#include "storage/sql/sql_task_store.h"
+
+namespace sheaf {
+
+absl::StatusOr<std::vector<TaskRecord>> SqlTaskStore::LeaseTasks(const LeaseTasksParams& params) {
+  SHEAF_CHECK(is_in_batch_, "writing needs a batch");
+  RETURN_IF_ERROR(CheckArguments(params));
+  ASSIGN_OR_RETURN(Round * round, FindCollectingRound(params.round));
+  int64_t wanted = static_cast<int64_t>(params.tokens.size());
+  if (params.per_worker_max > 0) {
+    int64_t num_taken = 0;
+    RETURN_IF_ERROR(Run("-- count_taken\nSELECT count(*) FROM tasks WHERE worker = ? AND state IN (2, 3) AND "
+                        "round_key = ?",
+                        {SqlText(params.worker.value()), round->key},
+                        [&](const SqlRow& row) { num_taken = row.Int(0); })
+                        .status());
+    wanted = std::min(wanted, params.per_worker_max - num_taken);
+  }
+  std::vector<TaskRecord> leased;
+  if (wanted <= 0 || round->record.tasks.queued == 0) return leased;
+
+  static const std::string sql = R"(-- find_leasable
+      SELECT t.task_key, i.payload, i.data_selector, t.available_time, t.num_attempts, t.num_failed, t.num_lost,
+             t.last_error
+        FROM tasks t LEFT JOIN task_inputs i ON i.task_key = t.task_key
+       WHERE t.round_key = ? AND t.requirement = ? AND t.state = 1 AND t.available_time <= ?
+       ORDER BY t.task_key LIMIT ?)";
+  const std::vector<std::string>& fulfilled = params.fulfilled_requirements;
+  int num_searches = 0;
+  for (size_t number = 0; number < round->requirements.size(); ++number) {
+    const std::string& requirement = round->requirements[number];
+    if (!requirement.empty() && std::find(fulfilled.begin(), fulfilled.end(), requirement) == fulfilled.end()) continue;
+    ++num_searches;
+    auto read = [&](const SqlRow& row) {
+      leased.push_back({.id = {params.round, static_cast<int32_t>(row.Int(0) & INT32_MAX)},
+                        .state = TaskState::kLeased,
+                        .payload = row.String(1),
+                        .data_selector = row.String(2),
+                        .requirement = requirement,
+                        .create_time = round->record.create_time,
+                        .available_time = row.Time(3),
+                        .worker = params.worker,
+                        .poll_id = params.poll_id,
+                        .lease_time = params.now,
+                        .expire_time = std::min(params.expire_time, params.attempt_deadline_time),
+                        .attempt_deadline_time = params.attempt_deadline_time,
+                        .num_attempts = static_cast<int32_t>(row.Int(4)) + 1,
+                        .num_failed = static_cast<int32_t>(row.Int(5)),
+                        .num_lost = static_cast<int32_t>(row.Int(6)),
+                        .last_error = row.String(7)});
+    };
+    RETURN_IF_ERROR(Run(sql, {round->key, static_cast<int64_t>(number), ToSql(params.now), wanted}, read).status());
+  }
+  if (num_searches > 1) {
+    std::sort(leased.begin(), leased.end(), [](const TaskRecord& a, const TaskRecord& b) { return a.id < b.id; });
+  }
+  if (static_cast<int64_t>(leased.size()) > wanted) leased.resize(wanted);
+  if (leased.empty()) return leased;
+
+  for (size_t i = 0; i < leased.size(); ++i) {
+    TaskRecord& task = leased[i];
+    task.lease_token = params.tokens[i];
+    RETURN_IF_ERROR(Change(1, R"(-- lease_task
+        UPDATE tasks SET state = 2, delayed_until = NULL, worker = ?, lease_token = ?, poll_id = ?, lease_time = ?,
+               expire_time = ?, attempt_deadline_time = ?, num_attempts = ?
+         WHERE task_key = ? AND state = 1)",
+                           {SqlText(task.worker.value()), SqlText(task.lease_token.value()), SqlText(task.poll_id),
+                            ToSql(task.lease_time), ToSql(task.expire_time), ToSql(task.attempt_deadline_time),
+                            int64_t{task.num_attempts}, KeyOf(*round, task.id.index)}));
+  }
+  int64_t num_leased = static_cast<int64_t>(leased.size());
+  RETURN_IF_ERROR(CountForWorker(*round, params.worker, &WorkerRecord::num_leased, num_leased));
+  Touch(*round);
+  round->record.tasks.queued -= num_leased;
+  round->record.tasks.leased += num_leased;
+  return leased;
+}
+
+absl::StatusOr<std::vector<TaskRecord>> SqlTaskStore::ListLeases(const WorkerName& worker) {
+  static const std::string sql = fmt::format(R"(-- list_leases
+      SELECT {} FROM tasks t CROSS JOIN rounds r ON r.round_key = t.round_key
+        JOIN round_requirements q ON q.round_key = t.round_key AND q.number = t.requirement
+        LEFT JOIN task_inputs i ON i.task_key = t.task_key
+       WHERE t.worker = ? AND t.state = 2 ORDER BY r.id, t.task_key)",
+                                             kTaskColumns);
+  std::vector<TaskRecord> held;
+  RETURN_IF_ERROR(
+      Run(sql, {SqlText(worker.value())}, [&](const SqlRow& row) { held.push_back(ReadTask(row)); }).status());
+  return held;
+}
+
+absl::StatusOr<std::vector<TaskRecord>> SqlTaskStore::ListExpired(absl::Time now, int limit) {
+  static const std::string sql = fmt::format(R"(-- list_expired
+      SELECT {} FROM tasks t CROSS JOIN rounds r ON r.round_key = t.round_key
+        JOIN round_requirements q ON q.round_key = t.round_key AND q.number = t.requirement
+        LEFT JOIN task_inputs i ON i.task_key = t.task_key
+       WHERE t.expire_time <= ? ORDER BY t.expire_time, r.id, t.task_key LIMIT ?)",
+                                             kTaskColumns);
+  std::vector<TaskRecord> expired;
+  RETURN_IF_ERROR(Run(sql, {ToSql(now), int64_t{std::max(limit, 0)}}, [&](const SqlRow& row) {
+                    expired.push_back(ReadTask(row));
+                  }).status());
+  return expired;
+}
+
+absl::StatusOr<TaskRecord> SqlTaskStore::RenewLease(const RenewLeaseParams& params) {
+  SHEAF_CHECK(is_in_batch_, "writing needs a batch");
+  auto round = FindRound(params.task.round);
+  if (absl::IsNotFound(round.status())) return NoSuchTask(params.task);
+  RETURN_IF_ERROR(round.status());
+  ASSIGN_OR_RETURN(TaskRecord task, FindLease(**round, params.task, params.token));
+  if (params.progress <= task.progress) return task;
+  task.progress = params.progress;
+  task.expire_time = std::min(params.expire_time, task.attempt_deadline_time);
+  RETURN_IF_ERROR(
+      Change(1, R"(-- renew_lease
+      UPDATE tasks SET progress = ?, expire_time = ? WHERE task_key = ? AND state = 2 AND lease_token = ?)",
+             {task.progress, ToSql(task.expire_time), KeyOf(**round, task.id.index), SqlText(params.token.value())}));
+  return task;
+}
+
+namespace {
+
+void ClearLease(TaskRecord& task) {
+  task.worker = WorkerName();
+  task.lease_token = LeaseToken();
+  task.poll_id.clear();
+  task.lease_time = task.expire_time = task.attempt_deadline_time = absl::Time();
+  task.progress = 0;
+}
+
+}  // namespace
+
+absl::StatusOr<TaskRecord> SqlTaskStore::EndAttempt(const EndAttemptParams& params) {
+  SHEAF_CHECK(is_in_batch_, "writing needs a batch");
+  RETURN_IF_ERROR(CheckArguments(params));
+  auto found = FindRound(params.task.round);
+  if (absl::IsNotFound(found.status())) return NoSuchTask(params.task);
+  RETURN_IF_ERROR(found.status());
+  Round& round = **found;
+  ASSIGN_OR_RETURN(TaskRecord task, FindLease(round, params.task, params.token));
+  RETURN_IF_ERROR(InsertAttempt(
+      round, task,
+      {.end_time = params.now, .outcome = params.outcome, .error = params.error, .timings = params.timings}));
+  Touch(round);
+  if (params.outcome == AttemptOutcome::kFailed) {
+    ++task.num_failed;
+    ++round.record.num_failed_attempts;
+    RETURN_IF_ERROR(CountForWorker(round, task.worker, &WorkerRecord::num_failed, 1));
+  }
+  if (params.outcome == AttemptOutcome::kLost) {
+    ++task.num_lost;
+    ++round.record.num_lost_attempts;
+    RETURN_IF_ERROR(CountForWorker(round, task.worker, &WorkerRecord::num_lost, 1));
+  }
+  ClearLease(task);
+  if (!params.error.empty()) task.last_error = params.error;
+  task.state = params.to;
+  if (params.to == TaskState::kQueued) {
+    task.available_time = params.available_time;
+  } else {
+    task.end_time = params.now;
+  }
+  RETURN_IF_ERROR(PutUnleasedTask(round, task, TaskState::kLeased, params.now));
+  --round.record.tasks.leased;
+  ++CountOf(round.record.tasks, task.state);
+  return task;
+}
+
+absl::StatusOr<TaskRecord> SqlTaskStore::RequeueTask(const RequeueTaskParams& params) {
+  SHEAF_CHECK(is_in_batch_, "writing needs a batch");
+  auto found = FindRound(params.task.round);
+  if (absl::IsNotFound(found.status())) return NoSuchTask(params.task);
+  RETURN_IF_ERROR(found.status());
+  Round& round = **found;
+  ASSIGN_OR_RETURN(TaskRecord task, FindTask(round, params.task));
+  RETURN_IF_ERROR(FindCollectingRound(params.task.round).status());
+  TaskState from = task.state;
+  if (from == TaskState::kSucceeded || from == TaskState::kCancelled) return CannotRequeue(params.task, from);
+
+  if (from == TaskState::kLeased) {
+    RETURN_IF_ERROR(InsertAttempt(round, task, {.end_time = params.now, .outcome = AttemptOutcome::kCancelled}));
+    ClearLease(task);
+  }
+  task.num_failed = task.num_lost = 0;
+  task.end_time = absl::InfiniteFuture();
+  task.available_time = from == TaskState::kQueued ? std::min(task.available_time, params.now) : params.now;
+  task.state = TaskState::kQueued;
+  RETURN_IF_ERROR(PutUnleasedTask(round, task, from, params.now));
+  if (from != TaskState::kQueued) {
+    Touch(round);
+    --CountOf(round.record.tasks, from);
+    ++round.record.tasks.queued;
+  }
+  return task;
+}
+
+}  // namespace sheaf

@@ -1,0 +1,61 @@
+#include "storage/sql/migrator.h"
+
+#include <fmt/format.h>
+
+#include "base/status_macros.h"
+#include "storage/migrations/sqlite/0001_initial.sql.h"
+
+namespace sheaf {
+namespace {
+
+constexpr Migration kSqliteMigrations[] = {
+    {.version = 1, .minimum_compatible_version = 1, .name = "initial", .sql = kSqlite0001Initial},
+};
+
+absl::Status MigrateInTransaction(SqlConnection& connection, std::span<const Migration> migrations) {
+  RETURN_IF_ERROR(connection.ExecuteScript(
+      "CREATE TABLE IF NOT EXISTS schema (id INTEGER PRIMARY KEY CHECK (id = 1), version INTEGER NOT NULL, "
+      "minimum_compatible_version INTEGER NOT NULL)"));
+  int64_t version = 0;
+  int64_t minimum = 0;
+  RETURN_IF_ERROR(connection
+                      .Execute("-- read_schema\nSELECT version, minimum_compatible_version FROM schema", {},
+                               [&](const SqlRow& row) {
+                                 version = row.Int(0);
+                                 minimum = row.Int(1);
+                               })
+                      .status());
+  int newest = migrations.back().version;
+  if (minimum > newest) {
+    return absl::FailedPreconditionError(
+        fmt::format("{} has schema version {}, which needs at least version {}; this build knows version {}: run the "
+                    "newer build, or restore a backup made before the upgrade",
+                    connection.name(), version, minimum, newest));
+  }
+  for (const Migration& migration : migrations) {
+    if (migration.version <= version) continue;
+    RETURN_IF_ERROR(connection.ExecuteScript(migration.sql));
+    RETURN_IF_ERROR(connection
+                        .Execute("-- write_schema\nINSERT INTO schema (id, version, minimum_compatible_version) "
+                                 "VALUES (1, ?, ?) ON CONFLICT (id) DO UPDATE SET version = excluded.version, "
+                                 "minimum_compatible_version = excluded.minimum_compatible_version",
+                                 {int64_t{migration.version}, int64_t{migration.minimum_compatible_version}})
+                        .status());
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::span<const Migration> SqliteMigrations() { return kSqliteMigrations; }
+
+absl::Status Migrate(SqlConnection& connection, std::span<const Migration> migrations) {
+  RETURN_IF_ERROR(connection.Begin());
+  if (absl::Status status = MigrateInTransaction(connection, migrations); !status.ok()) {
+    connection.Rollback();
+    return status;
+  }
+  return connection.Commit();
+}
+
+}  // namespace sheaf

@@ -1,0 +1,29 @@
+// Migrate: brings a database to this build's schema, one numbered step after the other, all or nothing.
+//
+//   RETURN_IF_ERROR(Migrate(connection, SqliteMigrations()));
+//
+// The table `schema` says which version the data has, and the oldest version whose code may still read and write it.
+#pragma once
+
+#include <span>
+
+#include "absl/status/status.h"
+#include "storage/sql/sql_connection.h"
+
+namespace sheaf {
+
+struct Migration {
+  int version;
+  // Oldest schema version whose code works on the data after this step.
+  int minimum_compatible_version;
+  const char* name;
+  const char* sql;
+};
+
+// In order, from version 1.
+std::span<const Migration> SqliteMigrations();
+
+// FAILED_PRECONDITION, naming both versions, if a newer build wrote the data and this one is too old for it.
+absl::Status Migrate(SqlConnection& connection, std::span<const Migration> migrations);
+
+}  // namespace sheaf

@@ -1,0 +1,183 @@
+// Creating, moving and listing rounds.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "base/check.h"
+#include "base/status_macros.h"
+#include "storage/arguments.h"
+#include "storage/sql/sql_task_store.h"
+#include "storage/transitions.h"
+
+namespace sheaf {
+
+absl::StatusOr<TaskStore::CreateRoundResult> SqlTaskStore::CreateRound(const CreateRoundParams& params) {
+  SHEAF_CHECK(is_in_batch_, "writing needs a batch");
+  RETURN_IF_ERROR(CheckArguments(params));
+  std::string earlier;
+  RETURN_IF_ERROR(Run("-- find_request\nSELECT id FROM rounds WHERE request_id = ?", {SqlText(params.round.request_id)},
+                      [&](const SqlRow& row) { earlier = row.String(0); })
+                      .status());
+  if (!earlier.empty()) {
+    ASSIGN_OR_RETURN(Round * round, FindRound(RoundId(earlier)));
+    return CreateRoundResult{.round = round->record, .created = false};
+  }
+  const RoundId& id = params.round.id;
+  if (FindRound(id).ok()) return absl::AlreadyExistsError(fmt::format("there is a round {} already", id));
+
+  Round round{.record = FreshRound(params), .stored_version = 1};
+  const RoundRecord& r = round.record;
+  RETURN_IF_ERROR(
+      Change(1, R"(-- create_round
+      INSERT INTO rounds (id, population, job, request_id, create_time, deadline_time, broadcast_digest, state, version,
+                          end_time, num_queued, num_leased, num_succeeded, num_failed, num_cancelled, num_buried,
+                          num_failed_attempts, num_lost_attempts, num_contributions, num_clients, bytes_up, checkpoint,
+                          checkpoint_sequence, progress, error)
+      VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, '', 0, ?, x''))",
+             {SqlText(id.value()), SqlText(r.population), SqlText(r.job), SqlText(r.request_id), ToSql(r.create_time),
+              ToSql(r.deadline_time), SqlText(r.broadcast_digest), static_cast<int64_t>(r.state), r.version,
+              ToSql(r.end_time), r.tasks.queued, SqlBlob(r.progress)}));
+  RETURN_IF_ERROR(Run("-- find_round_key\nSELECT round_key FROM rounds WHERE id = ?", {SqlText(id.value())},
+                      [&](const SqlRow& row) { round.key = row.Int(0); })
+                      .status());
+  RETURN_IF_ERROR(
+      Change(1, "-- create_round_texts\nINSERT INTO round_texts (round_key, spec, aggregate) VALUES (?, ?, x'')",
+             {round.key, SqlBlob(r.spec)}));
+  std::set<std::string> requirements;
+  for (const NewTask& task : params.tasks) requirements.insert(task.requirement);
+  round.requirements.assign(requirements.begin(), requirements.end());
+  RETURN_IF_ERROR(InsertTasks(round, params.tasks));
+  touched_rounds_.push_back(id);
+  return CreateRoundResult{.round = (rounds_[id] = std::move(round)).record, .created = true};
+}
+
+absl::Status SqlTaskStore::InsertTasks(const Round& round, const std::vector<NewTask>& tasks) {
+  for (size_t number = 0; number < round.requirements.size(); ++number) {
+    RETURN_IF_ERROR(Change(1,
+                           "-- create_requirement\nINSERT INTO round_requirements (round_key, number, requirement) "
+                           "VALUES (?, ?, ?)",
+                           {round.key, static_cast<int64_t>(number), SqlText(round.requirements[number])}));
+  }
+  int64_t available_time = ToSql(round.record.create_time);
+  int64_t key = KeyOf(round, 0);
+  for (const NewTask& task : tasks) {
+    auto requirement = std::lower_bound(round.requirements.begin(), round.requirements.end(), task.requirement);
+    RETURN_IF_ERROR(Change(1, R"(-- create_task
+        INSERT INTO tasks (task_key, round_key, requirement, state, available_time, end_time, lease_token, poll_id,
+                           lease_time, attempt_deadline_time, progress, num_attempts, num_failed, num_lost, last_error)
+        VALUES (?, ?, ?, 1, ?, ?, '', '', 0, 0, 0, 0, 0, 0, x''))",
+                           {key, round.key, static_cast<int64_t>(requirement - round.requirements.begin()),
+                            available_time, ToSql(absl::InfiniteFuture())}));
+    if (!task.payload.empty() || !task.data_selector.empty()) {
+      RETURN_IF_ERROR(
+          Change(1, "-- create_task_input\nINSERT INTO task_inputs (task_key, payload, data_selector) VALUES (?, ?, ?)",
+                 {key, SqlBlob(task.payload), SqlBlob(task.data_selector)}));
+    }
+    ++key;
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<RoundRecord> SqlTaskStore::GetRound(const RoundId& id) {
+  ASSIGN_OR_RETURN(Round * round, FindRound(id));
+  return round->record;
+}
+
+absl::StatusOr<std::vector<RoundRecord>> SqlTaskStore::ListRounds(const ListRoundsParams& params) {
+  RETURN_IF_ERROR(FlushRounds());
+  int64_t before_time = ToSql(absl::InfiniteFuture());
+  // Greater than every id, as no id has a byte 0xff.
+  std::string before_id = "\xff";
+  if (!params.after.empty()) {
+    ASSIGN_OR_RETURN(Round * after, FindRound(params.after));
+    before_time = ToSql(after->record.create_time);
+    before_id = params.after.value();
+  }
+  // One bit per state, so that one text serves every choice.
+  int64_t states = params.states.empty() ? ~int64_t{0} : 0;
+  bool are_live = !params.states.empty();
+  for (RoundState state : params.states) {
+    states |= int64_t{1} << static_cast<int>(state);
+    are_live = are_live && !IsFinal(state);
+  }
+  std::string_view sql = are_live ? R"(-- list_live_rounds
+      SELECT id FROM rounds
+       WHERE state <= 3 AND (create_time, id) < (?, ?) AND (? >> state) & 1
+         AND (? = '' OR population = ?) AND (? = '' OR job = ?)
+       ORDER BY create_time DESC, id DESC LIMIT ?)"
+                                  : R"(-- list_rounds
+      SELECT id FROM rounds
+       WHERE (create_time, id) < (?, ?) AND (? >> state) & 1
+         AND (? = '' OR population = ?) AND (? = '' OR job = ?)
+       ORDER BY create_time DESC, id DESC LIMIT ?)";
+  std::vector<RoundId> ids;
+  RETURN_IF_ERROR(Run(sql,
+                      {before_time, SqlText(before_id), states, SqlText(params.population), SqlText(params.population),
+                       SqlText(params.job), SqlText(params.job), int64_t{std::max(params.limit, 0)}},
+                      [&](const SqlRow& row) { ids.emplace_back(row.Bytes(0)); })
+                      .status());
+  std::vector<RoundRecord> rounds;
+  for (const RoundId& id : ids) {
+    ASSIGN_OR_RETURN(Round * round, FindRound(id));
+    rounds.push_back(round->record);
+  }
+  return rounds;
+}
+
+absl::StatusOr<RoundRecord> SqlTaskStore::MoveRound(const MoveRoundParams& params) {
+  SHEAF_CHECK(is_in_batch_, "writing needs a batch");
+  RETURN_IF_ERROR(CheckArguments(params));
+  ASSIGN_OR_RETURN(Round * round, FindRound(params.round));
+  if (round->record.state != params.from) return RoundIsElsewhere(params.round, round->record.state, params.from);
+  Touch(*round);
+  RoundRecord& record = round->record;
+  if (params.to != RoundState::kCollecting) RETURN_IF_ERROR(CancelTasks(*round, params.now));
+  record.state = params.to;
+  if (IsFinal(params.to)) record.end_time = params.now;
+  if (params.to == RoundState::kFailed || params.to == RoundState::kCancelled) record.error = params.error;
+  if (params.to == RoundState::kSucceeded) {
+    record.aggregate = params.aggregate;
+    RETURN_IF_ERROR(Change(1, "-- put_aggregate\nUPDATE round_texts SET aggregate = ? WHERE round_key = ?",
+                           {SqlBlob(params.aggregate), round->key}));
+  }
+  return record;
+}
+
+absl::Status SqlTaskStore::CancelTasks(Round& round, absl::Time now) {
+  TaskCounts& counts = round.record.tasks;
+  if (counts.leased > 0) {
+    RETURN_IF_ERROR(Change(counts.leased, R"(-- cancel_attempts
+        INSERT INTO attempts (task_key, number, worker, lease_time, end_time, outcome, error, timings, bytes_up)
+        SELECT task_key, num_attempts, worker, lease_time, ?, 5, x'', x'', 0 FROM tasks
+         WHERE task_key BETWEEN ? AND ? AND state = 2)",
+                           {ToSql(now), KeyOf(round, 0), KeyOf(round, INT32_MAX)}));
+  }
+  if (counts.queued + counts.leased > 0) {
+    RETURN_IF_ERROR(Change(counts.queued + counts.leased, R"(-- cancel_tasks
+        UPDATE tasks SET state = 5, delayed_until = NULL, end_time = ?, worker = NULL, lease_token = '', poll_id = '',
+               lease_time = 0, expire_time = NULL, attempt_deadline_time = 0, progress = 0
+         WHERE task_key BETWEEN ? AND ? AND state IN (1, 2))",
+                           {ToSql(now), KeyOf(round, 0), KeyOf(round, INT32_MAX)}));
+  }
+  counts.cancelled += counts.queued + counts.leased;
+  counts.queued = counts.leased = 0;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> SqlTaskStore::IsBroadcastInUse(const std::string& digest) {
+  if (digest.empty()) return false;
+  RETURN_IF_ERROR(FlushRounds());
+  bool is_in_use = false;
+  RETURN_IF_ERROR(Run("-- is_broadcast_in_use\nSELECT 1 FROM rounds WHERE state <= 3 AND broadcast_digest = ? LIMIT 1",
+                      {SqlText(digest)}, [&](const SqlRow&) { is_in_use = true; })
+                      .status());
+  return is_in_use;
+}
+
+absl::StatusOr<std::vector<std::string>> SqlTaskStore::ListRequirements(const RoundId& id) {
+  ASSIGN_OR_RETURN(Round * round, FindRound(id));
+  return round->requirements;
+}
+
+}  // namespace sheaf

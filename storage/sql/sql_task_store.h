@@ -1,0 +1,141 @@
+// SqlTaskStore: the TaskStore on a SqlConnection.
+//
+//   ASSIGN_OR_RETURN(auto connection, SqliteConnection::Open(path));
+//   ASSIGN_OR_RETURN(auto store, SqlTaskStore::Open(std::move(connection)));
+//
+// Live rounds and the workers seen lately are kept in memory and written once per batch, whatever the number of
+// leases and contributions that counted in them; tasks, attempts and contributions are written by
+// their operations. This rests on one process holding the database, which the connection's lock ensures. A
+// statement that fails breaks its batch: nothing of it can be committed any more. Not thread-safe.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "storage/sql/sql_connection.h"
+#include "storage/task_store.h"
+
+namespace sheaf {
+
+class SqlTaskStore final : public TaskStore {
+ public:
+  // Migrates first; returns its codes.
+  static absl::StatusOr<std::unique_ptr<SqlTaskStore>> Open(std::unique_ptr<SqlConnection> connection);
+
+  absl::Status BeginBatch() override;
+  absl::Status CommitBatch() override;
+  void RollbackBatch() override;
+
+  absl::StatusOr<CreateRoundResult> CreateRound(const CreateRoundParams& params) override;
+  absl::StatusOr<RoundRecord> GetRound(const RoundId& id) override;
+  absl::StatusOr<std::vector<RoundRecord>> ListRounds(const ListRoundsParams& params) override;
+  absl::StatusOr<RoundRecord> MoveRound(const MoveRoundParams& params) override;
+  absl::StatusOr<bool> IsBroadcastInUse(const std::string& digest) override;
+
+  absl::StatusOr<std::vector<TaskRecord>> LeaseTasks(const LeaseTasksParams& params) override;
+  absl::StatusOr<std::vector<TaskRecord>> ListLeases(const WorkerName& worker) override;
+  absl::StatusOr<TaskRecord> RenewLease(const RenewLeaseParams& params) override;
+  absl::StatusOr<std::vector<TaskRecord>> ListExpired(absl::Time now, int limit) override;
+  absl::StatusOr<TaskRecord> EndAttempt(const EndAttemptParams& params) override;
+  absl::StatusOr<TaskRecord> RequeueTask(const RequeueTaskParams& params) override;
+
+  absl::StatusOr<ContributionRecord> RecordContribution(const RecordContributionParams& params) override;
+  absl::StatusOr<std::vector<ContributionRecord>> ListContributions(const RoundId& round, int64_t after,
+                                                                    int limit) override;
+  absl::Status SaveCheckpoint(const SaveCheckpointParams& params) override;
+  absl::StatusOr<int64_t> ForgetContributionsAfterCheckpoint(const RoundId& round, absl::Time now) override;
+
+  absl::StatusOr<TaskRecord> GetTask(const TaskId& id) override;
+  absl::StatusOr<std::vector<AttemptRecord>> ListAttempts(const TaskId& id) override;
+  absl::StatusOr<std::vector<TaskRecord>> ListTasks(const ListTasksParams& params) override;
+  absl::StatusOr<QueueRecord> DescribeQueue(const std::string& population, absl::Time now) override;
+  absl::StatusOr<std::vector<std::string>> ListRequirements(const RoundId& round) override;
+  absl::StatusOr<absl::Time> NextDueTime(absl::Time now) override;
+
+  absl::StatusOr<WorkerRecord> SawWorker(const SawWorkerParams& params) override;
+  absl::StatusOr<WorkerRecord> GetWorker(const std::string& population, const WorkerName& name) override;
+  absl::StatusOr<std::vector<WorkerRecord>> ListWorkers(const ListWorkersParams& params) override;
+  absl::StatusOr<WorkerRecord> SetWorkerDraining(const std::string& population, const WorkerName& name,
+                                                 bool is_draining) override;
+
+  Info GetInfo() const override;
+
+ private:
+  explicit SqlTaskStore(std::unique_ptr<SqlConnection> connection) : connection_(std::move(connection)) {}
+
+  struct Round {
+    int64_t key = 0;
+    RoundRecord record;
+    std::vector<std::string> requirements;
+    // What the database has; 0 if it has no row yet.
+    int64_t stored_version = 0;
+  };
+  struct Worker {
+    WorkerRecord record;
+    bool is_dirty = false;
+  };
+  using WorkerKey = std::pair<std::string, WorkerName>;
+  struct WorkerKeyHash {
+    size_t operator()(const WorkerKey& key) const {
+      return std::hash<std::string>()(key.first) * 31 + std::hash<WorkerName>()(key.second);
+    }
+  };
+
+  // connection_->Execute, but a failure breaks the batch.
+  absl::StatusOr<int64_t> Run(std::string_view sql, std::initializer_list<SqlValue> values,
+                              SqlConnection::RowCallback on_row);
+  absl::StatusOr<int64_t> Run(std::string_view sql, std::initializer_list<SqlValue> values);
+  // Run, for a statement that must change `num_rows` rows: DATA_LOSS otherwise.
+  absl::Status Change(int64_t num_rows, std::string_view sql, std::initializer_list<SqlValue> values);
+  absl::Status Broken(absl::Status status);
+
+  // The round, cached while it is live. Stays valid until the end of the batch or the next FindRound of another
+  // round outside one. NOT_FOUND.
+  absl::StatusOr<Round*> FindRound(const RoundId& id);
+  absl::StatusOr<Round*> FindCollectingRound(const RoundId& id);
+  absl::Status InsertTasks(const Round& round, const std::vector<NewTask>& tasks);
+  absl::Status CancelTasks(Round& round, absl::Time now);
+  // Counts a change of `round`; the batch writes it before anything reads it by SQL.
+  void Touch(Round& round);
+  absl::Status FlushRounds();
+  absl::Status PutRound(Round& round);
+
+  // Null if there is none.
+  absl::StatusOr<Worker*> FindWorker(const WorkerKey& key);
+  absl::Status CountForWorker(const Round& round, const WorkerName& worker, int64_t WorkerRecord::*counter, int64_t by);
+  void Touch(const WorkerKey& key, Worker& worker);
+  absl::Status FlushWorkers();
+
+  absl::StatusOr<TaskRecord> FindTask(Round& round, const TaskId& id);
+  // FAILED_PRECONDITION or NOT_FOUND unless the task is leased under this token.
+  absl::StatusOr<TaskRecord> FindLease(Round& round, const TaskId& id, const LeaseToken& token);
+  absl::Status InsertAttempt(const Round& round, const TaskRecord& task, const AttemptRecord& ended);
+  // Writes a task that stops being leased, or moves between QUEUED, FAILED and BURIED.
+  absl::Status PutUnleasedTask(const Round& round, const TaskRecord& task, TaskState from, absl::Time now);
+
+  static int64_t KeyOf(const Round& round, int32_t index) { return round.key << 32 | index; }
+  void ForgetBatch();
+
+  std::unique_ptr<SqlConnection> connection_;
+  bool is_in_batch_ = false;
+  absl::Status batch_status_;
+
+  std::unordered_map<RoundId, Round> rounds_;
+  // Of a round that ended: read, shown, not kept.
+  Round ended_round_;
+  std::vector<RoundId> touched_rounds_;
+  std::unordered_map<WorkerKey, Worker, WorkerKeyHash> workers_;
+  std::vector<WorkerKey> touched_workers_;
+};
+
+// The columns of a task in SQL and their reader. `t` is tasks, `r` rounds, `i` task_inputs, `q` round_requirements.
+inline constexpr char kTaskColumns[] =
+    "r.id, t.task_key, t.state, i.payload, i.data_selector, q.requirement, r.create_time, t.available_time, "
+    "t.end_time, t.worker, t.lease_token, t.poll_id, t.lease_time, t.expire_time, t.attempt_deadline_time, "
+    "t.progress, t.num_attempts, t.num_failed, t.num_lost, t.last_error";
+TaskRecord ReadTask(const SqlRow& row);
+
+}  // namespace sheaf

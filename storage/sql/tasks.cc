@@ -1,0 +1,197 @@
+// Reading and writing one task, and looking at many.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/status_macros.h"
+#include "storage/arguments.h"
+#include "storage/sql/sql_task_store.h"
+#include "storage/transitions.h"
+
+namespace sheaf {
+
+TaskRecord ReadTask(const SqlRow& row) {
+  return {.id = {RoundId(row.Bytes(0)), static_cast<int32_t>(row.Int(1) & INT32_MAX)},
+          .state = static_cast<TaskState>(row.Int(2)),
+          .payload = row.String(3),
+          .data_selector = row.String(4),
+          .requirement = row.String(5),
+          .create_time = row.Time(6),
+          .available_time = row.Time(7),
+          .end_time = row.Time(8),
+          .worker = WorkerName(row.Bytes(9)),
+          .lease_token = LeaseToken(row.Bytes(10)),
+          .poll_id = row.String(11),
+          .lease_time = row.Time(12),
+          .expire_time = row.Time(13),
+          .attempt_deadline_time = row.Time(14),
+          .progress = row.Int(15),
+          .num_attempts = static_cast<int32_t>(row.Int(16)),
+          .num_failed = static_cast<int32_t>(row.Int(17)),
+          .num_lost = static_cast<int32_t>(row.Int(18)),
+          .last_error = row.String(19)};
+}
+
+absl::StatusOr<TaskRecord> SqlTaskStore::FindTask(Round& round, const TaskId& id) {
+  static const std::string sql = fmt::format(R"(-- get_task
+      SELECT {} FROM tasks t JOIN rounds r ON r.round_key = t.round_key
+        JOIN round_requirements q ON q.round_key = t.round_key AND q.number = t.requirement
+        LEFT JOIN task_inputs i ON i.task_key = t.task_key
+       WHERE t.task_key = ?)",
+                                             kTaskColumns);
+  if (id.index < 0) return NoSuchTask(id);
+  std::optional<TaskRecord> task;
+  RETURN_IF_ERROR(Run(sql, {KeyOf(round, id.index)}, [&](const SqlRow& row) { task = ReadTask(row); }).status());
+  if (!task) return NoSuchTask(id);
+  return *std::move(task);
+}
+
+absl::StatusOr<TaskRecord> SqlTaskStore::FindLease(Round& round, const TaskId& id, const LeaseToken& token) {
+  ASSIGN_OR_RETURN(TaskRecord task, FindTask(round, id));
+  if (task.state != TaskState::kLeased || task.lease_token != token) return LeaseIsGone(id, task.state);
+  return task;
+}
+
+absl::Status SqlTaskStore::PutUnleasedTask(const Round& round, const TaskRecord& task, TaskState from, absl::Time now) {
+  SHEAF_CHECK(task.state == from || IsLegalMove(from, task.state), "task {} cannot move from {} to {}",
+              task.id.ToString(), Name(from), Name(task.state));
+  bool is_delayed = task.state == TaskState::kQueued && task.available_time > now;
+  SqlValue delayed_until = SqlNull();
+  if (is_delayed) delayed_until = ToSql(task.available_time);
+  return Change(1, R"(-- put_unleased_task
+      UPDATE tasks SET state = ?, available_time = ?, delayed_until = ?, end_time = ?, worker = NULL, lease_token = '',
+             poll_id = '', lease_time = 0, expire_time = NULL, attempt_deadline_time = 0, progress = 0, num_failed = ?,
+             num_lost = ?, last_error = ?
+       WHERE task_key = ? AND state = ?)",
+                {static_cast<int64_t>(task.state), ToSql(task.available_time), delayed_until, ToSql(task.end_time),
+                 int64_t{task.num_failed}, int64_t{task.num_lost}, SqlBlob(task.last_error),
+                 KeyOf(round, task.id.index), static_cast<int64_t>(from)});
+}
+
+absl::Status SqlTaskStore::InsertAttempt(const Round& round, const TaskRecord& task, const AttemptRecord& ended) {
+  return Change(1, R"(-- end_attempt
+      INSERT INTO attempts (task_key, number, worker, lease_time, end_time, outcome, error, timings, bytes_up)
+      VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?))",
+                {KeyOf(round, task.id.index), int64_t{task.num_attempts}, SqlText(task.worker.value()),
+                 ToSql(task.lease_time), ToSql(ended.end_time), static_cast<int64_t>(ended.outcome),
+                 SqlBlob(ended.error), SqlBlob(ended.timings), ended.bytes_up});
+}
+
+absl::StatusOr<TaskRecord> SqlTaskStore::GetTask(const TaskId& id) {
+  auto round = FindRound(id.round);
+  if (absl::IsNotFound(round.status())) return NoSuchTask(id);
+  RETURN_IF_ERROR(round.status());
+  return FindTask(**round, id);
+}
+
+absl::StatusOr<std::vector<AttemptRecord>> SqlTaskStore::ListAttempts(const TaskId& id) {
+  ASSIGN_OR_RETURN(TaskRecord task, GetTask(id));
+  ASSIGN_OR_RETURN(Round * round, FindRound(id.round));
+  std::vector<AttemptRecord> attempts;
+  RETURN_IF_ERROR(Run(R"(-- list_attempts
+      SELECT number, worker, lease_time, end_time, outcome, error, timings, bytes_up
+        FROM attempts WHERE task_key = ? ORDER BY number)",
+                      {KeyOf(*round, id.index)},
+                      [&](const SqlRow& row) {
+                        attempts.push_back({.number = static_cast<int32_t>(row.Int(0)),
+                                            .worker = WorkerName(row.Bytes(1)),
+                                            .lease_time = row.Time(2),
+                                            .end_time = row.Time(3),
+                                            .outcome = static_cast<AttemptOutcome>(row.Int(4)),
+                                            .error = row.String(5),
+                                            .timings = row.String(6),
+                                            .bytes_up = row.Int(7)});
+                      })
+                      .status());
+  if (task.state == TaskState::kLeased) {
+    attempts.push_back({.number = task.num_attempts, .worker = task.worker, .lease_time = task.lease_time});
+  }
+  return attempts;
+}
+
+absl::StatusOr<std::vector<TaskRecord>> SqlTaskStore::ListTasks(const ListTasksParams& params) {
+  static const std::string sql = fmt::format(R"(-- list_tasks
+      SELECT {} FROM rounds r CROSS JOIN tasks t ON t.task_key BETWEEN (r.round_key << 32) AND (r.round_key << 32) + 2147483647
+        JOIN round_requirements q ON q.round_key = t.round_key AND q.number = t.requirement
+        LEFT JOIN task_inputs i ON i.task_key = t.task_key
+       WHERE r.id >= ? AND (r.id, t.task_key & 2147483647) > (?, ?) AND r.id <= ?
+         AND (? = '' OR r.population = ?) AND (? >> t.state) & 1 AND (? = '' OR t.worker = ?)
+       ORDER BY r.id, t.task_key LIMIT ?)",
+                                             kTaskColumns);
+  int64_t states = params.states.empty() ? ~int64_t{0} : 0;
+  for (TaskState state : params.states) states |= int64_t{1} << static_cast<int>(state);
+  TaskId after = params.after.value_or(TaskId{RoundId(), -1});
+  std::string first = after.round.value();
+  // Greater than every id in UTF-8.
+  std::string last = "\xff";
+  if (params.round) {
+    first = std::max(first, params.round->value());
+    last = params.round->value();
+  }
+  std::vector<TaskRecord> tasks;
+  RETURN_IF_ERROR(Run(sql,
+                      {SqlText(first), SqlText(after.round.value()), int64_t{after.index}, SqlText(last),
+                       SqlText(params.population), SqlText(params.population), states, SqlText(params.worker.value()),
+                       SqlText(params.worker.value()), int64_t{std::max(params.limit, 0)}},
+                      [&](const SqlRow& row) { tasks.push_back(ReadTask(row)); })
+                      .status());
+  return tasks;
+}
+
+absl::StatusOr<TaskStore::QueueRecord> SqlTaskStore::DescribeQueue(const std::string& population, absl::Time now) {
+  RETURN_IF_ERROR(FlushRounds());
+  QueueRecord queue;
+  RETURN_IF_ERROR(Run(R"(-- describe_queue
+      SELECT count(*), coalesce(sum(num_queued) FILTER (WHERE state = 2), 0),
+             coalesce(sum(num_leased) FILTER (WHERE state = 2), 0),
+             coalesce(sum(num_succeeded) FILTER (WHERE state = 2), 0),
+             coalesce(sum(num_failed) FILTER (WHERE state = 2), 0),
+             coalesce(sum(num_cancelled) FILTER (WHERE state = 2), 0),
+             coalesce(sum(num_buried) FILTER (WHERE state = 2), 0)
+        FROM rounds WHERE state <= 3 AND (? = '' OR population = ?))",
+                      {SqlText(population), SqlText(population)},
+                      [&](const SqlRow& row) {
+                        queue.num_live_rounds = row.Int(0);
+                        queue.tasks = {.queued = row.Int(1),
+                                       .leased = row.Int(2),
+                                       .succeeded = row.Int(3),
+                                       .failed = row.Int(4),
+                                       .cancelled = row.Int(5),
+                                       .buried = row.Int(6)};
+                      })
+                      .status());
+  RETURN_IF_ERROR(Run(R"(-- describe_waiting
+      SELECT count(*) FILTER (WHERE t.available_time > ?), min(t.available_time) FILTER (WHERE t.available_time <= ?)
+        FROM rounds r CROSS JOIN tasks t ON t.round_key = r.round_key
+       WHERE r.state <= 3 AND r.state = 2 AND t.state = 1 AND (? = '' OR r.population = ?))",
+                      {ToSql(now), ToSql(now), SqlText(population), SqlText(population)},
+                      [&](const SqlRow& row) {
+                        queue.num_delayed = row.Int(0);
+                        if (!row.IsNull(1)) queue.oldest_available_time = row.Time(1);
+                      })
+                      .status());
+  return queue;
+}
+
+absl::StatusOr<absl::Time> SqlTaskStore::NextDueTime(absl::Time now) {
+  RETURN_IF_ERROR(FlushRounds());
+  absl::Time due = absl::InfiniteFuture();
+  int64_t after = ToSql(now);
+  auto consider = [&](const SqlRow& row) { due = std::min(due, row.Time(0)); };
+  RETURN_IF_ERROR(
+      Run("-- next_expiry\nSELECT expire_time FROM tasks WHERE expire_time > ? ORDER BY expire_time LIMIT 1", {after},
+          consider)
+          .status());
+  RETURN_IF_ERROR(Run("-- next_available\nSELECT delayed_until FROM tasks WHERE delayed_until > ? "
+                      "ORDER BY delayed_until LIMIT 1",
+                      {after}, consider)
+                      .status());
+  RETURN_IF_ERROR(Run("-- next_deadline\nSELECT deadline_time FROM rounds WHERE state <= 2 AND deadline_time > ? "
+                      "ORDER BY deadline_time LIMIT 1",
+                      {after}, consider)
+                      .status());
+  return due;
+}
+
+}  // namespace sheaf

@@ -1,0 +1,160 @@
+#include "storage/sqlite/sqlite_connection.h"
+
+#include <fmt/format.h>
+#include <sqlite3.h>
+
+#include <cerrno>
+
+#include "base/check.h"
+#include "base/status_macros.h"
+
+namespace sheaf {
+namespace {
+
+// Texts that depend on a filter make a few dozen variants; past this something builds them from values.
+constexpr size_t kStatementsMax = 500;
+
+// EXCLUSIVE keeps the lock and the WAL's index in this process: no shared memory, fewer system calls. A
+// larger automatic checkpoint writes a hot page back once instead of often.
+constexpr char kSettings[] =
+    "PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; "
+    "PRAGMA wal_autocheckpoint = 4000; PRAGMA cache_size = -65536; PRAGMA temp_store = MEMORY; "
+    "BEGIN EXCLUSIVE; COMMIT;";
+
+class SqliteRow final : public SqlRow {
+ public:
+  explicit SqliteRow(sqlite3_stmt* statement) : statement_(statement) {}
+  bool IsNull(int column) const override { return sqlite3_column_type(statement_, column) == SQLITE_NULL; }
+  int64_t Int(int column) const override { return sqlite3_column_int64(statement_, column); }
+  std::string_view Bytes(int column) const override {
+    const void* bytes = sqlite3_column_blob(statement_, column);
+    int size = sqlite3_column_bytes(statement_, column);
+    return {static_cast<const char*>(bytes), static_cast<size_t>(size)};
+  }
+
+ private:
+  sqlite3_stmt* const statement_;
+};
+
+int Bind(sqlite3_stmt* statement, int place, const SqlValue& value) {
+  // An empty view may have no address, which SQLite would take for NULL.
+  auto address = [](std::string_view bytes) { return bytes.data() ? bytes.data() : ""; };
+  if (const auto* number = std::get_if<int64_t>(&value)) return sqlite3_bind_int64(statement, place, *number);
+  if (const auto* text = std::get_if<SqlText>(&value)) {
+    return sqlite3_bind_text64(statement, place, address(text->value), text->value.size(), SQLITE_STATIC, SQLITE_UTF8);
+  }
+  if (const auto* blob = std::get_if<SqlBlob>(&value)) {
+    return sqlite3_bind_blob64(statement, place, address(blob->value), blob->value.size(), SQLITE_STATIC);
+  }
+  return sqlite3_bind_null(statement, place);
+}
+
+// True if the last write failed for want of space. SQLite itself says so for ENOSPC only, not for a quota or a file
+// size limit.
+bool IsFull(sqlite3* database) {
+  for (int which : {SQLITE_FCNTL_FILE_POINTER, SQLITE_FCNTL_JOURNAL_POINTER}) {
+    sqlite3_file* file = nullptr;
+    int error = 0;
+    if (sqlite3_file_control(database, "main", which, &file) != SQLITE_OK || !file || !file->pMethods) continue;
+    file->pMethods->xFileControl(file, SQLITE_FCNTL_LAST_ERRNO, &error);
+    if (error == EFBIG || error == ENOSPC || error == EDQUOT) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<SqliteConnection>> SqliteConnection::Open(const std::string& path) {
+  sqlite3* database = nullptr;
+  int code = sqlite3_open_v2(path.c_str(), &database, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX,
+                             nullptr);
+  SHEAF_CHECK(database != nullptr, "no memory for a database connection");
+  std::unique_ptr<SqliteConnection> connection(new SqliteConnection(database, path));
+  if (code != SQLITE_OK) return connection->Error("-- open");
+  sqlite3_extended_result_codes(database, 1);
+  RETURN_IF_ERROR(connection->ExecuteScript(kSettings));
+  return connection;
+}
+
+SqliteConnection::~SqliteConnection() {
+  for (auto& [sql, statement] : statements_) sqlite3_finalize(statement);
+  sqlite3_close(database_);
+}
+
+absl::Status SqliteConnection::Error(std::string_view sql) const {
+  int code = sqlite3_errcode(database_);
+  std::string message = fmt::format("{} ({}): {} [{}]", path_, sql.substr(0, sql.find('\n')), sqlite3_errmsg(database_),
+                                    sqlite3_extended_errcode(database_));
+  bool is_write_error = sqlite3_extended_errcode(database_) == SQLITE_IOERR_WRITE;
+  switch (code & 0xff) {
+    case SQLITE_FULL:
+      return absl::ResourceExhaustedError(message + "; free some space or move the store to a larger disk");
+    case SQLITE_CORRUPT:
+    case SQLITE_NOTADB:
+      return absl::DataLossError(message + "; restore the store from a backup");
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED:
+      return absl::FailedPreconditionError(message + "; another process has it open");
+    case SQLITE_READONLY:
+    case SQLITE_PERM:
+    case SQLITE_CANTOPEN:
+      return absl::PermissionDeniedError(message);
+    default:
+      break;
+  }
+  if (is_write_error && IsFull(database_)) {
+    return absl::ResourceExhaustedError(message + "; free some space or move the store to a larger disk");
+  }
+  return absl::InternalError(message);
+}
+
+absl::StatusOr<sqlite3_stmt*> SqliteConnection::Prepare(std::string_view sql) {
+  if (auto found = statements_.find(sql); found != statements_.end()) return found->second;
+  SHEAF_CHECK(statements_.size() < kStatementsMax, "too many different statements: {}", sql);
+  sqlite3_stmt* statement = nullptr;
+  int code = sqlite3_prepare_v3(database_, sql.data(), static_cast<int>(sql.size()), SQLITE_PREPARE_PERSISTENT,
+                                &statement, nullptr);
+  if (code != SQLITE_OK) return Error(sql);
+  statements_.emplace(std::string(sql), statement);
+  return statement;
+}
+
+absl::StatusOr<int64_t> SqliteConnection::Execute(std::string_view sql, std::initializer_list<SqlValue> values,
+                                                  RowCallback on_row) {
+  ASSIGN_OR_RETURN(sqlite3_stmt * statement, Prepare(sql));
+  int place = 0;
+  for (const SqlValue& value : values) {
+    SHEAF_CHECK(Bind(statement, ++place, value) == SQLITE_OK, "cannot bind value {} of {}", place, sql);
+  }
+  SHEAF_CHECK(place == sqlite3_bind_parameter_count(statement), "{} values for {}", place, sql);
+  SqliteRow row(statement);
+  int code;
+  while ((code = sqlite3_step(statement)) == SQLITE_ROW) on_row(row);
+  absl::Status status = code == SQLITE_DONE ? absl::OkStatus() : Error(sql);
+  sqlite3_reset(statement);
+  RETURN_IF_ERROR(status);
+  return sqlite3_changes64(database_);
+}
+
+absl::Status SqliteConnection::ExecuteScript(const std::string& sql) {
+  if (sqlite3_exec(database_, sql.c_str(), nullptr, nullptr, nullptr) == SQLITE_OK) return absl::OkStatus();
+  return Error("-- script");
+}
+
+absl::Status SqliteConnection::Begin() { return Execute("BEGIN", {}).status(); }
+
+absl::Status SqliteConnection::Commit() {
+  absl::Status status = Execute("COMMIT", {}).status();
+  if (!status.ok()) Rollback();
+  return status;
+}
+
+void SqliteConnection::Rollback() {
+  // Some errors have rolled back already; then there is nothing to do.
+  if (!sqlite3_get_autocommit(database_)) {
+    absl::Status status = Execute("ROLLBACK", {}).status();
+    SHEAF_CHECK(status.ok(), "{}", status.ToString());
+  }
+}
+
+}  // namespace sheaf

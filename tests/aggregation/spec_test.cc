@@ -1,0 +1,97 @@
+// Specs: every output says what it means, and what means nothing is refused with the reason.
+#include <catch2/catch.hpp>
+
+#include "aggregation/operators.h"
+#include "tests/aggregation/values.h"
+
+namespace sheaf {
+namespace {
+
+std::string RefusalOf(const v1::AggregateSpec& spec) {
+  const absl::Status status = ValidateAggregateSpec(spec);
+  REQUIRE(status.code() == absl::StatusCode::kInvalidArgument);
+  REQUIRE(RoundAccumulator::Create(spec).status() == status);
+  return std::string(status.message());
+}
+
+bool Mentions(const std::string& text, const std::string& part) {
+  INFO(text);
+  return text.find(part) != std::string::npos;
+}
+
+TEST_CASE("Every operator of the table makes a round") {
+  for (const Operator& op : Operators()) {
+    REQUIRE(ValidateAggregateSpec(ASpec(std::string(op.symbol), v1::FLOAT32, {4, 3})).ok());
+    REQUIRE(!op.meaning.empty());
+  }
+  REQUIRE(OperatorSymbols().size() == Operators().size());
+}
+
+TEST_CASE("An operator must be named: there is no default") {
+  REQUIRE(Mentions(RefusalOf(ASpec("", v1::FLOAT32, {1})),
+                   "names no operator, and there is no default; the operators are sum, mean"));
+  REQUIRE(Mentions(RefusalOf(ASpec("avg", v1::FLOAT32, {1})),
+                   "output 'w': there is no operator 'avg'; the operators are sum, mean"));
+}
+
+TEST_CASE("A spec has outputs with names that are legal and release different tensors") {
+  REQUIRE(Mentions(RefusalOf(v1::AggregateSpec()), "no outputs"));
+  REQUIRE(Mentions(RefusalOf(ASpec(AnOutput("sum", v1::FLOAT32, {1}, ""))), "output name ''"));
+  REQUIRE(Mentions(RefusalOf(ASpec(AnOutput("sum", v1::FLOAT32, {1}, "a b"))), "output name 'a b'"));
+  REQUIRE(Mentions(RefusalOf(ASpec(AnOutput("sum", v1::FLOAT32, {1}, std::string(129, 'a')))), "1 to 128"));
+  REQUIRE(Mentions(RefusalOf(ASpec(AnOutput("sum", v1::FLOAT32, {1}, "__metadata__"))), "taken by the file format"));
+  v1::AggregateSpec spec = ASpec("sum", v1::FLOAT32, {1});
+  *spec.add_outputs() = spec.outputs(0);
+  REQUIRE(Mentions(RefusalOf(spec), "also releases a tensor named 'w'"));
+  *spec.mutable_outputs(1) = AnOutput("sparse_sum", v1::FLOAT32, {1}, "v");
+  REQUIRE(ValidateAggregateSpec(spec).ok());
+  spec.mutable_outputs(0)->set_name("v.values");
+  REQUIRE(Mentions(RefusalOf(spec), "also releases a tensor named 'v.values'"));
+}
+
+TEST_CASE("Types and shapes are checked") {
+  REQUIRE(Mentions(RefusalOf(ASpec("sum", v1::DTYPE_UNSPECIFIED, {1})), "dtype is missing"));
+  REQUIRE(Mentions(RefusalOf(ASpec("mean", v1::INT32, {1})), "output 'w', operator 'mean': it does not take INT32"));
+  REQUIRE(Mentions(RefusalOf(ASpec("weighted_client_mean", v1::UINT64, {1})), "a mean of integers is not an integer"));
+  REQUIRE(Mentions(RefusalOf(ASpec("sum", v1::FLOAT32, {3, -1})), "its shape [3, -1] has a negative size"));
+  const int64_t huge = int64_t{1} << 32;
+  REQUIRE(Mentions(RefusalOf(ASpec("sparse_sum", v1::FLOAT32, {huge, huge})), "more than 2^63 coordinates"));
+  REQUIRE(Mentions(RefusalOf(ASpec("sum", v1::FLOAT32, {huge})), "use a sparse operator"));
+  REQUIRE(Mentions(RefusalOf(ASpec("sparse_sum_to_dense", v1::FLOAT32, {huge})), "use a sparse operator"));
+  REQUIRE(ValidateAggregateSpec(ASpec("sparse_sum", v1::FLOAT32, {huge})).ok());
+  REQUIRE(Mentions(RefusalOf(ASpec("slices_sum", v1::FLOAT32, {})),
+                   "its indices address 1 dimensions, but its shape [] has 0"));
+}
+
+TEST_CASE("Modifiers that mean nothing for an operator are refused") {
+  const auto with = [](const std::string& op, v1::DType dtype, auto set) {
+    v1::OutputSpec output = AnOutput(op, dtype, {4, 3});
+    set(output);
+    return ASpec(output);
+  };
+  REQUIRE(Mentions(RefusalOf(with("sum", v1::FLOAT32, [](auto& o) { o.set_min_contributors(2); })),
+                   "are for sparse operators"));
+  REQUIRE(
+      Mentions(RefusalOf(with("mean", v1::FLOAT32, [](auto& o) { o.set_index_dims(1); })), "are for sparse operators"));
+  REQUIRE(Mentions(RefusalOf(with("sum", v1::FLOAT32, [](auto& o) { o.set_drop_zeros(true); })),
+                   "are for sparse operators"));
+  REQUIRE(Mentions(RefusalOf(with("sparse_sum_to_dense", v1::FLOAT32, [](auto& o) { o.set_drop_zeros(true); })),
+                   "drop_zeros means nothing"));
+  REQUIRE(Mentions(RefusalOf(with("sparse_sum", v1::FLOAT32, [](auto& o) { o.set_min_contributors(-1); })),
+                   "must not be negative"));
+  REQUIRE(Mentions(RefusalOf(with("sparse_sum", v1::FLOAT32, [](auto& o) { o.set_index_dims(3); })),
+                   "address 3 dimensions"));
+  REQUIRE(Mentions(RefusalOf(with("sum", v1::INT64, [](auto& o) { o.set_non_finite(v1::PROPAGATE_NON_FINITE); })),
+                   "floating point"));
+}
+
+TEST_CASE("Numerics other than EXACT are refused, naming EXACT") {
+  v1::AggregateSpec spec = ASpec("sum", v1::FLOAT32, {1});
+  spec.set_numerics(v1::EXACT);
+  REQUIRE(ValidateAggregateSpec(spec).ok());
+  spec.set_numerics(v1::F64);
+  REQUIRE(RefusalOf(spec) == "numerics F64 does not work here; use EXACT, which is the default");
+}
+
+}  // namespace
+}  // namespace sheaf

@@ -1,0 +1,239 @@
+#include "tests/conformance/payload_store_suite.h"
+
+#include <catch2/catch.hpp>
+
+#include "base/checksum.h"
+
+#define PAYLOAD_TEST(sentence) PAYLOAD_TEST_NAMED(INTERNAL_CATCH_UNIQUE_NAME(PayloadTest), sentence)
+#define PAYLOAD_TEST_NAMED(function, sentence)                                  \
+  static void function(PayloadStoreUnderTest& under_test, PayloadStore& store); \
+  TEST_CASE(sentence, "[conformance]") {                                        \
+    for (const PayloadStoreKind& kind : PayloadStoresUnderTest()) {             \
+      DYNAMIC_SECTION("on " << kind.name) {                                     \
+        std::unique_ptr<PayloadStoreUnderTest> under_test = kind.make();        \
+        function(*under_test, under_test->store());                             \
+      }                                                                         \
+    }                                                                           \
+  }                                                                             \
+  static void function([[maybe_unused]] PayloadStoreUnderTest& under_test, [[maybe_unused]] PayloadStore& store)
+
+namespace sheaf {
+namespace {
+
+using Code = absl::StatusCode;
+
+const UploadId kUpload{"upload/../one"};
+const RoundId kRound{"r-one/.."};
+
+void UploadWhole(PayloadStore& store, const UploadId& id, const std::string& bytes) {
+  REQUIRE(store.StartUpload(id, static_cast<int64_t>(bytes.size()), Sha256Hex(bytes)).ok());
+  REQUIRE(store.WriteChunk(id, 0, bytes).ok());
+  REQUIRE(store.FinishUpload(id).ok());
+}
+
+PAYLOAD_TEST("An upload of several chunks becomes a blob of its digest") {
+  std::string digest = Sha256Hex("hello world");
+  auto upload = store.StartUpload(kUpload, 11, digest);
+  REQUIRE(upload.ok());
+  CHECK(upload->committed_bytes == 0);
+  CHECK(*store.WriteChunk(kUpload, 0, "hello ") == 6);
+  CHECK(*store.WriteChunk(kUpload, 6, "world") == 11);
+  REQUIRE(store.FinishUpload(kUpload).ok());
+  REQUIRE(store.FinishUpload(kUpload).ok());
+  CHECK(*store.ReadUpload(kUpload) == "hello world");
+  REQUIRE(store.MoveUploadToBlob(kUpload).ok());
+  CHECK(store.GetUpload(kUpload).status().code() == Code::kNotFound);
+  REQUIRE(store.HasBlob(digest));
+  CHECK((*store.OpenBlob(digest))->bytes() == "hello world");
+  auto blobs = *store.ListBlobs();
+  REQUIRE(blobs.size() == 1);
+  CHECK(blobs[0].digest == digest);
+  CHECK(blobs[0].size_bytes == 11);
+}
+
+PAYLOAD_TEST("Chunks may come again and overlap, but leave no gap and never run past the end") {
+  REQUIRE(store.StartUpload(kUpload, 6, Sha256Hex("abcdef")).ok());
+  CHECK(*store.WriteChunk(kUpload, 0, "abc") == 3);
+  CHECK(*store.WriteChunk(kUpload, 0, "abc") == 3);
+  CHECK(*store.WriteChunk(kUpload, 1, "xx") == 3);
+  CHECK(store.WriteChunk(kUpload, 4, "ef").status().code() == Code::kOutOfRange);
+  CHECK(store.WriteChunk(kUpload, -1, "a").status().code() == Code::kOutOfRange);
+  CHECK(store.WriteChunk(kUpload, 3, "defg").status().code() == Code::kOutOfRange);
+  CHECK(store.FinishUpload(kUpload).code() == Code::kFailedPrecondition);
+  CHECK(store.ReadUpload(kUpload).status().code() == Code::kFailedPrecondition);
+  CHECK(store.MoveUploadToBlob(kUpload).code() == Code::kFailedPrecondition);
+  CHECK(store.MoveUploadToSpool(kUpload, kRound).status().code() == Code::kFailedPrecondition);
+  CHECK(*store.WriteChunk(kUpload, 2, "cdef") == 6);
+  CHECK(store.FinishUpload(kUpload).ok());
+}
+
+PAYLOAD_TEST("Starting an upload again returns it as it is; as another one it is refused") {
+  REQUIRE(store.StartUpload(kUpload, 6, Sha256Hex("abcdef")).ok());
+  REQUIRE(store.WriteChunk(kUpload, 0, "abc").ok());
+  CHECK(store.StartUpload(kUpload, 6, Sha256Hex("abcdef"))->committed_bytes == 3);
+  CHECK(store.StartUpload(kUpload, 7, Sha256Hex("abcdef")).status().code() == Code::kAlreadyExists);
+  CHECK(store.StartUpload(kUpload, 6, Sha256Hex("other")).status().code() == Code::kAlreadyExists);
+  CHECK(store.StartUpload(UploadId("u"), 6, "../../etc").status().code() == Code::kInvalidArgument);
+  CHECK(store.StartUpload(UploadId("u"), -1, Sha256Hex("")).status().code() == Code::kInvalidArgument);
+  CHECK(store.GetUpload(UploadId("u")).status().code() == Code::kNotFound);
+}
+
+PAYLOAD_TEST("An upload whose bytes are others than announced is deleted") {
+  REQUIRE(store.StartUpload(kUpload, 3, Sha256Hex("abc")).ok());
+  REQUIRE(store.WriteChunk(kUpload, 0, "abd").ok());
+  CHECK(store.FinishUpload(kUpload).code() == Code::kDataLoss);
+  CHECK(store.GetUpload(kUpload).status().code() == Code::kNotFound);
+  CHECK(store.FinishUpload(kUpload).code() == Code::kNotFound);
+  CHECK(store.WriteChunk(kUpload, 0, "abc").status().code() == Code::kNotFound);
+}
+
+PAYLOAD_TEST("An upload of nothing can be finished") {
+  UploadWhole(store, kUpload, "");
+  REQUIRE(store.MoveUploadToBlob(kUpload).ok());
+  CHECK((*store.OpenBlob(Sha256Hex("")))->bytes().empty());
+}
+
+PAYLOAD_TEST("An unfinished upload is resumed after a restart, a finished one is still finished") {
+  REQUIRE(store.StartUpload(kUpload, 6, Sha256Hex("abcdef")).ok());
+  REQUIRE(store.WriteChunk(kUpload, 0, "abc").ok());
+  UploadWhole(store, UploadId("done"), "done");
+  under_test.Reopen();
+  PayloadStore& again = under_test.store();
+  CHECK(again.GetUpload(kUpload)->committed_bytes == 3);
+  CHECK(*again.WriteChunk(kUpload, 3, "def") == 6);
+  CHECK(again.FinishUpload(kUpload).ok());
+  CHECK(*again.ReadUpload(kUpload) == "abcdef");
+  CHECK(again.GetUpload(UploadId("done"))->is_finished);
+  CHECK(*again.ReadUpload(UploadId("done")) == "done");
+}
+
+PAYLOAD_TEST("Deleted and stale uploads are gone") {
+  UploadWhole(store, kUpload, "abc");
+  UploadWhole(store, UploadId("two"), "abc");
+  REQUIRE(store.DeleteUpload(kUpload).ok());
+  REQUIRE(store.DeleteUpload(kUpload).ok());
+  CHECK(store.GetUpload(kUpload).status().code() == Code::kNotFound);
+  CHECK(*store.DeleteStaleUploads(absl::FromUnixSeconds(1000)) == 0);
+  CHECK(*store.DeleteStaleUploads(absl::InfiniteFuture()) == 1);
+  CHECK(store.GetUpload(UploadId("two")).status().code() == Code::kNotFound);
+}
+
+PAYLOAD_TEST("A blob is stored once, read until it is deleted, and an open view outlives it") {
+  std::string digest = *store.PutBlob("bytes");
+  CHECK(digest == Sha256Hex("bytes"));
+  CHECK(*store.PutBlob("bytes") == digest);
+  CHECK(store.ListBlobs()->size() == 1);
+  auto view = *store.OpenBlob(digest);
+  REQUIRE(store.DeleteBlob(digest).ok());
+  REQUIRE(store.DeleteBlob(digest).ok());
+  CHECK_FALSE(store.HasBlob(digest));
+  CHECK(store.OpenBlob(digest).status().code() == Code::kNotFound);
+  CHECK(view->bytes() == "bytes");
+  CHECK_FALSE(store.HasBlob("../uploads"));
+  CHECK(store.OpenBlob("../uploads").status().code() == Code::kNotFound);
+}
+
+PAYLOAD_TEST("An upload whose blob exists already still becomes that blob") {
+  std::string digest = *store.PutBlob("bytes");
+  UploadWhole(store, kUpload, "bytes");
+  REQUIRE(store.MoveUploadToBlob(kUpload).ok());
+  CHECK((*store.OpenBlob(digest))->bytes() == "bytes");
+  CHECK(store.ListBlobs()->size() == 1);
+}
+
+PAYLOAD_TEST("What was appended to a spool is read back by its reference, also after a restart") {
+  auto first = store.AppendToSpool(kRound, "one");
+  auto second = store.AppendToSpool(kRound, "");
+  auto third = store.AppendToSpool(kRound, "three");
+  auto other = store.AppendToSpool(RoundId("r-two"), "other");
+  REQUIRE(store.SyncSpools().ok());
+  CHECK(first->segment >= 1);
+  under_test.Reopen();
+  PayloadStore& again = under_test.store();
+  CHECK(*again.ReadFromSpool(kRound, *first) == "one");
+  CHECK(again.ReadFromSpool(kRound, *second)->empty());
+  CHECK(*again.ReadFromSpool(kRound, *third) == "three");
+  CHECK(*again.ReadFromSpool(RoundId("r-two"), *other) == "other");
+  auto later = again.AppendToSpool(kRound, "later");
+  CHECK(*again.ReadFromSpool(kRound, *later) == "later");
+  CHECK(*again.ReadFromSpool(kRound, *third) == "three");
+}
+
+PAYLOAD_TEST("A reference that does not fit its bytes is DATA_LOSS") {
+  SpoolRef ref = *store.AppendToSpool(kRound, "twelve bytes");
+  for (SpoolRef wrong :
+       {SpoolRef{ref.segment, ref.offset + 1, ref.length - 1, ref.crc},
+        SpoolRef{ref.segment, ref.offset, ref.length + 1, ref.crc},
+        SpoolRef{ref.segment, ref.offset, ref.length, ref.crc ^ 1}, SpoolRef{ref.segment, -5, ref.length, ref.crc}}) {
+    CHECK(store.ReadFromSpool(kRound, wrong).status().code() == Code::kDataLoss);
+  }
+  CHECK(store.ReadFromSpool(kRound, {.segment = 77}).status().code() == Code::kNotFound);
+  CHECK(store.ReadFromSpool(RoundId("r-none"), ref).status().code() == Code::kNotFound);
+}
+
+PAYLOAD_TEST("Rolling a spool begins a new segment, and deleting spares the newer ones") {
+  CHECK(*store.RollSpool(kRound) == 0);
+  SpoolRef old = *store.AppendToSpool(kRound, "old");
+  int64_t through = *store.RollSpool(kRound);
+  CHECK(through == old.segment);
+  CHECK(*store.RollSpool(kRound) == through);
+  SpoolRef fresh = *store.AppendToSpool(kRound, "fresh");
+  CHECK(fresh.segment > through);
+  REQUIRE(store.SyncSpools().ok());
+  REQUIRE(store.DeleteSpoolSegments(kRound, through).ok());
+  REQUIRE(store.DeleteSpoolSegments(kRound, through).ok());
+  CHECK(store.ReadFromSpool(kRound, old).status().code() == Code::kNotFound);
+  CHECK(*store.ReadFromSpool(kRound, fresh) == "fresh");
+  REQUIRE(store.DeleteSpoolSegments(kRound, fresh.segment).ok());
+  CHECK(store.AppendToSpool(kRound, "next")->segment > fresh.segment);
+  REQUIRE(store.DeleteSpoolSegments(RoundId("r-none"), 5).ok());
+}
+
+PAYLOAD_TEST("A finished upload becomes a segment of its own") {
+  SpoolRef before = *store.AppendToSpool(kRound, "before");
+  UploadWhole(store, kUpload, "large");
+  auto ref = store.MoveUploadToSpool(kUpload, kRound);
+  REQUIRE(ref.ok());
+  CHECK(ref->segment > before.segment);
+  CHECK(ref->length == 5);
+  CHECK(*store.ReadFromSpool(kRound, *ref) == "large");
+  CHECK(store.GetUpload(kUpload).status().code() == Code::kNotFound);
+  SpoolRef after = *store.AppendToSpool(kRound, "after");
+  CHECK(after.segment > ref->segment);
+  REQUIRE(store.SyncSpools().ok());
+  under_test.Reopen();
+  CHECK(*under_test.store().ReadFromSpool(kRound, *ref) == "large");
+  CHECK(*under_test.store().ReadFromSpool(kRound, before) == "before");
+  SpoolRef wrong = *ref;
+  wrong.crc ^= 1;
+  CHECK(under_test.store().ReadFromSpool(kRound, wrong).status().code() == Code::kDataLoss);
+}
+
+PAYLOAD_TEST("Checkpoints are read back whole, and all but the newest are deleted") {
+  std::string state(100'000, 'x');
+  REQUIRE(store.WriteCheckpoint(kRound, "c-1", "old").ok());
+  REQUIRE(store.WriteCheckpoint(kRound, "c-2", state).ok());
+  CHECK(*store.ReadCheckpoint(kRound, "c-1") == "old");
+  REQUIRE(store.DeleteCheckpointsExcept(kRound, "c-2").ok());
+  CHECK(store.ReadCheckpoint(kRound, "c-1").status().code() == Code::kNotFound);
+  under_test.Reopen();
+  CHECK(*under_test.store().ReadCheckpoint(kRound, "c-2") == state);
+  REQUIRE(under_test.store().DeleteCheckpointsExcept(kRound, "").ok());
+  CHECK(under_test.store().ReadCheckpoint(kRound, "c-2").status().code() == Code::kNotFound);
+  CHECK(under_test.store().WriteCheckpoint(kRound, "../x", "").code() == Code::kInvalidArgument);
+}
+
+PAYLOAD_TEST("Nothing of a deleted round is left") {
+  SpoolRef ref = *store.AppendToSpool(kRound, "one");
+  REQUIRE(store.WriteCheckpoint(kRound, "c", "state").ok());
+  REQUIRE(store.WriteCheckpoint(RoundId("r-two"), "c", "state").ok());
+  CHECK(*store.ListRounds() == std::vector<RoundId>{kRound, RoundId("r-two")});
+  REQUIRE(store.DeleteRound(kRound).ok());
+  REQUIRE(store.DeleteRound(kRound).ok());
+  CHECK(*store.ListRounds() == std::vector<RoundId>{RoundId("r-two")});
+  CHECK(store.ReadFromSpool(kRound, ref).status().code() == Code::kNotFound);
+  CHECK(store.SyncSpools().ok());
+}
+
+}  // namespace
+}  // namespace sheaf

@@ -1,0 +1,95 @@
+#include <fmt/format.h>
+
+#include "base/check.h"
+#include "storage/transitions.h"
+#include "tests/conformance/task_store_suite.h"
+
+namespace sheaf {
+namespace {
+
+std::string At(absl::Time time) {
+  return time == absl::InfiniteFuture() ? "never" : fmt::format("{}", absl::ToUnixNanos(time));
+}
+
+}  // namespace
+
+std::string Describe(const RoundRecord& r) {
+  return fmt::format(
+      "round {} {} v{} population={} job={} request={} spec={} created={} deadline={} end={} broadcast={} "
+      "tasks={}/{}/{}/{}/{}/{} failed={} lost={} contributions={} clients={} bytes={} checkpoint={}@{} progress={} "
+      "aggregate={} error={}",
+      r.id, Name(r.state), r.version, r.population, r.job, r.request_id, r.spec, At(r.create_time), At(r.deadline_time),
+      At(r.end_time), r.broadcast_digest, r.tasks.queued, r.tasks.leased, r.tasks.succeeded, r.tasks.failed,
+      r.tasks.cancelled, r.tasks.buried, r.num_failed_attempts, r.num_lost_attempts, r.num_contributions, r.num_clients,
+      r.bytes_up, r.checkpoint, r.checkpoint_sequence, r.progress, r.aggregate, r.error);
+}
+
+std::string Describe(const TaskRecord& t) {
+  return fmt::format(
+      "task {} {} payload={} selector={} requirement={} created={} available={} end={} worker={} token={} poll={} "
+      "leased={} expires={} deadline={} progress={} attempts={} failed={} lost={} error={}",
+      t.id.ToString(), Name(t.state), t.payload, t.data_selector, t.requirement, At(t.create_time),
+      At(t.available_time), At(t.end_time), t.worker, t.lease_token, t.poll_id, At(t.lease_time), At(t.expire_time),
+      At(t.attempt_deadline_time), t.progress, t.num_attempts, t.num_failed, t.num_lost, t.last_error);
+}
+
+std::string Describe(const AttemptRecord& a) {
+  return fmt::format("attempt {} {} worker={} leased={} end={} error={} timings={} bytes={}", a.number, Name(a.outcome),
+                     a.worker, At(a.lease_time), At(a.end_time), a.error, a.timings, a.bytes_up);
+}
+
+std::string Describe(const ContributionRecord& c) {
+  return fmt::format("contribution {} of {} worker={} token={} digest={} size={} clients={} spool={}+{}+{}#{} at={}",
+                     c.sequence, c.task.ToString(), c.worker, c.lease_token, c.digest, c.size_bytes, c.num_clients,
+                     c.payload.segment, c.payload.offset, c.payload.length, c.payload.crc, At(c.accept_time));
+}
+
+std::string Describe(const WorkerRecord& w) {
+  return fmt::format(
+      "worker {} of {} description={} first={} last={} draining={} leased={} succeeded={} failed={} lost={}", w.name,
+      w.population, w.description, At(w.first_seen_time), At(w.last_seen_time), w.is_draining, w.num_leased,
+      w.num_succeeded, w.num_failed, w.num_lost);
+}
+
+std::string Dump(TaskStore& store, absl::Time now) {
+  constexpr int kAll = 1'000'000;
+  std::string dump;
+  auto add = [&](std::string line) { dump += line + "\n"; };
+  auto rounds = store.ListRounds({.limit = kAll});
+  SHEAF_CHECK(rounds.ok(), "{}", rounds.status().ToString());
+  for (const RoundRecord& round : *rounds) {
+    add(Describe(round));
+    auto contributions = store.ListContributions(round.id, 0, kAll);
+    SHEAF_CHECK(contributions.ok(), "{}", contributions.status().ToString());
+    for (const ContributionRecord& contribution : *contributions) add(Describe(contribution));
+    auto requirements = store.ListRequirements(round.id);
+    SHEAF_CHECK(requirements.ok(), "{}", requirements.status().ToString());
+    for (const std::string& requirement : *requirements) add("requirement " + requirement);
+  }
+  auto tasks = store.ListTasks({.limit = kAll});
+  SHEAF_CHECK(tasks.ok(), "{}", tasks.status().ToString());
+  for (const TaskRecord& task : *tasks) {
+    add(Describe(task));
+    auto attempts = store.ListAttempts(task.id);
+    SHEAF_CHECK(attempts.ok(), "{}", attempts.status().ToString());
+    for (const AttemptRecord& attempt : *attempts) add(Describe(attempt));
+  }
+  auto workers = store.ListWorkers({.limit = kAll});
+  SHEAF_CHECK(workers.ok(), "{}", workers.status().ToString());
+  for (const WorkerRecord& worker : *workers) {
+    add(Describe(worker));
+    auto leases = store.ListLeases(worker.name);
+    SHEAF_CHECK(leases.ok(), "{}", leases.status().ToString());
+    for (const TaskRecord& task : *leases) add("holds " + task.id.ToString());
+  }
+  auto queue = store.DescribeQueue("", now);
+  SHEAF_CHECK(queue.ok(), "{}", queue.status().ToString());
+  add(fmt::format("queue {}/{}/{} live={} delayed={} oldest={}", queue->tasks.queued, queue->tasks.leased,
+                  queue->tasks.total(), queue->num_live_rounds, queue->num_delayed, At(queue->oldest_available_time)));
+  auto due = store.NextDueTime(now);
+  SHEAF_CHECK(due.ok(), "{}", due.status().ToString());
+  add("due " + At(*due));
+  return dump;
+}
+
+}  // namespace sheaf

@@ -1,0 +1,262 @@
+// Rounds, workers, and batches.
+#include "storage/transitions.h"
+#include "tests/conformance/store_fixture.h"
+
+namespace sheaf {
+namespace {
+
+STORE_TEST("A created round is read back as it was given, with its tasks queued") {
+  RoundRecord created = f.CreateRound({.num_tasks = 3});
+  CHECK(created.tasks == TaskCounts{.queued = 3});
+  CHECK(created.version == 1);
+  CHECK(created.spec == "spec of r-one");
+  CHECK(created.end_time == absl::InfiniteFuture());
+  CHECK(Describe(f.Round()) == Describe(created));
+  CHECK(f.Task(2).payload == "payload 2");
+  CHECK(f.Task(2).data_selector == "selector 2");
+  CHECK(f.Task(2).available_time == f.now);
+  CHECK(f.Task(2).state == TaskState::kQueued);
+}
+
+STORE_TEST("The same request creates one round and is told of it again") {
+  f.CreateRound({.id = "r-one", .request_id = "q"});
+  auto again = f.Do([&](TaskStore& s) { return s.CreateRound(f.RoundParams({.id = "r-two", .request_id = "q"})); });
+  REQUIRE(again.ok());
+  CHECK_FALSE(again->created);
+  CHECK(again->round.id == RoundId("r-one"));
+  CHECK(f.store().GetRound(RoundId("r-two")).status().code() == absl::StatusCode::kNotFound);
+}
+
+STORE_TEST("A round id taken by another request is refused") {
+  f.CreateRound({});
+  auto second = f.Do([&](TaskStore& s) { return s.CreateRound(f.RoundParams({.request_id = "another"})); });
+  CHECK(second.status().code() == absl::StatusCode::kAlreadyExists);
+}
+
+STORE_TEST("A round without id or request, or born in a late state, is refused and named") {
+  for (auto options : {StoreFixture::RoundOptions{.id = ""}, {.state = RoundState::kSealing}}) {
+    std::string before = f.DumpNow();
+    auto refused = f.Do([&](TaskStore& s) { return s.CreateRound(f.RoundParams(options)); });
+    CHECK(refused.status().code() == absl::StatusCode::kInvalidArgument);
+    CHECK(f.DumpNow() == before);
+  }
+}
+
+STORE_TEST("What does not exist is NOT_FOUND and named") {
+  f.CreateRound({});
+  auto round = f.store().GetRound(RoundId("r-none"));
+  CHECK(round.status().code() == absl::StatusCode::kNotFound);
+  CHECK(round.status().ToString().find("r-none") != std::string::npos);
+  for (TaskId id : {TaskId{f.round, 7}, TaskId{f.round, -1}, TaskId{RoundId("r-none"), 0}}) {
+    CHECK(f.store().GetTask(id).status().code() == absl::StatusCode::kNotFound);
+    CHECK(f.store().ListAttempts(id).status().code() == absl::StatusCode::kNotFound);
+    CHECK(f.Do([&](TaskStore& s) { return s.RequeueTask({.task = id, .now = f.now}); }).status().code() ==
+          absl::StatusCode::kNotFound);
+    CHECK(f.Do([&](TaskStore& s) { return s.RenewLease({.task = id}); }).status().code() ==
+          absl::StatusCode::kNotFound);
+    CHECK(f.Do([&](TaskStore& s) { return s.RecordContribution({.task = id}); }).status().code() ==
+          absl::StatusCode::kNotFound);
+    CHECK(f.Do([&](TaskStore& s) {
+             return s.EndAttempt({.task = id, .outcome = AttemptOutcome::kLost, .to = TaskState::kQueued});
+           })
+              .status()
+              .code() == absl::StatusCode::kNotFound);
+  }
+  CHECK(f.store().GetWorker("default", WorkerName("w")).status().code() == absl::StatusCode::kNotFound);
+  CHECK(f.store().ListContributions(RoundId("r-none"), 0, 10).status().code() == absl::StatusCode::kNotFound);
+  CHECK(f.store().ListRequirements(RoundId("r-none")).status().code() == absl::StatusCode::kNotFound);
+}
+
+STORE_TEST("A round ends with its aggregate, and its unneeded tasks are cancelled") {
+  f.CreateRound({.num_tasks = 3});
+  TaskRecord held = f.Lease("w1");
+  REQUIRE(f.Contribute(f.Lease("w2")).ok());
+  f.now += absl::Seconds(1);
+  auto sealing = f.Move(RoundState::kCollecting, RoundState::kSealing);
+  REQUIRE(sealing.ok());
+  CHECK(sealing->tasks == TaskCounts{.succeeded = 1, .cancelled = 2});
+  CHECK(sealing->end_time == absl::InfiniteFuture());
+  CHECK(f.Task(held.id.index).state == TaskState::kCancelled);
+  CHECK(f.Task(held.id.index).lease_token.empty());
+  CHECK(f.Attempts(held.id.index)[0].outcome == AttemptOutcome::kCancelled);
+  CHECK(f.Attempts(held.id.index)[0].end_time == f.now);
+  CHECK(f.store().ListLeases(WorkerName("w1"))->empty());
+
+  f.now += absl::Seconds(1);
+  auto done = f.Move(RoundState::kSealing, RoundState::kSucceeded);
+  REQUIRE(done.ok());
+  CHECK(done->aggregate == "the aggregate");
+  CHECK(done->error.empty());
+  CHECK(done->end_time == f.now);
+  CHECK(Describe(f.Round()) == Describe(*done));
+}
+
+STORE_TEST("A cancelled round keeps the reason and no aggregate") {
+  f.CreateRound({});
+  auto cancelled = f.Move(RoundState::kCollecting, RoundState::kCancelled);
+  REQUIRE(cancelled.ok());
+  CHECK(cancelled->error == "why");
+  CHECK(cancelled->aggregate.empty());
+}
+
+STORE_TEST("An announced round hands out no task until it is opened") {
+  f.CreateRound({.state = RoundState::kAnnounced});
+  auto early = f.Do([&](TaskStore& s) { return s.LeaseTasks(f.LeaseParams("w1")); });
+  CHECK(early.status().code() == absl::StatusCode::kFailedPrecondition);
+  REQUIRE(f.Move(RoundState::kAnnounced, RoundState::kCollecting).ok());
+  f.Lease("w1");
+}
+
+STORE_TEST("An announced round that is cancelled cancels its tasks") {
+  f.CreateRound({.num_tasks = 2, .state = RoundState::kAnnounced});
+  auto cancelled = f.Move(RoundState::kAnnounced, RoundState::kCancelled);
+  REQUIRE(cancelled.ok());
+  CHECK(cancelled->tasks == TaskCounts{.cancelled = 2});
+}
+
+STORE_TEST("A move from a state the round is not in changes nothing and says where it is") {
+  f.CreateRound({});
+  std::string before = f.DumpNow();
+  auto refused = f.Move(RoundState::kSealing, RoundState::kSucceeded);
+  CHECK(refused.status().code() == absl::StatusCode::kFailedPrecondition);
+  CHECK(refused.status().ToString().find("COLLECTING") != std::string::npos);
+  CHECK(f.DumpNow() == before);
+}
+
+STORE_TEST("A move that is not in the table is refused") {
+  f.CreateRound({});
+  CHECK(f.Move(RoundState::kCollecting, RoundState::kSucceeded).status().code() == absl::StatusCode::kInvalidArgument);
+}
+
+STORE_TEST("Every change of a round makes its version grow, and nothing else does") {
+  f.CreateRound({.num_tasks = 2});
+  int64_t version = f.Round().version;
+  auto grew = [&] { return f.Round().version == std::exchange(version, f.Round().version) + 1; };
+  TaskRecord task = f.Lease("w1");
+  CHECK(grew());
+  REQUIRE(f.End(task, AttemptOutcome::kReleased, TaskState::kQueued).ok());
+  CHECK(grew());
+  TaskRecord second = f.Lease("w1");
+  CHECK(grew());
+  REQUIRE(f.Contribute(second).ok());
+  CHECK(grew());
+  REQUIRE(
+      f.Do([&](TaskStore& s) { return s.SaveCheckpoint({.round = f.round, .checkpoint = "c", .sequence = 1}); }).ok());
+  CHECK(grew());
+  f.Saw("w1");
+  f.LeaseUpTo(f.LeaseParams("w1", 0));
+  CHECK(f.Round().version == version);
+}
+
+STORE_TEST("Rounds are listed newest first, by population, state and job, in pages") {
+  for (int i = 0; i < 5; ++i) {
+    f.CreateRound(
+        {.id = fmt::format("r-{}", i), .population = i == 3 ? "other" : "default", .job = i == 1 ? "j" : "k"});
+    if (i != 1) f.now += absl::Seconds(1);
+  }
+  auto ids = [&](const TaskStore::ListRoundsParams& params) {
+    std::string found;
+    auto listed = *f.store().ListRounds(params);
+    for (const RoundRecord& round : listed) found += round.id.value() + " ";
+    return found;
+  };
+  CHECK(ids({}) == "r-4 r-3 r-2 r-1 r-0 ");
+  CHECK(ids({.limit = 2}) == "r-4 r-3 ");
+  CHECK(ids({.after = RoundId("r-3"), .limit = 2}) == "r-2 r-1 ");
+  CHECK(ids({.population = "other"}) == "r-3 ");
+  CHECK(ids({.job = "j"}) == "r-1 ");
+  CHECK(ids({.states = {RoundState::kSealing, RoundState::kFailed}}).empty());
+  CHECK(ids({.states = {RoundState::kSealing, RoundState::kCollecting}, .limit = 1}) == "r-4 ");
+}
+
+STORE_TEST("A broadcast is in use until the last round that names it has ended") {
+  f.CreateRound({.broadcast = "abc"});
+  CHECK(*f.store().IsBroadcastInUse("abc"));
+  CHECK_FALSE(*f.store().IsBroadcastInUse("def"));
+  CHECK_FALSE(*f.store().IsBroadcastInUse(""));
+  REQUIRE(f.Move(RoundState::kCollecting, RoundState::kSealing).ok());
+  CHECK(*f.store().IsBroadcastInUse("abc"));
+  REQUIRE(f.Move(RoundState::kSealing, RoundState::kFailed).ok());
+  CHECK_FALSE(*f.store().IsBroadcastInUse("abc"));
+}
+
+STORE_TEST("A batch that is rolled back has not happened") {
+  f.Saw("w1");
+  f.CreateRound({.num_tasks = 4});
+  TaskRecord first = f.Lease("w1");
+  std::string before = f.DumpNow();
+  TaskStore& store = f.store();
+  REQUIRE(store.BeginBatch().ok());
+  REQUIRE(store.CreateRound(f.RoundParams({.id = "r-two", .num_tasks = 2})).ok());
+  REQUIRE(store.LeaseTasks(f.LeaseParams("w1", 2)).ok());
+  REQUIRE(store.LeaseTasks(f.LeaseParams("w2", 1, "r-two")).ok());
+  REQUIRE(store.RecordContribution({.task = first.id, .token = first.lease_token, .now = f.now}).ok());
+  REQUIRE(store.SawWorker({.name = WorkerName("w9"), .population = "default", .now = f.now}).ok());
+  REQUIRE(store.SetWorkerDraining("default", WorkerName("w1"), true).ok());
+  REQUIRE(
+      store.MoveRound({.round = f.round, .from = RoundState::kCollecting, .to = RoundState::kCancelled, .now = f.now})
+          .ok());
+  CHECK(f.DumpNow() != before);
+  store.RollbackBatch();
+  CHECK(f.DumpNow() == before);
+  CHECK(f.LeaseUpTo(f.LeaseParams("w2", 9)).size() == 3);
+}
+
+STORE_TEST("Operations of a batch see those before them") {
+  TaskStore& store = f.store();
+  REQUIRE(store.BeginBatch().ok());
+  REQUIRE(store.CreateRound(f.RoundParams({.num_tasks = 2})).ok());
+  auto leased = store.LeaseTasks(f.LeaseParams("w1", 1));
+  REQUIRE(leased.ok());
+  CHECK(store.GetRound(f.round)->tasks == TaskCounts{.queued = 1, .leased = 1});
+  CHECK((*store.ListRounds({}))[0].tasks == TaskCounts{.queued = 1, .leased = 1});
+  CHECK(store.ListLeases(WorkerName("w1"))->size() == 1);
+  CHECK(store.DescribeQueue("default", f.now)->tasks.leased == 1);
+  REQUIRE(store.CommitBatch().ok());
+}
+
+STORE_TEST("What was committed is there after a restart") {
+  f.Saw("w1");
+  f.CreateRound({.num_tasks = 4});
+  REQUIRE(f.Contribute(f.Lease("w1")).ok());
+  REQUIRE(f.End(f.Lease("w1"), AttemptOutcome::kFailed, TaskState::kQueued, absl::Seconds(5)).ok());
+  f.Lease("w1");
+  std::string before = f.DumpNow();
+  f.Reopen();
+  CHECK(f.DumpNow() == before);
+}
+
+STORE_TEST("A worker is created when first seen and refreshed afterwards, per population") {
+  f.Saw("w1");
+  f.now += absl::Seconds(9);
+  f.Saw("w1");
+  f.Saw("w1", "other");
+  WorkerRecord worker = f.Worker("w1");
+  CHECK(worker.last_seen_time - worker.first_seen_time == absl::Seconds(9));
+  CHECK(worker.description == "a worker");
+  CHECK(f.store().ListWorkers({})->size() == 2);
+  CHECK(f.store().ListWorkers({.population = "other"})->size() == 1);
+  CHECK(f.store().GetWorker("third", WorkerName("w1")).status().code() == absl::StatusCode::kNotFound);
+}
+
+STORE_TEST("Draining is remembered when the worker is seen again") {
+  f.Saw("w1");
+  CHECK(f.Do([&](TaskStore& s) { return s.SetWorkerDraining("default", WorkerName("w1"), true); })->is_draining);
+  f.Saw("w1");
+  CHECK(f.Worker("w1").is_draining);
+  CHECK(f.Do([&](TaskStore& s) { return s.SetWorkerDraining("other", WorkerName("w1"), true); }).status().code() ==
+        absl::StatusCode::kNotFound);
+}
+
+STORE_TEST("Workers are listed by name, in pages") {
+  for (const char* name : {"b", "c", "a"}) f.Saw(name);
+  auto page = *f.store().ListWorkers({.limit = 2});
+  REQUIRE(page.size() == 2);
+  CHECK(page[1].name == WorkerName("b"));
+  page = *f.store().ListWorkers({.after = page[1].name, .limit = 2});
+  REQUIRE(page.size() == 1);
+  CHECK(page[0].name == WorkerName("c"));
+}
+
+}  // namespace
+}  // namespace sheaf

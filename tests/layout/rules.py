@@ -1,0 +1,124 @@
+"""The layout rules of the tree, as tables. include_test.py holds the tree to them."""
+
+# --- Who may include whom -----------------------------------------------------------------------------------------
+#
+# A file belongs to the deepest folder below that contains it, and may include its own folder and those listed.
+
+MAY_INCLUDE = {
+    "base": [],
+    "proto": [],
+    "aggregation": ["base", "proto"],
+    "storage": ["base"],
+    "sdk/cpp": ["base", "proto", "aggregation"],
+    "server/core": ["base", "proto", "aggregation", "storage"],
+    "server/handlers": ["base", "proto", "server/core", "storage", "aggregation"],
+    "server/rpc": ["base", "proto", "server/handlers"],
+    # The binary: main and runtime join the parts.
+    "server": ["base", "proto", "aggregation", "storage", "server/core", "server/handlers", "server/rpc"],
+    "worker": ["base", "proto", "aggregation", "sdk/cpp"],
+    "cli": ["base", "proto", "sdk/cpp"],
+}
+
+# These see everything that is built.
+SEES_EVERYTHING = ["tests", "bench"]
+
+# Of some folders, only these files may be included from outside (by the includers named, or by all).
+INTERFACE_HEADERS = {
+    # Storage's interface; the stores behind it are for the binary to choose.
+    ("server/core", "storage"): ["ids.h", "payload_store.h", "records.h", "task_store.h", "transitions.h"],
+    # Large bytes go between the wire and the payload store without passing through the core (docs/adr/0004).
+    ("server/handlers", "storage"): ["ids.h", "payload_store.h"],
+    # SelectRows reads rows where they lie in a broadcast (docs/adr/0005); adding values up is the core's business.
+    ("server/handlers", "aggregation"): ["safetensors.h"],
+}
+
+# --- What stands in one place -------------------------------------------------------------------------------------
+#
+# (what, pattern, [(home, reason)]). A home is a file, or a folder with a trailing slash. tests/ and bench/ are not
+# exempt: they appear here where they need something.
+
+BANS = [
+    (
+        "clock read",
+        r"\babsl::Now\s*\(|_clock::now\b|\bstd::time\s*\(|(?<![\w:.>])time\s*\(\s*(?:nullptr|NULL|0|&)|"
+        r"\bclock_gettime\s*\(|\bgettimeofday\s*\(",
+        [
+            ("base/clock.cc", "SystemClock is the clock"),
+        ],
+    ),
+    (
+        "source of randomness",
+        r"\brandom_device\b|\bmt19937|\bdefault_random_engine\b|(?<![\w:.>])s?rand\s*\(|\bdrand48\b|\bRAND_bytes\b|"
+        r"\bgetrandom\s*\(|/dev/u?random",
+        [
+            ("base/random.cc", "SystemRandom and SeededRandom are the chance"),
+        ],
+    ),
+    (
+        "sleep",
+        r"\bsleep_for\b|\bsleep_until\b|\bSleepFor\s*\(|\bu?sleep\s*\(|\bnanosleep\s*\(",
+        [],
+    ),
+    (
+        "thread",
+        r"\bstd::j?thread\b|\bpthread_create\b|\bstd::async\b",
+        [
+            ("server/core_thread.h", "the core's thread"),
+            ("server/core_thread.cc", "the core's thread"),
+            ("worker/thread_pool.h", "the computations' threads"),
+            ("worker/thread_pool.cc", "the computations' threads"),
+        ],
+    ),
+    (
+        "lock other than base/mutex.h",
+        r"\bstd::(?:recursive_|shared_|timed_)?mutex\b|\bstd::condition_variable\b|\babsl::(?:Mutex|CondVar)\b|"
+        r"\bpthread_mutex",
+        [("base/mutex.h", "the annotated mutex")],
+    ),
+    (
+        "concrete clock or randomness",
+        r"\bSystemClock\b|\bSystemRandom\b",
+        [
+            ("base/", "where they are defined"),
+            ("server/main.cc", "a binary's main chooses the real thing"),
+            ("worker/main.cc", "a binary's main chooses the real thing"),
+            ("cli/main.cc", "a binary's main chooses the real thing"),
+            ("tests/", "end-to-end tests run real parts"),
+            ("bench/", "they are what is measured"),
+        ],
+    ),
+    (
+        "concrete store",
+        r"\bMemoryTaskStore\b|\bSqlTaskStore\b|\bSqliteConnection\b|\bMemoryPayloadStore\b|\bLocalPayloadStore\b|"
+        r"\bFilePayloadStore\b",
+        [
+            ("storage/", "where they are defined"),
+            ("server/main.cc", "a binary's main chooses the real thing"),
+            ("tests/", "they are what is tested"),
+            ("bench/", "they are what is measured"),
+        ],
+    ),
+]
+
+# Third-party headers with one home: (what, pattern of the include, [(home, reason)]).
+THIRD_PARTY = [
+    ("gRPC", r"grpc(?:pp)?/|.*\.grpc\.pb\.h", [("server/rpc/", "the server's side"), ("sdk/cpp/", "the client's side"),
+      ("tests/", "both sides are tested"), ("bench/", "the bare calls are the yardstick")]),
+    ("SQLite", r"sqlite3\.h", [("storage/sqlite/", "the connection")]),
+    ("OpenSSL", r"openssl/", [("base/", "SHA-256 and randomness")]),
+    ("zlib", r"zlib\.h", [("base/checksum.cc", "CRC-32")]),
+    ("spdlog", r"spdlog/", [("base/log.cc", "the log")]),
+    ("std ranges", r"ranges", []),  # clang-14 cannot compile libstdc++ 12's views.
+]
+
+# --- What stands nowhere ------------------------------------------------------------------------------------------
+
+# Names that invite everything and say nothing.
+BANNED_NAMES = ["util", "utils", "common", "helper", "helpers", "misc"]
+
+# (what, pattern), in every text file. The patterns do not match themselves.
+BANNED_TEXT = [
+    ("path of one machine", r"(?<![\w.$}*-])/(?:home|root|work|Users|mnt)/[\w.]"),
+    ("host of a package registry", r"\bdeb\.debian\.org|\bpypi\.org|\bregistry\.npmjs|\bproxy\.golang"),
+    ("unfinished work", r"\bTO[D]O\b|\bFIX[M]E\b|\bX[X]X\b"),
+]

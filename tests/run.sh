@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# Runs every test: installs what is missing, builds the preset "release" with its tests, runs CTest.
+#
+#   tests/run.sh [OPTIONS OF ctest...]     for example: tests/run.sh -R conformance
+#
+# Safe to run again; shares build/release with deploy/quickstart.sh.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+deploy/install-packages.sh build test
+
+launcher=""
+if command -v ccache >/dev/null; then launcher=ccache; fi
+cmake --preset release -DSHEAF_TESTS=ON -DSHEAF_BENCH=ON -DCMAKE_CXX_COMPILER_LAUNCHER="$launcher"
+cmake --build --preset release
+ctest --preset release -j2 "$@"

@@ -1,0 +1,253 @@
+#include "sdk/cpp/blob_client.h"
+
+#include <catch2/catch.hpp>
+
+#include "aggregation/safetensors.h"
+#include "base/checksum.h"
+#include "tests/sdk/program_local_server.h"
+
+namespace sheaf {
+namespace {
+
+std::string SomeBytes(size_t size) {
+  std::string bytes(size, '\0');
+  for (size_t i = 0; i < size; ++i) bytes[i] = static_cast<char>(i * 31 + i / 251);
+  return bytes;
+}
+
+// Fails the n-th call to `method`, before it is handled or when its answer travels.
+LocalServer::Fault FailOnce(const char* method, int n, bool on_answer, absl::Status status) {
+  return [=, seen = 0](std::string_view called, bool is_answer) mutable {
+    if (called != method || is_answer != on_answer || ++seen != n) return absl::OkStatus();
+    return status;
+  };
+}
+
+TEST_CASE("A blob is uploaded in chunks and read back in ranges") {
+  LocalServer server;
+  server.set_answer_bytes_max(1000);
+  SeededRandom random(1);
+  const std::string bytes = SomeBytes(4500);
+  const auto digest = UploadBlob(server, random, bytes);
+  REQUIRE(digest.ok());
+  CHECK(*digest == Sha256Hex(bytes));
+  CHECK(server.num_calls(kWriteChunk.name) == 5);
+  CHECK(ReadBlob(server, *digest).value() == bytes);
+  CHECK(server.num_calls(kReadBlob.name) == 5);
+}
+
+TEST_CASE("A blob that the server has already is not sent again") {
+  LocalServer server;
+  SeededRandom random(1);
+  REQUIRE(UploadBlob(server, random, "the same bytes").ok());
+  const int64_t written = server.bytes_written();
+  REQUIRE(UploadBlob(server, random, "the same bytes").ok());
+  CHECK(server.bytes_written() == written);
+}
+
+TEST_CASE("An empty blob can be uploaded and read") {
+  LocalServer server;
+  SeededRandom random(1);
+  const auto digest = UploadBlob(server, random, "");
+  REQUIRE(digest.ok());
+  CHECK(ReadBlob(server, *digest).value().empty());
+}
+
+TEST_CASE("An upload goes on from the committed bytes when any call or answer is lost") {
+  const char* method = GENERATE(kStartUpload.name, kWriteChunk.name, kFinishUpload.name);
+  const bool on_answer = GENERATE(false, true);
+  CAPTURE(method, on_answer);
+  LocalServer server;
+  server.set_answer_bytes_max(1000);
+  server.set_fault(FailOnce(method, 1, on_answer, absl::UnavailableError("the connection broke")));
+  SeededRandom random(1);
+  const std::string bytes = SomeBytes(4500);
+  REQUIRE(UploadBlob(server, random, bytes).ok());
+  CHECK(server.blobs().at(Sha256Hex(bytes)) == bytes);
+  CHECK(server.bytes_written() == 4500);
+}
+
+TEST_CASE("An upload goes back when the server lost bytes, and begins again when it lost the upload") {
+  const int64_t keep = GENERATE(0, 700, -1);
+  CAPTURE(keep);
+  LocalServer server;
+  server.set_answer_bytes_max(1000);
+  bool is_lost = false;
+  server.set_fault([&](std::string_view method, bool is_answer) {
+    if (method == kWriteChunk.name && !is_answer && server.bytes_written() == 3000 && !is_lost) {
+      is_lost = true;
+      server.LoseUploads(keep);
+    }
+    return absl::OkStatus();
+  });
+  SeededRandom random(1);
+  const std::string bytes = SomeBytes(4500);
+  const auto digest = UploadBlob(server, random, bytes);
+  REQUIRE(digest.ok());
+  CHECK(is_lost);
+  CHECK(server.blobs().at(*digest) == bytes);
+}
+
+TEST_CASE("An upload that arrives damaged is begun again, but not for ever") {
+  LocalServer server;
+  const bool is_permanent = GENERATE(false, true);
+  server.set_fault([&, seen = 0](std::string_view method, bool is_answer) mutable {
+    if (method != kFinishUpload.name || is_answer || (++seen > 1 && !is_permanent)) return absl::OkStatus();
+    server.LoseUploads(-1);
+    return absl::DataLossError("the digest differs");
+  });
+  SeededRandom random(1);
+  const auto digest = UploadBlob(server, random, "bytes");
+  CHECK(digest.status().code() == (is_permanent ? absl::StatusCode::kDataLoss : absl::StatusCode::kOk));
+  CHECK(server.num_calls(kStartUpload.name) == (is_permanent ? 4 : 2));
+}
+
+TEST_CASE("An upload gives up when the server stays away or refuses") {
+  LocalServer server;
+  const absl::StatusCode code = GENERATE(absl::StatusCode::kUnavailable, absl::StatusCode::kResourceExhausted);
+  server.set_fault([&](std::string_view method, bool) {
+    return method == kWriteChunk.name ? absl::Status(code, "no") : absl::OkStatus();
+  });
+  SeededRandom random(1);
+  CHECK(UploadBlob(server, random, "bytes").status().code() == code);
+}
+
+TEST_CASE("A contribution that is not needed is not sent") {
+  LocalServer server;
+  const auto verdict = GENERATE(v1::StartUploadResponse::NOT_NEEDED, v1::StartUploadResponse::LEASE_LOST);
+  server.set_upload_verdict(verdict);
+  const auto outcome = UploadContribution(
+      server, {.bytes = "a contribution", .request_id = "request", .task = "r-1/0", .lease_token = "token"});
+  REQUIRE(outcome.ok());
+  CHECK(outcome->verdict == verdict);
+  CHECK(server.num_calls(kWriteChunk.name) == 0);
+}
+
+TEST_CASE("A contribution that is needed is sent and named for the result") {
+  LocalServer server;
+  const auto outcome = UploadContribution(
+      server, {.bytes = "a contribution", .request_id = "request", .task = "r-1/0", .lease_token = "token"});
+  REQUIRE(outcome.ok());
+  CHECK(outcome->verdict == v1::StartUploadResponse::SEND);
+  CHECK(outcome->upload_id == "request");
+}
+
+TEST_CASE("A sequence dropped in mid-call leaves its messages to the caller") {
+  auto upload = std::make_unique<UploadSession>(UploadParams{.bytes = "bytes", .request_id = "request"});
+  const CallSequence::NextCall call = upload->Next();
+  upload.reset();
+  CHECK(call.method == kStartUpload.name);
+  CHECK(static_cast<const v1::StartUploadRequest&>(*call.request).size_bytes() == 5);
+  CHECK(call.response != nullptr);
+}
+
+class RowsFixture {
+ public:
+  RowsFixture() {
+    NamedTensor w{.name = "w", .dtype = v1::INT32, .shape = {10, 4}};
+    for (int32_t i = 0; i < 40; ++i) w.data.append(reinterpret_cast<const char*>(&i), 4);
+    NamedTensor b{.name = "b", .dtype = v1::INT32, .shape = {10}};
+    b.data = w.data.substr(0, 40);
+    file_ = EncodeSafetensors(std::vector<NamedTensor>{w, b}, {});
+    SeededRandom random(1);
+    digest_ = UploadBlob(server_, random, file_).value();
+  }
+
+ protected:
+  static v1::RowSelection Rows(const char* tensor, std::vector<int64_t> rows) {
+    v1::RowSelection selection;
+    selection.set_tensor(tensor);
+    selection.mutable_rows()->Add(rows.begin(), rows.end());
+    return selection;
+  }
+  static v1::RowSelection All(const char* tensor) {
+    v1::RowSelection selection;
+    selection.set_tensor(tensor);
+    selection.set_all(true);
+    return selection;
+  }
+  static std::vector<int32_t> Values(const NamedTensor& tensor) {
+    const auto* values = reinterpret_cast<const int32_t*>(tensor.data.data());
+    return {values, values + tensor.data.size() / 4};
+  }
+
+  LocalServer server_;
+  std::string file_;
+  std::string digest_;
+};
+
+TEST_CASE_METHOD(RowsFixture, "Selected rows come in the order asked for, however the server cuts its answer") {
+  server_.set_answer_bytes_max(GENERATE(16, 32, 1 << 20));
+  const auto tensors = SelectRows(server_, digest_, {Rows("w", {7, 0, 7}), All("b")});
+  REQUIRE(tensors.ok());
+  REQUIRE(tensors->size() == 2);
+  CHECK((*tensors)[0].name == "w");
+  CHECK((*tensors)[0].shape == std::vector<int64_t>{3, 4});
+  CHECK(Values((*tensors)[0]) == std::vector<int32_t>{28, 29, 30, 31, 0, 1, 2, 3, 28, 29, 30, 31});
+  CHECK((*tensors)[1].shape == std::vector<int64_t>{10});
+  CHECK(Values((*tensors)[1]) == std::vector<int32_t>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9});
+}
+
+TEST_CASE_METHOD(RowsFixture, "No rows can be selected, too") {
+  const auto tensors = SelectRows(server_, digest_, {Rows("w", {})});
+  REQUIRE(tensors.ok());
+  CHECK((*tensors)[0].shape == std::vector<int64_t>{0, 4});
+  CHECK(SelectRows(server_, digest_, {}).value().empty());
+}
+
+// Answers one SelectRows with what the test says.
+absl::Status JoinAnswer(const std::function<void(v1::SelectRowsResponse&)>& fill) {
+  v1::RowSelection selection;
+  selection.set_tensor("w");
+  selection.add_rows(3);
+  selection.add_rows(4);
+  RowFetch fetch("digest", {selection});
+  const CallSequence::NextCall call = fetch.Next();
+  auto& response = static_cast<v1::SelectRowsResponse&>(*call.response);
+  v1::SelectRowsResponse::Piece& piece = *response.add_pieces();
+  piece.mutable_rows()->set_dtype(v1::INT32);
+  piece.mutable_rows()->add_shape(2);
+  piece.mutable_rows()->set_data("12345678");
+  fill(response);
+  fetch.OnDone(absl::OkStatus());
+  CHECK(fetch.done());
+  return fetch.status();
+}
+
+TEST_CASE("An answer with rows that does not add up is refused and never becomes a tensor") {
+  CHECK(JoinAnswer([](auto&) {}).ok());
+  const auto refused = [](const std::function<void(v1::SelectRowsResponse&)>& fill) {
+    return JoinAnswer(fill).code() == absl::StatusCode::kDataLoss;
+  };
+  CHECK(refused([](auto& response) { response.mutable_pieces(0)->set_first_row(1); }));
+  CHECK(refused([](auto& response) { response.mutable_pieces(0)->set_selection(1); }));
+  CHECK(refused([](auto& response) { response.mutable_pieces(0)->mutable_rows()->set_data("1234567"); }));
+  CHECK(refused([](auto& response) { response.mutable_pieces(0)->mutable_rows()->set_shape(0, 1); }));
+  CHECK(refused([](auto& response) { response.mutable_pieces(0)->mutable_rows()->set_shape(0, -2); }));
+  CHECK(refused([](auto& response) { response.mutable_pieces(0)->mutable_rows()->clear_shape(); }));
+  CHECK(refused([](auto& response) { response.clear_pieces(); }));
+  CHECK(refused([](auto& response) {
+    response.clear_pieces();
+    response.set_next_cursor("on");
+  }));
+  CHECK(refused([](auto& response) {
+    v1::SelectRowsResponse::Piece& piece = *response.add_pieces();
+    piece = response.pieces(0);
+    piece.set_first_row(2);
+    piece.mutable_rows()->set_dtype(v1::FLOAT32);
+  }));
+}
+
+TEST_CASE("A blob whose bytes changed on the way is refused") {
+  BlobFetch fetch(Sha256Hex("what was asked for"));
+  const CallSequence::NextCall call = fetch.Next();
+  auto& response = static_cast<v1::ReadBlobResponse&>(*call.response);
+  response.set_data("what was delivered");
+  response.set_size_bytes(18);
+  fetch.OnDone(absl::OkStatus());
+  CHECK(fetch.done());
+  CHECK(fetch.status().code() == absl::StatusCode::kDataLoss);
+}
+
+}  // namespace
+}  // namespace sheaf

@@ -1,0 +1,86 @@
+// LocalServer: a server in this process, of what programs and blob clients need: uploads, ranges, rows, and rounds
+// whose tasks are computed on the spot and folded by the real RoundAccumulator. It counts calls and can be told to
+// misbehave.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "sdk/cpp/transport.h"
+
+namespace sheaf {
+
+class LocalServer final : public Transport {
+ public:
+  // Computes one task of a round from the broadcast's bytes.
+  using Compute = std::function<v1::Contribution(const v1::RoundSpec& spec, const v1::TaskSpec& task,
+                                                 const std::string& broadcast)>;
+  // Asked before (`is_answer` false) and after each call; an error is what the caller gets.
+  using Fault = std::function<absl::Status(std::string_view method, bool is_answer)>;
+
+  explicit LocalServer(Compute compute = nullptr) : compute_(std::move(compute)) {}
+
+  void CallMethod(std::string_view method, const google::protobuf::Message& request,
+                  google::protobuf::Message* response, const CallOptions& options, Done done) override;
+
+  void set_fault(Fault fault) { fault_ = std::move(fault); }
+  // Turns the outcome of the next rounds into this.
+  void set_round_state(v1::RoundState state) { round_state_ = state; }
+  // Changes aggregates before they are released and named by their digest.
+  void set_tamper(std::function<void(std::string&)> tamper) { tamper_ = std::move(tamper); }
+  // Changes a byte of every aggregate under its digest.
+  void CorruptAggregates();
+  // Fold contributions last to first.
+  void set_reverse(bool reverse) { is_reversed_ = reverse; }
+  // Drops what was uploaded but not finished, keeping `keep` bytes of each; with keep < 0, the uploads themselves.
+  void LoseUploads(int64_t keep);
+  // Largest range and largest piece of rows in one answer.
+  void set_answer_bytes_max(size_t bytes) { answer_bytes_max_ = bytes; }
+  void set_upload_verdict(v1::StartUploadResponse::Verdict verdict) { upload_verdict_ = verdict; }
+
+  const std::map<std::string, std::string>& blobs() const { return blobs_; }
+  int num_calls(const std::string& method) const;
+  // Bytes that chunks carried.
+  int64_t bytes_written() const { return bytes_written_; }
+
+ private:
+  struct Upload {
+    std::string digest;
+    int64_t size = 0;
+    std::string bytes;
+  };
+  struct Sealed {
+    v1::Round round;
+    std::string aggregate;
+  };
+
+  absl::Status Handle(std::string_view method, const google::protobuf::Message& request,
+                      google::protobuf::Message* response);
+  absl::Status StartUpload(const v1::StartUploadRequest& request, v1::StartUploadResponse& response);
+  absl::Status WriteChunk(const v1::WriteChunkRequest& request, v1::WriteChunkResponse& response);
+  absl::Status QueryUpload(const v1::QueryUploadRequest& request, v1::QueryUploadResponse& response);
+  absl::Status FinishUpload(const v1::FinishUploadRequest& request);
+  absl::Status ReadBlob(const v1::ReadBlobRequest& request, v1::ReadBlobResponse& response);
+  absl::Status SelectRows(const v1::SelectRowsRequest& request, v1::SelectRowsResponse& response);
+  absl::Status CreateRound(const v1::CreateRoundRequest& request, v1::CreateRoundResponse& response);
+  absl::Status GetRound(const v1::GetRoundRequest& request, v1::GetRoundResponse& response);
+  absl::Status ReadAggregate(const v1::ReadAggregateRequest& request, v1::ReadAggregateResponse& response);
+
+  Compute compute_;
+  Fault fault_;
+  std::function<void(std::string&)> tamper_;
+  v1::RoundState round_state_ = v1::SUCCEEDED;
+  v1::StartUploadResponse::Verdict upload_verdict_ = v1::StartUploadResponse::SEND;
+  bool is_reversed_ = false;
+  size_t answer_bytes_max_ = 1 << 20;
+  int64_t bytes_written_ = 0;
+  std::map<std::string, int> num_calls_;
+  std::map<std::string, std::string> blobs_;
+  // By upload id, which is the request id.
+  std::map<std::string, Upload> uploads_;
+  std::vector<Sealed> rounds_;
+};
+
+}  // namespace sheaf

@@ -1,0 +1,167 @@
+// How sheafd is told what to do: flag, environment, file, default.
+#include "server/config.h"
+
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <map>
+
+namespace sheaf {
+namespace {
+
+using Catch::Matchers::Contains;
+
+Environment Of(std::map<std::string, std::string> variables) {
+  return [variables = std::move(variables)](const std::string& name) -> std::optional<std::string> {
+    const auto found = variables.find(name);
+    if (found == variables.end()) return std::nullopt;
+    return found->second;
+  };
+}
+
+// A configuration file that is gone at the end of the test.
+class ConfigFile {
+ public:
+  explicit ConfigFile(const std::string& text) {
+    char name[] = "/tmp/sheaf-config-XXXXXX";
+    close(mkstemp(name));
+    path_ = name;
+    std::ofstream(path_) << text;
+  }
+  ~ConfigFile() { std::filesystem::remove(path_); }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+std::string ErrorOf(const std::vector<std::string>& arguments, const Environment& environment = Of({})) {
+  const auto invocation = ParseInvocation(arguments, environment);
+  REQUIRE_FALSE(invocation.ok());
+  CHECK(invocation.status().code() == absl::StatusCode::kInvalidArgument);
+  return std::string(invocation.status().message());
+}
+
+// The line of --print-config about one setting, blanks squeezed.
+std::string PrintedRow(const Invocation& invocation, const std::string& key) {
+  std::istringstream lines(invocation.output);
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    std::string squeezed;
+    for (std::string word; words >> word;) squeezed += squeezed.empty() ? word : " " + word;
+    if (squeezed.starts_with(key + " ")) return squeezed;
+  }
+  return "no row";
+}
+
+TEST_CASE("Without any configuration the server listens on loopback and stores in SQLite") {
+  const auto invocation = ParseInvocation({}, Of({}));
+  REQUIRE(invocation.ok());
+  CHECK(invocation->output.empty());
+  CHECK(invocation->config.listen == "127.0.0.1:7433");
+  CHECK(invocation->config.store == "sqlite");
+  CHECK(invocation->config.data_dir == "sheaf-data");
+}
+
+TEST_CASE("The defaults of the settings are the defaults of the limits") {
+  const auto invocation = ParseInvocation({}, Of({}));
+  REQUIRE(invocation.ok());
+  CHECK(invocation->config.limits.ByName() == Limits().ByName());
+}
+
+TEST_CASE("A flag beats the environment, which beats the file, which beats the default") {
+  const ConfigFile file("lease_default = \"11s\"\npoll_wait_max = \"12s\"\nstop_grace = \"13s\"\n");
+  const auto invocation = ParseInvocation({"--config", file.path(), "--lease-default", "31s"},
+                                          Of({{"SHEAF_LEASE_DEFAULT", "21s"}, {"SHEAF_POLL_WAIT_MAX", "22s"}}));
+  REQUIRE(invocation.ok());
+  CHECK(invocation->config.limits.lease_default == absl::Seconds(31));
+  CHECK(invocation->config.limits.poll_wait_max == absl::Seconds(22));
+  CHECK(invocation->config.stop_grace == absl::Seconds(13));
+  CHECK(invocation->config.limits.unreferenced_keep == absl::Hours(1));
+}
+
+TEST_CASE("--print-config shows every value with where it came from") {
+  const ConfigFile file("checkpoint_spool_bytes = 1048576\n");
+  const auto invocation = ParseInvocation({"--config=" + file.path(), "--print-config", "--data-dir", "/srv/sheaf"},
+                                          Of({{"SHEAF_STORE", "memory"}}));
+  REQUIRE(invocation.ok());
+  CHECK(PrintedRow(*invocation, "data_dir") == "data_dir /srv/sheaf flag --data-dir");
+  CHECK(PrintedRow(*invocation, "store") == "store memory env SHEAF_STORE");
+  CHECK(PrintedRow(*invocation, "checkpoint_spool_bytes") == "checkpoint_spool_bytes 1048576 file " + file.path());
+  CHECK(PrintedRow(*invocation, "lease_default") == "lease_default 30s default");
+  for (const Setting& setting : Settings()) CHECK(PrintedRow(*invocation, std::string(setting.key)) != "no row");
+}
+
+TEST_CASE("The file may be named in the environment") {
+  const ConfigFile file("data_dir = \"/srv/elsewhere\"\n");
+  const auto invocation = ParseInvocation({}, Of({{"SHEAF_CONFIG", file.path()}}));
+  REQUIRE(invocation.ok());
+  CHECK(invocation->config.data_dir == "/srv/elsewhere");
+}
+
+TEST_CASE("An unknown key in the file is refused and the nearest known one named") {
+  const ConfigFile file("listen = \"127.0.0.1:0\"\nleese_default = \"30s\"\n");
+  const std::string error = ErrorOf({"--config", file.path()});
+  CHECK_THAT(error, Contains(file.path() + ":2: unknown setting leese_default"));
+  CHECK_THAT(error, Contains("nearest known one is lease_default"));
+}
+
+TEST_CASE("An unknown option is refused and the nearest known one named") {
+  CHECK_THAT(ErrorOf({"--data-dri", "/srv"}), Contains("unknown option --data-dri") && Contains("--data-dir"));
+  CHECK_THAT(ErrorOf({"serve"}), Contains("unexpected argument \"serve\""));
+  CHECK_THAT(ErrorOf({"--listen"}), Contains("--listen"));
+}
+
+TEST_CASE("A value that makes no sense is refused with its setting and where it came from") {
+  CHECK(ErrorOf({}, Of({{"SHEAF_LEASE_DEFAULT", "30 bananas"}})) ==
+        "lease_default: \"30 bananas\" is not a duration such as \"30s\" or \"5m\" (from env SHEAF_LEASE_DEFAULT)");
+  CHECK_THAT(ErrorOf({"--checkpoint-spool-bytes", "64MB"}), Contains("is not a size") && Contains("64MiB"));
+  CHECK_THAT(ErrorOf({"--checkpoint-spool-bytes", "9999999TiB"}), Contains("is not a size"));
+  CHECK_THAT(ErrorOf({"--lease-default=-3s"}), Contains("is not a duration"));
+  CHECK_THAT(ErrorOf({"--store", "oracle"}), Contains("choose sqlite or memory"));
+  CHECK_THAT(ErrorOf({"--log-level", "loud"}), Contains("choose debug"));
+}
+
+TEST_CASE("A file that is malformed or cannot be read is refused with its name and line") {
+  const ConfigFile malformed("listen = \n");
+  CHECK_THAT(ErrorOf({"--config", malformed.path()}), Contains(malformed.path() + ":1"));
+  const ConfigFile nested("[listen]\nport = 3\n");
+  CHECK_THAT(ErrorOf({"--config", nested.path()}), Contains("listen is neither text"));
+  CHECK_THAT(ErrorOf({"--config", "/no/such/file.toml"}),
+             Contains("cannot read the configuration file /no/such/file.toml"));
+}
+
+TEST_CASE("Sizes are understood in bytes and in binary units") {
+  const auto invocation =
+      ParseInvocation({"--broadcast-bytes-max", "3GiB", "--contribution-bytes-max", "70000"}, Of({}));
+  REQUIRE(invocation.ok());
+  CHECK(invocation->config.limits.broadcast_bytes_max == int64_t{3} << 30);
+  CHECK(invocation->config.limits.contribution_bytes_max == 70000);
+}
+
+TEST_CASE("An address that other machines can reach is refused unless --insecure is said") {
+  CHECK_THAT(ErrorOf({"--listen", "0.0.0.0:7433"}),
+             Contains("neither TLS nor authentication") && Contains("--insecure"));
+  CHECK_THAT(ErrorOf({"--listen", "[::]:7433"}), Contains("--insecure"));
+  CHECK_THAT(ErrorOf({"--listen", "7433"}), Contains("is not HOST:PORT"));
+  for (const std::string address : {"127.0.0.1:0", "localhost:7433", "[::1]:7433"}) {
+    CHECK(ParseInvocation({"--listen", address}, Of({})).ok());
+  }
+  CHECK(ParseInvocation({"--listen", "0.0.0.0:7433", "--insecure"}, Of({})).ok());
+  CHECK(ParseInvocation({"--listen", "0.0.0.0:7433"}, Of({{"SHEAF_INSECURE", "true"}})).ok());
+}
+
+TEST_CASE("--help and --version print and do nothing else") {
+  const auto help = ParseInvocation({"--help"}, Of({}));
+  REQUIRE(help.ok());
+  for (const Setting& setting : Settings()) CHECK_THAT(help->output, Contains(setting.flag()));
+  const auto version = ParseInvocation({"--version"}, Of({}));
+  REQUIRE(version.ok());
+  CHECK_THAT(version->output, Catch::Matchers::StartsWith("sheafd "));
+}
+
+}  // namespace
+}  // namespace sheaf

@@ -1,0 +1,111 @@
+// The server as gRPC clients see it: health, reflection, errors, broken connections.
+#include <google/protobuf/empty.pb.h>
+#include <google/protobuf/unknown_field_set.h>
+#include <google/protobuf/wrappers.pb.h>
+
+#include <catch2/catch.hpp>
+#include <string>
+
+#include "server/rpc/grpc_server.h"
+#include "tests/server/running_server.h"
+
+namespace sheaf {
+namespace {
+
+using Catch::Matchers::Contains;
+
+// grpc.health.v1: the request is {string service = 1}, the answer {enum status = 1}; the wrappers have the same bytes.
+enum class Health { kUnknown = 0, kServing = 1, kNotServing = 2 };
+absl::StatusOr<Health> HealthOf(Transport& transport, const std::string& service) {
+  google::protobuf::StringValue request;
+  request.set_value(service);
+  google::protobuf::Int32Value response;
+  const absl::Status status = BlockingCallMethod(transport, "grpc.health.v1.Health/Check", request, &response, {});
+  if (!status.ok()) return status;
+  return static_cast<Health>(response.value());
+}
+
+TEST_CASE("Health checks answer for the server and for each service") {
+  RunningServer server;
+  for (const std::string service :
+       {"", "sheaf.v1.WorkService", "sheaf.v1.BlobService", "sheaf.v1.RoundService", "sheaf.v1.InspectionService"}) {
+    INFO("service " << service);
+    const auto health = HealthOf(server.transport(), service);
+    REQUIRE(health.ok());
+    CHECK(*health == Health::kServing);
+  }
+  CHECK(HealthOf(server.transport(), "sheaf.v1.NoSuchService").status().code() == absl::StatusCode::kNotFound);
+}
+
+TEST_CASE("Reflection lists the services to those who have no proto files") {
+  RunningServer server;
+  // {string list_services = 7}; a stream of one message each way is, on the wire, a unary call.
+  google::protobuf::Empty request;
+  request.GetReflection()->MutableUnknownFields(&request)->AddLengthDelimited(7, "*");
+  google::protobuf::Empty response;
+  const absl::Status status = BlockingCallMethod(
+      server.transport(), "grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", request, &response, {});
+  REQUIRE(status.ok());
+  const std::string listed = response.SerializeAsString();
+  for (const std::string service :
+       {"sheaf.v1.WorkService", "sheaf.v1.BlobService", "sheaf.v1.RoundService", "sheaf.v1.InspectionService"}) {
+    CHECK_THAT(listed, Contains(service));
+  }
+}
+
+TEST_CASE("A port that is in use is an error with a remedy") {
+  RunningServer first;
+  SystemClock clock;
+  SystemRandom random;
+  MemoryTaskStore store;
+  MemoryPayloadStore payloads(clock);
+  const auto second = Runtime::Start(store, payloads, clock, random, {.listen = first.address()});
+  REQUIRE(second.status().code() == absl::StatusCode::kUnavailable);
+  CHECK(std::string(second.status().message()) ==
+        "cannot listen on " + first.address() +
+            ": the port is in use; choose another with --listen or stop the other server");
+}
+
+TEST_CASE("An address of another machine is an error with a remedy") {
+  SystemClock clock;
+  SystemRandom random;
+  MemoryTaskStore store;
+  MemoryPayloadStore payloads(clock);
+  const auto server = Runtime::Start(store, payloads, clock, random, {.listen = "192.0.2.1:0"});
+  REQUIRE(server.status().code() == absl::StatusCode::kInvalidArgument);
+  CHECK_THAT(std::string(server.status().message()), Contains("192.0.2.1:0") && Contains("--listen"));
+}
+
+TEST_CASE("An error arrives with the code and the sentence that the server gave") {
+  RunningServer server;
+  v1::GetRoundRequest request;
+  request.set_round("r-aaaaaaaa");
+  const auto round = BlockingCall(server.transport(), kGetRound, request);
+  CHECK(round.status().code() == absl::StatusCode::kNotFound);
+  CHECK_THAT(std::string(round.status().message()), Contains("r-aaaaaaaa"));
+}
+
+TEST_CASE("A request that is too large is refused by gRPC, and the server serves on") {
+  RunningServer server;
+  v1::WriteChunkRequest request;
+  request.set_upload_id("u");
+  request.set_data(std::string(9 << 20, 'x'));
+  CHECK(BlockingCall(server.transport(), kWriteChunk, request).status().code() == absl::StatusCode::kResourceExhausted);
+  CHECK(BlockingCall(server.transport(), kGetServerInfo, {}).ok());
+}
+
+TEST_CASE("A worker that vanishes while its call is parked does no harm") {
+  RunningServer server;
+  GrpcTransport operator_transport(server.address(), {.own_connection = true});
+  auto parked = CallLater(server.transport(), kSync, AParkedPoll("vanishing"));
+  WaitForParkedPolls(operator_transport, 1);
+  server.Disconnect();
+  CHECK_FALSE(parked.get().ok());
+  // Its answer goes nowhere, now that there is one.
+  REQUIRE(BlockingCall(operator_transport, kCreateRound, ARound("round")).ok());
+  CHECK(BlockingCall(operator_transport, kGetServerInfo, {}).ok());
+  CHECK(server.runtime().Stop().ok());
+}
+
+}  // namespace
+}  // namespace sheaf

@@ -1,0 +1,144 @@
+// What OpenStore and the SQLite connection refuse, and how they say it.
+#include "storage/open.h"
+
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#include <catch2/catch.hpp>
+#include <fstream>
+
+#include "storage/sql/migrator.h"
+#include "storage/sql/sql_task_store.h"
+#include "storage/sqlite/sqlite_connection.h"
+#include "tests/storage/temporary_directory.h"
+
+namespace sheaf {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool Mentions(const absl::Status& status, const std::string& text) {
+  return status.ToString().find(text) != std::string::npos;
+}
+
+absl::StatusOr<TaskStore::CreateRoundResult> CreateRound(TaskStore& store, const std::string& id, std::string spec) {
+  return store.CreateRound({.round = {.id = RoundId(id), .request_id = id, .spec = std::move(spec)},
+                            .tasks = std::vector<TaskStore::NewTask>(3)});
+}
+
+TEST_CASE("A store's directory is created for its owner alone") {
+  TemporaryDirectory parent;
+  std::string directory = parent.path() + "/store";
+  auto store = OpenStore(directory);
+  REQUIRE(store.ok());
+  CHECK(fs::status(directory).permissions() == fs::perms::owner_all);
+  CHECK(store->tasks->GetInfo().engine == "sqlite");
+  CHECK(store->tasks->GetInfo().schema_version == 1);
+  CHECK(store->payloads->PutBlob("bytes").ok());
+}
+
+TEST_CASE("A second server on the same directory is refused until the first has gone") {
+  TemporaryDirectory directory;
+  auto first = OpenStore(directory.path());
+  REQUIRE(first.ok());
+  auto second = OpenStore(directory.path());
+  CHECK(second.status().code() == absl::StatusCode::kFailedPrecondition);
+  CHECK(Mentions(second.status(), directory.path()));
+  first = absl::CancelledError();
+  CHECK(OpenStore(directory.path()).ok());
+}
+
+TEST_CASE("A directory whose parent is missing is refused and named") {
+  TemporaryDirectory parent;
+  auto store = OpenStore(parent.path() + "/no/store");
+  CHECK(store.status().code() == absl::StatusCode::kNotFound);
+  CHECK(Mentions(store.status(), "/no/store"));
+}
+
+TEST_CASE("A damaged database is refused, named, and left as it is") {
+  TemporaryDirectory directory;
+  std::ofstream(directory.path() + "/tasks.db") << std::string(8192, 'x');
+  auto store = OpenStore(directory.path());
+  CHECK(store.status().code() == absl::StatusCode::kDataLoss);
+  CHECK(Mentions(store.status(), directory.path()));
+  CHECK(fs::file_size(directory.path() + "/tasks.db") == 8192);
+}
+
+TEST_CASE("A store written by a newer version is refused with both versions and the remedy") {
+  TemporaryDirectory directory;
+  REQUIRE(OpenStore(directory.path()).ok());
+  {
+    auto connection = SqliteConnection::Open(directory.path() + "/tasks.db");
+    REQUIRE((*connection)->ExecuteScript("UPDATE schema SET version = 7, minimum_compatible_version = 6").ok());
+  }
+  auto store = OpenStore(directory.path());
+  CHECK(store.status().code() == absl::StatusCode::kFailedPrecondition);
+  for (const char* text : {"version 7", "version 6", "version 1", "newer build"}) {
+    INFO(store.status().ToString());
+    CHECK(Mentions(store.status(), text));
+  }
+}
+
+TEST_CASE("A store written by a newer version that is still compatible opens") {
+  TemporaryDirectory directory;
+  REQUIRE(OpenStore(directory.path()).ok());
+  {
+    auto connection = SqliteConnection::Open(directory.path() + "/tasks.db");
+    REQUIRE((*connection)->ExecuteScript("UPDATE schema SET version = 2").ok());
+  }
+  CHECK(OpenStore(directory.path()).ok());
+}
+
+TEST_CASE("Migrations run once each, in order, and a failing one leaves the data as it was") {
+  auto connection = *SqliteConnection::Open(":memory:");
+  Migration first{1, 1, "first", "CREATE TABLE a (x INTEGER); INSERT INTO a VALUES (1)"};
+  Migration second{2, 1, "second", "UPDATE a SET x = x + 1"};
+  Migration broken{2, 1, "broken", "UPDATE a SET x = 9; nonsense"};
+  auto count = [&] {
+    int64_t x = 0;
+    REQUIRE(connection->Execute("SELECT x FROM a", {}, [&](const SqlRow& row) { x = row.Int(0); }).ok());
+    return x;
+  };
+  REQUIRE(Migrate(*connection, std::vector{first}).ok());
+  CHECK_FALSE(Migrate(*connection, std::vector{first, broken}).ok());
+  CHECK(count() == 1);
+  REQUIRE(Migrate(*connection, std::vector{first, second}).ok());
+  REQUIRE(Migrate(*connection, std::vector{first, second}).ok());
+  CHECK(count() == 2);
+}
+
+TEST_CASE("On a full disk a batch is RESOURCE_EXHAUSTED, has not happened, and the next one can") {
+  TemporaryDirectory directory;
+  auto store = OpenStore(directory.path());
+  REQUIRE(store.ok());
+  TaskStore& tasks = *store->tasks;
+  REQUIRE(tasks.BeginBatch().ok());
+  REQUIRE(CreateRound(tasks, "r-before", "").ok());
+  REQUIRE(tasks.CommitBatch().ok());
+
+  // The kernel refuses to let a file grow past this, as it refuses on a full disk.
+  rlimit before;
+  ::getrlimit(RLIMIT_FSIZE, &before);
+  auto old_handler = ::signal(SIGXFSZ, SIG_IGN);
+  rlimit tiny{200'000, before.rlim_max};
+  ::setrlimit(RLIMIT_FSIZE, &tiny);
+  REQUIRE(tasks.BeginBatch().ok());
+  absl::Status refused = CreateRound(tasks, "r-large", std::string(1'000'000, 'x')).status();
+  absl::Status committed = tasks.CommitBatch();
+  ::setrlimit(RLIMIT_FSIZE, &before);
+  ::signal(SIGXFSZ, old_handler);
+
+  INFO(refused.ToString() << "; " << committed.ToString());
+  CHECK(committed.code() == absl::StatusCode::kResourceExhausted);
+  CHECK(Mentions(committed, directory.path()));
+  CHECK(tasks.GetRound(RoundId("r-large")).status().code() == absl::StatusCode::kNotFound);
+  CHECK(tasks.GetRound(RoundId("r-before"))->tasks.queued == 3);
+  REQUIRE(tasks.BeginBatch().ok());
+  REQUIRE(CreateRound(tasks, "r-after", "").ok());
+  REQUIRE(tasks.CommitBatch().ok());
+  CHECK(tasks.GetRound(RoundId("r-after")).ok());
+}
+
+}  // namespace
+}  // namespace sheaf

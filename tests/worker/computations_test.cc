@@ -1,0 +1,171 @@
+#include "worker/computations.h"
+
+#include <catch2/catch.hpp>
+#include <cstring>
+
+#include "aggregation/operators.h"
+#include "aggregation/round_accumulator.h"
+#include "worker/runners/builtin.h"
+
+namespace sheaf {
+namespace {
+
+// Nobody waits; it counts how long they would have.
+class CountingWaiter final : public Waiter {
+ public:
+  void Wait(absl::Duration duration) override { waited += duration; }
+  absl::Duration waited;
+};
+
+struct Fixture {
+  DataSources data;
+  CountingWaiter waiter;
+  BuiltinRunner runner{BuiltinComputations({data, waiter}), [](std::function<void()> work) { work(); }};
+  std::shared_ptr<RunControl> control = std::make_shared<RunControl>();
+
+  absl::StatusOr<std::string> Compute(const std::string& computation, const std::string& payload,
+                                      const v1::AggregateSpec& spec, int version_min = 0) {
+    auto lease = std::make_shared<v1::Lease>();
+    lease->set_task("r/1");
+    lease->mutable_computation()->set_name(computation);
+    lease->mutable_computation()->set_version_min(version_min);
+    lease->set_payload(payload);
+    *lease->mutable_aggregate() = spec;
+    absl::StatusOr<std::string> result = absl::InternalError("no answer");
+    runner.Prepare(lease, control, [&](absl::StatusOr<std::shared_ptr<PreparedTask>> task) {
+      if (!task.ok()) {
+        result = task.status();
+        return;
+      }
+      runner.Run(*task, std::make_shared<TaskInputs>(), control,
+                 [&](absl::StatusOr<std::string> contribution) { result = std::move(contribution); });
+    });
+    return result;
+  }
+};
+
+// One output for every operator of the table, in every type it takes.
+v1::AggregateSpec EveryOperator() {
+  v1::AggregateSpec spec;
+  for (const Operator& op : Operators()) {
+    for (v1::DType dtype : {v1::FLOAT32, v1::FLOAT64, v1::INT32, v1::INT64, v1::UINT64}) {
+      if (dtype != v1::FLOAT32 && dtype != v1::FLOAT64 && !op.takes_integers) continue;
+      v1::OutputSpec* output = spec.add_outputs();
+      output->set_name(std::string(op.symbol) + "/" + v1::DType_Name(dtype));
+      output->set_operator_(std::string(op.symbol));
+      output->set_dtype(dtype);
+      output->add_dense_shape(7);
+      output->add_dense_shape(3);
+    }
+  }
+  return spec;
+}
+
+TEST_CASE("noop and one_hot return what every operator accepts") {
+  v1::AggregateSpec spec = EveryOperator();
+  absl::StatusOr<RoundAccumulator> sum = RoundAccumulator::Create(spec);
+  REQUIRE(sum.ok());
+  Fixture test;
+  for (auto [computation, payload] : {std::pair("noop", ""), {"one_hot", "5"}, {"slow", "10ms"}}) {
+    INFO(computation);
+    absl::StatusOr<std::string> bytes = test.Compute(computation, payload, spec);
+    REQUIRE(bytes.ok());
+    v1::Contribution contribution;
+    REQUIRE(contribution.ParseFromString(*bytes));
+    absl::StatusOr<ValidContribution> valid = sum->Validate(contribution);
+    INFO(valid.status().ToString());
+    CHECK(valid.ok());
+  }
+}
+
+TEST_CASE("The sum of one_hot contributions shows which were counted, and how often") {
+  v1::AggregateSpec spec;
+  for (const char* symbol : {"sum", "sparse_sum_to_dense"}) {
+    v1::OutputSpec* output = spec.add_outputs();
+    output->set_name(symbol);
+    output->set_operator_(symbol);
+    output->set_dtype(v1::INT64);
+    output->add_dense_shape(2);
+    output->add_dense_shape(3);
+  }
+  absl::StatusOr<RoundAccumulator> sum = RoundAccumulator::Create(spec);
+  REQUIRE(sum.ok());
+  Fixture test;
+  for (const char* payload : {"1", "4", "4"}) {
+    v1::Contribution contribution;
+    REQUIRE(contribution.ParseFromString(*test.Compute("one_hot", payload, spec)));
+    absl::StatusOr<ValidContribution> valid = sum->Validate(contribution);
+    REQUIRE(valid.ok());
+    sum->Accumulate(*valid);
+  }
+  absl::StatusOr<AggregateReport> report = sum->Report();
+  REQUIRE(report.ok());
+  auto values = [&](int output) {
+    std::vector<int64_t> numbers(6);
+    std::memcpy(numbers.data(), report->tensors.at(output).data.data(), 6 * sizeof(int64_t));
+    return numbers;
+  };
+  CHECK(values(0) == std::vector<int64_t>{0, 1, 0, 0, 2, 0});
+  CHECK(values(1) == std::vector<int64_t>{3, 1, 0, 0, 2, 0});
+}
+
+TEST_CASE("A task that makes no sense is wrong for every worker") {
+  Fixture test;
+  v1::AggregateSpec spec = EveryOperator();
+  for (auto [computation, payload] : {std::pair("one_hot", ""),
+                                      {"one_hot", "three"},
+                                      {"one_hot", "-1"},
+                                      {"one_hot", "21"},
+                                      {"slow", "soon"},
+                                      {"slow", "-1s"}}) {
+    INFO(computation << " " << payload);
+    CHECK(test.Compute(computation, payload, spec).status().code() == absl::StatusCode::kInvalidArgument);
+  }
+}
+
+TEST_CASE("A computation or version that this worker lacks may be another worker's") {
+  Fixture test;
+  absl::Status unknown = test.Compute("dreams", "", {}).status();
+  CHECK(unknown.code() == absl::StatusCode::kUnimplemented);
+  CHECK_THAT(std::string(unknown.message()), Catch::Contains("dreams"));
+  CHECK(test.Compute("noop", "", {}, 2).status().code() == absl::StatusCode::kUnimplemented);
+}
+
+TEST_CASE("slow takes its time, shows progress, and stops when told to") {
+  Fixture test;
+  CHECK(test.Compute("slow", "1.02s", EveryOperator()).ok());
+  CHECK(test.waiter.waited == absl::Milliseconds(1020));
+  CHECK(test.control->progress() >= 20);
+  test.control->Cancel();
+  CHECK(test.Compute("slow", "1h", EveryOperator()).status().code() == absl::StatusCode::kCancelled);
+  CHECK(test.waiter.waited < absl::Seconds(2));
+}
+
+TEST_CASE("A computation is offered only where its data is") {
+  auto offers = [](DataSources& data, const std::vector<std::string>& allowed) {
+    CountingWaiter waiter;
+    std::vector<std::string> names;
+    for (const auto& computation : BuiltinComputations({data, waiter}, allowed)) {
+      names.push_back(std::string(computation->name()));
+    }
+    return names;
+  };
+  DataSources data;
+  CHECK(offers(data, {}) == std::vector<std::string>{"noop", "one_hot", "slow"});
+  CHECK_THAT(MissingDataHints(data).at(0), Catch::Contains("--data debian-index="));
+  REQUIRE(data.Configure("debian-index", "apt").ok());
+  CHECK(offers(data, {}) == std::vector<std::string>{"tags", "noop", "one_hot", "slow"});
+  CHECK(offers(data, {"slow"}) == std::vector<std::string>{"slow"});
+  CHECK(MissingDataHints(data).empty());
+}
+
+TEST_CASE("Data that is missing or unknown is an error that says what to do") {
+  DataSources data;
+  CHECK_THAT(std::string(data.DebianIndex().status().message()), Catch::Contains("--data debian-index=apt"));
+  CHECK_THAT(std::string(data.Configure("moon", "apt").message()), Catch::Contains("debian-index"));
+  REQUIRE(data.Configure("debian-index", "/nowhere/index.snapshot").ok());
+  CHECK_THAT(std::string(data.DebianIndex().status().message()), Catch::Contains("/nowhere/index.snapshot"));
+}
+
+}  // namespace
+}  // namespace sheaf

@@ -1,0 +1,116 @@
+#include "worker/config.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
+#include <map>
+
+namespace sheaf {
+namespace {
+
+struct Sources {
+  std::vector<std::string> arguments;
+  std::map<std::string, std::string> variables;
+
+  absl::StatusOr<WorkerInvocation> Parse() const {
+    return ParseWorkerInvocation(arguments, [this](const std::string& name) -> std::optional<std::string> {
+      auto found = variables.find(name);
+      if (found == variables.end()) return std::nullopt;
+      return found->second;
+    });
+  }
+};
+
+// A file that goes with the test.
+class TemporaryFile {
+ public:
+  explicit TemporaryFile(const std::string& text) {
+    std::string pattern = (std::filesystem::temp_directory_path() / "sheaf-worker-XXXXXX").string();
+    close(mkstemp(pattern.data()));
+    path = pattern;
+    std::ofstream(path) << text;
+  }
+  ~TemporaryFile() { std::filesystem::remove(path); }
+  std::string path;
+};
+
+TEST_CASE("A worker needs to be told nothing") {
+  absl::StatusOr<WorkerInvocation> invocation = Sources().Parse();
+  REQUIRE(invocation.ok());
+  const WorkerConfig& config = invocation->config;
+  CHECK(config.server == "127.0.0.1:7433");
+  CHECK(config.options.worker.empty());
+  CHECK(config.options.concurrency == 1);
+  CHECK(config.options.grace == absl::Seconds(20));
+  CHECK(config.data.empty());
+  CHECK(config.allow.empty());
+  CHECK(invocation->output.empty());
+}
+
+TEST_CASE("A flag beats the environment, which beats the file, which beats the default") {
+  TemporaryFile file("server = \"file:1\"\nconcurrency = 3\ngrace = \"5s\"\nlabel = [\"zone=eu\", \"gpu=no\"]\n");
+  Sources sources{{"--server", "flag:1", "--config", file.path},
+                  {{"SHEAF_SERVER", "env:1"}, {"SHEAF_CONCURRENCY", "2"}}};
+  absl::StatusOr<WorkerInvocation> invocation = sources.Parse();
+  INFO(invocation.status().ToString());
+  REQUIRE(invocation.ok());
+  CHECK(invocation->config.server == "flag:1");
+  CHECK(invocation->config.options.concurrency == 2);
+  CHECK(invocation->config.options.grace == absl::Seconds(5));
+  CHECK(invocation->config.options.labels == std::map<std::string, std::string>{{"zone", "eu"}, {"gpu", "no"}});
+}
+
+TEST_CASE("Lists are repeated as flags and separated by commas in the environment") {
+  Sources flags{
+      {"--data", "debian-index=apt", "--label", "a=1", "--label", "b=2", "--allow", "tags", "--allow", "noop"}, {}};
+  Sources variables{{}, {{"SHEAF_DATA", "debian-index=apt"}, {"SHEAF_LABEL", "a=1,b=2"}, {"SHEAF_ALLOW", "tags,noop"}}};
+  for (const Sources& sources : {flags, variables}) {
+    absl::StatusOr<WorkerInvocation> invocation = sources.Parse();
+    INFO(invocation.status().ToString());
+    REQUIRE(invocation.ok());
+    CHECK(invocation->config.data == std::vector<std::pair<std::string, std::string>>{{"debian-index", "apt"}});
+    CHECK(invocation->config.options.labels == std::map<std::string, std::string>{{"a", "1"}, {"b", "2"}});
+    CHECK(invocation->config.allow == std::vector<std::string>{"tags", "noop"});
+  }
+}
+
+TEST_CASE("What makes no sense is refused in one sentence that names the setting and its source") {
+  TemporaryFile unknown("speed = 3\n");
+  TemporaryFile broken("server = \n");
+  TemporaryFile wrong("concurrency = 0\n");
+  struct Case {
+    Sources sources;
+    std::string named;
+  };
+  for (const Case& c : {Case{{{"--concurrency", "many"}, {}}, "--concurrency"},
+                        Case{{{}, {{"SHEAF_CONCURRENCY", "0"}}}, "SHEAF_CONCURRENCY"},
+                        Case{{{"--server", "nowhere"}, {}}, "HOST:PORT"}, Case{{{"--name", "a b"}, {}}, "--name"},
+                        Case{{{"--data", "moon=apt"}, {}}, "debian-index"}, Case{{{"--label", "x"}, {}}, "NAME=VALUE"},
+                        Case{{{"--allow", "dreams"}, {}}, "one_hot"}, Case{{{"--grace", "soon"}, {}}, "20s"},
+                        Case{{{"--log-level", "loud"}, {}}, "warning"}, Case{{{"--speed", "3"}, {}}, "--speed"},
+                        Case{{{"--config", "/nowhere/worker.toml"}, {}}, "/nowhere/worker.toml"},
+                        Case{{{"--config", unknown.path}, {}}, unknown.path + ":1"},
+                        Case{{{"--config", broken.path}, {}}, broken.path + ":1"},
+                        Case{{{"--config", wrong.path}, {}}, "concurrency"}}) {
+    absl::Status status = c.sources.Parse().status();
+    INFO(status.ToString());
+    CHECK(status.code() == absl::StatusCode::kInvalidArgument);
+    CHECK_THAT(std::string(status.message()), Catch::Contains(c.named));
+    CHECK(status.message().find('\n') == std::string::npos);
+  }
+}
+
+TEST_CASE("--help names every setting, and --version the protocol") {
+  absl::StatusOr<WorkerInvocation> help = Sources{{"--help"}, {}}.Parse();
+  REQUIRE(help.ok());
+  for (const WorkerSetting& setting : WorkerSettings()) CHECK_THAT(help->output, Catch::Contains(setting.flag()));
+  absl::StatusOr<WorkerInvocation> version = Sources{{"--version"}, {}}.Parse();
+  REQUIRE(version.ok());
+  CHECK_THAT(version->output, Catch::Contains("protocol"));
+}
+
+}  // namespace
+}  // namespace sheaf

@@ -1,0 +1,537 @@
+#include "worker/worker_loop.h"
+
+#include <catch2/catch.hpp>
+#include <set>
+
+#include "tests/worker/loop_harness.h"
+
+namespace sheaf {
+namespace {
+
+using V = v1::ResultVerdict;
+
+v1::SyncResponse WithVerdict(const std::string& token, V::Verdict verdict, const std::string& message = "") {
+  v1::SyncResponse response;
+  v1::ResultVerdict* v = response.add_verdicts();
+  v->set_lease_token(token);
+  v->set_verdict(verdict);
+  v->set_message(message);
+  return response;
+}
+
+v1::SyncResponse WithUpdate(const std::string& token, v1::LeaseUpdate::Verdict verdict,
+                            absl::Duration remaining = absl::ZeroDuration()) {
+  v1::SyncResponse response;
+  v1::LeaseUpdate* update = response.add_held();
+  update->set_lease_token(token);
+  update->set_verdict(verdict);
+  Set(update->mutable_remaining(), remaining);
+  return response;
+}
+
+TEST_CASE("An idle worker says who it is and what it can run, and waits for work in a parked call") {
+  LoopHarness test({.worker = "w-7", .population = "cars", .labels = {{"zone", "eu"}}, .concurrency = 3});
+  REQUIRE(test.num_syncs() == 1);
+  const v1::SyncRequest& sync = test.Sync(0);
+  CHECK(sync.worker() == "w-7");
+  CHECK(sync.population() == "cars");
+  CHECK(sync.labels().at("zone") == "eu");
+  CHECK(sync.computations(0).name() == "noop");
+  CHECK(sync.want() == 3);
+  CHECK_FALSE(sync.poll_id().empty());
+  CHECK(sync.wait().seconds() == 30);
+  CHECK(test.loop.state() == WorkerState::kPulling);
+  CHECK(test.transport.calls[0].options.timeout > absl::Seconds(30));
+}
+
+TEST_CASE("A steady worker makes one call per task: the last result and the next wish travel together") {
+  LoopHarness test;
+  test.AnswerLastSync(Granting({"t0"}));
+  for (int i = 0; i < 10; ++i) {
+    test.FinishRun(i, "result");
+    const v1::SyncRequest& sync = test.LastSync();
+    CHECK(sync.results_size() == 1);
+    CHECK(sync.results(0).task() == "t" + std::to_string(i));
+    CHECK(sync.results(0).contribution() == "result");
+    CHECK(sync.held_size() == 0);
+    CHECK(sync.want() == 1);
+    test.AnswerLastSync(Granting({"t" + std::to_string(i + 1)}));
+  }
+  CHECK(test.num_syncs() == 11);
+  CHECK(test.loop.counters().verdicts.at(V::ACCEPTED) == 10);
+}
+
+TEST_CASE("A poll whose answer got lost is repeated under the same id, and under a new one once it was answered") {
+  LoopHarness test;
+  std::string id = test.LastSync().poll_id();
+  for (int i = 0; i < 3; ++i) {
+    test.FailLastSync(absl::UnavailableError("connection reset"));
+    test.Advance(absl::Seconds(10));
+    CHECK(test.LastSync().poll_id() == id);
+  }
+  test.AnswerLastSync();
+  test.Advance(absl::Seconds(1));
+  CHECK_FALSE(test.LastSync().poll_id().empty());
+  CHECK(test.LastSync().poll_id() != id);
+}
+
+TEST_CASE("A result whose verdict got lost is handed in again") {
+  LoopHarness test;
+  test.AnswerLastSync(Granting({"t1"}));
+  test.FinishRun(0, "result");
+  test.FailLastSync(absl::DeadlineExceededError("no answer"));
+  test.Advance(absl::Seconds(10));
+  REQUIRE(test.LastSync().results_size() == 1);
+  test.AnswerLastSync(WithVerdict("token-t1", V::DUPLICATE));
+  CHECK(test.loop.num_held() == 0);
+}
+
+TEST_CASE("A lease that arrives twice is run once") {
+  LoopHarness test({.worker = "w", .concurrency = 2});
+  test.AnswerLastSync(Granting({"t1"}));
+  test.AnswerLastSync(Granting({"t1"}));
+  CHECK(test.runner.prepared == std::vector<std::string>{"t1"});
+  CHECK(test.loop.num_held() == 1);
+
+  SECTION("even when it arrives after its result was accepted") {
+    test.FinishRun(0, "result");
+    test.AnswerLastSync(Granting({"t1"}));
+    CHECK(test.runner.prepared.size() == 1);
+    CHECK(test.loop.num_held() == 0);
+  }
+}
+
+TEST_CASE("A result that is ready while a poll is parked goes out at once") {
+  LoopHarness test({.worker = "w", .concurrency = 2});
+  test.AnswerLastSync(Granting({"t1"}));
+  REQUIRE(test.SyncIsOpen(1));
+  CHECK(test.Sync(1).want() == 1);
+  std::string id = test.Sync(1).poll_id();
+  test.FinishRun(0, "result");
+  REQUIRE(test.num_syncs() == 3);
+  CHECK(test.Sync(2).results_size() == 1);
+  CHECK(test.Sync(2).want() == 2);
+  CHECK(test.Sync(2).poll_id() == id);
+
+  SECTION("and the answer to the older call still counts") {
+    test.AnswerSync(1, Granting({"t2"}));
+    CHECK(test.runner.prepared == std::vector<std::string>{"t1", "t2"});
+    test.AnswerSync(2, Granting({"t2", "t3"}));
+    CHECK(test.runner.prepared == std::vector<std::string>{"t1", "t2", "t3"});
+    CHECK(test.loop.num_held() == 2);
+  }
+}
+
+TEST_CASE("Leases beyond what was asked for are given back") {
+  LoopHarness test;
+  test.AnswerLastSync(Granting({"t1", "t2"}));
+  CHECK(test.runner.prepared == std::vector<std::string>{"t1"});
+  REQUIRE(test.LastSync().results_size() == 1);
+  CHECK(test.LastSync().results(0).task() == "t2");
+  CHECK(test.LastSync().results(0).has_release());
+}
+
+TEST_CASE("Every verdict ends the matter, and a rejection is not mistaken for success") {
+  for (V::Verdict verdict :
+       {V::ACCEPTED, V::DUPLICATE, V::LATE, V::NOT_NEEDED, V::LEASE_LOST, V::REJECTED, V::UNKNOWN_TASK}) {
+    LoopHarness test;
+    test.AnswerLastSync(Granting({"t1"}));
+    test.FinishRun(0, "result");
+    test.AnswerLastSync(WithVerdict("token-t1", verdict, "output \"w\" has NaN at 3"));
+    CHECK(test.loop.num_held() == 0);
+    CHECK(test.loop.counters().verdicts == std::map<V::Verdict, int64_t>{{verdict, 1}});
+    test.Advance(absl::Seconds(1));
+    CHECK(test.LastSync().results_size() == 0);
+  }
+}
+
+TEST_CASE("A computation that fails is reported with its reason, and only a wrong task is beyond retrying") {
+  for (bool permanent : {false, true}) {
+    LoopHarness test;
+    test.AnswerLastSync(Granting({"t1"}));
+    test.FinishRun(0, permanent ? absl::InvalidArgumentError("no such client") : absl::InternalError("out of luck"));
+    REQUIRE(test.LastSync().results(0).has_failure());
+    CHECK(test.LastSync().results(0).failure().permanent() == permanent);
+    CHECK_THAT(test.LastSync().results(0).failure().message(), Catch::Contains(permanent ? "no such client" : "luck"));
+  }
+}
+
+TEST_CASE("A contribution larger than the round allows is a failure that says so, and is not sent") {
+  LoopHarness test;
+  v1::SyncResponse response = Granting({"t1"});
+  response.mutable_leases(0)->set_contribution_bytes_max(10);
+  test.AnswerLastSync(response);
+  test.FinishRun(0, std::string(11, 'x'));
+  REQUIRE(test.LastSync().results(0).has_failure());
+  CHECK_THAT(test.LastSync().results(0).failure().message(), Catch::Contains("11 bytes") && Catch::Contains("most 10"));
+}
+
+TEST_CASE("A lease is renewed when a third of it has passed, with the progress the computation reported") {
+  LoopHarness test;
+  test.AnswerLastSync(Granting({"t1"}, absl::Seconds(30)));
+  REQUIRE(test.num_syncs() == 1);
+  test.Advance(absl::Milliseconds(9999));
+  CHECK(test.num_syncs() == 1);
+  test.runner.runs[0].control->ReportProgress(500);
+  test.Advance(absl::Milliseconds(1));
+  REQUIRE(test.num_syncs() == 2);
+  REQUIRE(test.LastSync().held_size() == 1);
+  CHECK(test.LastSync().want() == 0);
+  int64_t progress = test.LastSync().held(0).progress();
+  CHECK(progress >= 500);
+
+  test.AnswerLastSync();
+  test.runner.runs[0].control->ReportProgress();
+  test.Advance(absl::Seconds(10));
+  CHECK(test.LastSync().held(0).progress() == progress + 1);
+}
+
+TEST_CASE("A lease's time counts from when the request was sent, not from when the answer came") {
+  LoopHarness test;
+  test.Advance(absl::Seconds(8));
+  test.AnswerLastSync(Granting({"t1"}, absl::Seconds(30)));
+  test.Advance(absl::Seconds(2));
+  CHECK(test.LastSync().held_size() == 1);
+  // The renewal gets no answer; 30 s after the poll was sent the attempt ends.
+  test.Advance(absl::Milliseconds(19'999));
+  CHECK_FALSE(test.runner.runs[0].control->is_cancelled());
+  test.Advance(absl::Milliseconds(1));
+  CHECK(test.runner.runs[0].control->is_cancelled());
+  CHECK(test.loop.counters().stopped == 1);
+}
+
+TEST_CASE("A lease that lapsed before its grant arrived is not started") {
+  LoopHarness test;
+  test.Advance(absl::Seconds(31));
+  test.AnswerLastSync(Granting({"t1"}, absl::Seconds(30)));
+  CHECK(test.runner.prepared.empty());
+}
+
+TEST_CASE("One renewal that fails does not cost the lease") {
+  LoopHarness test;
+  test.AnswerLastSync(Granting({"t1"}, absl::Seconds(30)));
+  test.Advance(absl::Seconds(10));
+  test.FailLastSync(absl::UnavailableError("gone for a moment"));
+  test.Advance(absl::Seconds(7));
+  CHECK(test.LastSync().held_size() == 1);
+  test.AnswerLastSync();
+  test.Advance(absl::Seconds(20));
+  CHECK_FALSE(test.runner.runs[0].control->is_cancelled());
+}
+
+TEST_CASE("A cancelled or lost lease stops its run, and nothing is reported") {
+  for (auto verdict : {v1::LeaseUpdate::CANCELLED, v1::LeaseUpdate::LOST}) {
+    LoopHarness test;
+    test.AnswerLastSync(Granting({"t1"}));
+    test.Advance(absl::Seconds(10));
+    test.AnswerLastSync(WithUpdate("token-t1", verdict));
+    CHECK(test.runner.runs[0].control->is_cancelled());
+    CHECK(test.loop.num_held() == 0);
+    // The slot is free only when the computation has noticed.
+    test.Advance(absl::Seconds(1));
+    int syncs = test.num_syncs();
+    test.FinishRun(0, absl::CancelledError("stopped"));
+    CHECK(test.num_syncs() == syncs + 1);
+    CHECK(test.LastSync().results_size() == 0);
+    CHECK(test.LastSync().want() == 1);
+  }
+}
+
+TEST_CASE("A result under way is not forgotten because its lease is gone: its own verdict decides") {
+  LoopHarness test({.worker = "w", .concurrency = 2});
+  test.AnswerLastSync(Granting({"t1", "t2"}));
+  test.FinishRun(0, "first");
+  int carrying = test.num_syncs() - 1;
+  // The verdict on t1 is late; meanwhile a renewal names it among the held and hears that it is lost.
+  test.Advance(absl::Seconds(10));
+  REQUIRE(test.num_syncs() == carrying + 2);
+  REQUIRE(test.LastSync().held_size() == 2);
+  test.AnswerLastSync(WithUpdate("token-t1", v1::LeaseUpdate::LOST));
+  test.AnswerSync(carrying);
+  CHECK(test.loop.counters().verdicts.at(V::ACCEPTED) == 1);
+}
+
+TEST_CASE("A result that cannot be handed in is dropped when its lease is over and a moment has passed") {
+  LoopHarness test;
+  test.AnswerLastSync(Granting({"t1"}, absl::Seconds(30)));
+  test.FinishRun(0, "result");
+  absl::Time granted = test.clock.Now();
+  while (test.loop.num_held() == 1) {
+    if (test.SyncIsOpen(test.num_syncs() - 1)) test.FailLastSync(absl::UnavailableError("down"));
+    test.Advance(absl::Seconds(1));
+  }
+  CHECK(test.clock.Now() - granted >= absl::Seconds(30));
+  CHECK(test.clock.Now() - granted <= absl::Seconds(40));
+  CHECK(test.loop.counters().undelivered == 1);
+}
+
+TEST_CASE("A server that is down is asked again after pauses that grow to ten seconds at most, and never for ever") {
+  LoopHarness test;
+  absl::Duration longest;
+  for (int i = 0; i < 200; ++i) {
+    absl::Time failed = test.clock.Now();
+    test.FailLastSync(absl::UnavailableError("down"));
+    int syncs = test.num_syncs();
+    while (test.num_syncs() == syncs) {
+      absl::Time next = test.Step();
+      REQUIRE(next > test.clock.Now());
+      test.clock.Set(next);
+      test.Step();
+    }
+    absl::Duration pause = test.clock.Now() - failed;
+    CHECK(pause <= std::min(absl::Seconds(10), absl::Milliseconds(100) * (1 << std::min(i, 10))));
+    longest = std::max(longest, pause);
+  }
+  CHECK(longest > absl::Seconds(8));
+  // Once it answers, all is forgotten.
+  test.AnswerLastSync(Granting({"t1"}));
+  CHECK(test.runner.prepared.size() == 1);
+}
+
+TEST_CASE("A server that speaks another protocol ends the worker with the server's sentence") {
+  LoopHarness test;
+  test.FailLastSync(absl::FailedPreconditionError("protocol 1 is not served; upgrade to 3..5"));
+  CHECK(test.loop.is_done());
+  CHECK(test.loop.exit_status() == absl::FailedPreconditionError("protocol 1 is not served; upgrade to 3..5"));
+  CHECK(test.Advance(absl::Hours(1)) == absl::InfiniteFuture());
+}
+
+TEST_CASE("A worker that is refused comes back rarely") {
+  for (absl::Status status : {absl::InvalidArgumentError("bad name"), absl::PermissionDeniedError("no")}) {
+    LoopHarness test;
+    test.FailLastSync(status);
+    test.Advance(absl::Seconds(29));
+    CHECK(test.num_syncs() == 1);
+    test.Advance(absl::Seconds(31));
+    CHECK(test.num_syncs() == 2);
+  }
+}
+
+TEST_CASE("The server says when to call again, and the worker picks an instant in between") {
+  std::set<absl::Duration> pauses;
+  LoopHarness test;
+  for (int i = 0; i < 20; ++i) {
+    v1::SyncResponse response;
+    Set(response.mutable_next_min(), absl::Seconds(2));
+    Set(response.mutable_next_max(), absl::Seconds(4));
+    test.AnswerLastSync(response);
+    absl::Duration pause = test.Step() - test.clock.Now();
+    CHECK(pause >= absl::Seconds(2));
+    CHECK(pause <= absl::Seconds(4));
+    pauses.insert(pause);
+    test.Advance(pause);
+    REQUIRE(test.num_syncs() == i + 2);
+  }
+  CHECK(pauses.size() > 10);
+}
+
+TEST_CASE("The server may make a worker hold fewer tasks than it could") {
+  LoopHarness test({.worker = "w", .concurrency = 8});
+  v1::SyncResponse response;
+  response.set_suggested_concurrency(2);
+  test.AnswerLastSync(response);
+  test.Advance(absl::Seconds(1));
+  CHECK(test.LastSync().want() == 2);
+}
+
+TEST_CASE("A worker told to stop hands in what it has and is done") {
+  LoopHarness test;
+  test.AnswerLastSync(Granting({"t1"}));
+  test.loop.RequestDrain();
+  CHECK(test.wakes > 0);
+  test.Step();
+  CHECK(test.loop.state() == WorkerState::kDraining);
+  CHECK(test.LastSync().draining());
+  CHECK(test.LastSync().want() == 0);
+  test.AnswerLastSync();
+  CHECK_FALSE(test.loop.is_done());
+  test.FinishRun(0, "result");
+  REQUIRE(test.LastSync().results_size() == 1);
+  CHECK(test.LastSync().draining());
+  CHECK(test.LastSync().want() == 0);
+  test.AnswerLastSync();
+  CHECK(test.loop.is_done());
+  CHECK(test.loop.exit_status().ok());
+}
+
+TEST_CASE("An idle worker told to stop first takes its wish back, so that no lease is granted to nobody") {
+  LoopHarness test;
+  test.loop.RequestDrain();
+  test.Step();
+  REQUIRE(test.num_syncs() == 2);
+  CHECK(test.LastSync().draining());
+  CHECK_FALSE(test.loop.is_done());
+  // The poll was granted a lease at this very moment, and the server sends it again.
+  test.AnswerLastSync(Granting({"t1"}));
+  CHECK_FALSE(test.loop.is_done());
+  REQUIRE(test.LastSync().results_size() == 1);
+  CHECK(test.LastSync().results(0).has_release());
+  test.AnswerLastSync();
+  CHECK(test.loop.is_done());
+}
+
+TEST_CASE("What still runs when the grace time is over is given back") {
+  LoopHarness test({.worker = "w", .grace = absl::Seconds(5)});
+  test.AnswerLastSync(Granting({"t1"}));
+  test.loop.RequestDrain();
+  test.Step();
+  test.AnswerLastSync();
+  test.Advance(absl::Milliseconds(4999));
+  CHECK_FALSE(test.runner.runs[0].control->is_cancelled());
+  test.Advance(absl::Milliseconds(1));
+  CHECK(test.runner.runs[0].control->is_cancelled());
+  REQUIRE(test.LastSync().results_size() == 1);
+  CHECK(test.LastSync().results(0).has_release());
+  test.AnswerLastSync();
+  CHECK(test.loop.is_done());
+}
+
+TEST_CASE("A worker drains when the server says so") {
+  LoopHarness test;
+  v1::SyncResponse response;
+  response.set_drain(true);
+  test.AnswerLastSync(response);
+  CHECK(test.LastSync().draining());
+  test.AnswerLastSync();
+  CHECK(test.loop.is_done());
+}
+
+TEST_CASE("A worker that is told to stop while the server is away does not wait for it when it holds nothing") {
+  LoopHarness test;
+  test.FailLastSync(absl::UnavailableError("down"));
+  test.loop.RequestDrain();
+  test.Step();
+  CHECK(test.loop.is_done());
+}
+
+TEST_CASE("Only the rows a task asks for are fetched, and the run gets them") {
+  LoopHarness test;
+  v1::RowSelection selection;
+  selection.set_tensor("w");
+  selection.add_rows(3);
+  test.runner.needs.selections = {selection};
+  test.AnswerLastSync(Granting({"t1"}));
+  CHECK(test.loop.state() == WorkerState::kFetching);
+  const auto& request = test.LastCall<v1::SelectRowsRequest>();
+  CHECK(request.digest() == std::string(64, 'a'));
+  REQUIRE(request.selections_size() == 1);
+  CHECK(request.selections(0).rows(0) == 3);
+
+  v1::SelectRowsResponse response;
+  auto* piece = response.add_pieces();
+  piece->mutable_rows()->set_dtype(v1::FLOAT32);
+  piece->mutable_rows()->add_shape(1);
+  piece->mutable_rows()->add_shape(2);
+  piece->mutable_rows()->set_data(std::string(8, '\1'));
+
+  SECTION("also when the first answer gets lost") {
+    size_t calls = test.transport.calls.size();
+    test.Answer(calls - 1, absl::UnavailableError("reset"));
+    test.Advance(absl::Milliseconds(100));
+    REQUIRE(test.transport.calls.size() == calls + 1);
+  }
+  test.AnswerLastCall(response);
+  CHECK(test.loop.state() == WorkerState::kRunning);
+  REQUIRE(test.runner.runs.size() == 1);
+  REQUIRE(test.runner.runs[0].inputs->selected.size() == 1);
+  CHECK(test.runner.runs[0].inputs->selected[0].data == std::string(8, '\1'));
+  test.FinishRun(0, "result");
+  CHECK(test.LastSync().results(0).timings().bytes_down() == 8);
+}
+
+TEST_CASE("Fetching counts as progress, so that a slow link does not cost the lease") {
+  LoopHarness test;
+  v1::RowSelection selection;
+  selection.set_tensor("w");
+  for (int i = 0; i < 4; ++i) selection.add_rows(i);
+  test.runner.needs.selections = {selection};
+  test.AnswerLastSync(Granting({"t1"}));
+  std::set<int64_t> progress;
+  for (int i = 0; i < 3; ++i) {
+    test.Advance(absl::Seconds(10));
+    progress.insert(test.LastSync().held(0).progress());
+    test.AnswerLastSync();
+    v1::SelectRowsResponse response;
+    auto* piece = response.add_pieces();
+    piece->set_first_row(i);
+    piece->mutable_rows()->set_dtype(v1::FLOAT32);
+    piece->mutable_rows()->add_shape(1);
+    piece->mutable_rows()->set_data(std::string(4, '\1'));
+    response.set_next_cursor("row " + std::to_string(i + 1));
+    test.Answer(test.Calls(kSelectRows.name).back(), std::make_unique<v1::SelectRowsResponse>(response));
+  }
+  CHECK(progress.size() == 3);
+}
+
+TEST_CASE("A large contribution is asked about before it is sent, and then handed in by name") {
+  LoopHarness test;
+  test.AnswerLastSync(Granting({"t1"}));
+  int syncs = test.num_syncs();
+  test.FinishRun(0, std::string(1001, 'x'));
+  CHECK(test.num_syncs() == syncs);
+  CHECK(test.loop.state() == WorkerState::kSubmitting);
+  const auto& start = test.LastCall<v1::StartUploadRequest>();
+  CHECK(start.contribution().task() == "t1");
+  CHECK(start.contribution().lease_token() == "token-t1");
+  CHECK(start.size_bytes() == 1001);
+  v1::StartUploadResponse started;
+
+  SECTION("sent in chunks of the size the server takes") {
+    started.set_verdict(v1::StartUploadResponse::SEND);
+    started.set_upload_id("u1");
+    started.set_chunk_bytes_max(600);
+    test.AnswerLastCall(started);
+    CHECK(test.LastCall<v1::WriteChunkRequest>().data().size() == 600);
+    v1::WriteChunkResponse written;
+    written.set_committed_bytes(600);
+    test.AnswerLastCall(written);
+    CHECK(test.LastCall<v1::WriteChunkRequest>().data().size() == 401);
+    written.set_committed_bytes(1001);
+    test.AnswerLastCall(written);
+    CHECK(test.LastCall<v1::FinishUploadRequest>().upload_id() == "u1");
+    test.AnswerLastCall(v1::FinishUploadResponse());
+    REQUIRE(test.LastSync().results_size() == 1);
+    CHECK(test.LastSync().results(0).upload_id() == "u1");
+    CHECK(test.LastSync().want() == 1);
+  }
+  SECTION("not sent when nobody needs it") {
+    started.set_verdict(v1::StartUploadResponse::NOT_NEEDED);
+    test.AnswerLastCall(started);
+    CHECK(test.Calls(kWriteChunk.name).empty());
+    CHECK(test.loop.num_held() == 0);
+    CHECK(test.LastSync().results_size() == 0);
+    CHECK(test.LastSync().want() == 1);
+  }
+  SECTION("not sent when the lease is lost") {
+    started.set_verdict(v1::StartUploadResponse::LEASE_LOST);
+    test.AnswerLastCall(started);
+    CHECK(test.Calls(kWriteChunk.name).empty());
+    CHECK(test.loop.num_held() == 0);
+  }
+}
+
+TEST_CASE("A worker that vanishes leaves calls and runs behind that hurt nobody") {
+  ScriptedTransport transport;
+  ScriptedRunner runner;
+  BlobCache cache(1 << 20);
+  SeededRandom random(1);
+  ManualClock clock;
+  int wakes = 0;
+  {
+    WorkerLoop loop({.worker = "w", .concurrency = 2}, {transport, runner, cache, random, [&wakes] { ++wakes; }});
+    loop.Step(clock.Now());
+    static_cast<v1::SyncResponse*>(transport.calls[0].response)->CopyFrom(Granting({"t1"}));
+    transport.calls[0].done(absl::OkStatus());
+    while (loop.Step(clock.Now()) <= clock.Now()) {
+    }
+  }
+  int wakes_alive = wakes;
+  REQUIRE(runner.runs.size() == 1);
+  CHECK(runner.runs[0].control->is_cancelled());
+  runner.runs[0].done("too late");
+  transport.calls.back().done(absl::OkStatus());
+  CHECK(wakes == wakes_alive);
+}
+
+}  // namespace
+}  // namespace sheaf

@@ -1,0 +1,241 @@
+#include "worker/attempt.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "base/log.h"
+#include "sdk/cpp/blob_client.h"
+#include "sdk/cpp/proto_duration.h"
+
+namespace sheaf {
+namespace {
+
+// Renewals of one lease are at least this far apart, however little of it remains.
+constexpr absl::Duration kRenewalPauseMin = absl::Milliseconds(100);
+
+void AddDuration(absl::Duration duration, google::protobuf::Duration* proto) {
+  *proto = ToProtoDuration(FromProtoDuration(*proto) + duration);
+}
+
+}  // namespace
+
+Attempt::Attempt(v1::Lease lease, Parts& parts)
+    : lease_(std::make_shared<const v1::Lease>(std::move(lease))), parts_(parts) {
+  result_.set_task(lease_->task());
+  result_.set_lease_token(lease_->lease_token());
+}
+
+void Attempt::Start(absl::Time now) {
+  phase_start_ = now;
+  busy_ = true;
+  ++parts_.busy;
+  parts_.runner.Prepare(lease_, control_,
+                        [inbox = parts_.inbox, &parts = parts_,
+                         weak = weak_from_this()](absl::StatusOr<std::shared_ptr<PreparedTask>> task) {
+                          inbox->Post([&parts, weak, task = std::move(task)](absl::Time when) {
+                            --parts.busy;
+                            if (auto attempt = weak.lock()) attempt->OnPrepared(task, when);
+                          });
+                        });
+}
+
+void Attempt::OnPrepared(absl::StatusOr<std::shared_ptr<PreparedTask>> task, absl::Time now) {
+  busy_ = false;
+  if (phase_ != Phase::kPreparing) return;
+  Enter(Phase::kFetching, now);
+  if (!task.ok()) return Fail(task.status());
+  task_ = *std::move(task);
+  inputs_ = std::make_shared<TaskInputs>();
+  const InputRequest& request = task_->input_request();
+  if ((request.whole_broadcast || !request.selections.empty()) && lease_->broadcast_digest().empty()) {
+    return Fail(absl::InvalidArgumentError(
+        fmt::format("computation \"{}\" needs a broadcast and round {} has none: create the round with one",
+                    lease_->computation().name(), lease_->round())));
+  }
+  FetchBroadcast(now);
+}
+
+void Attempt::FetchBroadcast(absl::Time now) {
+  if (!task_->input_request().whole_broadcast) return FetchRows(now);
+  inputs_->broadcast = parts_.cache.Find(lease_->broadcast_digest());
+  if (inputs_->broadcast != nullptr) return FetchRows(now);
+  Drive(std::make_unique<BlobFetch>(lease_->broadcast_digest()), now, &Attempt::OnBroadcast);
+}
+
+void Attempt::OnBroadcast(absl::Time now) {
+  auto& fetch = static_cast<BlobFetch&>(driver_->sequence());
+  if (!fetch.status().ok()) return Fail(fetch.status());
+  inputs_->broadcast = std::make_shared<const std::string>(fetch.TakeBytes());
+  parts_.cache.Insert(lease_->broadcast_digest(), inputs_->broadcast);
+  v1::AttemptTimings* timings = result_.mutable_timings();
+  timings->set_bytes_down(timings->bytes_down() + static_cast<int64_t>(inputs_->broadcast->size()));
+  FetchRows(now);
+}
+
+void Attempt::FetchRows(absl::Time now) {
+  const std::vector<v1::RowSelection>& selections = task_->input_request().selections;
+  if (selections.empty()) return Run(now);
+  Drive(std::make_unique<RowFetch>(lease_->broadcast_digest(), selections), now, &Attempt::OnRows);
+}
+
+void Attempt::OnRows(absl::Time now) {
+  auto& fetch = static_cast<RowFetch&>(driver_->sequence());
+  if (!fetch.status().ok()) return Fail(fetch.status());
+  v1::AttemptTimings* timings = result_.mutable_timings();
+  timings->set_bytes_down(timings->bytes_down() + fetch.bytes_received());
+  inputs_->selected = fetch.TakeTensors();
+  Run(now);
+}
+
+void Attempt::Run(absl::Time now) {
+  Enter(Phase::kRunning, now);
+  driver_.reset();
+  busy_ = true;
+  ++parts_.busy;
+  parts_.runner.Run(
+      std::move(task_), std::move(inputs_), control_,
+      [inbox = parts_.inbox, &parts = parts_, weak = weak_from_this()](absl::StatusOr<std::string> contribution) {
+        // Shared, because an event is copyable and a contribution should not be copied.
+        auto shared = std::make_shared<absl::StatusOr<std::string>>(std::move(contribution));
+        inbox->Post([&parts, weak, shared](absl::Time when) {
+          --parts.busy;
+          if (auto attempt = weak.lock()) attempt->OnRun(std::move(*shared), when);
+        });
+      });
+}
+
+void Attempt::OnRun(absl::StatusOr<std::string> contribution, absl::Time now) {
+  busy_ = false;
+  if (phase_ != Phase::kRunning) return;
+  Enter(Phase::kUploading, now);
+  if (!contribution.ok()) return Fail(contribution.status());
+  int64_t size = static_cast<int64_t>(contribution->size());
+  if (lease_->contribution_bytes_max() > 0 && size > lease_->contribution_bytes_max()) {
+    return Fail(absl::InvalidArgumentError(
+        fmt::format("the contribution has {} bytes and round {} takes at most {}: raise the round's limit or send less",
+                    size, lease_->round(), lease_->contribution_bytes_max())));
+  }
+  if (size <= parts_.inline_bytes_max) {
+    result_.set_contribution(*std::move(contribution));
+    return Ready();
+  }
+  contribution_ = *std::move(contribution);
+  Upload(now);
+}
+
+void Attempt::Upload(absl::Time now) {
+  UploadParams params{.bytes = contribution_,
+                      .request_id = parts_.random.Token(26),
+                      .task = lease_->task(),
+                      .lease_token = lease_->lease_token()};
+  Drive(std::make_unique<UploadSession>(std::move(params)), now, &Attempt::OnUploaded);
+}
+
+void Attempt::OnUploaded(absl::Time now) {
+  const auto& upload = static_cast<const UploadSession&>(driver_->sequence());
+  if (!upload.status().ok()) return Fail(upload.status());
+  switch (upload.verdict()) {
+    case v1::StartUploadResponse::NOT_NEEDED:
+      LogDebug("task {}: the round does not need this contribution any more", lease_->task());
+      phase_ = Phase::kEnded;
+      return;
+    case v1::StartUploadResponse::LEASE_LOST:
+      LogInfo("task {}: the lease was lost before its contribution was uploaded", lease_->task());
+      phase_ = Phase::kEnded;
+      return;
+    default:
+      result_.set_upload_id(upload.upload_id());
+      contribution_.clear();
+      Enter(Phase::kUploading, now);
+      Ready();
+  }
+}
+
+void Attempt::Fail(const absl::Status& status) {
+  if (phase_ == Phase::kEnded) return;
+  LogWarning("task {}: {}", lease_->task(), status.ToString());
+  v1::TaskResult::Failure* failure = result_.mutable_failure();
+  failure->set_message(status.ToString());
+  failure->set_permanent(absl::IsInvalidArgument(status));
+  Ready();
+}
+
+void Attempt::Ready() {
+  phase_ = Phase::kReady;
+  driver_.reset();
+  task_.reset();
+  inputs_.reset();
+}
+
+void Attempt::Cancel() {
+  control_->Cancel();
+  driver_.reset();
+  phase_ = Phase::kEnded;
+}
+
+void Attempt::Release(std::string_view reason) {
+  control_->Cancel();
+  result_.mutable_release()->set_reason(std::string(reason));
+  Ready();
+}
+
+void Attempt::Extend(absl::Time sent, absl::Duration remaining) {
+  // An answer that was overtaken says less than is known by now.
+  if (sent + remaining < deadline_) return;
+  deadline_ = sent + remaining;
+  renew_time_ = sent + std::max(remaining / 3, kRenewalPauseMin);
+}
+
+void Attempt::NoteRenewalSent(absl::Time now) {
+  renew_time_ = now + std::max((deadline_ - now) / 3, kRenewalPauseMin);
+  // A result that waits to be handed in is not a hung computation.
+  if (is_ready()) ++steps_;
+}
+
+int64_t Attempt::progress() const {
+  return steps_ + control_->progress() + (driver_ != nullptr ? driver_->answers() : 0);
+}
+
+void Attempt::Step(absl::Time now) {
+  if (driver_ != nullptr) driver_->Step(now);
+}
+
+absl::Time Attempt::next_time() const { return driver_ != nullptr ? driver_->next_time() : absl::InfiniteFuture(); }
+
+void Attempt::Enter(Phase phase, absl::Time now) {
+  v1::AttemptTimings* timings = result_.mutable_timings();
+  absl::Duration took = now - phase_start_;
+  switch (phase_) {
+    case Phase::kPreparing:
+      AddDuration(took, timings->mutable_prepare());
+      break;
+    case Phase::kFetching:
+      AddDuration(took, timings->mutable_download());
+      break;
+    case Phase::kRunning:
+      AddDuration(took, timings->mutable_compute());
+      break;
+    default:
+      AddDuration(took, timings->mutable_upload());
+  }
+  phase_ = phase;
+  phase_start_ = now;
+  // What the driver's answers counted so far stays counted.
+  steps_ += 1 + (driver_ != nullptr ? driver_->answers() : 0);
+  driver_.reset();
+}
+
+void Attempt::Drive(std::unique_ptr<CallSequence> sequence, absl::Time now, void (Attempt::*on_done)(absl::Time)) {
+  if (driver_ != nullptr) steps_ += driver_->answers();
+  driver_ = std::make_shared<SequenceDriver>(SequenceDriver::Parts{parts_.transport, parts_.random, parts_.inbox},
+                                             std::move(sequence), parts_.call_timeout,
+                                             [weak = weak_from_this(), on_done](absl::Time when) {
+                                               if (auto attempt = weak.lock()) ((*attempt).*on_done)(when);
+                                             });
+  driver_->Step(now);
+}
+
+}  // namespace sheaf

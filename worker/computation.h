@@ -1,0 +1,59 @@
+// Computation: what a worker can run, in two steps, because what to fetch depends on the local data.
+//
+//   ASSIGN_OR_RETURN(std::unique_ptr<PreparedTask> task, computation.Prepare(lease, control));
+//   TaskInputs inputs = Fetch(task->input_request());                       // The loop's work.
+//   ASSIGN_OR_RETURN(v1::Contribution contribution, task->Run(inputs, control));
+//
+// To add one: implement both classes under worker/computations/ and add a row to worker/computations.cc.
+// A Computation is thread-safe; a PreparedTask is used by one thread at a time and belongs to one attempt.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "aggregation/round_accumulator.h"
+#include "sheaf/v1/aggregation.pb.h"
+#include "sheaf/v1/blob_service.pb.h"
+#include "sheaf/v1/work_service.pb.h"
+#include "worker/run_control.h"
+
+namespace sheaf {
+
+// What a task needs of the broadcast.
+struct InputRequest {
+  // The whole file. Kept in the worker's cache, by digest.
+  bool whole_broadcast = false;
+  // Rows of its tensors.
+  std::vector<v1::RowSelection> selections;
+};
+
+struct TaskInputs {
+  // A safetensors file; null unless asked for.
+  std::shared_ptr<const std::string> broadcast;
+  // One per selection, in their order: shape [rows selected, shape of one row...].
+  std::vector<NamedTensor> selected;
+};
+
+class PreparedTask {
+ public:
+  virtual ~PreparedTask() = default;
+  virtual const InputRequest& input_request() const = 0;
+  // INVALID_ARGUMENT: the task itself is wrong, no other worker would do better; it FAILS at once. Any other error is
+  // this attempt's alone.
+  virtual absl::StatusOr<v1::Contribution> Run(const TaskInputs& inputs, RunControl& control) = 0;
+};
+
+class Computation {
+ public:
+  virtual ~Computation() = default;
+  virtual std::string_view name() const = 0;
+  // Highest version it understands, >= 1.
+  virtual int version() const = 0;
+  // Reads local data; may take long the first time. Errors as in PreparedTask::Run.
+  virtual absl::StatusOr<std::unique_ptr<PreparedTask>> Prepare(const v1::Lease& lease, RunControl& control) const = 0;
+};
+
+}  // namespace sheaf

@@ -1,0 +1,23 @@
+#include "worker/computations/noop.h"
+
+#include "worker/computations/inputless_task.h"
+#include "worker/computations/unit_contribution.h"
+
+namespace sheaf {
+namespace {
+
+class Noop final : public Computation {
+ public:
+  std::string_view name() const override { return kNoopComputation; }
+  int version() const override { return 1; }
+  absl::StatusOr<std::unique_ptr<PreparedTask>> Prepare(const v1::Lease& lease, RunControl&) const override {
+    return std::make_unique<InputlessTask>(
+        [spec = lease.aggregate()](RunControl&) { return UnitContribution(spec, std::nullopt); });
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Computation> MakeNoop() { return std::make_unique<Noop>(); }
+
+}  // namespace sheaf

@@ -1,0 +1,15 @@
+// one_hot: a contribution that can be recognised in the sum, for checks that each one is counted once. The task's
+// payload is an index, in decimal.
+#pragma once
+
+#include <memory>
+
+#include "worker/computation.h"
+
+namespace sheaf {
+
+inline constexpr char kOneHotComputation[] = "one_hot";
+
+std::unique_ptr<Computation> MakeOneHot();
+
+}  // namespace sheaf

@@ -1,0 +1,99 @@
+#include "worker/computations/unit_contribution.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "aggregation/operators.h"
+#include "aggregation/output_layout.h"
+#include "base/status_macros.h"
+
+namespace sheaf {
+namespace {
+
+template <typename T>
+std::string BytesOf(T value) {
+  std::string bytes(sizeof(value), '\0');
+  std::memcpy(bytes.data(), &value, sizeof(value));
+  return bytes;
+}
+
+std::string One(v1::DType dtype) {
+  switch (dtype) {
+    case v1::FLOAT32:
+      return BytesOf(1.0f);
+    case v1::FLOAT64:
+      return BytesOf(1.0);
+    case v1::INT32:
+      return BytesOf(int32_t{1});
+    default:
+      return BytesOf(int64_t{1});
+  }
+}
+
+void SetShape(const std::vector<int64_t>& shape, v1::Tensor& tensor) {
+  tensor.mutable_shape()->Assign(shape.begin(), shape.end());
+}
+
+void FillDense(const OutputLayout& layout, std::optional<int64_t> index, v1::Tensor& tensor) {
+  std::string one = One(layout.dtype);
+  tensor.set_dtype(layout.dtype);
+  SetShape(layout.shape, tensor);
+  tensor.mutable_data()->assign(static_cast<size_t>(layout.width) * one.size(), '\0');
+  if (index.has_value()) tensor.mutable_data()->replace(static_cast<size_t>(*index) * one.size(), one.size(), one);
+}
+
+// The position of a linear coordinate along each of the leading dimensions.
+std::string IndexRow(const OutputLayout& layout, int64_t coordinate) {
+  std::string row(static_cast<size_t>(layout.index_dims) * sizeof(int64_t), '\0');
+  for (int d = layout.index_dims - 1; d >= 0; --d) {
+    int64_t position = coordinate % layout.shape[d];
+    coordinate /= layout.shape[d];
+    std::memcpy(row.data() + static_cast<size_t>(d) * sizeof(int64_t), &position, sizeof(position));
+  }
+  return row;
+}
+
+void FillSparse(const OutputLayout& layout, std::optional<int64_t> index, v1::SparseTensor& tensor) {
+  std::vector<int64_t> coordinates;
+  if (index.has_value()) coordinates = {0, *index};
+  int64_t n = static_cast<int64_t>(coordinates.size());
+  tensor.mutable_dense_shape()->Assign(layout.shape.begin(), layout.shape.end());
+  tensor.mutable_indices()->set_dtype(v1::INT64);
+  SetShape({n, layout.index_dims}, *tensor.mutable_indices());
+  std::vector<int64_t> values_shape = {n};
+  values_shape.insert(values_shape.end(), layout.trailing_dims().begin(), layout.trailing_dims().end());
+  tensor.mutable_values()->set_dtype(layout.dtype);
+  SetShape(values_shape, *tensor.mutable_values());
+  std::string one = One(layout.dtype);
+  for (int64_t coordinate : coordinates) {
+    tensor.mutable_indices()->mutable_data()->append(IndexRow(layout, coordinate));
+    for (int64_t i = 0; i < layout.width; ++i) tensor.mutable_values()->mutable_data()->append(one);
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<v1::Contribution> UnitContribution(const v1::AggregateSpec& spec, std::optional<int64_t> index) {
+  v1::Contribution contribution;
+  for (const v1::OutputSpec& output : spec.outputs()) {
+    ASSIGN_OR_RETURN(OutputLayout layout, OutputLayout::FromSpec(output));
+    int64_t size = layout.op->is_sparse ? layout.num_coordinates : layout.width;
+    if (index.has_value() && (*index < 0 || *index >= size)) {
+      return absl::InvalidArgumentError(
+          fmt::format("index {} is not in output \"{}\", which has {} coordinates", *index, output.name(), size));
+    }
+    v1::OutputValue* value = contribution.add_outputs();
+    value->set_name(output.name());
+    if (layout.op->is_sparse) {
+      FillSparse(layout, index, *value->mutable_sparse());
+    } else {
+      FillDense(layout, index, *value->mutable_dense());
+    }
+  }
+  return contribution;
+}
+
+}  // namespace sheaf

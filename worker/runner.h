@@ -1,0 +1,41 @@
+// Runner: how a worker gets its computations run. The loop hands it work and goes on; the answer comes by callback.
+//
+//   runner.Prepare(lease, control, [](absl::StatusOr<std::shared_ptr<PreparedTask>> task) {...});
+//   runner.Run(task, inputs, control, [](absl::StatusOr<std::string> contribution) {...});
+//
+// Each callback is called exactly once, from any thread, possibly before the method returns. Cancelling `control` makes
+// it come soon. Implementations: runners/builtin.h; a test may answer from a script, a simulation when its clock says
+// so.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "sheaf/v1/computation.pb.h"
+#include "sheaf/v1/work_service.pb.h"
+#include "worker/computation.h"
+#include "worker/run_control.h"
+
+namespace sheaf {
+
+class Runner {
+ public:
+  using PrepareDone = std::function<void(absl::StatusOr<std::shared_ptr<PreparedTask>>)>;
+  // With a serialised v1::Contribution.
+  using RunDone = std::function<void(absl::StatusOr<std::string>)>;
+  virtual ~Runner() = default;
+
+  // What it can run.
+  virtual std::vector<v1::OfferedComputation> Offers() const = 0;
+  // Errors as Computation::Prepare; UNIMPLEMENTED if it does not offer the lease's computation.
+  virtual void Prepare(std::shared_ptr<const v1::Lease> lease, std::shared_ptr<RunControl> control,
+                       PrepareDone done) = 0;
+  // Errors as PreparedTask::Run.
+  virtual void Run(std::shared_ptr<PreparedTask> task, std::shared_ptr<const TaskInputs> inputs,
+                   std::shared_ptr<RunControl> control, RunDone done) = 0;
+};
+
+}  // namespace sheaf

@@ -1,0 +1,38 @@
+// BuiltinRunner: runs the computations that are compiled in, each piece of work wherever `spawn` puts it.
+//
+//   BuiltinRunner runner(BuiltinComputations(parts), [&](std::function<void()> work) { pool.Post(std::move(work)); });
+//   BuiltinRunner inline_runner(BuiltinComputations(parts), [](std::function<void()> work) { work(); });
+//
+// Thread-safe if `spawn` is. Outlives the work it spawned.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "worker/computation.h"
+#include "worker/runner.h"
+
+namespace sheaf {
+
+class BuiltinRunner final : public Runner {
+ public:
+  // Runs `work` once, now or later, in any thread.
+  using Spawn = std::function<void(std::function<void()> work)>;
+
+  BuiltinRunner(std::vector<std::unique_ptr<Computation>> computations, Spawn spawn)
+      : computations_(std::move(computations)), spawn_(std::move(spawn)) {}
+
+  std::vector<v1::OfferedComputation> Offers() const override;
+  void Prepare(std::shared_ptr<const v1::Lease> lease, std::shared_ptr<RunControl> control, PrepareDone done) override;
+  void Run(std::shared_ptr<PreparedTask> task, std::shared_ptr<const TaskInputs> inputs,
+           std::shared_ptr<RunControl> control, RunDone done) override;
+
+ private:
+  absl::StatusOr<const Computation*> Find(const v1::Computation& wanted) const;
+
+  const std::vector<std::unique_ptr<Computation>> computations_;
+  const Spawn spawn_;
+};
+
+}  // namespace sheaf

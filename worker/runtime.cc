@@ -1,0 +1,146 @@
+#include "worker/runtime.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cctype>
+#include <functional>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mutex.h"
+#include "base/random.h"
+#include "base/status_macros.h"
+#include "base/version.h"
+#include "sdk/cpp/grpc_transport.h"
+#include "worker/blob_cache.h"
+#include "worker/computations.h"
+#include "worker/runners/builtin.h"
+#include "worker/thread_pool.h"
+
+namespace sheaf {
+namespace {
+
+// Sleeps for real.
+class SleepingWaiter final : public Waiter {
+ public:
+  explicit SleepingWaiter(const Clock& clock) : clock_(clock) {}
+  void Wait(absl::Duration duration) override {
+    absl::Time end = clock_.Now() + duration;
+    Mutex mutex;
+    CondVar never;
+    MutexLock lock(mutex);
+    for (absl::Duration left = duration; left > absl::ZeroDuration(); left = end - clock_.Now()) {
+      never.WaitFor(mutex, left);
+    }
+  }
+
+ private:
+  const Clock& clock_;
+};
+
+// Lets the loop's thread sleep until it is woken or a time has come.
+class Alarm {
+ public:
+  void Ring() EXCLUDES(mutex_) {
+    {
+      MutexLock lock(mutex_);
+      is_ringing_ = true;
+    }
+    changed_.NotifyOne();
+  }
+
+  void WaitUntil(absl::Time time, const Clock& clock) EXCLUDES(mutex_) {
+    MutexLock lock(mutex_);
+    while (!is_ringing_) {
+      absl::Duration left = time - clock.Now();
+      if (left <= absl::ZeroDuration()) break;
+      changed_.WaitFor(mutex_, left);
+    }
+    is_ringing_ = false;
+  }
+
+ private:
+  Mutex mutex_;
+  CondVar changed_;
+  bool is_ringing_ GUARDED_BY(mutex_) = false;
+};
+
+std::string HostName() {
+  char host[65] = {};
+  if (gethostname(host, sizeof(host) - 1) != 0) return "worker";
+  std::string name(host);
+  std::replace_if(
+      name.begin(), name.end(), [](unsigned char c) { return !std::isalnum(c) && c != '.' && c != '-'; }, '_');
+  return name;
+}
+
+}  // namespace
+
+struct WorkerRuntime::Impl {
+  Impl(WorkerConfig worker_config, const Clock& the_clock, Random& the_random)
+      : config(std::move(worker_config)),
+        clock(the_clock),
+        random(the_random),
+        cache(config.cache_bytes),
+        transport(config.server, {}) {}
+
+  // What computations and callbacks use comes first: it goes last.
+  WorkerConfig config;
+  const Clock& clock;
+  Random& random;
+  Alarm alarm;
+  DataSources data;
+  SleepingWaiter waiter{clock};
+  BlobCache cache;
+  std::unique_ptr<BuiltinRunner> runner;
+  std::unique_ptr<ThreadPool> pool;
+  GrpcTransport transport;
+  std::unique_ptr<WorkerLoop> loop;
+};
+
+WorkerRuntime::WorkerRuntime(WorkerConfig config, const Clock& clock, Random& random)
+    : impl_(std::make_unique<Impl>(std::move(config), clock, random)) {}
+
+WorkerRuntime::~WorkerRuntime() = default;
+
+absl::Status WorkerRuntime::Start() {
+  Impl& impl = *impl_;
+  for (const auto& [name, location] : impl.config.data) RETURN_IF_ERROR(impl.data.Configure(name, location));
+  WorkerOptions& options = impl.config.options;
+  options.software_version = kVersion;
+  if (options.worker.empty()) options.worker = fmt::format("{}-{}", HostName(), impl.random.Token(6));
+  impl.pool = std::make_unique<ThreadPool>(options.concurrency);
+  impl.runner =
+      std::make_unique<BuiltinRunner>(BuiltinComputations({impl.data, impl.waiter}, impl.config.allow),
+                                      [&impl](std::function<void()> work) { impl.pool->Post(std::move(work)); });
+  impl.loop = std::make_unique<WorkerLoop>(options, WorkerLoop::Parts{impl.transport, *impl.runner, impl.cache,
+                                                                      impl.random, [&impl] { impl.alarm.Ring(); }});
+
+  std::string offers;
+  for (const v1::OfferedComputation& offer : impl.runner->Offers()) {
+    offers += fmt::format("{}{}", offers.empty() ? "" : ", ", offer.name());
+  }
+  LogInfo("worker {} calls {} and offers {}", options.worker, impl.config.server, offers.empty() ? "nothing" : offers);
+  if (impl.config.allow.empty()) {
+    for (const std::string& hint : MissingDataHints(impl.data)) LogInfo("{}", hint);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WorkerRuntime::Run() {
+  Impl& impl = *impl_;
+  while (!impl.loop->is_done()) {
+    absl::Time next = impl.loop->Step(impl.clock.Now());
+    if (!impl.loop->is_done()) impl.alarm.WaitUntil(next, impl.clock);
+  }
+  return impl.loop->exit_status();
+}
+
+void WorkerRuntime::RequestDrain() { impl_->loop->RequestDrain(); }
+
+int WorkerRuntime::num_stragglers() const { return impl_->loop->num_busy(); }
+
+}  // namespace sheaf

@@ -1,0 +1,421 @@
+#include "worker/worker_loop.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/log.h"
+#include "base/version.h"
+#include "sdk/cpp/proto_duration.h"
+
+namespace sheaf {
+namespace {
+
+// A result is offered for this long after its lease lapsed: the server's clock decides, and says LEASE_LOST if so.
+constexpr absl::Duration kDeliveryMargin = absl::Seconds(5);
+// What is left undelivered this long after the grace time is left to the leases' expiry.
+constexpr absl::Duration kDrainMargin = absl::Seconds(10);
+// A refusal that repeating cannot cure is repeated rarely: somebody may repair the server's or this worker's
+// configuration.
+constexpr absl::Duration kRefusedPauseMin = absl::Seconds(30);
+constexpr absl::Duration kRefusedPauseMax = absl::Seconds(60);
+// After a poll that brought nothing although the server could have kept it: a server that never parks must not be
+// hammered.
+constexpr absl::Duration kEmptyPollPause = absl::Milliseconds(20);
+// As work_service.proto allows.
+constexpr int kItemsMax = 256;
+// Results of one call together, when there are several.
+constexpr size_t kResultBytesMax = 2 << 20;
+constexpr size_t kFinishedMax = 1024;
+
+bool IsRefusal(const absl::Status& status) {
+  return absl::IsInvalidArgument(status) || absl::IsPermissionDenied(status) || absl::IsUnauthenticated(status) ||
+         absl::IsUnimplemented(status);
+}
+
+}  // namespace
+
+std::string_view WorkerStateName(WorkerState state) {
+  switch (state) {
+    case WorkerState::kIdle:
+      return "idle";
+    case WorkerState::kPulling:
+      return "pulling";
+    case WorkerState::kFetching:
+      return "fetching";
+    case WorkerState::kRunning:
+      return "running";
+    case WorkerState::kSubmitting:
+      return "submitting";
+    case WorkerState::kDraining:
+      return "draining";
+    case WorkerState::kDone:
+      return "done";
+  }
+  return "unknown";
+}
+
+WorkerLoop::WorkerLoop(WorkerOptions options, Parts parts)
+    : options_(std::move(options)),
+      parts_(std::move(parts)),
+      inbox_(std::make_shared<Inbox>(parts_.wake)),
+      attempt_parts_{.transport = parts_.transport,
+                     .runner = parts_.runner,
+                     .cache = parts_.cache,
+                     .random = parts_.random,
+                     .inbox = inbox_,
+                     .call_timeout = options_.call_timeout} {}
+
+WorkerLoop::~WorkerLoop() {
+  inbox_->Close();
+  for (const AttemptPtr& attempt : attempts_) attempt->Cancel();
+}
+
+absl::Time WorkerLoop::Step(absl::Time now) {
+  for (Inbox::Event& event : inbox_->TakeAll()) event(now);
+  if (done_) return absl::InfiniteFuture();
+  for (const AttemptPtr& attempt : attempts_) attempt->Step(now);
+  ExpireLeases(now);
+  SweepEndedAttempts();
+  StepDrain(now);
+  if (!done_ && SyncIsDue(now)) SendSync(now);
+  return inbox_->is_empty() ? NextStep(now) : now;
+}
+
+void WorkerLoop::RequestDrain() {
+  inbox_->Post([this](absl::Time now) { StartDrain("it was told to stop", now); });
+}
+
+WorkerState WorkerLoop::state() const {
+  if (done_) return WorkerState::kDone;
+  if (draining_) return WorkerState::kDraining;
+  bool is_submitting = false, is_running = false, is_fetching = false;
+  for (const AttemptPtr& attempt : attempts_) {
+    is_submitting |= attempt->phase() == Attempt::Phase::kUploading || attempt->is_ready();
+    is_running |= attempt->phase() == Attempt::Phase::kRunning;
+    is_fetching |= attempt->phase() == Attempt::Phase::kPreparing || attempt->phase() == Attempt::Phase::kFetching;
+  }
+  if (is_submitting) return WorkerState::kSubmitting;
+  if (is_running) return WorkerState::kRunning;
+  if (is_fetching) return WorkerState::kFetching;
+  return open_syncs_.empty() ? WorkerState::kIdle : WorkerState::kPulling;
+}
+
+// --- Leases ---
+
+void WorkerLoop::TakeLease(v1::Lease lease, absl::Time sent, absl::Time now) {
+  absl::Duration remaining = FromProtoDuration(lease.remaining());
+  if (AttemptPtr known = FindAttempt(lease.lease_token())) return known->Extend(sent, remaining);
+  if (finished_.contains(lease.lease_token())) return;
+  if (sent + remaining <= now) {
+    LogInfo("task {}: its lease lapsed on the way here", lease.task());
+    return;
+  }
+  ++counters_.leases;
+  bool has_room = WantedLeases() > 0;
+  auto attempt = std::make_shared<Attempt>(std::move(lease), attempt_parts_);
+  attempt->Extend(sent, remaining);
+  attempts_.push_back(attempt);
+  if (draining_) return attempt->Release("the worker is stopping");
+  if (!has_room) return attempt->Release("the worker has more than it asked for");
+  LogDebug("task {}: attempt {} of {}", attempt->lease().task(), attempt->lease().attempt(),
+           attempt->lease().computation().name());
+  attempt->Start(now);
+}
+
+WorkerLoop::AttemptPtr WorkerLoop::FindAttempt(const std::string& token) const {
+  auto found = std::find_if(attempts_.begin(), attempts_.end(),
+                            [&](const AttemptPtr& attempt) { return attempt->token() == token; });
+  return found == attempts_.end() ? nullptr : *found;
+}
+
+void WorkerLoop::Forget(const std::string& token) {
+  std::erase_if(attempts_, [&](const AttemptPtr& attempt) { return attempt->token() == token; });
+  if (!finished_.insert(token).second) return;
+  finished_order_.push_back(token);
+  if (finished_order_.size() <= kFinishedMax) return;
+  finished_.erase(finished_order_.front());
+  finished_order_.pop_front();
+}
+
+void WorkerLoop::Stop(Attempt& attempt, std::string_view why) {
+  LogInfo("task {}: stopped, because {}", attempt.lease().task(), why);
+  ++counters_.stopped;
+  attempt.Cancel();
+}
+
+void WorkerLoop::ExpireLeases(absl::Time now) {
+  for (const AttemptPtr& attempt : attempts_) {
+    if (attempt->is_ready()) {
+      if (now < attempt->deadline() + kDeliveryMargin) continue;
+      LogWarning("task {}: its result could not be handed in before its lease was over", attempt->lease().task());
+      ++counters_.undelivered;
+      attempt->Cancel();
+    } else if (attempt->phase() != Attempt::Phase::kEnded && now >= attempt->deadline()) {
+      Stop(*attempt, "its lease lapsed");
+    }
+  }
+}
+
+void WorkerLoop::SweepEndedAttempts() {
+  std::vector<std::string> ended;
+  for (const AttemptPtr& attempt : attempts_) {
+    if (attempt->phase() == Attempt::Phase::kEnded) ended.push_back(attempt->token());
+  }
+  for (const std::string& token : ended) Forget(token);
+}
+
+int WorkerLoop::WantedLeases() const {
+  if (draining_) return 0;
+  int limit = options_.concurrency;
+  if (suggested_concurrency_ > 0) limit = std::min(limit, suggested_concurrency_);
+  // A slot is taken by an attempt that has no result yet, and by a run that was stopped and has not noticed.
+  int taken = attempt_parts_.busy;
+  for (const AttemptPtr& attempt : attempts_) {
+    bool is_active = !attempt->is_ready() && attempt->phase() != Attempt::Phase::kEnded;
+    if (is_active && !attempt->is_busy()) ++taken;
+  }
+  return std::clamp(limit - taken, 0, kItemsMax);
+}
+
+// --- Sync ---
+
+bool WorkerLoop::IsInFlight(const Attempt& attempt) const {
+  return std::any_of(open_syncs_.begin(), open_syncs_.end(),
+                     [&](const auto& entry) { return entry.second.results.contains(attempt.token()); });
+}
+
+bool WorkerLoop::HasUnsentResult() const {
+  return std::any_of(attempts_.begin(), attempts_.end(),
+                     [&](const AttemptPtr& attempt) { return attempt->is_ready() && !IsInFlight(*attempt); });
+}
+
+absl::Time WorkerLoop::NextRenewal() const {
+  absl::Time next = absl::InfiniteFuture();
+  for (const AttemptPtr& attempt : attempts_) {
+    if (attempt->phase() != Attempt::Phase::kEnded) next = std::min(next, attempt->renew_time());
+  }
+  return next;
+}
+
+bool WorkerLoop::SyncIsDue(absl::Time now) const {
+  if (now < backoff_until_) return false;
+  if (now >= NextRenewal()) return true;
+  bool is_open = open_syncs_.contains(newest_sync_);
+  // An open call is waited for, unless it is parked: the server ends it when a newer one comes.
+  if (is_open && !open_syncs_.at(newest_sync_).may_park()) return false;
+  if (HasUnsentResult()) return true;
+  if (draining_ && !drain_announced_) return !is_open || !open_syncs_.at(newest_sync_).draining;
+  return !is_open && WantedLeases() > 0 && now >= next_poll_;
+}
+
+void WorkerLoop::SendSync(absl::Time now) {
+  OpenSync sync{.sent = now, .draining = draining_};
+  v1::SyncRequest request;
+  request.set_protocol_version(kProtocolVersionMax);
+  request.set_worker(options_.worker);
+  request.set_population(options_.population);
+  request.set_software_version(options_.software_version);
+  for (v1::OfferedComputation& offer : parts_.runner.Offers()) *request.add_computations() = std::move(offer);
+  request.mutable_labels()->insert(options_.labels.begin(), options_.labels.end());
+  request.set_draining(draining_);
+  AddResults(request, sync);
+  AddHeld(now, request, sync);
+  AddPoll(now, request, sync);
+
+  ++counters_.syncs;
+  int64_t id = ++newest_sync_;
+  CallOptions call{.timeout = FromProtoDuration(request.wait()) + options_.call_timeout};
+  open_syncs_.emplace(id, std::move(sync));
+  Call(parts_.transport, kSync, request, call, [this, inbox = inbox_, id](absl::StatusOr<v1::SyncResponse> response) {
+    // Events only run inside Step, so `this` is alive when they do.
+    // Shared, because an event is copyable and an answer should not be copied.
+    auto shared = std::make_shared<absl::StatusOr<v1::SyncResponse>>(std::move(response));
+    inbox->Post([this, id, shared](absl::Time when) { OnSyncDone(id, std::move(*shared), when); });
+  });
+}
+
+void WorkerLoop::AddResults(v1::SyncRequest& request, OpenSync& sync) const {
+  size_t bytes = 0;
+  for (const AttemptPtr& attempt : attempts_) {
+    if (!attempt->is_ready() || IsInFlight(*attempt) || request.results_size() == kItemsMax) continue;
+    bytes += attempt->result().contribution().size();
+    if (request.results_size() > 0 && bytes > kResultBytesMax) break;
+    *request.add_results() = attempt->result();
+    sync.results.insert(attempt->token());
+  }
+}
+
+void WorkerLoop::AddHeld(absl::Time now, v1::SyncRequest& request, const OpenSync& sync) {
+  for (const AttemptPtr& attempt : attempts_) {
+    if (sync.results.contains(attempt->token()) || attempt->phase() == Attempt::Phase::kEnded) continue;
+    if (request.held_size() == kItemsMax) break;
+    v1::HeldLease* held = request.add_held();
+    held->set_task(attempt->lease().task());
+    held->set_lease_token(attempt->token());
+    held->set_progress(attempt->progress());
+  }
+  for (const AttemptPtr& attempt : attempts_) attempt->NoteRenewalSent(now);
+}
+
+void WorkerLoop::AddPoll(absl::Time now, v1::SyncRequest& request, OpenSync& sync) {
+  int want = WantedLeases();
+  auto newest = open_syncs_.find(newest_sync_);
+  bool supersedes_poll = newest != open_syncs_.end() && !newest->second.poll_id.empty();
+  if (want == 0 || (now < next_poll_ && !supersedes_poll && request.results_size() == 0)) return;
+  if (poll_id_.empty()) poll_id_ = parts_.random.Token(16);
+  // Back in time for the next renewal, so that a parked call need not be overtaken for it.
+  absl::Duration wait = std::min(options_.poll_wait, (NextRenewal() - now) * 0.8);
+  request.set_want(want);
+  request.set_poll_id(poll_id_);
+  *request.mutable_wait() = ToProtoDuration(wait);
+  sync.poll_id = poll_id_;
+  sync.wait = wait;
+}
+
+void WorkerLoop::OnSyncDone(int64_t id, absl::StatusOr<v1::SyncResponse> response, absl::Time now) {
+  auto found = open_syncs_.find(id);
+  if (found == open_syncs_.end() || done_) return;
+  OpenSync sync = std::move(found->second);
+  open_syncs_.erase(found);
+  bool is_newest = id == newest_sync_;
+  if (response.ok()) return OnAnswer(sync, *response, is_newest, now);
+  ++counters_.failed_syncs;
+  // When an overtaken call fails, the newer one tells how the server is; its results go into the next.
+  if (is_newest || absl::IsFailedPrecondition(response.status())) OnSyncFailed(response.status(), now);
+}
+
+void WorkerLoop::OnSyncFailed(const absl::Status& status, absl::Time now) {
+  if (absl::IsFailedPrecondition(status)) {
+    return Finish(status);
+  }
+  if (IsRefusal(status)) {
+    LogError("the server refused this worker, which tries again in a minute: {}", status.ToString());
+    backoff_until_ = now + parts_.random.Between(kRefusedPauseMin, kRefusedPauseMax);
+    backoff_.Next(parts_.random);
+    return;
+  }
+  // Said once per outage.
+  if (backoff_.failures() == 0) LogWarning("no answer, trying again: {}", status.ToString());
+  backoff_until_ = now + backoff_.Next(parts_.random);
+}
+
+void WorkerLoop::OnAnswer(const OpenSync& sync, v1::SyncResponse& response, bool is_newest, absl::Time now) {
+  if (backoff_.failures() > 0) LogInfo("the server answers again");
+  backoff_.Reset();
+  backoff_until_ = absl::InfinitePast();
+  if (response.inline_bytes_max() > 0) attempt_parts_.inline_bytes_max = response.inline_bytes_max();
+  suggested_concurrency_ = response.suggested_concurrency();
+  if (sync.draining) drain_announced_ = true;
+
+  for (const v1::ResultVerdict& verdict : response.verdicts()) OnVerdict(verdict);
+  // A result the answer passed over would be offered for ever.
+  for (const std::string& token : sync.results) {
+    if (AttemptPtr attempt = FindAttempt(token)) {
+      LogWarning("task {}: the server said nothing of its result; forgetting it", attempt->lease().task());
+      Forget(token);
+    }
+  }
+  for (const v1::LeaseUpdate& update : response.held()) OnLeaseUpdate(update, sync.sent);
+  SweepEndedAttempts();
+  if (response.drain()) StartDrain("the server said so", now);
+  for (v1::Lease& lease : *response.mutable_leases()) TakeLease(std::move(lease), sync.sent, now);
+
+  // A poll is over when leases came for it, or when its last repetition was answered.
+  if (sync.poll_id == poll_id_ && (is_newest || response.leases_size() > 0)) poll_id_.clear();
+  if (!is_newest) return;
+  absl::Duration pause_min = FromProtoDuration(response.next_min());
+  absl::Duration pause_max = FromProtoDuration(response.next_max());
+  bool has_nothing = response.leases_size() == 0 && response.verdicts_size() == 0 && response.held_size() == 0;
+  if (has_nothing && now - sync.sent < sync.wait / 2) pause_max = std::max(pause_max, kEmptyPollPause);
+  next_poll_ = now + (pause_max > pause_min ? parts_.random.Between(pause_min, pause_max) : pause_min);
+}
+
+void WorkerLoop::OnVerdict(const v1::ResultVerdict& verdict) {
+  using V = v1::ResultVerdict;
+  if (FindAttempt(verdict.lease_token()) == nullptr) return;
+  ++counters_.verdicts[verdict.verdict()];
+  switch (verdict.verdict()) {
+    case V::REJECTED:
+      LogWarning("task {}: the server rejected the result: {}", verdict.task(), verdict.message());
+      break;
+    case V::LEASE_LOST:
+      LogWarning("task {}: the lease was lost before its result arrived", verdict.task());
+      break;
+    case V::UNKNOWN_TASK:
+      LogWarning("task {}: the server does not know it any more", verdict.task());
+      break;
+    case V::LATE:
+      LogInfo("task {}: the round ended before its result arrived", verdict.task());
+      break;
+    case V::NOT_NEEDED:
+      LogInfo("task {}: the round had enough before its result arrived", verdict.task());
+      break;
+    default:
+      LogDebug("task {}: {}", verdict.task(), V::Verdict_Name(verdict.verdict()));
+  }
+  Forget(verdict.lease_token());
+}
+
+void WorkerLoop::OnLeaseUpdate(const v1::LeaseUpdate& update, absl::Time sent) {
+  AttemptPtr attempt = FindAttempt(update.lease_token());
+  if (attempt == nullptr) return;
+  switch (update.verdict()) {
+    case v1::LeaseUpdate::CANCELLED:
+      // Of a finished attempt the verdict on its result decides: it may have been accepted by an answer that got lost.
+      if (!attempt->is_ready()) Stop(*attempt, "it is not needed any more");
+      break;
+    case v1::LeaseUpdate::LOST:
+      if (!attempt->is_ready()) Stop(*attempt, "the server took its lease away");
+      break;
+    default:
+      attempt->Extend(sent, FromProtoDuration(update.remaining()));
+  }
+}
+
+// --- Stopping ---
+
+void WorkerLoop::StartDrain(std::string_view why, absl::Time now) {
+  if (draining_) return;
+  LogInfo("draining, because {}: {} leases held", why, attempts_.size());
+  draining_ = true;
+  grace_end_ = now + options_.grace;
+}
+
+void WorkerLoop::StepDrain(absl::Time now) {
+  if (!draining_) return;
+  if (now >= grace_end_) {
+    for (const AttemptPtr& attempt : attempts_) {
+      if (!attempt->is_ready()) attempt->Release("the worker is stopping");
+    }
+  }
+  bool server_knows = drain_announced_ || backoff_.failures() > 0;
+  if ((attempts_.empty() && server_knows) || now >= grace_end_ + kDrainMargin) Finish(absl::OkStatus());
+}
+
+void WorkerLoop::Finish(absl::Status status) {
+  for (const AttemptPtr& attempt : attempts_) attempt->Cancel();
+  attempts_.clear();
+  exit_status_ = std::move(status);
+  done_ = true;
+}
+
+absl::Time WorkerLoop::NextStep(absl::Time now) const {
+  if (done_) return absl::InfiniteFuture();
+  if (SyncIsDue(now)) return now;
+  // The next call: for a renewal, a poll or a result, but not during a backoff.
+  absl::Time sync = NextRenewal();
+  bool is_open = open_syncs_.contains(newest_sync_);
+  if (!is_open && WantedLeases() > 0) sync = std::min(sync, next_poll_);
+  if (HasUnsentResult() || (draining_ && !drain_announced_)) sync = is_open ? sync : now;
+  absl::Time next = std::max(sync, backoff_until_);
+  for (const AttemptPtr& attempt : attempts_) {
+    next = std::min(next, attempt->next_time());
+    next = std::min(next, attempt->is_ready() ? attempt->deadline() + kDeliveryMargin : attempt->deadline());
+  }
+  if (draining_) next = std::min(next, now < grace_end_ ? grace_end_ : grace_end_ + kDrainMargin);
+  return next;
+}
+
+}  // namespace sheaf

@@ -1,0 +1,195 @@
+// WorkerLoop: a worker, as a machine that takes one step at a time. It pulls tasks, fetches what they need, has them
+// run, hands results in, and holds nothing it cannot lose.
+//
+//   WorkerLoop loop({.worker = "w-1", .concurrency = 2}, {transport, runner, cache, random, wake});
+//   while (!loop.is_done()) {
+//     absl::Time next = loop.Step(clock.Now());
+//     ...wait until `next`, or until `wake` was called...
+//   }
+//
+//        +------------------------------ Sync: results, held leases, want ------------------------------+
+//        v                                                                                              |
+//   [pulling] --lease--> prepare -> [fetching] -> [running] -> contribution --small--> result --> [submitting]
+//                                                                  +--large--> upload --^
+//
+// It has no clock, thread or sleep of its own. Calls go out through the Transport and runs through the Runner; when one
+// of them ends, in whatever thread, the loop notes it, calls `wake`, and acts upon it in its next Step. Under a virtual
+// clock: make `wake` schedule a Step at the current virtual time, and schedule another one at the time Step returned.
+//
+// A lease's time counts from when the request was SENT that granted or renewed it. One failed call is not a lost lease:
+// only when its time has run out is the attempt stopped, and its result is still offered for a moment.
+// Destroying the loop is a crash of the worker: nobody is told, and callbacks that come late fall into the void.
+// Step and the accessors belong to one thread.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "base/random.h"
+#include "sdk/cpp/transport.h"
+#include "sheaf/v1/work_service.pb.h"
+#include "worker/attempt.h"
+#include "worker/backoff.h"
+#include "worker/blob_cache.h"
+#include "worker/inbox.h"
+#include "worker/runner.h"
+
+namespace sheaf {
+
+struct WorkerOptions {
+  // Names this process; two processes, and two lives of one, never share it.
+  std::string worker;
+  std::string population;
+  std::string software_version;
+  std::map<std::string, std::string> labels;
+  // Tasks at a time.
+  int concurrency = 1;
+  // How long a poll may be parked when there is no work. At most 60 s.
+  absl::Duration poll_wait = absl::Seconds(30);
+  // How long an answer may take in addition.
+  absl::Duration call_timeout = absl::Seconds(10);
+  // When told to stop: how long what runs may go on before it is given back.
+  absl::Duration grace = absl::Seconds(20);
+};
+
+enum class WorkerState { kIdle, kPulling, kFetching, kRunning, kSubmitting, kDraining, kDone };
+std::string_view WorkerStateName(WorkerState state);
+
+// What the loop did so far.
+struct WorkerCounters {
+  int64_t syncs = 0;
+  int64_t failed_syncs = 0;
+  int64_t leases = 0;
+  // Attempts stopped because their lease lapsed, was cancelled or lost.
+  int64_t stopped = 0;
+  // Results by what the server said of them.
+  std::map<v1::ResultVerdict::Verdict, int64_t> verdicts;
+  // Results that could not be handed in before their lease was long gone.
+  int64_t undelivered = 0;
+};
+
+class WorkerLoop {
+ public:
+  struct Parts {
+    // All outlive the loop.
+    Transport& transport;
+    Runner& runner;
+    BlobCache& cache;
+    Random& random;
+    // Called from any thread, also from within Step, when there is reason to call Step soon. Must not call Step itself.
+    std::function<void()> wake;
+  };
+
+  WorkerLoop(WorkerOptions options, Parts parts);
+  ~WorkerLoop();
+  WorkerLoop(const WorkerLoop&) = delete;
+  WorkerLoop& operator=(const WorkerLoop&) = delete;
+
+  // Does what is due at `now` and returns when there is more to do (absl::InfiniteFuture() if only an event can change
+  // that; `now` or earlier if at once). `now` never goes back.
+  absl::Time Step(absl::Time now);
+
+  // Stop: take nothing new, finish or give back what is held, hand in the last results. From the next Step on.
+  // Thread-safe.
+  void RequestDrain();
+
+  // Nothing left to do, for ever.
+  bool is_done() const { return done_; }
+  // Why, once done: OK after a drain; FAILED_PRECONDITION with the server's sentence if it refused this protocol
+  // version.
+  const absl::Status& exit_status() const { return exit_status_; }
+
+  WorkerState state() const;
+  const WorkerCounters& counters() const { return counters_; }
+  // Leases held, including those whose result is on its way.
+  int num_held() const { return static_cast<int>(attempts_.size()); }
+  // Prepares and runs under way, also those that were told to stop and have not noticed.
+  int num_busy() const { return attempt_parts_.busy; }
+
+ private:
+  using AttemptPtr = std::shared_ptr<Attempt>;
+  // A Sync that was sent and not answered yet.
+  struct OpenSync {
+    absl::Time sent;
+    // Empty if it asks for no leases.
+    std::string poll_id;
+    // The server may keep it for this long.
+    absl::Duration wait = absl::ZeroDuration();
+    bool draining = false;
+    // Tokens of the results it carries.
+    std::set<std::string> results;
+
+    bool may_park() const { return wait > absl::ZeroDuration(); }
+  };
+
+  // Leases.
+  void TakeLease(v1::Lease lease, absl::Time sent, absl::Time now);
+  AttemptPtr FindAttempt(const std::string& token) const;
+  void Forget(const std::string& token);
+  void Stop(Attempt& attempt, std::string_view why);
+  void ExpireLeases(absl::Time now);
+  void SweepEndedAttempts();
+  int WantedLeases() const;
+
+  // Sync.
+  bool SyncIsDue(absl::Time now) const;
+  void SendSync(absl::Time now);
+  void AddResults(v1::SyncRequest& request, OpenSync& sync) const;
+  void AddHeld(absl::Time now, v1::SyncRequest& request, const OpenSync& sync);
+  void AddPoll(absl::Time now, v1::SyncRequest& request, OpenSync& sync);
+  void OnSyncDone(int64_t id, absl::StatusOr<v1::SyncResponse> response, absl::Time now);
+  void OnSyncFailed(const absl::Status& status, absl::Time now);
+  void OnAnswer(const OpenSync& sync, v1::SyncResponse& response, bool is_newest, absl::Time now);
+  void OnVerdict(const v1::ResultVerdict& verdict);
+  void OnLeaseUpdate(const v1::LeaseUpdate& update, absl::Time sent);
+  bool IsInFlight(const Attempt& attempt) const;
+  bool HasUnsentResult() const;
+  absl::Time NextRenewal() const;
+
+  // Stopping.
+  void StartDrain(std::string_view why, absl::Time now);
+  void StepDrain(absl::Time now);
+  void Finish(absl::Status status);
+
+  absl::Time NextStep(absl::Time now) const;
+
+  const WorkerOptions options_;
+  const Parts parts_;
+  const std::shared_ptr<Inbox> inbox_;
+  Attempt::Parts attempt_parts_;
+  WorkerCounters counters_;
+
+  // In the order they came.
+  std::vector<AttemptPtr> attempts_;
+  // Tokens that were dealt with: a lease re-sent by an answer that was long under way is not run again.
+  std::set<std::string> finished_;
+  std::deque<std::string> finished_order_;
+
+  std::map<int64_t, OpenSync> open_syncs_;
+  int64_t newest_sync_ = 0;
+  // Kept until an answer came.
+  std::string poll_id_;
+  absl::Time next_poll_ = absl::InfinitePast();
+  Backoff backoff_;
+  absl::Time backoff_until_ = absl::InfinitePast();
+  int suggested_concurrency_ = 0;
+
+  bool draining_ = false;
+  // The server has heard of it.
+  bool drain_announced_ = false;
+  absl::Time grace_end_ = absl::InfiniteFuture();
+  bool done_ = false;
+  absl::Status exit_status_;
+};
+
+}  // namespace sheaf
