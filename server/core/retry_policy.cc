@@ -14,7 +14,8 @@ RetryDecision DecideRetry(const TaskRecord& task, AttemptOutcome outcome, bool i
     if (is_permanent) return {.to = TaskState::kFailed, .available_time = now};
     if (task.num_failed + 1 >= policy.failed_max()) return {.to = TaskState::kBuried, .available_time = now};
     const int doublings = std::min(task.num_failed, 20);
-    const absl::Duration ceiling = std::min(limits.retry_backoff_max, limits.retry_backoff_base * (int64_t{1} << doublings));
+    const absl::Duration ceiling =
+        std::min(limits.retry_backoff_max, limits.retry_backoff_base * (int64_t{1} << doublings));
     return {.to = TaskState::kQueued, .available_time = now + random.Between(absl::ZeroDuration(), ceiling)};
   }
   return {.to = TaskState::kQueued, .available_time = now};

@@ -17,9 +17,9 @@ struct RetryDecision {
 };
 
 // Failed attempts and lost attempts are counted apart, each against its own limit; at the limit the task is
-// BURIED. A failed task waits with full jitter, exponentially (Brooker, "Exponential Backoff And Jitter", AWS 2015); a lost or released
-// one goes straight back, because nothing speaks against the task.
-RetryDecision DecideRetry(const TaskRecord& task, AttemptOutcome outcome, bool is_permanent, const v1::RetryPolicy& policy,
-                          const Limits& limits, Random& random, absl::Time now);
+// BURIED. A failed task waits with full jitter, exponentially (Brooker, "Exponential Backoff And Jitter", AWS 2015); a
+// lost or released one goes straight back, because nothing speaks against the task.
+RetryDecision DecideRetry(const TaskRecord& task, AttemptOutcome outcome, bool is_permanent,
+                          const v1::RetryPolicy& policy, const Limits& limits, Random& random, absl::Time now);
 
 }  // namespace sheaf

@@ -19,17 +19,18 @@ absl::Status Invalid(std::string message) { return absl::InvalidArgumentError(st
 absl::Status CheckTask(const v1::TaskSpec& task, std::string_view where, const Limits& limits) {
   if (static_cast<int64_t>(task.payload().size()) > limits.task_payload_bytes_max) {
     return absl::ResourceExhaustedError(
-        fmt::format("{}.payload has {} bytes, over task_payload_bytes_max = {}; put large values into the broadcast", where,
-                    task.payload().size(), limits.task_payload_bytes_max));
+        fmt::format("{}.payload has {} bytes, over task_payload_bytes_max = {}; put large values into the broadcast",
+                    where, task.payload().size(), limits.task_payload_bytes_max));
   }
   if (static_cast<int64_t>(task.data_selector().size()) > limits.data_selector_bytes_max) {
     return absl::ResourceExhaustedError(fmt::format("{}.data_selector has {} bytes, over data_selector_bytes_max = {}",
-                                                    where, task.data_selector().size(), limits.data_selector_bytes_max));
+                                                    where, task.data_selector().size(),
+                                                    limits.data_selector_bytes_max));
   }
   for (const auto& [key, value] : task.requirements()) {
     if (key.empty() || key.find_first_of("=,") != std::string::npos || value.find(',') != std::string::npos) {
-      return Invalid(fmt::format("{}.requirements: the label \"{}={}\" may not hold ',' or, in its key, '='", where, key,
-                                 value));
+      return Invalid(
+          fmt::format("{}.requirements: the label \"{}={}\" may not hold ',' or, in its key, '='", where, key, value));
     }
   }
   return absl::OkStatus();
@@ -80,7 +81,8 @@ absl::StatusOr<std::vector<TaskStore::NewTask>> PrepareTasks(const v1::RoundSpec
 absl::Status CheckStateSize(const v1::AggregateSpec& aggregate, const Limits& limits) {
   constexpr double kExactBytesPerElement = 24;  // Three bins of the exact sum, the usual case.
   for (const v1::OutputSpec& output : aggregate.outputs()) {
-    if (output.index_dims() > 0 || output.operator_().find("sparse") == 0 || output.operator_() == "slices_sum") continue;
+    if (output.index_dims() > 0 || output.operator_().find("sparse") == 0 || output.operator_() == "slices_sum")
+      continue;
     if (output.operator_().find("coordinate_mean") != std::string::npos ||
         output.operator_().find("client_mean") != std::string::npos) {
       continue;
@@ -88,10 +90,11 @@ absl::Status CheckStateSize(const v1::AggregateSpec& aggregate, const Limits& li
     double bytes = kExactBytesPerElement;
     for (const int64_t size : output.dense_shape()) bytes *= static_cast<double>(size);
     if (bytes > static_cast<double>(limits.accumulator_bytes_max)) {
-      return absl::ResourceExhaustedError(fmt::format(
-          "output \"{}\" ({}) needs about {:.0f} bytes of state, over accumulator_bytes_max = {}; choose a sparse operator "
-          "or a smaller shape",
-          output.name(), output.operator_(), bytes, limits.accumulator_bytes_max));
+      return absl::ResourceExhaustedError(
+          fmt::format("output \"{}\" ({}) needs about {:.0f} bytes of state, over accumulator_bytes_max = {}; choose a "
+                      "sparse operator "
+                      "or a smaller shape",
+                      output.name(), output.operator_(), bytes, limits.accumulator_bytes_max));
     }
   }
   return absl::OkStatus();
@@ -109,7 +112,8 @@ absl::Status SetDuration(std::string_view field, absl::Duration fallback, google
 
 absl::Status ValidateName(std::string_view field, std::string_view name) {
   const bool is_valid = !name.empty() && name.size() <= 128 && std::all_of(name.begin(), name.end(), [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.' || c == '-';
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.' ||
+           c == '-';
   });
   if (is_valid) return absl::OkStatus();
   return Invalid(fmt::format("{} \"{}\" must be 1 to 128 characters of [A-Za-z0-9_.-]", field, name.substr(0, 140)));
@@ -157,8 +161,9 @@ absl::StatusOr<PreparedRound> PrepareRound(const v1::RoundSpec& requested, const
   RETURN_IF_ERROR(ValidateName("spec.computation.name", spec.computation().name()));
   if (spec.computation().version_min() < 0) return Invalid("spec.computation.version_min is negative");
   if (static_cast<int64_t>(spec.computation().config().size()) > limits.task_payload_bytes_max) {
-    return absl::ResourceExhaustedError(fmt::format("spec.computation.config has {} bytes, over task_payload_bytes_max = {}",
-                                                    spec.computation().config().size(), limits.task_payload_bytes_max));
+    return absl::ResourceExhaustedError(
+        fmt::format("spec.computation.config has {} bytes, over task_payload_bytes_max = {}",
+                    spec.computation().config().size(), limits.task_payload_bytes_max));
   }
   if (spec.aggregate().outputs_size() > limits.outputs_per_round_max) {
     return absl::ResourceExhaustedError(fmt::format("spec.aggregate has {} outputs, over outputs_per_round_max = {}",
@@ -168,11 +173,13 @@ absl::StatusOr<PreparedRound> PrepareRound(const v1::RoundSpec& requested, const
   RETURN_IF_ERROR(CheckStateSize(spec.aggregate(), limits));
 
   if (spec.goal() < 0 || spec.goal() > num_tasks) {
-    return Invalid(fmt::format("spec.goal is {}, but the round has {} tasks; ask for 0 to {}", spec.goal(), num_tasks, num_tasks));
+    return Invalid(
+        fmt::format("spec.goal is {}, but the round has {} tasks; ask for 0 to {}", spec.goal(), num_tasks, num_tasks));
   }
   if (spec.goal() == 0) spec.set_goal(num_tasks);
   if (spec.min_goal() < 0 || spec.min_goal() > spec.goal()) {
-    return Invalid(fmt::format("spec.min_goal is {}; it must lie between 0 and the goal, {}", spec.min_goal(), spec.goal()));
+    return Invalid(
+        fmt::format("spec.min_goal is {}; it must lie between 0 and the goal, {}", spec.min_goal(), spec.goal()));
   }
   if (spec.min_goal() == 0) spec.set_min_goal(spec.goal());
   if (spec.over_selection() != 0 && !(spec.over_selection() >= 1 && spec.over_selection() <= 100)) {
@@ -184,9 +191,11 @@ absl::StatusOr<PreparedRound> PrepareRound(const v1::RoundSpec& requested, const
   RETURN_IF_ERROR(SetDuration("lease_duration", limits.lease_default, spec.mutable_lease_duration()));
   if (spec.min_clients() < 0) return Invalid("spec.min_clients is negative");
   if (spec.min_clients() == 0) spec.set_min_clients(1);
-  if (spec.priority() < 0 || spec.priority() > 5) return Invalid("spec.priority must be 1 (most urgent) to 5, or 0 for 3");
+  if (spec.priority() < 0 || spec.priority() > 5)
+    return Invalid("spec.priority must be 1 (most urgent) to 5, or 0 for 3");
   if (spec.priority() == 0) spec.set_priority(3);
-  if (spec.retry().failed_max() < 0 || spec.retry().lost_max() < 0) return Invalid("spec.retry limits must not be negative");
+  if (spec.retry().failed_max() < 0 || spec.retry().lost_max() < 0)
+    return Invalid("spec.retry limits must not be negative");
   if (spec.retry().failed_max() == 0) spec.mutable_retry()->set_failed_max(limits.failed_attempts_max);
   if (spec.retry().lost_max() == 0) spec.mutable_retry()->set_lost_max(limits.lost_attempts_max);
   if (spec.durability() == v1::DURABILITY_UNSPECIFIED) spec.set_durability(v1::DURABLE);
@@ -195,8 +204,8 @@ absl::StatusOr<PreparedRound> PrepareRound(const v1::RoundSpec& requested, const
     return Invalid("spec.broadcast_digest is not a SHA-256 in lower-case hex");
   }
   if (spec.contribution_bytes_max() < 0 || spec.contribution_bytes_max() > limits.contribution_bytes_max) {
-    return Invalid(fmt::format("spec.contribution_bytes_max is {}; the server takes up to {}", spec.contribution_bytes_max(),
-                               limits.contribution_bytes_max));
+    return Invalid(fmt::format("spec.contribution_bytes_max is {}; the server takes up to {}",
+                               spec.contribution_bytes_max(), limits.contribution_bytes_max));
   }
   if (spec.contribution_bytes_max() == 0) spec.set_contribution_bytes_max(limits.contribution_bytes_max);
   return prepared;
