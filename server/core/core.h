@@ -10,6 +10,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -60,6 +61,8 @@ class Core {
   RoundWatch& watch() { return watch_; }
   const Limits& limits() const { return context_.limits; }
   const std::string& data_directory() const { return data_directory_; }
+  // Symbols of the operators that rounds may use.
+  static std::vector<std::string> operators();
   absl::Time start_time() const { return start_time_; }
 
  private:
