@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "aggregation/round_accumulator.h"
 #include "base/log.h"
 #include "base/status_macros.h"
 
@@ -63,8 +62,6 @@ absl::StatusOr<Core::UploadAnswer> Core::AskUpload(const TaskId& id, const Lease
   return task.state == TaskState::kSucceeded && task.lease_token == token ? UploadAnswer::kNotNeeded
                                                                           : UploadAnswer::kLeaseLost;
 }
-
-std::vector<std::string> Core::operators() { return OperatorSymbols(); }
 
 void Core::KeepHouse(absl::Time now) {
   next_housekeeping_ = now + kHousekeepingInterval;

@@ -10,7 +10,6 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -61,8 +60,6 @@ class Core {
   RoundWatch& watch() { return watch_; }
   const Limits& limits() const { return context_.limits; }
   const std::string& data_directory() const { return data_directory_; }
-  // Symbols of the operators that rounds may use.
-  static std::vector<std::string> operators();
   absl::Time start_time() const { return start_time_; }
 
  private:
