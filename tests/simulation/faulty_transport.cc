@@ -7,7 +7,10 @@ namespace sheaf::simulation {
 struct FaultyTransport::Exchange {
   std::string method;
   std::shared_ptr<const google::protobuf::Message> request;
+  // Where the caller wants the answer; alive until `done`.
   google::protobuf::Message* response;
+  // An empty one of its type.
+  std::shared_ptr<const google::protobuf::Message> prototype;
   Done done;
 
   void End(absl::Status status) {
@@ -20,7 +23,11 @@ void FaultyTransport::CallMethod(std::string_view method, const google::protobuf
   std::shared_ptr<google::protobuf::Message> copy(request.New());
   copy->CopyFrom(request);
   auto exchange = std::make_shared<Exchange>(
-      Exchange{.method = std::string(method), .request = copy, .response = response, .done = std::move(done)});
+      Exchange{.method = std::string(method),
+               .request = copy,
+               .response = response,
+               .prototype = std::shared_ptr<const google::protobuf::Message>(response->New()),
+               .done = std::move(done)});
   weather_.agenda.After(options.timeout, [exchange] { exchange->End(absl::DeadlineExceededError("no answer")); });
   if (weather_.Strikes(weather_.plan.reset, "resets")) {
     weather_.agenda.After(Delay(), [exchange] { exchange->End(absl::UnavailableError("the connection was reset")); });
@@ -35,7 +42,7 @@ void FaultyTransport::CallMethod(std::string_view method, const google::protobuf
 void FaultyTransport::Deliver(const std::shared_ptr<Exchange>& exchange) {
   weather_.agenda.After(Delay(), [this, exchange] {
     if (IsCut()) return;
-    std::unique_ptr<google::protobuf::Message> response(exchange->response->New());
+    std::unique_ptr<google::protobuf::Message> response(exchange->prototype->New());
     server_.Call(exchange->method, exchange->request, std::move(response),
                  [this, exchange](absl::Status status, const google::protobuf::Message* answer) {
                    if (IsCut() || weather_.Strikes(weather_.plan.response_lost, "responses lost")) return;

@@ -30,6 +30,9 @@ void Ledger::OnSyncAnswered(int64_t call, const v1::SyncRequest& request, const 
                             absl::Time arrival, TaskStore& store, const StoreMonitor& monitor) {
   const bool is_alone = open_[request.worker()][call].is_alone;
   OnSyncEnded(call, request);
+  // A newer call has ended this one's wait: it is told nothing.
+  const bool is_empty = response.held().empty() && response.leases().empty() && request.results().empty();
+  if (is_empty && !is_alone) return;
   if (response.verdicts_size() != request.results_size() || response.held_size() != request.held_size()) {
     return journal_.Break("every result gets a verdict", "{} results got {} verdicts, {} leases got {} updates",
                           request.results_size(), response.verdicts_size(), request.held_size(),

@@ -18,6 +18,8 @@ namespace {
 
 // Beyond what the caller allowed for waiting.
 constexpr absl::Duration kAnswerWithin = absl::Seconds(2);
+// When nobody may wait any more.
+constexpr absl::Duration kDrainAnswerWithin = absl::Milliseconds(20);
 // As the core thread's.
 constexpr absl::Duration kTickIntervalMin = absl::Milliseconds(1);
 constexpr absl::Duration kPollWaitMax = absl::Seconds(60);
@@ -129,6 +131,7 @@ void SimServer::RestartGracefully() {
   parts_.agenda.After(absl::Milliseconds(200), [this, life] {
     if (life != num_lives_ || life_ == nullptr) return;
     for (const auto& [id, call] : pending_) {
+      if (parts_.agenda.now() - call.arrival < kDrainAnswerWithin) continue;
       parts_.journal.Break("every poll is answered", "a draining server still keeps {} call {}", call.method, id);
     }
     listens_ = false;
@@ -198,6 +201,7 @@ void SimServer::Call(std::string_view method, std::shared_ptr<const Message> req
   int64_t id = ++newest_call_;
   Pending& call = pending_[id];
   call = {.method = std::string(method),
+          .arrival = arrival,
           .due = arrival + WaitOf(*request) + kAnswerWithin,
           .request = request,
           .on_answer = std::move(on_answer)};

@@ -75,6 +75,7 @@ class SimServer final : public Executor {
   struct Life;
   struct Pending {
     std::string method;
+    absl::Time arrival;
     absl::Time due;
     std::shared_ptr<const Message> request;
     OnAnswer on_answer;

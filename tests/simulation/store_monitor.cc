@@ -172,6 +172,7 @@ void StoreMonitor::Look(std::string_view operation, const RoundId& round) {
   }
   image->state = record->state;
   image->version = record->version;
+  image->counts = record->tasks;
   image->num_contributions = record->num_contributions;
 }
 
@@ -187,7 +188,8 @@ void StoreMonitor::CheckRound(std::string_view operation, const RoundImage& imag
   if (IsFinal(image.state)) {
     journal_.Break("what is final stays", "{} changed round {}, which is {}", operation, record.id, Name(image.state));
   }
-  if (record.version <= image.version && operation != "RenewLease") {
+  const bool has_changed = record.state != image.state || record.tasks != image.counts;
+  if (record.version < image.version || (has_changed && record.version == image.version)) {
     journal_.Break("etag", "{} changed round {} and left its version at {}", operation, record.id, record.version);
   }
 }

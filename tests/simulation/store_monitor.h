@@ -69,6 +69,7 @@ class StoreMonitor {
     std::string population;
     RoundState state = RoundState::kCollecting;
     int64_t version = 0;
+    TaskCounts counts;
     int64_t num_contributions = 0;
     std::vector<TaskImage> tasks;
   };

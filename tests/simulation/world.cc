@@ -11,7 +11,7 @@ constexpr int kListAll = 1000;
 // Of no seed's rounds is a lease longer.
 constexpr absl::Duration kLongestLease = absl::Seconds(20);
 // A round that can be finished is, in calm, after what still hangs, a lost lease or two, and the backoffs.
-constexpr absl::Duration kFinishWithin = absl::Seconds(40) + 3 * kLongestLease + absl::Seconds(60);
+const absl::Duration kFinishWithin = absl::Seconds(40) + 3 * kLongestLease + absl::Seconds(60);
 
 }  // namespace
 
