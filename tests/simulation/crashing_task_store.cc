@@ -49,8 +49,8 @@ void CrashingTaskStore::RollbackBatch() {
 
 absl::StatusOr<TaskStore::CreateRoundResult> CrashingTaskStore::CreateRound(const CreateRoundParams& params) {
   return Between(point_, [&] {
-    has_written_ = true;
     auto result = inner_.CreateRound(params);
+    has_written_ |= result.ok() && result->created;
     if (result.ok() && result->created) monitor_.OnCreateRound(params, *result);
     return result;
   });
@@ -58,8 +58,8 @@ absl::StatusOr<TaskStore::CreateRoundResult> CrashingTaskStore::CreateRound(cons
 
 absl::StatusOr<RoundRecord> CrashingTaskStore::MoveRound(const MoveRoundParams& params) {
   return Between(point_, [&] {
-    has_written_ = true;
     auto result = inner_.MoveRound(params);
+    has_written_ |= result.ok();
     if (result.ok()) monitor_.OnChange("MoveRound", params.round);
     return result;
   });
@@ -67,8 +67,8 @@ absl::StatusOr<RoundRecord> CrashingTaskStore::MoveRound(const MoveRoundParams& 
 
 absl::StatusOr<std::vector<TaskRecord>> CrashingTaskStore::LeaseTasks(const LeaseTasksParams& params) {
   return Between(point_, [&] {
-    has_written_ = true;
     auto result = inner_.LeaseTasks(params);
+    has_written_ |= result.ok() && !result->empty();
     if (result.ok() && !result->empty()) monitor_.OnLease(params, *result);
     return result;
   });
@@ -76,8 +76,8 @@ absl::StatusOr<std::vector<TaskRecord>> CrashingTaskStore::LeaseTasks(const Leas
 
 absl::StatusOr<TaskRecord> CrashingTaskStore::RenewLease(const RenewLeaseParams& params) {
   return Between(point_, [&] {
-    has_written_ = true;
     auto result = inner_.RenewLease(params);
+    has_written_ |= result.ok();
     if (result.ok()) monitor_.OnRenew(*result);
     return result;
   });
@@ -85,9 +85,9 @@ absl::StatusOr<TaskRecord> CrashingTaskStore::RenewLease(const RenewLeaseParams&
 
 absl::StatusOr<TaskRecord> CrashingTaskStore::EndAttempt(const EndAttemptParams& params) {
   return Between(point_, [&] {
-    has_written_ = true;
     monitor_.BeforeEndAttempt(params);
     auto result = inner_.EndAttempt(params);
+    has_written_ |= result.ok();
     if (result.ok()) monitor_.OnChange("EndAttempt", params.task.round);
     return result;
   });
@@ -95,8 +95,8 @@ absl::StatusOr<TaskRecord> CrashingTaskStore::EndAttempt(const EndAttemptParams&
 
 absl::StatusOr<TaskRecord> CrashingTaskStore::RequeueTask(const RequeueTaskParams& params) {
   return Between(point_, [&] {
-    has_written_ = true;
     auto result = inner_.RequeueTask(params);
+    has_written_ |= result.ok();
     if (result.ok()) monitor_.OnChange("RequeueTask", params.task.round);
     return result;
   });
@@ -104,8 +104,8 @@ absl::StatusOr<TaskRecord> CrashingTaskStore::RequeueTask(const RequeueTaskParam
 
 absl::StatusOr<ContributionRecord> CrashingTaskStore::RecordContribution(const RecordContributionParams& params) {
   return Between(point_, [&] {
-    has_written_ = true;
     auto result = inner_.RecordContribution(params);
+    has_written_ |= result.ok();
     if (result.ok()) monitor_.OnContribution(params, *result);
     return result;
   });
@@ -120,8 +120,8 @@ absl::Status CrashingTaskStore::SaveCheckpoint(const SaveCheckpointParams& param
 
 absl::StatusOr<int64_t> CrashingTaskStore::ForgetContributionsAfterCheckpoint(const RoundId& round, absl::Time now) {
   return Between(point_, [&] {
-    has_written_ = true;
     auto result = inner_.ForgetContributionsAfterCheckpoint(round, now);
+    has_written_ |= result.ok();
     if (result.ok()) monitor_.OnForget(round, *result);
     return result;
   });

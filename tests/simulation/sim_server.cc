@@ -20,6 +20,8 @@ namespace {
 constexpr absl::Duration kAnswerWithin = absl::Seconds(2);
 // When nobody may wait any more.
 constexpr absl::Duration kDrainAnswerWithin = absl::Milliseconds(20);
+// Ticks alone, in a second.
+constexpr int64_t kIdleBatchesMax = 100;
 // As the core thread's.
 constexpr absl::Duration kTickIntervalMin = absl::Milliseconds(1);
 constexpr absl::Duration kPollWaitMax = absl::Seconds(60);
@@ -180,6 +182,7 @@ void SimServer::ScheduleBatch(absl::Time time) {
 void SimServer::RunBatch() {
   batch_time_ = absl::InfiniteFuture();
   ++parts_.statistics.batches;
+  if (inbox_.empty()) ++num_idle_batches_;
   absl::Time now = parts_.agenda.now();
   Guard([&] {
     absl::Status status = life_->runner.Run(std::exchange(inbox_, {}), now);
@@ -243,6 +246,11 @@ void SimServer::Answer(int64_t id, const absl::Status& status, const Message& re
 }
 
 void SimServer::CheckPending() {
+  if (num_idle_batches_ > kIdleBatchesMax) {
+    parts_.journal.Break("a server without work rests", "it ran {} batches without an event in a second",
+                         num_idle_batches_);
+  }
+  num_idle_batches_ = 0;
   for (const auto& [id, call] : pending_) {
     if (parts_.agenda.now() <= call.due) continue;
     parts_.journal.Break("every poll is answered", "{} call {} is {} overdue", call.method, id,

@@ -64,7 +64,7 @@ class SimServer final : public Executor {
   void FillDisk(absl::Duration duration);
   bool is_up() const { return life_ != nullptr; }
 
-  // Every call must be answered in its time.
+  // Once a second: every call must be answered in its time, and a server without work must rest.
   void CheckPending();
   // What the store shows, without faults.
   TaskStore& tasks() { return parts_.storage.tasks(); }
@@ -108,6 +108,8 @@ class SimServer final : public Executor {
   // The batch to come, and the number that makes an earlier appointment void.
   absl::Time batch_time_ = absl::InfiniteFuture();
   int64_t batch_ = 0;
+  // Batches without an event, since the last beat.
+  int64_t num_idle_batches_ = 0;
 
   int64_t newest_call_ = 0;
   std::map<int64_t, Pending> pending_;
