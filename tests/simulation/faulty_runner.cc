@@ -42,7 +42,8 @@ void FaultyRunner::GoOn(const std::shared_ptr<Job>& job) {
   if (weather_.Strikes(weather_.plan.run_fails_for_good, "runs failed for good")) {
     return job->done(absl::InvalidArgumentError("this cannot work"));
   }
-  if (weather_.Strikes(weather_.plan.run_wrong, "contributions wrong")) return job->done(std::string("no contribution"));
+  if (weather_.Strikes(weather_.plan.run_wrong, "contributions wrong"))
+    return job->done(std::string("no contribution"));
   inner_.Run(job->task, job->inputs, job->control, job->done);
 }
 

@@ -35,8 +35,7 @@ void Ledger::OnSyncAnswered(int64_t call, const v1::SyncRequest& request, const 
   if (is_empty && !is_alone) return;
   if (response.verdicts_size() != request.results_size() || response.held_size() != request.held_size()) {
     return journal_.Break("every result gets a verdict", "{} results got {} verdicts, {} leases got {} updates",
-                          request.results_size(), response.verdicts_size(), request.held_size(),
-                          response.held_size());
+                          request.results_size(), response.verdicts_size(), request.held_size(), response.held_size());
   }
   for (int i = 0; i < request.results_size(); ++i) CheckVerdict(request.results(i), response.verdicts(i), store);
   for (int i = 0; i < request.held_size(); ++i) {

@@ -18,8 +18,7 @@ void ProgramActor::Create() {
   Call(transport_, kCreateRound, request, {.timeout = absl::Seconds(5)},
        [this](const absl::StatusOr<v1::CreateRoundResponse>& response) {
          if (absl::IsInvalidArgument(response.status())) {
-           return weather_.journal.Break("the spec is right", "{}: {}", plan_.request_id,
-                                         response.status().ToString());
+           return weather_.journal.Break("the spec is right", "{}: {}", plan_.request_id, response.status().ToString());
          }
          if (!response.ok()) return weather_.agenda.After(Pause(), [this] { Create(); });
          round_ = response->round().id();

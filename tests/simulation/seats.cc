@@ -34,9 +34,8 @@ void Seats::Start(int number) {
                         .labels = seat.labels,
                         .concurrency = 1 + static_cast<int>(weather_.chance.Below(3))};
   seat.loop = std::make_unique<WorkerLoop>(
-      std::move(options), WorkerLoop::Parts{*seat.transport, runner_, seat.cache, random_, [this, number] {
-                                              StepAt(weather_.agenda.now(), number);
-                                            }});
+      std::move(options), WorkerLoop::Parts{*seat.transport, runner_, seat.cache, random_,
+                                            [this, number] { StepAt(weather_.agenda.now(), number); }});
   StepAt(weather_.agenda.now(), number);
 }
 

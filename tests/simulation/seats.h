@@ -1,7 +1,9 @@
-// Seats: the workers. Each seat has a network of its own and a real WorkerLoop, which crashes, is told to stop, and comes
-// back under a new name.
+// Seats: the workers. Each seat has a network of its own and a real WorkerLoop, which crashes, is told to stop, and
+// comes back under a new name.
 #pragma once
 
+#include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>

@@ -71,7 +71,8 @@ SimServer::~SimServer() {
 
 void SimServer::Arm() {
   if (!is_faulty_ || parts_.plan.operations_per_crash == 0) return point_.Disarm();
-  if (!point_.is_armed()) point_.Arm(1 + static_cast<int64_t>(parts_.chance.Below(2 * parts_.plan.operations_per_crash)));
+  if (!point_.is_armed())
+    point_.Arm(1 + static_cast<int64_t>(parts_.chance.Below(2 * parts_.plan.operations_per_crash)));
 }
 
 void SimServer::Start() {
@@ -196,8 +197,8 @@ void SimServer::RunBatch() {
 
 // --- Calls ---------------------------------------------------------------------------------------
 
-void SimServer::Call(std::string_view method, std::shared_ptr<const Message> request,
-                     std::unique_ptr<Message> response, OnAnswer on_answer) {
+void SimServer::Call(std::string_view method, std::shared_ptr<const Message> request, std::unique_ptr<Message> response,
+                     OnAnswer on_answer) {
   if (life_ == nullptr || !listens_) return on_answer(absl::UnavailableError("nobody listens"), nullptr);
   ++parts_.statistics.calls;
   absl::Time arrival = parts_.agenda.now();

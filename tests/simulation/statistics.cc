@@ -26,7 +26,8 @@ std::string Coverage(std::string_view what, const Table& table, const Seen& seen
       missing += fmt::format(" {}->{}", Name(move.from), Name(move.to));
     }
   }
-  return fmt::format("{:<14} {} of {} rows{}\n", what, covered, table.size(), missing.empty() ? "" : ", not:" + missing);
+  return fmt::format("{:<14} {} of {} rows{}\n", what, covered, table.size(),
+                     missing.empty() ? "" : ", not:" + missing);
 }
 
 }  // namespace

@@ -43,9 +43,8 @@ void StoreMonitor::OnLease(const TaskStore::LeaseTasksParams& params, const std:
     journal_.Note("task {} leased to {} under {} until +{}", task.id.ToString(), params.worker, task.lease_token,
                   absl::FormatDuration(task.expire_time - params.now));
     bool is_new = grants_
-                      .emplace(task.lease_token.value(), Grant{.task = task.id,
-                                                               .worker = params.worker,
-                                                               .expire_time = task.expire_time})
+                      .emplace(task.lease_token.value(),
+                               Grant{.task = task.id, .worker = params.worker, .expire_time = task.expire_time})
                       .second;
     if (!is_new) journal_.Break("one token, one lease", "token {} was granted twice", task.lease_token);
     if (task.available_time > params.now) {

@@ -45,7 +45,8 @@ absl::StatusOr<std::map<int64_t, double>> Elements(const SafetensorsView& file, 
     positions = Values(**indices);
   }
   std::vector<double> numbers = Values(**values);
-  if (is_sparse && positions.size() != numbers.size()) return absl::DataLossError("indices and values differ in length");
+  if (is_sparse && positions.size() != numbers.size())
+    return absl::DataLossError("indices and values differ in length");
   std::map<int64_t, double> elements;
   for (size_t i = 0; i < numbers.size(); ++i) {
     int64_t position = is_sparse ? static_cast<int64_t>(positions[i]) : static_cast<int64_t>(i);

@@ -106,7 +106,8 @@ void World::Beat() {
 
 void World::CheckProgress() {
   if (weather_.is_stormy) return;
-  auto live = server_.tasks().ListRounds({.states = {RoundState::kCollecting, RoundState::kSealing}, .limit = kListAll});
+  auto live =
+      server_.tasks().ListRounds({.states = {RoundState::kCollecting, RoundState::kSealing}, .limit = kListAll});
   if (!live.ok()) return journal_.Break("the store answers", "{}", live.status().ToString());
   const absl::Time now = agenda_.now();
   for (const RoundRecord& round : *live) {
