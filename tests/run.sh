@@ -9,8 +9,11 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 deploy/install-packages.sh build test
 
-launcher=""
-if command -v ccache >/dev/null; then launcher=ccache; fi
-cmake --preset release -DSHEAF_TESTS=ON -DSHEAF_BENCH=ON -DCMAKE_CXX_COMPILER_LAUNCHER="$launcher"
+if command -v ccache >/dev/null; then
+  faster=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache -DSHEAF_TEST_PCH=OFF)
+else
+  faster=(-DCMAKE_CXX_COMPILER_LAUNCHER= -DSHEAF_TEST_PCH=ON)
+fi
+cmake --preset release -DSHEAF_TESTS=ON -DSHEAF_BENCH=ON "${faster[@]}"
 cmake --build --preset release
 ctest --preset release -j2 "$@"

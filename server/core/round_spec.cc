@@ -110,6 +110,8 @@ absl::Status SetDuration(std::string_view field, absl::Duration fallback, google
 
 }  // namespace
 
+std::vector<std::string> KnownOperators() { return OperatorSymbols(); }
+
 absl::Status ValidateName(std::string_view field, std::string_view name) {
   const bool is_valid = !name.empty() && name.size() <= 128 && std::all_of(name.begin(), name.end(), [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.' ||

@@ -22,6 +22,9 @@ struct PreparedRound {
 // INVALID_ARGUMENT names the field and the remedy; RESOURCE_EXHAUSTED names the limit.
 absl::StatusOr<PreparedRound> PrepareRound(const v1::RoundSpec& spec, const Limits& limits);
 
+// The operators that a spec may name, in the order of their table.
+std::vector<std::string> KnownOperators();
+
 // The populations' and workers' alphabet: 1 to 128 of [A-Za-z0-9_.-]. INVALID_ARGUMENT naming `field`.
 absl::Status ValidateName(std::string_view field, std::string_view name);
 

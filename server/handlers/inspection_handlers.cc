@@ -5,7 +5,6 @@
 #include <optional>
 #include <utility>
 
-#include "aggregation/round_accumulator.h"
 #include "base/status_macros.h"
 #include "base/version.h"
 #include "server/core/core.h"
@@ -130,7 +129,7 @@ absl::StatusOr<v1::GetServerInfoResponse> Info(Core& core) {
   response.set_store(store.engine);
   response.set_schema_version(store.schema_version);
   response.set_data_directory(core.data_directory());
-  for (const std::string& symbol : OperatorSymbols()) response.add_operators(symbol);
+  for (const std::string& symbol : KnownOperators()) response.add_operators(symbol);
   for (const auto& [name, value] : core.limits().ByName()) (*response.mutable_limits())[name] = value;
   response.set_num_live_rounds(static_cast<int64_t>(core.rounds().live().size()));
   response.set_num_workers(static_cast<int64_t>(core.workers().size()));

@@ -48,15 +48,18 @@ def compile_alone(root, header, command, folder):
     return done.stderr if done.returncode else None
 
 
-def headers_without_source(names):
+def unproven_headers(names, commands):
+    """Headers without a source file; and where headers are precompiled, as for the tests, a source file proves nothing."""
     sources = set(names)
-    return [n for n in names if n.endswith(".h") and n.removesuffix(".h") + ".cc" not in sources]
+    precompiled = any("cmake_pch" in json.dumps(command) for command in commands)
+    return [n for n in names if n.endswith(".h") and
+            (n.removesuffix(".h") + ".cc" not in sources or (precompiled and n.startswith("tests/")))]
 
 
 def check(root, commands, folder):
     folder.mkdir(exist_ok=True)
     command = common_command(commands)
-    headers = headers_without_source(include_test.list_files(root))
+    headers = unproven_headers(include_test.list_files(root), commands)
     with concurrent.futures.ThreadPoolExecutor(max_workers=2) as pool:
         errors = pool.map(lambda h: compile_alone(root, h, command, folder), headers)
         return len(headers), [f"{h} does not compile on its own:\n{e}" for h, e in zip(headers, errors) if e]
@@ -87,7 +90,7 @@ def main(argv):
     ours = [c for c in commands if "/build/" not in c["file"].removeprefix(str(root))]
     count, errors = check(root, ours, pathlib.Path(argv[1]).parent / "headers_test")
     print("\n".join(errors))
-    print(f"{count} headers without a source file, {len(errors)} do not compile alone; {time.monotonic() - start:.0f} s")
+    print(f"{count} headers compiled, {len(errors)} do not compile alone; {time.monotonic() - start:.0f} s")
     return 1 if errors else 0
 
 

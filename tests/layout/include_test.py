@@ -7,6 +7,7 @@
 
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 
@@ -18,12 +19,13 @@ INCLUDE = re.compile(r'^\s*#\s*include\s+["<]([^">]+)[">]')
 
 def list_files(root):
     """The files that belong to the tree: git's view if there is one, else all but hidden and build folders."""
-    git = subprocess.run(["git", "-C", root, "ls-files", "-z", "-co", "--exclude-standard"], capture_output=True)
-    if git.returncode == 0:
+    names = []
+    if shutil.which("git"):
+        git = subprocess.run(["git", "-C", root, "ls-files", "-z", "-co", "--exclude-standard"], capture_output=True)
         names = [name for name in git.stdout.decode().split("\0") if name]
-    else:
+    if not names:
         names = [str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()]
-        names = [name for name in names if not name.startswith(("build/", ".git/", ".cache/"))]
+        names = [name for name in names if not name.startswith(("build/", ".git", ".cache/")) or name == ".gitignore"]
     return sorted(name for name in set(names) if (root / name).is_file())
 
 

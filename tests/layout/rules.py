@@ -11,7 +11,7 @@ MAY_INCLUDE = {
     "storage": ["base"],
     "sdk/cpp": ["base", "proto", "aggregation"],
     "server/core": ["base", "proto", "aggregation", "storage"],
-    "server/handlers": ["base", "proto", "server/core", "storage", "aggregation"],
+    "server/handlers": ["base", "proto", "server/core", "storage"],
     "server/rpc": ["base", "proto", "server/handlers"],
     # The binary: main and runtime join the parts.
     "server": ["base", "proto", "aggregation", "storage", "server/core", "server/handlers", "server/rpc"],
@@ -26,10 +26,8 @@ SEES_EVERYTHING = ["tests", "bench"]
 INTERFACE_HEADERS = {
     # Storage's interface; the stores behind it are for the binary to choose.
     ("server/core", "storage"): ["ids.h", "payload_store.h", "records.h", "task_store.h", "transitions.h"],
-    # Large bytes go between the wire and the payload store without passing through the core (docs/adr/0004).
-    ("server/handlers", "storage"): ["ids.h", "payload_store.h"],
-    # SelectRows reads rows where they lie in a broadcast (docs/adr/0005); adding values up is the core's business.
-    ("server/handlers", "aggregation"): ["safetensors.h"],
+    # Handlers speak of the core's records, and move large bytes to the payload store past the core (docs/adr/0004).
+    ("server/handlers", "storage"): ["ids.h", "payload_store.h", "records.h", "transitions.h"],
 }
 
 # --- What stands in one place -------------------------------------------------------------------------------------
