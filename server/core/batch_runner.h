@@ -3,9 +3,9 @@
 //   BatchRunner runner(store, payloads, core);
 //   BatchRunner::Outcome outcome = runner.Run(std::move(events), clock.Now());
 //
-// Begins a batch; runs the events; lets the core tick (expired leases, deadlines, parked polls); flushes the spools, then
-// commits; then runs what was deferred. If the commit fails nothing has happened, everyone deferred is told so, and
-// the core forgets what it had assumed. Not thread-safe: the runtime's core thread, or the simulation, owns it.
+// Begins a batch; runs the events; lets the core tick (expired leases, deadlines, parked polls); flushes the spools,
+// then commits; then runs what was deferred. If the commit fails nothing has happened, everyone deferred is told so,
+// and the core forgets what it had assumed. Not thread-safe: the runtime's core thread, or the simulation, owns it.
 #pragma once
 
 #include <functional>

@@ -48,6 +48,8 @@ struct Limits {
   absl::Duration retry_backoff_max = absl::Minutes(1);
   // Uploads and blobs that nothing refers to are kept this long.
   absl::Duration unreferenced_keep = absl::Hours(1);
+  // A broadcast outlives the last round that used it by this much, so that the next round may name it again.
+  absl::Duration broadcast_linger = absl::Seconds(10);
 
   // --- Attempts ---
   int32_t failed_attempts_max = 4;

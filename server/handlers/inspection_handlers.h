@@ -1,4 +1,5 @@
-// InspectionHandlers: InspectionService, free of transport. See proto/sheaf/v1/inspection_service.proto for the contract.
+// InspectionHandlers: InspectionService, free of transport. See proto/sheaf/v1/inspection_service.proto for the
+// contract.
 #pragma once
 
 #include "absl/time/time.h"

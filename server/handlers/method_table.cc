@@ -69,9 +69,8 @@ void MethodTable::Dispatch(std::string_view method, const google::protobuf::Mess
   if (!row.in_batch) return row.call(request, response, absl::InfinitePast(), std::move(done));
   executor_.Post([this, &row, &request, response, done = std::move(done)](absl::Time now) {
     row.call(request, response, now, [this, done](absl::Status status) {
-      executor_.Defer([done, status = std::move(status)](const absl::Status& commit) {
-        done(commit.ok() ? status : commit);
-      });
+      executor_.Defer(
+          [done, status = std::move(status)](const absl::Status& commit) { done(commit.ok() ? status : commit); });
     });
   });
 }

@@ -41,8 +41,8 @@ class MethodTable {
   // Both must outlive the table.
   MethodTable(Executor& executor, Handlers handlers);
 
-  // Calls `done` exactly once, from any thread, with `response` filled if OK. Request and response must live until then.
-  // UNIMPLEMENTED, naming it, if there is no such method. Thread-safe.
+  // Calls `done` exactly once, from any thread, with `response` filled if OK. Request and response must live until
+  // then. UNIMPLEMENTED, naming it, if there is no such method. Thread-safe.
   void Dispatch(std::string_view method, const google::protobuf::Message& request, google::protobuf::Message* response,
                 Done done) const;
 

@@ -1,4 +1,5 @@
-// RoundHandlers: RoundService, free of transport. See proto/sheaf/v1/round_service.proto for the contract of each method.
+// RoundHandlers: RoundService, free of transport. See proto/sheaf/v1/round_service.proto for the contract of each
+// method.
 #pragma once
 
 #include "absl/time/time.h"

@@ -1,0 +1,32 @@
+#include "server/core/batch_runner.h"
+
+#include <utility>
+
+#include "server/core/core.h"
+
+namespace sheaf {
+
+absl::Status BatchRunner::Run(std::vector<Executor::Event> events, absl::Time now) {
+  if (const absl::Status begun = store_.BeginBatch(); !begun.ok()) {
+    return absl::InternalError("the store cannot begin a batch: " + begun.ToString());
+  }
+  for (const Executor::Event& event : events) event(now);
+  core_.Tick(now);
+  const absl::Status commit = Commit();
+  if (!commit.ok()) core_.OnRollback(now);
+  // What is deferred may defer no more; what it posts goes into the next batch.
+  for (const Executor::Deferred& deferred : std::exchange(deferred_, {})) deferred(commit);
+  return commit;
+}
+
+absl::Status BatchRunner::Commit() {
+  // The bytes before the record that promises them.
+  absl::Status synced = payloads_.SyncSpools();
+  if (!synced.ok()) {
+    store_.RollbackBatch();
+    return synced;
+  }
+  return store_.CommitBatch();
+}
+
+}  // namespace sheaf

@@ -1,0 +1,168 @@
+#include "server/core/contribution_intake.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "base/log.h"
+#include "base/status_macros.h"
+#include "server/core/proto_time.h"
+#include "server/core/retry_policy.h"
+
+namespace sheaf {
+namespace {
+
+constexpr size_t kErrorBytesMax = 1024;
+
+// An error of the stores, as opposed to one of the worker's making.
+bool IsOurs(const absl::Status& status) {
+  return absl::IsInternal(status) || absl::IsDataLoss(status) || absl::IsResourceExhausted(status);
+}
+
+std::string Sentence(const absl::Status& status) { return std::string(status.message()); }
+
+}  // namespace
+
+absl::StatusOr<v1::ResultVerdict> ContributionIntake::Take(const v1::TaskResult& result, const std::string& population,
+                                                           absl::Time now) {
+  v1::ResultVerdict verdict;
+  verdict.set_task(result.task());
+  verdict.set_lease_token(result.lease_token());
+  const auto answer = [&](v1::ResultVerdict::Verdict value, std::string message = "") {
+    verdict.set_verdict(value);
+    verdict.set_message(std::move(message));
+    return verdict;
+  };
+  const std::optional<TaskId> id = TaskId::Parse(result.task());
+  if (!id) return answer(v1::ResultVerdict::UNKNOWN_TASK);
+  const absl::StatusOr<TaskRecord> task = context_.store.GetTask(*id);
+  if (absl::IsNotFound(task.status())) return answer(v1::ResultVerdict::UNKNOWN_TASK);
+  RETURN_IF_ERROR(task.status());
+  LiveRound* round = rounds_.Find(id->round);
+  const LeaseToken token(result.lease_token());
+  const bool is_held = task->state == TaskState::kLeased && task->lease_token == token;
+  if (round == nullptr || round->state != RoundState::kCollecting || !is_held) {
+    ASSIGN_OR_RETURN(const RoundRecord record, context_.store.GetRound(id->round));
+    if (record.population != population) return answer(v1::ResultVerdict::UNKNOWN_TASK);
+    return answer(VerdictOnLost(record, *task, token));
+  }
+  if (round->spec.population() != population) return answer(v1::ResultVerdict::UNKNOWN_TASK);
+
+  switch (result.outcome_case()) {
+    case v1::TaskResult::kContribution:
+    case v1::TaskResult::kUploadId: {
+      ASSIGN_OR_RETURN(const std::string refusal, TakeContribution(*round, *task, result, now));
+      if (refusal.empty()) return answer(v1::ResultVerdict::ACCEPTED);
+      RETURN_IF_ERROR(EndAttempt(*round, *task, AttemptOutcome::kFailed, false, "contribution rejected: " + refusal,
+                                 result.timings(), now));
+      return answer(v1::ResultVerdict::REJECTED, refusal);
+    }
+    case v1::TaskResult::kRelease:
+      RETURN_IF_ERROR(EndAttempt(*round, *task, AttemptOutcome::kReleased, false, result.release().reason(),
+                                 result.timings(), now));
+      return answer(v1::ResultVerdict::ACCEPTED);
+    case v1::TaskResult::kFailure:
+      RETURN_IF_ERROR(EndAttempt(*round, *task, AttemptOutcome::kFailed, result.failure().permanent(),
+                                 result.failure().message(), result.timings(), now));
+      return answer(v1::ResultVerdict::ACCEPTED);
+    case v1::TaskResult::OUTCOME_NOT_SET:
+      break;
+  }
+  // An outcome of a later protocol version, most likely.
+  RETURN_IF_ERROR(EndAttempt(*round, *task, AttemptOutcome::kFailed, false,
+                             "the result has no outcome that this server knows", result.timings(), now));
+  return answer(v1::ResultVerdict::REJECTED, "the result has no outcome that this server knows");
+}
+
+v1::ResultVerdict::Verdict ContributionIntake::VerdictOnLost(const RoundRecord& round, const TaskRecord& task,
+                                                             const LeaseToken& token) {
+  if (task.state == TaskState::kSucceeded && task.lease_token == token) return v1::ResultVerdict::DUPLICATE;
+  switch (round.state) {
+    case RoundState::kSealing:
+    case RoundState::kSucceeded:
+      return v1::ResultVerdict::NOT_NEEDED;
+    case RoundState::kFailed:
+    case RoundState::kCancelled:
+      return v1::ResultVerdict::LATE;
+    case RoundState::kAnnounced:
+    case RoundState::kCollecting:
+      break;
+  }
+  return v1::ResultVerdict::LEASE_LOST;
+}
+
+absl::Status ContributionIntake::EndAttempt(LiveRound& round, const TaskRecord& task, AttemptOutcome outcome,
+                                            bool is_permanent, const std::string& error,
+                                            const v1::AttemptTimings& timings, absl::Time now) {
+  const RetryDecision decision =
+      DecideRetry(task, outcome, is_permanent, round.spec.retry(), context_.limits, context_.random, now);
+  RETURN_IF_ERROR(context_.store
+                      .EndAttempt({.task = task.id,
+                                   .token = task.lease_token,
+                                   .outcome = outcome,
+                                   .to = decision.to,
+                                   .available_time = decision.available_time,
+                                   .error = error.substr(0, kErrorBytesMax),
+                                   .timings = timings.SerializeAsString(),
+                                   .now = now})
+                      .status());
+  if (decision.to == TaskState::kQueued) {
+    round.may_have_work = true;
+    if (decision.available_time > now) on_delayed_(decision.available_time);
+  } else {
+    rounds_.CheckExhausted(round, now);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> ContributionIntake::ReadBytes(const LiveRound& round, const v1::TaskResult& result) {
+  if (result.outcome_case() == v1::TaskResult::kContribution) return result.contribution();
+  ASSIGN_OR_RETURN(const PayloadStore::Upload upload, context_.payloads.GetUpload(UploadId(result.upload_id())));
+  if (!upload.is_finished) {
+    return absl::InvalidArgumentError(fmt::format("upload {} was not finished", result.upload_id()));
+  }
+  if (upload.size_bytes > round.spec.contribution_bytes_max()) {
+    return absl::InvalidArgumentError(fmt::format("it has {} bytes, over the round's contribution_bytes_max = {}",
+                                                  upload.size_bytes, round.spec.contribution_bytes_max()));
+  }
+  return context_.payloads.ReadUpload(upload.id);
+}
+
+absl::StatusOr<std::string> ContributionIntake::TakeContribution(LiveRound& round, const TaskRecord& task,
+                                                                 const v1::TaskResult& result, absl::Time now) {
+  const bool is_uploaded = result.outcome_case() == v1::TaskResult::kUploadId;
+  if (is_uploaded && result.upload_id().rfind("c-", 0) != 0) return "the upload is not one of a contribution";
+  absl::StatusOr<std::string> bytes = ReadBytes(round, result);
+  if (!bytes.ok()) {
+    if (IsOurs(bytes.status())) return bytes.status();
+    return Sentence(bytes.status());
+  }
+  const auto size = static_cast<int64_t>(bytes->size());
+  if (size > round.spec.contribution_bytes_max()) {
+    return fmt::format("it has {} bytes, over the round's contribution_bytes_max = {}", size,
+                       round.spec.contribution_bytes_max());
+  }
+  v1::Contribution contribution;
+  if (!contribution.ParseFromString(*bytes)) return "it is not a serialised sheaf.v1.Contribution";
+  absl::StatusOr<ValidContribution> valid = round.accumulator.Validate(std::move(contribution));
+  if (!valid.ok()) return Sentence(valid.status());
+
+  RoundManager::Acceptance acceptance{
+      .task = task, .bytes = *std::move(bytes), .valid = *std::move(valid), .timings = result.timings(), .now = now};
+  if (is_uploaded) {
+    const UploadId upload(result.upload_id());
+    if (round.spec.durability() == v1::DURABLE) {
+      ASSIGN_OR_RETURN(acceptance.uploaded, context_.payloads.MoveUploadToSpool(upload, round.id));
+    } else {
+      context_.executor.Defer([this, upload](const absl::Status& commit) {
+        if (!commit.ok()) return;  // The worker will refer to it again.
+        const absl::Status deleted = context_.payloads.DeleteUpload(upload);
+        if (!deleted.ok()) LogWarning("upload {} stays until it is stale: {}", upload, deleted.ToString());
+      });
+    }
+  }
+  RETURN_IF_ERROR(rounds_.Accept(round, std::move(acceptance)));
+  return std::string();
+}
+
+}  // namespace sheaf

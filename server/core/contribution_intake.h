@@ -1,0 +1,45 @@
+// ContributionIntake: what a worker hands in, and the verdict on it. Validates everything before anything changes.
+// Runs in the core's thread, inside a batch.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "server/core/core_context.h"
+#include "server/core/round_manager.h"
+#include "sheaf/v1/work_service.pb.h"
+
+namespace sheaf {
+
+class ContributionIntake {
+ public:
+  // `on_delayed` hears when a task that must wait becomes available.
+  ContributionIntake(CoreContext& context, RoundManager& rounds, std::function<void(absl::Time)> on_delayed)
+      : context_(context), rounds_(rounds), on_delayed_(std::move(on_delayed)) {}
+
+  // The verdict on one result of a worker of `population`. An error is the store's (RESOURCE_EXHAUSTED, INTERNAL ...),
+  // never the worker's fault.
+  absl::StatusOr<v1::ResultVerdict> Take(const v1::TaskResult& result, const std::string& population, absl::Time now);
+
+  // What to say of a lease that is no longer the task's: ACCEPTED never, HELD never.
+  static v1::ResultVerdict::Verdict VerdictOnLost(const RoundRecord& round, const TaskRecord& task,
+                                                  const LeaseToken& token);
+
+  // Ends an attempt without a contribution and decides what becomes of the task.
+  absl::Status EndAttempt(LiveRound& round, const TaskRecord& task, AttemptOutcome outcome, bool is_permanent,
+                          const std::string& error, const v1::AttemptTimings& timings, absl::Time now);
+
+ private:
+  // Returns the sentence why the contribution is refused, or an empty one if it was accepted.
+  absl::StatusOr<std::string> TakeContribution(LiveRound& round, const TaskRecord& task, const v1::TaskResult& result,
+                                               absl::Time now);
+  absl::StatusOr<std::string> ReadBytes(const LiveRound& round, const v1::TaskResult& result);
+
+  CoreContext& context_;
+  RoundManager& rounds_;
+  std::function<void(absl::Time)> on_delayed_;
+};
+
+}  // namespace sheaf

@@ -1,0 +1,73 @@
+#include "server/core/core.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/log.h"
+#include "base/status_macros.h"
+
+namespace sheaf {
+namespace {
+
+constexpr absl::Duration kHousekeepingInterval = absl::Minutes(10);
+
+}  // namespace
+
+Core::Core(TaskStore& store, PayloadStore& payloads, Executor& executor, Random& random, Options options)
+    : context_{.store = store, .payloads = payloads, .executor = executor, .random = random, .limits = options.limits},
+      data_directory_(std::move(options.data_directory)),
+      rounds_(context_),
+      workers_(context_),
+      desk_(context_, rounds_, workers_),
+      watch_(context_, rounds_) {
+  rounds_.set_on_closed([this](const RoundId& round) { desk_.OnRoundClosed(round); });
+}
+
+absl::Status Core::Recover(absl::Time now) {
+  start_time_ = now;
+  RETURN_IF_ERROR(rounds_.Recover(now));
+  if (!rounds_.live().empty()) LogInfo("{} rounds go on", rounds_.live().size());
+  return absl::OkStatus();
+}
+
+void Core::Tick(absl::Time now) {
+  rounds_.Tick(now);
+  desk_.Tick(now);
+  watch_.Tick(now);
+  if (now >= next_housekeeping_) KeepHouse(now);
+}
+
+absl::Time Core::NextTick(absl::Time /*now*/) const {
+  return std::min({rounds_.NextTick(), desk_.NextTick(), watch_.NextTick(), next_housekeeping_});
+}
+
+void Core::OnRollback(absl::Time now) {
+  rounds_.OnRollback(now);
+  workers_.OnRollback();
+  desk_.Wake();
+}
+
+void Core::BeginDrain(absl::Time now) {
+  desk_.BeginDrain(now);
+  watch_.BeginDrain(now);
+}
+
+void Core::CheckpointAll(absl::Time /*now*/) { rounds_.CheckpointAll(); }
+
+absl::StatusOr<Core::UploadAnswer> Core::AskUpload(const TaskId& id, const LeaseToken& token) {
+  ASSIGN_OR_RETURN(const TaskRecord task, context_.store.GetTask(id));
+  const LiveRound* round = rounds_.Find(id.round);
+  if (round == nullptr || round->state != RoundState::kCollecting) return UploadAnswer::kNotNeeded;
+  if (task.state == TaskState::kLeased && task.lease_token == token) return UploadAnswer::kSend;
+  return task.state == TaskState::kSucceeded && task.lease_token == token ? UploadAnswer::kNotNeeded
+                                                                          : UploadAnswer::kLeaseLost;
+}
+
+void Core::KeepHouse(absl::Time now) {
+  next_housekeeping_ = now + kHousekeepingInterval;
+  workers_.Prune(now);
+  const absl::StatusOr<int64_t> deleted = context_.payloads.DeleteStaleUploads(now - context_.limits.unreferenced_keep);
+  if (!deleted.ok()) LogWarning("stale uploads stay on disk: {}", deleted.status().ToString());
+}
+
+}  // namespace sheaf

@@ -1,0 +1,78 @@
+// Core: the server's state machines, free of threads, sockets, clocks and chance. It steps: an event in (a handler's
+// call, the passing of time), store operations and replies out; always inside a batch (see BatchRunner).
+//
+//   Core core(store, payloads, executor, random, {.limits = limits});
+//   RETURN_IF_ERROR(core.Recover(now));
+//   core.desk().Sync(request, now, reply);
+//   core.Tick(now);
+//
+// Not thread-safe.
+#pragma once
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "server/core/core_context.h"
+#include "server/core/round_manager.h"
+#include "server/core/round_watch.h"
+#include "server/core/work_desk.h"
+#include "server/core/worker_registry.h"
+
+namespace sheaf {
+
+class Core {
+ public:
+  struct Options {
+    Limits limits;
+    // For people: where the store is.
+    std::string data_directory;
+  };
+
+  // All must outlive the core.
+  Core(TaskStore& store, PayloadStore& payloads, Executor& executor, Random& random, Options options);
+
+  // Rebuilds what a stop or crash left in the stores. Once, before anything else, in no batch.
+  // DATA_LOSS if what is stored cannot be true; names it.
+  absl::Status Recover(absl::Time now);
+
+  // Called by BatchRunner in each batch: expired leases, deadlines, parked calls.
+  void Tick(absl::Time now);
+  // When Tick wants to be called although nothing else happens.
+  absl::Time NextTick(absl::Time now) const;
+  // Called by BatchRunner when a batch has failed.
+  void OnRollback(absl::Time now);
+
+  // Answers everybody who waits, and grants nothing more; results are still taken.
+  void BeginDrain(absl::Time now);
+  void CheckpointAll(absl::Time now);
+
+  enum class UploadAnswer { kSend, kNotNeeded, kLeaseLost };
+  // Whether the contribution of this lease is still wanted. NOT_FOUND if there is no such task.
+  absl::StatusOr<UploadAnswer> AskUpload(const TaskId& task, const LeaseToken& token);
+
+  // For handlers.
+  CoreContext& context() { return context_; }
+  RoundManager& rounds() { return rounds_; }
+  WorkerRegistry& workers() { return workers_; }
+  WorkDesk& desk() { return desk_; }
+  RoundWatch& watch() { return watch_; }
+  const Limits& limits() const { return context_.limits; }
+  const std::string& data_directory() const { return data_directory_; }
+  absl::Time start_time() const { return start_time_; }
+
+ private:
+  void KeepHouse(absl::Time now);
+
+  CoreContext context_;
+  const std::string data_directory_;
+  RoundManager rounds_;
+  WorkerRegistry workers_;
+  WorkDesk desk_;
+  RoundWatch watch_;
+  absl::Time start_time_;
+  absl::Time next_housekeeping_ = absl::InfinitePast();
+};
+
+}  // namespace sheaf

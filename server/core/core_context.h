@@ -1,0 +1,20 @@
+// CoreContext: what every part of the core works with. Refers; owns only the limits.
+#pragma once
+
+#include "base/random.h"
+#include "server/core/executor.h"
+#include "server/core/limits.h"
+#include "storage/payload_store.h"
+#include "storage/task_store.h"
+
+namespace sheaf {
+
+struct CoreContext {
+  TaskStore& store;
+  PayloadStore& payloads;
+  Executor& executor;
+  Random& random;
+  Limits limits;
+};
+
+}  // namespace sheaf

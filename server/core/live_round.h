@@ -1,0 +1,48 @@
+// LiveRound: a round that has not ended, as the core holds it in memory. All of it can be rebuilt from the stores;
+// the accumulator only ever contains contributions whose record is durable.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "aggregation/round_accumulator.h"
+#include "sheaf/v1/round.pb.h"
+#include "storage/records.h"
+
+namespace sheaf {
+
+struct LiveRound {
+  RoundId id;
+  // As prepared by PrepareRound: no field is left to a default.
+  v1::RoundSpec spec;
+  absl::Time create_time;
+  absl::Time deadline_time;
+  RoundState state = RoundState::kCollecting;
+  // The distinct requirement texts of its tasks.
+  std::vector<std::string> requirements;
+
+  RoundAccumulator accumulator;
+  // Sequence numbers: the newest contribution recorded in the store, and the newest one folded.
+  int64_t recorded = 0;
+  int64_t folded = 0;
+  // Newest checkpoint.
+  std::string checkpoint;
+  int64_t checkpoint_sequence = 0;
+  // Spooled since the newest checkpoint began.
+  int64_t spooled_bytes = 0;
+  bool is_checkpointing = false;
+
+  // Sums over the accepted contributions: only phases, bytes_down, metrics and end_time (of the last one) are
+  // used. Kept in RoundRecord::progress.
+  v1::Round progress;
+  // Some task may be there to lease. Cleared when a lease attempt that could take any task finds none.
+  bool may_have_work = true;
+  // When the last contribution was accepted and when all were folded, of a round that is sealing.
+  absl::Time accepted_time;
+  absl::Time folded_time;
+};
+
+}  // namespace sheaf

@@ -1,0 +1,90 @@
+// The part of WorkDesk that keeps calls waiting, and answers them.
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "base/status_macros.h"
+#include "server/core/proto_time.h"
+#include "server/core/work_desk.h"
+
+namespace sheaf {
+
+void WorkDesk::Park(const v1::SyncRequest& request, const std::string& population, absl::Time now,
+                    Reply<v1::SyncResponse> reply) {
+  const WorkerName worker(request.worker());
+  parked_.push_back({.population = population,
+                     .worker = worker,
+                     .poll_id = request.poll_id(),
+                     .want = request.want(),
+                     .held = {request.held().begin(), request.held().end()},
+                     .arrival_time = now,
+                     .until = now + std::min(FromProto(request.wait()), context_.limits.poll_wait_max),
+                     .reply = std::move(reply)});
+  parked_by_worker_[{population, worker}] = std::prev(parked_.end());
+  parked_until_ = std::min(parked_until_, parked_.back().until);
+}
+
+WorkDesk::ParkedList::iterator WorkDesk::Unpark(ParkedList::iterator parked) {
+  parked_by_worker_.erase({parked->population, parked->worker});
+  return parked_.erase(parked);
+}
+
+void WorkDesk::Supersede(const std::string& population, const WorkerName& worker) {
+  const auto found = parked_by_worker_.find({population, worker});
+  if (found == parked_by_worker_.end()) return;
+  const WorkerProfile* profile = workers_.Find(population, worker);
+  v1::SyncResponse response = profile == nullptr ? v1::SyncResponse() : EmptyResponse(*profile);
+  SetPace(true, response);
+  const Reply<v1::SyncResponse> reply = std::move(found->second->reply);
+  Unpark(found->second);
+  reply(std::move(response));
+}
+
+void WorkDesk::ServeParked(absl::Time now) {
+  const bool has_news = !closed_rounds_.empty() || !drain_changed_.empty() || is_draining_;
+  bool may_have_work = HasLeasableWork();
+  if (!has_news && !may_have_work && now < parked_until_) return;
+  parked_until_ = absl::InfiniteFuture();
+  for (auto it = parked_.begin(); it != parked_.end();) {
+    std::optional<absl::StatusOr<v1::SyncResponse>> response;
+    if (has_news || may_have_work || it->until <= now) response = TryAnswerParked(*it, may_have_work, now);
+    if (!response) {
+      parked_until_ = std::min(parked_until_, it->until);
+      ++it;
+      continue;
+    }
+    const Reply<v1::SyncResponse> reply = std::move(it->reply);
+    it = Unpark(it);
+    reply(*std::move(response));
+    may_have_work = may_have_work && HasLeasableWork();
+  }
+  closed_rounds_.clear();
+  drain_changed_.clear();
+}
+
+std::optional<absl::StatusOr<v1::SyncResponse>> WorkDesk::TryAnswerParked(const Parked& parked, bool may_have_work,
+                                                                          absl::Time now) {
+  const WorkerProfile* worker = workers_.Find(parked.population, parked.worker);
+  if (worker == nullptr) return absl::StatusOr<v1::SyncResponse>(v1::SyncResponse());  // Pruned: it calls again.
+  v1::SyncResponse response = EmptyResponse(*worker);
+  if (may_have_work && parked.want > 0 && !is_draining_ && !worker->is_draining) {
+    const absl::Status granted = Grant(*worker, parked.poll_id, parked.want, parked.arrival_time, now, response);
+    if (!granted.ok()) return granted;
+  }
+  const bool is_cancelled = std::any_of(parked.held.begin(), parked.held.end(), [&](const v1::HeldLease& held) {
+    const std::optional<TaskId> id = TaskId::Parse(held.task());
+    return id && closed_rounds_.contains(id->round);
+  });
+  const bool is_over =
+      parked.until <= now || is_draining_ || drain_changed_.contains({parked.population, parked.worker});
+  if (response.leases().empty() && !is_cancelled && !is_over) return std::nullopt;
+  for (const v1::HeldLease& held : parked.held) {
+    absl::StatusOr<v1::LeaseUpdate> update = Update(held, parked.population, parked.arrival_time, now);
+    if (!update.ok()) return update.status();
+    *response.add_held() = *std::move(update);
+  }
+  SetPace(true, response);
+  return response;
+}
+
+}  // namespace sheaf

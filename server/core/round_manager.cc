@@ -1,0 +1,203 @@
+#include "server/core/round_manager.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "base/status_macros.h"
+#include "server/core/proto_time.h"
+#include "server/core/round_spec.h"
+#include "storage/transitions.h"
+
+namespace sheaf {
+namespace {
+
+// Without 0, 1, 8 and 9 an id is read aloud without mistakes.
+constexpr int kRoundIdCharacters = 8;
+
+constexpr int kPage = 1000;
+// A disk that was full may have room by then.
+constexpr absl::Duration kSealAgainAfter = absl::Seconds(1);
+
+}  // namespace
+
+absl::Status RoundManager::Recover(absl::Time now) {
+  RoundId after;
+  do {
+    ASSIGN_OR_RETURN(const std::vector<RoundRecord> page,
+                     context_.store.ListRounds({.states = {RoundState::kCollecting, RoundState::kSealing},
+                                                .after = std::exchange(after, RoundId()),
+                                                .limit = kPage}));
+    for (const RoundRecord& record : page) RETURN_IF_ERROR(Load(record, now));
+    if (static_cast<int>(page.size()) == kPage) after = page.back().id;
+  } while (!after.empty());
+  // What a crash left of rounds that had ended.
+  ASSIGN_OR_RETURN(const std::vector<RoundId> stored, context_.payloads.ListRounds());
+  for (const RoundId& id : stored) {
+    if (Find(id) == nullptr) RETURN_IF_ERROR(context_.payloads.DeleteRound(id));
+  }
+  return absl::OkStatus();
+}
+
+void RoundManager::OnRollback(absl::Time now) {
+  for (auto it = live_.begin(); it != live_.end();) {
+    LiveRound& round = *it->second;
+    const absl::StatusOr<RoundRecord> record = context_.store.GetRound(round.id);
+    if (!record.ok() || IsFinal(record->state)) {
+      it = live_.erase(it);
+      continue;
+    }
+    round.state = record->state;
+    round.recorded = record->num_contributions;
+    round.may_have_work = true;
+    if (round.state == RoundState::kSealing) seal_again_[round.id] = now + kSealAgainAfter;
+    SHEAF_CHECK(round.progress.ParseFromString(record->progress), "round {} has no readable progress", round.id);
+    ++it;
+  }
+}
+
+absl::StatusOr<RoundRecord> RoundManager::Create(const v1::CreateRoundRequest& request, absl::Time now) {
+  ASSIGN_OR_RETURN(PreparedRound prepared, PrepareRound(request.spec(), context_.limits));
+  const v1::RoundSpec& spec = prepared.spec;
+  if (!spec.broadcast_digest().empty() && !context_.payloads.HasBlob(spec.broadcast_digest())) {
+    return absl::NotFoundError(fmt::format(
+        "the broadcast {} was not uploaded; upload it first (sheaf round create --broadcast FILE does both)",
+        spec.broadcast_digest()));
+  }
+  RoundRecord record{.population = spec.population(),
+                     .job = spec.job(),
+                     .request_id = request.request_id(),
+                     .spec = spec.SerializeAsString(),
+                     .create_time = now,
+                     .deadline_time = now + FromProto(spec.deadline()),
+                     .broadcast_digest = spec.broadcast_digest()};
+  if (request.validate_only()) {
+    record.tasks.queued = static_cast<int64_t>(prepared.tasks.size());
+    return record;
+  }
+  if (static_cast<int64_t>(live_.size()) >= context_.limits.live_rounds_max) {
+    return absl::ResourceExhaustedError(
+        fmt::format("{} rounds are live, live_rounds_max = {}; wait for some to end, or cancel them", live_.size(),
+                    context_.limits.live_rounds_max));
+  }
+  record.id = RoundId("r-" + context_.random.Token(kRoundIdCharacters));
+  ASSIGN_OR_RETURN(TaskStore::CreateRoundResult result,
+                   context_.store.CreateRound({.round = std::move(record), .tasks = std::move(prepared.tasks)}));
+  if (result.created) RETURN_IF_ERROR(Load(result.round, now));
+  return std::move(result.round);
+}
+
+absl::StatusOr<RoundRecord> RoundManager::Cancel(const RoundId& id, const std::string& reason, absl::Time now) {
+  ASSIGN_OR_RETURN(RoundRecord record, context_.store.GetRound(id));
+  if (record.state == RoundState::kCancelled) return record;
+  LiveRound* round = Find(id);
+  if (round == nullptr || round->state != RoundState::kCollecting) {
+    return absl::FailedPreconditionError(
+        fmt::format("round {} is {}; only a round that is COLLECTING can be cancelled", id, Name(record.state)));
+  }
+  End(*round, RoundState::kCancelled, reason.empty() ? "cancelled by request" : reason, now);
+  return context_.store.GetRound(id);
+}
+
+LiveRound* RoundManager::Find(const RoundId& id) {
+  const auto found = live_.find(id);
+  return found == live_.end() ? nullptr : found->second.get();
+}
+
+void RoundManager::CheckExhausted(LiveRound& round, absl::Time now) {
+  if (round.state != RoundState::kCollecting) return;
+  const absl::StatusOr<RoundRecord> record = context_.store.GetRound(round.id);
+  if (!record.ok()) return;
+  const TaskCounts& tasks = record->tasks;
+  if (tasks.queued + tasks.leased > 0) return;
+  if (tasks.succeeded >= round.spec.min_goal()) return BeginSealing(round, now);
+  // A BURIED task may still be requeued by an operator; a FAILED one was said to be beyond help.
+  if (tasks.succeeded + tasks.buried >= round.spec.min_goal()) return;
+  End(round, RoundState::kFailed,
+      fmt::format("{} of {} tasks failed for good, so at most {} contributions can come; min_goal is {}", tasks.failed,
+                  tasks.total(), tasks.succeeded + tasks.buried, round.spec.min_goal()),
+      now);
+}
+
+void RoundManager::Tick(absl::Time now) {
+  std::vector<LiveRound*> due;
+  for (const auto& [id, round] : live_) {
+    if (round->state == RoundState::kCollecting && round->deadline_time <= now) due.push_back(round.get());
+  }
+  for (LiveRound* round : due) {
+    if (round->recorded >= round->spec.min_goal()) {
+      BeginSealing(*round, now);
+    } else {
+      End(*round, RoundState::kFailed,
+          fmt::format("the deadline passed with {} contributions; min_goal is {}", round->recorded,
+                      round->spec.min_goal()),
+          now);
+    }
+  }
+  for (auto it = seal_again_.begin(); it != seal_again_.end();) {
+    if (it->second > now) {
+      ++it;
+      continue;
+    }
+    const RoundId id = it->first;
+    it = seal_again_.erase(it);
+    context_.executor.Post([this, id](absl::Time at) { Seal(id, at); });
+  }
+  for (auto it = retired_broadcasts_.begin(); it != retired_broadcasts_.end();) {
+    if (it->second > now) {
+      ++it;
+      continue;
+    }
+    const absl::StatusOr<bool> in_use = context_.store.IsBroadcastInUse(it->first);
+    if (in_use.ok() && !*in_use) {
+      const absl::Status status = context_.payloads.DeleteBlob(it->first);
+      if (!status.ok()) LogWarning("broadcast {} stays on disk: {}", it->first, status.ToString());
+    }
+    it = retired_broadcasts_.erase(it);
+  }
+}
+
+absl::Time RoundManager::NextTick() const {
+  absl::Time next = absl::InfiniteFuture();
+  for (const auto& [id, round] : live_) {
+    if (round->state == RoundState::kCollecting) next = std::min(next, round->deadline_time);
+  }
+  for (const auto& [digest, time] : retired_broadcasts_) next = std::min(next, time);
+  for (const auto& [id, time] : seal_again_) next = std::min(next, time);
+  return next;
+}
+
+void RoundManager::TouchBroadcast(const std::string& digest, absl::Time now) {
+  const auto found = retired_broadcasts_.find(digest);
+  if (found != retired_broadcasts_.end()) found->second = now + context_.limits.broadcast_linger;
+}
+
+void RoundManager::End(LiveRound& round, RoundState to, const std::string& error, absl::Time now) {
+  const absl::StatusOr<RoundRecord> moved =
+      context_.store.MoveRound({.round = round.id, .from = round.state, .to = to, .now = now, .error = error});
+  if (!moved.ok()) {
+    LogError("round {} cannot become {}: {}", round.id, Name(to), moved.status().ToString());
+    return;
+  }
+  LogInfo("round {} {}: {}", round.id, Name(to), error);
+  round.state = to;
+  on_closed_(round.id);
+  context_.executor.Defer([this, id = round.id, now](const absl::Status& commit) {
+    if (commit.ok()) Forget(id, now);
+  });
+}
+
+void RoundManager::Forget(const RoundId& id, absl::Time now) {
+  const auto found = live_.find(id);
+  if (found == live_.end()) return;
+  const std::string digest = found->second->spec.broadcast_digest();
+  if (!digest.empty()) retired_broadcasts_[digest] = now + context_.limits.broadcast_linger;
+  live_.erase(found);
+  const absl::Status status = context_.payloads.DeleteRound(id);
+  if (!status.ok()) LogWarning("the spool of round {} stays on disk until the next start: {}", id, status.ToString());
+}
+
+}  // namespace sheaf

@@ -1,0 +1,101 @@
+// RoundManager: the life of a round, from creation to the aggregate it releases (design: "Exactly-once fold").
+//
+//   ASSIGN_OR_RETURN(RoundRecord round, rounds.Create(request, now));
+//   ...
+//   LiveRound* live = rounds.Find(id);                 // Null once it has ended.
+//   RETURN_IF_ERROR(rounds.Accept(*live, ...));        // In a batch; folded when the batch is durable.
+//   rounds.Tick(now);                                  // Deadlines.
+//
+// The last contribution moves the round to SEALING in its own batch. When all are folded the aggregate is written, and
+// one more batch makes the round SUCCEEDED. Everything between is repeated after a crash, with the same bits.
+// Runs in the core's thread, inside a batch, unless said otherwise.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "server/core/core_context.h"
+#include "server/core/live_round.h"
+#include "sheaf/v1/round_service.pb.h"
+#include "sheaf/v1/task.pb.h"
+
+namespace sheaf {
+
+class RoundManager {
+ public:
+  explicit RoundManager(CoreContext& context) : context_(context) {}
+
+  // Called when a round ended or stopped collecting: its leases are cancelled.
+  void set_on_closed(std::function<void(const RoundId&)> on_closed) { on_closed_ = std::move(on_closed); }
+
+  // Rebuilds the live rounds from the stores. Once, before anything else, outside a batch.
+  absl::Status Recover(absl::Time now);
+  // The batch in progress has failed: drop what was assumed from it.
+  void OnRollback(absl::Time now);
+
+  // INVALID_ARGUMENT, NOT_FOUND (the broadcast), RESOURCE_EXHAUSTED; see RoundService.CreateRound. With validate_only,
+  // a record that was not stored and has no id.
+  absl::StatusOr<RoundRecord> Create(const v1::CreateRoundRequest& request, absl::Time now);
+  // NOT_FOUND; FAILED_PRECONDITION if it ended otherwise.
+  absl::StatusOr<RoundRecord> Cancel(const RoundId& id, const std::string& reason, absl::Time now);
+
+  // Null if it has ended or never was.
+  LiveRound* Find(const RoundId& id);
+  // By id.
+  const std::map<RoundId, std::unique_ptr<LiveRound>>& live() const { return live_; }
+
+  struct Acceptance {
+    TaskRecord task;
+    std::string bytes;
+    // Where the bytes lie already, if they were uploaded; else they are appended to the spool.
+    std::optional<SpoolRef> uploaded;
+    ValidContribution valid;
+    v1::AttemptTimings timings;
+    absl::Time now;
+  };
+  // The exactly-once step for a contribution that was validated: spool, record, and fold when durable. Errors as
+  // TaskStore::RecordContribution and PayloadStore::AppendToSpool.
+  absl::Status Accept(LiveRound& round, Acceptance acceptance);
+
+  // An attempt ended without a contribution: perhaps no task of the round can run any more.
+  void CheckExhausted(LiveRound& round, absl::Time now);
+
+  // Deadlines, and broadcasts that nobody needs any more.
+  void Tick(absl::Time now);
+  absl::Time NextTick() const;
+
+  // Writes a checkpoint of every live round that has folded something since its last.
+  void CheckpointAll();
+  // The next rounds may name this broadcast again: keep it.
+  void TouchBroadcast(const std::string& digest, absl::Time now);
+
+ private:
+  absl::Status Load(const RoundRecord& record, absl::Time now);
+  absl::Status Refold(LiveRound& round);
+  void Fold(LiveRound& round, int64_t sequence, const ValidContribution& valid);
+  void CheckpointIfDue(LiveRound& round);
+  void Checkpoint(LiveRound& round);
+  void BeginSealing(LiveRound& round, absl::Time now);
+  // Once the round is SEALING and everything is folded: writes the aggregate, then ends the round.
+  void Seal(const RoundId& id, absl::Time now);
+  void FinishSealing(const RoundId& id, v1::Round released, absl::Time now);
+  void End(LiveRound& round, RoundState to, const std::string& error, absl::Time now);
+  // After the end is durable.
+  void Forget(const RoundId& id, absl::Time now);
+
+  CoreContext& context_;
+  std::function<void(const RoundId&)> on_closed_ = [](const RoundId&) {};
+  std::map<RoundId, std::unique_ptr<LiveRound>> live_;
+  // When to delete broadcasts whose rounds have ended.
+  std::map<std::string, absl::Time> retired_broadcasts_;
+  // Rounds that could not write their aggregate, and when to try again.
+  std::map<RoundId, absl::Time> seal_again_;
+};
+
+}  // namespace sheaf

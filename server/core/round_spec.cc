@@ -1,0 +1,214 @@
+#include "server/core/round_spec.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "aggregation/round_accumulator.h"
+#include "base/checksum.h"
+#include "base/status_macros.h"
+#include "server/core/proto_time.h"
+
+namespace sheaf {
+namespace {
+
+absl::Status Invalid(std::string message) { return absl::InvalidArgumentError(std::move(message)); }
+
+absl::Status CheckTask(const v1::TaskSpec& task, std::string_view where, const Limits& limits) {
+  if (static_cast<int64_t>(task.payload().size()) > limits.task_payload_bytes_max) {
+    return absl::ResourceExhaustedError(
+        fmt::format("{}.payload has {} bytes, over task_payload_bytes_max = {}; put large values into the broadcast",
+                    where, task.payload().size(), limits.task_payload_bytes_max));
+  }
+  if (static_cast<int64_t>(task.data_selector().size()) > limits.data_selector_bytes_max) {
+    return absl::ResourceExhaustedError(fmt::format("{}.data_selector has {} bytes, over data_selector_bytes_max = {}",
+                                                    where, task.data_selector().size(),
+                                                    limits.data_selector_bytes_max));
+  }
+  for (const auto& [key, value] : task.requirements()) {
+    if (key.empty() || key.find_first_of("=,") != std::string::npos || value.find(',') != std::string::npos) {
+      return Invalid(
+          fmt::format("{}.requirements: the label \"{}={}\" may not hold ',' or, in its key, '='", where, key, value));
+    }
+  }
+  return absl::OkStatus();
+}
+
+TaskStore::NewTask ToNewTask(const v1::TaskSpec& task) {
+  return {.payload = task.payload(),
+          .data_selector = task.data_selector(),
+          .requirement = CanonicalLabels(task.requirements())};
+}
+
+absl::StatusOr<std::vector<TaskStore::NewTask>> PrepareTasks(const v1::RoundSpec& spec, const Limits& limits) {
+  std::vector<TaskStore::NewTask> tasks;
+  switch (spec.work_case()) {
+    case v1::RoundSpec::kListed: {
+      if (spec.listed().tasks().empty()) return Invalid("spec.listed.tasks is empty; list at least one task");
+      int index = 0;
+      for (const v1::TaskSpec& task : spec.listed().tasks()) {
+        RETURN_IF_ERROR(CheckTask(task, fmt::format("spec.listed.tasks[{}]", index++), limits));
+        tasks.push_back(ToNewTask(task));
+      }
+      break;
+    }
+    case v1::RoundSpec::kOpenSlots: {
+      const v1::OpenSlots& slots = spec.open_slots();
+      if (slots.count() < 0 || slots.per_worker_max() < 0) {
+        return Invalid("spec.open_slots.count and per_worker_max must not be negative");
+      }
+      RETURN_IF_ERROR(CheckTask(slots.task(), "spec.open_slots.task", limits));
+      const double factor = spec.over_selection() == 0 ? 1.3 : spec.over_selection();
+      const int64_t count = slots.count() > 0 ? slots.count() : static_cast<int64_t>(std::ceil(spec.goal() * factor));
+      if (count == 0) return Invalid("spec.open_slots needs a count, or spec.goal to derive it from");
+      if (count > limits.tasks_per_round_max) break;  // Refused below, without building them.
+      tasks.assign(count, ToNewTask(slots.task()));
+      break;
+    }
+    case v1::RoundSpec::WORK_NOT_SET:
+      return Invalid("spec has no work; set spec.listed or spec.open_slots");
+  }
+  if (tasks.empty() || static_cast<int64_t>(tasks.size()) > limits.tasks_per_round_max) {
+    return absl::ResourceExhaustedError(
+        fmt::format("the round has more tasks than tasks_per_round_max = {}; split it", limits.tasks_per_round_max));
+  }
+  return tasks;
+}
+
+// Dense outputs take their memory at the first contribution; sparse ones grow and are checked as they do.
+absl::Status CheckStateSize(const v1::AggregateSpec& aggregate, const Limits& limits) {
+  constexpr double kExactBytesPerElement = 24;  // Three bins of the exact sum, the usual case.
+  for (const v1::OutputSpec& output : aggregate.outputs()) {
+    if (output.index_dims() > 0 || output.operator_().find("sparse") == 0 || output.operator_() == "slices_sum")
+      continue;
+    if (output.operator_().find("coordinate_mean") != std::string::npos ||
+        output.operator_().find("client_mean") != std::string::npos) {
+      continue;
+    }
+    double bytes = kExactBytesPerElement;
+    for (const int64_t size : output.dense_shape()) bytes *= static_cast<double>(size);
+    if (bytes > static_cast<double>(limits.accumulator_bytes_max)) {
+      return absl::ResourceExhaustedError(
+          fmt::format("output \"{}\" ({}) needs about {:.0f} bytes of state, over accumulator_bytes_max = {}; choose a "
+                      "sparse operator "
+                      "or a smaller shape",
+                      output.name(), output.operator_(), bytes, limits.accumulator_bytes_max));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SetDuration(std::string_view field, absl::Duration fallback, google::protobuf::Duration* duration) {
+  const absl::Duration value = FromProto(*duration);
+  if (value < absl::ZeroDuration()) return Invalid(fmt::format("spec.{} is negative", field));
+  if (value > absl::Hours(24 * 365)) return Invalid(fmt::format("spec.{} is longer than a year", field));
+  if (value == absl::ZeroDuration()) *duration = ToProto(fallback);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status ValidateName(std::string_view field, std::string_view name) {
+  const bool is_valid = !name.empty() && name.size() <= 128 && std::all_of(name.begin(), name.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.' ||
+           c == '-';
+  });
+  if (is_valid) return absl::OkStatus();
+  return Invalid(fmt::format("{} \"{}\" must be 1 to 128 characters of [A-Za-z0-9_.-]", field, name.substr(0, 140)));
+}
+
+std::string PopulationOrDefault(const std::string& population) { return population.empty() ? "default" : population; }
+
+std::string CanonicalLabels(const google::protobuf::Map<std::string, std::string>& labels) {
+  const std::map<std::string, std::string> sorted(labels.begin(), labels.end());
+  std::string text;
+  for (const auto& [key, value] : sorted) {
+    if (!text.empty()) text += ',';
+    text += fmt::format("{}={}", key, value);
+  }
+  return text;
+}
+
+bool Fulfils(const google::protobuf::Map<std::string, std::string>& labels, std::string_view requirement) {
+  while (!requirement.empty()) {
+    const std::string_view pair = requirement.substr(0, requirement.find(','));
+    requirement.remove_prefix(std::min(requirement.size(), pair.size() + 1));
+    const size_t equals = pair.find('=');
+    const auto found = labels.find(std::string(pair.substr(0, equals)));
+    if (found == labels.end() || found->second != pair.substr(equals + 1)) return false;
+  }
+  return true;
+}
+
+absl::StatusOr<PreparedRound> PrepareRound(const v1::RoundSpec& requested, const Limits& limits) {
+  ASSIGN_OR_RETURN(std::vector<TaskStore::NewTask> tasks, PrepareTasks(requested, limits));
+  const int32_t num_tasks = static_cast<int32_t>(tasks.size());
+  PreparedRound prepared{.spec = requested, .tasks = std::move(tasks)};
+  v1::RoundSpec& spec = prepared.spec;
+  spec.mutable_listed()->clear_tasks();
+  if (requested.has_open_slots()) {
+    *spec.mutable_open_slots() = requested.open_slots();
+    spec.mutable_open_slots()->set_count(num_tasks);
+  }
+
+  spec.set_population(PopulationOrDefault(spec.population()));
+  RETURN_IF_ERROR(ValidateName("spec.population", spec.population()));
+  if (spec.job().empty()) spec.set_job("default");
+  RETURN_IF_ERROR(ValidateName("spec.job", spec.job()));
+  if (spec.computation().name().empty()) return Invalid("spec.computation.name is empty; say what the workers run");
+  RETURN_IF_ERROR(ValidateName("spec.computation.name", spec.computation().name()));
+  if (spec.computation().version_min() < 0) return Invalid("spec.computation.version_min is negative");
+  if (static_cast<int64_t>(spec.computation().config().size()) > limits.task_payload_bytes_max) {
+    return absl::ResourceExhaustedError(
+        fmt::format("spec.computation.config has {} bytes, over task_payload_bytes_max = {}",
+                    spec.computation().config().size(), limits.task_payload_bytes_max));
+  }
+  if (spec.aggregate().outputs_size() > limits.outputs_per_round_max) {
+    return absl::ResourceExhaustedError(fmt::format("spec.aggregate has {} outputs, over outputs_per_round_max = {}",
+                                                    spec.aggregate().outputs_size(), limits.outputs_per_round_max));
+  }
+  RETURN_IF_ERROR(ValidateAggregateSpec(spec.aggregate()));
+  RETURN_IF_ERROR(CheckStateSize(spec.aggregate(), limits));
+
+  if (spec.goal() < 0 || spec.goal() > num_tasks) {
+    return Invalid(
+        fmt::format("spec.goal is {}, but the round has {} tasks; ask for 0 to {}", spec.goal(), num_tasks, num_tasks));
+  }
+  if (spec.goal() == 0) spec.set_goal(num_tasks);
+  if (spec.min_goal() < 0 || spec.min_goal() > spec.goal()) {
+    return Invalid(
+        fmt::format("spec.min_goal is {}; it must lie between 0 and the goal, {}", spec.min_goal(), spec.goal()));
+  }
+  if (spec.min_goal() == 0) spec.set_min_goal(spec.goal());
+  if (spec.over_selection() != 0 && !(spec.over_selection() >= 1 && spec.over_selection() <= 100)) {
+    return Invalid("spec.over_selection must lie between 1 and 100");
+  }
+  if (spec.over_selection() == 0) spec.set_over_selection(1.3);
+  RETURN_IF_ERROR(SetDuration("deadline", limits.round_deadline_default, spec.mutable_deadline()));
+  RETURN_IF_ERROR(SetDuration("attempt_deadline", FromProto(spec.deadline()), spec.mutable_attempt_deadline()));
+  RETURN_IF_ERROR(SetDuration("lease_duration", limits.lease_default, spec.mutable_lease_duration()));
+  if (spec.min_clients() < 0) return Invalid("spec.min_clients is negative");
+  if (spec.min_clients() == 0) spec.set_min_clients(1);
+  if (spec.priority() < 0 || spec.priority() > 5)
+    return Invalid("spec.priority must be 1 (most urgent) to 5, or 0 for 3");
+  if (spec.priority() == 0) spec.set_priority(3);
+  if (spec.retry().failed_max() < 0 || spec.retry().lost_max() < 0)
+    return Invalid("spec.retry limits must not be negative");
+  if (spec.retry().failed_max() == 0) spec.mutable_retry()->set_failed_max(limits.failed_attempts_max);
+  if (spec.retry().lost_max() == 0) spec.mutable_retry()->set_lost_max(limits.lost_attempts_max);
+  if (spec.durability() == v1::DURABILITY_UNSPECIFIED) spec.set_durability(v1::DURABLE);
+  if (!v1::Durability_IsValid(spec.durability())) return Invalid("spec.durability is not DURABLE or EPHEMERAL");
+  if (!spec.broadcast_digest().empty() && !IsSha256Hex(spec.broadcast_digest())) {
+    return Invalid("spec.broadcast_digest is not a SHA-256 in lower-case hex");
+  }
+  if (spec.contribution_bytes_max() < 0 || spec.contribution_bytes_max() > limits.contribution_bytes_max) {
+    return Invalid(fmt::format("spec.contribution_bytes_max is {}; the server takes up to {}",
+                               spec.contribution_bytes_max(), limits.contribution_bytes_max));
+  }
+  if (spec.contribution_bytes_max() == 0) spec.set_contribution_bytes_max(limits.contribution_bytes_max);
+  return prepared;
+}
+
+}  // namespace sheaf

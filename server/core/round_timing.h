@@ -1,0 +1,25 @@
+// Where a round's time went: sums over its accepted attempts, and the split of its wall time made from them.
+#pragma once
+
+#include "absl/time/time.h"
+#include "sheaf/v1/round.pb.h"
+#include "sheaf/v1/task.pb.h"
+#include "storage/records.h"
+
+namespace sheaf {
+
+// Adds an accepted attempt to a round's progress: its timings, bytes and metrics. What the worker did not account for
+// between the lease and the acceptance is upload.
+void AddAttempt(const TaskRecord& task, const v1::AttemptTimings& timings, const v1::Contribution& contribution,
+                int64_t num_clients, absl::Time accept_time, v1::Round& progress);
+
+struct RoundInstants {
+  absl::Time created;
+  absl::Time accepted;
+  absl::Time folded;
+  absl::Time ended;
+};
+// The phases of a round that succeeded; they add up to ended - created.
+v1::RoundPhases SplitPhases(const v1::Round& progress, const RoundInstants& instants);
+
+}  // namespace sheaf

@@ -1,0 +1,45 @@
+// RoundWatch: GetRound calls that wait for a round to change. Runs in the core's thread, inside a batch.
+#pragma once
+
+#include <list>
+#include <string>
+
+#include "absl/time/time.h"
+#include "server/core/core_context.h"
+#include "server/core/reply.h"
+#include "server/core/round_manager.h"
+#include "sheaf/v1/round_service.pb.h"
+
+namespace sheaf {
+
+class RoundWatch {
+ public:
+  RoundWatch(CoreContext& context, RoundManager& rounds) : context_(context), rounds_(rounds) {}
+
+  // See RoundService.GetRound.
+  void Get(const v1::GetRoundRequest& request, absl::Time now, Reply<v1::GetRoundResponse> reply);
+  // Answers those whose round ended at once, those whose round changed after a moment, so that a busy
+  // round costs its watchers a few answers per second and not one per task.
+  void Tick(absl::Time now);
+  absl::Time NextTick() const;
+  // Answers everybody.
+  void BeginDrain(absl::Time now);
+
+ private:
+  struct Waiting {
+    RoundId round;
+    std::string etag;
+    absl::Time not_before;
+    bool has_passed_moment = false;
+    absl::Time until;
+    Reply<v1::GetRoundResponse> reply;
+  };
+  bool IsDue(Waiting& waiting, absl::Time now);
+
+  CoreContext& context_;
+  RoundManager& rounds_;
+  std::list<Waiting> waiting_;
+  bool is_draining_ = false;
+};
+
+}  // namespace sheaf

@@ -1,0 +1,285 @@
+// The part of RoundManager between an accepted contribution and a released aggregate: spool, record, fold, checkpoint,
+// seal, and the same again after a crash.
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "aggregation/safetensors.h"
+#include "base/check.h"
+#include "base/checksum.h"
+#include "base/log.h"
+#include "base/status_macros.h"
+#include "server/core/proto_time.h"
+#include "server/core/round_manager.h"
+#include "server/core/round_timing.h"
+#include "storage/transitions.h"
+
+namespace sheaf {
+namespace {
+
+constexpr int kRefoldPage = 256;
+// A disk that was full may have room by then.
+constexpr absl::Duration kSealAgainAfter = absl::Seconds(1);
+
+bool IsSpooled(const LiveRound& round) { return round.spec.durability() == v1::DURABLE; }
+
+absl::StatusOr<ValidContribution> Parse(const LiveRound& round, const std::string& bytes) {
+  v1::Contribution contribution;
+  if (!contribution.ParseFromString(bytes)) return absl::DataLossError("it does not parse");
+  return round.accumulator.Validate(std::move(contribution));
+}
+
+}  // namespace
+
+absl::Status RoundManager::Load(const RoundRecord& record, absl::Time now) {
+  v1::RoundSpec spec;
+  v1::Round progress;
+  if (!spec.ParseFromString(record.spec) || !progress.ParseFromString(record.progress)) {
+    return absl::DataLossError(fmt::format("the spec or progress of round {} cannot be read", record.id));
+  }
+  ASSIGN_OR_RETURN(std::vector<std::string> requirements, context_.store.ListRequirements(record.id));
+  // A crash may have left one that was written but never recorded.
+  RETURN_IF_ERROR(context_.payloads.DeleteCheckpointsExcept(record.id, record.checkpoint));
+  absl::StatusOr<RoundAccumulator> accumulator = RoundAccumulator::Create(spec.aggregate());
+  if (!record.checkpoint.empty()) {
+    ASSIGN_OR_RETURN(const std::string state, context_.payloads.ReadCheckpoint(record.id, record.checkpoint));
+    accumulator = RoundAccumulator::Restore(spec.aggregate(), state);
+  }
+  RETURN_IF_ERROR(accumulator.status());
+  auto round = std::make_unique<LiveRound>(LiveRound{.id = record.id,
+                                                     .spec = std::move(spec),
+                                                     .create_time = record.create_time,
+                                                     .deadline_time = record.deadline_time,
+                                                     .state = record.state,
+                                                     .requirements = std::move(requirements),
+                                                     .accumulator = *std::move(accumulator),
+                                                     .recorded = record.num_contributions,
+                                                     .folded = record.checkpoint_sequence,
+                                                     .checkpoint = record.checkpoint,
+                                                     .checkpoint_sequence = record.checkpoint_sequence,
+                                                     .progress = std::move(progress),
+                                                     .accepted_time = now});
+  if (round->recorded > round->folded) RETURN_IF_ERROR(Refold(*round));
+  const bool is_sealing = round->state == RoundState::kSealing;
+  live_[record.id] = std::move(round);
+  if (is_sealing) context_.executor.Post([this, id = record.id](absl::Time at) { Seal(id, at); });
+  return absl::OkStatus();
+}
+
+absl::Status RoundManager::Refold(LiveRound& round) {
+  if (!IsSpooled(round)) {
+    // Nothing individual was kept: the tasks run again, or, if the round was sealing already, it cannot be completed.
+    if (round.state != RoundState::kCollecting) return absl::OkStatus();
+    RETURN_IF_ERROR(context_.store.BeginBatch());
+    const absl::StatusOr<int64_t> forgotten =
+        context_.store.ForgetContributionsAfterCheckpoint(round.id, round.accepted_time);
+    if (!forgotten.ok()) {
+      context_.store.RollbackBatch();
+      return forgotten.status();
+    }
+    RETURN_IF_ERROR(context_.store.CommitBatch());
+    round.recorded = round.folded;
+    LogInfo("round {}: {} contributions since the last checkpoint were not kept; their tasks are queued again",
+            round.id, *forgotten);
+    return absl::OkStatus();
+  }
+  while (round.folded < round.recorded) {
+    ASSIGN_OR_RETURN(const std::vector<ContributionRecord> page,
+                     context_.store.ListContributions(round.id, round.folded, kRefoldPage));
+    if (page.empty())
+      return absl::DataLossError(fmt::format("contributions of round {} are missing from the store", round.id));
+    for (const ContributionRecord& record : page) {
+      ASSIGN_OR_RETURN(const std::string bytes, context_.payloads.ReadFromSpool(round.id, record.payload));
+      const absl::StatusOr<ValidContribution> valid = Parse(round, bytes);
+      if (!valid.ok()) {
+        return absl::DataLossError(
+            fmt::format("contribution {} of round {} was accepted, but cannot be folded again: {}", record.sequence,
+                        round.id, valid.status().ToString()));
+      }
+      SHEAF_CHECK(record.sequence == round.folded + 1);
+      round.accumulator.Accumulate(*valid);
+      round.folded = record.sequence;
+      round.spooled_bytes += record.size_bytes;
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RoundManager::Accept(LiveRound& round, Acceptance acceptance) {
+  const v1::Contribution& contribution = acceptance.valid.contribution();
+  const int64_t num_clients = acceptance.valid.num_clients();
+  const auto size_bytes = static_cast<int64_t>(acceptance.bytes.size());
+  SpoolRef payload;
+  if (acceptance.uploaded) {
+    payload = *acceptance.uploaded;
+  } else if (IsSpooled(round)) {
+    ASSIGN_OR_RETURN(payload, context_.payloads.AppendToSpool(round.id, acceptance.bytes));
+  }
+  v1::Round progress = round.progress;
+  AddAttempt(acceptance.task, acceptance.timings, contribution, num_clients, acceptance.now, progress);
+  ASSIGN_OR_RETURN(const ContributionRecord record,
+                   context_.store.RecordContribution({.task = acceptance.task.id,
+                                                      .token = acceptance.task.lease_token,
+                                                      .digest = Sha256Hex(acceptance.bytes),
+                                                      .size_bytes = size_bytes,
+                                                      .num_clients = num_clients,
+                                                      .payload = payload,
+                                                      .timings = acceptance.timings.SerializeAsString(),
+                                                      .progress = progress.SerializeAsString(),
+                                                      .now = acceptance.now}));
+  round.progress = std::move(progress);
+  round.recorded = record.sequence;
+  round.spooled_bytes += size_bytes;
+  auto valid = std::make_shared<ValidContribution>(std::move(acceptance.valid));
+  context_.executor.Defer([this, id = round.id, sequence = record.sequence, valid](const absl::Status& commit) {
+    LiveRound* live = Find(id);
+    if (commit.ok() && live != nullptr) Fold(*live, sequence, *valid);
+  });
+  if (round.recorded >= round.spec.goal()) {
+    BeginSealing(round, acceptance.now);
+  } else {
+    CheckExhausted(round, acceptance.now);
+  }
+  return absl::OkStatus();
+}
+
+void RoundManager::Fold(LiveRound& round, int64_t sequence, const ValidContribution& valid) {
+  SHEAF_CHECK(sequence == round.folded + 1, "round {} folds {} after {}", round.id, sequence, round.folded);
+  round.accumulator.Accumulate(valid);
+  round.folded = sequence;
+  if (round.state == RoundState::kCollecting) CheckpointIfDue(round);
+}
+
+void RoundManager::CheckpointIfDue(LiveRound& round) {
+  const int64_t contributions = round.folded - round.checkpoint_sequence;
+  if (round.spooled_bytes < context_.limits.checkpoint_spool_bytes &&
+      contributions < context_.limits.checkpoint_contributions) {
+    return;
+  }
+  if (contributions < context_.limits.checkpoint_contributions &&
+      round.spooled_bytes < 2 * round.accumulator.memory_bytes()) {
+    return;
+  }
+  Checkpoint(round);
+}
+
+void RoundManager::Checkpoint(LiveRound& round) {
+  if (round.is_checkpointing || round.folded == round.checkpoint_sequence || round.folded != round.recorded) return;
+  // Everything recorded is folded, so the segments so far hold nothing that the checkpoint does not.
+  const std::string name = fmt::format("c{}", round.folded);
+  const absl::StatusOr<int64_t> segment = context_.payloads.RollSpool(round.id);
+  absl::Status status = segment.status();
+  if (status.ok()) status = context_.payloads.WriteCheckpoint(round.id, name, round.accumulator.Serialize());
+  if (!status.ok()) {
+    LogWarning("round {} goes on without a new checkpoint: {}", round.id, status.ToString());
+    round.spooled_bytes = 0;  // Try again after as much more.
+    return;
+  }
+  round.is_checkpointing = true;
+  context_.executor.Post([this, id = round.id, name, sequence = round.folded, through = *segment](absl::Time) {
+    LiveRound* live = Find(id);
+    if (live == nullptr) return;
+    const absl::Status saved = context_.store.SaveCheckpoint({.round = id, .checkpoint = name, .sequence = sequence});
+    context_.executor.Defer([this, id, name, sequence, through, saved](const absl::Status& commit) {
+      LiveRound* covered = Find(id);
+      if (covered == nullptr) return;
+      covered->is_checkpointing = false;
+      if (!saved.ok() || !commit.ok()) return;
+      covered->checkpoint = name;
+      covered->checkpoint_sequence = sequence;
+      covered->spooled_bytes = 0;
+      absl::Status deleted = context_.payloads.DeleteSpoolSegments(id, through);
+      deleted.Update(context_.payloads.DeleteCheckpointsExcept(id, name));
+      if (!deleted.ok()) LogWarning("covered payloads of round {} stay until it ends: {}", id, deleted.ToString());
+    });
+  });
+}
+
+void RoundManager::CheckpointAll() {
+  for (const auto& [id, round] : live_) {
+    if (round->state == RoundState::kCollecting) Checkpoint(*round);
+  }
+}
+
+void RoundManager::BeginSealing(LiveRound& round, absl::Time now) {
+  const absl::StatusOr<RoundRecord> moved = context_.store.MoveRound(
+      {.round = round.id, .from = RoundState::kCollecting, .to = RoundState::kSealing, .now = now});
+  if (!moved.ok()) {
+    LogError("round {} cannot be sealed: {}", round.id, moved.status().ToString());
+    return;
+  }
+  round.state = RoundState::kSealing;
+  round.accepted_time = now;
+  on_closed_(round.id);
+  // Behind the folds of this batch.
+  context_.executor.Defer([this, id = round.id](const absl::Status& commit) {
+    if (commit.ok()) context_.executor.Post([this, id](absl::Time at) { Seal(id, at); });
+  });
+}
+
+void RoundManager::Seal(const RoundId& id, absl::Time now) {
+  LiveRound* round = Find(id);
+  if (round == nullptr || round->state != RoundState::kSealing) return;
+  round->folded_time = now;
+  if (round->folded < round->recorded) {
+    return End(*round, RoundState::kFailed,
+               "the server stopped while it sealed this EPHEMERAL round; its contributions were not kept", now);
+  }
+  if (round->accumulator.num_clients() < round->spec.min_clients()) {
+    return End(*round, RoundState::kFailed,
+               fmt::format("it combines {} clients; nothing is released below min_clients = {}",
+                           round->accumulator.num_clients(), round->spec.min_clients()),
+               now);
+  }
+  const absl::StatusOr<AggregateReport> report = round->accumulator.Report();
+  if (!report.ok()) {
+    return End(*round, RoundState::kFailed,
+               fmt::format("the aggregate cannot be released: {}", std::string(report.status().message())), now);
+  }
+  const std::string file = EncodeSafetensors(report->tensors, {});
+  const absl::StatusOr<std::string> digest = context_.payloads.PutBlob(file);
+  if (!digest.ok()) {
+    // The round stays SEALING; its deadline no longer applies.
+    LogError("round {} cannot write its aggregate, trying again: {}", id, digest.status().ToString());
+    seal_again_[id] = now + kSealAgainAfter;
+    return;
+  }
+  v1::Round released;
+  v1::Aggregate& aggregate = *released.mutable_aggregate();
+  aggregate.set_digest(*digest);
+  aggregate.set_size_bytes(static_cast<int64_t>(file.size()));
+  aggregate.set_num_contributions(report->num_contributions);
+  aggregate.set_num_clients(report->num_clients);
+  for (const v1::OutputSummary& output : report->outputs) *aggregate.add_outputs() = output;
+  for (const auto& [name, sum] : round->progress.metrics()) {
+    (*released.mutable_metrics())[name] = sum / static_cast<double>(std::max<int64_t>(report->num_clients, 1));
+  }
+  context_.executor.Post(
+      [this, id, released = std::move(released)](absl::Time at) { FinishSealing(id, released, at); });
+}
+
+void RoundManager::FinishSealing(const RoundId& id, v1::Round released, absl::Time now) {
+  LiveRound* round = Find(id);
+  if (round == nullptr || round->state != RoundState::kSealing) return;
+  *released.mutable_phases() = SplitPhases(
+      round->progress,
+      {.created = round->create_time, .accepted = round->accepted_time, .folded = round->folded_time, .ended = now});
+  const absl::StatusOr<RoundRecord> moved = context_.store.MoveRound({.round = id,
+                                                                      .from = RoundState::kSealing,
+                                                                      .to = RoundState::kSucceeded,
+                                                                      .now = now,
+                                                                      .aggregate = released.SerializeAsString()});
+  if (!moved.ok()) {
+    seal_again_[id] = now + kSealAgainAfter;
+    return;
+  }
+  round->state = RoundState::kSucceeded;
+  LogInfo("round {} SUCCEEDED with {} contributions of {} clients", id, released.aggregate().num_contributions(),
+          released.aggregate().num_clients());
+  on_closed_(id);
+  context_.executor.Defer([this, id, now](const absl::Status& commit) {
+    if (commit.ok()) Forget(id, now);
+  });
+}
+
+}  // namespace sheaf

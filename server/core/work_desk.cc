@@ -1,0 +1,282 @@
+#include "server/core/work_desk.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <unordered_set>
+
+#include "base/log.h"
+#include "base/status_macros.h"
+#include "base/version.h"
+#include "server/core/proto_time.h"
+#include "server/core/round_spec.h"
+
+namespace sheaf {
+namespace {
+
+// 26 characters of 5 bits: 130 bits of chance.
+constexpr int kTokenCharacters = 26;
+constexpr int kExpiredPage = 1000;
+// When to call again after an empty answer. A worker that may wait comes back soon, because waiting costs nothing;
+// one that may not is told to take its time.
+constexpr absl::Duration kAfterWait = absl::Milliseconds(50);
+constexpr absl::Duration kWithoutWait = absl::Seconds(1);
+// A stopping server is given this long to come back.
+constexpr absl::Duration kAfterDrain = absl::Seconds(2);
+
+absl::Status Validate(const v1::SyncRequest& request, const Limits& limits) {
+  RETURN_IF_ERROR(ValidateName("worker", request.worker()));
+  if (!request.population().empty()) RETURN_IF_ERROR(ValidateName("population", request.population()));
+  if (request.protocol_version() < kProtocolVersionMin) {
+    return absl::FailedPreconditionError(
+        fmt::format("this worker speaks protocol version {}; the server serves {} to {}; upgrade the worker",
+                    request.protocol_version(), kProtocolVersionMin, kProtocolVersionMax));
+  }
+  if (request.protocol_version() > kProtocolVersionMax) {
+    return absl::FailedPreconditionError(
+        fmt::format("this worker speaks protocol version {}; the server serves {} to {}; upgrade the server first",
+                    request.protocol_version(), kProtocolVersionMin, kProtocolVersionMax));
+  }
+  if (request.want() < 0) return absl::InvalidArgumentError("want is negative");
+  if (request.want() > 0 && (request.poll_id().empty() || request.poll_id().size() > 64)) {
+    return absl::InvalidArgumentError("poll_id must have 1 to 64 characters when want > 0");
+  }
+  const int64_t items = std::max({static_cast<int64_t>(request.want()), static_cast<int64_t>(request.results_size()),
+                                  static_cast<int64_t>(request.held_size())});
+  if (items > limits.sync_items_max) {
+    return absl::InvalidArgumentError(
+        fmt::format("results, held and want are limited to sync_items_max = {} each; this call has {}",
+                    limits.sync_items_max, items));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void WorkDesk::Sync(const v1::SyncRequest& request, absl::Time now, Reply<v1::SyncResponse> reply) {
+  if (absl::Status status = Validate(request, context_.limits); !status.ok()) return reply(std::move(status));
+  const absl::StatusOr<const WorkerProfile*> worker = workers_.Saw(request, now);
+  if (!worker.ok()) return reply(worker.status());
+  Supersede((*worker)->population, (*worker)->name);
+  absl::StatusOr<v1::SyncResponse> response = Answer(request, **worker, now);
+  const bool may_wait = !is_draining_ && !request.draining() && !(*worker)->is_draining &&
+                        FromProto(request.wait()) > absl::ZeroDuration();
+  if (response.ok() && may_wait && response->verdicts().empty() && response->leases().empty() &&
+      std::all_of(response->held().begin(), response->held().end(),
+                  [](const v1::LeaseUpdate& update) { return update.verdict() == v1::LeaseUpdate::HELD; })) {
+    return Park(request, (*worker)->population, now, std::move(reply));
+  }
+  reply(std::move(response));
+}
+
+absl::StatusOr<v1::SyncResponse> WorkDesk::Answer(const v1::SyncRequest& request, const WorkerProfile& worker,
+                                                  absl::Time now) {
+  v1::SyncResponse response = EmptyResponse(worker);
+  for (const v1::TaskResult& result : request.results()) {
+    ASSIGN_OR_RETURN(*response.add_verdicts(), intake_.Take(result, worker.population, now));
+    if (response.verdicts().rbegin()->verdict() == v1::ResultVerdict::ACCEPTED) {
+      rates_[worker.population].completions.Add(now);
+    }
+  }
+  for (const v1::HeldLease& held : request.held()) {
+    ASSIGN_OR_RETURN(*response.add_held(), Update(held, worker.population, now, now));
+  }
+  ASSIGN_OR_RETURN(const int32_t resent, Resend(request, worker.population, now, response));
+  if (!request.draining() && !worker.is_draining && !is_draining_ && request.want() > resent) {
+    RETURN_IF_ERROR(Grant(worker, request.poll_id(), request.want() - resent, now, now, response));
+  }
+  SetPace(FromProto(request.wait()) > absl::ZeroDuration(), response);
+  return response;
+}
+
+v1::SyncResponse WorkDesk::EmptyResponse(const WorkerProfile& worker) const {
+  v1::SyncResponse response;
+  response.set_protocol_version(std::min(worker.protocol_version, kProtocolVersionMax));
+  response.set_protocol_version_min(kProtocolVersionMin);
+  response.set_protocol_version_max(kProtocolVersionMax);
+  response.set_server_version(kVersion);
+  response.set_inline_bytes_max(context_.limits.inline_bytes_max);
+  response.set_drain(worker.is_draining);
+  return response;
+}
+
+void WorkDesk::SetPace(bool has_waited, v1::SyncResponse& response) const {
+  if (!response.leases().empty()) return;  // Call when there is a result.
+  const absl::Duration longest = is_draining_ ? kAfterDrain : has_waited ? kAfterWait : kWithoutWait;
+  *response.mutable_next_min() = ToProto(is_draining_ || !has_waited ? longest / 2 : absl::ZeroDuration());
+  *response.mutable_next_max() = ToProto(longest);
+}
+
+absl::StatusOr<v1::LeaseUpdate> WorkDesk::Update(const v1::HeldLease& held, const std::string& population,
+                                                 absl::Time arrival, absl::Time now) {
+  v1::LeaseUpdate update;
+  update.set_task(held.task());
+  update.set_lease_token(held.lease_token());
+  update.set_verdict(v1::LeaseUpdate::LOST);
+  const std::optional<TaskId> id = TaskId::Parse(held.task());
+  if (!id) return update;
+  const LiveRound* round = rounds_.Find(id->round);
+  if (round == nullptr || round->state != RoundState::kCollecting) {
+    update.set_verdict(v1::LeaseUpdate::CANCELLED);
+    return update;
+  }
+  if (round->spec.population() != population) return update;
+  const absl::StatusOr<TaskRecord> task =
+      context_.store.RenewLease({.task = *id,
+                                 .token = LeaseToken(held.lease_token()),
+                                 .progress = held.progress(),
+                                 .expire_time = now + FromProto(round->spec.lease_duration())});
+  if (absl::IsFailedPrecondition(task.status()) || absl::IsNotFound(task.status())) return update;
+  RETURN_IF_ERROR(task.status());
+  update.set_verdict(v1::LeaseUpdate::HELD);
+  *update.mutable_remaining() = ToProto(task->expire_time - arrival);
+  return update;
+}
+
+absl::StatusOr<int32_t> WorkDesk::Resend(const v1::SyncRequest& request, const std::string& population, absl::Time now,
+                                         v1::SyncResponse& response) {
+  ASSIGN_OR_RETURN(const std::vector<TaskRecord> leased, context_.store.ListLeases(WorkerName(request.worker())));
+  if (leased.empty()) return 0;
+  std::unordered_set<std::string> known;
+  for (const v1::HeldLease& held : request.held()) known.insert(held.lease_token());
+  for (const v1::TaskResult& result : request.results()) known.insert(result.lease_token());
+  int32_t resent = 0;
+  for (const TaskRecord& task : leased) {
+    const LiveRound* round = rounds_.Find(task.id.round);
+    if (round == nullptr || round->spec.population() != population || known.contains(task.lease_token.value()))
+      continue;
+    *response.add_leases() = ToLease(*round, task, now);
+    ++resent;
+  }
+  return resent;
+}
+
+absl::Status WorkDesk::Grant(const WorkerProfile& worker, const std::string& poll_id, int32_t want, absl::Time arrival,
+                             absl::Time now, v1::SyncResponse& response) {
+  for (LiveRound* round : scheduler_.RoundsFor(worker, rounds_)) {
+    if (want == 0) break;
+    std::vector<LeaseToken> tokens;
+    for (int32_t i = 0; i < want; ++i) tokens.emplace_back(context_.random.Token(kTokenCharacters));
+    std::vector<std::string> fulfilled = FulfilledBy(worker, round->requirements);
+    const int32_t per_worker_max = round->spec.open_slots().per_worker_max();
+    const bool could_take_any = fulfilled.size() == round->requirements.size() && per_worker_max == 0;
+    const absl::Duration lease = FromProto(round->spec.lease_duration());
+    ASSIGN_OR_RETURN(
+        const std::vector<TaskRecord> tasks,
+        context_.store.LeaseTasks({.round = round->id,
+                                   .worker = worker.name,
+                                   .poll_id = poll_id,
+                                   .tokens = std::move(tokens),
+                                   .fulfilled_requirements = std::move(fulfilled),
+                                   .per_worker_max = per_worker_max,
+                                   .now = now,
+                                   .expire_time = now + lease,
+                                   .attempt_deadline_time = now + FromProto(round->spec.attempt_deadline())}));
+    if (static_cast<int32_t>(tasks.size()) < want) {
+      // Tasks that are queued but delayed wake everyone when their time comes; those this worker may not take stay.
+      round->may_have_work = !could_take_any && HasQueued(round->id);
+    }
+    for (const TaskRecord& task : tasks) {
+      DueAt(task.expire_time);
+      *response.add_leases() = ToLease(*round, task, arrival);
+      --want;
+    }
+    if (!tasks.empty()) {
+      scheduler_.Served(*round);
+      rates_[worker.population].leases.Add(now, static_cast<int64_t>(tasks.size()));
+    }
+  }
+  return absl::OkStatus();
+}
+
+v1::Lease WorkDesk::ToLease(const LiveRound& round, const TaskRecord& task, absl::Time arrival) const {
+  v1::Lease lease;
+  lease.set_task(task.id.ToString());
+  lease.set_round(round.id.value());
+  lease.set_lease_token(task.lease_token.value());
+  lease.set_attempt(task.num_attempts);
+  *lease.mutable_remaining() = ToProto(task.expire_time - arrival);
+  *lease.mutable_computation() = round.spec.computation();
+  lease.set_payload(task.payload);
+  lease.set_data_selector(task.data_selector);
+  *lease.mutable_aggregate() = round.spec.aggregate();
+  lease.set_broadcast_digest(round.spec.broadcast_digest());
+  lease.set_contribution_bytes_max(round.spec.contribution_bytes_max());
+  lease.set_min_clients(round.spec.min_clients());
+  return lease;
+}
+
+absl::StatusOr<TaskRecord> WorkDesk::Requeue(const TaskId& id, absl::Time now) {
+  ASSIGN_OR_RETURN(TaskRecord task, context_.store.RequeueTask({.task = id, .now = now}));
+  if (LiveRound* round = rounds_.Find(id.round); round != nullptr) round->may_have_work = true;
+  return task;
+}
+
+void WorkDesk::OnDrainChanged(const std::string& population, const WorkerName& worker) {
+  drain_changed_.insert({population, worker});
+}
+
+void WorkDesk::Tick(absl::Time now) {
+  if (now >= due_time_) ExpireLeases(now);
+  ServeParked(now);
+}
+
+absl::Time WorkDesk::NextTick() const { return std::min(due_time_, parked_until_); }
+
+void WorkDesk::ExpireLeases(absl::Time now) {
+  const absl::StatusOr<std::vector<TaskRecord>> expired = context_.store.ListExpired(now, kExpiredPage);
+  if (!expired.ok()) return;  // The batch fails with it.
+  for (const TaskRecord& task : *expired) {
+    LiveRound* round = rounds_.Find(task.id.round);
+    if (round == nullptr || round->state != RoundState::kCollecting) continue;
+    const bool is_overdue = task.attempt_deadline_time <= now;
+    const std::string error = is_overdue
+                                  ? fmt::format("the attempt did not end within {}",
+                                                absl::FormatDuration(task.attempt_deadline_time - task.lease_time))
+                                  : fmt::format("worker {} made no progress until its lease expired", task.worker);
+    const absl::Status ended = intake_.EndAttempt(*round, task, AttemptOutcome::kLost, false, error, {}, now);
+    if (!ended.ok()) LogError("task {} cannot be taken back: {}", task.id.ToString(), ended.ToString());
+  }
+  // A delayed task may have become available in any round.
+  for (const auto& [id, round] : rounds_.live()) round->may_have_work = true;
+  const absl::StatusOr<absl::Time> due = context_.store.NextDueTime(now);
+  due_time_ = !due.ok() || expired->size() == kExpiredPage ? now : *due;
+}
+
+bool WorkDesk::HasQueued(const RoundId& id) {
+  const absl::StatusOr<RoundRecord> round = context_.store.GetRound(id);
+  return round.ok() && round->tasks.queued > 0;
+}
+
+bool WorkDesk::HasLeasableWork() const {
+  return std::any_of(rounds_.live().begin(), rounds_.live().end(), [](const auto& entry) {
+    return entry.second->may_have_work && entry.second->state == RoundState::kCollecting;
+  });
+}
+
+void WorkDesk::BeginDrain(absl::Time now) {
+  is_draining_ = true;
+  ServeParked(now);
+}
+
+int64_t WorkDesk::num_parked(const std::string& population) const {
+  return std::count_if(parked_.begin(), parked_.end(),
+                       [&](const Parked& parked) { return parked.population == population; });
+}
+
+bool WorkDesk::IsParked(const std::string& population, const WorkerName& worker) const {
+  return parked_by_worker_.contains({population, worker});
+}
+
+double WorkDesk::LeasesPerSecond(const std::string& population, absl::Time now) const {
+  const auto found = rates_.find(population);
+  return found == rates_.end() ? 0 : found->second.leases.Rate(now);
+}
+
+double WorkDesk::CompletionsPerSecond(const std::string& population, absl::Time now) const {
+  const auto found = rates_.find(population);
+  return found == rates_.end() ? 0 : found->second.completions.Rate(now);
+}
+
+}  // namespace sheaf

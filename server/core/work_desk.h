@@ -1,0 +1,128 @@
+// WorkDesk: where workers come with results and leave with tasks: WorkService.Sync, the long polls parked in it, and
+// the leases.
+//
+//   desk.Sync(request, now, reply);   // Answers now, or parks the call and answers from a later Tick.
+//   desk.Tick(now);                   // Expired leases; parked calls that can be answered.
+//
+// Runs in the core's thread, inside a batch.
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "server/core/contribution_intake.h"
+#include "server/core/core_context.h"
+#include "server/core/rate_window.h"
+#include "server/core/reply.h"
+#include "server/core/round_manager.h"
+#include "server/core/scheduler.h"
+#include "server/core/worker_registry.h"
+#include "sheaf/v1/work_service.pb.h"
+
+namespace sheaf {
+
+class WorkDesk {
+ public:
+  WorkDesk(CoreContext& context, RoundManager& rounds, WorkerRegistry& workers)
+      : context_(context),
+        rounds_(rounds),
+        workers_(workers),
+        intake_(context, rounds, [this](absl::Time time) { DueAt(time); }) {}
+
+  // See WorkService.Sync for the contract.
+  void Sync(const v1::SyncRequest& request, absl::Time now, Reply<v1::SyncResponse> reply);
+
+  // Takes a task from its worker or back from the buried ones. As TaskStore::RequeueTask.
+  absl::StatusOr<TaskRecord> Requeue(const TaskId& id, absl::Time now);
+  // The leases of this round are void: workers parked with one of them are told.
+  void OnRoundClosed(const RoundId& round) { closed_rounds_.insert(round); }
+  // The worker's next answer says so; a parked one is answered at the next Tick.
+  void OnDrainChanged(const std::string& population, const WorkerName& worker);
+
+  void Tick(absl::Time now);
+  absl::Time NextTick() const;
+  // New tasks may be there, or the clock was not looked at: look at everything again.
+  void Wake() { due_time_ = absl::InfinitePast(); }
+  // From here on nobody waits and nobody is given work.
+  void BeginDrain(absl::Time now);
+  bool is_draining() const { return is_draining_; }
+
+  int64_t num_parked(const std::string& population) const;
+  bool IsParked(const std::string& population, const WorkerName& worker) const;
+  double LeasesPerSecond(const std::string& population, absl::Time now) const;
+  double CompletionsPerSecond(const std::string& population, absl::Time now) const;
+
+ private:
+  struct Parked {
+    std::string population;
+    WorkerName worker;
+    std::string poll_id;
+    int32_t want = 0;
+    std::vector<v1::HeldLease> held;
+    absl::Time arrival_time;
+    absl::Time until;
+    Reply<v1::SyncResponse> reply;
+  };
+  using ParkedList = std::list<Parked>;
+  struct Rates {
+    RateWindow leases;
+    RateWindow completions;
+  };
+
+  absl::StatusOr<v1::SyncResponse> Answer(const v1::SyncRequest& request, const WorkerProfile& worker, absl::Time now);
+  v1::SyncResponse EmptyResponse(const WorkerProfile& worker) const;
+  void SetPace(bool has_waited, v1::SyncResponse& response) const;
+
+  absl::StatusOr<v1::LeaseUpdate> Update(const v1::HeldLease& held, const std::string& population, absl::Time arrival,
+                                         absl::Time now);
+  // Sends again what the worker was given and does not know of; returns how many.
+  absl::StatusOr<int32_t> Resend(const v1::SyncRequest& request, const std::string& population, absl::Time now,
+                                 v1::SyncResponse& response);
+  // Leases up to `want` tasks.
+  absl::Status Grant(const WorkerProfile& worker, const std::string& poll_id, int32_t want, absl::Time arrival,
+                     absl::Time now, v1::SyncResponse& response);
+  v1::Lease ToLease(const LiveRound& round, const TaskRecord& task, absl::Time arrival) const;
+
+  void Park(const v1::SyncRequest& request, const std::string& population, absl::Time now,
+            Reply<v1::SyncResponse> reply);
+  // Ends an older wait of the same worker.
+  void Supersede(const std::string& population, const WorkerName& worker);
+  void ServeParked(absl::Time now);
+  // Nothing if the call stays parked.
+  std::optional<absl::StatusOr<v1::SyncResponse>> TryAnswerParked(const Parked& parked, bool may_have_work,
+                                                                  absl::Time now);
+  ParkedList::iterator Unpark(ParkedList::iterator parked);
+  void ExpireLeases(absl::Time now);
+  bool HasLeasableWork() const;
+  bool HasQueued(const RoundId& id);
+  void DueAt(absl::Time time) { due_time_ = std::min(due_time_, time); }
+
+  CoreContext& context_;
+  RoundManager& rounds_;
+  WorkerRegistry& workers_;
+  ContributionIntake intake_;
+  Scheduler scheduler_;
+
+  // Longest waiting first.
+  ParkedList parked_;
+  std::map<std::pair<std::string, WorkerName>, ParkedList::iterator> parked_by_worker_;
+  // No parked call has waited its time before this.
+  absl::Time parked_until_ = absl::InfiniteFuture();
+  std::map<std::string, Rates> rates_;
+  std::set<RoundId> closed_rounds_;
+  std::set<std::pair<std::string, WorkerName>> drain_changed_;
+  // No lease ends and no delayed task becomes available before this.
+  absl::Time due_time_ = absl::InfinitePast();
+  bool is_draining_ = false;
+};
+
+}  // namespace sheaf

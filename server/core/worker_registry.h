@@ -1,0 +1,63 @@
+// WorkerRegistry: the workers that call, as last heard of. Profiles live in memory; the store hears of a worker when it
+// is new, when it changes, and now and then.
+#pragma once
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "server/core/core_context.h"
+#include "sheaf/v1/work_service.pb.h"
+#include "storage/records.h"
+
+namespace sheaf {
+
+struct WorkerProfile {
+  WorkerName name;
+  std::string population;
+  std::string software_version;
+  int32_t protocol_version = 0;
+  std::vector<v1::OfferedComputation> computations;
+  google::protobuf::Map<std::string, std::string> labels;
+  absl::Time last_seen_time;
+  bool is_draining = false;
+};
+
+class WorkerRegistry {
+ public:
+  explicit WorkerRegistry(CoreContext& context) : context_(context) {}
+
+  // Notes the call. The profile stays valid until the next call of a method that is not const.
+  absl::StatusOr<const WorkerProfile*> Saw(const v1::SyncRequest& request, absl::Time now);
+  // Null if it was not heard of since the server started.
+  const WorkerProfile* Find(const std::string& population, const WorkerName& name) const;
+  // NOT_FOUND.
+  absl::StatusOr<WorkerRecord> SetDraining(const std::string& population, const WorkerName& name, bool is_draining);
+  // True if a worker seen within `window` offers the computation and fulfils the requirement.
+  bool CanAnyRun(const std::string& population, const v1::Computation& computation, const std::string& requirement,
+                 absl::Duration window, absl::Time now) const;
+  // Forgets profiles not seen for long; the store keeps their records.
+  void Prune(absl::Time now);
+  // What was assumed to be stored may not be.
+  void OnRollback();
+  size_t size() const { return profiles_.size(); }
+
+ private:
+  struct Entry {
+    WorkerProfile profile;
+    // As last stored, and when.
+    std::string description;
+    absl::Time stored_time = absl::InfinitePast();
+  };
+
+  CoreContext& context_;
+  std::map<std::pair<std::string, WorkerName>, Entry> profiles_;
+};
+
+// WorkerRecord::description: an empty Worker but for versions, computations and labels. Serialised v1::Worker.
+std::string DescribeWorker(const v1::SyncRequest& request);
+
+}  // namespace sheaf

@@ -1,0 +1,178 @@
+#include "server/handlers/inspection_handlers.h"
+
+#include <fmt/format.h>
+
+#include <optional>
+#include <utility>
+
+#include "aggregation/round_accumulator.h"
+#include "base/status_macros.h"
+#include "base/version.h"
+#include "server/core/core.h"
+#include "server/core/explain.h"
+#include "server/core/paging.h"
+#include "server/core/proto_time.h"
+#include "server/core/round_spec.h"
+#include "server/core/views.h"
+
+namespace sheaf {
+namespace {
+
+absl::StatusOr<TaskId> ParseTask(const std::string& text) {
+  if (const std::optional<TaskId> id = TaskId::Parse(text)) return *id;
+  return absl::InvalidArgumentError(fmt::format("\"{}\" is not a task, such as r-7k2m9q4x/17", text.substr(0, 128)));
+}
+
+absl::StatusOr<v1::ListTasksResponse> List(Core& core, const v1::ListTasksRequest& request) {
+  ASSIGN_OR_RETURN(const int page_size, PageSize(request.page_size(), core.limits().page_size_max));
+  TaskStore::ListTasksParams params{.population = PopulationOrDefault(request.population()),
+                                    .worker = WorkerName(request.worker()),
+                                    .limit = page_size};
+  if (!request.round().empty()) {
+    params.round = RoundId(request.round());
+    RETURN_IF_ERROR(core.context().store.GetRound(*params.round).status());
+  }
+  for (const int state : request.states()) params.states.push_back(static_cast<TaskState>(state));
+  if (!request.page_token().empty()) {
+    params.after = TaskId::Parse(request.page_token());
+    if (!params.after) return BadPageToken(request.page_token());
+  }
+  ASSIGN_OR_RETURN(const std::vector<TaskRecord> records, core.context().store.ListTasks(params));
+  v1::ListTasksResponse response;
+  for (const TaskRecord& record : records) *response.add_tasks() = ToProto(record);
+  if (static_cast<int>(records.size()) == page_size) response.set_next_page_token(records.back().id.ToString());
+  return response;
+}
+
+absl::StatusOr<v1::GetTaskResponse> Get(Core& core, const v1::GetTaskRequest& request) {
+  ASSIGN_OR_RETURN(const TaskId id, ParseTask(request.task()));
+  ASSIGN_OR_RETURN(const TaskRecord record, core.context().store.GetTask(id));
+  ASSIGN_OR_RETURN(const std::vector<AttemptRecord> attempts, core.context().store.ListAttempts(id));
+  v1::GetTaskResponse response;
+  *response.mutable_task() = ToProto(record);
+  for (const AttemptRecord& attempt : attempts) {
+    v1::Attempt& proto = *response.mutable_task()->add_attempts() = ToProto(attempt);
+    if (attempt.outcome == AttemptOutcome::kRunning) *proto.mutable_expire_time() = ToProto(record.expire_time);
+  }
+  return response;
+}
+
+absl::StatusOr<v1::RequeueTaskResponse> Requeue(Core& core, const v1::RequeueTaskRequest& request, absl::Time now) {
+  RETURN_IF_ERROR(CheckRequestId(request.request_id()));
+  ASSIGN_OR_RETURN(const TaskId id, ParseTask(request.task()));
+  ASSIGN_OR_RETURN(const TaskRecord record, core.desk().Requeue(id, now));
+  v1::RequeueTaskResponse response;
+  *response.mutable_task() = ToProto(record);
+  return response;
+}
+
+absl::StatusOr<v1::DescribeQueueResponse> Describe(Core& core, const v1::DescribeQueueRequest& request,
+                                                   absl::Time now) {
+  const std::string population = PopulationOrDefault(request.population());
+  ASSIGN_OR_RETURN(const TaskStore::QueueRecord record, core.context().store.DescribeQueue(population, now));
+  ASSIGN_OR_RETURN(const int64_t unschedulable,
+                   CountUnschedulable(population, core.context(), core.rounds(), core.workers(), now));
+  v1::DescribeQueueResponse response;
+  response.set_population(population);
+  *response.mutable_tasks() = ToProto(record.tasks);
+  response.set_num_live_rounds(record.num_live_rounds);
+  if (record.oldest_available_time != absl::InfiniteFuture()) {
+    *response.mutable_oldest_age() = ToProto(now - record.oldest_available_time);
+  }
+  response.set_num_delayed(record.num_delayed);
+  response.set_num_unschedulable(unschedulable);
+  response.set_num_parked_polls(core.desk().num_parked(population));
+  response.set_leases_per_second(core.desk().LeasesPerSecond(population, now));
+  response.set_completions_per_second(core.desk().CompletionsPerSecond(population, now));
+  return response;
+}
+
+v1::Worker ViewOf(Core& core, const WorkerRecord& record) {
+  return ToProto(record, core.workers().Find(record.population, record.name),
+                 core.desk().IsParked(record.population, record.name));
+}
+
+absl::StatusOr<v1::ListWorkersResponse> List(Core& core, const v1::ListWorkersRequest& request) {
+  ASSIGN_OR_RETURN(const int page_size, PageSize(request.page_size(), core.limits().page_size_max));
+  ASSIGN_OR_RETURN(const std::vector<WorkerRecord> records,
+                   core.context().store.ListWorkers({.population = PopulationOrDefault(request.population()),
+                                                     .after = WorkerName(request.page_token()),
+                                                     .limit = page_size}));
+  v1::ListWorkersResponse response;
+  for (const WorkerRecord& record : records) *response.add_workers() = ViewOf(core, record);
+  if (static_cast<int>(records.size()) == page_size) response.set_next_page_token(records.back().name.value());
+  return response;
+}
+
+absl::StatusOr<v1::DrainWorkerResponse> Drain(Core& core, const v1::DrainWorkerRequest& request) {
+  RETURN_IF_ERROR(CheckRequestId(request.request_id()));
+  const std::string population = PopulationOrDefault(request.population());
+  const WorkerName name(request.worker());
+  ASSIGN_OR_RETURN(const WorkerRecord record, core.workers().SetDraining(population, name, !request.undo()));
+  core.desk().OnDrainChanged(population, name);
+  v1::DrainWorkerResponse response;
+  *response.mutable_worker() = ViewOf(core, record);
+  return response;
+}
+
+absl::StatusOr<v1::GetServerInfoResponse> Info(Core& core) {
+  const TaskStore::Info store = core.context().store.GetInfo();
+  v1::GetServerInfoResponse response;
+  response.set_version(kVersion);
+  response.set_protocol_version_min(kProtocolVersionMin);
+  response.set_protocol_version_max(kProtocolVersionMax);
+  *response.mutable_start_time() = ToProto(core.start_time());
+  response.set_store(store.engine);
+  response.set_schema_version(store.schema_version);
+  response.set_data_directory(core.data_directory());
+  for (const std::string& symbol : OperatorSymbols()) response.add_operators(symbol);
+  for (const auto& [name, value] : core.limits().ByName()) (*response.mutable_limits())[name] = value;
+  response.set_num_live_rounds(static_cast<int64_t>(core.rounds().live().size()));
+  response.set_num_workers(static_cast<int64_t>(core.workers().size()));
+  response.set_is_draining(core.desk().is_draining());
+  return response;
+}
+
+}  // namespace
+
+void InspectionHandlers::ListTasks(const v1::ListTasksRequest& request, absl::Time /*now*/,
+                                   Reply<v1::ListTasksResponse> reply) {
+  reply(List(core_, request));
+}
+
+void InspectionHandlers::GetTask(const v1::GetTaskRequest& request, absl::Time /*now*/,
+                                 Reply<v1::GetTaskResponse> reply) {
+  reply(Get(core_, request));
+}
+
+void InspectionHandlers::RequeueTask(const v1::RequeueTaskRequest& request, absl::Time now,
+                                     Reply<v1::RequeueTaskResponse> reply) {
+  reply(Requeue(core_, request, now));
+}
+
+void InspectionHandlers::DescribeQueue(const v1::DescribeQueueRequest& request, absl::Time now,
+                                       Reply<v1::DescribeQueueResponse> reply) {
+  reply(Describe(core_, request, now));
+}
+
+void InspectionHandlers::ListWorkers(const v1::ListWorkersRequest& request, absl::Time /*now*/,
+                                     Reply<v1::ListWorkersResponse> reply) {
+  reply(List(core_, request));
+}
+
+void InspectionHandlers::DrainWorker(const v1::DrainWorkerRequest& request, absl::Time /*now*/,
+                                     Reply<v1::DrainWorkerResponse> reply) {
+  reply(Drain(core_, request));
+}
+
+void InspectionHandlers::ExplainRound(const v1::ExplainRoundRequest& request, absl::Time now,
+                                      Reply<v1::ExplainRoundResponse> reply) {
+  reply(sheaf::ExplainRound(RoundId(request.round()), core_.context(), core_.rounds(), core_.workers(), now));
+}
+
+void InspectionHandlers::GetServerInfo(const v1::GetServerInfoRequest& /*request*/, absl::Time /*now*/,
+                                       Reply<v1::GetServerInfoResponse> reply) {
+  reply(Info(core_));
+}
+
+}  // namespace sheaf

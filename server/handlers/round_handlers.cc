@@ -1,0 +1,99 @@
+#include "server/handlers/round_handlers.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/status_macros.h"
+#include "server/core/core.h"
+#include "server/core/paging.h"
+#include "server/core/round_spec.h"
+#include "server/core/views.h"
+#include "storage/transitions.h"
+
+namespace sheaf {
+namespace {
+
+absl::StatusOr<v1::CreateRoundResponse> Create(Core& core, const v1::CreateRoundRequest& request, absl::Time now) {
+  RETURN_IF_ERROR(CheckRequestId(request.request_id()));
+  ASSIGN_OR_RETURN(const RoundRecord record, core.rounds().Create(request, now));
+  v1::CreateRoundResponse response;
+  *response.mutable_round() = ToProto(record);
+  return response;
+}
+
+absl::StatusOr<v1::ListRoundsResponse> List(Core& core, const v1::ListRoundsRequest& request) {
+  ASSIGN_OR_RETURN(const int page_size, PageSize(request.page_size(), core.limits().page_size_max));
+  TaskStore::ListRoundsParams params{.population = PopulationOrDefault(request.population()),
+                                     .job = request.job(),
+                                     .after = RoundId(request.page_token()),
+                                     .limit = page_size};
+  for (const int state : request.states()) params.states.push_back(static_cast<RoundState>(state));
+  const absl::StatusOr<std::vector<RoundRecord>> records = core.context().store.ListRounds(params);
+  if (absl::IsNotFound(records.status())) return BadPageToken(request.page_token());
+  RETURN_IF_ERROR(records.status());
+  v1::ListRoundsResponse response;
+  for (const RoundRecord& record : *records) *response.add_rounds() = ToProto(record);
+  if (static_cast<int>(records->size()) == page_size) response.set_next_page_token(records->back().id.value());
+  return response;
+}
+
+absl::StatusOr<v1::CancelRoundResponse> Cancel(Core& core, const v1::CancelRoundRequest& request, absl::Time now) {
+  RETURN_IF_ERROR(CheckRequestId(request.request_id()));
+  ASSIGN_OR_RETURN(const RoundRecord record, core.rounds().Cancel(RoundId(request.round()), request.reason(), now));
+  v1::CancelRoundResponse response;
+  *response.mutable_round() = ToProto(record);
+  return response;
+}
+
+absl::StatusOr<v1::ReadAggregateResponse> Read(Core& core, const v1::ReadAggregateRequest& request) {
+  ASSIGN_OR_RETURN(const RoundRecord record, core.context().store.GetRound(RoundId(request.round())));
+  if (record.state != RoundState::kSucceeded) {
+    return absl::FailedPreconditionError(fmt::format("round {} is {}, so it has no aggregate{}", record.id,
+                                                     Name(record.state),
+                                                     IsFinal(record.state) ? "" : " yet; wait for it first"));
+  }
+  const std::string digest = ToProto(record).aggregate().digest();
+  ASSIGN_OR_RETURN(const std::shared_ptr<const BlobView> blob, core.context().payloads.OpenBlob(digest));
+  const std::string_view bytes = blob->bytes();
+  if (request.offset() < 0 || request.offset() > static_cast<int64_t>(bytes.size()) || request.length() < 0) {
+    return absl::OutOfRangeError(fmt::format(
+        "offset {} lies beyond the aggregate's {} bytes, or the length is negative", request.offset(), bytes.size()));
+  }
+  const int64_t chunk = core.limits().chunk_bytes_max;
+  const int64_t length = request.length() == 0 ? chunk : std::min(request.length(), chunk);
+  v1::ReadAggregateResponse response;
+  response.set_data(std::string(bytes.substr(static_cast<size_t>(request.offset()), static_cast<size_t>(length))));
+  response.set_size_bytes(static_cast<int64_t>(bytes.size()));
+  response.set_digest(digest);
+  return response;
+}
+
+}  // namespace
+
+void RoundHandlers::CreateRound(const v1::CreateRoundRequest& request, absl::Time now,
+                                Reply<v1::CreateRoundResponse> reply) {
+  reply(Create(core_, request, now));
+}
+
+void RoundHandlers::GetRound(const v1::GetRoundRequest& request, absl::Time now, Reply<v1::GetRoundResponse> reply) {
+  core_.watch().Get(request, now, std::move(reply));
+}
+
+void RoundHandlers::ListRounds(const v1::ListRoundsRequest& request, absl::Time /*now*/,
+                               Reply<v1::ListRoundsResponse> reply) {
+  reply(List(core_, request));
+}
+
+void RoundHandlers::CancelRound(const v1::CancelRoundRequest& request, absl::Time now,
+                                Reply<v1::CancelRoundResponse> reply) {
+  reply(Cancel(core_, request, now));
+}
+
+void RoundHandlers::ReadAggregate(const v1::ReadAggregateRequest& request, absl::Time /*now*/,
+                                  Reply<v1::ReadAggregateResponse> reply) {
+  reply(Read(core_, request));
+}
+
+}  // namespace sheaf

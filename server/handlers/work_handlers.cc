@@ -1,0 +1,13 @@
+#include "server/handlers/work_handlers.h"
+
+#include <utility>
+
+#include "server/core/core.h"
+
+namespace sheaf {
+
+void WorkHandlers::Sync(const v1::SyncRequest& request, absl::Time now, Reply<v1::SyncResponse> reply) {
+  core_.desk().Sync(request, now, std::move(reply));
+}
+
+}  // namespace sheaf
