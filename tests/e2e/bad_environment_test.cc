@@ -109,7 +109,7 @@ v1::RoundSpec ALargeRound() {
 
 v1::RoundSpec ManyLargeTasks() {
   v1::RoundSpec spec = ALargeRound();
-  for (int i = 0; i < 500; ++i) spec.mutable_listed()->add_tasks()->set_payload(std::string(32 << 10, 'x'));
+  for (int i = 0; i < 100; ++i) spec.mutable_listed()->add_tasks()->set_payload(std::string(32 << 10, 'x'));
   return spec;
 }
 

@@ -66,7 +66,7 @@ TEST_CASE("A computation that no worker offers stays queued, and `round explain`
             [&] { return BlockingCall(federation.transport(), kListWorkers, {})->workers_size() == 1; });
   const CommandRun explained = federation.Sheaf({"round", "explain", round});
   CHECK(explained.exit_code == 0);
-  CHECK_THAT(explained.out, Contains("no worker") && Contains("dreams"));
+  CHECK_THAT(explained.out, Contains("No worker") && Contains("offers") && Contains("dreams"));
   CHECK(RoundOf(federation.transport(), round).tasks().queued() == 1);
   CHECK(BlockingCall(federation.transport(), kDescribeQueue, {})->num_unschedulable() == 1);
 }
@@ -198,7 +198,8 @@ TEST_CASE("A token that is stale or foreign has lost its lease, one that is repl
   CHECK(VerdictsOf(SyncOnce(federation.transport(), first)) == std::vector<std::string>{"ACCEPTED"});
   const std::string etag = RoundOf(federation.transport(), round).etag();
   v1::SyncRequest bad = APoll("hand", "poll-4", 0);
-  for (const v1::Lease* lease : {&stale, &foreign, &invented, &replayed, static_cast<const v1::Lease*>(&unknown)}) {
+  for (const v1::Lease* lease :
+       std::initializer_list<const v1::Lease*>{&stale, &foreign, &invented, &replayed, &unknown}) {
     AddResult(*lease, bad);
   }
   AddHeld(granted.leases(2), 2, bad);

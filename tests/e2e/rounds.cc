@@ -1,5 +1,6 @@
 #include "tests/e2e/rounds.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "aggregation/safetensors.h"
@@ -37,12 +38,15 @@ v1::RoundSpec OneHotRound(const OneHotOptions& options) {
     output.set_name(name);
     output.set_operator_(symbol);
     output.set_dtype(v1::INT64);
-    output.add_dense_shape(options.num_tasks);
+    output.add_dense_shape(std::max<int64_t>(options.size, options.num_tasks));
   }
   for (int i = 0; i < options.num_tasks; ++i) {
-    spec.mutable_listed()->add_tasks()->set_payload(fmt::format("{} {}", absl::FormatDuration(options.work), i));
+    v1::TaskSpec& task = *spec.mutable_listed()->add_tasks();
+    task.set_payload(fmt::format("{} {}", absl::FormatDuration(options.work), i));
+    if (i >= options.num_tasks - options.num_gated) (*task.mutable_requirements())["gate"] = "open";
   }
   *spec.mutable_lease_duration() = ToProtoDuration(options.lease);
+  spec.set_durability(options.durability);
   *spec.mutable_deadline() = ToProtoDuration(absl::Minutes(5));
   return spec;
 }
@@ -87,6 +91,7 @@ std::vector<int64_t> CountsOf(Transport& transport, const std::string& round) {
   std::vector<int64_t> touched = Numbers(*Ok(view.Find("touched")));
   for (int64_t count : counts) touched.at(0) -= count;
   REQUIRE(touched == counts);
+  while (!counts.empty() && counts.back() == 0) counts.pop_back();
   return counts;
 }
 

@@ -22,6 +22,11 @@ struct OneHotOptions {
   // How long each task takes.
   absl::Duration work = absl::ZeroDuration();
   absl::Duration lease = absl::Seconds(30);
+  // Coordinates of each output; as many as tasks if that is more.
+  int64_t size = 0;
+  v1::Durability durability = v1::DURABLE;
+  // The last of the tasks wait for a worker with the label gate=open.
+  int num_gated = 0;
 };
 
 // Task i adds 1 to coordinate i of the outputs "counts" (sum) and "touched" (sparse_sum_to_dense).
@@ -36,7 +41,7 @@ std::vector<v1::Task> TasksOf(Transport& transport, const std::string& round,
                               v1::TaskState state = v1::TASK_STATE_UNSPECIFIED);
 // Waits for its end; fails the test if it does not succeed.
 v1::Round Await(Federation& federation, const std::string& id, absl::Duration timeout = absl::Seconds(40));
-// The released output "counts". Fails the test if "touched" says anything else.
+// The released output "counts", up to its last 1. Fails the test if "touched" says anything else.
 std::vector<int64_t> CountsOf(Transport& transport, const std::string& round);
 
 // What a worker called `name` says that offers noop, one_hot and slow, and wants `want` tasks.

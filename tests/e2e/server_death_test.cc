@@ -52,6 +52,53 @@ TEST_CASE("A server killed right after it accepted contributions counts them, an
            absl::FormatDuration(restart));
 }
 
+// Kills the server and starts it again once some contributions are in, then opens the gate; returns how many were in.
+int64_t KillMidRound(Federation& federation, const std::string& round) {
+  int64_t seen = 0;
+  WaitUntil("some contributions are in", absl::Seconds(20), [&] {
+    seen = RoundOf(federation.transport(), round).num_contributions();
+    return seen >= 3;
+  });
+  federation.KillServer();
+  federation.StartServer();
+  CHECK(RoundOf(federation.transport(), round).state() == v1::COLLECTING);
+  federation.StartWorker("gate", {"--label", "gate=open"});
+  return seen;
+}
+
+TEST_CASE("Contributions too large for a Sync are uploaded, and survive the server like any other") {
+  Federation federation;
+  federation.StartWorker("w1");
+  federation.StartWorker("w2");
+  // 3.2 MB each.
+  const std::string round = StartRound(
+      federation, OneHotRound({.num_tasks = 16, .work = absl::Milliseconds(50), .size = 400'000, .num_gated = 8}));
+  const int64_t seen = KillMidRound(federation, round);
+  CHECK(RoundOf(federation.transport(), round).num_contributions() >= seen);
+  const v1::Round ended = Await(federation, round);
+  CHECK(ended.bytes_up() >= 16 * int64_t{3'200'000});
+  CHECK(ended.num_lost_attempts() == 0);
+  CHECK(CountsOf(federation.transport(), round) == std::vector<int64_t>(16, 1));
+  Measured("killed after {} of 16; {} MB counted once", seen, ended.bytes_up() / 1'000'000);
+}
+
+TEST_CASE("An ephemeral round writes no contribution down: after a kill it asks for them again, and counts each once") {
+  Federation federation;
+  federation.StartWorker("w1");
+  federation.StartWorker("w2");
+  const std::string round = StartRound(
+      federation,
+      OneHotRound({.num_tasks = 16, .work = absl::Milliseconds(50), .durability = v1::EPHEMERAL, .num_gated = 8}));
+  const int64_t seen = KillMidRound(federation, round);
+  const v1::Round ended = Await(federation, round);
+  CHECK(ended.aggregate().num_contributions() == 16);
+  CHECK(CountsOf(federation.transport(), round) == std::vector<int64_t>(16, 1));
+  int repeated = 0;
+  for (const v1::Task& task : TasksOf(federation.transport(), round)) repeated += task.num_attempts() > 1 ? 1 : 0;
+  CHECK(repeated >= seen);
+  Measured("killed after {} of 16; {} tasks ran again", seen, repeated);
+}
+
 // --- Training, disturbed and not ---
 
 const TagsDataset& SampleIndex() {
@@ -60,19 +107,55 @@ const TagsDataset& SampleIndex() {
   return *dataset;
 }
 
-// Calls `disturb` once per round, when some contributions are in and some are not.
-class Disturber final : public ProgramObserver {
+constexpr int kClients = 40;
+
+std::vector<std::string> WithIndex(std::vector<std::string> arguments = {}) {
+  arguments.insert(arguments.end(), {"--data", "debian-index=" SHEAF_TEST_DATA "/debian-index-sample.snapshot"});
+  return arguments;
+}
+
+// A program whose rounds stop halfway until a worker with the label gate=NUMBER comes.
+class GatedProgram final : public Program {
  public:
-  explicit Disturber(std::function<void(const v1::Round&)> disturb) : disturb_(std::move(disturb)) {}
-  void OnRoundProgress(int number, const v1::Round& round) override {
-    if (number == disturbed_ || round.state() != v1::COLLECTING || round.num_contributions() < 4) return;
-    disturbed_ = number;
-    disturb_(round);
+  explicit GatedProgram(Program& program) : program_(program) {}
+  absl::StatusOr<RoundPlan> Plan(int number) override {
+    absl::StatusOr<RoundPlan> plan = program_.Plan(number);
+    if (!plan.ok()) return plan;
+    for (int i = kClients / 2; i < kClients; ++i) {
+      (*plan->spec.mutable_listed()->mutable_tasks(i)->mutable_requirements())["gate"] = std::to_string(number);
+    }
+    return plan;
   }
+  absl::Status Apply(int number, const SafetensorsView& aggregate, const v1::Round& round) override {
+    return program_.Apply(number, aggregate, round);
+  }
+  absl::StatusOr<std::map<std::string, double>> Evaluate(int number) override { return program_.Evaluate(number); }
 
  private:
-  const std::function<void(const v1::Round&)> disturb_;
-  int disturbed_ = 0;
+  Program& program_;
+};
+
+// Calls `disturb` once per round, when some contributions are in and some are not, then opens the gate.
+class Disturber final : public ProgramObserver {
+ public:
+  Disturber(Federation& federation, std::function<void()> disturb)
+      : federation_(federation), disturb_(std::move(disturb)) {}
+  void OnRoundProgress(int number, const v1::Round& round) override {
+    if (number == num_disturbed_ || round.num_contributions() < 4) return;
+    ++num_disturbed_;
+    disturb_();
+    const v1::Round after = RoundOf(federation_.transport(), round.id());
+    CHECK(after.state() == v1::COLLECTING);
+    CHECK(after.num_contributions() >= round.num_contributions());
+    CHECK(after.num_contributions() <= kClients / 2);
+    federation_.StartWorker(fmt::format("gate-{}", number), WithIndex({"--label", fmt::format("gate={}", number)}));
+  }
+  int num_disturbed() const { return num_disturbed_; }
+
+ private:
+  Federation& federation_;
+  const std::function<void()> disturb_;
+  int num_disturbed_ = 0;
 };
 
 struct Training {
@@ -81,19 +164,22 @@ struct Training {
   absl::Duration took;
 };
 
-Training Train(Federation& federation, ProgramObserver& observer) {
-  for (const char* name : {"w1", "w2"}) {
-    federation.StartWorker(name, {"--data", "debian-index=" SHEAF_TEST_DATA "/debian-index-sample.snapshot"});
-  }
-  TagsProgram program(SampleIndex(), {.clients_per_round = 40, .seed = 7});
+// Two rounds; gated if there is a disturber.
+Training Train(Federation& federation, Disturber* disturber) {
+  for (const char* name : {"w1", "w2"}) federation.StartWorker(name, WithIndex());
+  TagsProgram program(SampleIndex(), {.clients_per_round = kClients, .seed = 7});
+  GatedProgram gated(program);
+  ProgramObserver nobody;
   const absl::Time start = federation.clock().Now();
-  const auto outcomes = RunProgram(federation.transport(), federation.clock(), federation.random(), program,
-                                   {.rounds = 2, .round_timeout = absl::Seconds(60)}, observer);
+  const auto outcomes =
+      RunProgram(federation.transport(), federation.clock(), federation.random(),
+                 disturber == nullptr ? static_cast<Program&>(program) : gated,
+                 {.rounds = 2, .round_timeout = absl::Seconds(60)}, disturber == nullptr ? nobody : *disturber);
   INFO(outcomes.status().ToString());
   REQUIRE(outcomes.ok());
   Training training{.model_digest = program.ModelDigest(), .took = federation.clock().Now() - start};
   for (const RoundOutcome& outcome : *outcomes) {
-    CHECK(outcome.round.aggregate().num_contributions() == 40);
+    CHECK(outcome.round.aggregate().num_contributions() == kClients);
     training.aggregate_digests.push_back(outcome.aggregate_digest);
   }
   return training;
@@ -102,18 +188,9 @@ Training Train(Federation& federation, ProgramObserver& observer) {
 const Training& Undisturbed() {
   static const Training training = [] {
     Federation federation;
-    ProgramObserver nobody;
-    return Train(federation, nobody);
+    return Train(federation, nullptr);
   }();
   return training;
-}
-
-// Contributions after the disturbance: in the middle of the round, with nothing lost that was seen before.
-void CheckMidRound(Federation& federation, const v1::Round& before) {
-  const v1::Round after = RoundOf(federation.transport(), before.id());
-  CHECK(after.state() == v1::COLLECTING);
-  CHECK(after.num_contributions() >= before.num_contributions());
-  CHECK(after.num_contributions() < 40);
 }
 
 TEST_CASE("A server killed in the middle of every round releases what an undisturbed one does, to the last bit") {
@@ -121,21 +198,19 @@ TEST_CASE("A server killed in the middle of every round releases what an undistu
   for (const std::vector<std::string>& arguments :
        {std::vector<std::string>(), {"--checkpoint-spool-bytes", "64KiB"}}) {
     Federation federation({.server_arguments = arguments});
-    int kills = 0;
     absl::Duration restart;
-    Disturber disturber([&](const v1::Round& round) {
+    Disturber disturber(federation, [&] {
       federation.KillServer();
-      restart = federation.StartServer();
-      ++kills;
-      CheckMidRound(federation, round);
+      restart = std::max(restart, federation.StartServer());
     });
-    const Training disturbed = Train(federation, disturber);
-    CHECK(kills == 2);
+    const Training disturbed = Train(federation, &disturber);
+    CHECK(disturber.num_disturbed() == 2);
     CHECK(disturbed.model_digest == expected.model_digest);
     CHECK(disturbed.aggregate_digests == expected.aggregate_digests);
-    Measured("{} kills in 2 rounds{}: model digest {:.12} = {:.12}; {} instead of {}; it served again after {}", kills,
-             arguments.empty() ? "" : ", with many checkpoints", disturbed.model_digest, expected.model_digest,
-             absl::FormatDuration(disturbed.took), absl::FormatDuration(expected.took), absl::FormatDuration(restart));
+    Measured("{} kills in 2 rounds{}: model digest {:.12} = {:.12}; {} instead of {}; it served again after {}",
+             disturber.num_disturbed(), arguments.empty() ? "" : ", with many checkpoints", disturbed.model_digest,
+             expected.model_digest, absl::FormatDuration(disturbed.took), absl::FormatDuration(expected.took),
+             absl::FormatDuration(restart));
   }
 }
 
@@ -143,12 +218,12 @@ TEST_CASE("A server told to stop in the middle of a round ends well and soon, an
   const Training& expected = Undisturbed();
   Federation federation;
   absl::Duration stop;
-  Disturber disturber([&](const v1::Round& round) {
+  Disturber disturber(federation, [&] {
     stop = std::max(stop, federation.StopServer());
     federation.StartServer();
-    CheckMidRound(federation, round);
   });
-  const Training disturbed = Train(federation, disturber);
+  const Training disturbed = Train(federation, &disturber);
+  CHECK(disturber.num_disturbed() == 2);
   CHECK(stop < absl::Seconds(3));
   CHECK(disturbed.model_digest == expected.model_digest);
   CHECK(disturbed.aggregate_digests == expected.aggregate_digests);

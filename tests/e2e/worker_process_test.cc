@@ -39,13 +39,13 @@ TEST_CASE("A worker killed in the middle of a task: another attempt starts withi
   Federation federation;
   federation.StartWorker("doomed");
   const std::string round =
-      StartRound(federation, OneHotRound({.num_tasks = 6, .work = absl::Milliseconds(400), .lease = kLease}));
+      StartRound(federation, OneHotRound({.num_tasks = 6, .work = absl::Milliseconds(1200), .lease = kLease}));
   const v1::Task held = WaitForLease(federation, round, "doomed");
   federation.KillWorker("doomed");
   const absl::Time killed = federation.clock().Now();
   // They do the other tasks, and are parked when the lease expires.
-  federation.StartWorker("heir-1");
-  federation.StartWorker("heir-2");
+  federation.StartWorker("heir-1", {"--concurrency", "3"});
+  federation.StartWorker("heir-2", {"--concurrency", "3"});
 
   const v1::Round ended = Await(federation, round);
   const v1::Task task = TaskOf(federation.transport(), held.id());
@@ -69,7 +69,7 @@ TEST_CASE("A worker that is told to stop finishes what it holds, or gives it bac
   ChildProcess& patient = federation.StartWorker("patient");
   ChildProcess& hasty = federation.StartWorker("hasty", {"--grace", "0s"});
   const std::string round = StartRound(
-      federation, OneHotRound({.num_tasks = 4, .work = absl::Milliseconds(800), .lease = absl::Seconds(60)}));
+      federation, OneHotRound({.num_tasks = 4, .work = absl::Milliseconds(1500), .lease = absl::Seconds(60)}));
   const v1::Task finished = WaitForLease(federation, round, "patient");
   const v1::Task released = WaitForLease(federation, round, "hasty");
   const absl::Time told = federation.clock().Now();
@@ -139,7 +139,7 @@ int NumEstablished(pid_t pid) {
 TEST_CASE("A worker opens no listening socket: nobody can connect to it while it works") {
   Federation federation;
   ChildProcess& worker = federation.StartWorker("leaf", {"--concurrency", "2"});
-  const std::string round = StartRound(federation, OneHotRound({.num_tasks = 8, .work = absl::Milliseconds(150)}));
+  const std::string round = StartRound(federation, OneHotRound({.num_tasks = 12, .work = absl::Milliseconds(150)}));
   int looks = 0;
   while (RoundOf(federation.transport(), round).state() == v1::COLLECTING) {
     if (LeasedBy(federation, round, "leaf").empty()) continue;
