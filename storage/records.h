@@ -142,7 +142,7 @@ struct WorkerRecord {
   absl::Time first_seen_time;
   absl::Time last_seen_time;
   bool is_draining = false;
-  int64_t num_leased = 0;
+  int64_t num_leased = 0;  // Leases it was ever given; the rest count how attempts ended.
   int64_t num_succeeded = 0;
   int64_t num_failed = 0;
   int64_t num_lost = 0;

@@ -84,7 +84,6 @@ v1::Worker ToProto(const WorkerRecord& record, const WorkerProfile* profile, boo
   *proto.mutable_last_seen_time() = ToProto(seen);
   proto.set_is_draining(record.is_draining);
   proto.set_is_parked(is_parked);
-  proto.set_num_leased(record.num_leased);
   proto.set_num_succeeded(record.num_succeeded);
   proto.set_num_failed(record.num_failed);
   proto.set_num_lost(record.num_lost);

@@ -16,7 +16,7 @@ v1::Round ToProto(const RoundRecord& record);
 v1::Task ToProto(const TaskRecord& record);
 v1::Attempt ToProto(const AttemptRecord& record);
 v1::TaskCounts ToProto(const TaskCounts& counts);
-// `profile` may be null: then it was not heard of since the server started.
+// Without the leases it holds. `profile` may be null: then it was not heard of since the server started.
 v1::Worker ToProto(const WorkerRecord& record, const WorkerProfile* profile, bool is_parked);
 
 }  // namespace sheaf

@@ -87,9 +87,12 @@ absl::StatusOr<v1::DescribeQueueResponse> Describe(Core& core, const v1::Describ
   return response;
 }
 
-v1::Worker ViewOf(Core& core, const WorkerRecord& record) {
-  return ToProto(record, core.workers().Find(record.population, record.name),
-                 core.desk().IsParked(record.population, record.name));
+absl::StatusOr<v1::Worker> ViewOf(Core& core, const WorkerRecord& record) {
+  ASSIGN_OR_RETURN(const std::vector<TaskRecord> held, core.context().store.ListLeases(record.name));
+  v1::Worker worker = ToProto(record, core.workers().Find(record.population, record.name),
+                              core.desk().IsParked(record.population, record.name));
+  worker.set_num_leased(static_cast<int64_t>(held.size()));
+  return worker;
 }
 
 absl::StatusOr<v1::ListWorkersResponse> List(Core& core, const v1::ListWorkersRequest& request) {
@@ -99,7 +102,9 @@ absl::StatusOr<v1::ListWorkersResponse> List(Core& core, const v1::ListWorkersRe
                                                      .after = WorkerName(request.page_token()),
                                                      .limit = page_size}));
   v1::ListWorkersResponse response;
-  for (const WorkerRecord& record : records) *response.add_workers() = ViewOf(core, record);
+  for (const WorkerRecord& record : records) {
+    ASSIGN_OR_RETURN(*response.add_workers(), ViewOf(core, record));
+  }
   if (static_cast<int>(records.size()) == page_size) response.set_next_page_token(records.back().name.value());
   return response;
 }
@@ -111,7 +116,7 @@ absl::StatusOr<v1::DrainWorkerResponse> Drain(Core& core, const v1::DrainWorkerR
   ASSIGN_OR_RETURN(const WorkerRecord record, core.workers().SetDraining(population, name, !request.undo()));
   core.desk().OnDrainChanged(population, name);
   v1::DrainWorkerResponse response;
-  *response.mutable_worker() = ViewOf(core, record);
+  ASSIGN_OR_RETURN(*response.mutable_worker(), ViewOf(core, record));
   return response;
 }
 

@@ -1,0 +1,140 @@
+#include "tests/server/core_federation.h"
+
+#include <catch2/catch.hpp>
+
+namespace sheaf {
+
+CoreFederation::Parts::Parts(CoreFederation& owner, const Limits& limits)
+    : core(owner.store_, owner.payloads_, owner, owner.random_, {.limits = limits, .data_directory = "memory"}),
+      work(core),
+      blob(core, owner.payloads_),
+      round(core),
+      inspection(core),
+      table(owner, {work, blob, round, inspection}),
+      runner(owner.store_, owner.payloads_, core) {}
+
+CoreFederation::CoreFederation(Limits limits) : limits_(limits), parts_(std::make_unique<Parts>(*this, limits)) {
+  REQUIRE(parts_->core.Recover(clock_.Now()).ok());
+}
+
+void CoreFederation::Run() {
+  do {
+    REQUIRE(parts_->runner.Run(std::exchange(inbox_, {}), clock_.Now()).ok());
+  } while (!inbox_.empty());
+}
+
+void CoreFederation::Advance(absl::Duration by) {
+  clock_.Advance(by);
+  Run();
+}
+
+void CoreFederation::CrashAndRestart() {
+  inbox_.clear();
+  parts_.reset();
+  payloads_.DropUnsynced();
+  parts_ = std::make_unique<Parts>(*this, limits_);
+  REQUIRE(parts_->core.Recover(clock_.Now()).ok());
+  Run();
+}
+
+std::string CoreFederation::CreateRound(const v1::RoundSpec& spec) {
+  v1::CreateRoundRequest request;
+  request.set_request_id("request-" + std::to_string(++num_requests_));
+  *request.mutable_spec() = spec;
+  const auto response = Call<v1::CreateRoundResponse>("RoundService/CreateRound", request);
+  INFO(response.status().ToString());
+  REQUIRE(response.ok());
+  return response->round().id();
+}
+
+v1::Round CoreFederation::GetRound(const std::string& id) {
+  v1::GetRoundRequest request;
+  request.set_round(id);
+  const auto response = Call<v1::GetRoundResponse>("RoundService/GetRound", request);
+  REQUIRE(response.ok());
+  return response->round();
+}
+
+v1::Task CoreFederation::GetTask(const std::string& id) {
+  v1::GetTaskRequest request;
+  request.set_task(id);
+  const auto response = Call<v1::GetTaskResponse>("InspectionService/GetTask", request);
+  REQUIRE(response.ok());
+  return response->task();
+}
+
+v1::SyncResponse CoreFederation::Sync(const v1::SyncRequest& request) {
+  const auto response = Call<v1::SyncResponse>("WorkService/Sync", request);
+  INFO(response.status().ToString());
+  REQUIRE(response.ok());
+  return *response;
+}
+
+std::string CoreFederation::ReadAggregate(const std::string& id) {
+  v1::ReadAggregateRequest request;
+  request.set_round(id);
+  const auto response = Call<v1::ReadAggregateResponse>("RoundService/ReadAggregate", request);
+  INFO(response.status().ToString());
+  REQUIRE(response.ok());
+  return response->data();
+}
+
+v1::RoundSpec SumRound(int num_tasks) {
+  v1::RoundSpec spec;
+  spec.mutable_computation()->set_name("noop");
+  v1::OutputSpec& output = *spec.mutable_aggregate()->add_outputs();
+  output.set_name("x");
+  output.set_operator_("sum");
+  output.set_dtype(v1::FLOAT32);
+  output.add_dense_shape(4);
+  for (int i = 0; i < num_tasks; ++i)
+    spec.mutable_listed()->add_tasks()->set_data_selector("client:" + std::to_string(i));
+  return spec;
+}
+
+v1::SyncRequest Ask(const std::string& worker, int want) {
+  static int num_polls = 0;
+  v1::SyncRequest request;
+  request.set_protocol_version(1);
+  request.set_worker(worker);
+  request.set_poll_id("poll-" + std::to_string(++num_polls));
+  v1::OfferedComputation& offered = *request.add_computations();
+  offered.set_name("noop");
+  offered.set_version(1);
+  request.set_want(want);
+  return request;
+}
+
+v1::TaskResult Result(const v1::Lease& lease, float value) {
+  const float values[4] = {value, value, value, value};
+  v1::Contribution contribution;
+  v1::OutputValue& output = *contribution.add_outputs();
+  output.set_name("x");
+  output.mutable_dense()->set_dtype(v1::FLOAT32);
+  output.mutable_dense()->add_shape(4);
+  output.mutable_dense()->set_data(std::string(reinterpret_cast<const char*>(values), sizeof values));
+  v1::TaskResult result;
+  result.set_task(lease.task());
+  result.set_lease_token(lease.lease_token());
+  result.set_contribution(contribution.SerializeAsString());
+  return result;
+}
+
+v1::TaskResult Failure(const v1::Lease& lease, const std::string& message, bool is_permanent) {
+  v1::TaskResult result;
+  result.set_task(lease.task());
+  result.set_lease_token(lease.lease_token());
+  result.mutable_failure()->set_message(message);
+  result.mutable_failure()->set_permanent(is_permanent);
+  return result;
+}
+
+v1::HeldLease Held(const v1::Lease& lease, int64_t progress) {
+  v1::HeldLease held;
+  held.set_task(lease.task());
+  held.set_lease_token(lease.lease_token());
+  held.set_progress(progress);
+  return held;
+}
+
+}  // namespace sheaf

@@ -1,0 +1,114 @@
+// A whole server core in one thread, under a clock turned by hand: real core, handlers, method table and in-memory
+// stores.
+//
+//   CoreFederation server;
+//   const std::string round = server.CreateRound(SumRound(2));
+//   v1::SyncResponse response = server.Sync(Ask("w1", 1));
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/clock.h"
+#include "base/random.h"
+#include "server/core/batch_runner.h"
+#include "server/core/core.h"
+#include "server/handlers/blob_handlers.h"
+#include "server/handlers/inspection_handlers.h"
+#include "server/handlers/method_table.h"
+#include "server/handlers/round_handlers.h"
+#include "server/handlers/work_handlers.h"
+#include "storage/memory/memory_payload_store.h"
+#include "storage/memory/memory_task_store.h"
+
+namespace sheaf {
+
+class CoreFederation final : public Executor {
+ public:
+  explicit CoreFederation(Limits limits = {});
+
+  ManualClock& clock() { return clock_; }
+  Core& core() { return parts_->core; }
+  MemoryTaskStore& store() { return store_; }
+  MemoryPayloadStore& payloads() { return payloads_; }
+
+  // Runs what was posted, and ticks, until nothing is left to do at this instant.
+  void Run();
+  void Advance(absl::Duration by);
+  // The process dies: what was not durable is gone, and so is everybody who waited.
+  void CrashAndRestart();
+
+  // Calls a method and runs; CHECKs that the answer came at once.
+  template <typename Response, typename Request>
+  absl::StatusOr<Response> Call(const std::string& method, const Request& request) {
+    std::shared_ptr<std::optional<absl::StatusOr<Response>>> answer = CallLater<Response>(method, request);
+    if (!answer->has_value()) return absl::DeadlineExceededError("the call is parked");
+    return **answer;
+  }
+  // The same for a call that may be answered later.
+  template <typename Response, typename Request>
+  std::shared_ptr<std::optional<absl::StatusOr<Response>>> CallLater(const std::string& method,
+                                                                     const Request& request) {
+    auto answer = std::make_shared<std::optional<absl::StatusOr<Response>>>();
+    auto kept_request = std::make_shared<Request>(request);
+    auto response = std::make_shared<Response>();
+    parts_->table.Dispatch("sheaf.v1." + method, *kept_request, response.get(),
+                           [answer, response, kept_request](const absl::Status& status) {
+                             if (status.ok()) {
+                               answer->emplace(*response);
+                             } else {
+                               answer->emplace(status);
+                             }
+                           });
+    Run();
+    return answer;
+  }
+
+  // REQUIREs success.
+  std::string CreateRound(const v1::RoundSpec& spec);
+  v1::Round GetRound(const std::string& id);
+  v1::Task GetTask(const std::string& id);
+  v1::SyncResponse Sync(const v1::SyncRequest& request);
+  // The bytes of the round's aggregate.
+  std::string ReadAggregate(const std::string& id);
+
+  void Post(Event event) override { inbox_.push_back(std::move(event)); }
+  void Defer(Deferred deferred) override { parts_->runner.Defer(std::move(deferred)); }
+
+ private:
+  struct Parts {
+    Parts(CoreFederation& owner, const Limits& limits);
+    Core core;
+    WorkHandlers work;
+    BlobHandlers blob;
+    RoundHandlers round;
+    InspectionHandlers inspection;
+    MethodTable table;
+    BatchRunner runner;
+  };
+
+  const Limits limits_;
+  ManualClock clock_;
+  SeededRandom random_{1};
+  MemoryTaskStore store_;
+  MemoryPayloadStore payloads_{clock_};
+  std::vector<Event> inbox_;
+  std::unique_ptr<Parts> parts_;
+  int num_requests_ = 0;
+};
+
+// `num_tasks` listed tasks of the computation "noop" into a FLOAT32 `sum` named "x" of 4 elements.
+v1::RoundSpec SumRound(int num_tasks);
+// A Sync of `worker`, which offers "noop", for `want` leases, that does not wait.
+v1::SyncRequest Ask(const std::string& worker, int want);
+// The contribution of four ones times `value` for a SumRound.
+v1::TaskResult Result(const v1::Lease& lease, float value);
+v1::TaskResult Failure(const v1::Lease& lease, const std::string& message, bool is_permanent = false);
+v1::HeldLease Held(const v1::Lease& lease, int64_t progress);
+
+}  // namespace sheaf

@@ -1,0 +1,280 @@
+// Leases, verdicts and long polls, seen through WorkService.Sync.
+#include <catch2/catch.hpp>
+
+#include "server/core/proto_time.h"
+#include "tests/server/core_federation.h"
+
+namespace sheaf {
+namespace {
+
+using Verdict = v1::ResultVerdict;
+
+v1::SyncRequest HandIn(const std::string& worker, const v1::TaskResult& result) {
+  v1::SyncRequest request = Ask(worker, 0);
+  *request.add_results() = result;
+  return request;
+}
+
+v1::SyncRequest AskAndWait(const std::string& worker, absl::Duration wait) {
+  v1::SyncRequest request = Ask(worker, 1);
+  *request.mutable_wait() = ToProto(wait);
+  return request;
+}
+
+TEST_CASE("A lease that expired is handed to the next worker, and the first one's result is not counted") {
+  CoreFederation server;
+  const std::string round = server.CreateRound(SumRound(1));
+  const v1::Lease first = server.Sync(Ask("w1", 1)).leases(0);
+  server.Advance(absl::Seconds(29));
+  REQUIRE(server.Sync(Ask("w2", 1)).leases().empty());
+  server.Advance(absl::Seconds(1));
+  const v1::Lease second = server.Sync(Ask("w2", 1)).leases(0);
+  REQUIRE(second.task() == first.task());
+  REQUIRE(second.attempt() == 2);
+  REQUIRE(server.Sync(HandIn("w1", Result(first, 1))).verdicts(0).verdict() == Verdict::LEASE_LOST);
+  REQUIRE(server.Sync(HandIn("w2", Result(second, 1))).verdicts(0).verdict() == Verdict::ACCEPTED);
+  REQUIRE(server.GetTask(first.task()).num_lost() == 1);
+  REQUIRE(server.GetRound(round).aggregate().num_contributions() == 1);
+}
+
+TEST_CASE("A lease is renewed by progress and only by progress") {
+  CoreFederation server;
+  server.CreateRound(SumRound(1));
+  const v1::Lease lease = server.Sync(Ask("w", 1)).leases(0);
+  v1::SyncRequest renew = Ask("w", 0);
+  *renew.add_held() = Held(lease, 1);
+  server.Advance(absl::Seconds(20));
+  REQUIRE(FromProto(server.Sync(renew).held(0).remaining()) == absl::Seconds(30));
+  server.Advance(absl::Seconds(20));
+  REQUIRE(FromProto(server.Sync(renew).held(0).remaining()) == absl::Seconds(10));
+  server.Advance(absl::Seconds(10));
+  REQUIRE(server.Sync(renew).held(0).verdict() == v1::LeaseUpdate::LOST);
+}
+
+TEST_CASE("The same result handed in twice is counted once") {
+  CoreFederation server;
+  const std::string round = server.CreateRound(SumRound(2));
+  const v1::Lease lease = server.Sync(Ask("w", 1)).leases(0);
+  REQUIRE(server.Sync(HandIn("w", Result(lease, 1))).verdicts(0).verdict() == Verdict::ACCEPTED);
+  REQUIRE(server.Sync(HandIn("w", Result(lease, 1))).verdicts(0).verdict() == Verdict::DUPLICATE);
+  REQUIRE(server.GetRound(round).num_contributions() == 1);
+}
+
+TEST_CASE("A result under a token that was never given changes nothing") {
+  CoreFederation server;
+  const std::string round = server.CreateRound(SumRound(1));
+  v1::Lease lease = server.Sync(Ask("w", 1)).leases(0);
+  const std::string etag = server.GetRound(round).etag();
+  lease.set_lease_token("forged");
+  REQUIRE(server.Sync(HandIn("thief", Result(lease, 1))).verdicts(0).verdict() == Verdict::LEASE_LOST);
+  REQUIRE(server.GetRound(round).etag() == etag);
+  lease.set_task("r-nowhere1/0");
+  REQUIRE(server.Sync(HandIn("thief", Result(lease, 1))).verdicts(0).verdict() == Verdict::UNKNOWN_TASK);
+}
+
+TEST_CASE("Nothing crosses populations") {
+  CoreFederation server;
+  server.CreateRound(SumRound(1));
+  v1::SyncRequest foreign = Ask("w", 1);
+  foreign.set_population("other");
+  REQUIRE(server.Sync(foreign).leases().empty());
+  const v1::Lease lease = server.Sync(Ask("w", 1)).leases(0);
+  v1::SyncRequest stolen = HandIn("w", Result(lease, 1));
+  stolen.set_population("other");
+  REQUIRE(server.Sync(stolen).verdicts(0).verdict() == Verdict::UNKNOWN_TASK);
+}
+
+TEST_CASE("A wrong contribution is rejected with the reason and counts as a failed attempt") {
+  CoreFederation server;
+  const std::string round = server.CreateRound(SumRound(1));
+  const v1::Lease lease = server.Sync(Ask("w", 1)).leases(0);
+  v1::TaskResult result = Result(lease, 1);
+  v1::Contribution contribution;
+  contribution.ParseFromString(result.contribution());
+  contribution.mutable_outputs(0)->set_name("y");
+  result.set_contribution(contribution.SerializeAsString());
+  const v1::SyncResponse response = server.Sync(HandIn("w", result));
+  REQUIRE(response.verdicts(0).verdict() == Verdict::REJECTED);
+  REQUIRE_THAT(response.verdicts(0).message(), Catch::Contains("y"));
+  REQUIRE(server.GetTask(lease.task()).num_failed() == 1);
+  REQUIRE(server.GetRound(round).num_contributions() == 0);
+}
+
+TEST_CASE("A task that keeps failing waits longer each time and is buried in the end, until an operator puts it back") {
+  CoreFederation server;
+  const std::string round = server.CreateRound(SumRound(1));
+  std::string task;
+  for (int attempt = 1; attempt <= 4; ++attempt) {
+    server.Advance(absl::Minutes(1));
+    const v1::SyncResponse granted = server.Sync(Ask("w", 1));
+    REQUIRE(granted.leases_size() == 1);
+    task = granted.leases(0).task();
+    server.Sync(HandIn("w", Failure(granted.leases(0), "disk full")));
+  }
+  REQUIRE(server.GetTask(task).state() == v1::BURIED);
+  REQUIRE(server.GetTask(task).last_error() == "disk full");
+  REQUIRE(server.GetTask(task).attempts_size() == 4);
+  REQUIRE(server.GetRound(round).state() == v1::COLLECTING);
+  v1::RequeueTaskRequest requeue;
+  requeue.set_request_id("q");
+  requeue.set_task(task);
+  REQUIRE(server.Call<v1::RequeueTaskResponse>("InspectionService/RequeueTask", requeue).ok());
+  const v1::Lease lease = server.Sync(Ask("w", 1)).leases(0);
+  server.Sync(HandIn("w", Result(lease, 1)));
+  REQUIRE(server.GetRound(round).state() == v1::SUCCEEDED);
+}
+
+TEST_CASE("A failed task is retried when its backoff has passed, by a worker that waits") {
+  CoreFederation server;
+  server.CreateRound(SumRound(1));
+  const v1::Lease lease = server.Sync(Ask("w1", 1)).leases(0);
+  server.Sync(HandIn("w1", Failure(lease, "flaky")));
+  const auto waiting = server.CallLater<v1::SyncResponse>("WorkService/Sync", AskAndWait("w2", absl::Seconds(30)));
+  server.Advance(absl::Seconds(1));
+  REQUIRE(waiting->has_value());
+  REQUIRE((**waiting)->leases_size() == 1);
+}
+
+TEST_CASE("A worker that waits is given a task as soon as a round is created") {
+  CoreFederation server;
+  const auto waiting = server.CallLater<v1::SyncResponse>("WorkService/Sync", AskAndWait("w", absl::Seconds(30)));
+  REQUIRE_FALSE(waiting->has_value());
+  server.Advance(absl::Seconds(10));
+  server.CreateRound(SumRound(1));
+  REQUIRE(waiting->has_value());
+  REQUIRE((**waiting)->leases_size() == 1);
+  // Counted from when the request arrived, which is what the worker knows.
+  REQUIRE(FromProto((**waiting)->leases(0).remaining()) == absl::Seconds(40));
+}
+
+TEST_CASE("A wait that ends without work is answered with nothing, and that is success") {
+  CoreFederation server;
+  const auto waiting = server.CallLater<v1::SyncResponse>("WorkService/Sync", AskAndWait("w", absl::Seconds(5)));
+  server.Advance(absl::Seconds(5));
+  REQUIRE(waiting->has_value());
+  REQUIRE((*waiting)->ok());
+  REQUIRE((**waiting)->leases().empty());
+}
+
+TEST_CASE("A newer call of a worker ends the wait of its older one") {
+  CoreFederation server;
+  const auto older = server.CallLater<v1::SyncResponse>("WorkService/Sync", AskAndWait("w", absl::Seconds(30)));
+  const auto newer = server.CallLater<v1::SyncResponse>("WorkService/Sync", AskAndWait("w", absl::Seconds(30)));
+  REQUIRE(older->has_value());
+  REQUIRE_FALSE(newer->has_value());
+}
+
+TEST_CASE("A lost answer is recovered by the retry with the same poll_id and by the held list") {
+  CoreFederation server;
+  server.CreateRound(SumRound(2));
+  const v1::SyncRequest poll = Ask("w", 1);
+  const v1::Lease lost = server.Sync(poll).leases(0);
+  const v1::SyncResponse retried = server.Sync(poll);
+  REQUIRE(retried.leases_size() == 1);
+  REQUIRE(retried.leases(0).lease_token() == lost.lease_token());
+  // Another poll of a worker that lists nothing as held is told of it too, before it is given more.
+  const v1::SyncResponse next = server.Sync(Ask("w", 2));
+  REQUIRE(next.leases_size() == 2);
+  REQUIRE(next.leases(0).lease_token() == lost.lease_token());
+}
+
+TEST_CASE("A worker parked with a lease hears at once that its round is over") {
+  CoreFederation server;
+  v1::RoundSpec spec = SumRound(2);
+  spec.set_goal(1);
+  server.CreateRound(spec);
+  const v1::Lease slow = server.Sync(Ask("slow", 1)).leases(0);
+  v1::SyncRequest wait = AskAndWait("slow", absl::Seconds(30));
+  *wait.add_held() = Held(slow, 1);
+  const v1::Lease fast = server.Sync(Ask("fast", 1)).leases(0);
+  const auto parked = server.CallLater<v1::SyncResponse>("WorkService/Sync", wait);
+  REQUIRE_FALSE(parked->has_value());
+  server.Sync(HandIn("fast", Result(fast, 1)));
+  REQUIRE(parked->has_value());
+  REQUIRE((**parked)->held(0).verdict() == v1::LeaseUpdate::CANCELLED);
+  REQUIRE(server.Sync(HandIn("slow", Result(slow, 1))).verdicts(0).verdict() == Verdict::NOT_NEEDED);
+}
+
+TEST_CASE("A worker that is drained is told so and is given nothing more") {
+  CoreFederation server;
+  const auto waiting = server.CallLater<v1::SyncResponse>("WorkService/Sync", AskAndWait("w", absl::Seconds(30)));
+  v1::DrainWorkerRequest drain;
+  drain.set_request_id("d");
+  drain.set_worker("w");
+  REQUIRE(server.Call<v1::DrainWorkerResponse>("InspectionService/DrainWorker", drain).ok());
+  REQUIRE(waiting->has_value());
+  REQUIRE((**waiting)->drain());
+  server.CreateRound(SumRound(1));
+  REQUIRE(server.Sync(Ask("w", 1)).leases().empty());
+  drain.set_undo(true);
+  REQUIRE(server.Call<v1::DrainWorkerResponse>("InspectionService/DrainWorker", drain).ok());
+  REQUIRE(server.Sync(Ask("w", 1)).leases_size() == 1);
+}
+
+TEST_CASE("A protocol version outside the window is refused, naming the window") {
+  CoreFederation server;
+  for (const int version : {0, 99}) {
+    v1::SyncRequest request = Ask("w", 1);
+    request.set_protocol_version(version);
+    const auto response = server.Call<v1::SyncResponse>("WorkService/Sync", request);
+    REQUIRE(absl::IsFailedPrecondition(response.status()));
+    REQUIRE_THAT(std::string(response.status().message()), Catch::Contains("serves 1 to 1"));
+  }
+}
+
+TEST_CASE("Labels decide who may run a task") {
+  CoreFederation server;
+  v1::RoundSpec spec = SumRound(1);
+  (*spec.mutable_listed()->mutable_tasks(0)->mutable_requirements())["gpu"] = "yes";
+  server.CreateRound(spec);
+  REQUIRE(server.Sync(Ask("plain", 1)).leases().empty());
+  v1::SyncRequest fit = Ask("fit", 1);
+  (*fit.mutable_labels())["gpu"] = "yes";
+  REQUIRE(server.Sync(fit).leases_size() == 1);
+}
+
+TEST_CASE("Open slots hand one worker no more than per_worker_max tasks") {
+  CoreFederation server;
+  v1::RoundSpec spec = SumRound(0);
+  spec.mutable_open_slots()->set_count(3);
+  spec.mutable_open_slots()->set_per_worker_max(1);
+  server.CreateRound(spec);
+  REQUIRE(server.Sync(Ask("a", 3)).leases_size() == 1);
+  REQUIRE(server.Sync(Ask("b", 3)).leases_size() == 1);
+}
+
+TEST_CASE("Urgent rounds go first, and jobs of one priority take turns") {
+  CoreFederation server;
+  const auto create = [&](const std::string& job, int priority) {
+    v1::RoundSpec spec = SumRound(2);
+    spec.set_job(job);
+    spec.set_priority(priority);
+    return server.CreateRound(spec);
+  };
+  const std::string a = create("a", 3);
+  server.clock().Advance(absl::Seconds(1));
+  const std::string b = create("b", 3);
+  server.clock().Advance(absl::Seconds(1));
+  const std::string urgent = create("a", 1);
+  std::vector<std::string> order;
+  for (int i = 0; i < 6; ++i) order.push_back(server.Sync(Ask("w" + std::to_string(i), 1)).leases(0).round());
+  REQUIRE(order[0] == urgent);
+  REQUIRE(order[1] == urgent);
+  REQUIRE(order[2] != order[3]);
+  REQUIRE(order[4] != order[5]);
+}
+
+TEST_CASE("A stopping server answers those who wait and grants nothing, but still takes results") {
+  CoreFederation server;
+  server.CreateRound(SumRound(2));
+  const v1::Lease lease = server.Sync(Ask("busy", 1)).leases(0);
+  server.Sync(Ask("other", 1));
+  const auto waiting = server.CallLater<v1::SyncResponse>("WorkService/Sync", AskAndWait("idle", absl::Seconds(30)));
+  server.Post([&](absl::Time now) { server.core().BeginDrain(now); });
+  server.Run();
+  REQUIRE(waiting->has_value());
+  REQUIRE(server.Sync(HandIn("busy", Result(lease, 1))).verdicts(0).verdict() == Verdict::ACCEPTED);
+}
+
+}  // namespace
+}  // namespace sheaf

@@ -1,0 +1,221 @@
+// What a round does, from creation to its aggregate, seen through the handlers.
+#include <catch2/catch.hpp>
+#include <cstring>
+
+#include "aggregation/safetensors.h"
+#include "server/core/proto_time.h"
+#include "tests/server/core_federation.h"
+
+namespace sheaf {
+namespace {
+
+using Verdict = v1::ResultVerdict;
+
+// The first element of the released sum.
+float FirstOf(const std::string& file) {
+  const auto view = SafetensorsView::Parse(file);
+  REQUIRE(view.ok());
+  const auto tensor = view->Find("x");
+  REQUIRE(tensor.ok());
+  float value = 0;
+  std::memcpy(&value, (*tensor)->data.data(), sizeof value);
+  return value;
+}
+
+// Leases one task for `worker` and hands in `value` for it.
+Verdict::Verdict Contribute(CoreFederation& server, const std::string& worker, float value) {
+  const v1::SyncResponse granted = server.Sync(Ask(worker, 1));
+  REQUIRE(granted.leases_size() == 1);
+  v1::SyncRequest request = Ask(worker, 0);
+  *request.add_results() = Result(granted.leases(0), value);
+  return server.Sync(request).verdicts(0).verdict();
+}
+
+absl::Status StatusOfCreate(CoreFederation& server, const v1::RoundSpec& spec) {
+  v1::CreateRoundRequest request;
+  request.set_request_id("r");
+  *request.mutable_spec() = spec;
+  return server.Call<v1::CreateRoundResponse>("RoundService/CreateRound", request).status();
+}
+
+TEST_CASE("A round succeeds with its last contribution and releases the sum") {
+  CoreFederation server;
+  const std::string round = server.CreateRound(SumRound(3));
+  for (int i = 1; i <= 3; ++i) REQUIRE(Contribute(server, "w", static_cast<float>(i)) == Verdict::ACCEPTED);
+  const v1::Round done = server.GetRound(round);
+  REQUIRE(done.state() == v1::SUCCEEDED);
+  REQUIRE(done.aggregate().num_contributions() == 3);
+  REQUIRE(done.tasks().succeeded() == 3);
+  REQUIRE(FirstOf(server.ReadAggregate(round)) == 6);
+  REQUIRE(server.payloads().ListRounds()->empty());
+}
+
+TEST_CASE("The phases of a round add up to its wall time") {
+  CoreFederation server;
+  const std::string round = server.CreateRound(SumRound(1));
+  server.Advance(absl::Seconds(2));
+  const v1::SyncResponse granted = server.Sync(Ask("w", 1));
+  server.Advance(absl::Seconds(3));
+  v1::SyncRequest request = Ask("w", 0);
+  *request.add_results() = Result(granted.leases(0), 1);
+  *request.mutable_results(0)->mutable_timings()->mutable_compute() = ToProto(absl::Seconds(1));
+  server.Sync(request);
+  const v1::RoundPhases& phases = server.GetRound(round).phases();
+  REQUIRE(FromProto(phases.wait()) == absl::Seconds(2));
+  REQUIRE(FromProto(phases.compute()) == absl::Seconds(1));
+  REQUIRE(FromProto(phases.upload()) == absl::Seconds(2));
+}
+
+TEST_CASE("The same request_id gets the same round") {
+  CoreFederation server;
+  v1::CreateRoundRequest request;
+  request.set_request_id("once");
+  *request.mutable_spec() = SumRound(1);
+  const auto first = server.Call<v1::CreateRoundResponse>("RoundService/CreateRound", request);
+  const auto again = server.Call<v1::CreateRoundResponse>("RoundService/CreateRound", request);
+  REQUIRE(first->round().id() == again->round().id());
+}
+
+TEST_CASE("A wrong spec is refused with the field and the reason, and nothing is created") {
+  CoreFederation server;
+  v1::RoundSpec spec = SumRound(2);
+  spec.mutable_aggregate()->mutable_outputs(0)->set_operator_("average");
+  REQUIRE(absl::IsInvalidArgument(StatusOfCreate(server, spec)));
+  REQUIRE_THAT(std::string(StatusOfCreate(server, spec).message()),
+               Catch::Contains("average") && Catch::Contains("weighted_mean"));
+  spec = SumRound(2);
+  spec.set_goal(3);
+  REQUIRE_THAT(std::string(StatusOfCreate(server, spec).message()), Catch::Contains("spec.goal is 3"));
+  REQUIRE(absl::IsInvalidArgument(StatusOfCreate(server, SumRound(0))));
+  spec = SumRound(1);
+  spec.set_broadcast_digest(std::string(64, 'a'));
+  REQUIRE(absl::IsNotFound(StatusOfCreate(server, spec)));
+  REQUIRE(server.Call<v1::ListRoundsResponse>("RoundService/ListRounds", v1::ListRoundsRequest())->rounds().empty());
+}
+
+TEST_CASE("At the deadline a round succeeds with min_goal contributions and fails with fewer") {
+  for (const int contributions : {1, 2}) {
+    CoreFederation server;
+    v1::RoundSpec spec = SumRound(4);
+    spec.set_min_goal(2);
+    *spec.mutable_deadline() = ToProto(absl::Seconds(100));
+    const std::string round = server.CreateRound(spec);
+    for (int i = 0; i < contributions; ++i) Contribute(server, "w", 1);
+    server.Advance(absl::Seconds(99));
+    REQUIRE(server.GetRound(round).state() == v1::COLLECTING);
+    server.Advance(absl::Seconds(1));
+    REQUIRE(server.GetRound(round).state() == (contributions == 2 ? v1::SUCCEEDED : v1::FAILED));
+  }
+}
+
+TEST_CASE("Nothing is released below min_clients") {
+  CoreFederation server;
+  v1::RoundSpec spec = SumRound(1);
+  spec.set_min_clients(2);
+  const std::string round = server.CreateRound(spec);
+  Contribute(server, "w", 1);
+  REQUIRE(server.GetRound(round).state() == v1::FAILED);
+  REQUIRE_THAT(server.GetRound(round).error(), Catch::Contains("min_clients = 2"));
+}
+
+TEST_CASE("A round that no task can complete fails at once, with the reason") {
+  CoreFederation server;
+  const std::string round = server.CreateRound(SumRound(2));
+  const v1::SyncResponse granted = server.Sync(Ask("w", 2));
+  v1::SyncRequest request = Ask("w", 0);
+  *request.add_results() = Failure(granted.leases(0), "no such data", true);
+  *request.add_results() = Result(granted.leases(1), 1);
+  server.Sync(request);
+  REQUIRE(server.GetRound(round).state() == v1::FAILED);
+  REQUIRE_THAT(server.GetRound(round).error(), Catch::Contains("1 of 2 tasks failed for good"));
+}
+
+TEST_CASE("A cancelled round tells its workers to stop, and what comes after is late") {
+  CoreFederation server;
+  const std::string round = server.CreateRound(SumRound(2));
+  const v1::Lease lease = server.Sync(Ask("w", 1)).leases(0);
+  v1::CancelRoundRequest cancel;
+  cancel.set_request_id("c");
+  cancel.set_round(round);
+  REQUIRE(server.Call<v1::CancelRoundResponse>("RoundService/CancelRound", cancel).ok());
+  REQUIRE(server.Call<v1::CancelRoundResponse>("RoundService/CancelRound", cancel).ok());
+  v1::SyncRequest request = Ask("w", 0);
+  *request.add_held() = Held(lease, 1);
+  REQUIRE(server.Sync(request).held(0).verdict() == v1::LeaseUpdate::CANCELLED);
+  request = Ask("w", 0);
+  *request.add_results() = Result(lease, 1);
+  REQUIRE(server.Sync(request).verdicts(0).verdict() == Verdict::LATE);
+}
+
+TEST_CASE("A watcher hears of the end of a round at once") {
+  CoreFederation server;
+  const std::string round = server.CreateRound(SumRound(1));
+  v1::GetRoundRequest watch;
+  watch.set_round(round);
+  watch.set_etag(server.GetRound(round).etag());
+  *watch.mutable_wait() = ToProto(absl::Seconds(30));
+  const auto answer = server.CallLater<v1::GetRoundResponse>("RoundService/GetRound", watch);
+  REQUIRE_FALSE(answer->has_value());
+  Contribute(server, "w", 1);
+  REQUIRE(answer->has_value());
+  REQUIRE((**answer)->round().state() == v1::SUCCEEDED);
+}
+
+TEST_CASE("A restart in the middle of a round loses nothing that was accepted") {
+  Limits limits;
+  // With and without a checkpoint in between.
+  limits.checkpoint_contributions = GENERATE(1, 2, 100);
+  CoreFederation server(limits);
+  const std::string round = server.CreateRound(SumRound(4));
+  for (int i = 0; i < 3; ++i) REQUIRE(Contribute(server, "w", 1) == Verdict::ACCEPTED);
+  server.CrashAndRestart();
+  REQUIRE(server.GetRound(round).num_contributions() == 3);
+  REQUIRE(Contribute(server, "w", 0.5f) == Verdict::ACCEPTED);
+  REQUIRE(server.GetRound(round).state() == v1::SUCCEEDED);
+  REQUIRE(FirstOf(server.ReadAggregate(round)) == 3.5f);
+}
+
+TEST_CASE("An EPHEMERAL round spools nothing, and its tasks run again after a crash") {
+  CoreFederation server;
+  v1::RoundSpec spec = SumRound(3);
+  spec.set_durability(v1::EPHEMERAL);
+  const std::string round = server.CreateRound(spec);
+  Contribute(server, "w", 1);
+  Contribute(server, "w", 1);
+  REQUIRE(server.payloads().ListRounds()->empty());
+  server.CrashAndRestart();
+  REQUIRE(server.GetRound(round).num_contributions() == 0);
+  for (int i = 0; i < 3; ++i) Contribute(server, "w", 2);
+  REQUIRE(FirstOf(server.ReadAggregate(round)) == 6);
+}
+
+TEST_CASE("A checkpoint deletes the contributions that it covers") {
+  Limits limits;
+  limits.checkpoint_contributions = 2;
+  CoreFederation server(limits);
+  const std::string round = server.CreateRound(SumRound(4));
+  Contribute(server, "w", 1);
+  const auto spooled = server.store().ListContributions(RoundId(round), 0, 10);
+  Contribute(server, "w", 1);
+  const auto record = server.store().GetRound(RoundId(round));
+  REQUIRE(record->checkpoint_sequence == 2);
+  REQUIRE(absl::IsNotFound(server.payloads().ReadFromSpool(RoundId(round), spooled->front().payload).status()));
+}
+
+TEST_CASE("Explain says that no worker offers the computation") {
+  CoreFederation server;
+  v1::RoundSpec spec = SumRound(1);
+  spec.mutable_computation()->set_name("unheard_of");
+  v1::ExplainRoundRequest request;
+  request.set_round(server.CreateRound(spec));
+  REQUIRE(server.Sync(Ask("w", 1)).leases().empty());
+  const auto explained = server.Call<v1::ExplainRoundResponse>("InspectionService/ExplainRound", request);
+  REQUIRE(explained.ok());
+  REQUIRE_THAT(explained->ShortDebugString(),
+               Catch::Contains("offers the computation") && Catch::Contains("unheard_of"));
+  v1::DescribeQueueRequest queue;
+  REQUIRE(server.Call<v1::DescribeQueueResponse>("InspectionService/DescribeQueue", queue)->num_unschedulable() == 1);
+}
+
+}  // namespace
+}  // namespace sheaf
