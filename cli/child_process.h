@@ -41,6 +41,8 @@ class ChildProcess {
   const std::string& log_path() const { return log_path_; }
 
   bool IsRunning();
+  // Left to itself: true if it ended, at once or within `timeout`.
+  bool WaitForEnd(absl::Duration timeout);
   // How it ended: "exit code 1", "signal 9 (Killed)".
   std::string EndText() const;
   // The last lines of its log.
@@ -53,8 +55,6 @@ class ChildProcess {
 
  private:
   ChildProcess(pid_t pid, std::string log_path) : pid_(pid), log_path_(std::move(log_path)) {}
-  // True if it ended, at once or within `timeout`.
-  bool WaitForEnd(absl::Duration timeout);
 
   pid_t pid_;
   std::string log_path_;

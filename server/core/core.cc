@@ -10,6 +10,8 @@ namespace sheaf {
 namespace {
 
 constexpr absl::Duration kHousekeepingInterval = absl::Minutes(10);
+// Short against leases, long against a batch.
+constexpr absl::Duration kRestAfterRollback = absl::Milliseconds(200);
 
 }  // namespace
 
@@ -38,13 +40,15 @@ void Core::Tick(absl::Time now) {
 }
 
 absl::Time Core::NextTick(absl::Time /*now*/) const {
-  return std::min({rounds_.NextTick(), desk_.NextTick(), watch_.NextTick(), next_housekeeping_});
+  return std::max(rest_until_,
+                  std::min({rounds_.NextTick(), desk_.NextTick(), watch_.NextTick(), next_housekeeping_}));
 }
 
 void Core::OnRollback(absl::Time now) {
   rounds_.OnRollback(now);
   workers_.OnRollback();
   desk_.Wake();
+  rest_until_ = now + kRestAfterRollback;
 }
 
 void Core::BeginDrain(absl::Time now) {

@@ -66,7 +66,7 @@ TEST_CASE("noop and one_hot return what every operator accepts") {
   absl::StatusOr<RoundAccumulator> sum = RoundAccumulator::Create(spec);
   REQUIRE(sum.ok());
   Fixture test;
-  for (auto [computation, payload] : {std::pair("noop", ""), {"one_hot", "5"}, {"slow", "10ms"}}) {
+  for (auto [computation, payload] : {std::pair("noop", ""), {"one_hot", "5"}, {"slow", "10ms"}, {"slow", "10ms 5"}}) {
     INFO(computation);
     absl::StatusOr<std::string> bytes = test.Compute(computation, payload, spec);
     REQUIRE(bytes.ok());
@@ -117,7 +117,9 @@ TEST_CASE("A task that makes no sense is wrong for every worker") {
                                       {"one_hot", "-1"},
                                       {"one_hot", "21"},
                                       {"slow", "soon"},
-                                      {"slow", "-1s"}}) {
+                                      {"slow", "-1s"},
+                                      {"slow", "1s seven"},
+                                      {"slow", "1s 99999"}}) {
     INFO(computation << " " << payload);
     CHECK(test.Compute(computation, payload, spec).status().code() == absl::StatusCode::kInvalidArgument);
   }

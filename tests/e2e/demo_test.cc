@@ -1,0 +1,69 @@
+// The commands a stranger tries first.
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "sdk/cpp/methods.h"
+#include "tests/e2e/rounds.h"
+
+namespace sheaf {
+namespace {
+
+constexpr char kIndex[] = SHEAF_TEST_DATA "/debian-index-sample.snapshot";
+
+// The last line of what `sheaf demo tags -o json` wrote to stdout.
+nlohmann::json Demo(const std::vector<std::string>& arguments) {
+  std::vector<std::string> argv = {BinaryPath("sheaf"), "demo", "tags", "--data", kIndex, "-o", "json"};
+  argv.insert(argv.end(), arguments.begin(), arguments.end());
+  const CommandRun run = RunCommand(argv);
+  INFO(run.err);
+  REQUIRE(run.exit_code == 0);
+  std::string text = run.out;
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  const nlohmann::json last = nlohmann::json::parse(text.substr(text.rfind('\n') + 1), nullptr, false);
+  REQUIRE(last.is_object());
+  return last;
+}
+
+TEST_CASE("The demo's every round equals brute force, and 1 worker and 8 train the same model to the last bit") {
+  const nlohmann::json eight = Demo({"--rounds", "3", "--workers", "8", "--verify"});
+  CHECK(eight.at("verified_rounds") == 3);
+  CHECK(eight.at("mismatches") == 0);
+  CHECK(eight.at("rounds") == 3);
+  const nlohmann::json one = Demo({"--rounds", "3", "--workers", "1"});
+  CHECK(one.at("model_digest") == eight.at("model_digest"));
+  CHECK(one.at("micro_recall_at_5") == eight.at("micro_recall_at_5"));
+  Measured("digest {:.12}, 0 mismatches in 3 rounds; {:.1f} s with 8 workers and --verify, {:.1f} s with 1",
+           eight.at("model_digest").get<std::string>(), eight.at("seconds").get<double>(),
+           one.at("seconds").get<double>());
+}
+
+// An interpreter that has numpy; empty if there is none.
+std::string PythonWithNumpy() {
+  for (const char* python : {"python3", "/usr/bin/python3"}) {
+    if (RunCommand({python, "-c", "import numpy"}).exit_code == 0) return python;
+  }
+  return "";
+}
+
+TEST_CASE("numpy reads what `sheaf round result` wrote") {
+  const std::string python = PythonWithNumpy();
+  if (python.empty()) return Measured("not run: there is no numpy");
+  Federation federation;
+  federation.StartWorker("w1");
+  const std::string round = StartRound(federation, OneHotRound({.num_tasks = 5}));
+  Await(federation, round);
+  const std::string path = federation.directory() + "/result.npz";
+  REQUIRE(federation.Sheaf({"round", "result", round, "-o", path}).exit_code == 0);
+  const CommandRun read = RunCommand(
+      {python, "-c", "import numpy, sys\nfor n, a in sorted(numpy.load(sys.argv[1]).items()): print(n, a.dtype, a)",
+       path});
+  INFO(read.err);
+  CHECK(read.exit_code == 0);
+  CHECK(read.out == "counts int64 [1 1 1 1 1]\ntouched int64 [6 1 1 1 1]\n");
+  // A second time it is not replaced unasked.
+  CHECK(federation.Sheaf({"round", "result", round, "-o", path}).exit_code == 7);
+  Measured("read with {}, {} bytes", python, std::filesystem::file_size(path));
+}
+
+}  // namespace
+}  // namespace sheaf

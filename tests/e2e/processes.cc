@@ -1,0 +1,146 @@
+#include "tests/e2e/processes.h"
+
+#include <signal.h>
+
+#include <exception>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <sstream>
+
+#include "base/check.h"
+#include "cli/files.h"
+
+namespace sheaf {
+namespace {
+
+constexpr absl::Duration kServerStart = absl::Seconds(15);
+constexpr int kLogLines = 20;
+
+ChildProcess StartChild(std::vector<std::string> argv, const std::string& log_path) {
+  absl::StatusOr<ChildProcess> child = ChildProcess::Start({.argv = std::move(argv), .log_path = log_path});
+  INFO(child.status().ToString());
+  REQUIRE(child.ok());
+  return *std::move(child);
+}
+
+void Kill(ChildProcess& child) {
+  REQUIRE(::kill(child.pid(), SIGKILL) == 0);
+  REQUIRE(child.WaitForEnd(absl::Seconds(10)));
+}
+
+std::string Content(const std::string& path) {
+  const absl::StatusOr<std::string> content = ReadFile(path);
+  INFO(content.status().ToString());
+  REQUIRE(content.ok());
+  return *content;
+}
+
+void ShowLog(const ChildProcess& child) {
+  std::cout << child.log_path() << ":\n" << child.LogTail(kLogLines) << std::flush;
+}
+
+}  // namespace
+
+std::string BinaryPath(const std::string& name) { return SHEAF_BINARIES "/" + name; }
+
+TemporaryDirectory ScratchDirectory() {
+  absl::StatusOr<TemporaryDirectory> directory =
+      TemporaryDirectory::Create(std::filesystem::temp_directory_path(), "sheaf-e2e-");
+  SHEAF_CHECK(directory.ok(), "{}", directory.status().ToString());
+  return *std::move(directory);
+}
+
+std::string EndOf(ChildProcess& process, absl::Duration within) {
+  if (process.WaitForEnd(within)) return process.EndText();
+  FAIL(process.log_path() << ": still running after " << absl::FormatDuration(within) << "\n"
+                          << process.LogTail(kLogLines));
+  return "";
+}
+
+CommandRun RunCommand(const std::vector<std::string>& argv, const CommandOptions& options) {
+  const TemporaryDirectory directory = ScratchDirectory();
+  const std::string out = directory.path() + "/out";
+  const std::string err = directory.path() + "/err";
+  // The shell parts the two streams and becomes the program.
+  std::vector<std::string> words = {"/bin/sh", "-c", fmt::format("exec \"$@\" >{} 2>{}", out, err), "sh"};
+  words.push_back("/usr/bin/env");
+  words.insert(words.end(), options.environment.begin(), options.environment.end());
+  words.insert(words.end(), argv.begin(), argv.end());
+  ChildProcess child = StartChild(std::move(words), directory.path() + "/shell");
+  const std::string end = EndOf(child, options.timeout);
+  CommandRun run{.out = Content(out), .err = Content(err)};
+  INFO(fmt::format("{} ended with {}\n{}", fmt::join(argv, " "), end, run.err));
+  REQUIRE(std::sscanf(end.c_str(), "exit code %d", &run.exit_code) == 1);
+  return run;
+}
+
+Federation::Federation(FederationOptions options) : directory_(ScratchDirectory()), options_(std::move(options)) {
+  StartServer();
+}
+
+Federation::~Federation() {
+  if (std::uncaught_exceptions() > 0) {
+    if (server_) ShowLog(*server_);
+    for (const auto& [name, worker] : workers_) ShowLog(worker);
+  }
+  transport_.reset();
+  wire_.reset();
+  // All at once; each is waited for when it is destroyed.
+  for (auto& [name, worker] : workers_) worker.Terminate();
+}
+
+absl::Duration Federation::StartServer() {
+  const absl::Time start = clock_.Now();
+  std::filesystem::remove(PortFile());
+  std::vector<std::string> argv = options_.server_wrapper;
+  for (const std::string& word :
+       {BinaryPath("sheafd"), std::string("--listen"), address_.empty() ? std::string("127.0.0.1:0") : address_,
+        std::string("--data-dir"), data_directory(), std::string("--port-file"), PortFile()}) {
+    argv.push_back(word);
+  }
+  argv.insert(argv.end(), options_.server_arguments.begin(), options_.server_arguments.end());
+  server_.reset();
+  server_.emplace(StartChild(std::move(argv), fmt::format("{}/sheafd-{}.log", directory(), ++num_starts_)));
+  WaitUntil("sheafd serves", kServerStart, [&] {
+    if (!server_->IsRunning()) FAIL("sheafd ended with " << server_->EndText() << ":\n" << server_->LogTail(kLogLines));
+    return FileExists(PortFile());
+  });
+  std::string address = Content(PortFile());
+  while (!address.empty() && address.back() == '\n') address.pop_back();
+  if (address_.empty()) {
+    address_ = address;
+    wire_ = std::make_unique<GrpcTransport>(address_, ChannelOptions{.own_connection = true});
+    transport_ = std::make_unique<RetryingTransport>(*wire_, timer_, clock_, retry_random_, RetryOptions());
+  }
+  REQUIRE(address == address_);
+  return clock_.Now() - start;
+}
+
+void Federation::KillServer() { Kill(*server_); }
+
+absl::Duration Federation::StopServer() {
+  const absl::Time start = clock_.Now();
+  server_->Terminate();
+  const std::string end = EndOf(*server_, absl::Seconds(15));
+  INFO(server_->LogTail(kLogLines));
+  REQUIRE(end == "exit code 0");
+  return clock_.Now() - start;
+}
+
+ChildProcess& Federation::StartWorker(const std::string& name, const std::vector<std::string>& arguments) {
+  std::vector<std::string> argv = {BinaryPath("sheaf-worker"), "--server", address_, "--name", name};
+  argv.insert(argv.end(), arguments.begin(), arguments.end());
+  const auto [worker, is_new] = workers_.emplace(name, StartChild(std::move(argv), directory() + "/" + name + ".log"));
+  REQUIRE(is_new);
+  return worker->second;
+}
+
+void Federation::KillWorker(const std::string& name) { Kill(workers_.at(name)); }
+
+CommandRun Federation::Sheaf(std::vector<std::string> arguments, const CommandOptions& options) const {
+  arguments.insert(arguments.begin(), {BinaryPath("sheaf"), "--server", address_});
+  return RunCommand(arguments, options);
+}
+
+}  // namespace sheaf

@@ -1,0 +1,140 @@
+// Federation: a real server, real workers and the real command line, in a directory of their own and on a free port of
+// 127.0.0.1. All end with this object; if a test failed, it shows the end of their logs.
+//
+//   Federation federation;
+//   ChildProcess& worker = federation.StartWorker("w1");
+//   auto round = CreateRound(federation.transport(), "request-1", OneHotRound({.num_tasks = 8}));
+//   federation.KillServer();                                 // As a power cut would.
+//   federation.StartServer();                                // The same data, the same port.
+//   CommandRun run = federation.Sheaf({"round", "list"});
+//   CHECK(run.exit_code == 0);
+//
+// Not thread-safe: children belong to the test's thread.
+#pragma once
+
+#include <fmt/format.h>
+#include <poll.h>
+
+#include <catch2/catch.hpp>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "base/clock.h"
+#include "base/random.h"
+#include "cli/child_process.h"
+#include "cli/temporary_directory.h"
+#include "sdk/cpp/grpc_transport.h"
+#include "sdk/cpp/transport.h"
+
+namespace sheaf {
+
+// Of sheafd, sheaf-worker or sheaf.
+std::string BinaryPath(const std::string& name);
+
+struct CommandRun {
+  int exit_code = 0;
+  std::string out;
+  std::string err;
+};
+
+struct CommandOptions {
+  // "NAME=VALUE", added to this process's environment.
+  std::vector<std::string> environment;
+  absl::Duration timeout = absl::Seconds(60);
+};
+
+// Runs a program to its end; fails the test if it takes longer than allowed.
+CommandRun RunCommand(const std::vector<std::string>& argv, const CommandOptions& options = {});
+
+// "exit code 0" once it ended by itself; fails the test if that takes longer.
+std::string EndOf(ChildProcess& process, absl::Duration within);
+
+struct FederationOptions {
+  // In addition to those that place it.
+  std::vector<std::string> server_arguments;
+  // Words before the server's own: a program that becomes it.
+  std::vector<std::string> server_wrapper;
+  // Empty: in the directory of the federation.
+  std::string data_directory;
+};
+
+class Federation {
+ public:
+  // Starts the server.
+  explicit Federation(FederationOptions options = {});
+  ~Federation();
+  Federation(const Federation&) = delete;
+  Federation& operator=(const Federation&) = delete;
+
+  const std::string& directory() const { return directory_.path(); }
+  std::string data_directory() const {
+    return options_.data_directory.empty() ? directory() + "/data" : options_.data_directory;
+  }
+  // "127.0.0.1:PORT"; stays the same over restarts.
+  const std::string& address() const { return address_; }
+  const Clock& clock() const { return clock_; }
+  Random& random() { return random_; }
+  // Repeats calls while the server restarts.
+  Transport& transport() { return *transport_; }
+  // Does not.
+  Transport& impatient_transport() { return *wire_; }
+
+  ChildProcess& server() { return *server_; }
+  // Returns when it serves, and how long that took.
+  absl::Duration StartServer();
+  // SIGKILL.
+  void KillServer();
+  // SIGTERM; returns how long it took to end, and fails the test unless it ended well.
+  absl::Duration StopServer();
+
+  ChildProcess& StartWorker(const std::string& name, const std::vector<std::string>& arguments = {});
+  // SIGKILL.
+  void KillWorker(const std::string& name);
+
+  // `sheaf` with --server; see RunCommand.
+  CommandRun Sheaf(std::vector<std::string> arguments, const CommandOptions& options = {}) const;
+
+ private:
+  std::string PortFile() const { return directory() + "/port"; }
+
+  SystemClock clock_;
+  SystemRandom random_;
+  SystemRandom retry_random_;
+  GrpcTimer timer_;
+  TemporaryDirectory directory_;
+  const FederationOptions options_;
+  std::string address_;
+  int num_starts_ = 0;
+  std::optional<ChildProcess> server_;
+  std::map<std::string, ChildProcess> workers_;
+  std::unique_ptr<GrpcTransport> wire_;
+  std::unique_ptr<RetryingTransport> transport_;
+};
+
+TemporaryDirectory ScratchDirectory();
+
+// Looks again and again until `condition` holds; fails the test, naming `what`, if it does not within `timeout`.
+template <typename Condition>
+void WaitUntil(const std::string& what, absl::Duration timeout, Condition condition) {
+  const SystemClock clock;
+  const absl::Time give_up = clock.Now() + timeout;
+  while (!condition()) {
+    if (clock.Now() > give_up) FAIL("not within " << absl::FormatDuration(timeout) << ": " << what);
+    ::poll(nullptr, 0, 3);
+  }
+}
+
+// Prints what a test measured.
+template <typename... Arguments>
+void Measured(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
+  fmt::print("  {}: {}\n", Catch::getResultCapture().getCurrentTestName(),
+             fmt::format(format, std::forward<Arguments>(arguments)...));
+  std::fflush(stdout);
+}
+
+}  // namespace sheaf

@@ -1,0 +1,106 @@
+#include "tests/simulation/crashing_payload_store.h"
+
+namespace sheaf::simulation {
+namespace {
+
+template <typename Operation>
+auto Between(CrashPoint& point, Operation operation) {
+  point.Pass();
+  auto result = operation();
+  point.Pass();
+  return result;
+}
+
+template <typename Operation>
+auto Writing(CrashPoint& point, Operation operation) {
+  return Between(point, [&]() -> decltype(operation()) {
+    if (point.disk_is_full) return absl::ResourceExhaustedError("the disk is full");
+    return operation();
+  });
+}
+
+}  // namespace
+
+// --- What writes ---------------------------------------------------------------------------------
+
+absl::StatusOr<PayloadStore::Upload> CrashingPayloadStore::StartUpload(const UploadId& id, int64_t size_bytes,
+                                                                       const std::string& digest) {
+  return Writing(point_, [&] { return inner_.StartUpload(id, size_bytes, digest); });
+}
+absl::StatusOr<int64_t> CrashingPayloadStore::WriteChunk(const UploadId& id, int64_t offset, std::string_view data) {
+  return Writing(point_, [&] { return inner_.WriteChunk(id, offset, data); });
+}
+absl::Status CrashingPayloadStore::FinishUpload(const UploadId& id) {
+  return Writing(point_, [&] { return inner_.FinishUpload(id); });
+}
+absl::Status CrashingPayloadStore::MoveUploadToBlob(const UploadId& id) {
+  return Writing(point_, [&] { return inner_.MoveUploadToBlob(id); });
+}
+absl::StatusOr<SpoolRef> CrashingPayloadStore::MoveUploadToSpool(const UploadId& id, const RoundId& round) {
+  monitor_.OnSpool(round);
+  return Writing(point_, [&] { return inner_.MoveUploadToSpool(id, round); });
+}
+absl::StatusOr<std::string> CrashingPayloadStore::PutBlob(std::string_view bytes) {
+  return Writing(point_, [&] { return inner_.PutBlob(bytes); });
+}
+absl::StatusOr<SpoolRef> CrashingPayloadStore::AppendToSpool(const RoundId& round, std::string_view bytes) {
+  monitor_.OnSpool(round);
+  return Writing(point_, [&] { return inner_.AppendToSpool(round, bytes); });
+}
+absl::Status CrashingPayloadStore::WriteCheckpoint(const RoundId& round, const std::string& name,
+                                                   std::string_view bytes) {
+  return Writing(point_, [&] { return inner_.WriteCheckpoint(round, name, bytes); });
+}
+
+// --- What reads, deletes or flushes --------------------------------------------------------------
+
+absl::StatusOr<PayloadStore::Upload> CrashingPayloadStore::GetUpload(const UploadId& id) {
+  return Between(point_, [&] { return inner_.GetUpload(id); });
+}
+absl::StatusOr<std::string> CrashingPayloadStore::ReadUpload(const UploadId& id) {
+  return Between(point_, [&] { return inner_.ReadUpload(id); });
+}
+absl::Status CrashingPayloadStore::DeleteUpload(const UploadId& id) {
+  return Between(point_, [&] { return inner_.DeleteUpload(id); });
+}
+absl::StatusOr<int64_t> CrashingPayloadStore::DeleteStaleUploads(absl::Time before) {
+  return Between(point_, [&] { return inner_.DeleteStaleUploads(before); });
+}
+bool CrashingPayloadStore::HasBlob(const std::string& digest) {
+  return Between(point_, [&] { return inner_.HasBlob(digest); });
+}
+absl::StatusOr<std::shared_ptr<const BlobView>> CrashingPayloadStore::OpenBlob(const std::string& digest) {
+  return Between(point_, [&] { return inner_.OpenBlob(digest); });
+}
+absl::Status CrashingPayloadStore::DeleteBlob(const std::string& digest) {
+  return Between(point_, [&] { return inner_.DeleteBlob(digest); });
+}
+absl::StatusOr<std::vector<PayloadStore::BlobInfo>> CrashingPayloadStore::ListBlobs() {
+  return Between(point_, [&] { return inner_.ListBlobs(); });
+}
+absl::Status CrashingPayloadStore::SyncSpools() {
+  return Between(point_, [&] { return inner_.SyncSpools(); });
+}
+absl::StatusOr<std::string> CrashingPayloadStore::ReadFromSpool(const RoundId& round, const SpoolRef& ref) {
+  return Between(point_, [&] { return inner_.ReadFromSpool(round, ref); });
+}
+absl::StatusOr<int64_t> CrashingPayloadStore::RollSpool(const RoundId& round) {
+  return Between(point_, [&] { return inner_.RollSpool(round); });
+}
+absl::Status CrashingPayloadStore::DeleteSpoolSegments(const RoundId& round, int64_t through) {
+  return Between(point_, [&] { return inner_.DeleteSpoolSegments(round, through); });
+}
+absl::StatusOr<std::string> CrashingPayloadStore::ReadCheckpoint(const RoundId& round, const std::string& name) {
+  return Between(point_, [&] { return inner_.ReadCheckpoint(round, name); });
+}
+absl::Status CrashingPayloadStore::DeleteCheckpointsExcept(const RoundId& round, const std::string& name) {
+  return Between(point_, [&] { return inner_.DeleteCheckpointsExcept(round, name); });
+}
+absl::Status CrashingPayloadStore::DeleteRound(const RoundId& round) {
+  return Between(point_, [&] { return inner_.DeleteRound(round); });
+}
+absl::StatusOr<std::vector<RoundId>> CrashingPayloadStore::ListRounds() {
+  return Between(point_, [&] { return inner_.ListRounds(); });
+}
+
+}  // namespace sheaf::simulation

@@ -1,0 +1,57 @@
+// CrashingPayloadStore: the payload store as the simulated server sees it. Each operation passes the crash point
+// before and after; a full disk refuses what writes. It holds the promise of EPHEMERAL rounds: nothing individual is
+// spooled.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "storage/payload_store.h"
+#include "tests/simulation/crash_point.h"
+#include "tests/simulation/store_monitor.h"
+
+namespace sheaf::simulation {
+
+class CrashingPayloadStore final : public PayloadStore {
+ public:
+  // All outlive this.
+  CrashingPayloadStore(PayloadStore& inner, CrashPoint& point, StoreMonitor& monitor)
+      : inner_(inner), point_(point), monitor_(monitor) {}
+
+  absl::StatusOr<Upload> StartUpload(const UploadId& id, int64_t size_bytes, const std::string& digest) override;
+  absl::StatusOr<Upload> GetUpload(const UploadId& id) override;
+  absl::StatusOr<int64_t> WriteChunk(const UploadId& id, int64_t offset, std::string_view data) override;
+  absl::Status FinishUpload(const UploadId& id) override;
+  absl::Status MoveUploadToBlob(const UploadId& id) override;
+  absl::StatusOr<SpoolRef> MoveUploadToSpool(const UploadId& id, const RoundId& round) override;
+  absl::StatusOr<std::string> ReadUpload(const UploadId& id) override;
+  absl::Status DeleteUpload(const UploadId& id) override;
+  absl::StatusOr<int64_t> DeleteStaleUploads(absl::Time before) override;
+
+  absl::StatusOr<std::string> PutBlob(std::string_view bytes) override;
+  bool HasBlob(const std::string& digest) override;
+  absl::StatusOr<std::shared_ptr<const BlobView>> OpenBlob(const std::string& digest) override;
+  absl::Status DeleteBlob(const std::string& digest) override;
+  absl::StatusOr<std::vector<BlobInfo>> ListBlobs() override;
+
+  absl::StatusOr<SpoolRef> AppendToSpool(const RoundId& round, std::string_view bytes) override;
+  absl::Status SyncSpools() override;
+  absl::StatusOr<std::string> ReadFromSpool(const RoundId& round, const SpoolRef& ref) override;
+  absl::StatusOr<int64_t> RollSpool(const RoundId& round) override;
+  absl::Status DeleteSpoolSegments(const RoundId& round, int64_t through) override;
+
+  absl::Status WriteCheckpoint(const RoundId& round, const std::string& name, std::string_view bytes) override;
+  absl::StatusOr<std::string> ReadCheckpoint(const RoundId& round, const std::string& name) override;
+  absl::Status DeleteCheckpointsExcept(const RoundId& round, const std::string& name) override;
+
+  absl::Status DeleteRound(const RoundId& round) override;
+  absl::StatusOr<std::vector<RoundId>> ListRounds() override;
+
+ private:
+  PayloadStore& inner_;
+  CrashPoint& point_;
+  StoreMonitor& monitor_;
+};
+
+}  // namespace sheaf::simulation

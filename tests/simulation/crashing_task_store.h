@@ -1,0 +1,67 @@
+// CrashingTaskStore: the store as the simulated server sees it. Each operation passes the crash point before and
+// after; what it changed is shown to the monitor; a full disk refuses the commit.
+#pragma once
+
+#include <vector>
+
+#include "storage/task_store.h"
+#include "tests/simulation/crash_point.h"
+#include "tests/simulation/store_monitor.h"
+
+namespace sheaf::simulation {
+
+class CrashingTaskStore final : public TaskStore {
+ public:
+  // All outlive this.
+  CrashingTaskStore(TaskStore& inner, CrashPoint& point, StoreMonitor& monitor)
+      : inner_(inner), point_(point), monitor_(monitor) {}
+
+  bool is_in_batch() const { return is_in_batch_; }
+
+  absl::Status BeginBatch() override;
+  absl::Status CommitBatch() override;
+  void RollbackBatch() override;
+
+  absl::StatusOr<CreateRoundResult> CreateRound(const CreateRoundParams& params) override;
+  absl::StatusOr<RoundRecord> GetRound(const RoundId& id) override;
+  absl::StatusOr<std::vector<RoundRecord>> ListRounds(const ListRoundsParams& params) override;
+  absl::StatusOr<RoundRecord> MoveRound(const MoveRoundParams& params) override;
+  absl::StatusOr<bool> IsBroadcastInUse(const std::string& digest) override;
+
+  absl::StatusOr<std::vector<TaskRecord>> LeaseTasks(const LeaseTasksParams& params) override;
+  absl::StatusOr<std::vector<TaskRecord>> ListLeases(const WorkerName& worker) override;
+  absl::StatusOr<TaskRecord> RenewLease(const RenewLeaseParams& params) override;
+  absl::StatusOr<std::vector<TaskRecord>> ListExpired(absl::Time now, int limit) override;
+  absl::StatusOr<TaskRecord> EndAttempt(const EndAttemptParams& params) override;
+  absl::StatusOr<TaskRecord> RequeueTask(const RequeueTaskParams& params) override;
+
+  absl::StatusOr<ContributionRecord> RecordContribution(const RecordContributionParams& params) override;
+  absl::StatusOr<std::vector<ContributionRecord>> ListContributions(const RoundId& round, int64_t after,
+                                                                    int limit) override;
+  absl::Status SaveCheckpoint(const SaveCheckpointParams& params) override;
+  absl::StatusOr<int64_t> ForgetContributionsAfterCheckpoint(const RoundId& round, absl::Time now) override;
+
+  absl::StatusOr<TaskRecord> GetTask(const TaskId& id) override;
+  absl::StatusOr<std::vector<AttemptRecord>> ListAttempts(const TaskId& id) override;
+  absl::StatusOr<std::vector<TaskRecord>> ListTasks(const ListTasksParams& params) override;
+  absl::StatusOr<QueueRecord> DescribeQueue(const std::string& population, absl::Time now) override;
+  absl::StatusOr<std::vector<std::string>> ListRequirements(const RoundId& round) override;
+  absl::StatusOr<absl::Time> NextDueTime(absl::Time now) override;
+
+  absl::StatusOr<WorkerRecord> SawWorker(const SawWorkerParams& params) override;
+  absl::StatusOr<WorkerRecord> GetWorker(const std::string& population, const WorkerName& name) override;
+  absl::StatusOr<std::vector<WorkerRecord>> ListWorkers(const ListWorkersParams& params) override;
+  absl::StatusOr<WorkerRecord> SetWorkerDraining(const std::string& population, const WorkerName& name,
+                                                 bool is_draining) override;
+
+  Info GetInfo() const override { return inner_.GetInfo(); }
+
+ private:
+  TaskStore& inner_;
+  CrashPoint& point_;
+  StoreMonitor& monitor_;
+  bool is_in_batch_ = false;
+  bool has_written_ = false;
+};
+
+}  // namespace sheaf::simulation

@@ -1,0 +1,47 @@
+// FaultPlan: how the world of one seed misbehaves. The probabilities are themselves drawn from the seed, many of them
+// zero, so that some worlds are calm but for one kind of fault and others are stormy.
+#pragma once
+
+#include <cstdint>
+
+#include "absl/time/time.h"
+#include "base/random.h"
+
+namespace sheaf::simulation {
+
+struct FaultPlan {
+  // --- The network, per call ---
+  double request_lost = 0;
+  double response_lost = 0;
+  double duplicated = 0;
+  double reset = 0;
+  double delayed = 0;
+  absl::Duration delay_max;
+  // Per seat and second.
+  double partition = 0;
+  absl::Duration partition_max;
+
+  // --- The server ---
+  // Mean number of passages between store operations from one crash to the next; 0: it never crashes.
+  int64_t operations_per_crash = 0;
+  absl::Duration downtime_max;
+  // Per second.
+  double graceful_restart = 0;
+  double disk_full = 0;
+
+  // --- Workers, per seat and second ---
+  double worker_crash = 0;
+  double worker_stop = 0;
+  double worker_drained = 0;
+
+  // --- Computations, per run ---
+  double run_slow = 0;
+  double run_hangs = 0;
+  double run_fails = 0;
+  double run_fails_for_good = 0;
+  double run_wrong = 0;
+
+  static FaultPlan Draw(Random& random);
+};
+
+}  // namespace sheaf::simulation

@@ -1,0 +1,116 @@
+#include "tests/simulation/ledger.h"
+
+#include "sdk/cpp/proto_duration.h"
+#include "storage/transitions.h"
+#include "tests/simulation/store_monitor.h"
+
+namespace sheaf::simulation {
+namespace {
+
+bool IsContribution(const v1::TaskResult& result) {
+  return result.outcome_case() == v1::TaskResult::kContribution || result.outcome_case() == v1::TaskResult::kUploadId;
+}
+
+}  // namespace
+
+int64_t Ledger::OnSyncArrives(const v1::SyncRequest& request) {
+  for (const v1::TaskResult& result : request.results()) {
+    if (IsContribution(result)) offered_.emplace(result.task(), result.lease_token());
+  }
+  auto& calls = open_[request.worker()];
+  const bool is_alone = calls.empty();
+  for (auto& [id, call] : calls) call.is_alone = false;
+  calls[++newest_call_] = {.is_alone = is_alone};
+  return newest_call_;
+}
+
+void Ledger::OnSyncEnded(int64_t call, const v1::SyncRequest& request) { open_[request.worker()].erase(call); }
+
+void Ledger::OnSyncAnswered(int64_t call, const v1::SyncRequest& request, const v1::SyncResponse& response,
+                            absl::Time arrival, TaskStore& store, const StoreMonitor& monitor) {
+  const bool is_alone = open_[request.worker()][call].is_alone;
+  OnSyncEnded(call, request);
+  // A newer call has ended this one's wait: it is told nothing.
+  const bool is_empty = response.held().empty() && response.leases().empty() && request.results().empty();
+  if (is_empty && !is_alone) return;
+  if (response.verdicts_size() != request.results_size() || response.held_size() != request.held_size()) {
+    return journal_.Break("every result gets a verdict", "{} results got {} verdicts, {} leases got {} updates",
+                          request.results_size(), response.verdicts_size(), request.held_size(), response.held_size());
+  }
+  for (int i = 0; i < request.results_size(); ++i) CheckVerdict(request.results(i), response.verdicts(i), store);
+  for (int i = 0; i < request.held_size(); ++i) {
+    const v1::LeaseUpdate& update = response.held(i);
+    if (update.lease_token() != request.held(i).lease_token()) {
+      journal_.Break("every result gets a verdict", "lease update {} is for another lease", i);
+    }
+    if (update.verdict() == v1::LeaseUpdate::HELD) {
+      CheckPromise("held", request, update.task(), update.lease_token(), update.remaining(), arrival, monitor);
+    }
+  }
+  for (const v1::Lease& lease : response.leases()) {
+    CheckPromise("granted", request, lease.task(), lease.lease_token(), lease.remaining(), arrival, monitor);
+  }
+  if (is_alone) CheckNothingWithheld(request, response, store);
+}
+
+void Ledger::CheckVerdict(const v1::TaskResult& result, const v1::ResultVerdict& verdict, TaskStore& store) {
+  using V = v1::ResultVerdict;
+  ++statistics_.verdicts[V::Verdict_Name(verdict.verdict())];
+  const std::string& name = result.task();
+  const std::string& token = result.lease_token();
+  journal_.Note("verdict {} on task {} under {}", V::Verdict_Name(verdict.verdict()), name, token);
+  if (verdict.task() != name || verdict.lease_token() != token) {
+    journal_.Break("every result gets a verdict", "the verdict on task {} is for {}", name, verdict.task());
+  }
+  std::optional<TaskId> id = TaskId::Parse(name);
+  absl::StatusOr<TaskRecord> task = store.GetTask(*id);
+  if (!task.ok()) return journal_.Break("the store answers", "task {}: {}", name, task.status().ToString());
+  bool is_counted = task->state == TaskState::kSucceeded && task->lease_token.value() == token;
+  if (verdict.verdict() == V::UNKNOWN_TASK) {
+    return journal_.Break("verdicts are true", "task {} exists and was called unknown", name);
+  }
+  if (!IsContribution(result)) return;
+  bool is_said_counted = verdict.verdict() == V::ACCEPTED || verdict.verdict() == V::DUPLICATE;
+  if (is_said_counted && !is_counted) {
+    journal_.Break("accepted, so counted", "task {} under {} got {} and is {} under {}", name, token,
+                   V::Verdict_Name(verdict.verdict()), Name(task->state), task->lease_token);
+  }
+  if (!is_said_counted && is_counted) {
+    journal_.Break("verdicts are true", "task {} under {} is counted and got {}", name, token,
+                   V::Verdict_Name(verdict.verdict()));
+  }
+  if (is_said_counted) acked_[name] = token;
+}
+
+void Ledger::CheckPromise(std::string_view what, const v1::SyncRequest& request, const std::string& task,
+                          const std::string& token, const google::protobuf::Duration& remaining, absl::Time arrival,
+                          const StoreMonitor& monitor) {
+  const StoreMonitor::Grant* grant = monitor.FindGrant(token);
+  if (grant == nullptr || grant->task.ToString() != task || grant->worker.value() != request.worker()) {
+    return journal_.Break("a lease has a holder", "worker {} was {} task {} under {}, which it was not granted",
+                          request.worker(), what, task, token);
+  }
+  // The worker counts from when it sent the call, which is not later than its arrival.
+  absl::Time promised = arrival + FromProtoDuration(remaining);
+  if (promised > grant->expire_time + absl::Microseconds(1)) {
+    journal_.Break("a task is never held by two live tokens", "worker {} was {} task {} for {} longer than it has it",
+                   request.worker(), what, task, absl::FormatDuration(promised - grant->expire_time));
+  }
+}
+
+void Ledger::CheckNothingWithheld(const v1::SyncRequest& request, const v1::SyncResponse& response, TaskStore& store) {
+  absl::StatusOr<std::vector<TaskRecord>> leases = store.ListLeases(WorkerName(request.worker()));
+  if (!leases.ok()) return journal_.Break("the store answers", "{}", leases.status().ToString());
+  std::set<std::string> known;
+  for (const v1::TaskResult& result : request.results()) known.insert(result.lease_token());
+  for (const v1::HeldLease& held : request.held()) known.insert(held.lease_token());
+  for (const v1::Lease& lease : response.leases()) known.insert(lease.lease_token());
+  for (const TaskRecord& task : *leases) {
+    if (!known.contains(task.lease_token.value())) {
+      journal_.Break("a lease the worker does not know of is sent again", "worker {} was not told of task {} under {}",
+                     request.worker(), task.id.ToString(), task.lease_token);
+    }
+  }
+}
+
+}  // namespace sheaf::simulation

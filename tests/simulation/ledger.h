@@ -1,0 +1,67 @@
+// Ledger: what was said over the wire. It sees every Sync as it reaches the server and every answer as it leaves, and
+// checks the answers: durable before told, one verdict per result and a true one, leases only of the own population
+// and never promised for longer than the store holds them, nothing forgotten that the worker does not know of.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "sheaf/v1/work_service.pb.h"
+#include "storage/task_store.h"
+#include "tests/simulation/journal.h"
+#include "tests/simulation/statistics.h"
+
+namespace sheaf::simulation {
+
+class StoreMonitor;
+
+class Ledger {
+ public:
+  Ledger(Journal& journal, Statistics& statistics) : journal_(journal), statistics_(statistics) {}
+
+  // A worker comes to life.
+  void Register(const std::string& worker, const std::string& population) { populations_[worker] = population; }
+  const std::string& PopulationOf(const std::string& worker) const { return populations_.at(worker); }
+
+  // A call reaches the server; its number.
+  int64_t OnSyncArrives(const v1::SyncRequest& request);
+  // The answer leaves the server. `store` shows what is durable.
+  void OnSyncAnswered(int64_t call, const v1::SyncRequest& request, const v1::SyncResponse& response,
+                      absl::Time arrival, TaskStore& store, const StoreMonitor& monitor);
+  // It ended without an answer.
+  void OnSyncEnded(int64_t call, const v1::SyncRequest& request);
+  // The server is gone, with all calls.
+  void OnCrash() { open_.clear(); }
+
+  // A worker sent a contribution of this task under this token.
+  bool WasOffered(const std::string& task, const std::string& token) const { return offered_.contains({task, token}); }
+  // A crash undid what an EPHEMERAL round had accepted.
+  void OnForgotten(const std::string& task) { acked_.erase(task); }
+  // Task to token of the contributions that a worker was told to be accepted, and that are not forgotten since.
+  const std::map<std::string, std::string>& acked() const { return acked_; }
+
+ private:
+  void CheckVerdict(const v1::TaskResult& result, const v1::ResultVerdict& verdict, TaskStore& store);
+  void CheckPromise(std::string_view what, const v1::SyncRequest& request, const std::string& task,
+                    const std::string& token, const google::protobuf::Duration& remaining, absl::Time arrival,
+                    const StoreMonitor& monitor);
+  void CheckNothingWithheld(const v1::SyncRequest& request, const v1::SyncResponse& response, TaskStore& store);
+
+  struct Open {
+    // The worker's calls that reached the server while it was open, and those that were there before.
+    bool is_alone = true;
+  };
+
+  Journal& journal_;
+  Statistics& statistics_;
+  std::map<std::string, std::string> populations_;
+  std::set<std::pair<std::string, std::string>> offered_;
+  std::map<std::string, std::string> acked_;
+  int64_t newest_call_ = 0;
+  std::map<std::string, std::map<int64_t, Open>> open_;
+};
+
+}  // namespace sheaf::simulation

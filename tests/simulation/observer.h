@@ -1,0 +1,36 @@
+// Observer: an operator who looks at everything, requeues what is buried, takes tasks away, and drains workers.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tests/simulation/faulty_transport.h"
+#include "tests/simulation/seats.h"
+#include "tests/simulation/weather.h"
+
+namespace sheaf::simulation {
+
+class Observer {
+ public:
+  // All outlive the observer.
+  Observer(Weather& weather, SimServer& server, Seats& seats);
+
+  // Once a second: perhaps looks, perhaps acts, on one of these rounds.
+  void Act(const std::vector<std::string>& rounds);
+
+ private:
+  void Look(const std::string& round);
+  void Requeue(const std::string& round);
+  void Drain();
+  template <typename M>
+  void Ask(const M& method, const typename M::Request& request);
+
+  Weather& weather_;
+  Seats& seats_;
+  FaultyTransport transport_;
+  // How often it requeues, per second.
+  double requeues_;
+  int num_requests_ = 0;
+};
+
+}  // namespace sheaf::simulation

@@ -1,0 +1,40 @@
+// ProgramActor: a program that creates one round, with one request id however often the answer is lost, watches it to
+// its end, and perhaps cancels it.
+#pragma once
+
+#include <string>
+
+#include "tests/simulation/faulty_transport.h"
+#include "tests/simulation/round_plan.h"
+#include "tests/simulation/weather.h"
+
+namespace sheaf::simulation {
+
+class ProgramActor {
+ public:
+  // Both outlive the actor.
+  ProgramActor(Weather& weather, SimServer& server, RoundPlan plan);
+
+  // It has seen the round's end.
+  bool is_done() const { return is_done_; }
+  bool has_cancelled() const { return has_cancelled_; }
+  // Empty until the program knows it.
+  const std::string& round() const { return round_; }
+  const RoundPlan& plan() const { return plan_; }
+
+ private:
+  void Create();
+  void Watch();
+  void Cancel();
+  absl::Duration Pause() { return weather_.chance.Between(absl::Milliseconds(100), absl::Seconds(2)); }
+
+  Weather& weather_;
+  FaultyTransport transport_;
+  const RoundPlan plan_;
+  std::string round_;
+  std::string etag_;
+  bool has_cancelled_ = false;
+  bool is_done_ = false;
+};
+
+}  // namespace sheaf::simulation

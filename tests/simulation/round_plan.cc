@@ -1,0 +1,96 @@
+#include "tests/simulation/round_plan.h"
+
+#include <fmt/format.h>
+
+#include "sdk/cpp/proto_duration.h"
+
+namespace sheaf::simulation {
+namespace {
+
+constexpr int kTasksMax = 10;
+
+int UpTo(Random& random, int most) { return 1 + static_cast<int>(random.Below(static_cast<uint64_t>(most))); }
+
+v1::DType DrawDType(Random& random) {
+  constexpr v1::DType kTypes[] = {v1::INT64, v1::FLOAT32, v1::FLOAT64, v1::INT32};
+  return kTypes[random.Below(4)];
+}
+
+void AddOutput(const char* name, const char* symbol, Random& random, v1::AggregateSpec& spec) {
+  v1::OutputSpec* output = spec.add_outputs();
+  output->set_name(name);
+  output->set_operator_(symbol);
+  output->set_dtype(DrawDType(random));
+  output->add_dense_shape(kTasksMax + 1);
+}
+
+v1::TaskSpec Task(int index, Random& random) {
+  v1::TaskSpec task;
+  // Element 0 is left to the sparse outputs' mark.
+  task.set_payload(std::to_string(index + 1));
+  if (random.Chance(0.1)) (*task.mutable_requirements())["gpu"] = "yes";
+  return task;
+}
+
+void DrawWork(Random& random, v1::RoundSpec& spec) {
+  int count = UpTo(random, kTasksMax);
+  int goal = count;
+  if (random.Chance(0.7)) {
+    for (int i = 0; i < count; ++i) *spec.mutable_listed()->add_tasks() = Task(i, random);
+    if (random.Chance(0.5)) goal = UpTo(random, count);
+    if (goal < count || random.Chance(0.5)) spec.set_goal(goal);
+  } else {
+    v1::OpenSlots& slots = *spec.mutable_open_slots();
+    *slots.mutable_task() = Task(static_cast<int>(random.Below(kTasksMax)), random);
+    if (random.Chance(0.3)) slots.set_per_worker_max(UpTo(random, 3));
+    if (random.Chance(0.5)) {
+      slots.set_count(count);
+    } else {
+      spec.set_goal(goal);
+      if (random.Chance(0.5)) spec.set_over_selection(1 + random.Fraction());
+    }
+  }
+  if (random.Chance(0.5)) spec.set_min_goal(UpTo(random, goal));
+  if (random.Chance(0.2)) spec.set_min_clients(UpTo(random, goal));
+}
+
+}  // namespace
+
+RoundPlan RoundPlan::Draw(int number, Random& random) {
+  RoundPlan plan;
+  plan.request_id = fmt::format("request-{}", number);
+  plan.create_after = random.Between(absl::ZeroDuration(), absl::Seconds(60));
+  if (random.Chance(0.15)) plan.cancel_after = random.Between(absl::ZeroDuration(), absl::Seconds(30));
+
+  v1::RoundSpec& spec = plan.spec;
+  spec.set_population(random.Chance(0.6) ? "red" : "blue");
+  spec.set_job(fmt::format("job-{}", random.Below(2)));
+  spec.mutable_computation()->set_name("one_hot");
+  AddOutput("dense", "sum", random, *spec.mutable_aggregate());
+  AddOutput("sparse", "sparse_sum", random, *spec.mutable_aggregate());
+  DrawWork(random, spec);
+  *spec.mutable_deadline() = ToProtoDuration(random.Between(absl::Seconds(10), absl::Seconds(200)));
+  *spec.mutable_lease_duration() = ToProtoDuration(random.Between(absl::Seconds(2), absl::Seconds(20)));
+  if (random.Chance(0.3)) {
+    *spec.mutable_attempt_deadline() = ToProtoDuration(random.Between(absl::Seconds(2), absl::Seconds(60)));
+  }
+  spec.set_priority(UpTo(random, 5));
+  if (random.Chance(0.7)) spec.mutable_retry()->set_failed_max(UpTo(random, 4));
+  if (random.Chance(0.5)) spec.mutable_retry()->set_lost_max(UpTo(random, 6));
+  spec.set_durability(random.Chance(0.65) ? v1::DURABLE : v1::EPHEMERAL);
+  return plan;
+}
+
+Limits DrawLimits(Random& random) {
+  Limits limits;
+  limits.retry_backoff_max = absl::Seconds(10);
+  if (random.Chance(0.3)) {
+    limits.inline_bytes_max = 16;
+    limits.chunk_bytes_max = 64;
+  }
+  if (random.Chance(0.7)) limits.checkpoint_contributions = UpTo(random, 4);
+  if (random.Chance(0.3)) limits.checkpoint_spool_bytes = 100;
+  return limits;
+}
+
+}  // namespace sheaf::simulation

@@ -1,0 +1,92 @@
+#include "tests/simulation/seats.h"
+
+#include <utility>
+
+namespace sheaf::simulation {
+
+Seats::Seats(Weather& weather, SimServer& server, Ledger& ledger, Random& random, int count)
+    : weather_(weather),
+      server_(server),
+      ledger_(ledger),
+      random_(random),
+      builtin_(BuiltinComputations({.data = data_, .waiter = waiter_}),
+               [](const std::function<void()>& work) { work(); }),
+      runner_(weather, builtin_) {
+  for (int i = 0; i < count; ++i) {
+    auto seat = std::make_unique<Seat>();
+    seat->population = i % 2 == 0 ? "red" : "blue";
+    // The first of each population can run whatever there is.
+    if (i < 2 || weather.chance.Chance(0.5)) seat->labels["gpu"] = "yes";
+    seat->transport = std::make_unique<FaultyTransport>(weather, server);
+    seats_.push_back(std::move(seat));
+    Start(i);
+  }
+}
+
+void Seats::Start(int number) {
+  Seat& seat = *seats_[number];
+  if (seat.loop != nullptr) return;
+  seat.worker = fmt::format("w{}.{}", number, ++num_lives_);
+  ledger_.Register(seat.worker, seat.population);
+  weather_.journal.Note("worker {} of {} starts", seat.worker, seat.population);
+  WorkerOptions options{.worker = seat.worker,
+                        .population = seat.population,
+                        .labels = seat.labels,
+                        .concurrency = 1 + static_cast<int>(weather_.chance.Below(3))};
+  seat.loop = std::make_unique<WorkerLoop>(
+      std::move(options), WorkerLoop::Parts{*seat.transport, runner_, seat.cache, random_,
+                                            [this, number] { StepAt(weather_.agenda.now(), number); }});
+  StepAt(weather_.agenda.now(), number);
+}
+
+void Seats::Kill(int number, absl::Duration downtime) {
+  seats_[number]->loop.reset();
+  ++seats_[number]->timer;
+  weather_.agenda.After(downtime, [this, number] { Start(number); });
+}
+
+void Seats::StepAt(absl::Time time, int number) {
+  Seat& seat = *seats_[number];
+  weather_.agenda.At(time, [this, number, timer = ++seat.timer] {
+    if (timer == seats_[number]->timer) Step(number);
+  });
+}
+
+void Seats::Step(int number) {
+  Seat& seat = *seats_[number];
+  absl::Time next = seat.loop->Step(weather_.agenda.now());
+  if (seat.loop->is_done()) {
+    weather_.journal.Note("worker {} is done", seat.worker);
+    if (!seat.loop->exit_status().ok()) {
+      weather_.journal.Break("workers go on", "worker {} gave up: {}", seat.worker,
+                             seat.loop->exit_status().ToString());
+    }
+    return Kill(number, absl::Seconds(1));
+  }
+  if (next < absl::InfiniteFuture()) StepAt(next, number);
+}
+
+void Seats::Strike() {
+  for (int i = 0; i < count(); ++i) {
+    Seat& seat = *seats_[i];
+    if (weather_.Strikes(weather_.plan.partition, "partitions")) {
+      absl::Duration duration = weather_.chance.Between(absl::ZeroDuration(), weather_.plan.partition_max);
+      weather_.journal.Note("worker {} is cut off for {}", seat.worker, absl::FormatDuration(duration));
+      seat.transport->Cut(duration);
+    }
+    if (seat.loop == nullptr) continue;
+    if (weather_.Strikes(weather_.plan.worker_crash, "worker crashes")) {
+      weather_.journal.Note("worker {} crashes", seat.worker);
+      Kill(i, weather_.chance.Between(absl::ZeroDuration(), absl::Seconds(10)));
+    } else if (weather_.Strikes(weather_.plan.worker_stop, "workers told to stop")) {
+      weather_.journal.Note("worker {} is told to stop", seat.worker);
+      seat.loop->RequestDrain();
+    }
+  }
+}
+
+void Seats::Mend() {
+  for (const auto& seat : seats_) seat->transport->Mend();
+}
+
+}  // namespace sheaf::simulation

@@ -1,0 +1,70 @@
+// Seats: the workers. Each seat has a network of its own and a real WorkerLoop, which crashes, is told to stop, and
+// comes back under a new name.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/simulation/faulty_runner.h"
+#include "tests/simulation/faulty_transport.h"
+#include "tests/simulation/ledger.h"
+#include "tests/simulation/weather.h"
+#include "worker/blob_cache.h"
+#include "worker/computations.h"
+#include "worker/runners/builtin.h"
+#include "worker/waiter.h"
+#include "worker/worker_loop.h"
+
+namespace sheaf::simulation {
+
+class Seats {
+ public:
+  // All outlive the seats. `random` is the workers' own.
+  Seats(Weather& weather, SimServer& server, Ledger& ledger, Random& random, int count);
+
+  // Once a second: perhaps something happens to somebody.
+  void Strike();
+  // Networks are whole from here on.
+  void Mend();
+  int count() const { return static_cast<int>(seats_.size()); }
+  // The worker in this seat, by name.
+  const std::string& worker(int seat) const { return seats_[seat]->worker; }
+  const std::string& population(int seat) const { return seats_[seat]->population; }
+
+ private:
+  struct Seat {
+    std::string population;
+    std::map<std::string, std::string> labels;
+    std::unique_ptr<FaultyTransport> transport;
+    BlobCache cache{1 << 20};
+    std::string worker;
+    std::unique_ptr<WorkerLoop> loop;
+    // A loop has one timer: setting it anew makes the old one void.
+    int64_t timer = 0;
+  };
+  class NoWaiter final : public Waiter {
+   public:
+    void Wait(absl::Duration) override {}
+  };
+
+  void Start(int seat);
+  void Kill(int seat, absl::Duration downtime);
+  void StepAt(absl::Time time, int seat);
+  void Step(int seat);
+
+  Weather& weather_;
+  SimServer& server_;
+  Ledger& ledger_;
+  Random& random_;
+  DataSources data_;
+  NoWaiter waiter_;
+  BuiltinRunner builtin_;
+  FaultyRunner runner_;
+  int num_lives_ = 0;
+  std::vector<std::unique_ptr<Seat>> seats_;
+};
+
+}  // namespace sheaf::simulation

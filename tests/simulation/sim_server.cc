@@ -1,0 +1,262 @@
+#include "tests/simulation/sim_server.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "sdk/cpp/proto_duration.h"
+#include "server/core/batch_runner.h"
+#include "server/core/core.h"
+#include "server/handlers/blob_handlers.h"
+#include "server/handlers/inspection_handlers.h"
+#include "server/handlers/method_table.h"
+#include "server/handlers/round_handlers.h"
+#include "server/handlers/work_handlers.h"
+#include "sheaf/v1/round_service.pb.h"
+
+namespace sheaf::simulation {
+namespace {
+
+// Beyond what the caller allowed for waiting.
+constexpr absl::Duration kAnswerWithin = absl::Seconds(2);
+// When nobody may wait any more.
+constexpr absl::Duration kDrainAnswerWithin = absl::Milliseconds(20);
+// Ticks alone, in a second.
+constexpr int64_t kIdleBatchesMax = 100;
+// As the core thread's.
+constexpr absl::Duration kTickIntervalMin = absl::Milliseconds(1);
+constexpr absl::Duration kPollWaitMax = absl::Seconds(60);
+
+absl::Duration WaitOf(const google::protobuf::Message& request) {
+  absl::Duration wait;
+  if (const auto* sync = dynamic_cast<const v1::SyncRequest*>(&request)) wait = FromProtoDuration(sync->wait());
+  if (const auto* get = dynamic_cast<const v1::GetRoundRequest*>(&request)) wait = FromProtoDuration(get->wait());
+  return std::min(wait, kPollWaitMax);
+}
+
+}  // namespace
+
+struct SimServer::Life {
+  Life(TaskStore& store, PayloadStore& payloads, SimServer& executor, Random& random, const Limits& limits)
+      : core(store, payloads, executor, random, {.limits = limits, .data_directory = "simulated"}),
+        runner(store, payloads, core),
+        work(core),
+        blob(core, payloads),
+        round(core),
+        inspection(core),
+        methods(executor, {.work = work, .blob = blob, .round = round, .inspection = inspection}) {}
+
+  Core core;
+  BatchRunner runner;
+  WorkHandlers work;
+  BlobHandlers blob;
+  RoundHandlers round;
+  InspectionHandlers inspection;
+  MethodTable methods;
+};
+
+SimServer::SimServer(Parts parts)
+    : parts_(std::move(parts)),
+      monitor_(parts_.storage.tasks(), parts_.ledger, parts_.journal, parts_.statistics),
+      task_store_(std::make_unique<CrashingTaskStore>(parts_.storage.tasks(), point_, monitor_)),
+      payload_store_(parts_.storage.payloads(), point_, monitor_) {
+  Start();
+}
+
+SimServer::~SimServer() {
+  parts_.statistics.store_operations += point_.num_passages() / 2;
+  point_.Disarm();
+}
+
+// --- Lives ---------------------------------------------------------------------------------------
+
+void SimServer::Arm() {
+  if (!is_faulty_ || parts_.plan.operations_per_crash == 0) return point_.Disarm();
+  if (!point_.is_armed())
+    point_.Arm(1 + static_cast<int64_t>(parts_.chance.Below(2 * parts_.plan.operations_per_crash)));
+}
+
+void SimServer::Start() {
+  ++num_lives_;
+  parts_.journal.Note("the server starts, life {}", num_lives_);
+  is_stopping_ = false;
+  listens_ = true;
+  Guard([this] {
+    Arm();
+    life_ = std::make_unique<Life>(*task_store_, payload_store_, *this, parts_.core_random, parts_.limits);
+    absl::Status status = life_->core.Recover(parts_.agenda.now());
+    if (absl::IsResourceExhausted(status)) return Crash("its disk is full");
+    if (!status.ok()) return parts_.journal.Break("a server recovers", "{}", status.ToString());
+    monitor_.NoteCrash();
+    ScheduleBatch(parts_.agenda.now());
+  });
+}
+
+void SimServer::Guard(const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const ServerCrash&) {
+    Crash("its power fails");
+  }
+}
+
+void SimServer::Crash(std::string_view why) {
+  ++parts_.statistics.faults["server crashes"];
+  parts_.journal.Note("the server is gone: {}", why);
+  monitor_.NoteCrash();
+  Stop(parts_.chance.Between(absl::ZeroDuration(), parts_.plan.downtime_max));
+}
+
+void SimServer::Stop(absl::Duration downtime) {
+  point_.Disarm();
+  if (task_store_->is_in_batch()) task_store_->RollbackBatch();
+  inbox_.clear();
+  ++batch_;
+  batch_time_ = absl::InfiniteFuture();
+  parts_.ledger.OnCrash();
+  std::map<int64_t, Pending> pending = std::exchange(pending_, {});
+  life_.reset();
+  parts_.storage.Crash();
+  monitor_.set_store(parts_.storage.tasks());
+  task_store_ = std::make_unique<CrashingTaskStore>(parts_.storage.tasks(), point_, monitor_);
+  for (auto& [id, call] : pending) {
+    if (parts_.chance.Chance(0.5)) call.on_answer(absl::UnavailableError("the connection was reset"), nullptr);
+  }
+  parts_.agenda.After(downtime, [this] { Start(); });
+}
+
+void SimServer::RestartGracefully() {
+  if (life_ == nullptr || is_stopping_) return;
+  ++parts_.statistics.faults["graceful restarts"];
+  parts_.journal.Note("the server is told to stop");
+  is_stopping_ = true;
+  int64_t life = num_lives_;
+  Post([this](absl::Time now) { life_->core.BeginDrain(now); });
+  parts_.agenda.After(absl::Milliseconds(200), [this, life] {
+    if (life != num_lives_ || life_ == nullptr) return;
+    for (const auto& [id, call] : pending_) {
+      if (parts_.agenda.now() - call.arrival < kDrainAnswerWithin) continue;
+      parts_.journal.Break("every poll is answered", "a draining server still keeps {} call {}", call.method, id);
+    }
+    listens_ = false;
+    bool had_room = !point_.disk_is_full;
+    Post([this](absl::Time now) { life_->core.CheckpointAll(now); });
+    parts_.agenda.After(absl::Milliseconds(200), [this, life, had_room] {
+      if (life != num_lives_ || life_ == nullptr) return;
+      if (had_room && !point_.disk_is_full) monitor_.NoteGracefulStop();
+      parts_.journal.Note("the server has stopped");
+      Stop(parts_.chance.Between(absl::ZeroDuration(), absl::Seconds(2)));
+    });
+  });
+}
+
+void SimServer::SetFaulty(bool is_faulty) {
+  is_faulty_ = is_faulty;
+  if (!is_faulty) point_.disk_is_full = false;
+  point_.Disarm();
+  Arm();
+}
+
+void SimServer::FillDisk(absl::Duration duration) {
+  ++parts_.statistics.faults["full disks"];
+  parts_.journal.Note("the disk is full for {}", absl::FormatDuration(duration));
+  point_.disk_is_full = true;
+  parts_.agenda.After(duration, [this] { point_.disk_is_full = false; });
+}
+
+// --- Batches -------------------------------------------------------------------------------------
+
+void SimServer::Post(Event event) {
+  inbox_.push_back(std::move(event));
+  ScheduleBatch(parts_.agenda.now() + parts_.chance.Between(absl::ZeroDuration(), absl::Milliseconds(1)));
+}
+
+void SimServer::Defer(Deferred deferred) { life_->runner.Defer(std::move(deferred)); }
+
+void SimServer::ScheduleBatch(absl::Time time) {
+  if (time >= batch_time_) return;
+  batch_time_ = time;
+  parts_.agenda.At(time, [this, batch = ++batch_] {
+    if (batch == batch_ && life_ != nullptr) RunBatch();
+  });
+}
+
+void SimServer::RunBatch() {
+  batch_time_ = absl::InfiniteFuture();
+  ++parts_.statistics.batches;
+  if (inbox_.empty()) ++num_idle_batches_;
+  absl::Time now = parts_.agenda.now();
+  Guard([&] {
+    absl::Status status = life_->runner.Run(std::exchange(inbox_, {}), now);
+    if (absl::IsInternal(status) || absl::IsDataLoss(status)) {
+      return parts_.journal.Break("the server keeps going", "{}", status.ToString());
+    }
+    absl::Time next = life_->core.NextTick(now);
+    if (next < absl::InfiniteFuture()) ScheduleBatch(std::max(next, now + kTickIntervalMin));
+  });
+}
+
+// --- Calls ---------------------------------------------------------------------------------------
+
+void SimServer::Call(std::string_view method, std::shared_ptr<const Message> request, std::unique_ptr<Message> response,
+                     OnAnswer on_answer) {
+  if (life_ == nullptr || !listens_) return on_answer(absl::UnavailableError("nobody listens"), nullptr);
+  ++parts_.statistics.calls;
+  absl::Time arrival = parts_.agenda.now();
+  int64_t id = ++newest_call_;
+  Pending& call = pending_[id];
+  call = {.method = std::string(method),
+          .arrival = arrival,
+          .due = arrival + WaitOf(*request) + kAnswerWithin,
+          .request = request,
+          .on_answer = std::move(on_answer)};
+  if (const auto* sync = dynamic_cast<const v1::SyncRequest*>(request.get())) {
+    call.ledger_call = parts_.ledger.OnSyncArrives(*sync);
+    parts_.journal.Note("{} calls: {} results, {} held, wants {} ({}){}", sync->worker(), sync->results_size(),
+                        sync->held_size(), sync->want(), sync->poll_id(), sync->draining() ? ", draining" : "");
+  }
+  Guard([&] {
+    auto shared = std::shared_ptr<Message>(std::move(response));
+    life_->methods.Dispatch(method, *request, shared.get(),
+                            [this, id, life = num_lives_, arrival, shared](const absl::Status& status) {
+                              if (life == num_lives_) Answer(id, status, *shared, arrival);
+                            });
+  });
+}
+
+void SimServer::Answer(int64_t id, const absl::Status& status, const Message& response, absl::Time arrival) {
+  auto found = pending_.find(id);
+  if (found == pending_.end()) {
+    return parts_.journal.Break("every poll is answered", "call {} was answered twice", id);
+  }
+  Pending call = std::move(found->second);
+  pending_.erase(found);
+  if (task_store_->is_in_batch()) {
+    parts_.journal.Break("durable before told", "{} call {} was answered inside a batch", call.method, id);
+  }
+  if (const auto* sync = dynamic_cast<const v1::SyncRequest*>(call.request.get())) {
+    const auto& answer = static_cast<const v1::SyncResponse&>(response);
+    parts_.journal.Note("{} is answered {}: {} leases{}", sync->worker(), status.ToString(), answer.leases_size(),
+                        answer.drain() ? ", drain" : "");
+    if (status.ok()) {
+      parts_.ledger.OnSyncAnswered(call.ledger_call, *sync, answer, arrival, tasks(), monitor_);
+    } else {
+      parts_.ledger.OnSyncEnded(call.ledger_call, *sync);
+    }
+  }
+  call.on_answer(status, status.ok() ? &response : nullptr);
+}
+
+void SimServer::CheckPending() {
+  if (num_idle_batches_ > kIdleBatchesMax) {
+    parts_.journal.Break("a server without work rests", "it ran {} batches without an event in a second",
+                         num_idle_batches_);
+  }
+  num_idle_batches_ = 0;
+  for (const auto& [id, call] : pending_) {
+    if (parts_.agenda.now() <= call.due) continue;
+    parts_.journal.Break("every poll is answered", "{} call {} is {} overdue", call.method, id,
+                         absl::FormatDuration(parts_.agenda.now() - call.due));
+  }
+}
+
+}  // namespace sheaf::simulation

@@ -1,0 +1,118 @@
+// SimServer: a server in virtual time. The real core and handlers, dispatched through the real method table, batches
+// run by the real BatchRunner; only the thread and the wire are missing.
+//
+//   server.Call(method, request, [](absl::Status status, const Message& response) {...}, on_gone);
+//
+// Calls that arrive within a moment share a batch. At the store operation where the crash point fires everything in
+// memory is gone: the core, the batch, the calls parked in it. After a while it starts again on what is durable.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/random.h"
+#include "google/protobuf/message.h"
+#include "server/core/executor.h"
+#include "server/core/limits.h"
+#include "tests/simulation/agenda.h"
+#include "tests/simulation/crashing_payload_store.h"
+#include "tests/simulation/crashing_task_store.h"
+#include "tests/simulation/fault_plan.h"
+#include "tests/simulation/journal.h"
+#include "tests/simulation/ledger.h"
+#include "tests/simulation/sim_storage.h"
+#include "tests/simulation/statistics.h"
+
+namespace sheaf::simulation {
+
+class SimServer final : public Executor {
+ public:
+  using Message = google::protobuf::Message;
+  // `response` is null unless the status is OK.
+  using OnAnswer = std::function<void(absl::Status status, const Message* response)>;
+
+  struct Parts {
+    Agenda& agenda;
+    Journal& journal;
+    Statistics& statistics;
+    Ledger& ledger;
+    SimStorage& storage;
+    // Of the faults, and the core's own.
+    Random& chance;
+    Random& core_random;
+    const FaultPlan& plan;
+    Limits limits;
+  };
+  explicit SimServer(Parts parts);
+  ~SimServer() override;
+
+  // UNAVAILABLE if it is down. If the server dies first, `on_answer` gets UNAVAILABLE or is never called, as chance has
+  // it.
+  void Call(std::string_view method, std::shared_ptr<const Message> request, std::unique_ptr<Message> response,
+            OnAnswer on_answer);
+
+  void Post(Event event) override;
+  void Defer(Deferred deferred) override;
+
+  // Faults from here on, or none any more.
+  void SetFaulty(bool is_faulty);
+  // SIGTERM, and a new process some time later.
+  void RestartGracefully();
+  void FillDisk(absl::Duration duration);
+  bool is_up() const { return life_ != nullptr; }
+
+  // Once a second: every call must be answered in its time, and a server without work must rest.
+  void CheckPending();
+  // What the store shows, without faults.
+  TaskStore& tasks() { return parts_.storage.tasks(); }
+  const StoreMonitor& monitor() const { return monitor_; }
+
+ private:
+  // One process: all that a crash takes away.
+  struct Life;
+  struct Pending {
+    std::string method;
+    absl::Time arrival;
+    absl::Time due;
+    std::shared_ptr<const Message> request;
+    OnAnswer on_answer;
+    // Of a Sync.
+    int64_t ledger_call = 0;
+  };
+
+  void Start();
+  void Crash(std::string_view why);
+  void Stop(absl::Duration downtime);
+  // Runs `work` of the present life; a crash inside ends that life.
+  void Guard(const std::function<void()>& work);
+  void ScheduleBatch(absl::Time time);
+  void RunBatch();
+  void Arm();
+  void Answer(int64_t id, const absl::Status& status, const Message& response, absl::Time arrival);
+
+  Parts parts_;
+  CrashPoint point_;
+  StoreMonitor monitor_;
+  std::unique_ptr<CrashingTaskStore> task_store_;
+  CrashingPayloadStore payload_store_;
+  std::unique_ptr<Life> life_;
+  int64_t num_lives_ = 0;
+  bool is_faulty_ = false;
+  bool is_stopping_ = false;
+  bool listens_ = false;
+
+  std::vector<Event> inbox_;
+  // The batch to come, and the number that makes an earlier appointment void.
+  absl::Time batch_time_ = absl::InfiniteFuture();
+  int64_t batch_ = 0;
+  // Batches without an event, since the last beat.
+  int64_t num_idle_batches_ = 0;
+
+  int64_t newest_call_ = 0;
+  std::map<int64_t, Pending> pending_;
+};
+
+}  // namespace sheaf::simulation

@@ -1,0 +1,59 @@
+#include "tests/simulation/sim_storage.h"
+
+#include <utility>
+
+#include "base/check.h"
+#include "storage/memory/memory_task_store.h"
+#include "storage/sql/sql_task_store.h"
+#include "storage/sqlite/sqlite_connection.h"
+
+namespace sheaf::simulation {
+namespace {
+
+class SharedConnection final : public SqlConnection {
+ public:
+  explicit SharedConnection(std::shared_ptr<SqlConnection> inner) : inner_(std::move(inner)) {}
+
+  absl::Status Begin() override { return inner_->Begin(); }
+  absl::Status Commit() override { return inner_->Commit(); }
+  void Rollback() override { inner_->Rollback(); }
+  using SqlConnection::Execute;
+  absl::StatusOr<int64_t> Execute(std::string_view sql, std::initializer_list<SqlValue> values,
+                                  RowCallback on_row) override {
+    return inner_->Execute(sql, values, on_row);
+  }
+  absl::Status ExecuteScript(const std::string& sql) override { return inner_->ExecuteScript(sql); }
+  SqlDialect dialect() const override { return inner_->dialect(); }
+  std::string name() const override { return inner_->name(); }
+
+ private:
+  const std::shared_ptr<SqlConnection> inner_;
+};
+
+}  // namespace
+
+SimStorage::SimStorage(StoreKind kind, const Clock& clock) : payloads_(clock) {
+  if (kind == StoreKind::kMemory) {
+    tasks_ = std::make_unique<MemoryTaskStore>();
+    return;
+  }
+  auto connection = SqliteConnection::Open(":memory:");
+  SHEAF_CHECK(connection.ok(), "{}", connection.status().ToString());
+  database_ = *std::move(connection);
+  OpenSqlite();
+}
+
+void SimStorage::Crash() {
+  payloads_.DropUnsynced();
+  if (database_ == nullptr) return;
+  tasks_.reset();
+  OpenSqlite();
+}
+
+void SimStorage::OpenSqlite() {
+  auto store = SqlTaskStore::Open(std::make_unique<SharedConnection>(database_));
+  SHEAF_CHECK(store.ok(), "{}", store.status().ToString());
+  tasks_ = *std::move(store);
+}
+
+}  // namespace sheaf::simulation

@@ -1,0 +1,159 @@
+#include "tests/simulation/verifier.h"
+
+#include <cstring>
+#include <map>
+#include <set>
+
+#include "aggregation/safetensors.h"
+#include "storage/transitions.h"
+
+namespace sheaf::simulation {
+namespace {
+
+template <typename T>
+std::vector<double> Read(std::string_view data) {
+  std::vector<double> values(data.size() / sizeof(T));
+  for (size_t i = 0; i < values.size(); ++i) {
+    T value;
+    std::memcpy(&value, data.data() + i * sizeof(T), sizeof(T));
+    values[i] = static_cast<double>(value);
+  }
+  return values;
+}
+
+std::vector<double> Values(const TensorView& tensor) {
+  switch (tensor.dtype) {
+    case v1::FLOAT32:
+      return Read<float>(tensor.data);
+    case v1::FLOAT64:
+      return Read<double>(tensor.data);
+    case v1::INT32:
+      return Read<int32_t>(tensor.data);
+    default:
+      return Read<int64_t>(tensor.data);
+  }
+}
+
+// The non-zero elements of a released output.
+absl::StatusOr<std::map<int64_t, double>> Elements(const SafetensorsView& file, bool is_sparse) {
+  absl::StatusOr<const TensorView*> values = file.Find(is_sparse ? "sparse.values" : "dense");
+  if (!values.ok()) return values.status();
+  std::vector<double> positions;
+  if (is_sparse) {
+    absl::StatusOr<const TensorView*> indices = file.Find("sparse.indices");
+    if (!indices.ok()) return indices.status();
+    positions = Values(**indices);
+  }
+  std::vector<double> numbers = Values(**values);
+  if (is_sparse && positions.size() != numbers.size())
+    return absl::DataLossError("indices and values differ in length");
+  std::map<int64_t, double> elements;
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    int64_t position = is_sparse ? static_cast<int64_t>(positions[i]) : static_cast<int64_t>(i);
+    if (numbers[i] != 0) elements[position] += numbers[i];
+  }
+  return elements;
+}
+
+std::string Text(const std::map<int64_t, double>& elements) {
+  std::string text;
+  for (const auto& [position, value] : elements) text += fmt::format(" [{}]={}", position, value);
+  return text;
+}
+
+}  // namespace
+
+void Verifier::Check(const EndedRound& round) {
+  ++statistics_.rounds[std::string(Name(round.record.state))];
+  CheckEnd(round);
+  CheckContributions(round);
+  if (round.record.state == RoundState::kSucceeded) CheckAggregate(round);
+}
+
+void Verifier::CheckEnd(const EndedRound& round) {
+  const RoundRecord& record = round.record;
+  if (!IsFinal(record.state)) {
+    return journal_.Break("every round ends", "round {} is still {}", record.id, Name(record.state));
+  }
+  const bool has_enough =
+      record.num_contributions >= round.spec.min_goal() && record.num_clients >= round.spec.min_clients();
+  if (record.state == RoundState::kSucceeded && !has_enough) {
+    journal_.Break("nothing is released below min_goal", "round {} SUCCEEDED with {} contributions of {} clients",
+                   record.id, record.num_contributions, record.num_clients);
+  }
+  if (record.state == RoundState::kFailed && has_enough && round.spec.durability() == v1::DURABLE) {
+    journal_.Break("a round with enough succeeds", "round {} FAILED with {} contributions, min_goal {}: {}", record.id,
+                   record.num_contributions, round.spec.min_goal(), record.error);
+  }
+  if (record.state == RoundState::kFailed && record.error.empty()) {
+    journal_.Break("a failure says why", "round {} FAILED without an error", record.id);
+  }
+  if (record.state == RoundState::kCancelled && !round.was_cancelled) {
+    journal_.Break("only its program cancels a round", "round {} was CANCELLED: {}", record.id, record.error);
+  }
+  if (round.shown.num_contributions() != record.num_contributions ||
+      round.shown.tasks().succeeded() != record.tasks.succeeded) {
+    journal_.Break("what is shown is what is stored", "round {} shows {} contributions and has {}", record.id,
+                   round.shown.num_contributions(), record.num_contributions);
+  }
+}
+
+void Verifier::CheckContributions(const EndedRound& round) {
+  std::set<TaskId> counted;
+  for (size_t i = 0; i < round.contributions.size(); ++i) {
+    const ContributionRecord& contribution = round.contributions[i];
+    if (contribution.sequence != static_cast<int64_t>(i) + 1) {
+      journal_.Break("sequence", "contribution {} of round {} is number {}", contribution.sequence, round.record.id, i);
+    }
+    if (!counted.insert(contribution.task).second) {
+      journal_.Break("counted once", "task {} has two contributions", contribution.task.ToString());
+    }
+  }
+  for (const TaskRecord& task : round.tasks) {
+    const std::string name = task.id.ToString();
+    const bool is_counted = task.state == TaskState::kSucceeded;
+    if (is_counted != counted.contains(task.id)) {
+      journal_.Break("counted once", "task {} is {} and has {} contribution", name, Name(task.state),
+                     is_counted ? "no" : "a");
+    }
+    auto acked = ledger_.acked().find(name);
+    if (acked == ledger_.acked().end()) continue;
+    if (!is_counted || task.lease_token.value() != acked->second) {
+      journal_.Break("accepted, so counted", "task {} was accepted under {} and is {} under {}", name, acked->second,
+                     Name(task.state), task.lease_token);
+    }
+  }
+}
+
+void Verifier::CheckAggregate(const EndedRound& round) {
+  ++statistics_.aggregates_checked;
+  std::map<int64_t, double> dense;
+  std::map<int64_t, double> sparse;
+  for (const TaskRecord& task : round.tasks) {
+    if (task.state != TaskState::kSucceeded) continue;
+    int64_t position = std::stoll(task.payload);
+    dense[position] += 1;
+    sparse[position] += 1;
+    sparse[0] += 1;
+  }
+  absl::StatusOr<SafetensorsView> file = SafetensorsView::Parse(round.aggregate);
+  if (!file.ok()) {
+    return journal_.Break("the aggregate is what was counted", "round {}: {}", round.record.id,
+                          file.status().ToString());
+  }
+  for (bool is_sparse : {false, true}) {
+    absl::StatusOr<std::map<int64_t, double>> released = Elements(*file, is_sparse);
+    const std::map<int64_t, double>& expected = is_sparse ? sparse : dense;
+    if (!released.ok() || *released != expected) {
+      journal_.Break("the aggregate is what was counted", "round {} released {}{} and counted{}", round.record.id,
+                     is_sparse ? "sparse" : "dense", released.ok() ? Text(*released) : released.status().ToString(),
+                     Text(expected));
+    }
+  }
+  if (round.shown.aggregate().num_contributions() != round.record.num_contributions) {
+    journal_.Break("the aggregate is what was counted", "round {} says it combines {} contributions of {}",
+                   round.record.id, round.shown.aggregate().num_contributions(), round.record.num_contributions);
+  }
+}
+
+}  // namespace sheaf::simulation

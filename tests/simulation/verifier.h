@@ -1,0 +1,51 @@
+// Verifier: what must be true of a round that has ended. A released aggregate is exactly what the contributions make
+// that the store says were counted, each once, and every contribution that a worker was told to be accepted is among
+// them.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "sheaf/v1/round.pb.h"
+#include "storage/task_store.h"
+#include "tests/simulation/journal.h"
+#include "tests/simulation/ledger.h"
+#include "tests/simulation/statistics.h"
+
+namespace sheaf::simulation {
+
+struct EndedRound {
+  RoundRecord record;
+  // As the store keeps it.
+  v1::RoundSpec spec;
+  std::vector<TaskRecord> tasks;
+  std::vector<ContributionRecord> contributions;
+  // As the server shows it.
+  v1::Round shown;
+  // The released file, of a round that SUCCEEDED.
+  std::string aggregate;
+  bool was_cancelled = false;
+};
+
+class Verifier {
+ public:
+  // All outlive the verifier.
+  Verifier(Journal& journal, Statistics& statistics, const Ledger& ledger)
+      : journal_(journal), statistics_(statistics), ledger_(ledger) {}
+
+  void Check(const EndedRound& round);
+
+ private:
+  void CheckEnd(const EndedRound& round);
+  void CheckContributions(const EndedRound& round);
+  void CheckAggregate(const EndedRound& round);
+
+  Journal& journal_;
+  Statistics& statistics_;
+  const Ledger& ledger_;
+};
+
+}  // namespace sheaf::simulation
