@@ -144,6 +144,14 @@ absl::StatusOr<std::string> ContributionIntake::TakeContribution(LiveRound& roun
   }
   v1::Contribution contribution;
   if (!contribution.ParseFromString(*bytes)) return "it is not a serialised sheaf.v1.Contribution";
+  if (contribution.metrics_size() > context_.limits.metrics_max) {
+    return fmt::format("it has {} metrics, over metrics_max = {}", contribution.metrics_size(),
+                       context_.limits.metrics_max);
+  }
+  if (round.accumulator_bytes > context_.limits.accumulator_bytes_max) {
+    return fmt::format("the round's accumulators hold {} bytes, over accumulator_bytes_max = {}; they take no more",
+                       round.accumulator_bytes, context_.limits.accumulator_bytes_max);
+  }
   absl::StatusOr<ValidContribution> valid = round.accumulator.Validate(std::move(contribution));
   if (!valid.ok()) return Sentence(valid.status());
 

@@ -15,6 +15,7 @@ std::map<std::string, int64_t> Limits::ByName() const {
       {"contribution_bytes_max", contribution_bytes_max},
       {"broadcast_bytes_max", broadcast_bytes_max},
       {"accumulator_bytes_max", accumulator_bytes_max},
+      {"metrics_max", metrics_max},
       {"live_rounds_max", live_rounds_max},
       {"lease_default_ms", absl::ToInt64Milliseconds(lease_default)},
       {"round_deadline_default_ms", absl::ToInt64Milliseconds(round_deadline_default)},

@@ -32,8 +32,11 @@ struct Limits {
   int64_t contribution_bytes_max = int64_t{1} << 30;
   // Largest broadcast.
   int64_t broadcast_bytes_max = int64_t{16} << 30;
-  // Memory for the accumulators of one round, estimated when it is created (dense outputs) and checked as it grows.
+  // Memory for the accumulators of one round: estimated for dense outputs when it is created; once it is exceeded, the
+  // round takes no more contributions.
   int64_t accumulator_bytes_max = int64_t{8} << 30;
+  // Names of metrics in one contribution: they are summed per name for as long as the round lives.
+  int64_t metrics_max = 64;
   // Rounds that have not ended.
   int64_t live_rounds_max = 10'000;
 

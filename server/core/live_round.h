@@ -28,6 +28,8 @@ struct LiveRound {
   // Sequence numbers: the newest contribution recorded in the store, and the newest one folded.
   int64_t recorded = 0;
   int64_t folded = 0;
+  // Memory of the accumulator after the newest fold.
+  int64_t accumulator_bytes = 0;
   // Newest checkpoint.
   std::string checkpoint;
   int64_t checkpoint_sequence = 0;

@@ -147,6 +147,7 @@ void RoundManager::Fold(LiveRound& round, int64_t sequence, const ValidContribut
   SHEAF_CHECK(sequence == round.folded + 1, "round {} folds {} after {}", round.id, sequence, round.folded);
   round.accumulator.Accumulate(valid);
   round.folded = sequence;
+  round.accumulator_bytes = round.accumulator.memory_bytes();
   if (round.state == RoundState::kCollecting) CheckpointIfDue(round);
 }
 
@@ -156,8 +157,7 @@ void RoundManager::CheckpointIfDue(LiveRound& round) {
       contributions < context_.limits.checkpoint_contributions) {
     return;
   }
-  if (contributions < context_.limits.checkpoint_contributions &&
-      round.spooled_bytes < 2 * round.accumulator.memory_bytes()) {
+  if (contributions < context_.limits.checkpoint_contributions && round.spooled_bytes < 2 * round.accumulator_bytes) {
     return;
   }
   Checkpoint(round);

@@ -81,10 +81,11 @@ absl::StatusOr<v1::StartUploadResponse> StartContribution(Core& core, PayloadSto
 BlobHandlers::BlobHandlers(Core& core, PayloadStore& payloads)
     : core_(core), payloads_(payloads), open_blobs_(payloads) {}
 
-void BlobHandlers::StartUpload(const v1::StartUploadRequest& request, absl::Time /*now*/,
+void BlobHandlers::StartUpload(const v1::StartUploadRequest& request, absl::Time now,
                                Reply<v1::StartUploadResponse> reply) {
   if (absl::Status status = CheckStart(request, core_.limits()); !status.ok()) return reply(std::move(status));
   if (request.has_contribution()) return reply(StartContribution(core_, payloads_, request));
+  core_.rounds().TouchBroadcast(request.digest(), now);
   if (payloads_.HasBlob(request.digest())) return reply(Answer(v1::StartUploadResponse::ALREADY_STORED));
   reply(Start(payloads_, BroadcastUploadId(request.digest(), request.request_id()), request, core_.limits()));
 }

@@ -10,7 +10,6 @@
 #include "server/core/paging.h"
 #include "server/core/round_spec.h"
 #include "server/core/views.h"
-#include "storage/transitions.h"
 
 namespace sheaf {
 namespace {
@@ -49,12 +48,14 @@ absl::StatusOr<v1::CancelRoundResponse> Cancel(Core& core, const v1::CancelRound
 
 absl::StatusOr<v1::ReadAggregateResponse> Read(Core& core, const v1::ReadAggregateRequest& request) {
   ASSIGN_OR_RETURN(const RoundRecord record, core.context().store.GetRound(RoundId(request.round())));
-  if (record.state != RoundState::kSucceeded) {
+  const v1::Round round = ToProto(record);
+  if (round.state() != v1::SUCCEEDED) {
+    const bool may_come = round.state() == v1::COLLECTING || round.state() == v1::SEALING;
     return absl::FailedPreconditionError(fmt::format("round {} is {}, so it has no aggregate{}", record.id,
-                                                     Name(record.state),
-                                                     IsFinal(record.state) ? "" : " yet; wait for it first"));
+                                                     v1::RoundState_Name(round.state()),
+                                                     may_come ? " yet; wait for it first" : ""));
   }
-  const std::string digest = ToProto(record).aggregate().digest();
+  const std::string& digest = round.aggregate().digest();
   ASSIGN_OR_RETURN(const std::shared_ptr<const BlobView> blob, core.context().payloads.OpenBlob(digest));
   const std::string_view bytes = blob->bytes();
   if (request.offset() < 0 || request.offset() > static_cast<int64_t>(bytes.size()) || request.length() < 0) {
