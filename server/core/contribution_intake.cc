@@ -51,6 +51,11 @@ absl::StatusOr<v1::ResultVerdict> ContributionIntake::Take(const v1::TaskResult&
   switch (result.outcome_case()) {
     case v1::TaskResult::kContribution:
     case v1::TaskResult::kUploadId: {
+      if (UploadIsGone(result)) {
+        RETURN_IF_ERROR(EndAttempt(*round, *task, AttemptOutcome::kLost, false,
+                                   "its upload was lost when the server failed to commit it", result.timings(), now));
+        return answer(v1::ResultVerdict::LEASE_LOST);
+      }
       ASSIGN_OR_RETURN(const std::string refusal, TakeContribution(*round, *task, result, now));
       if (refusal.empty()) return answer(v1::ResultVerdict::ACCEPTED);
       RETURN_IF_ERROR(EndAttempt(*round, *task, AttemptOutcome::kFailed, false, "contribution rejected: " + refusal,
@@ -113,6 +118,11 @@ absl::Status ContributionIntake::EndAttempt(LiveRound& round, const TaskRecord& 
     rounds_.CheckExhausted(round, now);
   }
   return absl::OkStatus();
+}
+
+bool ContributionIntake::UploadIsGone(const v1::TaskResult& result) {
+  return result.outcome_case() == v1::TaskResult::kUploadId &&
+         absl::IsNotFound(context_.payloads.GetUpload(UploadId(result.upload_id())).status());
 }
 
 absl::StatusOr<std::string> ContributionIntake::ReadBytes(const LiveRound& round, const v1::TaskResult& result) {

@@ -35,6 +35,9 @@ class ContributionIntake {
   // Returns the sentence why the contribution is refused, or an empty one if it was accepted.
   absl::StatusOr<std::string> TakeContribution(LiveRound& round, const TaskRecord& task, const v1::TaskResult& result,
                                                absl::Time now);
+  // The upload went into the spool in a batch that a crash or a full disk undid: not the worker's fault, and nothing
+  // speaks against the task.
+  bool UploadIsGone(const v1::TaskResult& result);
   absl::StatusOr<std::string> ReadBytes(const LiveRound& round, const v1::TaskResult& result);
 
   CoreContext& context_;

@@ -1,4 +1,5 @@
 // The open wound of unary pull: the server granted or accepted, and the worker never heard of it.
+#include "cli/files.h"
 #include "sdk/cpp/methods.h"
 #include "tests/e2e/rounds.h"
 
@@ -68,6 +69,32 @@ TEST_CASE("A poll that broke off while it was parked leaves no lease behind that
   AddResult(retry.leases(0), result);
   SyncOnce(federation.transport(), result);
   CHECK(Await(federation, round, absl::Seconds(10)).num_lost_attempts() == 0);
+}
+
+TEST_CASE("A worker whose connection breaks again and again loses no lease, and nothing counts twice") {
+  constexpr int kCuts = 12;
+  Federation federation;
+  const std::string port_file = federation.directory() + "/proxy-port";
+  const std::string server_port = federation.address().substr(federation.address().find(':') + 1);
+  auto proxy =
+      ChildProcess::Start({.argv = {"/usr/bin/env", "python3", "-B", SHEAF_SOURCE "/tests/e2e/cutting_proxy.py",
+                                    server_port, port_file, std::to_string(kCuts)},
+                           .log_path = federation.directory() + "/proxy.log"});
+  REQUIRE(proxy.ok());
+  WaitUntil("the proxy listens", absl::Seconds(10), [&] { return FileExists(port_file); });
+  // Ten minutes: a lease that nobody knows of would hold the round up for longer than the test waits.
+  const std::string round = StartRound(
+      federation, OneHotRound({.num_tasks = 120, .work = absl::Milliseconds(20), .lease = absl::Minutes(10)}));
+  ChildProcess& worker = federation.StartWorker("far", {"--concurrency", "2"}, "127.0.0.1:" + *ReadFile(port_file));
+  const v1::Round ended = Await(federation, round);
+  CHECK(ended.num_lost_attempts() == 0);
+  CHECK(ended.num_failed_attempts() == 0);
+  CHECK(CountsOf(federation.transport(), round) == std::vector<int64_t>(120, 1));
+  const std::string log = worker.LogTail(1000);
+  int breaks = 0;
+  for (size_t at = log.find("trying again"); at != std::string::npos; at = log.find("trying again", at + 1)) ++breaks;
+  CHECK(breaks >= 1);
+  Measured("120 tasks, {} unanswered calls of the worker, no attempt lost, each counted once", breaks);
 }
 
 }  // namespace

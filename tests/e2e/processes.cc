@@ -128,8 +128,10 @@ absl::Duration Federation::StopServer() {
   return clock_.Now() - start;
 }
 
-ChildProcess& Federation::StartWorker(const std::string& name, const std::vector<std::string>& arguments) {
-  std::vector<std::string> argv = {BinaryPath("sheaf-worker"), "--server", address_, "--name", name};
+ChildProcess& Federation::StartWorker(const std::string& name, const std::vector<std::string>& arguments,
+                                      const std::string& server) {
+  std::vector<std::string> argv = {BinaryPath("sheaf-worker"), "--server", server.empty() ? address_ : server, "--name",
+                                   name};
   argv.insert(argv.end(), arguments.begin(), arguments.end());
   const auto [worker, is_new] = workers_.emplace(name, StartChild(std::move(argv), directory() + "/" + name + ".log"));
   REQUIRE(is_new);

@@ -92,7 +92,9 @@ class Federation {
   // SIGTERM; returns how long it took to end, and fails the test unless it ended well.
   absl::Duration StopServer();
 
-  ChildProcess& StartWorker(const std::string& name, const std::vector<std::string>& arguments = {});
+  // `server`: where it connects to, if not to the server itself.
+  ChildProcess& StartWorker(const std::string& name, const std::vector<std::string>& arguments = {},
+                            const std::string& server = "");
   // SIGKILL.
   void KillWorker(const std::string& name);
 

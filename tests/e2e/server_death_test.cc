@@ -52,6 +52,27 @@ TEST_CASE("A server killed right after it accepted contributions counts them, an
            absl::FormatDuration(restart));
 }
 
+TEST_CASE("A server killed right after the last contribution still releases the aggregate, once") {
+  Federation federation;
+  int unfinished = 0;
+  for (int trial = 0; trial < 5; ++trial) {
+    const std::string round = StartRound(federation, OneHotRound({.num_tasks = 2, .size = 100'000}));
+    const v1::SyncResponse granted =
+        SyncOnce(federation.transport(), APoll("hand", fmt::format("poll-{}", trial), 2, absl::Seconds(5)));
+    REQUIRE(granted.leases_size() == 2);
+    v1::SyncRequest results = APoll("hand", "last", 0);
+    for (const v1::Lease& lease : granted.leases()) AddResult(lease, results);
+    const v1::SyncResponse accepted = SyncOnce(federation.transport(), results);
+    federation.KillServer();
+    CHECK(VerdictsOf(accepted) == std::vector<std::string>(2, "ACCEPTED"));
+    federation.StartServer();
+    if (RoundOf(federation.transport(), round).state() != v1::SUCCEEDED) ++unfinished;
+    CHECK(Await(federation, round, absl::Seconds(10)).aggregate().num_contributions() == 2);
+    CHECK(CountsOf(federation.transport(), round) == std::vector<int64_t>(2, 1));
+  }
+  Measured("5 kills, {} of them seen while it was still sealing after the restart; 5 aggregates", unfinished);
+}
+
 // Kills the server and starts it again once some contributions are in, then opens the gate; returns how many were in.
 int64_t KillMidRound(Federation& federation, const std::string& round) {
   int64_t seen = 0;

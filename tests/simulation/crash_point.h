@@ -25,8 +25,10 @@ class CrashPoint {
     if (left_ > 0 && --left_ == 0) throw ServerCrash();
   }
 
-  // While it is, everything that writes answers RESOURCE_EXHAUSTED.
+  // While it is, every commit answers RESOURCE_EXHAUSTED,
   bool disk_is_full = false;
+  // and so does everything that writes payloads.
+  bool payload_disk_is_full = false;
 
  private:
   int64_t left_ = 0;

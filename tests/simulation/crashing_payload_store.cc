@@ -14,7 +14,7 @@ auto Between(CrashPoint& point, Operation operation) {
 template <typename Operation>
 auto Writing(CrashPoint& point, Operation operation) {
   return Between(point, [&]() -> decltype(operation()) {
-    if (point.disk_is_full) return absl::ResourceExhaustedError("the disk is full");
+    if (point.payload_disk_is_full) return absl::ResourceExhaustedError("the disk is full");
     return operation();
   });
 }

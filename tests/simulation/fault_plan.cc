@@ -23,7 +23,7 @@ FaultPlan FaultPlan::Draw(Random& random) {
   plan.partition = Rate(random, 0.05);
   plan.partition_max = random.Between(absl::Seconds(1), absl::Seconds(60));
 
-  if (random.Chance(0.6)) plan.operations_per_crash = 50 + static_cast<int64_t>(random.Below(3000));
+  if (random.Chance(0.6)) plan.operations_per_crash = int64_t{50} << random.Below(7);
   plan.downtime_max = random.Between(absl::Milliseconds(10), absl::Seconds(15));
   plan.graceful_restart = Rate(random, 0.05);
   plan.disk_full = Rate(random, 0.03);
@@ -32,6 +32,7 @@ FaultPlan FaultPlan::Draw(Random& random) {
   plan.worker_stop = Rate(random, 0.03);
   plan.worker_drained = Rate(random, 0.02);
 
+  plan.run_max = absl::Milliseconds(100) * (1 << random.Below(7));
   plan.run_slow = Rate(random, 0.3);
   plan.run_hangs = Rate(random, 0.2);
   plan.run_fails = Rate(random, 0.5);

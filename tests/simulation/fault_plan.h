@@ -35,6 +35,8 @@ struct FaultPlan {
   double worker_drained = 0;
 
   // --- Computations, per run ---
+  // What runs well takes up to this long.
+  absl::Duration run_max;
   double run_slow = 0;
   double run_hangs = 0;
   double run_fails = 0;

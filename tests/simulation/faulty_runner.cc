@@ -7,7 +7,6 @@ namespace sheaf::simulation {
 namespace {
 
 constexpr absl::Duration kSlice = absl::Seconds(1);
-constexpr absl::Duration kUsual = absl::Milliseconds(500);
 constexpr absl::Duration kSlow = absl::Seconds(40);
 
 }  // namespace
@@ -26,7 +25,7 @@ void FaultyRunner::Run(std::shared_ptr<PreparedTask> task, std::shared_ptr<const
                                        .end = weather_.agenda.now(),
                                        .hangs = weather_.Strikes(weather_.plan.run_hangs, "runs hung")});
   bool is_slow = job->hangs || weather_.Strikes(weather_.plan.run_slow, "runs slow");
-  job->end += weather_.chance.Between(absl::ZeroDuration(), is_slow ? kSlow : kUsual);
+  job->end += weather_.chance.Between(absl::ZeroDuration(), is_slow ? kSlow : weather_.plan.run_max);
   GoOn(job);
 }
 

@@ -70,6 +70,10 @@ void Ledger::CheckVerdict(const v1::TaskResult& result, const v1::ResultVerdict&
     return journal_.Break("verdicts are true", "task {} exists and was called unknown", name);
   }
   if (!IsContribution(result)) return;
+  // What a worker hands in wrong in this world is not even a message.
+  if (verdict.verdict() == V::REJECTED && verdict.message().find("not a serialised") == std::string::npos) {
+    journal_.Break("what is right is not rejected", "task {} under {}: {}", name, token, verdict.message());
+  }
   bool is_said_counted = verdict.verdict() == V::ACCEPTED || verdict.verdict() == V::DUPLICATE;
   if (is_said_counted && !is_counted) {
     journal_.Break("accepted, so counted", "task {} under {} got {} and is {} under {}", name, token,

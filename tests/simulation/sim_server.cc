@@ -22,6 +22,9 @@ constexpr absl::Duration kAnswerWithin = absl::Seconds(2);
 constexpr absl::Duration kDrainAnswerWithin = absl::Milliseconds(20);
 // Ticks alone, in a second.
 constexpr int64_t kIdleBatchesMax = 100;
+// A task that can be leased and a worker that waits for one find each other; between them lies the core's rest after a
+// failed batch.
+constexpr absl::Duration kMeetWithin = absl::Seconds(1);
 // As the core thread's.
 constexpr absl::Duration kTickIntervalMin = absl::Milliseconds(1);
 constexpr absl::Duration kPollWaitMax = absl::Seconds(60);
@@ -80,6 +83,7 @@ void SimServer::Start() {
   parts_.journal.Note("the server starts, life {}", num_lives_);
   is_stopping_ = false;
   listens_ = true;
+  well_since_ = parts_.agenda.now();
   Guard([this] {
     Arm();
     life_ = std::make_unique<Life>(*task_store_, payload_store_, *this, parts_.core_random, parts_.limits);
@@ -151,7 +155,7 @@ void SimServer::RestartGracefully() {
 
 void SimServer::SetFaulty(bool is_faulty) {
   is_faulty_ = is_faulty;
-  if (!is_faulty) point_.disk_is_full = false;
+  if (!is_faulty) EmptyDisk();
   point_.Disarm();
   Arm();
 }
@@ -160,7 +164,14 @@ void SimServer::FillDisk(absl::Duration duration) {
   ++parts_.statistics.faults["full disks"];
   parts_.journal.Note("the disk is full for {}", absl::FormatDuration(duration));
   point_.disk_is_full = true;
-  parts_.agenda.After(duration, [this] { point_.disk_is_full = false; });
+  point_.payload_disk_is_full = parts_.chance.Chance(0.5);
+  parts_.agenda.After(duration, [this] { EmptyDisk(); });
+}
+
+void SimServer::EmptyDisk() {
+  point_.disk_is_full = false;
+  point_.payload_disk_is_full = false;
+  well_since_ = parts_.agenda.now();
 }
 
 // --- Batches -------------------------------------------------------------------------------------
@@ -246,7 +257,7 @@ void SimServer::Answer(int64_t id, const absl::Status& status, const Message& re
   call.on_answer(status, status.ok() ? &response : nullptr);
 }
 
-void SimServer::CheckPending() {
+void SimServer::CheckService() {
   if (num_idle_batches_ > kIdleBatchesMax) {
     parts_.journal.Break("a server without work rests", "it ran {} batches without an event in a second",
                          num_idle_batches_);
@@ -256,6 +267,31 @@ void SimServer::CheckPending() {
     if (parts_.agenda.now() <= call.due) continue;
     parts_.journal.Break("every poll is answered", "{} call {} is {} overdue", call.method, id,
                          absl::FormatDuration(parts_.agenda.now() - call.due));
+  }
+  CheckWorkMeetsWorkers();
+}
+
+void SimServer::CheckWorkMeetsWorkers() {
+  const absl::Time lately = parts_.agenda.now() - kMeetWithin;
+  if (life_ == nullptr || is_stopping_ || point_.disk_is_full || well_since_ > lately) return;
+  std::map<std::string, std::string> waiting;
+  for (const auto& [id, call] : pending_) {
+    const auto* sync = dynamic_cast<const v1::SyncRequest*>(call.request.get());
+    if (sync == nullptr || sync->want() == 0 || sync->draining() || call.arrival > lately) continue;
+    auto worker = tasks().GetWorker(sync->population(), WorkerName(sync->worker()));
+    if (worker.ok() && !worker->is_draining) waiting[sync->population()] = sync->worker();
+  }
+  if (waiting.empty()) return;
+  auto queued = tasks().ListTasks({.states = {TaskState::kQueued}, .limit = 1000});
+  if (!queued.ok()) return parts_.journal.Break("the store answers", "{}", queued.status().ToString());
+  for (const TaskRecord& task : *queued) {
+    const v1::RoundSpec* spec = monitor_.FindSpec(task.id.round);
+    if (spec == nullptr || !task.requirement.empty() || task.available_time > lately ||
+        spec->open_slots().per_worker_max() > 0 || !waiting.contains(spec->population())) {
+      continue;
+    }
+    parts_.journal.Break("work and workers meet", "task {} lies in the queue while worker {} waits", task.id.ToString(),
+                         waiting[spec->population()]);
   }
 }
 

@@ -64,8 +64,9 @@ class SimServer final : public Executor {
   void FillDisk(absl::Duration duration);
   bool is_up() const { return life_ != nullptr; }
 
-  // Once a second: every call must be answered in its time, and a server without work must rest.
-  void CheckPending();
+  // Once a second: every call must be answered in its time, a server without work must rest, and work must not lie
+  // about while workers wait.
+  void CheckService();
   // What the store shows, without faults.
   TaskStore& tasks() { return parts_.storage.tasks(); }
   const StoreMonitor& monitor() const { return monitor_; }
@@ -91,6 +92,8 @@ class SimServer final : public Executor {
   void ScheduleBatch(absl::Time time);
   void RunBatch();
   void Arm();
+  void EmptyDisk();
+  void CheckWorkMeetsWorkers();
   void Answer(int64_t id, const absl::Status& status, const Message& response, absl::Time arrival);
 
   Parts parts_;
@@ -103,6 +106,8 @@ class SimServer final : public Executor {
   bool is_faulty_ = false;
   bool is_stopping_ = false;
   bool listens_ = false;
+  // Started, and with room on the disk.
+  absl::Time well_since_;
 
   std::vector<Event> inbox_;
   // The batch to come, and the number that makes an earlier appointment void.

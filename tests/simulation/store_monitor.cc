@@ -69,6 +69,8 @@ void StoreMonitor::OnRenew(const TaskRecord& task) {
 void StoreMonitor::BeforeEndAttempt(const TaskStore::EndAttemptParams& params) {
   RoundImage* round = Find(params.task.round);
   if (round == nullptr || params.outcome != AttemptOutcome::kLost) return;
+  // The holder itself came, with a result whose upload a crash had taken.
+  if (ledger_.WasOffered(params.task.ToString(), params.token.value())) return;
   const TaskImage& task = round->tasks[params.task.index];
   if (task.token == params.token && task.state == TaskState::kLeased && params.now < task.expire_time &&
       params.now < task.attempt_deadline_time) {

@@ -88,7 +88,7 @@ void World::BecomeCalm() {
 
 void World::Beat() {
   agenda_.After(absl::Seconds(1), [this] { Beat(); });
-  server_.CheckPending();
+  server_.CheckService();
   CheckProgress();
   if (weather_.Strikes(weather_.plan.graceful_restart, "graceful restarts begun")) server_.RestartGracefully();
   if (weather_.Strikes(weather_.plan.disk_full, "full disks begun")) {
