@@ -15,12 +15,4 @@ cmake --preset release -DSHEAF_TESTS=OFF -DSHEAF_BENCH=OFF -DCMAKE_CXX_COMPILER_
 cmake --build --preset release --target sheaf sheafd sheaf-worker >&2
 
 build/release/bin/sheaf demo tags "$@"
-
-cat >&2 <<'NEXT'
-
-Next:
-  build/release/bin/sheaf demo tags --help   other workers, clients, means; --verify recomputes every round
-  build/release/bin/sheaf --help             look into rounds, tasks, queues and workers
-  docs/start.md                              a server and workers of your own, and a round by hand
-  tests/run.sh                               every test
-NEXT
+echo "Read on in docs/start.md: a server and workers of your own, and a round by hand. tests/run.sh runs every test." >&2
