@@ -4,7 +4,7 @@
 #   bench/run.sh --only sync --seconds 5
 set -eu
 cd "$(dirname "$0")/.."
-cmake --preset release >&2
+cmake --preset release -DSHEAF_BENCH=ON >&2
 cmake --build --preset release --target sheafd sheaf_bench sheaf_slow_flush >&2
 exec build/release/bin/sheaf_bench --sheafd build/release/bin/sheafd \
   --slow-flush "$PWD/build/release/bench/libsheaf_slow_flush.so" "$@"
