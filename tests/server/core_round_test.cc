@@ -60,7 +60,7 @@ TEST_CASE("The phases of a round add up to its wall time") {
   *request.add_results() = Result(granted.leases(0), 1);
   *request.mutable_results(0)->mutable_timings()->mutable_compute() = ToProto(absl::Seconds(1));
   server.Sync(request);
-  const v1::RoundPhases& phases = server.GetRound(round).phases();
+  const v1::RoundPhases phases = server.GetRound(round).phases();
   REQUIRE(FromProto(phases.wait()) == absl::Seconds(2));
   REQUIRE(FromProto(phases.compute()) == absl::Seconds(1));
   REQUIRE(FromProto(phases.upload()) == absl::Seconds(2));
