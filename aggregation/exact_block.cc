@@ -14,12 +14,17 @@ namespace {
 
 constexpr int kBits = 32;
 constexpr int64_t kHalf = int64_t{1} << (kBits - 1);
-// One call adds at most 2^48 + 1 to a digit, or 2^32 for each of 1024 terms.
+// One number adds at most 2^48 + 1 to a digit, so one call at most 2^58 + 2^10.
 constexpr int kTopBits = 48;
 constexpr int64_t kLoadMax = int64_t{1} << 62;
 constexpr int64_t kRoomy = int64_t{1} << 61;
+// Digits of at most this much are exact in a double, also when converted by ToDouble of the kernels.
+constexpr int64_t kFastMax = int64_t{1} << 51;
 // Below this many elements, cutting one by one beats setting up the loops.
-constexpr int kFewFloats = 8;
+constexpr int kFew = 8;
+// A third digit of at most this much leaves room for the second below 2^51.
+constexpr int64_t kThirdMax = int64_t{1} << 18;
+constexpr int64_t kZeros[ExactBlock::kRunMax] = {};
 
 constexpr int FloorDiv(int a, int b) { return a >= 0 ? a / b : -((-a + b - 1) / b); }
 constexpr int CeilDiv(int a, int b) { return -FloorDiv(-a, b); }
@@ -30,6 +35,20 @@ struct WeightRange {
   int low;
   int top;
 };
+
+// The bins that numbers of a range fall into, and the most that one of them adds to the top one.
+struct BinRange {
+  int top;
+  int low;
+  int64_t top_amount;
+};
+
+BinRange BinsOf(int top_exponent, int low_exponent) {
+  const int top = CeilDiv(top_exponent - kTopBits, kBits);
+  return {.top = top,
+          .low = std::min(top, FloorDiv(low_exponent, kBits)),
+          .top_amount = (int64_t{1} << (top_exponent - kBits * top)) + 1};
+}
 
 WeightRange Decompose(float weight) {
   int exponent = 0;
@@ -42,54 +61,106 @@ WeightRange Decompose(float weight) {
 
 }  // namespace
 
-void ExactBlock::AddFloats(int at, const char* values, int n, float weight) {
+void ExactBlock::Grow(int size) {
+  for (Bin& bin : bins_) {
+    auto digits = std::make_unique<int64_t[]>(static_cast<size_t>(size));
+    std::copy_n(bin.digits, size_, digits.get());
+    bin.owned = std::move(digits);
+    bin.digits = bin.owned.get();
+  }
+  size_ = size;
+}
+
+bool ExactBlock::AddFloats(int at, const char* values, int n, float weight) {
   MakeRoom();
   const WeightRange w = Decompose(weight);
-  if (n < kFewFloats) {
+  if (n < kFew) {
+    if (!AllFinite32(values, n)) return false;
     for (int i = 0; i < n; ++i) {
-      uint32_t bits;
-      std::memcpy(&bits, values + 4 * static_cast<ptrdiff_t>(i), sizeof bits);
-      const uint32_t field = (bits >> 23) & 0xff;
-      const uint64_t mantissa = (bits & 0x7fffff) | (field == 0 ? 0u : 0x800000u);
-      AddTerm(at + i, (bits >> 31) != 0, mantissa * w.mantissa,
-              static_cast<int>(std::max<uint32_t>(field, 1)) - 150 + w.low);
+      float value;
+      std::memcpy(&value, values + 4 * static_cast<ptrdiff_t>(i), sizeof value);
+      AddOne(at + i, value, w.mantissa, w.low);
     }
-    return;
+    return true;
   }
   const FloatRange range = ScanFloats(values, n);
-  if (range.is_all_zero) return;
-  // The top bin takes up to kTopBits bits; the lowest is that of the lowest bit there can be.
-  const int top = CeilDiv(range.top + w.top - kTopBits, kBits);
-  const int low = std::min(top, FloorDiv(range.low + w.low, kBits));
-  const double scale = std::ldexp(static_cast<double>(weight), -kBits * top);
-  constexpr int64_t kTopAmount = (int64_t{1} << kTopBits) + 1;
-  if (top == low) return AddToOneBin(values, n, scale, Open(top, kTopAmount) + at);
-  if (top == low + 1) {
-    int64_t* high_digits = Open(top, kTopAmount) + at;
-    return AddToTwoBins(values, n, scale, high_digits, Open(low, kHalf) + at);
+  if (range.is_all_zero || !range.is_finite) return range.is_finite;
+  const BinRange bins = BinsOf(range.top + w.top, range.low + w.low);
+  const double scale = std::ldexp(static_cast<double>(weight), -kBits * bins.top);
+  if (bins.top == bins.low) {
+    AddToOneBin(values, n, scale, Open(bins.top, bins.top_amount) + at);
+  } else if (bins.top == bins.low + 1) {
+    int64_t* high_digits = Open(bins.top, bins.top_amount) + at;
+    AddToTwoBins(values, n, scale, high_digits, Open(bins.low, kHalf) + at);
+  } else {
+    double rest[kRunMax];
+    Scale(values, n, scale, rest);
+    AddScaled(at, nullptr, rest, n, bins.top, bins.low, bins.top_amount);
   }
-  double rest[kSizeMax];
-  Scale(values, n, scale, rest);
+  return true;
+}
+
+bool ExactBlock::AddDoubles(int at, const char* values, int n, float weight) {
+  double wide[kRunMax];
+  std::memcpy(wide, values, static_cast<size_t>(n) * sizeof(double));
+  if (weight == 1) return AddWide(at, nullptr, wide, n, 53);
+  const FloatRange range = ScanDoubles(wide, n, 53);
+  if (range.is_all_zero || !range.is_finite) return range.is_finite;
+  const WeightRange w = Decompose(weight);
+  if (range.top + w.top > 1000 || range.low + w.low < -1000) {
+    MakeRoom();
+    for (int i = 0; i < n; ++i) AddOne(at + i, wide[i], w.mantissa, w.low);
+    return true;
+  }
+  double product[kRunMax], error[kRunMax];
+  TwoProduct(wide, n, weight, product, error);
+  AddWide(at, nullptr, product, n, 53);
+  return AddWide(at, nullptr, error, n, 53);
+}
+
+bool ExactBlock::AddScattered(const uint32_t* at, const double* values, int n, int precision) {
+  return AddWide(0, at, values, n, precision);
+}
+
+bool ExactBlock::AddWide(int at, const uint32_t* scattered, const double* values, int n, int precision) {
+  MakeRoom();
+  const FloatRange range = ScanDoubles(values, n, precision);
+  if (range.is_all_zero || !range.is_finite) return range.is_finite;
+  const BinRange bins = BinsOf(range.top, range.low);
+  // Near the ends of the range the scale, or what it makes of the smallest value, would leave it.
+  const bool is_extreme = bins.top < -31 || bins.top > 31 || range.low - kBits * bins.top < -1074;
+  if (is_extreme || n < kFew) {
+    for (int i = 0; i < n; ++i) AddOne(scattered == nullptr ? at + i : static_cast<int>(scattered[i]), values[i], 1, 0);
+    return true;
+  }
+  double rest[kRunMax];
+  Scale(values, n, std::ldexp(1.0, -kBits * bins.top), rest);
+  AddScaled(at, scattered, rest, n, bins.top, bins.low, bins.top_amount);
+  return true;
+}
+
+void ExactBlock::AddScaled(int at, const uint32_t* scattered, double* rest, int n, int top, int low,
+                           int64_t top_amount) {
   for (int index = top; index >= low; --index) {
+    const int64_t amount = index == top ? top_amount : kHalf;
     if (RoundsToZero(rest, n)) {
       MultiplyByBase(rest, n);
+    } else if (scattered == nullptr) {
+      MoveToBin(rest, n, Open(index, amount) + at);
     } else {
-      MoveToBin(rest, n, Open(index, index == top ? kTopAmount : kHalf) + at);
+      int64_t digits[kRunMax];
+      CutDigits(rest, n, digits);
+      ScatterIntegers(Open(index, amount * n), scattered, digits, n);
     }
   }
 }
 
-void ExactBlock::AddDoubles(int at, const char* values, int n, float weight) {
-  MakeRoom();
-  const WeightRange w = Decompose(weight);
-  for (int i = 0; i < n; ++i) {
-    uint64_t bits;
-    std::memcpy(&bits, values + 8 * static_cast<ptrdiff_t>(i), sizeof bits);
-    const uint64_t field = (bits >> 52) & 0x7ff;
-    const uint64_t mantissa = (bits & 0xfffffffffffffull) | (field == 0 ? 0ull : 0x10000000000000ull);
-    AddTerm(at + i, (bits >> 63) != 0, static_cast<unsigned __int128>(mantissa) * w.mantissa,
-            static_cast<int>(std::max<uint64_t>(field, 1)) - 1075 + w.low);
-  }
+void ExactBlock::AddOne(int at, double value, uint32_t weight_mantissa, int weight_exponent) {
+  const uint64_t bits = std::bit_cast<uint64_t>(value);
+  const uint64_t field = (bits >> 52) & 0x7ff;
+  const uint64_t mantissa = (bits & 0xfffffffffffffull) | (field == 0 ? 0ull : 0x10000000000000ull);
+  AddTerm(at, (bits >> 63) != 0, static_cast<unsigned __int128>(mantissa) * weight_mantissa,
+          static_cast<int>(std::max<uint64_t>(field, 1)) - 1075 + weight_exponent);
 }
 
 void ExactBlock::AddTerm(int at, bool is_negative, unsigned __int128 magnitude, int exponent) {
@@ -101,22 +172,23 @@ void ExactBlock::AddTerm(int at, bool is_negative, unsigned __int128 magnitude, 
 }
 
 void ExactBlock::AddBlock(int at, const ExactBlock& other, int other_at, int n) {
-  const auto fits = [this](const ExactBlock& from) {
-    return std::all_of(from.bins_.begin(), from.bins_.end(),
-                       [this](const Bin& bin) { return FindBin(bin.index).load <= kLoadMax - bin.load; });
-  };
-  if (!fits(other)) {
-    Normalise();
-    if (!fits(other)) {
-      ExactBlock carried(other.size_);
-      for (const Bin& bin : other.bins_) {
-        AddIntegers(carried.Open(bin.index, bin.load), bin.digits.get(), other.size_);
-      }
-      carried.Normalise();
-      return AddBlock(at, carried, other_at, n);
+  for (const Bin& from : other.bins_) {
+    const int64_t amount = LargestMagnitude(from.digits + other_at, n);
+    if (amount == 0) continue;
+    if (FindBin(from.index).load > kLoadMax - amount) Normalise();
+    if (amount <= kRoomy) {
+      AddIntegers(Open(from.index, amount) + at, from.digits + other_at, n);
+      continue;
     }
+    // So full that this block may not hold it beside its own: carry first.
+    int64_t lower[kRunMax], upper[kRunMax];
+    for (int i = 0; i < n; ++i) {
+      upper[i] = (from.digits[other_at + i] + kHalf) >> kBits;
+      lower[i] = from.digits[other_at + i] - upper[i] * (int64_t{1} << kBits);
+    }
+    AddIntegers(Open(from.index, kHalf) + at, lower, n);
+    AddIntegers(Open(from.index + 1, kHalf) + at, upper, n);
   }
-  for (const Bin& bin : other.bins_) AddIntegers(Open(bin.index, bin.load) + at, bin.digits.get() + other_at, n);
 }
 
 void ExactBlock::AddDigits(int at, int index, const int32_t* digits, int n) {
@@ -127,25 +199,56 @@ void ExactBlock::AddDigits(int at, int index, const int32_t* digits, int n) {
 
 void ExactBlock::Normalise() {
   for (size_t b = 0; b < bins_.size(); ++b) {
-    int64_t carries[kSizeMax];
-    int64_t any_carry = 0;
-    int64_t* digits = bins_[b].digits.get();
-    for (int i = 0; i < size_; ++i) {
-      carries[i] = (digits[i] + kHalf) >> kBits;
-      digits[i] -= carries[i] * (int64_t{1} << kBits);
-      any_carry |= carries[i];
+    int64_t* const digits = bins_[b].digits;
+    for (int begin = 0; begin < size_; begin += kRunMax) {
+      const int n = std::min(kRunMax, size_ - begin);
+      int64_t carries[kRunMax];
+      int64_t any_carry = 0;
+      for (int i = 0; i < n; ++i) {
+        int64_t& digit = digits[begin + i];
+        carries[i] = (digit + kHalf) >> kBits;
+        digit -= carries[i] * (int64_t{1} << kBits);
+        any_carry |= carries[i];
+      }
+      // The next bin, new or not, stands at b + 1: the loop comes to it next.
+      if (any_carry != 0) AddIntegers(Open(bins_[b].index + 1, kHalf) + begin, carries, n);
     }
     bins_[b].load = kHalf;
-    // The next bin, new or not, stands at b + 1: the loop comes to it next.
-    if (any_carry != 0) AddIntegers(Open(bins_[b].index + 1, kHalf), carries, size_);
   }
-  std::erase_if(bins_, [this](const Bin& bin) {
-    return std::all_of(bin.digits.get(), bin.digits.get() + size_, [](int64_t digit) { return digit == 0; });
-  });
+}
+
+void ExactBlock::Clear() {
+  for (Bin& bin : bins_) {
+    std::fill_n(bin.digits, size_, 0);
+    bin.load = 0;
+  }
+}
+
+bool ExactBlock::RoundFast(int at, int n, double* sums) const {
+  // The digits of three neighbouring bins from the lowest up that holds any; zeros where nothing is.
+  const int64_t* digits[3] = {kZeros, kZeros, kZeros};
+  int low = kBinMax;
+  for (const Bin& bin : bins_) {
+    const int64_t* const from = bin.digits + at;
+    if (bin.load > kFastMax && LargestMagnitude(from, n) > kFastMax) return false;
+    if (low == kBinMax) {
+      if (LargestMagnitude(from, n) == 0) continue;
+      low = bin.index;
+    }
+    const bool is_far = bin.index > low + 2 || (bin.index == low + 2 && LargestMagnitude(from, n) > kThirdMax);
+    if (is_far && LargestMagnitude(from, n) > 0) return false;
+    if (!is_far) digits[bin.index - low] = from;
+  }
+  // With a third bin, the second is added to it, and must leave room.
+  if (digits[2] != kZeros && LargestMagnitude(digits[1], n) > kFastMax / 2) return false;
+  if (low == kBinMax) low = 0;
+  if (low < -28 || low > 25) return false;
+  CombineDigits(digits[2], digits[1], digits[0], n, std::ldexp(1.0, kBits * low), sums);
+  return true;
 }
 
 template <typename Float>
-Float ExactBlock::Round(int i) const {
+Float ExactBlock::RoundOne(int i) const {
   if (bins_.empty()) return 0;
   const int low = bins_.front().index;
   if (bins_.back().index - low <= 2) {
@@ -173,28 +276,53 @@ Float ExactBlock::Round(int i) const {
   return RoundInteger<Float>(2 * leading + sticky, kBits * (low + top - 2) - 1);
 }
 
-double ExactBlock::RoundToDouble(int i) const { return Round<double>(i); }
-float ExactBlock::RoundToFloat(int i) const { return Round<float>(i); }
+bool ExactBlock::RoundToDoubles(int at, int n, double* sums) const {
+  if (RoundFast(at, n, sums)) return true;
+  ExactBlock carried(n);
+  carried.AddBlock(0, *this, at, n);
+  carried.Normalise();
+  return carried.RoundFast(0, n, sums);
+}
+
+void ExactBlock::Round(int at, int n, double* sums) const {
+  if (RoundToDoubles(at, n, sums)) return;
+  for (int i = 0; i < n; ++i) sums[i] = RoundOne<double>(at + i);
+}
+
+void ExactBlock::Round(int at, int n, float* sums) const {
+  double wide[kRunMax];
+  if (!RoundToDoubles(at, n, wide)) {
+    for (int i = 0; i < n; ++i) sums[i] = RoundOne<float>(at + i);
+  } else if (NarrowToFloat(wide, n, sums)) {
+    for (int i = 0; i < n; ++i) {
+      if (MayRoundTwice(wide[i])) sums[i] = RoundOne<float>(at + i);
+    }
+  }
+}
 
 int64_t ExactBlock::memory_bytes() const {
-  return static_cast<int64_t>(sizeof *this + bins_.size() * (sizeof(Bin) + sizeof(int64_t) * size_));
+  return static_cast<int64_t>(sizeof *this + bins_.capacity() * sizeof(Bin) + bins_.size() * sizeof(int64_t) * static_cast<size_t>(size_));
 }
 
 int64_t* ExactBlock::Open(int index, int64_t amount) {
   Bin& bin = FindBin(index);
   bin.load += amount;
-  return bin.digits.get();
+  return bin.digits;
 }
 
 ExactBlock::Bin& ExactBlock::FindBin(int index) {
   size_t b = 0;
   while (b < bins_.size() && bins_[b].index < index) ++b;
-  if (b == bins_.size() || bins_[b].index != index) {
-    SHEAF_CHECK(kBinMin <= index && index <= kBinMax, "bin {}", index);
-    bins_.insert(bins_.begin() + static_cast<ptrdiff_t>(b),
-                 Bin{.index = index, .load = 0, .digits = std::make_unique<int64_t[]>(size_)});
+  if (b < bins_.size() && bins_[b].index == index) return bins_[b];
+  SHEAF_CHECK(kBinMin <= index && index <= kBinMax, "bin {}", index);
+  Bin bin{.index = index, .load = 0, .digits = nullptr, .owned = nullptr};
+  if (pool_ == nullptr) {
+    bin.owned = std::make_unique<int64_t[]>(static_cast<size_t>(size_));
+    bin.digits = bin.owned.get();
+  } else {
+    bin.digits = pool_->Allocate<int64_t>(size_);
   }
-  return bins_[b];
+  return *bins_.insert(bins_.begin() + static_cast<ptrdiff_t>(b), std::move(bin));
 }
 
 void ExactBlock::MakeRoom() {

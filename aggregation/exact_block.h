@@ -1,4 +1,4 @@
-// ExactBlock: the exact sums of up to 1024 neighbouring elements.
+// ExactBlock: the exact sums of neighbouring elements.
 //
 // A sum is kept as integer digits in bins at absolute positions: bin k counts units of 2^(32k).
 //
@@ -11,21 +11,25 @@
 //
 //   ExactBlock block(1024);
 //   block.AddFloats(0, bytes, 1024, 3.0f);   // += 3 * value, exactly
-//   float rounded = block.RoundToFloat(17);  // the only rounding there is
+//   block.Round(0, 1024, floats);            // the only rounding there is
 //
-// The weighted product of two floats has 48 bits, exact in a double; that of a double and a float has 77, cut as an
-// integer. Zeros add nothing, whatever their sign; an exact zero rounds to +0. Not thread-safe.
+// The weighted product of two floats has 48 bits, exact in a double; that of a double and a float has 77, kept as the
+// sum of two doubles (or cut as an integer near the ends of the range). Zeros add nothing, whatever their sign; an exact
+// zero rounds to +0. Not thread-safe.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <vector>
 
+#include "aggregation/zeroed_pool.h"
+
 namespace sheaf {
 
 class ExactBlock {
  public:
-  static constexpr int kSizeMax = 1024;
+  // Most numbers one call takes.
+  static constexpr int kRunMax = 1024;
   // Bins that finite numbers, weighted, summed 2^31 times, can reach. 2^(32 * -39) <= 2^-1223 and 2^1152 < 2^(32 * 37).
   static constexpr int kBinMin = -40;
   static constexpr int kBinMax = 40;
@@ -34,15 +38,22 @@ class ExactBlock {
     int index = 0;
     // No digit is larger in magnitude.
     int64_t load = 0;
-    std::unique_ptr<int64_t[]> digits;
+    int64_t* digits = nullptr;
+    // Null if a pool owns the digits.
+    std::unique_ptr<int64_t[]> owned;
   };
 
-  // 0 < size <= kSizeMax.
-  explicit ExactBlock(int size) : size_(size) {}
+  // Digits come from the pool, which must outlive the block, if there is one.
+  explicit ExactBlock(int size, ZeroedPool* pool = nullptr) : size_(size), pool_(pool) {}
 
-  // Adds weight * values[i] to element at + i. Values are finite, little-endian, unaligned; weight is finite and > 0.
-  void AddFloats(int at, const char* values, int n, float weight);
-  void AddDoubles(int at, const char* values, int n, float weight);
+  // New elements are zeros.
+  void Grow(int size);
+  // Adds weight * values[i] to element at + i. Values are little-endian, unaligned; weight is finite and > 0. n <=
+  // kRunMax. False, and nothing is added, if a value is not finite.
+  bool AddFloats(int at, const char* values, int n, float weight);
+  bool AddDoubles(int at, const char* values, int n, float weight);
+  // Adds values[i] to element at[i]; elements may repeat. At most `precision` bits of each value are significant.
+  bool AddScattered(const uint32_t* at, const double* values, int n, int precision);
   // Adds elements of another block.
   void AddBlock(int at, const ExactBlock& other, int other_at, int n);
   // Adds digits of one bin, as Normalise leaves them.
@@ -50,10 +61,13 @@ class ExactBlock {
 
   // Carries, until every digit lies in [-2^31, 2^31), and forgets bins of zeros: the one canonical form of these sums.
   void Normalise();
+  // Zeros; keeps its memory.
+  void Clear();
 
-  // The sum, rounded once, half to even; beyond the largest finite number an infinity.
-  double RoundToDouble(int i) const;
-  float RoundToFloat(int i) const;
+  // The sums of elements at, at + 1, ..., rounded once, half to even; beyond the largest finite number an infinity. n <=
+  // kRunMax.
+  void Round(int at, int n, double* sums) const;
+  void Round(int at, int n, float* sums) const;
 
   int size() const { return size_; }
   // In ascending order of index.
@@ -66,11 +80,19 @@ class ExactBlock {
   Bin& FindBin(int index);
   // Carries if a bin is so full that one more call of Add might overflow it.
   void MakeRoom();
+  // Adds rest[i] * 2^(32 * top) to elements at + i, or to at[i] where there are such.
+  void AddScaled(int at, const uint32_t* scattered, double* rest, int n, int top, int low, int64_t top_amount);
+  bool AddWide(int at, const uint32_t* scattered, const double* values, int n, int precision);
   void AddTerm(int at, bool is_negative, unsigned __int128 magnitude, int exponent);
+  void AddOne(int at, double value, uint32_t weight_mantissa, int weight_exponent);
   template <typename Float>
-  Float Round(int i) const;
+  Float RoundOne(int i) const;
+  // Rounded once to double. False if that takes one element after the other; RoundFast also if it takes carries.
+  bool RoundToDoubles(int at, int n, double* sums) const;
+  bool RoundFast(int at, int n, double* sums) const;
 
   int size_;
+  ZeroedPool* pool_;
   std::vector<Bin> bins_;
 };
 

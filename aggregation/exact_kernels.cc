@@ -5,11 +5,11 @@
 #include <cmath>
 #include <cstring>
 
-// One body, compiled for AVX2 and for every x86-64, chosen when the program is loaded. Sanitizers start too late for
-// that.
+// One body, compiled for AVX2 with FMA and for every x86-64, chosen when the program is loaded. Both give the same bits:
+// wherever FMA saves a rounding, that rounding is exact. Sanitizers start too late for the choice.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
     !defined(__SANITIZE_THREAD__)
-#define SHEAF_KERNEL __attribute__((target_clones("avx2", "default")))
+#define SHEAF_KERNEL __attribute__((target_clones("arch=x86-64-v3", "default")))
 #else
 #define SHEAF_KERNEL
 #endif
@@ -29,7 +29,14 @@ inline T Load(const char* values, int64_t i) {
   return value;
 }
 
+// Of a double: the bits that a float has not, half of a float's last bit, and the smallest normal float.
+constexpr int64_t kBelowFloat = (int64_t{1} << 29) - 1;
+constexpr int64_t kHalfOfFloat = int64_t{1} << 28;
+constexpr int64_t kSmallestFloat = int64_t{1023 - 126} << 52;
+
 inline int64_t ToInteger(double shifted) { return std::bit_cast<int64_t>(shifted) - kMagicBits; }
+// |integer| <= 2^51.
+inline double ToDouble(int64_t integer) { return std::bit_cast<double>(integer + kMagicBits) - kMagic; }
 
 // Exponent of the leading bit of a float that is not zero; subnormals count as the smallest normal.
 int LeadingExponent(uint32_t magnitude) { return std::max<int>(static_cast<int>(magnitude >> 23), 1) - 127; }
@@ -45,8 +52,26 @@ SHEAF_KERNEL FloatRange ScanFloats(const char* values, int n) {
     smallest_less_one = std::min(smallest_less_one, magnitude - 1);
   }
   if (largest == 0) return {};
-  return {
-      .is_all_zero = false, .top = LeadingExponent(largest) + 1, .low = LeadingExponent(smallest_less_one + 1) - 23};
+  return {.is_all_zero = false,
+          .is_finite = largest < 0x7f800000u,
+          .top = LeadingExponent(largest) + 1,
+          .low = LeadingExponent(smallest_less_one + 1) - 23};
+}
+
+SHEAF_KERNEL FloatRange ScanDoubles(const double* values, int n, int precision) {
+  int64_t largest = 0;
+  int64_t smallest = INT64_MAX;
+  for (int i = 0; i < n; ++i) {
+    const int64_t magnitude = std::bit_cast<int64_t>(values[i]) & INT64_MAX;
+    largest = std::max(largest, magnitude);
+    smallest = std::min(smallest, magnitude == 0 ? INT64_MAX : magnitude);
+  }
+  if (largest == 0) return {};
+  const auto exponent = [](int64_t magnitude) { return std::max<int>(static_cast<int>(magnitude >> 52), 1) - 1023; };
+  return {.is_all_zero = false,
+          .is_finite = largest < (int64_t{0x7ff} << 52),
+          .top = exponent(largest) + 1,
+          .low = std::max(exponent(smallest) - precision + 1, -1074)};
 }
 
 SHEAF_KERNEL bool AllFinite32(const char* values, int64_t n) {
@@ -79,6 +104,18 @@ SHEAF_KERNEL void Scale(const char* values, int n, double scale, double* rest) {
   for (int i = 0; i < n; ++i) rest[i] = static_cast<double>(Load<float>(values, i)) * scale;
 }
 
+SHEAF_KERNEL void Scale(const double* __restrict values, int n, double scale, double* __restrict rest) {
+  for (int i = 0; i < n; ++i) rest[i] = values[i] * scale;
+}
+
+SHEAF_KERNEL void CutDigits(double* __restrict rest, int n, int64_t* __restrict digits) {
+  for (int i = 0; i < n; ++i) {
+    const double shifted = rest[i] + kMagic;
+    digits[i] = ToInteger(shifted);
+    rest[i] = (rest[i] - (shifted - kMagic)) * kBase;
+  }
+}
+
 SHEAF_KERNEL void MoveToBin(double* __restrict rest, int n, int64_t* __restrict digits) {
   for (int i = 0; i < n; ++i) {
     const double shifted = rest[i] + kMagic;
@@ -95,6 +132,49 @@ SHEAF_KERNEL bool RoundsToZero(const double* rest, int n) {
 
 SHEAF_KERNEL void MultiplyByBase(double* rest, int n) {
   for (int i = 0; i < n; ++i) rest[i] *= kBase;
+}
+
+SHEAF_KERNEL void TwoProduct(const double* __restrict values, int n, double weight, double* __restrict product,
+                             double* __restrict error) {
+  for (int i = 0; i < n; ++i) {
+    product[i] = values[i] * weight;
+    error[i] = std::fma(values[i], weight, -product[i]);
+  }
+}
+
+void ScatterIntegers(int64_t* into, const uint32_t* at, const int64_t* from, int n) {
+  for (int i = 0; i < n; ++i) into[at[i]] += from[i];
+}
+
+SHEAF_KERNEL void CombineDigits(const int64_t* __restrict digits2, const int64_t* __restrict digits1,
+                                const int64_t* __restrict digits0, int n, double unit, double* __restrict sums) {
+  const double unit1 = unit * kBase;
+  for (int i = 0; i < n; ++i) {
+    const double upper = ToDouble(digits2[i] * (int64_t{1} << 32) + digits1[i]);
+    sums[i] = upper * unit1 + ToDouble(digits0[i]) * unit;
+  }
+}
+
+SHEAF_KERNEL bool NarrowToFloat(const double* __restrict sums, int n, float* __restrict narrow) {
+  int64_t is_doubtful = 0;
+  for (int i = 0; i < n; ++i) {
+    narrow[i] = static_cast<float>(sums[i]);
+    const int64_t magnitude = std::bit_cast<int64_t>(sums[i]) & INT64_MAX;
+    is_doubtful |= static_cast<int64_t>((magnitude & kBelowFloat) == kHalfOfFloat) |
+                   static_cast<int64_t>(magnitude < kSmallestFloat && magnitude != 0);
+  }
+  return is_doubtful != 0;
+}
+
+bool MayRoundTwice(double sum) {
+  float narrow = 0;
+  return NarrowToFloat(&sum, 1, &narrow);
+}
+
+SHEAF_KERNEL int64_t LargestMagnitude(const int64_t* integers, int n) {
+  int64_t largest = 0;
+  for (int i = 0; i < n; ++i) largest = std::max(largest, integers[i] < 0 ? -integers[i] : integers[i]);
+  return largest;
 }
 
 SHEAF_KERNEL void AddIntegers(int64_t* __restrict into, const int64_t* __restrict from, int n) {

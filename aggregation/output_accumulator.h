@@ -10,9 +10,9 @@
 #include <string_view>
 
 #include "absl/status/status.h"
+#include "aggregation/cell_vector.h"
 #include "aggregation/output_layout.h"
 #include "aggregation/round_accumulator.h"
-#include "aggregation/sum_vector.h"
 
 namespace sheaf {
 
@@ -20,8 +20,11 @@ namespace sheaf {
 struct CheckedValue {
   // Row-major elements: all of a dense output, or one row of `width` per key.
   std::string_view data;
-  // Sparse outputs: the linear coordinate of each row, in any order, repeats allowed.
+  // Sparse outputs: the linear coordinate of each row; keyed outputs of INT64_KEYS: its key. In any order, repeats
+  // allowed.
   std::span<const int64_t> keys;
+  // Keyed outputs of STRING_KEYS.
+  const google::protobuf::RepeatedPtrField<std::string>* string_keys = nullptr;
   // Finite and > 0.
   float weight = 1;
 };
