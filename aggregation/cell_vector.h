@@ -22,6 +22,7 @@
 
 #include "absl/status/status.h"
 #include "aggregation/state_bytes.h"
+#include "aggregation/zeroed_pool.h"
 #include "sheaf/v1/aggregation.pb.h"
 #include "sheaf/v1/tensor.pb.h"
 
@@ -53,7 +54,8 @@ class CellVector {
   // Takes weight * values[i] into cell at + i. `values` are little-endian and need no alignment. Weight is finite and
   // > 0, and 1 for everything but sums of floats.
   virtual void Add(int64_t at, const char* values, int64_t count, float weight) = 0;
-  // Takes values[i] into cell cells[i]; a cell may occur repeatedly. Floats are multiples of 2^(exponent - precision + 1).
+  // Takes values[i] into cell cells[i]; a cell may occur repeatedly. Floats are multiples of 2^(exponent - precision +
+  // 1).
   virtual void AddScattered(const uint32_t* cells, const WideValue* values, int count, int precision) = 0;
   // Takes other's cell other_at + i into cell at + i. `other` is of the same type.
   virtual void AddFrom(int64_t at, const CellVector& other, int64_t other_at, int64_t count) = 0;
@@ -80,11 +82,13 @@ struct CellType {
   v1::Numerics numerics = v1::EXACT;
 };
 
-// `element_hint`: how many cells there will be, if known; small vectors take small blocks. `is_scattered`: cells are
+// `size_hint`: how many cells there will be, if known; small vectors take small blocks. `is_scattered`: cells are
 // mostly touched one by one, and are fewer than 2^32.
 struct CellUse {
   std::optional<int64_t> size_hint;
   bool is_scattered = false;
+  // Memory for cells that will not grow again; must outlive them. Null: their own.
+  ZeroedPool* pool = nullptr;
 };
 std::unique_ptr<CellVector> MakeCells(const CellType& type, const CellUse& use);
 

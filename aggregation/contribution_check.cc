@@ -69,7 +69,9 @@ const char* KindOf(const v1::OutputValue& value) {
 
 absl::Status WrongKind(const OutputLayout& layout, const v1::OutputValue& value) {
   const Operand operand = layout.op->operand;
-  const char* expected = operand == Operand::kDense ? "dense tensor" : operand == Operand::kSparse ? "sparse tensor" : "keyed table";
+  const char* expected = operand == Operand::kDense    ? "dense tensor"
+                         : operand == Operand::kSparse ? "sparse tensor"
+                                                       : "keyed table";
   const bool is_split = operand == Operand::kDense && value.has_sparse();
   return absl::InvalidArgumentError(fmt::format(
       "output '{}': operator '{}' takes a {}, the contribution holds {}{}", layout.name, layout.op->symbol, expected,

@@ -224,7 +224,8 @@ void ExactBlock::Clear() {
   }
 }
 
-bool ExactBlock::RoundFast(int at, int n, double* sums) const {
+template <typename Float>
+bool ExactBlock::RoundFast(int at, int n, Float* sums) const {
   // The digits of three neighbouring bins from the lowest up that holds any; zeros where nothing is.
   const int64_t* digits[3] = {kZeros, kZeros, kZeros};
   int low = kBinMax;
@@ -276,32 +277,22 @@ Float ExactBlock::RoundOne(int i) const {
   return RoundInteger<Float>(2 * leading + sticky, kBits * (low + top - 2) - 1);
 }
 
-bool ExactBlock::RoundToDoubles(int at, int n, double* sums) const {
-  if (RoundFast(at, n, sums)) return true;
+template <typename Float>
+void ExactBlock::RoundTo(int at, int n, Float* sums) const {
+  if (RoundFast(at, n, sums)) return;
   ExactBlock carried(n);
   carried.AddBlock(0, *this, at, n);
   carried.Normalise();
-  return carried.RoundFast(0, n, sums);
+  if (carried.RoundFast(0, n, sums)) return;
+  for (int i = 0; i < n; ++i) sums[i] = RoundOne<Float>(at + i);
 }
 
-void ExactBlock::Round(int at, int n, double* sums) const {
-  if (RoundToDoubles(at, n, sums)) return;
-  for (int i = 0; i < n; ++i) sums[i] = RoundOne<double>(at + i);
-}
-
-void ExactBlock::Round(int at, int n, float* sums) const {
-  double wide[kRunMax];
-  if (!RoundToDoubles(at, n, wide)) {
-    for (int i = 0; i < n; ++i) sums[i] = RoundOne<float>(at + i);
-  } else if (NarrowToFloat(wide, n, sums)) {
-    for (int i = 0; i < n; ++i) {
-      if (MayRoundTwice(wide[i])) sums[i] = RoundOne<float>(at + i);
-    }
-  }
-}
+void ExactBlock::Round(int at, int n, double* sums) const { RoundTo(at, n, sums); }
+void ExactBlock::Round(int at, int n, float* sums) const { RoundTo(at, n, sums); }
 
 int64_t ExactBlock::memory_bytes() const {
-  return static_cast<int64_t>(sizeof *this + bins_.capacity() * sizeof(Bin) + bins_.size() * sizeof(int64_t) * static_cast<size_t>(size_));
+  return static_cast<int64_t>(sizeof *this + bins_.capacity() * sizeof(Bin) +
+                              bins_.size() * sizeof(int64_t) * static_cast<size_t>(size_));
 }
 
 int64_t* ExactBlock::Open(int index, int64_t amount) {

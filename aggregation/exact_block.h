@@ -14,8 +14,8 @@
 //   block.Round(0, 1024, floats);            // the only rounding there is
 //
 // The weighted product of two floats has 48 bits, exact in a double; that of a double and a float has 77, kept as the
-// sum of two doubles (or cut as an integer near the ends of the range). Zeros add nothing, whatever their sign; an exact
-// zero rounds to +0. Not thread-safe.
+// sum of two doubles (or cut as an integer near the ends of the range). Zeros add nothing, whatever their sign; an
+// exact zero rounds to +0. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -64,8 +64,8 @@ class ExactBlock {
   // Zeros; keeps its memory.
   void Clear();
 
-  // The sums of elements at, at + 1, ..., rounded once, half to even; beyond the largest finite number an infinity. n <=
-  // kRunMax.
+  // The sums of elements at, at + 1, ..., rounded once, half to even; beyond the largest finite number an infinity. n
+  // <= kRunMax.
   void Round(int at, int n, double* sums) const;
   void Round(int at, int n, float* sums) const;
 
@@ -87,9 +87,11 @@ class ExactBlock {
   void AddOne(int at, double value, uint32_t weight_mantissa, int weight_exponent);
   template <typename Float>
   Float RoundOne(int i) const;
-  // Rounded once to double. False if that takes one element after the other; RoundFast also if it takes carries.
-  bool RoundToDoubles(int at, int n, double* sums) const;
-  bool RoundFast(int at, int n, double* sums) const;
+  template <typename Float>
+  void RoundTo(int at, int n, Float* sums) const;
+  // False if that takes carries, or one element after the other.
+  template <typename Float>
+  bool RoundFast(int at, int n, Float* sums) const;
 
   int size_;
   ZeroedPool* pool_;

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <cstring>
 
-// One body, compiled for AVX2 with FMA and for every x86-64, chosen when the program is loaded. Both give the same bits:
-// wherever FMA saves a rounding, that rounding is exact. Sanitizers start too late for the choice.
+// One body, compiled for AVX2 with FMA and for every x86-64, chosen when the program is loaded. Both give the same
+// bits: wherever FMA saves a rounding, that rounding is exact. Sanitizers start too late for the choice.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
     !defined(__SANITIZE_THREAD__)
 #define SHEAF_KERNEL __attribute__((target_clones("arch=x86-64-v3", "default")))
@@ -28,11 +28,6 @@ inline T Load(const char* values, int64_t i) {
   std::memcpy(&value, values + i * static_cast<int64_t>(sizeof(T)), sizeof(T));
   return value;
 }
-
-// Of a double: the bits that a float has not, half of a float's last bit, and the smallest normal float.
-constexpr int64_t kBelowFloat = (int64_t{1} << 29) - 1;
-constexpr int64_t kHalfOfFloat = int64_t{1} << 28;
-constexpr int64_t kSmallestFloat = int64_t{1023 - 126} << 52;
 
 inline int64_t ToInteger(double shifted) { return std::bit_cast<int64_t>(shifted) - kMagicBits; }
 // |integer| <= 2^51.
@@ -155,20 +150,23 @@ SHEAF_KERNEL void CombineDigits(const int64_t* __restrict digits2, const int64_t
   }
 }
 
-SHEAF_KERNEL bool NarrowToFloat(const double* __restrict sums, int n, float* __restrict narrow) {
-  int64_t is_doubtful = 0;
+SHEAF_KERNEL void CombineDigits(const int64_t* __restrict digits2, const int64_t* __restrict digits1,
+                                const int64_t* __restrict digits0, int n, double unit, float* __restrict sums) {
+  const double unit1 = unit * kBase;
   for (int i = 0; i < n; ++i) {
-    narrow[i] = static_cast<float>(sums[i]);
-    const int64_t magnitude = std::bit_cast<int64_t>(sums[i]) & INT64_MAX;
-    is_doubtful |= static_cast<int64_t>((magnitude & kBelowFloat) == kHalfOfFloat) |
-                   static_cast<int64_t>(magnitude < kSmallestFloat && magnitude != 0);
+    const double upper = ToDouble(digits2[i] * (int64_t{1} << 32) + digits1[i]) * unit1;
+    const double lower = ToDouble(digits0[i]) * unit;
+    const double sum = upper + lower;
+    // What the addition lost (Knuth's TwoSum).
+    const double lower_part = sum - upper;
+    const double lost = (upper - (sum - lower_part)) + (lower - lower_part);
+    // Rounded to odd instead: where something was lost, the last bit is 1. The second rounding, to float, then is what
+    // one rounding of the true sum would be (Boldo and Melquiond, 2008), down to the subnormals.
+    const int64_t bits = std::bit_cast<int64_t>(sum);
+    const int64_t away = (lost > 0) == (sum > 0) ? 1 : -1;
+    const int64_t step = lost != 0 && (bits & 1) == 0 ? away : 0;
+    sums[i] = static_cast<float>(std::bit_cast<double>(bits + step));
   }
-  return is_doubtful != 0;
-}
-
-bool MayRoundTwice(double sum) {
-  float narrow = 0;
-  return NarrowToFloat(&sum, 1, &narrow);
 }
 
 SHEAF_KERNEL int64_t LargestMagnitude(const int64_t* integers, int n) {

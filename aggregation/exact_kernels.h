@@ -44,14 +44,11 @@ void AddIntegers(int64_t* into, const int64_t* from, int n);
 // into[at[i]] += from[i], one after the other.
 void ScatterIntegers(int64_t* into, const uint32_t* at, const int64_t* from, int n);
 
-// sums[i] = (digits2[i] * 2^64 + digits1[i] * 2^32 + digits0[i]) * unit, rounded once. |digits0| <= 2^51, and so is
-// digits2 * 2^32 + digits1; |unit| is a power of two so that nothing leaves the normal range.
+// sums[i] = (digits2[i] * 2^64 + digits1[i] * 2^32 + digits0[i]) * unit, rounded once, half to even. |digits0| <= 2^51,
+// and so is |digits2 * 2^32 + digits1|; unit is a power of two so that nothing leaves the normal range of a double.
 void CombineDigits(const int64_t* digits2, const int64_t* digits1, const int64_t* digits0, int n, double unit,
                    double* sums);
-// Rounds to float; true if that may be a second rounding that one rounding would not agree with, somewhere: a value
-// halfway between two floats, or below the normal range.
-bool NarrowToFloat(const double* sums, int n, float* narrow);
-// As above, for one value.
-bool MayRoundTwice(double sum);
+void CombineDigits(const int64_t* digits2, const int64_t* digits1, const int64_t* digits0, int n, double unit,
+                   float* sums);
 
 }  // namespace sheaf

@@ -47,7 +47,8 @@ void ExactSum::ForEachPiece(int64_t at, int64_t count, Visit visit) const {
   }
 }
 
-ExactSum::ExactSum(v1::DType dtype, int block_size) : dtype_(dtype), block_size_(block_size) {
+ExactSum::ExactSum(v1::DType dtype, int block_size, ZeroedPool* pool)
+    : dtype_(dtype), block_size_(block_size), shared_pool_(pool) {
   SHEAF_CHECK(dtype == v1::FLOAT32 || dtype == v1::FLOAT64);
   SHEAF_CHECK(0 <= block_size && block_size <= kRun);
 }
@@ -60,7 +61,7 @@ void ExactSum::Resize(int64_t size) {
     return;
   }
   if (size == 0) return;
-  if (blocks_.empty()) blocks_.push_back(std::make_unique<ExactBlock>(static_cast<int>(size)));
+  if (blocks_.empty()) blocks_.push_back(std::make_unique<ExactBlock>(static_cast<int>(size), shared_pool_));
   ExactBlock& block = *blocks_.front();
   if (size > block.size()) block.Grow(static_cast<int>(std::max(size, int64_t{block.size()} * 5 / 4)));
 }
@@ -165,7 +166,8 @@ void ExactSum::WriteChunk(int count, StateWriter& out) const {
 }
 
 absl::Status ExactSum::ReadChunk(int64_t at, int count, StateReader& in, StateOrigin origin) {
-  RETURN_IF_ERROR(ReadDigits(at, count, in, origin == StateOrigin::kCheckpoint ? ExactBlock::kBinMax : kBinMaxOfPartial));
+  RETURN_IF_ERROR(
+      ReadDigits(at, count, in, origin == StateOrigin::kCheckpoint ? ExactBlock::kBinMax : kBinMaxOfPartial));
   RETURN_IF_ERROR(ReadFlags(at, count, in));
   if (origin != StateOrigin::kFinitePartialAggregate || non_finite_.empty()) return absl::OkStatus();
   return absl::DataLossError("the state holds NaN or infinities; this output takes finite values only");
@@ -179,7 +181,8 @@ absl::Status ExactSum::ReadDigits(int64_t at, int count, StateReader& in, int bi
     int32_t digits[kCellChunk];
     RETURN_IF_ERROR(in.GetArray(digits, count));
     const bool is_zero = std::all_of(digits, digits + count, [](int32_t digit) { return digit == 0; });
-    if (index <= last_index || index > bin_max || is_zero) return absl::DataLossError("the state's digits are malformed");
+    if (index <= last_index || index > bin_max || is_zero)
+      return absl::DataLossError("the state's digits are malformed");
     last_index = index;
     ForEachPiece(at, count, [&](int64_t block, int offset, int64_t done, int piece) {
       BlockAt(block).AddDigits(offset, index, digits + done, piece);
@@ -237,7 +240,8 @@ int64_t ExactSum::memory_bytes() const {
                   pool_.allocated_bytes();
   for (const auto& block : blocks_) {
     if (block == nullptr) continue;
-    bytes += is_one_block() ? block->memory_bytes() : static_cast<int64_t>(sizeof(ExactBlock) + block->bins().size() * sizeof(ExactBlock::Bin));
+    bytes += is_one_block() ? block->memory_bytes()
+                            : static_cast<int64_t>(sizeof(ExactBlock) + block->bins().size() * sizeof(ExactBlock::Bin));
   }
   return bytes;
 }

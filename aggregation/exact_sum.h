@@ -26,9 +26,9 @@ namespace sheaf {
 class ExactSum final : public CellVector {
  public:
   // dtype is FLOAT32 or FLOAT64. 0 < block_size <= ExactBlock::kRunMax; or kOneBlock, for cells that are touched one by
-  // one: they share their bins.
+  // one: they share their bins. `pool`: as CellUse, for kOneBlock.
   static constexpr int kOneBlock = 0;
-  explicit ExactSum(v1::DType dtype, int block_size = ExactBlock::kRunMax);
+  explicit ExactSum(v1::DType dtype, int block_size = ExactBlock::kRunMax, ZeroedPool* pool = nullptr);
 
   int64_t size() const override { return size_; }
   void Resize(int64_t size) override;
@@ -58,7 +58,8 @@ class ExactSum final : public CellVector {
   v1::DType dtype_;
   int block_size_;
   int64_t size_ = 0;
-  // Of the digits.
+  ZeroedPool* shared_pool_;
+  // Of the digits, but for those of kOneBlock.
   ZeroedPool pool_;
   // Null until a cell of it is touched.
   std::vector<std::unique_ptr<ExactBlock>> blocks_;

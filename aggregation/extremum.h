@@ -1,7 +1,8 @@
 // Extremum: the smallest or largest of the values a cell took in, in the values' own type.
 //
-// A cell that took in nothing holds the identity: the largest value of the type (an infinity, for floats) for a minimum,
-// the smallest for a maximum. -0 is taken as +0, and any NaN makes the cell a quiet NaN, so order does not matter.
+// A cell that took in nothing holds the identity: the largest value of the type (an infinity, for floats) for a
+// minimum, the smallest for a maximum. -0 is taken as +0, and any NaN makes the cell a quiet NaN, so order does not
+// matter.
 #pragma once
 
 #include "aggregation/cell_vector.h"
@@ -12,6 +13,9 @@ namespace sheaf {
 template <typename Value, bool kIsMax>
 class Extremum final : public CellVector {
  public:
+  // `pool`: as CellUse.
+  explicit Extremum(ZeroedPool* pool) : cells_(pool) {}
+
   int64_t size() const override { return cells_.size(); }
   void Resize(int64_t size) override { cells_.Resize(size, Identity()); }
   void Add(int64_t at, const char* values, int64_t count, float weight) override;

@@ -1,9 +1,9 @@
 // FloatSum: running sums of floats in one IEEE number per cell, F64 or F32: for memory, where EXACT is not needed.
 //
-// The bits depend on the order of arrival. Of n addends w_i * v_i, whatever the order and the grouping, the sum is within
-// 1.01 * n * u * sum |w_i * v_i| of the true one, with u = 2^-53 for F64 and 2^-23 for F32 (product and addition each
-// round there), before it is rounded to the output's type; as long as nothing overflows (Higham, Accuracy and Stability
-// of Numerical Algorithms, 2nd ed., section 4.2). A cell that overflows is an infinity from then on.
+// The bits depend on the order of arrival. Of n addends w_i * v_i, whatever the order and the grouping, the sum is
+// within 1.01 * n * u * sum |w_i * v_i| of the true one, with u = 2^-53 for F64 and 2^-23 for F32 (product and addition
+// each round there), before it is rounded to the output's type; as long as nothing overflows (Higham, Accuracy and
+// Stability of Numerical Algorithms, 2nd ed., section 4.2). A cell that overflows is an infinity from then on.
 #pragma once
 
 #include "aggregation/cell_vector.h"
@@ -15,6 +15,9 @@ namespace sheaf {
 template <typename Cell, typename Value>
 class FloatSum final : public CellVector {
  public:
+  // `pool`: as CellUse.
+  explicit FloatSum(ZeroedPool* pool) : cells_(pool) {}
+
   int64_t size() const override { return cells_.size(); }
   void Resize(int64_t size) override { cells_.Resize(size, 0); }
   void Add(int64_t at, const char* values, int64_t count, float weight) override;

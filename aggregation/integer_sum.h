@@ -10,6 +10,9 @@ namespace sheaf {
 template <typename Integer>
 class IntegerSum final : public CellVector {
  public:
+  // `pool`: as CellUse.
+  explicit IntegerSum(ZeroedPool* pool) : sums_(pool) {}
+
   int64_t size() const override { return sums_.size(); }
   void Resize(int64_t size) override { sums_.Resize(size, 0); }
   void Add(int64_t at, const char* values, int64_t count, float weight) override;

@@ -8,7 +8,7 @@ namespace sheaf {
 
 class NonzeroCount final : public CellVector {
  public:
-  explicit NonzeroCount(v1::DType dtype) : dtype_(dtype) {}
+  NonzeroCount(v1::DType dtype, ZeroedPool* pool) : dtype_(dtype), counts_(pool) {}
 
   int64_t size() const override { return counts_.size(); }
   void Resize(int64_t size) override { counts_.Resize(size, 0); }

@@ -36,7 +36,8 @@ absl::Status CheckType(const OutputLayout& layout) {
   }
   const bool is_float = layout.dtype == v1::FLOAT32 || layout.dtype == v1::FLOAT64;
   if (layout.dtype == v1::FLOAT64 && layout.numerics == v1::F32 && layout.op->reduction == Reduction::kSum) {
-    return absl::InvalidArgumentError("numerics F32 is too narrow for FLOAT64; use F64 or EXACT, or contribute FLOAT32");
+    return absl::InvalidArgumentError(
+        "numerics F32 is too narrow for FLOAT64; use F64 or EXACT, or contribute FLOAT32");
   }
   if (!is_float && !layout.op->takes_integers()) {
     return absl::InvalidArgumentError(fmt::format(

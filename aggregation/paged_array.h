@@ -21,32 +21,34 @@ class PagedArray {
   // 4 MiB of doubles.
   static constexpr int64_t kPage = int64_t{1} << 19;
 
+  // `pool`: memory of an array that is resized once. Null: its own.
+  explicit PagedArray(ZeroedPool* pool = nullptr) : shared_pool_(pool) {}
+
   int64_t size() const { return size_; }
   // Elements that are new are `fill`.
   void Resize(int64_t size, T fill) {
     if (size <= size_) return;
-    const int64_t first = std::min(size, kPage);
-    if (first > static_cast<int64_t>(first_page_.size())) {
-      // Grows by a quarter: first pages of small arrays are many.
+    if (pages_.empty()) pages_.push_back(nullptr);
+    if (shared_pool_ != nullptr && size_ == 0) {
+      pages_[0] = NewPage(*shared_pool_, std::min(size, kPage), fill);
+    } else if (shared_pool_ == nullptr) {
+      const int64_t first = std::min(size, kPage);
       const int64_t capacity = static_cast<int64_t>(first_page_.capacity());
-      if (first > capacity) first_page_.reserve(static_cast<size_t>(std::max(first, std::min(kPage, capacity + capacity / 4))));
-      first_page_.resize(static_cast<size_t>(first), fill);
+      // Grows by a quarter: first pages of small arrays are many.
+      if (first > capacity)
+        first_page_.reserve(static_cast<size_t>(std::max(first, std::min(kPage, capacity + capacity / 4))));
+      if (first > static_cast<int64_t>(first_page_.size())) first_page_.resize(static_cast<size_t>(first), fill);
+      pages_[0] = first_page_.data();
     }
     const int64_t num_pages = (size + kPage - 1) / kPage;
-    if (pages_.empty()) pages_.push_back(nullptr);
-    pages_[0] = first_page_.data();
-    while (static_cast<int64_t>(pages_.size()) < num_pages) {
-      T* const page = pool_.Allocate<T>(kPage);
-      if (fill != T{}) std::fill_n(page, kPage, fill);
-      pages_.push_back(page);
-    }
+    while (static_cast<int64_t>(pages_.size()) < num_pages) pages_.push_back(NewPage(pool_, kPage, fill));
     size_ = size;
   }
 
   T& operator[](int64_t i) { return pages_[static_cast<size_t>(i / kPage)][i % kPage]; }
   const T& operator[](int64_t i) const { return pages_[static_cast<size_t>(i / kPage)][i % kPage]; }
   // All elements in one piece; size() <= kPage.
-  T* data() { return first_page_.data(); }
+  T* data() { return pages_[0]; }
 
   // Calls visit(pointer, offset from `at`, count) for neighbouring pieces that make up [at, at + count).
   template <typename Visit>
@@ -68,10 +70,18 @@ class PagedArray {
   }
   int64_t memory_bytes() const {
     return static_cast<int64_t>(first_page_.capacity() * sizeof(T) + pages_.capacity() * sizeof(T*)) +
-           pool_.allocated_bytes();
+           pool_.allocated_bytes() +
+           (shared_pool_ == nullptr ? 0 : std::min(size_, kPage) * static_cast<int64_t>(sizeof(T)));
   }
 
  private:
+  static T* NewPage(ZeroedPool& pool, int64_t n, T fill) {
+    T* const page = pool.Allocate<T>(n);
+    if (fill != T{}) std::fill_n(page, n, fill);
+    return page;
+  }
+
+  ZeroedPool* shared_pool_;
   int64_t size_ = 0;
   std::vector<T> first_page_;
   std::vector<T*> pages_;

@@ -249,7 +249,9 @@ std::string ElementText(const OutputLayout& layout, const Coordinate& coordinate
 absl::StatusOr<std::map<Coordinate, std::string>> SumRows(const OutputLayout& layout, const Gathered& gathered) {
   std::map<Coordinate, std::string> released;
   for (const auto& [coordinate, rows] : gathered.rows) {
-    if (layout.op->operand != Operand::kDense && static_cast<int64_t>(ContributorsOf(rows).size()) < layout.min_contributors) continue;
+    if (layout.op->operand != Operand::kDense &&
+        static_cast<int64_t>(ContributorsOf(rows).size()) < layout.min_contributors)
+      continue;
     const std::optional<double> divisor = rows.empty() ? std::nullopt : DivisorFor(layout, gathered, rows);
     std::string data;
     for (int64_t offset = 0; offset < layout.width; ++offset) {

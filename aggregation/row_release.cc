@@ -13,8 +13,7 @@ RowRelease::RowRelease(const OutputLayout& layout, std::optional<double> divisor
       row_bytes_(static_cast<size_t>(layout.width * DTypeSize(layout.released_dtype()))),
       min_contributors_(layout.min_contributors),
       drops_zeros_(layout.drop_zeros),
-      divisor_(divisor),
-      row_(row_bytes_, '\0') {}
+      divisor_(divisor) {}
 
 std::span<const double> RowRelease::DivisorsOf(const SlotColumns& columns, int64_t slot, int64_t count) {
   if (divisor_.has_value()) return {&*divisor_, 1};
@@ -32,32 +31,58 @@ std::span<const double> RowRelease::DivisorsOf(const SlotColumns& columns, int64
   return {};
 }
 
-bool RowRelease::PrepareBlock(const SlotColumns& columns, size_t num_slots) {
+std::optional<RowRelease::Misfit> RowRelease::Take(const SlotColumns& columns, std::span<const uint32_t> slots) {
   constexpr size_t kWorthwhile = 4;
-  has_misfits_ = false;
-  block_misfits_.clear();
-  if (columns.width != 1 || num_slots * kWorthwhile < static_cast<size_t>(columns.num_slots)) return false;
+  kept_.clear();
+  rows_.resize(slots.size() * row_bytes_);
+  if (columns.width != 1 || slots.size() * kWorthwhile < static_cast<size_t>(columns.num_slots)) {
+    return TakeRows(columns, slots);
+  }
+  return row_bytes_ == 4 ? TakeCells<uint32_t>(columns, slots) : TakeCells<uint64_t>(columns, slots);
+}
+
+template <typename Value>
+std::optional<RowRelease::Misfit> RowRelease::TakeCells(const SlotColumns& columns, std::span<const uint32_t> slots) {
   const int64_t n = columns.num_slots;
-  block_.resize(static_cast<size_t>(n) * row_bytes_);
+  cells_.resize(static_cast<size_t>(n) * sizeof(Value));
+  misfits_.clear();
   const std::span<const double> divisors = DivisorsOf(columns, 0, n);
   for (int64_t at = 0; at < n; ++at) {
     // Only integers stop before the end, and they have no divisors.
-    at += columns.cells->Round(at, n - at, divisors, block_.data() + static_cast<size_t>(at) * row_bytes_);
-    if (at < n) block_misfits_.push_back(static_cast<uint32_t>(at));
+    at += columns.cells->Round(at, n - at, divisors, cells_.data() + static_cast<size_t>(at) * sizeof(Value));
+    if (at < n) misfits_.push_back(static_cast<uint32_t>(at));
   }
-  has_misfits_ = !block_misfits_.empty();
-  return true;
+  const Value* const cells = reinterpret_cast<const Value*>(cells_.data());
+  Value* const rows = reinterpret_cast<Value*>(rows_.data());
+  if (min_contributors_ <= 1 && !drops_zeros_ && misfits_.empty()) {
+    kept_.resize(slots.size());
+    for (size_t i = 0; i < slots.size(); ++i) {
+      kept_[i] = static_cast<uint32_t>(i);
+      rows[i] = cells[slots[i]];
+    }
+    return std::nullopt;
+  }
+  for (size_t i = 0; i < slots.size(); ++i) {
+    const uint32_t slot = slots[i];
+    if (IsWithheld(columns, slot)) continue;
+    if (std::binary_search(misfits_.begin(), misfits_.end(), slot)) return Misfit{i, 0};
+    if (drops_zeros_ && IsZero(reinterpret_cast<const char*>(&cells[slot]))) continue;
+    rows[kept_.size()] = cells[slot];
+    kept_.push_back(static_cast<uint32_t>(i));
+  }
+  return std::nullopt;
 }
 
-const char* RowRelease::RoundRow(const SlotColumns& columns, int64_t slot) {
-  row_misfit_ = columns.cells->Round(slot * layout_.width, layout_.width, DivisorsOf(columns, slot, 1), row_.data());
-  has_misfits_ = row_misfit_ < layout_.width;
-  return row_.data();
-}
-
-std::optional<int64_t> RowRelease::MisfitAt(bool is_block, uint32_t slot) const {
-  if (!is_block) return row_misfit_;
-  if (std::binary_search(block_misfits_.begin(), block_misfits_.end(), slot)) return 0;
+std::optional<RowRelease::Misfit> RowRelease::TakeRows(const SlotColumns& columns, std::span<const uint32_t> slots) {
+  const int64_t width = layout_.width;
+  for (size_t i = 0; i < slots.size(); ++i) {
+    if (IsWithheld(columns, slots[i])) continue;
+    char* const row = rows_.data() + kept_.size() * row_bytes_;
+    const int64_t num_fitting = columns.cells->Round(slots[i] * width, width, DivisorsOf(columns, slots[i], 1), row);
+    if (num_fitting < width) return Misfit{i, num_fitting};
+    if (drops_zeros_ && IsZero(row)) continue;
+    kept_.push_back(static_cast<uint32_t>(i));
+  }
   return std::nullopt;
 }
 

@@ -92,7 +92,8 @@ absl::Status LinearKeys(const OutputLayout& layout, const std::string& data, int
     // All are looked at before one is judged: loops without a way out are fast, and errors are rare.
     bool is_inside = true;
     for (int64_t row = 0; row < num_rows; ++row) {
-      const int64_t index = Load<Index>(data.data(), row * static_cast<int64_t>(columns) + static_cast<int64_t>(column));
+      const int64_t index =
+          Load<Index>(data.data(), row * static_cast<int64_t>(columns) + static_cast<int64_t>(column));
       is_inside &= static_cast<uint64_t>(index) < size;
       int64_t& key = keys[static_cast<size_t>(row)];
       // Wraps where an index is outside; then the keys are not used.
@@ -100,7 +101,9 @@ absl::Status LinearKeys(const OutputLayout& layout, const std::string& data, int
     }
     if (is_inside) continue;
     for (int64_t row = 0; row < num_rows; ++row) {
-      RETURN_IF_ERROR(CheckIndex(layout, row, column, Load<Index>(data.data(), row * static_cast<int64_t>(columns) + static_cast<int64_t>(column))));
+      RETURN_IF_ERROR(
+          CheckIndex(layout, row, column,
+                     Load<Index>(data.data(), row * static_cast<int64_t>(columns) + static_cast<int64_t>(column))));
     }
   }
   return absl::OkStatus();
@@ -188,8 +191,8 @@ absl::Status CheckKeyed(const OutputLayout& layout, const v1::KeyedTable& table,
     for (int row = 0; row < table.string_keys_size(); ++row) {
       const int64_t size = static_cast<int64_t>(table.string_keys(row).size());
       if (size <= kKeyBytesMax) continue;
-      return absl::ResourceExhaustedError(fmt::format("output '{}': key {} has {} bytes; the most is {}", layout.name, row,
-                                                      size, kKeyBytesMax));
+      return absl::ResourceExhaustedError(
+          fmt::format("output '{}': key {} has {} bytes; the most is {}", layout.name, row, size, kKeyBytesMax));
     }
   } else {
     const v1::Tensor& integers = table.int_keys();
@@ -208,8 +211,8 @@ absl::Status CheckKeyed(const OutputLayout& layout, const v1::KeyedTable& table,
   }
   RETURN_IF_ERROR(CheckRows(layout, num_rows, table.values()));
   return CheckFinite(layout, table.values(), [&](int64_t row, int64_t offset) {
-    const std::string key = is_string ? KeyText(table.string_keys(static_cast<int>(row)))
-                                      : std::to_string(keys[static_cast<size_t>(row)]);
+    const std::string key =
+        is_string ? KeyText(table.string_keys(static_cast<int>(row))) : std::to_string(keys[static_cast<size_t>(row)]);
     return fmt::format("{}[{}], element {}", layout.name, key, offset);
   });
 }

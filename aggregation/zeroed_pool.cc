@@ -33,7 +33,14 @@ char* Map(size_t bytes) {
 }  // namespace
 
 ZeroedPool::~ZeroedPool() {
-  for (const Slab& slab : slabs_) slab.is_mapped ? static_cast<void>(munmap(slab.memory, slab.size)) : std::free(slab.memory);
+  for (const Slab& slab : slabs_)
+    slab.is_mapped ? static_cast<void>(munmap(slab.memory, slab.size)) : std::free(slab.memory);
+}
+
+void AdviseHugePages(void* memory, size_t bytes) {
+  const size_t begin = RoundUp(reinterpret_cast<size_t>(memory), kHugePage);
+  const size_t end = (reinterpret_cast<size_t>(memory) + bytes) / kHugePage * kHugePage;
+  if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
 }
 
 void* ZeroedPool::AllocateBytes(size_t bytes) {
@@ -47,8 +54,7 @@ void* ZeroedPool::AllocateBytes(size_t bytes) {
 
 void ZeroedPool::AddSlab(size_t bytes) {
   // Each as large as all before it: small pools stay small, large ones have few slabs.
-  const size_t wanted = std::max(
-      {bytes, kFirstSlab, std::min(static_cast<size_t>(allocated_bytes_), kLargestSlab)});
+  const size_t wanted = std::max({bytes, kFirstSlab, std::min(static_cast<size_t>(allocated_bytes_), kLargestSlab)});
   Slab slab;
   if (wanted < kHugePage) {
     slab.size = RoundUp(wanted, kAlignment);

@@ -44,4 +44,7 @@ class ZeroedPool {
   int64_t allocated_bytes_ = 0;
 };
 
+// Asks the system to put memory that is not yet touched on huge pages. Does nothing for small pieces.
+void AdviseHugePages(void* memory, size_t bytes);
+
 }  // namespace sheaf

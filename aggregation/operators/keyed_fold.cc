@@ -66,7 +66,7 @@ class KeySet {
 class KeyedFold final : public OutputAccumulator {
  public:
   explicit KeyedFold(const OutputLayout& output)
-      : OutputAccumulator(output), keys_(output.key_type), columns_(layout(), /*is_scattered=*/false) {}
+      : OutputAccumulator(output), keys_(output.key_type), columns_(layout(), /*is_scattered=*/false, nullptr) {}
 
   int64_t memory_bytes() const override { return keys_.memory_bytes() + columns_.memory_bytes(); }
 
@@ -76,8 +76,10 @@ class KeyedFold final : public OutputAccumulator {
     ++num_folds_;
     const size_t n = keys_.is_string() ? static_cast<size_t>(value.string_keys->size()) : value.keys.size();
     for (size_t row = 0; row < n; ++row) {
-      const uint32_t slot = keys_.is_string() ? Place(value.string_keys->Get(static_cast<int>(row))) : Place(value.keys[row]);
-      columns_.cells->Add(slot * layout().width, value.data.data() + static_cast<int64_t>(row) * row_bytes, layout().width, 1);
+      const uint32_t slot =
+          keys_.is_string() ? Place(value.string_keys->Get(static_cast<int>(row))) : Place(value.keys[row]);
+      columns_.cells->Add(slot * layout().width, value.data.data() + static_cast<int64_t>(row) * row_bytes,
+                          layout().width, 1);
       if (columns_.is_counted) columns_.Touch(slot, num_folds_);
     }
   }
@@ -122,20 +124,18 @@ class KeyedFold final : public OutputAccumulator {
   absl::Status DoReport(AggregateReport& report, v1::OutputSummary& summary) const override {
     RowRelease rows(layout(), std::nullopt);
     const std::vector<uint32_t> slots = keys_.SlotsInOrder();
-    std::string keys, offsets, values;
-    int64_t num_rows = 0;
+    if (const auto misfit = rows.Take(columns_, slots)) return Misfit(slots[misfit->position]);
+    const int64_t num_rows = static_cast<int64_t>(rows.kept().size());
+    std::string keys, offsets;
     const auto append = [](int64_t number, std::string& to) { to.append(reinterpret_cast<const char*>(&number), 8); };
-    const auto misfit = rows.Offer(columns_, slots, [&](size_t i, const char* row) {
+    for (const uint32_t position : rows.kept()) {
       if (keys_.is_string()) {
         append(static_cast<int64_t>(keys.size()), offsets);
-        keys += keys_.string(slots[i]);
+        keys += keys_.string(slots[position]);
       } else {
-        append(keys_.integer(slots[i]), keys);
+        append(keys_.integer(slots[position]), keys);
       }
-      values.append(row, rows.row_bytes());
-      ++num_rows;
-    });
-    if (misfit.has_value()) return Misfit(slots[misfit->row]);
+    }
     summary.set_touched(keys_.size());
     summary.set_released(num_rows);
     const std::string& name = layout().name;
@@ -148,7 +148,7 @@ class KeyedFold final : public OutputAccumulator {
     }
     std::vector<int64_t> shape = layout().shape;
     shape.insert(shape.begin(), num_rows);
-    report.tensors.push_back({name + ".values", layout().released_dtype(), shape, std::move(values)});
+    report.tensors.push_back({name + ".values", layout().released_dtype(), shape, std::string(rows.rows())});
     return absl::OkStatus();
   }
 
@@ -182,9 +182,10 @@ class KeyedFold final : public OutputAccumulator {
   }
 
   absl::Status Misfit(uint32_t slot) const {
-    const std::string key = keys_.is_string() ? fmt::format("'{}'", KeyText(keys_.string(slot))) : std::to_string(keys_.integer(slot));
-    return absl::OutOfRangeError(fmt::format("{}[{}]: the sum does not fit into {}; declare a wider dtype", layout().name,
-                                             key, v1::DType_Name(layout().dtype)));
+    const std::string key =
+        keys_.is_string() ? fmt::format("'{}'", KeyText(keys_.string(slot))) : std::to_string(keys_.integer(slot));
+    return absl::OutOfRangeError(fmt::format("{}[{}]: the sum does not fit into {}; declare a wider dtype",
+                                             layout().name, key, v1::DType_Name(layout().dtype)));
   }
 
   KeySet keys_;

@@ -45,7 +45,7 @@ class SparseFold final : public OutputAccumulator {
   std::optional<double> DivisorOfAll() const;
   absl::Status ReadWeights(std::span<const int64_t> keys, StateReader& in, StateOrigin origin);
   absl::Status Release(Released& released) const;
-  void AppendIndex(int64_t key, std::string& indices) const;
+  void AppendIndices(std::span<const int64_t> keys, std::string& indices) const;
 
   // Const methods fold what waits in it: that changes no value.
   std::unique_ptr<SparseStore> store_;
@@ -153,12 +153,15 @@ std::optional<double> SparseFold::DivisorOfAll() const {
   return std::nullopt;
 }
 
-void SparseFold::AppendIndex(int64_t key, std::string& indices) const {
-  int64_t position[kRankMax];
+void SparseFold::AppendIndices(std::span<const int64_t> keys, std::string& indices) const {
   const size_t dims = static_cast<size_t>(layout().index_dims);
-  for (size_t d = dims; d-- > 1; key /= layout().shape[d]) position[d] = key % layout().shape[d];
-  if (dims > 0) position[0] = key;
-  indices.append(reinterpret_cast<const char*>(position), dims * sizeof(int64_t));
+  if (dims == 1) return void(indices.append(reinterpret_cast<const char*>(keys.data()), keys.size_bytes()));
+  for (int64_t key : keys) {
+    int64_t position[kRankMax];
+    for (size_t d = dims; d-- > 1; key /= layout().shape[d]) position[d] = key % layout().shape[d];
+    if (dims > 0) position[0] = key;
+    indices.append(reinterpret_cast<const char*>(position), dims * sizeof(int64_t));
+  }
 }
 
 absl::Status SparseFold::Release(Released& released) const {
@@ -170,20 +173,29 @@ absl::Status SparseFold::Release(Released& released) const {
     const size_t num_touched = static_cast<size_t>(store_->num_touched());
     released.rows.reserve(num_touched * row_bytes);
     released.indices.reserve(num_touched * static_cast<size_t>(layout().index_dims) * sizeof(int64_t));
+    AdviseHugePages(released.rows.data(), released.rows.capacity());
+    AdviseHugePages(released.indices.data(), released.indices.capacity());
   }
   absl::Status status;
+  std::vector<int64_t> keys;
   store_->ForEachRun([&](const SlotRun& run) {
     if (!status.ok()) return;
-    const auto misfit = rows.Offer(*run.columns, run.slots, [&](size_t i, const char* row) {
-      ++released.num_rows;
-      if (layout().releases_dense) {
-        if (row_bytes > 0) std::memcpy(&released.rows[static_cast<size_t>(run.keys[i]) * row_bytes], row, row_bytes);
-      } else {
-        AppendIndex(run.keys[i], released.indices);
-        released.rows.append(row, row_bytes);
-      }
-    });
-    if (misfit.has_value()) status = OutOfRange(run.keys[misfit->row], misfit->offset);
+    if (const auto misfit = rows.Take(*run.columns, run.slots)) {
+      status = OutOfRange(run.keys[misfit->position], misfit->offset);
+      return;
+    }
+    keys.clear();
+    for (const uint32_t position : rows.kept()) keys.push_back(run.keys[position]);
+    released.num_rows += static_cast<int64_t>(keys.size());
+    if (!layout().releases_dense) {
+      AppendIndices(keys, released.indices);
+      released.rows.append(rows.rows());
+      return;
+    }
+    for (size_t i = 0; i < keys.size() && row_bytes > 0; ++i) {
+      std::memcpy(&released.rows[static_cast<size_t>(keys[i]) * row_bytes], rows.rows().data() + i * row_bytes,
+                  row_bytes);
+    }
   });
   return status;
 }

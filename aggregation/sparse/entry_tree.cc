@@ -5,15 +5,15 @@
 #include <cstring>
 
 #include "aggregation/operators.h"
-#include "base/check.h"
 
 namespace sheaf {
 namespace {
 
 // Entries that wait at the root's children, and at those of a branch further down.
-constexpr int64_t kRootBytes = int64_t{48} << 20;
+constexpr int64_t kRootBytes = int64_t{56} << 20;
 constexpr int64_t kBranchBytes = int64_t{512} << 10;
 constexpr int64_t kFirstEntries = 32;
+constexpr int64_t kLastDoubled = 256;
 // A root that is a block folds this often.
 constexpr int64_t kRootCapacity = 4096;
 // A thin block of more coordinates is split.
@@ -48,9 +48,12 @@ Value Prepare(Wire value, float weight) {
 
 template <typename Offset, typename Value, bool kCounted>
 EntryTree<Offset, Value, kCounted>::EntryTree(const OutputLayout& layout)
-    : layout_(layout), precision_(layout.dtype == v1::FLOAT64 ? 53 : layout.op->is_weighted() ? 48 : 24) {
+    : layout_(layout),
+      precision_(layout.dtype == v1::FLOAT64 ? 53
+                 : layout.op->is_weighted()  ? 48
+                                             : 24) {
   root_.range = static_cast<uint64_t>(layout.num_coordinates);
-  root_.block = std::make_unique<SparseBlock<Offset>>(layout_, root_.range, /*is_scattered=*/true);
+  root_.block = MakeBlock(root_.range);
 }
 
 template <typename Offset, typename Value, bool kCounted>
@@ -61,7 +64,7 @@ void EntryTree<Offset, Value, kCounted>::Accumulate(const CheckedValue& value, f
   ++num_folds_;
   if (layout_.op->divisor == Divisor::kTouchingWeight) {
     if (weights_.size() >= kWeightsMax) {
-      FoldAll(root_);
+      FoldAll(root_, root_bucket_);
       weights_.clear();
     }
     if (weights_.empty()) first_weight_ = num_folds_;
@@ -96,67 +99,50 @@ void EntryTree<Offset, Value, kCounted>::AppendAll(const CheckedValue& value, fl
     return entry;
   };
   size_t i = 0;
-  // The root may split on the way.
+  // The root may become a branch on the way.
   for (; i < value.keys.size() && !root_.is_branch(); ++i) {
-    Append(root_, kRootCapacity, entry_of(i, static_cast<uint64_t>(value.keys[i])));
-  }
-  const int shift = root_.shift;
-  const uint64_t mask = (uint64_t{1} << shift) - 1;
-  for (; i < value.keys.size(); ++i) {
-    const uint64_t key = static_cast<uint64_t>(value.keys[i]);
-    Append(root_.children[key >> shift], root_.child_capacity, entry_of(i, key & mask));
-  }
-}
-
-template <typename Offset, typename Value, bool kCounted>
-inline void EntryTree<Offset, Value, kCounted>::Append(Node& node, int64_t capacity, const Entry& entry) {
-  if (node.next == node.end) [[unlikely]] {
-    MakeRoom(node, capacity);
-    // Folding may have made a branch of the root.
-    if (&node == &root_ && node.is_branch()) {
-      const uint64_t offset = entry.offset;
-      Entry moved = entry;
-      moved.offset = static_cast<Offset>(offset & ((uint64_t{1} << node.shift) - 1));
-      return Append(node.children[offset >> node.shift], node.child_capacity, moved);
+    if (root_bucket_.next == root_bucket_.end) {
+      MakeRoom(root_, root_bucket_, kRootCapacity);
+      if (root_.is_branch()) break;
     }
+    *root_bucket_.next++ = entry_of(i, static_cast<uint64_t>(value.keys[i]));
   }
-  *node.next++ = entry;
+  for (; i < value.keys.size(); ++i) Append(root_, entry_of(i, static_cast<uint64_t>(value.keys[i])));
 }
 
 template <typename Offset, typename Value, bool kCounted>
-void EntryTree<Offset, Value, kCounted>::MakeRoom(Node& node, int64_t capacity) {
-  const int64_t size = node.end - node.entries.get();
-  if (size >= capacity) return FoldBucket(node);
-  const int64_t larger = std::min(capacity, std::max(kFirstEntries, 2 * size));
-  std::unique_ptr<Entry[]> entries(new Entry[static_cast<size_t>(larger)]);
-  std::copy(node.entries.get(), node.next, entries.get());
-  node.entries = std::move(entries);
-  node.next = node.entries.get() + size;
-  node.end = node.entries.get() + larger;
+void EntryTree<Offset, Value, kCounted>::MakeRoom(Node& node, Bucket& bucket, int64_t capacity) {
+  const int64_t size = bucket.end - node.entries;
+  if (size >= capacity) return FoldBucket(node, bucket);
+  // Small buckets double; one that is likely to fill goes to its full size, and to large pages.
+  int64_t larger = std::max(kFirstEntries, 2 * size);
+  std::unique_ptr<Entry[]> own;
+  if (larger > kLastDoubled) larger = capacity;
+  if (larger < capacity) own.reset(new Entry[static_cast<size_t>(larger)]);
+  Entry* const entries = own == nullptr ? pool_.Allocate<Entry>(larger = capacity) : own.get();
+  std::copy(node.entries, bucket.next, entries);
+  node.own_entries = std::move(own);
+  node.entries = entries;
+  bucket = {.next = entries + size, .end = entries + larger};
 }
 
 template <typename Offset, typename Value, bool kCounted>
-void EntryTree<Offset, Value, kCounted>::FoldBucket(Node& node) {
-  Entry* const begin = node.entries.get();
-  const int64_t n = node.next - begin;
-  node.next = begin;
+void EntryTree<Offset, Value, kCounted>::FoldBucket(Node& node, Bucket& bucket) {
+  const Entry* const begin = node.entries;
+  const int64_t n = bucket.next - begin;
+  bucket.next = node.entries;
   if (n == 0) return;
   ++bucket_folds_;
   if (!node.is_branch()) return FoldIntoBlock(node, begin, n);
-  const uint64_t mask = (uint64_t{1} << node.shift) - 1;
-  for (int64_t i = 0; i < n; ++i) {
-    Entry entry = begin[i];
-    Node& child = node.children[entry.offset >> node.shift];
-    entry.offset = static_cast<Offset>(entry.offset & mask);
-    Append(child, node.child_capacity, entry);
-  }
+  for (int64_t i = 0; i < n; ++i) Append(node, begin[i]);
 }
 
 template <typename Offset, typename Value, bool kCounted>
 void EntryTree<Offset, Value, kCounted>::FoldIntoBlock(Node& node, const Entry* entries, int64_t n) {
-  if (node.block == nullptr) node.block = std::make_unique<SparseBlock<Offset>>(layout_, node.range, /*is_scattered=*/true);
+  if (node.block == nullptr) node.block = MakeBlock(node.range);
   SparseBlock<Offset>& block = *node.block;
   if (block.ShouldBeDense(n)) block.MakeDense();
+  block.Reserve(n);
   for (int64_t begin = 0; begin < n; begin += kBatch) {
     const int count = static_cast<int>(std::min<int64_t>(kBatch, n - begin));
     Offset offsets[kBatch];
@@ -201,9 +187,9 @@ void EntryTree<Offset, Value, kCounted>::FoldIntoCells(SlotColumns& columns, con
 }
 
 template <typename Offset, typename Value, bool kCounted>
-void EntryTree<Offset, Value, kCounted>::FoldAll(Node& node) {
-  FoldBucket(node);
-  for (Node& child : node.children) FoldAll(child);
+void EntryTree<Offset, Value, kCounted>::FoldAll(Node& node, Bucket& bucket) {
+  FoldBucket(node, bucket);
+  for (size_t i = 0; i < node.children.size(); ++i) FoldAll(node.children[i], node.buckets[i]);
 }
 
 template <typename Offset, typename Value, bool kCounted>
@@ -212,6 +198,7 @@ void EntryTree<Offset, Value, kCounted>::Split(Node& node, int64_t waiting_bytes
   const uint64_t child_range = uint64_t{1} << node.shift;
   const size_t num_children = ((node.range - 1) >> node.shift) + 1;
   node.children = std::vector<Node>(num_children);
+  node.buckets.resize(num_children);
   for (Node& child : node.children) child.range = child_range;
   node.children.back().range = node.range - child_range * (num_children - 1);
   node.child_capacity =
@@ -222,18 +209,19 @@ void EntryTree<Offset, Value, kCounted>::Split(Node& node, int64_t waiting_bytes
   block->Sorted(offsets, slots);
   for (size_t i = 0; i < offsets.size(); ++i) {
     Node& child = node.children[offsets[i] >> node.shift];
-    if (child.block == nullptr) child.block = std::make_unique<SparseBlock<Offset>>(layout_, child.range, true);
+    if (child.block == nullptr) child.block = MakeBlock(child.range);
     const Offset offset = static_cast<Offset>(offsets[i] & (child_range - 1));
     uint32_t slot = 0;
     child.block->FindOrAdd(&offset, 1, &slot);
     child.block->columns().AddFrom(slot, block->columns(), slots[i]);
-    if (block->columns().is_counted) child.block->columns().newest_folds[slot] = block->columns().newest_folds[slots[i]];
+    if (block->columns().is_counted)
+      child.block->columns().newest_folds[slot] = block->columns().newest_folds[slots[i]];
   }
 }
 
 template <typename Offset, typename Value, bool kCounted>
 void EntryTree<Offset, Value, kCounted>::Expect(int64_t num_coordinates) {
-  FoldAll(root_);
+  FoldAll(root_, root_bucket_);
   if (num_coordinates > kThinMax && !root_.is_branch() && !root_.block->is_dense()) Split(root_, kRootBytes);
 }
 
@@ -248,8 +236,7 @@ SparseStore::Place EntryTree<Offset, Value, kCounted>::FindOrAdd(int64_t key) {
     offset &= (uint64_t{1} << node->shift) - 1;
     node = &child;
   }
-  SHEAF_CHECK(node->next == node->entries.get(), "entries wait where a state is merged");
-  if (node->block == nullptr) node->block = std::make_unique<SparseBlock<Offset>>(layout_, node->range, true);
+  if (node->block == nullptr) node->block = MakeBlock(node->range);
   const Offset narrow = static_cast<Offset>(offset);
   uint32_t slot = 0;
   node->block->FindOrAdd(&narrow, 1, &slot);
@@ -268,7 +255,7 @@ void EntryTree<Offset, Value, kCounted>::ForEachBlock(const Node& node, uint64_t
 
 template <typename Offset, typename Value, bool kCounted>
 void EntryTree<Offset, Value, kCounted>::ForEachRun(const std::function<void(const SlotRun&)>& visit) {
-  FoldAll(root_);
+  FoldAll(root_, root_bucket_);
   std::vector<Offset> offsets;
   std::vector<uint32_t> slots;
   std::vector<int64_t> keys;
@@ -282,7 +269,7 @@ void EntryTree<Offset, Value, kCounted>::ForEachRun(const std::function<void(con
 
 template <typename Offset, typename Value, bool kCounted>
 int64_t EntryTree<Offset, Value, kCounted>::num_touched() {
-  FoldAll(root_);
+  FoldAll(root_, root_bucket_);
   int64_t n = 0;
   ForEachBlock(root_, 0, [&n](const SparseBlock<Offset>& block, uint64_t) { n += block.num_touched(); });
   return n;
@@ -299,10 +286,13 @@ FoldCounters EntryTree<Offset, Value, kCounted>::counters() const {
 
 template <typename Offset, typename Value, bool kCounted>
 int64_t EntryTree<Offset, Value, kCounted>::memory_bytes() const {
-  int64_t bytes = static_cast<int64_t>(sizeof *this + weights_.capacity() * sizeof(float));
+  int64_t bytes = static_cast<int64_t>(sizeof *this + weights_.capacity() * sizeof(float)) +
+                  (root_bucket_.end - root_.entries) * static_cast<int64_t>(sizeof(Entry));
   const auto add = [&bytes](const auto& self, const Node& node) -> void {
-    bytes += (node.end - node.entries.get()) * static_cast<int64_t>(sizeof(Entry));
-    bytes += static_cast<int64_t>(node.children.capacity() * sizeof(Node));
+    bytes += static_cast<int64_t>(node.children.capacity() * sizeof(Node) + node.buckets.capacity() * sizeof(Bucket));
+    for (size_t i = 0; i < node.children.size(); ++i) {
+      bytes += (node.buckets[i].end - node.children[i].entries) * static_cast<int64_t>(sizeof(Entry));
+    }
     if (node.block != nullptr) bytes += node.block->memory_bytes();
     for (const Node& child : node.children) self(self, child);
   };

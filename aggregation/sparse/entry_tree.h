@@ -51,16 +51,21 @@ class EntryTree final : public SparseStore {
   };
   using Entry = std::conditional_t<kCounted, Counted, Plain>;
 
-  // Entries that wait, and the block or the children they go to.
-  struct Node {
-    uint64_t range = 0;
-    // Between `entries.get()` and `end`.
-    std::unique_ptr<Entry[]> entries;
+  // Where the next entry goes, and where that ends. Apart from the nodes: what every entry looks up shall be small.
+  struct Bucket {
     Entry* next = nullptr;
     Entry* end = nullptr;
-    // One of the two.
+  };
+  // A block, or a branch: children and their buckets.
+  struct Node {
+    uint64_t range = 0;
+    // What waits to be folded into this node is in [entries, its bucket's next).
+    Entry* entries = nullptr;
+    // Null once the entries are the pool's.
+    std::unique_ptr<Entry[]> own_entries;
     std::unique_ptr<SparseBlock<Offset>> block;
     std::vector<Node> children;
+    std::vector<Bucket> buckets;
     int shift = 0;
     // How many entries a child may let wait.
     int64_t child_capacity = 0;
@@ -70,15 +75,26 @@ class EntryTree final : public SparseStore {
 
   template <typename Wire>
   void AppendAll(const CheckedValue& value, float weight);
-  void Append(Node& node, int64_t capacity, const Entry& entry);
+  // Appends an entry of this branch to the bucket of the child it goes to.
+  void Append(Node& branch, Entry entry) {
+    const uint64_t child = static_cast<uint64_t>(entry.offset) >> branch.shift;
+    entry.offset = static_cast<Offset>(entry.offset & ((uint64_t{1} << branch.shift) - 1));
+    Bucket& bucket = branch.buckets[child];
+    if (bucket.next == bucket.end) [[unlikely]]
+      MakeRoom(branch.children[child], bucket, branch.child_capacity);
+    *bucket.next++ = entry;
+  }
   // Makes room for an entry: grows the bucket, or folds it.
-  void MakeRoom(Node& node, int64_t capacity);
-  // Folds what waits at this node.
-  void FoldBucket(Node& node);
+  void MakeRoom(Node& node, Bucket& bucket, int64_t capacity);
+  std::unique_ptr<SparseBlock<Offset>> MakeBlock(uint64_t range) {
+    return std::make_unique<SparseBlock<Offset>>(layout_, range, /*is_scattered=*/true, &pool_);
+  }
+  // Folds what waits for this node.
+  void FoldBucket(Node& node, Bucket& bucket);
   void FoldIntoBlock(Node& node, const Entry* entries, int64_t n);
   void FoldIntoCells(SlotColumns& columns, const Entry* entries, const uint32_t* slots, int n);
-  // Folds what waits at this node and below.
-  void FoldAll(Node& node);
+  // Folds what waits for this node and below.
+  void FoldAll(Node& node, Bucket& bucket);
   // A block that is thin and no longer fits the cache.
   void SplitIfLarge(Node& node);
   void Split(Node& node, int64_t waiting_bytes);
@@ -88,7 +104,10 @@ class EntryTree final : public SparseStore {
   const OutputLayout& layout_;
   // Significant bits of the floats that come.
   int precision_;
+  // Of dense blocks and full-grown buckets.
+  ZeroedPool pool_;
   Node root_;
+  Bucket root_bucket_;
   uint32_t num_folds_ = 0;
   // Weights of contributions whose entries may wait: of number first_weight_, and so on.
   std::vector<float> weights_;

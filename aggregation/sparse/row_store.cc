@@ -11,12 +11,12 @@ namespace {
 // Rows whose slots are looked up together.
 constexpr int kBatch = 256;
 // Rows released together.
-constexpr size_t kRunMax = 4096;
+constexpr size_t kRunMax = 1024;
 
 }  // namespace
 
 RowStore::RowStore(const OutputLayout& layout)
-    : layout_(layout), block_(layout, static_cast<uint64_t>(layout.num_coordinates), /*is_scattered=*/false) {
+    : layout_(layout), block_(layout, static_cast<uint64_t>(layout.num_coordinates), /*is_scattered=*/false, nullptr) {
   // The result takes the same room, sooner or later.
   if (layout.releases_dense) block_.MakeDense();
 }

@@ -3,8 +3,9 @@
 //   SlotIndex<uint32_t> index;
 //   index.FindOrAdd(keys, n, slots);   // slots[i]: the number of keys[i].
 //
-// An open-addressing table of 4-byte slots beside an array of the keys, at most 3/4 full. The order of the table depends
-// on where this program was loaded, so that nobody can send keys that collide; the numbers do not. Not thread-safe.
+// An open-addressing table of 4-byte slots beside an array of the keys, at most 3/4 full. The order of the table
+// depends on where this program was loaded, so that nobody can send keys that collide; the numbers do not. Not
+// thread-safe.
 #pragma once
 
 #include <bit>
@@ -19,8 +20,14 @@ class SlotIndex {
   int64_t size() const { return static_cast<int64_t>(keys_.size()); }
   Key key(int64_t slot) const { return keys_[static_cast<size_t>(slot)]; }
 
+  void Reserve(int64_t size) {
+    const size_t num_entries = std::bit_ceil(static_cast<size_t>(size) * 4 / 3 + 1);
+    if (num_entries > table_.size()) Rehash(num_entries);
+    keys_.reserve(static_cast<size_t>(size));
+  }
+
   uint32_t FindOrAdd(Key key) {
-    if (keys_.size() >= limit_) Rehash();
+    if (keys_.size() >= limit_) Rehash(table_.empty() ? 64 : 2 * table_.size());
     for (size_t at = Hash(key);; at = (at + 1) & mask_) {
       const uint32_t entry = table_[at];
       if (entry == 0) {
@@ -58,8 +65,7 @@ class SlotIndex {
     return static_cast<size_t>(mixed >> shift_);
   }
 
-  void Rehash() {
-    const size_t num_entries = table_.empty() ? 64 : 2 * table_.size();
+  void Rehash(size_t num_entries) {
     table_.assign(num_entries, 0);
     mask_ = num_entries - 1;
     shift_ = 64 - std::countr_zero(num_entries);

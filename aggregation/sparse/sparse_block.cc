@@ -19,15 +19,15 @@ constexpr uint64_t kAlwaysDense = 1024;
 
 }  // namespace
 
-SlotColumns::SlotColumns(const OutputLayout& layout, bool is_scattered)
+SlotColumns::SlotColumns(const OutputLayout& layout, bool is_scattered, ZeroedPool* pool)
     : width(layout.width),
-      cells(MakeCells(layout.cell_type(), {.size_hint = std::nullopt, .is_scattered = is_scattered})),
+      cells(MakeCells(layout.cell_type(), {.size_hint = std::nullopt, .is_scattered = is_scattered, .pool = pool})),
       is_counted(layout.counts_contributors() || layout.op->divisor == Divisor::kTouchingWeight) {
   if (layout.op->divisor == Divisor::kTouchingWeight) {
     const CellType type{.reduction = Reduction::kSum,
                         .dtype = v1::FLOAT64,
                         .numerics = layout.numerics == v1::EXACT ? v1::EXACT : v1::F64};
-    weights = MakeCells(type, {.size_hint = std::nullopt, .is_scattered = true});
+    weights = MakeCells(type, {.size_hint = std::nullopt, .is_scattered = true, .pool = pool});
   }
 }
 
@@ -53,8 +53,12 @@ int64_t SlotColumns::memory_bytes() const {
 }
 
 template <typename Offset>
-SparseBlock<Offset>::SparseBlock(const OutputLayout& layout, uint64_t range, bool is_scattered)
-    : layout_(layout), range_(range), is_scattered_(is_scattered), columns_(std::make_unique<SlotColumns>(layout, is_scattered)) {}
+SparseBlock<Offset>::SparseBlock(const OutputLayout& layout, uint64_t range, bool is_scattered, ZeroedPool* pool)
+    : layout_(layout),
+      range_(range),
+      is_scattered_(is_scattered),
+      pool_(pool),
+      columns_(std::make_unique<SlotColumns>(layout, is_scattered, nullptr)) {}
 
 template <typename Offset>
 bool SparseBlock<Offset>::ShouldBeDense(int64_t more) const {
@@ -64,7 +68,7 @@ bool SparseBlock<Offset>::ShouldBeDense(int64_t more) const {
 
 template <typename Offset>
 void SparseBlock<Offset>::MakeDense() {
-  auto columns = std::make_unique<SlotColumns>(layout_, is_scattered_);
+  auto columns = std::make_unique<SlotColumns>(layout_, is_scattered_, pool_);
   columns->Resize(static_cast<int64_t>(range_));
   touched_.assign((range_ + 63) / 64, 0);
   for (int64_t slot = 0; slot < index_.size(); ++slot) {
@@ -76,6 +80,11 @@ void SparseBlock<Offset>::MakeDense() {
   columns_ = std::move(columns);
   index_ = SlotIndex<Offset>();
   is_dense_ = true;
+}
+
+template <typename Offset>
+void SparseBlock<Offset>::Reserve(int64_t more) {
+  if (!is_dense_) index_.Reserve(index_.size() + more);
 }
 
 template <typename Offset>

@@ -32,7 +32,7 @@ struct SlotColumns {
   std::vector<int64_t> contributors;
   std::vector<uint32_t> newest_folds;
 
-  SlotColumns(const OutputLayout& layout, bool is_scattered);
+  SlotColumns(const OutputLayout& layout, bool is_scattered, ZeroedPool* pool);
   void Resize(int64_t new_num_slots);
   // Takes everything at a slot of other columns in.
   void AddFrom(int64_t slot, const SlotColumns& other, int64_t other_slot);
@@ -49,11 +49,12 @@ struct SlotColumns {
 template <typename Offset>
 class SparseBlock {
  public:
-  // Coordinates are 0 <= offset < range. `is_scattered`: as CellUse.
-  SparseBlock(const OutputLayout& layout, uint64_t range, bool is_scattered);
+  // Coordinates are 0 <= offset < range. `is_scattered`: as CellUse; `pool`, too, for a block that became dense.
+  SparseBlock(const OutputLayout& layout, uint64_t range, bool is_scattered, ZeroedPool* pool);
 
-  // Slots of the offsets, added where they are new; `expected` offsets are still to come beside these. The columns have
-  // room for all of them.
+  // Makes room for so many more coordinates, if the block is thin.
+  void Reserve(int64_t more);
+  // Slots of the offsets, added where they are new. The columns have room for all of them.
   void FindOrAdd(const Offset* offsets, int n, uint32_t* slots);
   // Gives every coordinate a slot. Slots change.
   void MakeDense();
@@ -74,6 +75,7 @@ class SparseBlock {
   const OutputLayout& layout_;
   uint64_t range_;
   bool is_scattered_;
+  ZeroedPool* pool_;
   std::unique_ptr<SlotColumns> columns_;
   SlotIndex<Offset> index_;
   bool is_dense_ = false;

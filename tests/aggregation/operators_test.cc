@@ -19,7 +19,8 @@ v1::AggregateSpec RandomSpec(const Operator& op, v1::DType dtype, Random& random
   v1::OutputSpec output = AnOutput(std::string(op.symbol), dtype, shape);
   if (op.operand == Operand::kKeyed) output.set_key_type(random.Chance(0.5) ? v1::STRING_KEYS : v1::INT64_KEYS);
   if (op.operand != Operand::kDense) {
-    if (op.operand == Operand::kSparse && random.Chance(0.5) && !shape.empty()) output.set_index_dims(1 + static_cast<int>(random.Below(shape.size())));
+    if (op.operand == Operand::kSparse && random.Chance(0.5) && !shape.empty())
+      output.set_index_dims(1 + static_cast<int>(random.Below(shape.size())));
     if (random.Chance(0.3)) output.set_min_contributors(static_cast<int64_t>(random.Below(4)));
     if (random.Chance(0.3) && !op.releases_dense) output.set_drop_zeros(true);
   }

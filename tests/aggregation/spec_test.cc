@@ -94,8 +94,9 @@ TEST_CASE("F32 is refused where it would lose what was sent, naming what would n
     REQUIRE(ValidateAggregateSpec(spec).ok());
   }
   spec.set_numerics(v1::F32);
-  REQUIRE(RefusalOf(spec) ==
-          "output 'w', operator 'sum': numerics F32 is too narrow for FLOAT64; use F64 or EXACT, or contribute FLOAT32");
+  REQUIRE(
+      RefusalOf(spec) ==
+      "output 'w', operator 'sum': numerics F32 is too narrow for FLOAT64; use F64 or EXACT, or contribute FLOAT32");
   spec.mutable_outputs(0)->set_operator_("max");
   REQUIRE(ValidateAggregateSpec(spec).ok());
 }

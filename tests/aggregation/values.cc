@@ -75,7 +75,8 @@ v1::Contribution RandomTable(const OutputLayout& layout, float weight, Random& r
     const int64_t key = static_cast<int64_t>(random.Below(6)) - 2;
     integers.push_back(random.Chance(0.1) ? key * (int64_t{1} << 61) : key);
     // Empty ones, prefixes of others, bytes beyond ASCII.
-    if (layout.key_type == v1::STRING_KEYS) table.add_string_keys(std::string(random.Below(3), static_cast<char>(key * 50)));
+    if (layout.key_type == v1::STRING_KEYS)
+      table.add_string_keys(std::string(random.Below(3), static_cast<char>(key * 50)));
   }
   if (layout.key_type == v1::INT64_KEYS) *table.mutable_int_keys() = ATensor(v1::INT64, {n}, BytesOf(integers));
   std::vector<int64_t> shape = {n};
