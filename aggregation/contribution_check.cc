@@ -59,6 +59,8 @@ const char* KindOf(const v1::OutputValue& value) {
       return "a sparse tensor";
     case v1::OutputValue::kState:
       return "a partial aggregate's state";
+    case v1::OutputValue::kKeyed:
+      return "a keyed table";
     case v1::OutputValue::VALUE_NOT_SET:
       return "nothing";
   }
@@ -66,13 +68,17 @@ const char* KindOf(const v1::OutputValue& value) {
 }
 
 absl::Status WrongKind(const OutputLayout& layout, const v1::OutputValue& value) {
-  const bool is_sparse = layout.op->is_sparse;
-  return absl::InvalidArgumentError(
-      fmt::format("output '{}': operator '{}' takes a {} tensor, the contribution holds {}{}", layout.name,
-                  layout.op->symbol, is_sparse ? "sparse" : "dense", KindOf(value),
-                  !is_sparse && value.has_sparse() ? "; a sparse tensor is one operand, its indices and values are "
-                                                     "never summed one by one: use a sparse operator"
-                                                   : ""));
+  const Operand operand = layout.op->operand;
+  const char* expected = operand == Operand::kDense    ? "dense tensor"
+                         : operand == Operand::kSparse ? "sparse tensor"
+                                                       : "keyed table";
+  const bool is_split = operand == Operand::kDense && value.has_sparse();
+  return absl::InvalidArgumentError(fmt::format(
+      "output '{}': operator '{}' takes a {}, the contribution holds {}{}", layout.name, layout.op->symbol, expected,
+      KindOf(value),
+      is_split ? "; a sparse tensor is one operand, its indices and values are never summed one by one: use a sparse "
+                 "operator"
+               : ""));
 }
 
 absl::Status CheckClients(const v1::Contribution& contribution, bool is_partial) {
@@ -94,7 +100,9 @@ absl::Status CheckClients(const v1::Contribution& contribution, bool is_partial)
 absl::Status CheckPartial(const OutputLayout& layout, const v1::OutputValue& value, int64_t num_clients,
                           CheckedOutput& output) {
   output.partial = layout.op->create(layout);
-  const absl::Status status = output.partial->Restore(value.state(), StateOrigin::kPartialAggregate);
+  const absl::Status status =
+      output.partial->Restore(value.state(), layout.propagates_non_finite ? StateOrigin::kPartialAggregate
+                                                                          : StateOrigin::kFinitePartialAggregate);
   if (!status.ok()) {
     return absl::InvalidArgumentError(fmt::format("output '{}': {}", layout.name, std::string(status.message())));
   }
@@ -104,15 +112,26 @@ absl::Status CheckPartial(const OutputLayout& layout, const v1::OutputValue& val
 }
 
 absl::Status CheckValue(const OutputLayout& layout, const v1::OutputValue& value, float weight, CheckedOutput& output) {
-  if (layout.op->is_sparse ? !value.has_sparse() : !value.has_dense()) return WrongKind(layout, value);
   output.value.weight = weight;
-  if (layout.op->is_sparse) {
-    RETURN_IF_ERROR(CheckSparse(layout, value.sparse(), output.keys));
-    output.value.data = value.sparse().values().data();
-    output.value.keys = output.keys;
-  } else {
-    RETURN_IF_ERROR(CheckDense(layout, value.dense()));
-    output.value.data = value.dense().data();
+  switch (layout.op->operand) {
+    case Operand::kDense:
+      if (!value.has_dense()) return WrongKind(layout, value);
+      RETURN_IF_ERROR(CheckDense(layout, value.dense()));
+      output.value.data = value.dense().data();
+      break;
+    case Operand::kSparse:
+      if (!value.has_sparse()) return WrongKind(layout, value);
+      RETURN_IF_ERROR(CheckSparse(layout, value.sparse(), output.keys));
+      output.value.data = value.sparse().values().data();
+      output.value.keys = output.keys;
+      break;
+    case Operand::kKeyed:
+      if (!value.has_keyed()) return WrongKind(layout, value);
+      RETURN_IF_ERROR(CheckKeyed(layout, value.keyed(), output.keys));
+      output.value.data = value.keyed().values().data();
+      output.value.keys = output.keys;
+      output.value.string_keys = &value.keyed().string_keys();
+      break;
   }
   return absl::OkStatus();
 }

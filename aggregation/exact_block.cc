@@ -12,17 +12,29 @@
 namespace sheaf {
 namespace {
 
-constexpr int kBits = 32;
+constexpr int kBits = ExactBlock::kDigitBits;
 constexpr int64_t kHalf = int64_t{1} << (kBits - 1);
-// One call adds at most 2^48 + 1 to a digit, or 2^32 for each of 1024 terms.
-constexpr int kTopBits = 48;
+constexpr int kStep = 4;
+// One number adds at most 2^51 to a digit, so one call at most 2^61.
+constexpr int kTopBits = 51;
 constexpr int64_t kLoadMax = int64_t{1} << 62;
 constexpr int64_t kRoomy = int64_t{1} << 61;
+// How far above the numbers that made it a new bin reaches: later ones may be larger.
+constexpr int kMargin = 4;
+// Digits of at most this much are exact in a double, also when converted by ToDouble of the kernels.
+constexpr int64_t kFastMax = int64_t{1} << 51;
+// A third digit of at most this much leaves room for the second below 2^51.
+constexpr int64_t kThirdMax = int64_t{1} << 18;
+constexpr int64_t kZeros[ExactBlock::kRunMax] = {};
+// Exponents that leave room for three digits in the normal range of a double, at either end.
+constexpr int kPlainMin = -900, kPlainMax = 800;
 // Below this many elements, cutting one by one beats setting up the loops.
-constexpr int kFewFloats = 8;
+constexpr int kFew = 8;
 
 constexpr int FloorDiv(int a, int b) { return a >= 0 ? a / b : -((-a + b - 1) / b); }
-constexpr int CeilDiv(int a, int b) { return -FloorDiv(-a, b); }
+constexpr int RoundDown(int exponent, int step) { return FloorDiv(exponent, step) * step; }
+constexpr int RoundUp(int exponent, int step) { return -RoundDown(-exponent, step); }
+bool IsCanonical(int exponent) { return RoundDown(exponent, kBits) == exponent; }
 
 // weight = odd * 2^low, and weight <= 2^top.
 struct WeightRange {
@@ -42,164 +54,322 @@ WeightRange Decompose(float weight) {
 
 }  // namespace
 
-void ExactBlock::AddFloats(int at, const char* values, int n, float weight) {
+void ExactBlock::Grow(int size) {
+  for (Bin& bin : bins_) {
+    auto digits = std::make_unique<int64_t[]>(static_cast<size_t>(size));
+    std::copy_n(bin.digits, size_, digits.get());
+    bin.owned = std::move(digits);
+    bin.digits = bin.owned.get();
+  }
+  size_ = size;
+}
+
+bool ExactBlock::AddFloats(int at, const char* values, int n, float weight) {
   MakeRoom();
   const WeightRange w = Decompose(weight);
-  if (n < kFewFloats) {
+  if (n < kFew) {
+    if (!AllFinite32(values, n)) return false;
     for (int i = 0; i < n; ++i) {
-      uint32_t bits;
-      std::memcpy(&bits, values + 4 * static_cast<ptrdiff_t>(i), sizeof bits);
-      const uint32_t field = (bits >> 23) & 0xff;
-      const uint64_t mantissa = (bits & 0x7fffff) | (field == 0 ? 0u : 0x800000u);
-      AddTerm(at + i, (bits >> 31) != 0, mantissa * w.mantissa,
-              static_cast<int>(std::max<uint32_t>(field, 1)) - 150 + w.low);
+      float value;
+      std::memcpy(&value, values + 4 * static_cast<ptrdiff_t>(i), sizeof value);
+      AddOne(at + i, value, w.mantissa, w.low);
     }
-    return;
+    return true;
   }
   const FloatRange range = ScanFloats(values, n);
-  if (range.is_all_zero) return;
-  // The top bin takes up to kTopBits bits; the lowest is that of the lowest bit there can be.
-  const int top = CeilDiv(range.top + w.top - kTopBits, kBits);
-  const int low = std::min(top, FloorDiv(range.low + w.low, kBits));
-  const double scale = std::ldexp(static_cast<double>(weight), -kBits * top);
-  constexpr int64_t kTopAmount = (int64_t{1} << kTopBits) + 1;
-  if (top == low) return AddToOneBin(values, n, scale, Open(top, kTopAmount) + at);
-  if (top == low + 1) {
-    int64_t* high_digits = Open(top, kTopAmount) + at;
-    return AddToTwoBins(values, n, scale, high_digits, Open(low, kHalf) + at);
+  if (range.is_all_zero || !range.is_finite) return range.is_finite;
+  const Target target = Choose(range.top + w.top, range.low + w.low);
+  const double unit = std::ldexp(1.0, target.top);
+  if (target.num_bins == 1) {
+    AddToOneBin(values, n, weight, unit, Open(target.top, target.top_amount) + at);
+  } else if (target.num_bins == 2) {
+    int64_t* high_digits = Open(target.top, target.top_amount) + at;
+    AddToTwoBins(values, n, weight, unit, high_digits, Open(target.top - kBits, kHalf) + at);
+  } else {
+    double rest[kRunMax];
+    Scale(values, n, weight / unit, rest);
+    AddScaled(at, nullptr, rest, n, target);
   }
-  double rest[kSizeMax];
-  Scale(values, n, scale, rest);
-  for (int index = top; index >= low; --index) {
+  return true;
+}
+
+bool ExactBlock::AddDoubles(int at, const char* values, int n, float weight) {
+  double wide[kRunMax];
+  std::memcpy(wide, values, static_cast<size_t>(n) * sizeof(double));
+  if (weight == 1) return AddWide(at, nullptr, wide, n, 53);
+  const FloatRange range = ScanDoubles(wide, n, 53);
+  if (range.is_all_zero || !range.is_finite) return range.is_finite;
+  const WeightRange w = Decompose(weight);
+  if (range.top + w.top > 1000 || range.low + w.low < -1000) {
+    MakeRoom();
+    for (int i = 0; i < n; ++i) AddOne(at + i, wide[i], w.mantissa, w.low);
+    return true;
+  }
+  double product[kRunMax], error[kRunMax];
+  TwoProduct(wide, n, weight, product, error);
+  AddWide(at, nullptr, product, n, 53);
+  return AddWide(at, nullptr, error, n, 53);
+}
+
+bool ExactBlock::AddScattered(const uint32_t* at, const double* values, int n, int precision) {
+  return AddWide(0, at, values, n, precision);
+}
+
+bool ExactBlock::AddWide(int at, const uint32_t* scattered, const double* values, int n, int precision) {
+  MakeRoom();
+  const FloatRange range = ScanDoubles(values, n, precision);
+  if (range.is_all_zero || !range.is_finite) return range.is_finite;
+  const Target target = Choose(range.top, range.low);
+  // Near the ends of the range the scale, or what it makes of the smallest value, would leave it.
+  const bool is_extreme = target.top < -992 || target.top > 992 || range.low - target.top < -1074;
+  if (is_extreme || n < kFew) {
+    for (int i = 0; i < n; ++i) AddOne(scattered == nullptr ? at + i : static_cast<int>(scattered[i]), values[i], 1, 0);
+    return true;
+  }
+  double rest[kRunMax];
+  Scale(values, n, std::ldexp(1.0, -target.top), rest);
+  AddScaled(at, scattered, rest, n, target);
+  return true;
+}
+
+ExactBlock::Target ExactBlock::Choose(int top, int low) const {
+  const auto target = [&](int exponent) {
+    const int below = std::max(0, exponent - low);
+    return Target{.top = exponent,
+                  .num_bins = 1 + (below + kBits - 1) / kBits,
+                  .top_amount = (int64_t{1} << std::max(0, top - exponent)) + 1};
+  };
+  // A bin that takes the numbers whole; else the lowest that takes their upper parts, unless it is so far up that
+  // little would be left to take.
+  const Bin* upper = nullptr;
+  for (const Bin& bin : bins_) {
+    if (top - bin.exponent > kTopBits) continue;
+    if (bin.exponent <= low) return target(bin.exponent);
+    if (upper == nullptr && top - bin.exponent >= kBits / 2) upper = &bin;
+  }
+  const int roomy = RoundUp(top + kMargin - kTopBits, kStep);
+  if (roomy <= low) return target(roomy);
+  const int tight = RoundDown(low, kStep);
+  if (top - tight <= kTopBits) return target(tight);
+  return target(upper != nullptr ? upper->exponent : roomy);
+}
+
+void ExactBlock::AddScaled(int at, const uint32_t* scattered, double* rest, int n, const Target& target) {
+  for (int b = 0; b < target.num_bins; ++b) {
+    const int exponent = target.top - kBits * b;
+    const int64_t amount = b == 0 ? target.top_amount : kHalf;
     if (RoundsToZero(rest, n)) {
       MultiplyByBase(rest, n);
+    } else if (scattered == nullptr) {
+      MoveToBin(rest, n, Open(exponent, amount) + at);
     } else {
-      MoveToBin(rest, n, Open(index, index == top ? kTopAmount : kHalf) + at);
+      int64_t digits[kRunMax];
+      CutDigits(rest, n, digits);
+      ScatterIntegers(Open(exponent, amount * n), scattered, digits, n);
     }
   }
 }
 
-void ExactBlock::AddDoubles(int at, const char* values, int n, float weight) {
-  MakeRoom();
-  const WeightRange w = Decompose(weight);
-  for (int i = 0; i < n; ++i) {
-    uint64_t bits;
-    std::memcpy(&bits, values + 8 * static_cast<ptrdiff_t>(i), sizeof bits);
-    const uint64_t field = (bits >> 52) & 0x7ff;
-    const uint64_t mantissa = (bits & 0xfffffffffffffull) | (field == 0 ? 0ull : 0x10000000000000ull);
-    AddTerm(at + i, (bits >> 63) != 0, static_cast<unsigned __int128>(mantissa) * w.mantissa,
-            static_cast<int>(std::max<uint64_t>(field, 1)) - 1075 + w.low);
-  }
+void ExactBlock::AddOne(int at, double value, uint32_t weight_mantissa, int weight_exponent) {
+  const uint64_t bits = std::bit_cast<uint64_t>(value);
+  const uint64_t field = (bits >> 52) & 0x7ff;
+  const uint64_t mantissa = (bits & 0xfffffffffffffull) | (field == 0 ? 0ull : 0x10000000000000ull);
+  AddTerm(at, (bits >> 63) != 0, static_cast<unsigned __int128>(mantissa) * weight_mantissa,
+          static_cast<int>(std::max<uint64_t>(field, 1)) - 1075 + weight_exponent);
 }
 
 void ExactBlock::AddTerm(int at, bool is_negative, unsigned __int128 magnitude, int exponent) {
-  int index = FloorDiv(exponent, kBits);
-  for (magnitude <<= exponent - kBits * index; magnitude != 0; magnitude >>= kBits, ++index) {
+  if (magnitude == 0) return;
+  while ((magnitude & 0xff) == 0) magnitude >>= 8, exponent += 8;
+  const uint64_t upper = static_cast<uint64_t>(magnitude >> 64);
+  const int width = upper != 0 ? 64 + std::bit_width(upper) : std::bit_width(static_cast<uint64_t>(magnitude));
+  const Target target = Choose(exponent + width, exponent);
+  if (target.num_bins == 1) {
+    const int64_t digit = static_cast<int64_t>(magnitude << (exponent - target.top));
+    Open(target.top, target.top_amount)[at] += is_negative ? -digit : digit;
+    return;
+  }
+  int lowest = RoundDown(exponent, kBits);
+  for (magnitude <<= exponent - lowest; magnitude != 0; magnitude >>= kBits, lowest += kBits) {
     const int64_t digit = static_cast<uint32_t>(magnitude);
-    if (digit != 0) Open(index, int64_t{1} << kBits)[at] += is_negative ? -digit : digit;
+    if (digit != 0) Open(lowest, int64_t{1} << kBits)[at] += is_negative ? -digit : digit;
   }
 }
 
 void ExactBlock::AddBlock(int at, const ExactBlock& other, int other_at, int n) {
-  const auto fits = [this](const ExactBlock& from) {
-    return std::all_of(from.bins_.begin(), from.bins_.end(),
-                       [this](const Bin& bin) { return FindBin(bin.index).load <= kLoadMax - bin.load; });
-  };
-  if (!fits(other)) {
-    Normalise();
-    if (!fits(other)) {
-      ExactBlock carried(other.size_);
-      for (const Bin& bin : other.bins_) {
-        AddIntegers(carried.Open(bin.index, bin.load), bin.digits.get(), other.size_);
-      }
-      carried.Normalise();
-      return AddBlock(at, carried, other_at, n);
+  for (const Bin& from : other.bins_) {
+    const int64_t amount = LargestMagnitude(from.digits + other_at, n);
+    if (amount == 0) continue;
+    Bin& into = FindBin(from.exponent);
+    if (into.load > kLoadMax - amount) {
+      MakeRoom();
+      if (FindBin(from.exponent).load > kLoadMax - amount) Carry(from.exponent);
     }
+    if (amount <= kRoomy) {
+      AddIntegers(Open(from.exponent, amount) + at, from.digits + other_at, n);
+      continue;
+    }
+    // So full that this block may not hold it beside its own: carry first.
+    if (FindBin(from.exponent + kBits).load > kRoomy) Carry(from.exponent + kBits);
+    int64_t* const lower = Open(from.exponent, kHalf) + at;
+    SplitDigits(from.digits + other_at, n, kBits, lower, Open(from.exponent + kBits, kHalf) + at);
   }
-  for (const Bin& bin : other.bins_) AddIntegers(Open(bin.index, bin.load) + at, bin.digits.get() + other_at, n);
 }
 
-void ExactBlock::AddDigits(int at, int index, const int32_t* digits, int n) {
+void ExactBlock::AddDigits(int at, int exponent, const int32_t* digits, int n) {
   MakeRoom();
-  int64_t* into = Open(index, kHalf) + at;
+  int64_t* into = Open(exponent, kHalf) + at;
   for (int i = 0; i < n; ++i) into[i] += digits[i];
 }
 
-void ExactBlock::Normalise() {
-  for (size_t b = 0; b < bins_.size(); ++b) {
-    int64_t carries[kSizeMax];
-    int64_t any_carry = 0;
-    int64_t* digits = bins_[b].digits.get();
-    for (int i = 0; i < size_; ++i) {
-      carries[i] = (digits[i] + kHalf) >> kBits;
-      digits[i] -= carries[i] * (int64_t{1} << kBits);
-      any_carry |= carries[i];
-    }
-    bins_[b].load = kHalf;
-    // The next bin, new or not, stands at b + 1: the loop comes to it next.
-    if (any_carry != 0) AddIntegers(Open(bins_[b].index + 1, kHalf), carries, size_);
+void ExactBlock::Carry(int exponent) {
+  if (FindBin(exponent + kBits).load > kRoomy) Carry(exponent + kBits);
+  int64_t* const above = Open(exponent + kBits, kHalf);
+  Bin& bin = FindBin(exponent);
+  for (int begin = 0; begin < size_; begin += kRunMax) {
+    const int n = std::min(kRunMax, size_ - begin);
+    int64_t lower[kRunMax] = {};
+    SplitDigits(bin.digits + begin, n, kBits, lower, above + begin);
+    std::copy_n(lower, n, bin.digits + begin);
   }
-  std::erase_if(bins_, [this](const Bin& bin) {
-    return std::all_of(bin.digits.get(), bin.digits.get() + size_, [](int64_t digit) { return digit == 0; });
-  });
+  bin.load = kHalf;
+}
+
+void ExactBlock::Normalise() {
+  // Bins at other exponents are cut to fit those at multiples of 32.
+  for (size_t b = 0; b < bins_.size();) {
+    const int exponent = bins_[b].exponent;
+    if (IsCanonical(exponent)) {
+      ++b;
+      continue;
+    }
+    const int below = RoundDown(exponent, kBits);
+    const int bits = kBits - (exponent - below);
+    for (const int to : {below, below + kBits}) {
+      if (FindBin(to).load > kRoomy) Carry(to);
+    }
+    int64_t* const lower = Open(below, kHalf);
+    int64_t* const upper = Open(below + kBits, kLoadMax >> (bits - 1));
+    const int64_t* const digits = FindBin(exponent).digits;
+    for (int begin = 0; begin < size_; begin += kRunMax) {
+      SplitDigits(digits + begin, std::min(kRunMax, size_ - begin), bits, lower + begin, upper + begin);
+    }
+    bins_.erase(bins_.begin() + (&FindBin(exponent) - bins_.data()));
+    b = 0;
+  }
+  // From the lowest up, and as far as there is anything to carry.
+  for (size_t b = 0; b < bins_.size(); ++b) {
+    const auto is_carried = [](int64_t digit) { return -kHalf <= digit && digit < kHalf; };
+    if (!std::all_of(bins_[b].digits, bins_[b].digits + size_, is_carried)) Carry(bins_[b].exponent);
+    bins_[b].load = kHalf;
+  }
+}
+
+void ExactBlock::Clear() {
+  for (Bin& bin : bins_) {
+    std::fill_n(bin.digits, size_, 0);
+    bin.load = 0;
+  }
 }
 
 template <typename Float>
-Float ExactBlock::Round(int i) const {
-  if (bins_.empty()) return 0;
-  const int low = bins_.front().index;
-  if (bins_.back().index - low <= 2) {
-    // The whole sum fits into 128 bits.
-    __int128 sum = 0;
-    for (const Bin& bin : bins_)
-      sum += static_cast<__int128>(bin.digits[i]) * (__int128{1} << (kBits * (bin.index - low)));
-    return RoundInteger<Float>(sum, kBits * low);
+bool ExactBlock::RoundFast(int at, int n, Float* sums) const {
+  const auto is_plain = [](const Bin& bin) { return kPlainMin <= bin.exponent && bin.exponent <= kPlainMax; };
+  const auto unit = [](int exponent) { return std::ldexp(1.0, exponent); };
+  if (bins_.size() == 1 && is_plain(bins_[0])) {
+    ScaleDigits(bins_[0].digits + at, n, unit(bins_[0].exponent), sums);
+    return true;
   }
-  int64_t digits[kBinMax - kBinMin + 2] = {};
-  for (const Bin& bin : bins_) digits[bin.index - low] = bin.digits[i];
-  const int n = bins_.back().index - low + 2;
-  for (int k = 0; k + 1 < n; ++k) {
-    const int64_t carry = (digits[k] + kHalf) >> kBits;
-    digits[k] -= carry * (int64_t{1} << kBits);
-    digits[k + 1] += carry;
+  // The digits of three neighbouring bins from the lowest up that holds any; zeros where nothing is.
+  const int64_t* digits[3] = {kZeros, kZeros, kZeros};
+  const Bin* lowest = nullptr;
+  for (const Bin& bin : bins_) {
+    const int64_t* const from = bin.digits + at;
+    const int64_t largest = LargestMagnitude(from, n);
+    if (largest == 0) continue;
+    if (lowest == nullptr) lowest = &bin;
+    const int above = bin.exponent - lowest->exponent;
+    if (!is_plain(bin) || above % kBits != 0 || above > 2 * kBits) return false;
+    if (largest > (above == 2 * kBits ? kThirdMax : kFastMax)) return false;
+    digits[above / kBits] = from;
   }
-  int top = n - 1;
-  while (top > 2 && digits[top] == 0) --top;
-  // Of what lies below the three leading digits only the sign can matter, because it is less than one of their units.
-  int sticky = 0;
-  for (int k = top - 3; k >= 0 && sticky == 0; --k) sticky = digits[k] > 0 ? 1 : digits[k] < 0 ? -1 : 0;
-  __int128 leading = 0;
-  for (int k = top; k >= top - 2; --k) leading = leading * (__int128{1} << kBits) + digits[k];
-  return RoundInteger<Float>(2 * leading + sticky, kBits * (low + top - 2) - 1);
+  // With a third bin, the second is added to it, and must leave room.
+  if (digits[2] != kZeros && LargestMagnitude(digits[1], n) > kFastMax / 2) return false;
+  CombineDigits(digits[2], digits[1], digits[0], n, unit(lowest == nullptr ? 0 : lowest->exponent), sums);
+  return true;
 }
 
-double ExactBlock::RoundToDouble(int i) const { return Round<double>(i); }
-float ExactBlock::RoundToFloat(int i) const { return Round<float>(i); }
+template <typename Float>
+void ExactBlock::RoundTo(int at, int n, Float* sums) const {
+  if (RoundFast(at, n, sums)) return;
+  ExactBlock canonical(n);
+  canonical.AddBlock(0, *this, at, n);
+  canonical.Normalise();
+  if (canonical.RoundFast(0, n, sums)) return;
+  for (int i = 0; i < n; ++i) sums[i] = canonical.RoundOne<Float>(i);
+}
+
+template <typename Float>
+Float ExactBlock::RoundOne(int i) const {
+  // Of what lies below the three leading digits only the sign can matter, because it is less than one of their units.
+  size_t b = bins_.size();
+  while (b > 0 && bins_[b - 1].digits[i] == 0) --b;
+  if (b == 0) return 0;
+  const int lowest = bins_[b - 1].exponent - 2 * kBits;
+  __int128 leading = 0;
+  int sticky = 0;
+  while (b > 0 && sticky == 0) {
+    const Bin& bin = bins_[--b];
+    const int64_t digit = bin.digits[i];
+    if (bin.exponent >= lowest) {
+      leading += static_cast<__int128>(digit) * (__int128{1} << (bin.exponent - lowest));
+    } else if (digit != 0) {
+      sticky = digit > 0 ? 1 : -1;
+    }
+  }
+  return RoundInteger<Float>(2 * leading + sticky, lowest - 1);
+}
+
+void ExactBlock::Round(int at, int n, double* sums) const { RoundTo(at, n, sums); }
+void ExactBlock::Round(int at, int n, float* sums) const { RoundTo(at, n, sums); }
 
 int64_t ExactBlock::memory_bytes() const {
-  return static_cast<int64_t>(sizeof *this + bins_.size() * (sizeof(Bin) + sizeof(int64_t) * size_));
+  return static_cast<int64_t>(sizeof *this + bins_.capacity() * sizeof(Bin) +
+                              bins_.size() * sizeof(int64_t) * static_cast<size_t>(size_));
 }
 
-int64_t* ExactBlock::Open(int index, int64_t amount) {
-  Bin& bin = FindBin(index);
+int64_t* ExactBlock::Open(int exponent, int64_t amount) {
+  Bin& bin = FindBin(exponent);
   bin.load += amount;
-  return bin.digits.get();
+  return bin.digits;
 }
 
-ExactBlock::Bin& ExactBlock::FindBin(int index) {
+ExactBlock::Bin& ExactBlock::FindBin(int exponent) {
   size_t b = 0;
-  while (b < bins_.size() && bins_[b].index < index) ++b;
-  if (b == bins_.size() || bins_[b].index != index) {
-    SHEAF_CHECK(kBinMin <= index && index <= kBinMax, "bin {}", index);
-    bins_.insert(bins_.begin() + static_cast<ptrdiff_t>(b),
-                 Bin{.index = index, .load = 0, .digits = std::make_unique<int64_t[]>(size_)});
+  while (b < bins_.size() && bins_[b].exponent < exponent) ++b;
+  if (b < bins_.size() && bins_[b].exponent == exponent) return bins_[b];
+  SHEAF_CHECK(kExponentMin <= exponent && exponent <= kExponentMax, "bin of exponent {}", exponent);
+  Bin bin{.exponent = exponent, .load = 0, .digits = nullptr, .owned = nullptr};
+  if (pool_ == nullptr) {
+    bin.owned = std::make_unique<int64_t[]>(static_cast<size_t>(size_));
+    bin.digits = bin.owned.get();
+  } else {
+    bin.digits = pool_->Allocate<int64_t>(size_);
   }
-  return bins_[b];
+  return *bins_.insert(bins_.begin() + static_cast<ptrdiff_t>(b), std::move(bin));
 }
 
 void ExactBlock::MakeRoom() {
-  const bool is_full = std::any_of(bins_.begin(), bins_.end(), [](const Bin& bin) { return bin.load > kRoomy; });
-  if (is_full) Normalise();
+  for (size_t b = 0; b < bins_.size(); ++b) {
+    if (bins_[b].load <= kRoomy) continue;
+    // The load is a bound for all elements together; most of the time none is near it.
+    int64_t largest = 0;
+    for (int begin = 0; begin < size_; begin += kRunMax) {
+      largest = std::max(largest, LargestMagnitude(bins_[b].digits + begin, std::min(kRunMax, size_ - begin)));
+    }
+    bins_[b].load = largest;
+    if (largest > kRoomy / 2) Carry(bins_[b].exponent);
+  }
 }
 
 }  // namespace sheaf

@@ -5,30 +5,57 @@
 
 namespace sheaf {
 
-// Bounds on the magnitudes of some floats: every |x| < 2^top, and each is a multiple of 2^low.
+// Bounds on the magnitudes of some floats: every |x| < 2^top, and each is a multiple of 2^low. Nothing is known of
+// those if one is not finite.
 struct FloatRange {
   bool is_all_zero = true;
+  bool is_finite = true;
   int top = 0;
   int low = 0;
 };
 FloatRange ScanFloats(const char* values, int n);
+// Of doubles with at most `precision` significant bits.
+FloatRange ScanDoubles(const double* values, int n, int precision);
 
 // True if all are finite.
 bool AllFinite32(const char* values, int64_t n);
 bool AllFinite64(const char* values, int64_t n);
 
-// digits[i] += scale * x[i], which is an integer below 2^51 in magnitude.
-void AddToOneBin(const char* values, int n, double scale, int64_t* digits);
-// As above, but what is left of the nearest integer goes on, times 2^32, to `low`; there it is an integer.
-void AddToTwoBins(const char* values, int n, double scale, int64_t* high, int64_t* low);
+// Adds weight * x[i] to bins of which one unit is `unit`, and 2^-32 of it. The product is below 2^51 units in
+// magnitude, and an integer number of the lower ones (of `unit`, where there is one bin).
+void AddToOneBin(const char* values, int n, float weight, double unit, int64_t* digits);
+void AddToTwoBins(const char* values, int n, float weight, double unit, int64_t* high, int64_t* low);
 // rest[i] = scale * x[i].
 void Scale(const char* values, int n, double scale, double* rest);
-// Moves the nearest integers of rest to digits; what is left is multiplied by 2^32.
+void Scale(const double* values, int n, double scale, double* rest);
+// digits[i] = the nearest integer of rest[i]; what is left is multiplied by 2^32.
+void CutDigits(double* rest, int n, int64_t* digits);
+// Adds the nearest integers of rest to digits; what is left is multiplied by 2^32.
 void MoveToBin(double* rest, int n, int64_t* digits);
 // True if every nearest integer is 0.
 bool RoundsToZero(const double* rest, int n);
 void MultiplyByBase(double* rest, int n);
+// product[i] + error[i] = values[i] * weight, exactly.
+void TwoProduct(const double* values, int n, double weight, double* product, double* error);
+// The largest |integers[i]|; INT64_MIN does not occur.
+int64_t LargestMagnitude(const int64_t* integers, int n);
 // into[i] += from[i].
 void AddIntegers(int64_t* into, const int64_t* from, int n);
+// into[at[i]] += from[i], one after the other.
+void ScatterIntegers(int64_t* into, const uint32_t* at, const int64_t* from, int n);
+
+// sums[i] = (digits2[i] * 2^64 + digits1[i] * 2^32 + digits0[i]) * unit, rounded once, half to even. |digits0| <= 2^51,
+// and so is |digits2 * 2^32 + digits1|; unit is a power of two so that nothing leaves the normal range of a double.
+void CombineDigits(const int64_t* digits2, const int64_t* digits1, const int64_t* digits0, int n, double unit,
+                   double* sums);
+void CombineDigits(const int64_t* digits2, const int64_t* digits1, const int64_t* digits0, int n, double unit,
+                   float* sums);
+// sums[i] = digits[i] * unit. |digits| <= 2^62.
+void ScaleDigits(const int64_t* digits, int n, double unit, double* sums);
+void ScaleDigits(const int64_t* digits, int n, double unit, float* sums);
+
+// Into digits below 2^31 in magnitude: into[i] += digits[i] mod 2^bits (of either sign) * 2^(32 - bits), and
+// carry[i] += digits[i] / 2^bits. 0 < bits <= 32.
+void SplitDigits(const int64_t* digits, int n, int bits, int64_t* into, int64_t* carry);
 
 }  // namespace sheaf

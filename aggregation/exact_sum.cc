@@ -1,12 +1,12 @@
 #include "aggregation/exact_sum.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <utility>
 
-#include "aggregation/exact_kernels.h"
 #include "base/check.h"
 #include "base/status_macros.h"
 
@@ -14,10 +14,12 @@ namespace sheaf {
 namespace {
 
 constexpr uint8_t kNan = 1, kPlusInfinity = 2, kMinusInfinity = 4, kAllFlags = 7;
-// Serialised sums come in chunks of this many elements, whatever the blocks in memory.
-constexpr int kChunk = ExactBlock::kSizeMax;
+constexpr int kRun = ExactBlock::kRunMax;
+static_assert(kCellChunk <= kRun);
 // So far from the last bin that carries of any number of partial aggregates stay inside.
-constexpr int kBinMaxOfPartial = ExactBlock::kBinMax - 2;
+constexpr int kBinMax = ExactBlock::kExponentMax / ExactBlock::kDigitBits - 1;
+constexpr int kBinMin = ExactBlock::kExponentMin / ExactBlock::kDigitBits;
+constexpr int kBinMaxOfPartial = kBinMax - 2;
 
 template <typename Float>
 uint8_t FlagOf(Float value) {
@@ -32,60 +34,52 @@ double FromFlags(uint8_t flags) {
   return std::numeric_limits<double>::quiet_NaN();
 }
 
+}  // namespace
+
 // Calls visit(block, offset in block, offset in run, count) for each piece of a run that lies in one block.
 template <typename Visit>
-void ForEachPiece(int64_t at, int64_t count, int block_size, Visit visit) {
+void ExactSum::ForEachPiece(int64_t at, int64_t count, Visit visit) const {
   for (int64_t done = 0; done < count;) {
-    const int64_t block = (at + done) / block_size;
-    const int offset = static_cast<int>((at + done) % block_size);
-    const int piece = static_cast<int>(std::min<int64_t>(block_size - offset, count - done));
-    visit(block, offset, done, piece);
+    const int64_t block = is_one_block() ? 0 : (at + done) / block_size_;
+    const int64_t offset = is_one_block() ? at + done : (at + done) % block_size_;
+    const int64_t room = is_one_block() ? kRun : block_size_ - offset;
+    const int piece = static_cast<int>(std::min(room, count - done));
+    visit(block, static_cast<int>(offset), done, piece);
     done += piece;
   }
 }
 
-void WriteChunk(ExactBlock& chunk, int count, StateWriter& out) {
-  chunk.Normalise();
-  out.Put<uint16_t>(static_cast<uint16_t>(chunk.bins().size()));
-  for (const ExactBlock::Bin& bin : chunk.bins()) {
-    out.Put<int16_t>(static_cast<int16_t>(bin.index));
-    int32_t digits[kChunk];
-    for (int i = 0; i < count; ++i) digits[i] = static_cast<int32_t>(bin.digits[i]);
-    out.PutArray(digits, count);
-  }
-}
-
-}  // namespace
-
-ExactSum::ExactSum(v1::DType dtype, int block_size) : dtype_(dtype), block_size_(block_size) {
+ExactSum::ExactSum(v1::DType dtype, int block_size, ZeroedPool* pool)
+    : dtype_(dtype), block_size_(block_size), shared_pool_(pool) {
   SHEAF_CHECK(dtype == v1::FLOAT32 || dtype == v1::FLOAT64);
-  SHEAF_CHECK(0 < block_size && block_size <= ExactBlock::kSizeMax);
+  SHEAF_CHECK(0 <= block_size && block_size <= kRun);
 }
 
 void ExactSum::Resize(int64_t size) {
   SHEAF_CHECK(size >= size_);
   size_ = size;
-  blocks_.resize(static_cast<size_t>((size + block_size_ - 1) / block_size_));
+  if (!is_one_block()) {
+    blocks_.resize(static_cast<size_t>((size + block_size_ - 1) / block_size_));
+    return;
+  }
+  if (size == 0) return;
+  if (blocks_.empty()) blocks_.push_back(std::make_unique<ExactBlock>(static_cast<int>(size), shared_pool_));
+  ExactBlock& block = *blocks_.front();
+  if (size > block.size()) block.Grow(static_cast<int>(std::max(size, int64_t{block.size()} * 5 / 4)));
 }
 
 ExactBlock& ExactSum::BlockAt(int64_t block) {
-  BlockPointer& pointer = blocks_[static_cast<size_t>(block)];
-  if (pointer == nullptr) pointer = std::make_unique<ExactBlock>(block_size_);
+  std::unique_ptr<ExactBlock>& pointer = blocks_[static_cast<size_t>(block)];
+  if (pointer == nullptr) pointer = std::make_unique<ExactBlock>(block_size_, &pool_);
   return *pointer;
 }
 
 void ExactSum::Add(int64_t at, const char* values, int64_t count, float weight) {
-  const bool is_finite = dtype_ == v1::FLOAT32 ? AllFinite32(values, count) : AllFinite64(values, count);
-  is_finite ? AddFinite(at, values, count, weight) : AddAny(at, values, count, weight);
-}
-
-void ExactSum::AddFinite(int64_t at, const char* values, int64_t count, float weight) {
-  ForEachPiece(at, count, block_size_, [&](int64_t block, int offset, int64_t done, int piece) {
-    if (dtype_ == v1::FLOAT32) {
-      BlockAt(block).AddFloats(offset, values + 4 * done, piece, weight);
-    } else {
-      BlockAt(block).AddDoubles(offset, values + 8 * done, piece, weight);
-    }
+  ForEachPiece(at, count, [&](int64_t block, int offset, int64_t done, int piece) {
+    const char* const from = values + done * (dtype_ == v1::FLOAT32 ? 4 : 8);
+    const bool is_finite = dtype_ == v1::FLOAT32 ? BlockAt(block).AddFloats(offset, from, piece, weight)
+                                                 : BlockAt(block).AddDoubles(offset, from, piece, weight);
+    if (!is_finite) AddAny(at + done, from, piece, weight);
   });
 }
 
@@ -99,23 +93,37 @@ void ExactSum::AddAny(int64_t at, const char* values, int64_t count, float weigh
       if (const uint8_t flag = FlagOf(value); flag != 0) {
         non_finite_[at + i] |= flag;
       } else {
-        AddFinite(at + i, raw, 1, weight);
+        Add(at + i, raw, 1, weight);
       }
     }
   };
   dtype_ == v1::FLOAT32 ? add(0.0f) : add(0.0);
 }
 
-void ExactSum::AddFrom(int64_t at, const SumVector& other_sums, int64_t other_at, int64_t count) {
-  const auto& other = dynamic_cast<const ExactSum&>(other_sums);
-  ForEachPiece(other_at, count, other.block_size_,
-               [&](int64_t other_block, int other_offset, int64_t other_done, int n) {
-                 const ExactBlock* from = other.blocks_[static_cast<size_t>(other_block)].get();
-                 if (from == nullptr) return;
-                 ForEachPiece(at + other_done, n, block_size_, [&](int64_t block, int offset, int64_t done, int piece) {
-                   BlockAt(block).AddBlock(offset, *from, other_offset + static_cast<int>(done), piece);
-                 });
-               });
+void ExactSum::AddScattered(const uint32_t* cells, const WideValue* values, int count, int precision) {
+  SHEAF_CHECK(is_one_block());
+  for (int done = 0; done < count; done += kRun) {
+    const int n = std::min(kRun, count - done);
+    double wide[kRun];
+    std::memcpy(wide, values + done, static_cast<size_t>(n) * sizeof(double));
+    if (blocks_.front()->AddScattered(cells + done, wide, n, precision)) continue;
+    for (int i = 0; i < n; ++i) {
+      const uint8_t flag = FlagOf(wide[i]);
+      if (flag != 0) non_finite_[cells[done + i]] |= flag;
+      if (flag == 0) blocks_.front()->AddScattered(cells + done + i, wide + i, 1, precision);
+    }
+  }
+}
+
+void ExactSum::AddFrom(int64_t at, const CellVector& other_cells, int64_t other_at, int64_t count) {
+  const auto& other = dynamic_cast<const ExactSum&>(other_cells);
+  other.ForEachPiece(other_at, count, [&](int64_t other_block, int other_offset, int64_t other_done, int n) {
+    const ExactBlock* from = other.blocks_[static_cast<size_t>(other_block)].get();
+    if (from == nullptr) return;
+    ForEachPiece(at + other_done, n, [&](int64_t block, int offset, int64_t done, int piece) {
+      BlockAt(block).AddBlock(offset, *from, other_offset + static_cast<int>(done), piece);
+    });
+  });
   if (other.non_finite_.empty()) return;
   for (int64_t i = 0; i < count; ++i) {
     const auto found = other.non_finite_.find(other_at + i);
@@ -123,123 +131,122 @@ void ExactSum::AddFrom(int64_t at, const SumVector& other_sums, int64_t other_at
   }
 }
 
-void ExactSum::Write(std::span<const ElementRun> order, StateWriter& out) const {
-  ExactBlock chunk(kChunk);
-  int filled = 0;
-  for (const ElementRun& run : order) {
-    ForEachPiece(run.at, run.count, block_size_, [&](int64_t block, int offset, int64_t, int n) {
-      const ExactBlock* from = blocks_[static_cast<size_t>(block)].get();
-      while (n > 0) {
-        const int piece = std::min(n, kChunk - filled);
-        if (from != nullptr) chunk.AddBlock(filled, *from, offset, piece);
-        offset += piece, n -= piece, filled += piece;
-        if (filled == kChunk) {
-          WriteChunk(chunk, filled, out);
-          chunk = ExactBlock(kChunk);
-          filled = 0;
-        }
-      }
+void ExactSum::Clear() {
+  for (const auto& block : blocks_) {
+    if (block != nullptr) block->Clear();
+  }
+  non_finite_.clear();
+}
+
+void ExactSum::WriteChunk(int count, StateWriter& out) const {
+  SHEAF_CHECK(count <= kCellChunk);
+  ExactBlock chunk(count);
+  ForEachPiece(0, count, [&](int64_t block, int offset, int64_t done, int piece) {
+    const ExactBlock* from = blocks_[static_cast<size_t>(block)].get();
+    if (from != nullptr) chunk.AddBlock(static_cast<int>(done), *from, offset, piece);
+  });
+  chunk.Normalise();
+  const auto is_zero = [count](const ExactBlock::Bin& bin) {
+    return std::all_of(bin.digits, bin.digits + count, [](int64_t digit) { return digit == 0; });
+  };
+  const std::span<const ExactBlock::Bin> bins = chunk.bins();
+  out.Put<uint16_t>(static_cast<uint16_t>(std::count_if(bins.begin(), bins.end(), std::not_fn(is_zero))));
+  for (const ExactBlock::Bin& bin : bins) {
+    if (is_zero(bin)) continue;
+    out.Put<int16_t>(static_cast<int16_t>(bin.exponent / ExactBlock::kDigitBits));
+    int32_t digits[kCellChunk];
+    for (int i = 0; i < count; ++i) digits[i] = static_cast<int32_t>(bin.digits[i]);
+    out.PutArray(digits, count);
+  }
+  out.Put<uint16_t>(static_cast<uint16_t>(non_finite_.size()));
+  for (int i = 0; i < count && !non_finite_.empty(); ++i) {
+    const auto found = non_finite_.find(i);
+    if (found == non_finite_.end()) continue;
+    out.Put<uint16_t>(static_cast<uint16_t>(i));
+    out.Put<uint8_t>(found->second);
+  }
+}
+
+absl::Status ExactSum::ReadChunk(int64_t at, int count, StateReader& in, StateOrigin origin) {
+  RETURN_IF_ERROR(ReadDigits(at, count, in, origin == StateOrigin::kCheckpoint ? kBinMax : kBinMaxOfPartial));
+  RETURN_IF_ERROR(ReadFlags(at, count, in));
+  if (origin != StateOrigin::kFinitePartialAggregate || non_finite_.empty()) return absl::OkStatus();
+  return absl::DataLossError("the state holds NaN or infinities; this output takes finite values only");
+}
+
+absl::Status ExactSum::ReadDigits(int64_t at, int count, StateReader& in, int bin_max) {
+  ASSIGN_OR_RETURN(const uint16_t num_bins, in.Get<uint16_t>());
+  int last_index = kBinMin - 1;
+  for (int b = 0; b < num_bins; ++b) {
+    ASSIGN_OR_RETURN(const int16_t index, in.Get<int16_t>());
+    int32_t digits[kCellChunk];
+    RETURN_IF_ERROR(in.GetArray(digits, count));
+    const bool is_zero = std::all_of(digits, digits + count, [](int32_t digit) { return digit == 0; });
+    if (index <= last_index || index > bin_max || is_zero)
+      return absl::DataLossError("the state's digits are malformed");
+    last_index = index;
+    ForEachPiece(at, count, [&](int64_t block, int offset, int64_t done, int piece) {
+      BlockAt(block).AddDigits(offset, index * ExactBlock::kDigitBits, digits + done, piece);
     });
   }
-  if (filled > 0) WriteChunk(chunk, filled, out);
-  WriteFlags(order, out);
-}
-
-void ExactSum::WriteFlags(std::span<const ElementRun> order, StateWriter& out) const {
-  std::vector<std::pair<int64_t, uint8_t>> flags;
-  int64_t base = 0;
-  for (const ElementRun& run : order) {
-    if (non_finite_.empty()) break;
-    for (int64_t i = 0; i < run.count; ++i) {
-      const auto found = non_finite_.find(run.at + i);
-      if (found != non_finite_.end()) flags.emplace_back(base + i, found->second);
-    }
-    base += run.count;
-  }
-  out.Put<int64_t>(static_cast<int64_t>(flags.size()));
-  for (const auto& [element, flag] : flags) {
-    out.Put<int64_t>(element);
-    out.Put<uint8_t>(flag);
-  }
-}
-
-absl::Status ExactSum::Read(StateReader& in, StateOrigin origin) {
-  RETURN_IF_ERROR(ReadDigits(in, origin == StateOrigin::kPartialAggregate ? kBinMaxOfPartial : ExactBlock::kBinMax));
-  return ReadFlags(in);
-}
-
-absl::Status ExactSum::ReadDigits(StateReader& in, int bin_max) {
-  for (int64_t at = 0; at < size_; at += kChunk) {
-    const int count = static_cast<int>(std::min<int64_t>(kChunk, size_ - at));
-    ASSIGN_OR_RETURN(const uint16_t num_bins, in.Get<uint16_t>());
-    int last_index = ExactBlock::kBinMin - 1;
-    for (int b = 0; b < num_bins; ++b) {
-      ASSIGN_OR_RETURN(const int16_t index, in.Get<int16_t>());
-      int32_t digits[kChunk];
-      RETURN_IF_ERROR(in.GetArray(digits, count));
-      const bool is_zero = std::all_of(digits, digits + count, [](int32_t digit) { return digit == 0; });
-      if (index <= last_index || index > bin_max || is_zero)
-        return absl::DataLossError("the state's digits are malformed");
-      last_index = index;
-      ForEachPiece(at, count, block_size_, [&](int64_t block, int offset, int64_t done, int piece) {
-        BlockAt(block).AddDigits(offset, index, digits + done, piece);
-      });
-    }
-  }
   return absl::OkStatus();
 }
 
-absl::Status ExactSum::ReadFlags(StateReader& in) {
-  ASSIGN_OR_RETURN(const int64_t n, in.Get<int64_t>());
-  if (!in.Has(n, sizeof(int64_t) + 1)) return StateReader::Missing();
-  int64_t last = -1;
-  for (int64_t i = 0; i < n; ++i) {
-    ASSIGN_OR_RETURN(const int64_t element, in.Get<int64_t>());
+absl::Status ExactSum::ReadFlags(int64_t at, int count, StateReader& in) {
+  ASSIGN_OR_RETURN(const uint16_t n, in.Get<uint16_t>());
+  int last = -1;
+  for (int i = 0; i < n; ++i) {
+    ASSIGN_OR_RETURN(const uint16_t cell, in.Get<uint16_t>());
     ASSIGN_OR_RETURN(const uint8_t flags, in.Get<uint8_t>());
-    if (element <= last || element >= size_ || flags == 0 || flags > kAllFlags) {
+    if (cell <= last || cell >= count || flags == 0 || flags > kAllFlags) {
       return absl::DataLossError("the state's list of NaN and infinities is malformed");
     }
-    last = element;
-    non_finite_[element] = flags;
+    last = cell;
+    non_finite_[at + cell] = flags;
   }
   return absl::OkStatus();
 }
 
 template <typename Float>
-Float ExactSum::RoundOne(int64_t at) const {
-  if (!non_finite_.empty()) {
-    const auto found = non_finite_.find(at);
-    if (found != non_finite_.end()) return static_cast<Float>(FromFlags(found->second));
-  }
-  const ExactBlock* block = blocks_[static_cast<size_t>(at / block_size_)].get();
-  if (block == nullptr) return 0;
-  const int offset = static_cast<int>(at % block_size_);
-  if constexpr (sizeof(Float) == 4) {
-    return block->RoundToFloat(offset);
-  } else {
-    return block->RoundToDouble(offset);
-  }
-}
-
-template <typename Float>
-void ExactSum::RoundTo(int64_t at, int64_t count, std::optional<double> divisor, char* values) const {
+void ExactSum::RoundTo(int64_t at, int64_t count, std::span<const double> divisors, char* values) const {
+  ForEachPiece(at, count, [&](int64_t block, int offset, int64_t done, int piece) {
+    Float sums[kRun];
+    const ExactBlock* const from = blocks_[static_cast<size_t>(block)].get();
+    if (from == nullptr) {
+      std::fill_n(sums, piece, Float{0});
+    } else if (divisors.empty()) {
+      from->Round(offset, piece, sums);
+    } else {
+      double wide[kRun];
+      from->Round(offset, piece, wide);
+      for (int i = 0; i < piece; ++i) {
+        sums[i] = static_cast<Float>(wide[i] / divisors[divisors.size() == 1 ? 0 : static_cast<size_t>(done + i)]);
+      }
+    }
+    std::memcpy(values + done * static_cast<int64_t>(sizeof(Float)), sums, static_cast<size_t>(piece) * sizeof(Float));
+  });
+  if (non_finite_.empty()) return;
   for (int64_t i = 0; i < count; ++i) {
-    const Float value =
-        divisor.has_value() ? static_cast<Float>(RoundOne<double>(at + i) / *divisor) : RoundOne<Float>(at + i);
+    const auto found = non_finite_.find(at + i);
+    if (found == non_finite_.end()) continue;
+    const Float value = static_cast<Float>(FromFlags(found->second));
     std::memcpy(values + i * static_cast<int64_t>(sizeof(Float)), &value, sizeof(Float));
   }
 }
 
-int64_t ExactSum::Round(int64_t at, int64_t count, std::optional<double> divisor, char* values) const {
-  dtype_ == v1::FLOAT32 ? RoundTo<float>(at, count, divisor, values) : RoundTo<double>(at, count, divisor, values);
+int64_t ExactSum::Round(int64_t at, int64_t count, std::span<const double> divisors, char* values) const {
+  dtype_ == v1::FLOAT32 ? RoundTo<float>(at, count, divisors, values) : RoundTo<double>(at, count, divisors, values);
   return count;
 }
 
-double ExactSum::RoundToDouble(int64_t at) const { return RoundOne<double>(at); }
-
 int64_t ExactSum::memory_bytes() const {
-  int64_t bytes = static_cast<int64_t>(sizeof *this + blocks_.size() * sizeof(BlockPointer) + non_finite_.size() * 24);
-  for (const BlockPointer& block : blocks_) bytes += block == nullptr ? 0 : block->memory_bytes();
+  int64_t bytes = static_cast<int64_t>(sizeof *this + blocks_.size() * sizeof(blocks_[0]) + non_finite_.size() * 24) +
+                  pool_.allocated_bytes();
+  for (const auto& block : blocks_) {
+    if (block == nullptr) continue;
+    bytes += is_one_block() ? block->memory_bytes()
+                            : static_cast<int64_t>(sizeof(ExactBlock) + block->bins().size() * sizeof(ExactBlock::Bin));
+  }
   return bytes;
 }
 

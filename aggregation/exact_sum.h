@@ -1,4 +1,4 @@
-// ExactSum: exact running sums of floats (FLOAT32 or FLOAT64), in blocks of neighbouring elements.
+// ExactSum: exact running sums of floats (FLOAT32 or FLOAT64), in blocks of neighbouring cells.
 //
 // The sum is the true sum of all weight * value, rounded once, half to even, when it is released: one correct rounding,
 // whatever the order, the grouping into partial aggregates, or the restarts between. See ExactBlock for the arithmetic.
@@ -9,7 +9,7 @@
 // 3 * 2^-29 ulp: it is within 0.5001 ulp of the true mean. A FLOAT64 mean, if normal, is within 2.6 ulp; there S may
 // overflow to an infinity although the mean would not.
 //
-// NaN and infinities are kept beside the sums as flags per element, and only where they occur: any NaN, or infinities
+// NaN and infinities are kept beside the sums as flags per cell, and only where they occur: any NaN, or infinities
 // of both signs, give a quiet NaN; else an infinity wins.
 #pragma once
 
@@ -17,48 +17,52 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "aggregation/cell_vector.h"
 #include "aggregation/exact_block.h"
-#include "aggregation/sum_vector.h"
+#include "aggregation/zeroed_pool.h"
 
 namespace sheaf {
 
-class ExactSum final : public SumVector {
+class ExactSum final : public CellVector {
  public:
-  // dtype is FLOAT32 or FLOAT64. 0 < block_size <= ExactBlock::kSizeMax.
-  explicit ExactSum(v1::DType dtype, int block_size = ExactBlock::kSizeMax);
+  // dtype is FLOAT32 or FLOAT64. 0 < block_size <= ExactBlock::kRunMax; or kOneBlock, for cells that are touched one by
+  // one: they share their bins. `pool`: as CellUse, for kOneBlock.
+  static constexpr int kOneBlock = 0;
+  explicit ExactSum(v1::DType dtype, int block_size = ExactBlock::kRunMax, ZeroedPool* pool = nullptr);
 
   int64_t size() const override { return size_; }
   void Resize(int64_t size) override;
   void Add(int64_t at, const char* values, int64_t count, float weight) override;
-  void AddFrom(int64_t at, const SumVector& other, int64_t other_at, int64_t count) override;
-  void Write(std::span<const ElementRun> order, StateWriter& out) const override;
-  absl::Status Read(StateReader& in, StateOrigin origin) override;
-  int64_t Round(int64_t at, int64_t count, std::optional<double> divisor, char* values) const override;
-  double RoundToDouble(int64_t at) const override;
+  void AddScattered(const uint32_t* cells, const WideValue* values, int count, int precision) override;
+  void AddFrom(int64_t at, const CellVector& other, int64_t other_at, int64_t count) override;
+  void Clear() override;
+  void WriteChunk(int count, StateWriter& out) const override;
+  absl::Status ReadChunk(int64_t at, int count, StateReader& in, StateOrigin origin) override;
+  int64_t Round(int64_t at, int64_t count, std::span<const double> divisors, char* values) const override;
   int64_t memory_bytes() const override;
 
   bool has_non_finite() const { return !non_finite_.empty(); }
 
  private:
-  // Null until an element of it is touched.
-  using BlockPointer = std::unique_ptr<ExactBlock>;
-
+  bool is_one_block() const { return block_size_ == kOneBlock; }
   ExactBlock& BlockAt(int64_t block);
-  void AddFinite(int64_t at, const char* values, int64_t count, float weight);
   // Notes NaN and infinities, and adds the rest.
   void AddAny(int64_t at, const char* values, int64_t count, float weight);
-  void WriteFlags(std::span<const ElementRun> order, StateWriter& out) const;
-  absl::Status ReadDigits(StateReader& in, int bin_max);
-  absl::Status ReadFlags(StateReader& in);
+  absl::Status ReadDigits(int64_t at, int count, StateReader& in, int bin_max);
+  absl::Status ReadFlags(int64_t at, int count, StateReader& in);
   template <typename Float>
-  void RoundTo(int64_t at, int64_t count, std::optional<double> divisor, char* values) const;
-  template <typename Float>
-  Float RoundOne(int64_t at) const;
+  void RoundTo(int64_t at, int64_t count, std::span<const double> divisors, char* values) const;
+  template <typename Visit>
+  void ForEachPiece(int64_t at, int64_t count, Visit visit) const;
 
   v1::DType dtype_;
   int block_size_;
   int64_t size_ = 0;
-  std::vector<BlockPointer> blocks_;
+  ZeroedPool* shared_pool_;
+  // Of the digits, but for those of kOneBlock.
+  ZeroedPool pool_;
+  // Null until a cell of it is touched.
+  std::vector<std::unique_ptr<ExactBlock>> blocks_;
   absl::flat_hash_map<int64_t, uint8_t> non_finite_;
 };
 

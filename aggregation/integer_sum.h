@@ -1,40 +1,35 @@
-// IntegerSum: running sums of INT32, INT64 or UINT64 in 128 bits. They cannot wrap: it would take 2^63 contributions
-// of the largest value. A sum that does not fit its type is an error when it is released, and only then.
+// IntegerSum: running sums of INT32, INT64 or UINT64 values in 128 bits: they never wrap, and are checked against the
+// dtype only when they are released.
 #pragma once
 
-#include <memory>
-#include <vector>
-
-#include "aggregation/sum_vector.h"
+#include "aggregation/cell_vector.h"
+#include "aggregation/paged_array.h"
 
 namespace sheaf {
 
-class IntegerSum final : public SumVector {
+template <typename Integer>
+class IntegerSum final : public CellVector {
  public:
-  explicit IntegerSum(v1::DType dtype);
+  // `pool`: as CellUse.
+  explicit IntegerSum(ZeroedPool* pool) : sums_(pool) {}
 
-  int64_t size() const override { return size_; }
-  void Resize(int64_t size) override;
+  int64_t size() const override { return sums_.size(); }
+  void Resize(int64_t size) override { sums_.Resize(size, 0); }
   void Add(int64_t at, const char* values, int64_t count, float weight) override;
-  void AddFrom(int64_t at, const SumVector& other, int64_t other_at, int64_t count) override;
-  void Write(std::span<const ElementRun> order, StateWriter& out) const override;
-  absl::Status Read(StateReader& in, StateOrigin origin) override;
-  int64_t Round(int64_t at, int64_t count, std::optional<double> divisor, char* values) const override;
-  double RoundToDouble(int64_t at) const override;
-  int64_t memory_bytes() const override;
+  void AddScattered(const uint32_t* cells, const WideValue* values, int count, int precision) override;
+  void AddFrom(int64_t at, const CellVector& other, int64_t other_at, int64_t count) override;
+  void Clear() override { sums_.Fill(0); }
+  void WriteChunk(int count, StateWriter& out) const override;
+  absl::Status ReadChunk(int64_t at, int count, StateReader& in, StateOrigin origin) override;
+  int64_t Round(int64_t at, int64_t count, std::span<const double> divisors, char* values) const override;
+  int64_t memory_bytes() const override { return static_cast<int64_t>(sizeof *this) + sums_.memory_bytes(); }
 
  private:
-  // Two's complement; unsigned, so that no state from outside can make an addition undefined.
-  using Sum = unsigned __int128;
-  static constexpr int kBlock = 1024;
-
-  Sum& At(int64_t element);
-  Sum ValueAt(int64_t element) const;
-
-  v1::DType dtype_;
-  int64_t size_ = 0;
-  // Each null until an element of it is touched.
-  std::vector<std::unique_ptr<Sum[]>> blocks_;
+  PagedArray<__int128> sums_;
 };
+
+extern template class IntegerSum<int32_t>;
+extern template class IntegerSum<int64_t>;
+extern template class IntegerSum<uint64_t>;
 
 }  // namespace sheaf

@@ -1,37 +1,52 @@
 #include "aggregation/operators.h"
 
-#include "aggregation/operators/dense_sum.h"
-#include "aggregation/operators/sparse_sum.h"
+#include "aggregation/operators/dense_fold.h"
+#include "aggregation/operators/keyed_fold.h"
+#include "aggregation/operators/sparse_fold.h"
 #include "aggregation/round_accumulator.h"
 
 namespace sheaf {
 namespace {
 
 using enum Divisor;
+using enum Operand;
+using enum Reduction;
 
 // clang-format off
 constexpr Operator kOperators[] = {
-    // symbol                      sparse dense  ints   divisor          index dims  create
-    {"sum",                        false, true,  true,  kNone,           kAllDims,   MakeDenseSum,
+    // symbol                      operand  reduces divisor          dense  index dims  create
+    {"sum",                        kDense,  kSum,   kNone,           true,  kAllDims,   MakeDenseFold,
      "element by element, the sum of all contributions"},
-    {"mean",                       false, true,  false, kCount,          kAllDims,   MakeDenseSum,
+    {"mean",                       kDense,  kSum,   kCount,          true,  kAllDims,   MakeDenseFold,
      "element by element, the sum divided by the number of contributions"},
-    {"weighted_mean",              false, true,  false, kWeight,         kAllDims,   MakeDenseSum,
+    {"weighted_mean",              kDense,  kSum,   kWeight,         true,  kAllDims,   MakeDenseFold,
      "element by element, the sum of weight * value divided by the sum of weights"},
-    {"sparse_sum",                 true,  false, true,  kNone,           kAllDims,   MakeSparseSum,
+    {"min",                        kDense,  kMin,   kNone,           true,  kAllDims,   MakeDenseFold,
+     "element by element, the smallest value"},
+    {"max",                        kDense,  kMax,   kNone,           true,  kAllDims,   MakeDenseFold,
+     "element by element, the largest value"},
+    {"count",                      kDense,  kCountNonzero, kNone,     true,  kAllDims,    MakeDenseFold,
+     "element by element, how many clients' values are not zero; released as INT64"},
+    {"sparse_sum",                 kSparse, kSum,   kNone,           false, kAllDims,   MakeSparseFold,
      "at each coordinate, the sum of all entries there; released sparse"},
-    {"sparse_sum_to_dense",        true,  true,  true,  kNone,           kAllDims,   MakeSparseSum,
+    {"sparse_sum_to_dense",        kSparse, kSum,   kNone,           true,  kAllDims,   MakeSparseFold,
      "at each coordinate, the sum of all entries there; released dense"},
-    {"slices_sum",                 true,  false, true,  kNone,           1,          MakeSparseSum,
+    {"slices_sum",                 kSparse, kSum,   kNone,           false, 1,          MakeSparseFold,
      "at each row, the sum of all row slices there; released sparse"},
-    {"coordinate_mean",            true,  false, false, kTouchingCount,  kAllDims,   MakeSparseSum,
+    {"coordinate_mean",            kSparse, kSum,   kTouchingCount,  false, kAllDims,   MakeSparseFold,
      "at each coordinate, the sum divided by the number of contributions that touched it"},
-    {"weighted_coordinate_mean",   true,  false, false, kTouchingWeight, kAllDims,   MakeSparseSum,
+    {"weighted_coordinate_mean",   kSparse, kSum,   kTouchingWeight, false, kAllDims,   MakeSparseFold,
      "at each coordinate, the sum of weight * value divided by the weight of the contributions that touched it"},
-    {"client_mean",                true,  false, false, kCount,          kAllDims,   MakeSparseSum,
+    {"client_mean",                kSparse, kSum,   kCount,          false, kAllDims,   MakeSparseFold,
      "at each coordinate, the sum divided by the number of all contributions: absent counts as zero"},
-    {"weighted_client_mean",       true,  false, false, kWeight,         kAllDims,   MakeSparseSum,
+    {"weighted_client_mean",       kSparse, kSum,   kWeight,         false, kAllDims,   MakeSparseFold,
      "at each coordinate, the sum of weight * value divided by the weight of all contributions: absent counts as zero"},
+    {"sparse_min",                 kSparse, kMin,   kNone,           false, kAllDims,   MakeSparseFold,
+     "at each coordinate, the smallest entry of those that touched it: absent is not zero"},
+    {"sparse_max",                 kSparse, kMax,   kNone,           false, kAllDims,   MakeSparseFold,
+     "at each coordinate, the largest entry of those that touched it: absent is not zero"},
+    {"keyed_sum",                  kKeyed,  kSum,   kNone,           false, kAllDims,   MakeKeyedFold,
+     "at each key of an open set, the sum of all rows there; released as a table sorted by key"},
 };
 // clang-format on
 
@@ -39,8 +54,8 @@ constexpr Operator kOperators[] = {
 
 std::span<const Operator> Operators() { return kOperators; }
 
-const Operator* FindOperator(std::string_view symbol) {
-  for (const Operator& op : kOperators) {
+const Operator* FindOperator(std::span<const Operator> table, std::string_view symbol) {
+  for (const Operator& op : table) {
     if (op.symbol == symbol) return &op;
   }
   return nullptr;

@@ -10,9 +10,10 @@
 #include <string_view>
 
 #include "absl/status/status.h"
+#include "aggregation/cell_vector.h"
 #include "aggregation/output_layout.h"
 #include "aggregation/round_accumulator.h"
-#include "aggregation/sum_vector.h"
+#include "base/parallel_for.h"
 
 namespace sheaf {
 
@@ -20,8 +21,11 @@ namespace sheaf {
 struct CheckedValue {
   // Row-major elements: all of a dense output, or one row of `width` per key.
   std::string_view data;
-  // Sparse outputs: the linear coordinate of each row, in any order, repeats allowed.
+  // Sparse outputs: the linear coordinate of each row; keyed outputs of INT64_KEYS: its key. In any order, repeats
+  // allowed.
   std::span<const int64_t> keys;
+  // Keyed outputs of STRING_KEYS.
+  const google::protobuf::RepeatedPtrField<std::string>* string_keys = nullptr;
   // Finite and > 0.
   float weight = 1;
 };
@@ -33,7 +37,7 @@ class OutputAccumulator {
   OutputAccumulator(const OutputAccumulator&) = delete;
   OutputAccumulator& operator=(const OutputAccumulator&) = delete;
 
-  void Accumulate(const CheckedValue& value);
+  void Accumulate(const CheckedValue& value, ParallelFor& parallel);
   // `other` is of an equal layout.
   void Merge(const OutputAccumulator& other);
   // Canonical, checksummed, with the layout's signature.
@@ -50,6 +54,8 @@ class OutputAccumulator {
 
  protected:
   virtual void DoAccumulate(const CheckedValue& value) = 0;
+  // For operators whose elements are independent: as DoAccumulate, with its parts at once.
+  virtual void DoAccumulateInParts(const CheckedValue& value, ParallelFor&) { DoAccumulate(value); }
   virtual void DoMerge(const OutputAccumulator& other) = 0;
   virtual void DoWrite(StateWriter& out) const = 0;
   virtual absl::Status DoRead(StateReader& in, StateOrigin origin) = 0;

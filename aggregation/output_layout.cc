@@ -31,11 +31,15 @@ absl::Status CheckName(const std::string& name) {
 }
 
 absl::Status CheckType(const OutputLayout& layout) {
-  if (DTypeSize(layout.dtype) == 0) {
+  if (DTypeSize(layout.dtype) == 0 || layout.dtype == v1::UINT8) {
     return absl::InvalidArgumentError("its dtype is missing or unknown; use FLOAT32, FLOAT64, INT32, INT64 or UINT64");
   }
   const bool is_float = layout.dtype == v1::FLOAT32 || layout.dtype == v1::FLOAT64;
-  if (!is_float && !layout.op->takes_integers) {
+  if (layout.dtype == v1::FLOAT64 && layout.numerics == v1::F32 && layout.op->reduction == Reduction::kSum) {
+    return absl::InvalidArgumentError(
+        "numerics F32 is too narrow for FLOAT64; use F64 or EXACT, or contribute FLOAT32");
+  }
+  if (!is_float && !layout.op->takes_integers()) {
     return absl::InvalidArgumentError(fmt::format(
         "it does not take {}, because a mean of integers is not an integer; contribute FLOAT64, or use a sum",
         v1::DType_Name(layout.dtype)));
@@ -46,16 +50,45 @@ absl::Status CheckType(const OutputLayout& layout) {
   return absl::OkStatus();
 }
 
+bool ReleasesDense(const v1::OutputSpec& spec, const Operator& op) {
+  return spec.form() == v1::OUTPUT_FORM_UNSPECIFIED ? op.releases_dense : spec.form() == v1::DENSE;
+}
+
+absl::Status CheckForm(const v1::OutputSpec& spec, const Operator& op) {
+  if (spec.form() == v1::OUTPUT_FORM_UNSPECIFIED) return absl::OkStatus();
+  if (!v1::OutputForm_IsValid(spec.form())) {
+    return absl::InvalidArgumentError("its form is unknown; use SPARSE or DENSE, or leave it unset");
+  }
+  if (op.operand != Operand::kSparse) {
+    return absl::InvalidArgumentError("form is for sparse operators; leave it unset");
+  }
+  if (spec.form() == v1::DENSE && op.reduction != Reduction::kSum) {
+    return absl::InvalidArgumentError(
+        "it has no dense form: coordinates that nobody touched would hold 0, which nobody sent; release it SPARSE");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckModifiers(const v1::OutputSpec& spec, const Operator& op) {
   if (spec.min_contributors() < 0 || spec.nnz_max() < 0 || spec.index_dims() < 0) {
     return absl::InvalidArgumentError("min_contributors, nnz_max and index_dims must not be negative");
   }
-  if (!op.is_sparse &&
-      (spec.min_contributors() > 1 || spec.nnz_max() > 0 || spec.index_dims() > 0 || spec.drop_zeros())) {
+  const bool is_dense = op.operand == Operand::kDense;
+  if (is_dense && (spec.min_contributors() > 1 || spec.nnz_max() > 0 || spec.index_dims() > 0 || spec.drop_zeros())) {
     return absl::InvalidArgumentError(
         "min_contributors, nnz_max, index_dims and drop_zeros are for sparse operators; leave them unset");
   }
-  if (op.releases_dense && spec.drop_zeros()) {
+  RETURN_IF_ERROR(CheckForm(spec, op));
+  if (op.operand == Operand::kKeyed && spec.index_dims() > 0) {
+    return absl::InvalidArgumentError("index_dims is for sparse operators; keys have no dimensions: leave it unset");
+  }
+  if (op.operand == Operand::kKeyed && spec.key_type() != v1::STRING_KEYS && spec.key_type() != v1::INT64_KEYS) {
+    return absl::InvalidArgumentError("its key_type is missing or unknown; use STRING_KEYS or INT64_KEYS");
+  }
+  if (op.operand != Operand::kKeyed && spec.key_type() != v1::KEY_TYPE_UNSPECIFIED) {
+    return absl::InvalidArgumentError("key_type is for keyed operators; leave it unset");
+  }
+  if (ReleasesDense(spec, op) && spec.drop_zeros()) {
     return absl::InvalidArgumentError("drop_zeros means nothing in a dense result; leave it unset");
   }
   if (v1::NonFinitePolicy_IsValid(spec.non_finite())) return absl::OkStatus();
@@ -70,7 +103,7 @@ absl::Status SetShape(const v1::OutputSpec& spec, OutputLayout& layout) {
   if (std::any_of(layout.shape.begin(), layout.shape.end(), [](int64_t size) { return size < 0; })) {
     return absl::InvalidArgumentError(fmt::format("its shape {} has a negative size", ShapeText(layout.shape)));
   }
-  if (layout.op->is_sparse) {
+  if (layout.op->operand == Operand::kSparse) {
     layout.index_dims = spec.index_dims() > 0 ? spec.index_dims() : layout.op->default_index_dims;
     if (spec.index_dims() == 0 && layout.op->default_index_dims == kAllDims) layout.index_dims = rank;
     if (layout.index_dims > rank) {
@@ -86,7 +119,7 @@ absl::Status SetShape(const v1::OutputSpec& spec, OutputLayout& layout) {
   }
   const std::optional<int64_t> all = Product(layout.shape);
   if (!width.has_value() || *width > kDenseElementsMax ||
-      (layout.op->releases_dense && (!all.has_value() || *all > kDenseElementsMax))) {
+      (layout.releases_dense && (!all.has_value() || *all > kDenseElementsMax))) {
     return absl::InvalidArgumentError(
         fmt::format("its shape {} holds more than {} dense elements; use a sparse operator", ShapeText(layout.shape),
                     kDenseElementsMax));
@@ -99,6 +132,8 @@ absl::Status SetShape(const v1::OutputSpec& spec, OutputLayout& layout) {
 absl::Status FillLayout(const v1::OutputSpec& spec, OutputLayout& layout) {
   RETURN_IF_ERROR(CheckModifiers(spec, *layout.op));
   layout.dtype = spec.dtype();
+  layout.key_type = spec.key_type();
+  layout.releases_dense = ReleasesDense(spec, *layout.op);
   layout.min_contributors = spec.min_contributors();
   layout.nnz_max = spec.nnz_max();
   layout.drop_zeros = spec.drop_zeros();
@@ -107,20 +142,28 @@ absl::Status FillLayout(const v1::OutputSpec& spec, OutputLayout& layout) {
   return SetShape(spec, layout);
 }
 
+std::string SymbolsText(std::span<const Operator> table) {
+  std::vector<std::string_view> symbols;
+  for (const Operator& op : table) symbols.push_back(op.symbol);
+  return fmt::format("{}", fmt::join(symbols, ", "));
+}
+
 }  // namespace
 
-absl::StatusOr<OutputLayout> OutputLayout::FromSpec(const v1::OutputSpec& spec) {
+absl::StatusOr<OutputLayout> OutputLayout::FromSpec(const v1::OutputSpec& spec, v1::Numerics numerics,
+                                                    std::span<const Operator> table) {
   RETURN_IF_ERROR(CheckName(spec.name()));
   OutputLayout layout;
   layout.name = spec.name();
-  layout.op = FindOperator(spec.operator_());
+  layout.numerics = numerics == v1::NUMERICS_UNSPECIFIED ? v1::EXACT : numerics;
+  layout.op = FindOperator(table, spec.operator_());
   if (layout.op == nullptr) {
     return absl::InvalidArgumentError(
         spec.operator_().empty()
             ? fmt::format("output '{}' names no operator, and there is no default; the operators are {}", spec.name(),
-                          fmt::join(OperatorSymbols(), ", "))
+                          SymbolsText(table))
             : fmt::format("output '{}': there is no operator '{}'; the operators are {}", spec.name(), spec.operator_(),
-                          fmt::join(OperatorSymbols(), ", ")));
+                          SymbolsText(table)));
   }
   if (const absl::Status status = FillLayout(spec, layout); !status.ok()) {
     return absl::InvalidArgumentError(
@@ -140,13 +183,26 @@ std::string OutputLayout::ElementName(int64_t coordinate, int64_t offset) const 
   return name + ShapeText(position);
 }
 
+v1::DType OutputLayout::released_dtype() const { return ReleasedDType(op->reduction, dtype); }
+
+CellType OutputLayout::cell_type() const { return {.reduction = op->reduction, .dtype = dtype, .numerics = numerics}; }
+
+bool OutputLayout::counts_contributors() const {
+  return min_contributors > 1 || op->divisor == Divisor::kTouchingCount;
+}
+
 std::string OutputLayout::Signature() const {
-  return fmt::format("{} {} {} {} index_dims={} non_finite={}", name, op->symbol, v1::DType_Name(dtype),
-                     ShapeText(shape), index_dims, propagates_non_finite);
+  return fmt::format("{} {} {} {} {} index_dims={} {} non_finite={} counted={}", name, op->symbol,
+                     v1::DType_Name(dtype), v1::Numerics_Name(numerics), ShapeText(shape), index_dims,
+                     v1::KeyType_Name(key_type), propagates_non_finite, counts_contributors());
 }
 
 std::vector<std::string> OutputLayout::ReleasedNames() const {
-  if (op->releases_dense) return {name};
+  if (op->operand == Operand::kKeyed) {
+    if (key_type == v1::INT64_KEYS) return {name + ".keys", name + ".values"};
+    return {name + ".keys", name + ".key_offsets", name + ".values"};
+  }
+  if (releases_dense) return {name};
   return {name + ".indices", name + ".values", name + ".dense_shape"};
 }
 
@@ -159,6 +215,16 @@ std::optional<int64_t> Product(std::span<const int64_t> sizes) {
   }
   if (overflows) return std::nullopt;
   return product;
+}
+
+std::string KeyText(std::string_view key) {
+  constexpr size_t kShown = 64;
+  std::string text;
+  for (const char c : key.substr(0, kShown)) {
+    const bool is_plain = c >= ' ' && c <= '~' && c != '\\';
+    text += is_plain ? std::string(1, c) : fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+  }
+  return key.size() > kShown ? text + "..." : text;
 }
 
 std::string ShapeText(std::span<const int64_t> shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }

@@ -62,16 +62,33 @@ void GatherSparse(const OutputLayout& layout, const v1::SparseTensor& tensor, fl
   }
 }
 
+// Keys are coordinates of their own: a string by its bytes, an integer by itself.
+void GatherKeyed(const OutputLayout& layout, const v1::KeyedTable& table, size_t contribution, Gathered& gathered) {
+  const int64_t row_bytes = layout.width * DTypeSize(layout.dtype);
+  for (int64_t row = 0; row < table.values().shape(0); ++row) {
+    Coordinate key;
+    if (layout.key_type == v1::STRING_KEYS) {
+      for (const char byte : table.string_keys(static_cast<int>(row))) key.push_back(static_cast<unsigned char>(byte));
+    } else {
+      const char* const data = table.int_keys().data().data();
+      key.push_back(table.int_keys().dtype() == v1::INT32 ? At<int32_t>(data, row) : At<int64_t>(data, row));
+    }
+    gathered.rows[key].push_back({table.values().data().data() + row * row_bytes, 1, contribution});
+  }
+}
+
 Gathered Gather(const OutputLayout& layout, std::span<const v1::Contribution> contributions) {
   Gathered gathered;
-  if (!layout.op->is_sparse) gathered.rows[{}];
+  if (layout.op->operand == Operand::kDense) gathered.rows[{}];
   for (size_t c = 0; c < contributions.size(); ++c) {
     const v1::OutputValue& value = FindValue(contributions[c], layout.name);
     float weight = contributions[c].weight() == 0 ? 1.0f : contributions[c].weight();
     if (!layout.op->is_weighted()) weight = 1.0f;
     gathered.weights.push_back(weight);
-    if (layout.op->is_sparse) {
+    if (layout.op->operand == Operand::kSparse) {
       GatherSparse(layout, value.sparse(), weight, c, gathered);
+    } else if (layout.op->operand == Operand::kKeyed) {
+      GatherKeyed(layout, value.keyed(), c, gathered);
     } else {
       gathered.rows[{}].push_back({value.dense().data().data(), weight, c});
     }
@@ -145,19 +162,58 @@ bool AppendSum(const std::vector<Row>& rows, int64_t offset, std::optional<doubl
   return true;
 }
 
-bool AppendSum(v1::DType dtype, const std::vector<Row>& rows, int64_t offset, std::optional<double> divisor,
-               std::string& data) {
-  switch (dtype) {
+// The least (or, negated, the largest) of all values; -0 is +0, a NaN wins.
+template <typename Value>
+Value ExtremeOf(const std::vector<Row>& rows, int64_t offset, bool is_max) {
+  using Limits = std::numeric_limits<Value>;
+  Value extreme = is_max ? Limits::lowest() : Limits::max();
+  if constexpr (Limits::has_infinity) extreme = is_max ? -Limits::infinity() : Limits::infinity();
+  for (const Row& row : rows) {
+    const Value value = At<Value>(row.values, offset);
+    if constexpr (Limits::has_infinity) {
+      if (std::isnan(value)) return Limits::quiet_NaN();
+    }
+    if (is_max ? value > extreme : value < extreme) extreme = value;
+  }
+  return extreme == 0 ? 0 : extreme;
+}
+
+template <typename Value>
+bool AppendReduced(const OutputLayout& layout, const std::vector<Row>& rows, int64_t offset,
+                   std::optional<double> divisor, std::string& data) {
+  switch (layout.op->reduction) {
+    case Reduction::kSum:
+      return AppendSum<Value>(rows, offset, divisor, data);
+    case Reduction::kMin:
+    case Reduction::kMax: {
+      const Value value = ExtremeOf<Value>(rows, offset, layout.op->reduction == Reduction::kMax);
+      data.append(reinterpret_cast<const char*>(&value), sizeof value);
+      return true;
+    }
+    case Reduction::kCountNonzero: {
+      int64_t count = 0;
+      for (const Row& row : rows) count += At<Value>(row.values, offset) == 0 ? 0 : 1;
+      data.append(reinterpret_cast<const char*>(&count), sizeof count);
+      return true;
+    }
+  }
+  return false;
+}
+
+// Appends what the rows come to at one element; false if an integer does not fit.
+bool AppendElement(const OutputLayout& layout, const std::vector<Row>& rows, int64_t offset,
+                   std::optional<double> divisor, std::string& data) {
+  switch (layout.dtype) {
     case v1::FLOAT32:
-      return AppendSum<float>(rows, offset, divisor, data);
+      return AppendReduced<float>(layout, rows, offset, divisor, data);
     case v1::FLOAT64:
-      return AppendSum<double>(rows, offset, divisor, data);
+      return AppendReduced<double>(layout, rows, offset, divisor, data);
     case v1::INT32:
-      return AppendSum<int32_t>(rows, offset, divisor, data);
+      return AppendReduced<int32_t>(layout, rows, offset, divisor, data);
     case v1::INT64:
-      return AppendSum<int64_t>(rows, offset, divisor, data);
+      return AppendReduced<int64_t>(layout, rows, offset, divisor, data);
     default:
-      return AppendSum<uint64_t>(rows, offset, divisor, data);
+      return AppendReduced<uint64_t>(layout, rows, offset, divisor, data);
   }
 }
 
@@ -177,18 +233,31 @@ int64_t Linear(const OutputLayout& layout, const Coordinate& coordinate) {
   return key;
 }
 
+std::string BytesOfKey(const Coordinate& key) {
+  std::string bytes;
+  for (const int64_t byte : key) bytes += static_cast<char>(byte);
+  return bytes;
+}
+
+std::string ElementText(const OutputLayout& layout, const Coordinate& coordinate, int64_t offset) {
+  if (layout.op->operand != Operand::kKeyed) return layout.ElementName(Linear(layout, coordinate), offset);
+  if (layout.key_type == v1::INT64_KEYS) return fmt::format("{}[{}]", layout.name, coordinate.at(0));
+  return fmt::format("{}['{}']", layout.name, KeyText(BytesOfKey(coordinate)));
+}
+
 // The released rows, in order of coordinate.
 absl::StatusOr<std::map<Coordinate, std::string>> SumRows(const OutputLayout& layout, const Gathered& gathered) {
   std::map<Coordinate, std::string> released;
   for (const auto& [coordinate, rows] : gathered.rows) {
-    if (layout.op->is_sparse && static_cast<int64_t>(ContributorsOf(rows).size()) < layout.min_contributors) continue;
+    if (layout.op->operand != Operand::kDense &&
+        static_cast<int64_t>(ContributorsOf(rows).size()) < layout.min_contributors)
+      continue;
     const std::optional<double> divisor = rows.empty() ? std::nullopt : DivisorFor(layout, gathered, rows);
     std::string data;
     for (int64_t offset = 0; offset < layout.width; ++offset) {
-      if (AppendSum(layout.dtype, rows, offset, divisor, data)) continue;
+      if (AppendElement(layout, rows, offset, divisor, data)) continue;
       return absl::OutOfRangeError(fmt::format("{}: the sum does not fit into {}; declare a wider dtype",
-                                               layout.ElementName(Linear(layout, coordinate), offset),
-                                               v1::DType_Name(layout.dtype)));
+                                               ElementText(layout, coordinate, offset), v1::DType_Name(layout.dtype)));
     }
     if (layout.drop_zeros && IsAllZero(layout, data)) continue;
     released.emplace(coordinate, std::move(data));
@@ -201,12 +270,12 @@ std::string BytesOf(const std::vector<int64_t>& integers) {
 }
 
 void ReleaseDense(const OutputLayout& layout, const std::map<Coordinate, std::string>& rows, AggregateReport& report) {
-  const size_t row_bytes = static_cast<size_t>(layout.width * DTypeSize(layout.dtype));
+  const size_t row_bytes = static_cast<size_t>(layout.width * DTypeSize(layout.released_dtype()));
   std::string data(static_cast<size_t>(layout.num_coordinates) * row_bytes, '\0');
   for (const auto& [coordinate, row] : rows) {
     data.replace(static_cast<size_t>(Linear(layout, coordinate)) * row_bytes, row_bytes, row);
   }
-  report.tensors.push_back({layout.name, layout.dtype, layout.shape, std::move(data)});
+  report.tensors.push_back({layout.name, layout.released_dtype(), layout.shape, std::move(data)});
 }
 
 void ReleaseSparse(const OutputLayout& layout, const std::map<Coordinate, std::string>& rows, AggregateReport& report) {
@@ -225,19 +294,45 @@ void ReleaseSparse(const OutputLayout& layout, const std::map<Coordinate, std::s
       {layout.name + ".dense_shape", v1::INT64, {static_cast<int64_t>(layout.shape.size())}, BytesOf(layout.shape)});
 }
 
+void ReleaseKeyed(const OutputLayout& layout, const std::map<Coordinate, std::string>& rows, AggregateReport& report) {
+  const int64_t n = static_cast<int64_t>(rows.size());
+  std::vector<int64_t> integers, offsets = {0};
+  std::string strings, values;
+  for (const auto& [key, row] : rows) {
+    if (layout.key_type == v1::INT64_KEYS) integers.push_back(key.at(0));
+    if (layout.key_type == v1::STRING_KEYS) strings += BytesOfKey(key);
+    offsets.push_back(static_cast<int64_t>(strings.size()));
+    values += row;
+  }
+  std::vector<int64_t> values_shape = {n};
+  values_shape.insert(values_shape.end(), layout.shape.begin(), layout.shape.end());
+  if (layout.key_type == v1::INT64_KEYS) {
+    report.tensors.push_back({layout.name + ".keys", v1::INT64, {n}, BytesOf(integers)});
+  } else {
+    report.tensors.push_back({layout.name + ".keys", v1::UINT8, {offsets.back()}, strings});
+    report.tensors.push_back({layout.name + ".key_offsets", v1::INT64, {n + 1}, BytesOf(offsets)});
+  }
+  report.tensors.push_back({layout.name + ".values", layout.dtype, values_shape, std::move(values)});
+}
+
 absl::Status AggregateOutput(const OutputLayout& layout, std::span<const v1::Contribution> contributions,
                              AggregateReport& report) {
   const Gathered gathered = Gather(layout, contributions);
   ASSIGN_OR_RETURN(const auto rows, SumRows(layout, gathered));
-  layout.op->releases_dense ? ReleaseDense(layout, rows, report) : ReleaseSparse(layout, rows, report);
+  if (layout.op->operand == Operand::kKeyed) {
+    ReleaseKeyed(layout, rows, report);
+  } else {
+    layout.releases_dense ? ReleaseDense(layout, rows, report) : ReleaseSparse(layout, rows, report);
+  }
   v1::OutputSummary summary;
   summary.set_name(layout.name);
   summary.set_operator_(std::string(layout.op->symbol));
   summary.set_divisor(std::string(DivisorText(layout.op->divisor)));
   if (layout.op->divisor == Divisor::kCount) summary.set_divisor_value(static_cast<double>(contributions.size()));
   if (layout.op->divisor == Divisor::kWeight) summary.set_divisor_value(SumOfWeights(gathered.weights));
-  summary.set_touched(layout.op->is_sparse ? static_cast<int64_t>(gathered.rows.size()) : layout.width);
-  summary.set_released(layout.op->is_sparse ? static_cast<int64_t>(rows.size()) : layout.width);
+  const bool is_dense = layout.op->operand == Operand::kDense;
+  summary.set_touched(is_dense ? layout.width : static_cast<int64_t>(gathered.rows.size()));
+  summary.set_released(is_dense ? layout.width : static_cast<int64_t>(rows.size()));
   report.outputs.push_back(std::move(summary));
   return absl::OkStatus();
 }
@@ -256,7 +351,7 @@ absl::StatusOr<AggregateReport> ReferenceAggregate(const v1::AggregateSpec& spec
   AggregateReport report;
   report.num_contributions = report.num_clients = static_cast<int64_t>(contributions.size());
   for (const v1::OutputSpec& output : spec.outputs()) {
-    ASSIGN_OR_RETURN(const OutputLayout layout, OutputLayout::FromSpec(output));
+    ASSIGN_OR_RETURN(const OutputLayout layout, OutputLayout::FromSpec(output, spec.numerics(), Operators()));
     RETURN_IF_ERROR(AggregateOutput(layout, contributions, report));
   }
   return report;

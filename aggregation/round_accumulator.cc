@@ -18,19 +18,19 @@ namespace {
 
 constexpr uint32_t kMagic = 0x52414853;  // "SHAR"
 
-absl::StatusOr<std::vector<OutputLayout>> LayoutsOf(const v1::AggregateSpec& spec) {
+absl::StatusOr<std::vector<OutputLayout>> LayoutsOf(const v1::AggregateSpec& spec,
+                                                    std::span<const Operator> operators) {
   if (spec.outputs().empty()) {
     return absl::InvalidArgumentError(
         "the aggregate has no outputs; name at least one with its operator, dtype and shape");
   }
-  if (spec.numerics() != v1::NUMERICS_UNSPECIFIED && spec.numerics() != v1::EXACT) {
-    return absl::InvalidArgumentError(fmt::format("numerics {} does not work here; use EXACT, which is the default",
-                                                  v1::Numerics_Name(spec.numerics())));
+  if (!v1::Numerics_IsValid(spec.numerics())) {
+    return absl::InvalidArgumentError("the numerics are unknown; use EXACT, which is the default, F64 or F32");
   }
   std::vector<OutputLayout> layouts;
   std::set<std::string> released;
   for (const v1::OutputSpec& output : spec.outputs()) {
-    ASSIGN_OR_RETURN(OutputLayout layout, OutputLayout::FromSpec(output));
+    ASSIGN_OR_RETURN(OutputLayout layout, OutputLayout::FromSpec(output, spec.numerics(), operators));
     for (const std::string& name : layout.ReleasedNames()) {
       if (released.insert(name).second) continue;
       return absl::InvalidArgumentError(
@@ -70,17 +70,39 @@ RoundAccumulator::RoundAccumulator(RoundAccumulator&&) noexcept = default;
 RoundAccumulator& RoundAccumulator::operator=(RoundAccumulator&&) noexcept = default;
 RoundAccumulator::~RoundAccumulator() = default;
 
-absl::Status ValidateAggregateSpec(const v1::AggregateSpec& spec) { return LayoutsOf(spec).status(); }
+absl::Status ValidateAggregateSpec(const v1::AggregateSpec& spec) { return LayoutsOf(spec, Operators()).status(); }
+
+std::vector<int64_t> EstimateStateBytes(const v1::AggregateSpec& spec) {
+  const absl::StatusOr<std::vector<OutputLayout>> layouts = LayoutsOf(spec, Operators());
+  SHEAF_CHECK(layouts.ok(), "{}", layouts.status().ToString());
+  std::vector<int64_t> bytes;
+  for (const OutputLayout& layout : *layouts) {
+    const int64_t cells = layout.releases_dense ? layout.num_coordinates * layout.width : 0;
+    bytes.push_back(cells * CellBytes(layout.cell_type()));
+  }
+  return bytes;
+}
 
 absl::StatusOr<RoundAccumulator> RoundAccumulator::Create(const v1::AggregateSpec& spec) {
+  return Create(spec, Operators());
+}
+
+absl::StatusOr<RoundAccumulator> RoundAccumulator::Create(const v1::AggregateSpec& spec,
+                                                          std::span<const Operator> operators) {
   auto state = std::make_unique<State>();
-  ASSIGN_OR_RETURN(state->layouts, LayoutsOf(spec));
+  ASSIGN_OR_RETURN(state->layouts, LayoutsOf(spec, operators));
   for (const OutputLayout& layout : state->layouts) state->outputs.push_back(layout.op->create(layout));
   return RoundAccumulator(std::move(state));
 }
 
-absl::StatusOr<RoundAccumulator> RoundAccumulator::Restore(const v1::AggregateSpec& spec, std::string_view bytes) {
-  ASSIGN_OR_RETURN(RoundAccumulator restored, Create(spec));
+absl::StatusOr<RoundAccumulator> RoundAccumulator::Restore(const v1::AggregateSpec& spec, std::string_view state) {
+  return Restore(spec, Operators(), state);
+}
+
+absl::StatusOr<RoundAccumulator> RoundAccumulator::Restore(const v1::AggregateSpec& spec,
+                                                           std::span<const Operator> operators,
+                                                           std::string_view bytes) {
+  ASSIGN_OR_RETURN(RoundAccumulator restored, Create(spec, operators));
   State& state = *restored.state_;
   ASSIGN_OR_RETURN(const std::string_view body, OpenState(kMagic, SignatureOf(state.layouts), bytes));
   StateReader in(body);
@@ -109,6 +131,11 @@ absl::StatusOr<ValidContribution> RoundAccumulator::Validate(v1::Contribution co
 }
 
 void RoundAccumulator::Accumulate(const ValidContribution& valid) {
+  InlineFor one_by_one;
+  Accumulate(valid, one_by_one);
+}
+
+void RoundAccumulator::Accumulate(const ValidContribution& valid, ParallelFor& parallel) {
   const ValidContribution::Parsed& parsed = *valid.parsed_;
   SHEAF_CHECK(parsed.outputs.size() == state_->outputs.size(), "the contribution was validated for another spec");
   for (size_t i = 0; i < parsed.outputs.size(); ++i) {
@@ -116,7 +143,7 @@ void RoundAccumulator::Accumulate(const ValidContribution& valid) {
     if (output.partial != nullptr) {
       state_->outputs[i]->Merge(*output.partial);
     } else {
-      state_->outputs[i]->Accumulate(output.value);
+      state_->outputs[i]->Accumulate(output.value, parallel);
     }
   }
   ++state_->num_contributions;

@@ -5,29 +5,32 @@
 //   sum.Accumulate(valid);                      // Cannot fail: everything was checked.
 //   ASSIGN_OR_RETURN(AggregateReport report, sum.Report());
 //
-// Accumulate, Merge, Serialize and Restore commute: under EXACT numerics, and for integers under any, the report has
-// the same bits however the contributions arrived, were grouped into partial aggregates, or were interrupted.
-// Equal states have equal serialised bytes. A mean of no contributions is released as zeros.
+// Accumulate, Merge, Serialize and Restore commute: under EXACT numerics, and for all but sums of floats under any, the
+// report has the same bits however the contributions arrived, were grouped into partial aggregates, or were
+// interrupted. Equal states have equal serialised bytes. A mean of no contributions is released as zeros.
 //
 // A worker that combines several clients sends OutputStates() with num_clients; Validate and Accumulate take those like
-// values. Not thread-safe; Validate is const and may run beside other const calls.
+// values. Not thread-safe; Validate alone may run beside itself.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/parallel_for.h"
 #include "sheaf/v1/aggregation.pb.h"
 
 namespace sheaf {
 
 // One released tensor. A sparse output w is released as w.indices (INT64 [n, r], sorted, unique), w.values and
-// w.dense_shape (INT64 [rank]); a dense one under its own name.
+// w.dense_shape (INT64 [rank]); a dense one under its own name; a keyed one as w.keys (INT64 [n], or UINT8 [bytes] with
+// w.key_offsets, INT64 [n + 1]: key i is bytes offsets[i] to offsets[i + 1]) and w.values, sorted by key.
 struct NamedTensor {
   std::string name;
   v1::DType dtype = v1::DTYPE_UNSPECIFIED;
@@ -49,10 +52,15 @@ struct AggregateReport {
 // lists those that exist.
 absl::Status ValidateAggregateSpec(const v1::AggregateSpec& spec);
 
-// The symbols of the operator table, in its order.
+// Memory that the state of each output takes before anybody contributes, in the usual case, in bytes: of dense results.
+// What sparse and keyed outputs will take depends on what comes. `spec` is valid.
+std::vector<int64_t> EstimateStateBytes(const v1::AggregateSpec& spec);
+
+// The symbols of Sheaf's operator table, in its order.
 std::vector<std::string> OperatorSymbols();
 
 class OutputAccumulator;
+struct Operator;
 
 // A contribution that fits a spec: right outputs, dtypes, shapes, index ranges, finite values, limits. Only
 // RoundAccumulator::Validate makes one. Holds the contribution's bytes.
@@ -77,9 +85,13 @@ class RoundAccumulator {
  public:
   // INVALID_ARGUMENT as ValidateAggregateSpec.
   static absl::StatusOr<RoundAccumulator> Create(const v1::AggregateSpec& spec);
+  // With operators of the caller's own, which must outlive the accumulator.
+  static absl::StatusOr<RoundAccumulator> Create(const v1::AggregateSpec& spec, std::span<const Operator> operators);
   // From Serialize() of an accumulator of the same spec. `state` is untrusted: INVALID_ARGUMENT if it belongs to
   // another spec or version, DATA_LOSS if its checksum or structure is wrong.
   static absl::StatusOr<RoundAccumulator> Restore(const v1::AggregateSpec& spec, std::string_view state);
+  static absl::StatusOr<RoundAccumulator> Restore(const v1::AggregateSpec& spec, std::span<const Operator> operators,
+                                                  std::string_view state);
 
   RoundAccumulator(RoundAccumulator&&) noexcept;
   RoundAccumulator& operator=(RoundAccumulator&&) noexcept;
@@ -89,6 +101,8 @@ class RoundAccumulator {
   // RESOURCE_EXHAUSTED over a limit, naming it.
   absl::StatusOr<ValidContribution> Validate(v1::Contribution contribution) const;
   void Accumulate(const ValidContribution& valid);
+  // The same, with large outputs in parts: for servers.
+  void Accumulate(const ValidContribution& valid, ParallelFor& parallel);
   // `other` has the same spec.
   void Merge(RoundAccumulator&& other);
 

@@ -21,7 +21,7 @@ constexpr size_t kAlignment = 8;
 constexpr const char* kMetadata = "__metadata__";
 
 v1::DType DTypeFromName(std::string_view name) {
-  for (const v1::DType dtype : {v1::FLOAT32, v1::FLOAT64, v1::INT32, v1::INT64, v1::UINT64}) {
+  for (const v1::DType dtype : {v1::FLOAT32, v1::FLOAT64, v1::INT32, v1::INT64, v1::UINT64, v1::UINT8}) {
     if (DTypeName(dtype) == name) return dtype;
   }
   return v1::DTYPE_UNSPECIFIED;
@@ -142,6 +142,8 @@ int64_t DTypeSize(v1::DType dtype) {
     case v1::INT64:
     case v1::UINT64:
       return 8;
+    case v1::UINT8:
+      return 1;
     default:
       return 0;
   }
@@ -159,6 +161,8 @@ std::string_view DTypeName(v1::DType dtype) {
       return "I64";
     case v1::UINT64:
       return "U64";
+    case v1::UINT8:
+      return "U8";
     default:
       return "";
   }

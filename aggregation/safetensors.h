@@ -33,7 +33,7 @@ struct TensorView {
 
 // Size in bytes of one element; 0 for DTYPE_UNSPECIFIED.
 int64_t DTypeSize(v1::DType dtype);
-// "F32", "F64", "I32", "I64", "U64", as in the header.
+// "F32", "F64", "I32", "I64", "U64", "U8", as in the header.
 std::string_view DTypeName(v1::DType dtype);
 
 // Equal tensors and metadata give equal bytes. Data is 8-byte aligned.

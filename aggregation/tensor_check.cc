@@ -19,6 +19,13 @@ absl::Status Refuse(const OutputLayout& layout, fmt::format_string<Args...> form
       fmt::format("output '{}': {}", layout.name, fmt::format(format, std::forward<Args>(args)...)));
 }
 
+template <typename T>
+T Load(const char* data, int64_t i) {
+  T value;
+  std::memcpy(&value, data + i * static_cast<int64_t>(sizeof value), sizeof value);
+  return value;
+}
+
 // Dtype, and bytes against shape.
 absl::Status CheckBytes(const OutputLayout& layout, const char* part, const v1::Tensor& tensor, v1::DType dtype) {
   if (tensor.dtype() != dtype) {
@@ -79,17 +86,25 @@ template <typename Index>
 absl::Status LinearKeys(const OutputLayout& layout, const std::string& data, int64_t num_rows,
                         std::vector<int64_t>& keys) {
   const size_t columns = static_cast<size_t>(layout.index_dims);
-  keys.resize(static_cast<size_t>(num_rows));
-  const char* next = data.data();
-  for (int64_t row = 0; row < num_rows; ++row) {
-    int64_t key = 0;
-    for (size_t column = 0; column < columns; ++column, next += sizeof(Index)) {
-      Index index;
-      std::memcpy(&index, next, sizeof index);
-      RETURN_IF_ERROR(CheckIndex(layout, row, column, index));
-      key = key * layout.shape[column] + index;
+  keys.assign(static_cast<size_t>(num_rows), 0);
+  for (size_t column = 0; column < columns; ++column) {
+    const uint64_t size = static_cast<uint64_t>(layout.shape[column]);
+    // All are looked at before one is judged: loops without a way out are fast, and errors are rare.
+    bool is_inside = true;
+    for (int64_t row = 0; row < num_rows; ++row) {
+      const int64_t index =
+          Load<Index>(data.data(), row * static_cast<int64_t>(columns) + static_cast<int64_t>(column));
+      is_inside &= static_cast<uint64_t>(index) < size;
+      int64_t& key = keys[static_cast<size_t>(row)];
+      // Wraps where an index is outside; then the keys are not used.
+      key = static_cast<int64_t>(static_cast<uint64_t>(key) * size + static_cast<uint64_t>(index));
     }
-    keys[static_cast<size_t>(row)] = key;
+    if (is_inside) continue;
+    for (int64_t row = 0; row < num_rows; ++row) {
+      RETURN_IF_ERROR(
+          CheckIndex(layout, row, column,
+                     Load<Index>(data.data(), row * static_cast<int64_t>(columns) + static_cast<int64_t>(column))));
+    }
   }
   return absl::OkStatus();
 }
@@ -102,13 +117,32 @@ absl::Status CheckIndicesShape(const OutputLayout& layout, const v1::Tensor& ind
                 ShapeText({indices.shape().data(), static_cast<size_t>(indices.shape_size())}), layout.index_dims);
 }
 
-absl::Status CheckValuesShape(const OutputLayout& layout, const v1::SparseTensor& tensor) {
-  std::vector<int64_t> expected = {tensor.indices().shape(0)};
+// Shape, type and bytes of one row of values per key or coordinate; and their number, and that of their NaNs.
+absl::Status CheckRows(const OutputLayout& layout, int64_t num_rows, const v1::Tensor& values) {
+  if (layout.nnz_max > 0 && num_rows > layout.nnz_max) {
+    return absl::ResourceExhaustedError(
+        fmt::format("output '{}': the contribution has {} rows; nnz_max of this output is {}", layout.name, num_rows,
+                    layout.nnz_max));
+  }
+  std::vector<int64_t> expected = {num_rows};
   expected.insert(expected.end(), layout.trailing_dims().begin(), layout.trailing_dims().end());
-  const std::span<const int64_t> shape(tensor.values().shape().data(),
-                                       static_cast<size_t>(tensor.values().shape_size()));
-  if (std::equal(shape.begin(), shape.end(), expected.begin(), expected.end())) return absl::OkStatus();
-  return Refuse(layout, "values have shape {}, expected {} (one row per index)", ShapeText(shape), ShapeText(expected));
+  const std::span<const int64_t> shape(values.shape().data(), static_cast<size_t>(values.shape_size()));
+  if (!std::equal(shape.begin(), shape.end(), expected.begin(), expected.end())) {
+    return Refuse(layout, "values have shape {}, expected {} (one row per {})", ShapeText(shape), ShapeText(expected),
+                  layout.op->operand == Operand::kKeyed ? "key" : "index");
+  }
+  return CheckBytes(layout, "the tensor of values", values, layout.dtype);
+}
+
+// `name_of(row, offset)` says which element is meant.
+template <typename NameOf>
+absl::Status CheckFinite(const OutputLayout& layout, const v1::Tensor& values, NameOf name_of) {
+  if (layout.propagates_non_finite) return absl::OkStatus();
+  const int64_t position = FirstNonFinite(values.data(), layout.dtype);
+  if (position < 0) return absl::OkStatus();
+  const int64_t row = position / layout.width;
+  return Refuse(layout, "values row {}, that is {}, is {}; only finite values are taken", row,
+                name_of(row, position % layout.width), NonFiniteName(values.data(), layout.dtype, position));
 }
 
 }  // namespace
@@ -136,24 +170,51 @@ absl::Status CheckSparse(const OutputLayout& layout, const v1::SparseTensor& ten
   RETURN_IF_ERROR(CheckIndicesShape(layout, indices));
   RETURN_IF_ERROR(CheckBytes(layout, "the tensor of indices", indices, index_type));
   const int64_t num_rows = indices.shape(0);
-  if (layout.nnz_max > 0 && num_rows > layout.nnz_max) {
-    return absl::ResourceExhaustedError(
-        fmt::format("output '{}': the contribution has {} index rows; nnz_max of this output is {}", layout.name,
-                    num_rows, layout.nnz_max));
-  }
-  RETURN_IF_ERROR(CheckValuesShape(layout, tensor));
-  RETURN_IF_ERROR(CheckBytes(layout, "the tensor of values", tensor.values(), layout.dtype));
+  RETURN_IF_ERROR(CheckRows(layout, num_rows, tensor.values()));
   // Every row took bytes, of indices or (a scalar has none) of values: the keys are no larger than what was sent, or
   // twice.
   RETURN_IF_ERROR(index_type == v1::INT32 ? LinearKeys<int32_t>(layout, indices.data(), num_rows, keys)
                                           : LinearKeys<int64_t>(layout, indices.data(), num_rows, keys));
-  if (layout.propagates_non_finite) return absl::OkStatus();
-  const int64_t position = FirstNonFinite(tensor.values().data(), layout.dtype);
-  if (position < 0) return absl::OkStatus();
-  const int64_t row = position / layout.width;
-  return Refuse(layout, "values row {}, that is {}, is {}; only finite values are taken", row,
-                layout.ElementName(keys[static_cast<size_t>(row)], position % layout.width),
-                NonFiniteName(tensor.values().data(), layout.dtype, position));
+  return CheckFinite(layout, tensor.values(), [&](int64_t row, int64_t offset) {
+    return layout.ElementName(keys[static_cast<size_t>(row)], offset);
+  });
+}
+
+absl::Status CheckKeyed(const OutputLayout& layout, const v1::KeyedTable& table, std::vector<int64_t>& keys) {
+  const bool is_string = layout.key_type == v1::STRING_KEYS;
+  if (is_string ? table.has_int_keys() : table.string_keys_size() > 0) {
+    return Refuse(layout, "the table has {} keys, expected {}", is_string ? "integer" : "string",
+                  v1::KeyType_Name(layout.key_type));
+  }
+  int64_t num_rows = table.string_keys_size();
+  if (is_string) {
+    for (int row = 0; row < table.string_keys_size(); ++row) {
+      const int64_t size = static_cast<int64_t>(table.string_keys(row).size());
+      if (size <= kKeyBytesMax) continue;
+      return absl::ResourceExhaustedError(
+          fmt::format("output '{}': key {} has {} bytes; the most is {}", layout.name, row, size, kKeyBytesMax));
+    }
+  } else {
+    const v1::Tensor& integers = table.int_keys();
+    if (integers.shape_size() != 1) {
+      return Refuse(layout, "keys have shape {}, expected [n]",
+                    ShapeText({integers.shape().data(), static_cast<size_t>(integers.shape_size())}));
+    }
+    const v1::DType type = integers.dtype() == v1::INT32 ? v1::INT32 : v1::INT64;
+    RETURN_IF_ERROR(CheckBytes(layout, "the tensor of keys", integers, type));
+    num_rows = integers.shape(0);
+    keys.resize(static_cast<size_t>(num_rows));
+    for (int64_t row = 0; row < num_rows; ++row) {
+      const char* const from = integers.data().data();
+      keys[static_cast<size_t>(row)] = type == v1::INT32 ? Load<int32_t>(from, row) : Load<int64_t>(from, row);
+    }
+  }
+  RETURN_IF_ERROR(CheckRows(layout, num_rows, table.values()));
+  return CheckFinite(layout, table.values(), [&](int64_t row, int64_t offset) {
+    const std::string key =
+        is_string ? KeyText(table.string_keys(static_cast<int>(row))) : std::to_string(keys[static_cast<size_t>(row)]);
+    return fmt::format("{}[{}], element {}", layout.name, key, offset);
+  });
 }
 
 }  // namespace sheaf

@@ -18,5 +18,7 @@ namespace sheaf {
 absl::Status CheckDense(const OutputLayout& layout, const v1::Tensor& tensor);
 // One key per row, in the order of the rows.
 absl::Status CheckSparse(const OutputLayout& layout, const v1::SparseTensor& tensor, std::vector<int64_t>& keys);
+// One key per row for INT64_KEYS; none for STRING_KEYS.
+absl::Status CheckKeyed(const OutputLayout& layout, const v1::KeyedTable& table, std::vector<int64_t>& keys);
 
 }  // namespace sheaf

@@ -176,7 +176,7 @@ TEST_CASE("More index rows than nnz_max are refused before anything is read") {
   v1::OutputSpec output = AnOutput("sparse_sum", v1::FLOAT32, {10});
   output.set_nnz_max(2);
   CheckRefused(ASpec(output), Contribute(SparseFloats({1, 2, 99}, {1, 2, 3})),
-               "output 'w': the contribution has 3 index rows; nnz_max of this output is 2",
+               "output 'w': the contribution has 3 rows; nnz_max of this output is 2",
                absl::StatusCode::kResourceExhausted);
 }
 

@@ -17,8 +17,10 @@ v1::AggregateSpec RandomSpec(const Operator& op, v1::DType dtype, Random& random
   if (op.default_index_dims > 0 && shape.empty()) shape.resize(1);
   for (int64_t& size : shape) size = random.Chance(0.05) ? 0 : 1 + static_cast<int64_t>(random.Below(5));
   v1::OutputSpec output = AnOutput(std::string(op.symbol), dtype, shape);
-  if (op.is_sparse) {
-    if (random.Chance(0.5) && !shape.empty()) output.set_index_dims(1 + static_cast<int>(random.Below(shape.size())));
+  if (op.operand == Operand::kKeyed) output.set_key_type(random.Chance(0.5) ? v1::STRING_KEYS : v1::INT64_KEYS);
+  if (op.operand != Operand::kDense) {
+    if (op.operand == Operand::kSparse && random.Chance(0.5) && !shape.empty())
+      output.set_index_dims(1 + static_cast<int>(random.Below(shape.size())));
     if (random.Chance(0.3)) output.set_min_contributors(static_cast<int64_t>(random.Below(4)));
     if (random.Chance(0.3) && !op.releases_dense) output.set_drop_zeros(true);
   }
@@ -41,7 +43,7 @@ void CheckRandomCases(const Operator& op, v1::DType dtype) {
 TEST_CASE("Every operator obeys its laws and equals the oracle, to the last bit") {
   for (const Operator& op : Operators()) {
     for (const v1::DType dtype : {v1::FLOAT32, v1::FLOAT64, v1::INT32, v1::INT64, v1::UINT64}) {
-      if ((dtype == v1::FLOAT32 || dtype == v1::FLOAT64) || op.takes_integers) CheckRandomCases(op, dtype);
+      if ((dtype == v1::FLOAT32 || dtype == v1::FLOAT64) || op.takes_integers()) CheckRandomCases(op, dtype);
     }
   }
 }

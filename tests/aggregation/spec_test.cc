@@ -21,7 +21,9 @@ bool Mentions(const std::string& text, const std::string& part) {
 
 TEST_CASE("Every operator of the table makes a round") {
   for (const Operator& op : Operators()) {
-    REQUIRE(ValidateAggregateSpec(ASpec(std::string(op.symbol), v1::FLOAT32, {4, 3})).ok());
+    v1::OutputSpec output = AnOutput(std::string(op.symbol), v1::FLOAT32, {4, 3});
+    if (op.operand == Operand::kKeyed) output.set_key_type(v1::STRING_KEYS);
+    REQUIRE(ValidateAggregateSpec(ASpec(output)).ok());
     REQUIRE(!op.meaning.empty());
   }
   REQUIRE(OperatorSymbols().size() == Operators().size());
@@ -85,12 +87,32 @@ TEST_CASE("Modifiers that mean nothing for an operator are refused") {
                    "floating point"));
 }
 
-TEST_CASE("Numerics other than EXACT are refused, naming EXACT") {
-  v1::AggregateSpec spec = ASpec("sum", v1::FLOAT32, {1});
-  spec.set_numerics(v1::EXACT);
+TEST_CASE("F32 is refused where it would lose what was sent, naming what would not") {
+  v1::AggregateSpec spec = ASpec("sum", v1::FLOAT64, {1});
+  for (const v1::Numerics numerics : {v1::EXACT, v1::F64}) {
+    spec.set_numerics(numerics);
+    REQUIRE(ValidateAggregateSpec(spec).ok());
+  }
+  spec.set_numerics(v1::F32);
+  REQUIRE(
+      RefusalOf(spec) ==
+      "output 'w', operator 'sum': numerics F32 is too narrow for FLOAT64; use F64 or EXACT, or contribute FLOAT32");
+  spec.mutable_outputs(0)->set_operator_("max");
   REQUIRE(ValidateAggregateSpec(spec).ok());
-  spec.set_numerics(v1::F64);
-  REQUIRE(RefusalOf(spec) == "numerics F64 does not work here; use EXACT, which is the default");
+}
+
+TEST_CASE("Keys and forms are for the operators that have them") {
+  v1::OutputSpec output = AnOutput("keyed_sum", v1::INT64, {});
+  REQUIRE(Mentions(RefusalOf(ASpec(output)), "its key_type is missing or unknown; use STRING_KEYS or INT64_KEYS"));
+  output.set_key_type(v1::INT64_KEYS);
+  REQUIRE(ValidateAggregateSpec(ASpec(output)).ok());
+  output.set_operator_("sum");
+  REQUIRE(Mentions(RefusalOf(ASpec(output)), "key_type is for keyed operators"));
+  output.clear_key_type();
+  output.set_form(v1::DENSE);
+  REQUIRE(Mentions(RefusalOf(ASpec(output)), "form is for sparse operators"));
+  output.set_operator_("sparse_min");
+  REQUIRE(Mentions(RefusalOf(ASpec(output)), "coordinates that nobody touched would hold 0, which nobody sent"));
 }
 
 }  // namespace

@@ -38,8 +38,17 @@ std::vector<v1::AggregateSpec> Specs() {
   for (const Operator& op : Operators()) {
     v1::OutputSpec output = AnOutput(std::string(op.symbol), v1::FLOAT32, {3, 2});
     output.set_non_finite(v1::PROPAGATE_NON_FINITE);
+    if (op.operand != Operand::kDense) output.set_min_contributors(2);
+    if (op.operand == Operand::kKeyed) output.set_key_type(v1::STRING_KEYS);
+    for (const v1::Numerics numerics : {v1::EXACT, v1::F64, v1::F32}) {
+      specs.push_back(ASpec(output));
+      specs.back().set_numerics(numerics);
+    }
+    if (!op.takes_integers()) continue;
+    output.set_dtype(v1::INT64);
+    output.clear_non_finite();
+    if (op.operand == Operand::kKeyed) output.set_key_type(v1::INT64_KEYS);
     specs.push_back(ASpec(output));
-    if (op.takes_integers) specs.push_back(ASpec(std::string(op.symbol), v1::INT64, {3, 2}));
   }
   return specs;
 }
@@ -94,7 +103,7 @@ TEST_CASE("A state of another output, operator, shape or type is refused, saying
         ASpec(AnOutput("sum", v1::FLOAT32, {2}, "v"))}) {
     const absl::Status status = RoundAccumulator::Restore(other, state).status();
     REQUIRE(status.code() == absl::StatusCode::kInvalidArgument);
-    REQUIRE(std::string(status.message()).find("the state belongs to 'w sum FLOAT32 [2]") != std::string::npos);
+    REQUIRE(std::string(status.message()).find("the state belongs to 'w sum FLOAT32 EXACT [2]") != std::string::npos);
   }
 }
 
@@ -104,7 +113,7 @@ TEST_CASE("A state of a newer version is refused, naming both versions") {
   state[4] = 9;
   const absl::Status status = RoundAccumulator::Restore(spec, state).status();
   REQUIRE(status.code() == absl::StatusCode::kInvalidArgument);
-  REQUIRE(std::string(status.message()).find("version 9, this program reads version 1") != std::string::npos);
+  REQUIRE(std::string(status.message()).find("version 9, this program reads version 2") != std::string::npos);
 }
 
 TEST_CASE("A damaged checkpoint is data loss") {
@@ -116,7 +125,7 @@ TEST_CASE("A damaged checkpoint is data loss") {
 
 TEST_CASE("A state that announces more than it holds allocates nothing") {
   const v1::AggregateSpec spec = ASpec("slices_sum", v1::FLOAT32, {1000, 1 << 20});
-  const OutputLayout layout = OutputLayout::FromSpec(spec.outputs(0)).value();
+  const OutputLayout layout = OutputLayout::FromSpec(spec.outputs(0), v1::EXACT, Operators()).value();
   StateWriter body;
   body.Put<int64_t>(1);                 // Clients.
   body.Put<int64_t>(int64_t{1} << 60);  // Rows.

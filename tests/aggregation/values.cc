@@ -63,6 +63,30 @@ void PlantNonFinite(std::string& data, v1::DType dtype, Random& random) {
               dtype == v1::FLOAT32 ? static_cast<const void*>(&narrow) : &value, size);
 }
 
+// Few keys, so that they repeat.
+v1::Contribution RandomTable(const OutputLayout& layout, float weight, Random& random) {
+  const int64_t n = static_cast<int64_t>(random.Below(7));
+  v1::Contribution contribution;
+  contribution.set_weight(weight);
+  contribution.add_outputs()->set_name("w");
+  v1::KeyedTable& table = *contribution.mutable_outputs(0)->mutable_keyed();
+  std::vector<int64_t> integers;
+  for (int64_t i = 0; i < n; ++i) {
+    const int64_t key = static_cast<int64_t>(random.Below(6)) - 2;
+    integers.push_back(random.Chance(0.1) ? key * (int64_t{1} << 61) : key);
+    // Empty ones, prefixes of others, bytes beyond ASCII.
+    if (layout.key_type == v1::STRING_KEYS)
+      table.add_string_keys(std::string(random.Below(3), static_cast<char>(key * 50)));
+  }
+  if (layout.key_type == v1::INT64_KEYS) *table.mutable_int_keys() = ATensor(v1::INT64, {n}, BytesOf(integers));
+  std::vector<int64_t> shape = {n};
+  shape.insert(shape.end(), layout.shape.begin(), layout.shape.end());
+  std::string data = RandomData(n * layout.width, layout.dtype, random);
+  if (layout.propagates_non_finite) PlantNonFinite(data, layout.dtype, random);
+  *table.mutable_values() = ATensor(layout.dtype, shape, data);
+  return contribution;
+}
+
 }  // namespace
 
 v1::OutputSpec AnOutput(const std::string& op, v1::DType dtype, const std::vector<int64_t>& shape,
@@ -188,9 +212,10 @@ double AwkwardFloat(Random& random, v1::DType dtype) {
 }
 
 v1::Contribution RandomContribution(const v1::AggregateSpec& spec, Random& random) {
-  const OutputLayout layout = OutputLayout::FromSpec(spec.outputs(0)).value();
+  const OutputLayout layout = OutputLayout::FromSpec(spec.outputs(0), spec.numerics(), Operators()).value();
   const float weight = RandomWeight(random);
-  if (!layout.op->is_sparse) {
+  if (layout.op->operand == Operand::kKeyed) return RandomTable(layout, weight, random);
+  if (layout.op->operand == Operand::kDense) {
     std::string data = RandomData(layout.width, layout.dtype, random);
     if (layout.propagates_non_finite) PlantNonFinite(data, layout.dtype, random);
     return Contribute(ATensor(layout.dtype, layout.shape, data), weight);

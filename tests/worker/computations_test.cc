@@ -49,13 +49,14 @@ v1::AggregateSpec EveryOperator() {
   v1::AggregateSpec spec;
   for (const Operator& op : Operators()) {
     for (v1::DType dtype : {v1::FLOAT32, v1::FLOAT64, v1::INT32, v1::INT64, v1::UINT64}) {
-      if (dtype != v1::FLOAT32 && dtype != v1::FLOAT64 && !op.takes_integers) continue;
+      if (dtype != v1::FLOAT32 && dtype != v1::FLOAT64 && !op.takes_integers()) continue;
       v1::OutputSpec* output = spec.add_outputs();
       output->set_name(std::string(op.symbol) + "/" + v1::DType_Name(dtype));
       output->set_operator_(std::string(op.symbol));
       output->set_dtype(dtype);
       output->add_dense_shape(7);
       output->add_dense_shape(3);
+      if (op.operand == Operand::kKeyed) output->set_key_type(v1::STRING_KEYS);
     }
   }
   return spec;

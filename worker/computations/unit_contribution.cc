@@ -74,21 +74,42 @@ void FillSparse(const OutputLayout& layout, std::optional<int64_t> index, v1::Sp
   }
 }
 
+// Ones at the key that is the index, in decimal digits where keys are strings.
+void FillKeyed(const OutputLayout& layout, std::optional<int64_t> index, v1::KeyedTable& table) {
+  int64_t n = index.has_value() ? 1 : 0;
+  if (layout.key_type == v1::STRING_KEYS) {
+    if (index.has_value()) table.add_string_keys(std::to_string(*index));
+  } else {
+    table.mutable_int_keys()->set_dtype(v1::INT64);
+    SetShape({n}, *table.mutable_int_keys());
+    if (index.has_value()) table.mutable_int_keys()->set_data(reinterpret_cast<const char*>(&*index), sizeof *index);
+  }
+  std::vector<int64_t> values_shape = {n};
+  values_shape.insert(values_shape.end(), layout.shape.begin(), layout.shape.end());
+  table.mutable_values()->set_dtype(layout.dtype);
+  SetShape(values_shape, *table.mutable_values());
+  for (int64_t i = 0; i < n * layout.width; ++i) table.mutable_values()->mutable_data()->append(One(layout.dtype));
+}
+
 }  // namespace
 
 absl::StatusOr<v1::Contribution> UnitContribution(const v1::AggregateSpec& spec, std::optional<int64_t> index) {
   v1::Contribution contribution;
   for (const v1::OutputSpec& output : spec.outputs()) {
-    ASSIGN_OR_RETURN(OutputLayout layout, OutputLayout::FromSpec(output));
-    int64_t size = layout.op->is_sparse ? layout.num_coordinates : layout.width;
-    if (index.has_value() && (*index < 0 || *index >= size)) {
+    ASSIGN_OR_RETURN(OutputLayout layout, OutputLayout::FromSpec(output, v1::EXACT, Operators()));
+    const bool is_keyed = layout.op->operand == Operand::kKeyed;
+    const bool is_sparse = layout.op->operand == Operand::kSparse;
+    int64_t size = is_sparse ? layout.num_coordinates : layout.width;
+    if (index.has_value() && (*index < 0 || (*index >= size && !is_keyed))) {
       return absl::InvalidArgumentError(
           fmt::format("index {} is not in output \"{}\", which has {} coordinates", *index, output.name(), size));
     }
     v1::OutputValue* value = contribution.add_outputs();
     value->set_name(output.name());
-    if (layout.op->is_sparse) {
+    if (is_sparse) {
       FillSparse(layout, index, *value->mutable_sparse());
+    } else if (is_keyed) {
+      FillKeyed(layout, index, *value->mutable_keyed());
     } else {
       FillDense(layout, index, *value->mutable_dense());
     }

@@ -1,0 +1,102 @@
+// CellVector: many running values of one reduction, addressed by number. What operators keep; cells know nothing of
+// coordinates, operators nothing of arithmetic.
+//
+//   std::unique_ptr<CellVector> cells = MakeCells({.dtype = v1::FLOAT32, .numerics = v1::EXACT});
+//   cells->Resize(n);
+//   cells->Add(at, bytes, count, weight);
+//
+//   reduction   dtype     numerics  implementation  bytes per cell
+//   kSum        floats    EXACT     ExactSum        8 per bin: one for most FLOAT32, two for FLOAT64 and weighted
+//   kSum        floats    F64, F32  FloatSum        8, 4
+//   kSum        integers  any       IntegerSum      16
+//   kMin, kMax  all       any       Extremum        4 or 8
+//   kCountNonzero  all      any       NonzeroCount    8
+//
+// All but FloatSum have the same bits whatever the order of Add, AddScattered and AddFrom. Not thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+
+#include "absl/status/status.h"
+#include "aggregation/state_bytes.h"
+#include "aggregation/zeroed_pool.h"
+#include "sheaf/v1/aggregation.pb.h"
+#include "sheaf/v1/tensor.pb.h"
+
+namespace sheaf {
+
+enum class Reduction;
+
+// Whose bytes a state is restored from. All are untrusted; a worker's is held to tighter bounds, so
+// that no number of them can overflow a sum; and to finite values, if the output takes no others.
+enum class StateOrigin { kCheckpoint, kPartialAggregate, kFinitePartialAggregate };
+
+// Cells are serialised in chunks of this many.
+inline constexpr int kCellChunk = 1024;
+
+// A value of any dtype in eight bytes: the bits of a double (FLOAT32 and FLOAT64, weight included), or of an int64
+// (INT32, INT64) or uint64.
+using WideValue = uint64_t;
+
+class CellVector {
+ public:
+  virtual ~CellVector() = default;
+  CellVector() = default;
+  CellVector(const CellVector&) = delete;
+  CellVector& operator=(const CellVector&) = delete;
+
+  virtual int64_t size() const = 0;
+  // Grows, with identities. Cheap until cells are touched.
+  virtual void Resize(int64_t size) = 0;
+  // Takes weight * values[i] into cell at + i. `values` are little-endian and need no alignment. Weight is finite and
+  // > 0, and 1 for everything but sums of floats.
+  virtual void Add(int64_t at, const char* values, int64_t count, float weight) = 0;
+  // Takes values[i] into cell cells[i]; a cell may occur repeatedly. Floats are multiples of 2^(exponent - precision +
+  // 1).
+  virtual void AddScattered(const uint32_t* cells, const WideValue* values, int count, int precision) = 0;
+  // Says that cells at, at + 1, ... will be asked for soon.
+  virtual void Prefetch(int64_t, int64_t) const {}
+  // Takes other's cell other_at + i into cell at + i. `other` is of the same type.
+  virtual void AddFrom(int64_t at, const CellVector& other, int64_t other_at, int64_t count) = 0;
+
+  // Back to identities; the size stays.
+  virtual void Clear() = 0;
+  // Writes the first `count` <= kCellChunk cells. Equal values give equal bytes.
+  virtual void WriteChunk(int count, StateWriter& out) const = 0;
+  // Takes what WriteChunk wrote of `count` cells into cells at, at + 1, ... which must be identities. DATA_LOSS if it
+  // is not canonical.
+  virtual absl::Status ReadChunk(int64_t at, int count, StateReader& in, StateOrigin origin) = 0;
+
+  // Writes `count` values as released: rounded once to the output's type; or, with divisors (one for all or one for
+  // each), rounded to double, divided, and rounded to the output's type. Returns the offset of the first that does not
+  // fit (integers only), else `count`.
+  virtual int64_t Round(int64_t at, int64_t count, std::span<const double> divisors, char* values) const = 0;
+
+  virtual int64_t memory_bytes() const = 0;
+};
+
+struct CellType {
+  Reduction reduction;
+  v1::DType dtype = v1::DTYPE_UNSPECIFIED;
+  v1::Numerics numerics = v1::EXACT;
+};
+
+// `size_hint`: how many cells there will be, if known; small vectors take small blocks. `is_scattered`: cells are
+// mostly touched one by one, and are fewer than 2^32.
+struct CellUse {
+  std::optional<int64_t> size_hint;
+  bool is_scattered = false;
+  // Memory for cells that will not grow again; must outlive them. Null: their own.
+  ZeroedPool* pool = nullptr;
+};
+std::unique_ptr<CellVector> MakeCells(const CellType& type, const CellUse& use);
+
+// What a cell takes in the usual case; for estimates.
+int64_t CellBytes(const CellType& type);
+// The dtype that is released.
+v1::DType ReleasedDType(Reduction reduction, v1::DType dtype);
+
+}  // namespace sheaf

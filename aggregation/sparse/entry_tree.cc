@@ -1,0 +1,306 @@
+#include "aggregation/sparse/entry_tree.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "aggregation/operators.h"
+
+namespace sheaf {
+namespace {
+
+// Entries that wait at the root's children, and at those of a branch further down.
+constexpr int64_t kRootBytes = int64_t{56} << 20;
+constexpr int64_t kBranchBytes = int64_t{512} << 10;
+constexpr int64_t kFirstEntries = 32;
+constexpr int64_t kLastDoubled = 256;
+// A root that is a block folds this often.
+constexpr int64_t kRootCapacity = 4096;
+// A thin block of more coordinates is split.
+constexpr int64_t kThinMax = 24 << 10;
+// Children are no smaller than 2^14 coordinates: 128 KiB of doubles. There are at most 2^10.
+constexpr int kChildBits = 14;
+constexpr int kFanoutBits = 10;
+constexpr int kBatch = 512;
+// Weights are kept for this many contributions; then everything is folded.
+constexpr size_t kWeightsMax = 1 << 16;
+
+template <typename Wire>
+Wire Load(const char* data, size_t i) {
+  Wire value;
+  std::memcpy(&value, data + i * sizeof value, sizeof value);
+  return value;
+}
+
+// The value that waits for one that came over the wire.
+template <typename Value, typename Wire>
+Value Prepare(Wire value, float weight) {
+  if constexpr (std::is_same_v<Value, Wire>) {
+    return value;
+  } else if constexpr (std::is_floating_point_v<Wire>) {
+    return std::bit_cast<WideValue>(static_cast<double>(value) * static_cast<double>(weight));
+  } else {
+    return static_cast<WideValue>(static_cast<int64_t>(value));
+  }
+}
+
+}  // namespace
+
+template <typename Offset, typename Value, bool kCounted>
+EntryTree<Offset, Value, kCounted>::EntryTree(const OutputLayout& layout)
+    : layout_(layout),
+      precision_(layout.dtype == v1::FLOAT64 ? 53
+                 : layout.op->is_weighted()  ? 48
+                                             : 24) {
+  root_.range = static_cast<uint64_t>(layout.num_coordinates);
+  root_.block = MakeBlock(root_.range);
+}
+
+template <typename Offset, typename Value, bool kCounted>
+EntryTree<Offset, Value, kCounted>::~EntryTree() = default;
+
+template <typename Offset, typename Value, bool kCounted>
+void EntryTree<Offset, Value, kCounted>::Accumulate(const CheckedValue& value, float weight) {
+  ++num_folds_;
+  if (layout_.op->divisor == Divisor::kTouchingWeight) {
+    if (weights_.size() >= kWeightsMax) {
+      FoldAll(root_, root_bucket_);
+      weights_.clear();
+    }
+    if (weights_.empty()) first_weight_ = num_folds_;
+    weights_.push_back(weight);
+  }
+  buffered_entries_ += static_cast<int64_t>(value.keys.size());
+  if constexpr (std::is_same_v<Value, float>) {
+    AppendAll<float>(value, weight);
+  } else {
+    switch (layout_.dtype) {
+      case v1::FLOAT32:
+        return AppendAll<float>(value, weight);
+      case v1::FLOAT64:
+        return AppendAll<double>(value, weight);
+      case v1::INT32:
+        return AppendAll<int32_t>(value, weight);
+      default:
+        return AppendAll<int64_t>(value, weight);
+    }
+  }
+}
+
+template <typename Offset, typename Value, bool kCounted>
+template <typename Wire>
+void EntryTree<Offset, Value, kCounted>::AppendAll(const CheckedValue& value, float weight) {
+  const char* const data = value.data.data();
+  const auto entry_of = [&](size_t i, uint64_t offset) {
+    Entry entry;
+    entry.offset = static_cast<Offset>(offset);
+    if constexpr (kCounted) entry.fold = num_folds_;
+    entry.value = Prepare<Value>(Load<Wire>(data, i), weight);
+    return entry;
+  };
+  size_t i = 0;
+  // The root may become a branch on the way.
+  for (; i < value.keys.size() && !root_.is_branch(); ++i) {
+    if (root_bucket_.next == root_bucket_.end) {
+      MakeRoom(root_, root_bucket_, kRootCapacity);
+      if (root_.is_branch()) break;
+    }
+    *root_bucket_.next++ = entry_of(i, static_cast<uint64_t>(value.keys[i]));
+  }
+  for (; i < value.keys.size(); ++i) Append(root_, entry_of(i, static_cast<uint64_t>(value.keys[i])));
+}
+
+template <typename Offset, typename Value, bool kCounted>
+void EntryTree<Offset, Value, kCounted>::MakeRoom(Node& node, Bucket& bucket, int64_t capacity) {
+  const int64_t size = bucket.end - node.entries;
+  if (size >= capacity) return FoldBucket(node, bucket);
+  // Small buckets double; one that is likely to fill goes to its full size, and to large pages.
+  int64_t larger = std::max(kFirstEntries, 2 * size);
+  std::unique_ptr<Entry[]> own;
+  if (larger > kLastDoubled) larger = capacity;
+  if (larger < capacity) own.reset(new Entry[static_cast<size_t>(larger)]);
+  Entry* const entries = own == nullptr ? pool_.Allocate<Entry>(larger = capacity) : own.get();
+  std::copy(node.entries, bucket.next, entries);
+  node.own_entries = std::move(own);
+  node.entries = entries;
+  bucket = {.next = entries + size, .end = entries + larger};
+}
+
+template <typename Offset, typename Value, bool kCounted>
+void EntryTree<Offset, Value, kCounted>::FoldBucket(Node& node, Bucket& bucket) {
+  const Entry* const begin = node.entries;
+  const int64_t n = bucket.next - begin;
+  bucket.next = node.entries;
+  if (n == 0) return;
+  ++bucket_folds_;
+  if (!node.is_branch()) return FoldIntoBlock(node, begin, n);
+  for (int64_t i = 0; i < n; ++i) Append(node, begin[i]);
+}
+
+template <typename Offset, typename Value, bool kCounted>
+void EntryTree<Offset, Value, kCounted>::FoldIntoBlock(Node& node, const Entry* entries, int64_t n) {
+  if (node.block == nullptr) node.block = MakeBlock(node.range);
+  SparseBlock<Offset>& block = *node.block;
+  if (block.ShouldBeDense(n)) block.MakeDense();
+  block.Reserve(n);
+  for (int64_t begin = 0; begin < n; begin += kBatch) {
+    const int count = static_cast<int>(std::min<int64_t>(kBatch, n - begin));
+    Offset offsets[kBatch];
+    uint32_t slots[kBatch];
+    for (int i = 0; i < count; ++i) offsets[i] = entries[begin + i].offset;
+    block.FindOrAdd(offsets, count, slots);
+    FoldIntoCells(block.columns(), entries + begin, slots, count);
+  }
+  SplitIfLarge(node);
+}
+
+template <typename Offset, typename Value, bool kCounted>
+void EntryTree<Offset, Value, kCounted>::SplitIfLarge(Node& node) {
+  if (node.block == nullptr || node.block->is_dense() || node.block->num_touched() <= kThinMax) return;
+  if (node.block->ShouldBeDense(0)) return node.block->MakeDense();
+  Split(node, &node == &root_ ? kRootBytes : kBranchBytes);
+}
+
+template <typename Offset, typename Value, bool kCounted>
+void EntryTree<Offset, Value, kCounted>::FoldIntoCells(SlotColumns& columns, const Entry* entries,
+                                                       const uint32_t* slots, int n) {
+  WideValue values[kBatch];
+  for (int i = 0; i < n; ++i) {
+    if constexpr (std::is_same_v<Value, float>) {
+      values[i] = std::bit_cast<WideValue>(static_cast<double>(entries[i].value));
+    } else {
+      values[i] = entries[i].value;
+    }
+  }
+  columns.cells->AddScattered(slots, values, n, precision_);
+  if constexpr (kCounted) {
+    uint32_t touched[kBatch];
+    int num_touched = 0;
+    for (int i = 0; i < n; ++i) {
+      if (!columns.Touch(slots[i], entries[i].fold)) continue;
+      if (columns.weights == nullptr) continue;
+      values[num_touched] = std::bit_cast<WideValue>(static_cast<double>(weights_[entries[i].fold - first_weight_]));
+      touched[num_touched++] = slots[i];
+    }
+    if (num_touched > 0) columns.weights->AddScattered(touched, values, num_touched, 24);
+  }
+}
+
+template <typename Offset, typename Value, bool kCounted>
+void EntryTree<Offset, Value, kCounted>::FoldAll(Node& node, Bucket& bucket) {
+  FoldBucket(node, bucket);
+  for (size_t i = 0; i < node.children.size(); ++i) FoldAll(node.children[i], node.buckets[i]);
+}
+
+template <typename Offset, typename Value, bool kCounted>
+void EntryTree<Offset, Value, kCounted>::Split(Node& node, int64_t waiting_bytes) {
+  node.shift = std::max(kChildBits, static_cast<int>(std::bit_width(node.range - 1)) - kFanoutBits);
+  const uint64_t child_range = uint64_t{1} << node.shift;
+  const size_t num_children = ((node.range - 1) >> node.shift) + 1;
+  node.children = std::vector<Node>(num_children);
+  node.buckets.resize(num_children);
+  for (Node& child : node.children) child.range = child_range;
+  node.children.back().range = node.range - child_range * (num_children - 1);
+  node.child_capacity =
+      std::max<int64_t>(kFirstEntries, waiting_bytes / static_cast<int64_t>(num_children * sizeof(Entry)));
+  const std::unique_ptr<SparseBlock<Offset>> block = std::move(node.block);
+  std::vector<int64_t> offsets;
+  std::vector<uint32_t> slots;
+  block->Sorted(0, offsets, slots);
+  for (size_t i = 0; i < offsets.size(); ++i) {
+    Node& child = node.children[static_cast<uint64_t>(offsets[i]) >> node.shift];
+    if (child.block == nullptr) child.block = MakeBlock(child.range);
+    const Offset offset = static_cast<Offset>(static_cast<uint64_t>(offsets[i]) & (child_range - 1));
+    uint32_t slot = 0;
+    child.block->FindOrAdd(&offset, 1, &slot);
+    child.block->columns().AddFrom(slot, block->columns(), slots[i]);
+    if (block->columns().is_counted)
+      child.block->columns().newest_folds[slot] = block->columns().newest_folds[slots[i]];
+  }
+}
+
+template <typename Offset, typename Value, bool kCounted>
+void EntryTree<Offset, Value, kCounted>::Expect(int64_t num_coordinates) {
+  FoldAll(root_, root_bucket_);
+  if (num_coordinates > kThinMax && !root_.is_branch() && !root_.block->is_dense()) Split(root_, kRootBytes);
+}
+
+template <typename Offset, typename Value, bool kCounted>
+SparseStore::Place EntryTree<Offset, Value, kCounted>::FindOrAdd(int64_t key) {
+  Node* node = &root_;
+  uint64_t offset = static_cast<uint64_t>(key);
+  for (;;) {
+    SplitIfLarge(*node);
+    if (!node->is_branch()) break;
+    Node& child = node->children[offset >> node->shift];
+    offset &= (uint64_t{1} << node->shift) - 1;
+    node = &child;
+  }
+  if (node->block == nullptr) node->block = MakeBlock(node->range);
+  const Offset narrow = static_cast<Offset>(offset);
+  uint32_t slot = 0;
+  node->block->FindOrAdd(&narrow, 1, &slot);
+  return {&node->block->columns(), slot};
+}
+
+template <typename Offset, typename Value, bool kCounted>
+template <typename Visit>
+void EntryTree<Offset, Value, kCounted>::ForEachBlock(const Node& node, uint64_t base, const Visit& visit) {
+  if (node.block != nullptr) visit(*node.block, base);
+  for (const Node& child : node.children) {
+    ForEachBlock(child, base, visit);
+    base += uint64_t{1} << node.shift;
+  }
+}
+
+template <typename Offset, typename Value, bool kCounted>
+void EntryTree<Offset, Value, kCounted>::ForEachRun(const std::function<void(const SlotRun&)>& visit) {
+  FoldAll(root_, root_bucket_);
+  std::vector<int64_t> keys;
+  std::vector<uint32_t> slots;
+  ForEachBlock(root_, 0, [&](const SparseBlock<Offset>& block, uint64_t base) {
+    block.Sorted(base, keys, slots);
+    visit({.keys = keys, .slots = slots, .columns = &block.columns()});
+  });
+}
+
+template <typename Offset, typename Value, bool kCounted>
+int64_t EntryTree<Offset, Value, kCounted>::num_touched() {
+  FoldAll(root_, root_bucket_);
+  int64_t n = 0;
+  ForEachBlock(root_, 0, [&n](const SparseBlock<Offset>& block, uint64_t) { n += block.num_touched(); });
+  return n;
+}
+
+template <typename Offset, typename Value, bool kCounted>
+FoldCounters EntryTree<Offset, Value, kCounted>::counters() const {
+  FoldCounters counters{.buffered_entries = buffered_entries_, .bucket_folds = bucket_folds_};
+  ForEachBlock(root_, 0, [&counters](const SparseBlock<Offset>& block, uint64_t) {
+    ++(block.is_dense() ? counters.dense_blocks : counters.thin_blocks);
+  });
+  return counters;
+}
+
+template <typename Offset, typename Value, bool kCounted>
+int64_t EntryTree<Offset, Value, kCounted>::memory_bytes() const {
+  int64_t bytes = static_cast<int64_t>(sizeof *this + weights_.capacity() * sizeof(float)) +
+                  (root_bucket_.end - root_.entries) * static_cast<int64_t>(sizeof(Entry));
+  const auto add = [&bytes](const auto& self, const Node& node) -> void {
+    bytes += static_cast<int64_t>(node.children.capacity() * sizeof(Node) + node.buckets.capacity() * sizeof(Bucket));
+    for (size_t i = 0; i < node.children.size(); ++i) {
+      bytes += (node.buckets[i].end - node.children[i].entries) * static_cast<int64_t>(sizeof(Entry));
+    }
+    if (node.block != nullptr) bytes += node.block->memory_bytes();
+    for (const Node& child : node.children) self(self, child);
+  };
+  add(add, root_);
+  return bytes;
+}
+
+template class EntryTree<uint32_t, float, false>;
+template class EntryTree<uint32_t, WideValue, false>;
+template class EntryTree<uint32_t, WideValue, true>;
+template class EntryTree<uint64_t, WideValue, false>;
+template class EntryTree<uint64_t, WideValue, true>;
+
+}  // namespace sheaf

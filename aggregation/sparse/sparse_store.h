@@ -1,0 +1,67 @@
+// SparseStore: the running values of all coordinates that were touched, however they are kept.
+//
+//   std::unique_ptr<SparseStore> store = MakeSparseStore(layout);
+//   store->Accumulate(value);
+//   store->ForEachRun([&](const SlotRun& run) { ... });     // In ascending order of coordinate.
+//
+//   EntryTree  single values: entries wait in buckets of neighbouring coordinates, and are folded bucket by bucket, so
+//              that what is touched at random is small enough for the cache
+//   RowStore   rows of values: each is folded at once; one row fills cache lines by itself
+//
+// Not thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+
+#include "aggregation/output_accumulator.h"
+#include "aggregation/sparse/sparse_block.h"
+
+namespace sheaf {
+
+// Coordinates of one block, in ascending order, and the slots of their values.
+struct SlotRun {
+  std::span<const int64_t> keys;
+  std::span<const uint32_t> slots;
+  const SlotColumns* columns = nullptr;
+};
+
+// How the fold was done, for people who look for its time.
+struct FoldCounters {
+  // Blocks that hold a slot per coordinate, and those that number theirs.
+  int64_t dense_blocks = 0;
+  int64_t thin_blocks = 0;
+  // Entries that went through a bucket, and how often a bucket was folded.
+  int64_t buffered_entries = 0;
+  int64_t bucket_folds = 0;
+};
+
+class SparseStore {
+ public:
+  virtual ~SparseStore() = default;
+
+  // Keys are unsigned and below layout.num_coordinates. `weight` is 1 unless the operator is weighted.
+  virtual void Accumulate(const CheckedValue& value, float weight) = 0;
+  // Tells that about this many coordinates will be added.
+  virtual void Expect(int64_t num_coordinates) = 0;
+  // Where the values at a coordinate are, added if new; until the next call of another method.
+  struct Place {
+    SlotColumns* columns;
+    int64_t slot;
+  };
+  virtual Place FindOrAdd(int64_t key) = 0;
+  // Everything there is, in ascending order of key. Folds first what waits.
+  virtual void ForEachRun(const std::function<void(const SlotRun&)>& visit) = 0;
+  // Folds first what waits.
+  virtual int64_t num_touched() = 0;
+
+  virtual FoldCounters counters() const = 0;
+  virtual int64_t memory_bytes() const = 0;
+};
+
+// `layout` must outlive the store.
+std::unique_ptr<SparseStore> MakeSparseStore(const OutputLayout& layout);
+
+}  // namespace sheaf
