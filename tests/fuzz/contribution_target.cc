@@ -1,4 +1,5 @@
 // Contributions from anyone: decoded, checked, folded twice, and compared with the oracle.
+#include <algorithm>
 #include <vector>
 
 #include "aggregation/reference.h"
@@ -14,7 +15,10 @@ namespace {
 // The oracle is slow.
 constexpr size_t kOracleInputMax = 4096;
 
-bool IsPartial(const v1::Contribution& contribution) { return contribution.outputs(0).has_state(); }
+bool IsPartial(const v1::Contribution& contribution) {
+  return std::any_of(contribution.outputs().begin(), contribution.outputs().end(),
+                     [](const v1::OutputValue& output) { return output.has_state(); });
+}
 
 }  // namespace
 
@@ -30,7 +34,7 @@ void RunContribution(std::string_view input) {
   accumulator->Accumulate(*valid);
   SHEAF_CHECK(accumulator->num_contributions() == 2 && accumulator->num_clients() == 2 * valid->num_clients(),
               "counts");
-  CheckState(spec, *accumulator);
+  CheckState(spec, *accumulator, IsPartial(contribution) ? Provenance::kStates : Provenance::kValues);
   if (IsPartial(contribution) || !IsExact(spec) || input.size() > kOracleInputMax) return;
   const std::vector<v1::Contribution> twice(2, contribution);
   CheckSameReport(accumulator->Report(), ReferenceAggregate(spec, twice));

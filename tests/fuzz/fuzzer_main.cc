@@ -1,5 +1,6 @@
 // libFuzzer's entry points for the target named at compile time.
 #include <fmt/format.h>
+#include <google/protobuf/stubs/logging.h>
 
 #include <cstdlib>
 
@@ -26,6 +27,8 @@ extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t size_max);
 
 extern "C" int LLVMFuzzerInitialize(int*, char***) {
   sheaf::fuzz::SetByteMutator(LLVMFuzzerMutate);
+  // It would print a line for most inputs.
+  google::protobuf::SetLogHandler(nullptr);
   return 0;
 }
 

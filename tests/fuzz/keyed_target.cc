@@ -194,7 +194,7 @@ void RunKeyed(std::string_view input) {
   CheckSameReport(all->Report(), Expected(output, script));
   parts[0].Merge(std::move(parts[1]));
   CheckSameReport(parts[0].Report(), all->Report());
-  CheckState(spec, *all);
+  CheckState(spec, *all, Provenance::kValues);
 }
 
 }  // namespace sheaf::fuzz

@@ -55,7 +55,7 @@ void CheckSameReport(const absl::StatusOr<AggregateReport>& found, const absl::S
     SHEAF_CHECK(AreSame(found->tensors[i], expected->tensors[i]), "{}", found->tensors[i].name);
 }
 
-void CheckState(const v1::AggregateSpec& spec, const RoundAccumulator& accumulator) {
+void CheckState(const v1::AggregateSpec& spec, const RoundAccumulator& accumulator, Provenance provenance) {
   const absl::StatusOr<AggregateReport> report = accumulator.Report();
   SHEAF_CHECK(report.ok() || absl::IsOutOfRange(report.status()), "{}", report.status().ToString());
   const std::string state = accumulator.Serialize();
@@ -66,6 +66,7 @@ void CheckState(const v1::AggregateSpec& spec, const RoundAccumulator& accumulat
   if (accumulator.num_clients() == 0 || !IsExact(spec)) return;
   RoundAccumulator other = RoundAccumulator::Create(spec).value();
   const absl::StatusOr<ValidContribution> partial = other.Validate(AsPartial(accumulator));
+  if (!partial.ok() && provenance == Provenance::kStates) return CheckRefusal(partial.status());
   SHEAF_CHECK(partial.ok(), "{}", partial.status().ToString());
   other.Accumulate(*partial);
   SHEAF_CHECK(other.OutputStates() == accumulator.OutputStates(), "a partial aggregate has other bytes");

@@ -11,9 +11,16 @@ namespace sheaf::fuzz {
 // input it is about.
 void CheckRefusal(const absl::Status& status);
 
+enum class Provenance {
+  // Folded from values alone.
+  kValues,
+  // From states too: their sums may be larger than what the next one takes from a partial aggregate.
+  kStates,
+};
+
 // What it holds survives bytes and groups: Restore of Serialize, and a partial aggregate made of OutputStates, report
 // and serialise the same; and it reports, or says which integer does not fit.
-void CheckState(const v1::AggregateSpec& spec, const RoundAccumulator& accumulator);
+void CheckState(const v1::AggregateSpec& spec, const RoundAccumulator& accumulator, Provenance provenance);
 
 // Equal tensors, in order, by name, type, shape and bytes; or equal refusals.
 void CheckSameReport(const absl::StatusOr<AggregateReport>& found, const absl::StatusOr<AggregateReport>& expected);

@@ -24,7 +24,7 @@ int64_t AwkwardInteger(int64_t old, Random& random) {
     case 0:
       return static_cast<int64_t>(random.Below(8)) - 2;
     case 1:
-      return old + static_cast<int64_t>(random.Below(3)) - 1;
+      return static_cast<int64_t>(static_cast<uint64_t>(old) + random.Below(3) - 1);
     case 2:
       return static_cast<int64_t>(uint64_t{1} << random.Below(64));
     case 3:
@@ -99,7 +99,14 @@ void MutateScalar(const Place& place, Random& random) {
                           [&](int) { return static_cast<int>(random.Below(9)); });
     case FieldDescriptor::CPPTYPE_STRING:
       return place.Update(&R::GetString, &R::GetRepeatedString, &R::SetString, &R::SetRepeatedString,
-                          [&](const std::string& old) { return AwkwardBytes(old, random); });
+                          [&](const std::string& old) {
+                            std::string text = AwkwardBytes(old, random);
+                            // Other bytes than UTF-8 in text do not pass the parser.
+                            if (place.field->type() == FieldDescriptor::TYPE_STRING) {
+                              for (char& byte : text) byte = static_cast<char>(byte & 0x7f);
+                            }
+                            return text;
+                          });
     case FieldDescriptor::CPPTYPE_MESSAGE:
       return;
   }

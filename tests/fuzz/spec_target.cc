@@ -37,7 +37,7 @@ void RunSpec(std::string_view input) {
   if (!IsSmall(spec) || spec.outputs_size() > 16) return;
   const absl::StatusOr<RoundAccumulator> accumulator = RoundAccumulator::Create(spec);
   SHEAF_CHECK(accumulator.ok(), "{}", accumulator.status().ToString());
-  CheckState(spec, *accumulator);
+  CheckState(spec, *accumulator, Provenance::kValues);
 }
 
 size_t MutateSpec(uint8_t* data, size_t size, size_t size_max, unsigned seed) {

@@ -22,7 +22,7 @@ void RunCheckpoint(const v1::AggregateSpec& spec, const std::string& state) {
   const absl::StatusOr<RoundAccumulator> restored = RoundAccumulator::Restore(spec, state);
   if (!restored.ok()) return CheckRefusal(restored.status());
   SHEAF_CHECK(restored->Serialize() == state, "two states of equal meaning have different bytes");
-  CheckState(spec, *restored);
+  CheckState(spec, *restored, Provenance::kStates);
 }
 
 void RunPartial(const v1::AggregateSpec& spec, int64_t num_clients, const std::string& state) {
@@ -38,9 +38,9 @@ void RunPartial(const v1::AggregateSpec& spec, int64_t num_clients, const std::s
   accumulator.Accumulate(*valid);
   SHEAF_CHECK(!IsExact(spec) || accumulator.OutputStates().begin()->second == state,
               "two states of equal meaning have different bytes");
-  CheckState(spec, accumulator);
+  CheckState(spec, accumulator, Provenance::kStates);
   accumulator.Accumulate(*valid);
-  CheckState(spec, accumulator);
+  CheckState(spec, accumulator, Provenance::kStates);
 }
 
 }  // namespace
