@@ -57,6 +57,8 @@ class CellVector {
   // Takes values[i] into cell cells[i]; a cell may occur repeatedly. Floats are multiples of 2^(exponent - precision +
   // 1).
   virtual void AddScattered(const uint32_t* cells, const WideValue* values, int count, int precision) = 0;
+  // Says that cells at, at + 1, ... will be asked for soon.
+  virtual void Prefetch(int64_t, int64_t) const {}
   // Takes other's cell other_at + i into cell at + i. `other` is of the same type.
   virtual void AddFrom(int64_t at, const CellVector& other, int64_t other_at, int64_t count) = 0;
 

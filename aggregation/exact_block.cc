@@ -226,6 +226,15 @@ void ExactBlock::Clear() {
 
 template <typename Float>
 bool ExactBlock::RoundFast(int at, int n, Float* sums) const {
+  const auto combine = [&](const int64_t* digits2, const int64_t* digits1, const int64_t* digits0, int low) {
+    CombineDigits(digits2, digits1, digits0, n, std::ldexp(1.0, kBits * low), sums);
+    return true;
+  };
+  const auto is_plain = [](const Bin& bin) { return bin.load <= kFastMax && -28 <= bin.index && bin.index <= 25; };
+  if (bins_.size() == 1 && is_plain(bins_[0])) return combine(kZeros, kZeros, bins_[0].digits + at, bins_[0].index);
+  if (bins_.size() == 2 && is_plain(bins_[0]) && is_plain(bins_[1]) && bins_[1].index == bins_[0].index + 1) {
+    return combine(kZeros, bins_[1].digits + at, bins_[0].digits + at, bins_[0].index);
+  }
   // The digits of three neighbouring bins from the lowest up that holds any; zeros where nothing is.
   const int64_t* digits[3] = {kZeros, kZeros, kZeros};
   int low = kBinMax;
@@ -244,8 +253,7 @@ bool ExactBlock::RoundFast(int at, int n, Float* sums) const {
   if (digits[2] != kZeros && LargestMagnitude(digits[1], n) > kFastMax / 2) return false;
   if (low == kBinMax) low = 0;
   if (low < -28 || low > 25) return false;
-  CombineDigits(digits[2], digits[1], digits[0], n, std::ldexp(1.0, kBits * low), sums);
-  return true;
+  return combine(digits[2], digits[1], digits[0], low);
 }
 
 template <typename Float>

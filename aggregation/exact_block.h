@@ -20,8 +20,9 @@
 
 #include <cstdint>
 #include <memory>
-#include <vector>
+#include <span>
 
+#include "absl/container/inlined_vector.h"
 #include "aggregation/zeroed_pool.h"
 
 namespace sheaf {
@@ -71,7 +72,7 @@ class ExactBlock {
 
   int size() const { return size_; }
   // In ascending order of index.
-  const std::vector<Bin>& bins() const { return bins_; }
+  std::span<const Bin> bins() const { return bins_; }
   int64_t memory_bytes() const;
 
  private:
@@ -95,7 +96,8 @@ class ExactBlock {
 
   int size_;
   ZeroedPool* pool_;
-  std::vector<Bin> bins_;
+  // Most blocks have two.
+  absl::InlinedVector<Bin, 2> bins_;
 };
 
 }  // namespace sheaf

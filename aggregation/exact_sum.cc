@@ -147,7 +147,7 @@ void ExactSum::WriteChunk(int count, StateWriter& out) const {
   const auto is_zero = [count](const ExactBlock::Bin& bin) {
     return std::all_of(bin.digits, bin.digits + count, [](int64_t digit) { return digit == 0; });
   };
-  const auto& bins = chunk.bins();
+  const std::span<const ExactBlock::Bin> bins = chunk.bins();
   out.Put<uint16_t>(static_cast<uint16_t>(std::count_if(bins.begin(), bins.end(), std::not_fn(is_zero))));
   for (const ExactBlock::Bin& bin : bins) {
     if (is_zero(bin)) continue;

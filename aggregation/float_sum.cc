@@ -1,5 +1,6 @@
 #include "aggregation/float_sum.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -46,6 +47,15 @@ void FloatSum<Cell, Value>::AddScattered(const uint32_t* cells, const WideValue*
 }
 
 template <typename Cell, typename Value>
+void FloatSum<Cell, Value>::Prefetch(int64_t at, int64_t count) const {
+  constexpr int64_t kLine = 64 / sizeof(Cell);
+  // The rest of a long row is fetched by the stream prefetcher.
+  constexpr int64_t kLines = 8;
+  const int64_t end = at + std::min(count, kLines * kLine);
+  for (int64_t cell = at; cell < end; cell += kLine) __builtin_prefetch(&cells_[cell], 1);
+}
+
+template <typename Cell, typename Value>
 void FloatSum<Cell, Value>::AddFrom(int64_t at, const CellVector& other, int64_t other_at, int64_t count) {
   const auto& from = dynamic_cast<const FloatSum&>(other);
   for (int64_t i = 0; i < count; ++i) cells_[at + i] += from.cells_[other_at + i];
@@ -77,13 +87,18 @@ absl::Status FloatSum<Cell, Value>::ReadChunk(int64_t at, int count, StateReader
 
 template <typename Cell, typename Value>
 int64_t FloatSum<Cell, Value>::Round(int64_t at, int64_t count, std::span<const double> divisors, char* values) const {
-  cells_.ForEachPiece(at, count, [&](const Cell* piece, int64_t done, int64_t n) {
-    char* const to = values + done * static_cast<int64_t>(sizeof(Value));
-    for (int64_t i = 0; i < n; ++i) {
-      double sum = static_cast<double>(piece[i]);
-      if (!divisors.empty()) sum /= divisors[divisors.size() == 1 ? 0 : static_cast<size_t>(done + i)];
+  cells_.ForEachPiece(at, count, [&](const Cell* __restrict piece, int64_t done, int64_t n) {
+    char* const __restrict to = values + done * static_cast<int64_t>(sizeof(Value));
+    const auto store = [to](int64_t i, double sum) {
       const Value value = Canonical(static_cast<Value>(sum));
       std::memcpy(to + i * static_cast<int64_t>(sizeof value), &value, sizeof value);
+    };
+    if (divisors.empty()) {
+      for (int64_t i = 0; i < n; ++i) store(i, static_cast<double>(piece[i]));
+    } else if (divisors.size() == 1) {
+      for (int64_t i = 0; i < n; ++i) store(i, static_cast<double>(piece[i]) / divisors[0]);
+    } else {
+      for (int64_t i = 0; i < n; ++i) store(i, static_cast<double>(piece[i]) / divisors[static_cast<size_t>(done + i)]);
     }
   });
   return count;

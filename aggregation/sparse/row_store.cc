@@ -10,6 +10,8 @@ namespace {
 
 // Rows whose slots are looked up together.
 constexpr int kBatch = 256;
+// How many rows before its turn a row is fetched.
+constexpr int kAhead = 4;
 // Rows released together.
 constexpr size_t kRunMax = 1024;
 
@@ -33,6 +35,7 @@ void RowStore::Accumulate(const CheckedValue& value, float weight) {
     block_.FindOrAdd(keys, n, slots);
     SlotColumns& columns = block_.columns();
     for (int i = 0; i < n; ++i) {
+      if (i + kAhead < n) columns.cells->Prefetch(slots[i + kAhead] * layout_.width, layout_.width);
       columns.cells->Add(slots[i] * layout_.width, value.data.data() + (begin + i) * row_bytes, layout_.width, weight);
       if (!columns.is_counted || !columns.Touch(slots[i], fold) || columns.weights == nullptr) continue;
       const double wide = weight;

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
+#include <numeric>
 
 #include "aggregation/round_accumulator.h"
 #include "base/checksum.h"
@@ -77,27 +79,30 @@ absl::StatusOr<std::vector<TaskStore::NewTask>> PrepareTasks(const v1::RoundSpec
   return tasks;
 }
 
-// Dense outputs take their memory at the first contribution; sparse ones grow and are checked as they do.
+int64_t StateBytes(v1::AggregateSpec aggregate, v1::Numerics numerics) {
+  aggregate.set_numerics(numerics);
+  // F32 refuses some outputs.
+  if (!ValidateAggregateSpec(aggregate).ok()) return std::numeric_limits<int64_t>::max();
+  const std::vector<int64_t> bytes = EstimateStateBytes(aggregate);
+  return std::accumulate(bytes.begin(), bytes.end(), int64_t{0});
+}
+
+// Dense results have their size from the start; sparse ones grow and are checked as they do.
 absl::Status CheckStateSize(const v1::AggregateSpec& aggregate, const Limits& limits) {
-  constexpr double kExactBytesPerElement = 24;  // Three bins of the exact sum, the usual case.
-  for (const v1::OutputSpec& output : aggregate.outputs()) {
-    if (output.index_dims() > 0 || output.operator_().find("sparse") == 0 || output.operator_() == "slices_sum")
-      continue;
-    if (output.operator_().find("coordinate_mean") != std::string::npos ||
-        output.operator_().find("client_mean") != std::string::npos) {
-      continue;
-    }
-    double bytes = kExactBytesPerElement;
-    for (const int64_t size : output.dense_shape()) bytes *= static_cast<double>(size);
-    if (bytes > static_cast<double>(limits.accumulator_bytes_max)) {
-      return absl::ResourceExhaustedError(
-          fmt::format("output \"{}\" ({}) needs about {:.0f} bytes of state, over accumulator_bytes_max = {}; choose a "
-                      "sparse operator "
-                      "or a smaller shape",
-                      output.name(), output.operator_(), bytes, limits.accumulator_bytes_max));
-    }
+  const std::vector<int64_t> bytes = EstimateStateBytes(aggregate);
+  const int64_t total = std::accumulate(bytes.begin(), bytes.end(), int64_t{0});
+  if (total <= limits.accumulator_bytes_max) return absl::OkStatus();
+  const v1::OutputSpec& largest =
+      aggregate.outputs(static_cast<int>(std::max_element(bytes.begin(), bytes.end()) - bytes.begin()));
+  std::string remedy = "choose a sparse operator or a smaller shape";
+  for (const v1::Numerics numerics : {v1::F32, v1::F64}) {
+    const int64_t needed = StateBytes(aggregate, numerics);
+    if (needed > limits.accumulator_bytes_max) continue;
+    remedy = fmt::format("numerics {} needs {} bytes and would fit", v1::Numerics_Name(numerics), needed);
   }
-  return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      fmt::format("the outputs need about {} bytes of state, most of them \"{}\" ({}); accumulator_bytes_max is {}: {}",
+                  total, largest.name(), largest.operator_(), limits.accumulator_bytes_max, remedy));
 }
 
 absl::Status SetDuration(std::string_view field, absl::Duration fallback, google::protobuf::Duration* duration) {
