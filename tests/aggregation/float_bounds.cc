@@ -157,6 +157,7 @@ std::optional<long double> BoundOf(const OutputLayout& layout, const Element& el
   if (element.magnitude * kSlack >= cell.largest) return std::nullopt;
   const long double n = static_cast<long double>(element.num_addends);
   long double bound = 1.01L * n * cell.unit * element.magnitude;
+  if (layout.op->is_weighted()) bound += n * cell.smallest / 2;
   const long double value = std::fabs(static_cast<long double>(element.sum.ToDouble())) / divisor.value;
   bound = bound / divisor.value * kSlack;
   if (layout.op->divisor != Divisor::kNone) bound += (value + bound) * (divisor.error + 0x1p-52L) + 0x1p-1074L;

@@ -235,6 +235,8 @@ absl::Status OperatorSuite::Check(const OperatorTrial& trial, Random& random) co
 }
 
 absl::Status OperatorSuite::CheckMany(int trials, const std::function<OperatorTrial(Random&)>& draw) const {
+  // Bytes of a contribution: enough of a small one to rebuild it by hand.
+  constexpr int kShown = 1000;
   for (uint64_t seed = 0; seed < static_cast<uint64_t>(trials); ++seed) {
     SeededRandom random(seed);
     const OperatorTrial trial = draw(random);
@@ -247,7 +249,7 @@ absl::Status OperatorSuite::CheckMany(int trials, const std::function<OperatorTr
                                    std::string((on_smaller.ok() ? status : on_smaller).message()),
                                    trial.spec.ShortDebugString());
     for (const v1::Contribution& contribution : (on_smaller.ok() ? trial : smaller).contributions) {
-      text += fmt::format("contribution: {}\n", contribution.ShortDebugString());
+    text += fmt::format("contribution: {:.{}}\n", contribution.ShortDebugString(), kShown);
     }
     return absl::InternalError(text);
   }
