@@ -12,22 +12,29 @@
 namespace sheaf {
 namespace {
 
-constexpr int kBits = 32;
+constexpr int kBits = ExactBlock::kDigitBits;
 constexpr int64_t kHalf = int64_t{1} << (kBits - 1);
-// One number adds at most 2^48 + 1 to a digit, so one call at most 2^58 + 2^10.
-constexpr int kTopBits = 48;
+constexpr int kStep = 4;
+// One number adds at most 2^51 to a digit, so one call at most 2^61.
+constexpr int kTopBits = 51;
 constexpr int64_t kLoadMax = int64_t{1} << 62;
 constexpr int64_t kRoomy = int64_t{1} << 61;
+// How far above the numbers that made it a new bin reaches: later ones may be larger.
+constexpr int kMargin = 4;
 // Digits of at most this much are exact in a double, also when converted by ToDouble of the kernels.
 constexpr int64_t kFastMax = int64_t{1} << 51;
-// Below this many elements, cutting one by one beats setting up the loops.
-constexpr int kFew = 8;
 // A third digit of at most this much leaves room for the second below 2^51.
 constexpr int64_t kThirdMax = int64_t{1} << 18;
 constexpr int64_t kZeros[ExactBlock::kRunMax] = {};
+// Exponents that leave room for three digits in the normal range of a double, at either end.
+constexpr int kPlainMin = -900, kPlainMax = 800;
+// Below this many elements, cutting one by one beats setting up the loops.
+constexpr int kFew = 8;
 
 constexpr int FloorDiv(int a, int b) { return a >= 0 ? a / b : -((-a + b - 1) / b); }
-constexpr int CeilDiv(int a, int b) { return -FloorDiv(-a, b); }
+constexpr int RoundDown(int exponent, int step) { return FloorDiv(exponent, step) * step; }
+constexpr int RoundUp(int exponent, int step) { return -RoundDown(-exponent, step); }
+bool IsCanonical(int exponent) { return RoundDown(exponent, kBits) == exponent; }
 
 // weight = odd * 2^low, and weight <= 2^top.
 struct WeightRange {
@@ -35,20 +42,6 @@ struct WeightRange {
   int low;
   int top;
 };
-
-// The bins that numbers of a range fall into, and the most that one of them adds to the top one.
-struct BinRange {
-  int top;
-  int low;
-  int64_t top_amount;
-};
-
-BinRange BinsOf(int top_exponent, int low_exponent) {
-  const int top = CeilDiv(top_exponent - kTopBits, kBits);
-  return {.top = top,
-          .low = std::min(top, FloorDiv(low_exponent, kBits)),
-          .top_amount = (int64_t{1} << (top_exponent - kBits * top)) + 1};
-}
 
 WeightRange Decompose(float weight) {
   int exponent = 0;
@@ -85,17 +78,17 @@ bool ExactBlock::AddFloats(int at, const char* values, int n, float weight) {
   }
   const FloatRange range = ScanFloats(values, n);
   if (range.is_all_zero || !range.is_finite) return range.is_finite;
-  const BinRange bins = BinsOf(range.top + w.top, range.low + w.low);
-  const double scale = std::ldexp(static_cast<double>(weight), -kBits * bins.top);
-  if (bins.top == bins.low) {
-    AddToOneBin(values, n, scale, Open(bins.top, bins.top_amount) + at);
-  } else if (bins.top == bins.low + 1) {
-    int64_t* high_digits = Open(bins.top, bins.top_amount) + at;
-    AddToTwoBins(values, n, scale, high_digits, Open(bins.low, kHalf) + at);
+  const Target target = Choose(range.top + w.top, range.low + w.low);
+  const double unit = std::ldexp(1.0, target.top);
+  if (target.num_bins == 1) {
+    AddToOneBin(values, n, weight, unit, Open(target.top, target.top_amount) + at);
+  } else if (target.num_bins == 2) {
+    int64_t* high_digits = Open(target.top, target.top_amount) + at;
+    AddToTwoBins(values, n, weight, unit, high_digits, Open(target.top - kBits, kHalf) + at);
   } else {
     double rest[kRunMax];
-    Scale(values, n, scale, rest);
-    AddScaled(at, nullptr, rest, n, bins.top, bins.low, bins.top_amount);
+    Scale(values, n, weight / unit, rest);
+    AddScaled(at, nullptr, rest, n, target);
   }
   return true;
 }
@@ -126,31 +119,53 @@ bool ExactBlock::AddWide(int at, const uint32_t* scattered, const double* values
   MakeRoom();
   const FloatRange range = ScanDoubles(values, n, precision);
   if (range.is_all_zero || !range.is_finite) return range.is_finite;
-  const BinRange bins = BinsOf(range.top, range.low);
+  const Target target = Choose(range.top, range.low);
   // Near the ends of the range the scale, or what it makes of the smallest value, would leave it.
-  const bool is_extreme = bins.top < -31 || bins.top > 31 || range.low - kBits * bins.top < -1074;
+  const bool is_extreme = target.top < -992 || target.top > 992 || range.low - target.top < -1074;
   if (is_extreme || n < kFew) {
     for (int i = 0; i < n; ++i) AddOne(scattered == nullptr ? at + i : static_cast<int>(scattered[i]), values[i], 1, 0);
     return true;
   }
   double rest[kRunMax];
-  Scale(values, n, std::ldexp(1.0, -kBits * bins.top), rest);
-  AddScaled(at, scattered, rest, n, bins.top, bins.low, bins.top_amount);
+  Scale(values, n, std::ldexp(1.0, -target.top), rest);
+  AddScaled(at, scattered, rest, n, target);
   return true;
 }
 
-void ExactBlock::AddScaled(int at, const uint32_t* scattered, double* rest, int n, int top, int low,
-                           int64_t top_amount) {
-  for (int index = top; index >= low; --index) {
-    const int64_t amount = index == top ? top_amount : kHalf;
+ExactBlock::Target ExactBlock::Choose(int top, int low) const {
+  const auto target = [&](int exponent) {
+    const int below = std::max(0, exponent - low);
+    return Target{.top = exponent,
+                  .num_bins = 1 + (below + kBits - 1) / kBits,
+                  .top_amount = (int64_t{1} << std::max(0, top - exponent)) + 1};
+  };
+  // A bin that takes the numbers whole; else the lowest that takes their upper parts, unless it is so far up that little
+  // would be left to take.
+  const Bin* upper = nullptr;
+  for (const Bin& bin : bins_) {
+    if (top - bin.exponent > kTopBits) continue;
+    if (bin.exponent <= low) return target(bin.exponent);
+    if (upper == nullptr && top - bin.exponent >= kBits / 2) upper = &bin;
+  }
+  const int roomy = RoundUp(top + kMargin - kTopBits, kStep);
+  if (roomy <= low) return target(roomy);
+  const int tight = RoundDown(low, kStep);
+  if (top - tight <= kTopBits) return target(tight);
+  return target(upper != nullptr ? upper->exponent : roomy);
+}
+
+void ExactBlock::AddScaled(int at, const uint32_t* scattered, double* rest, int n, const Target& target) {
+  for (int b = 0; b < target.num_bins; ++b) {
+    const int exponent = target.top - kBits * b;
+    const int64_t amount = b == 0 ? target.top_amount : kHalf;
     if (RoundsToZero(rest, n)) {
       MultiplyByBase(rest, n);
     } else if (scattered == nullptr) {
-      MoveToBin(rest, n, Open(index, amount) + at);
+      MoveToBin(rest, n, Open(exponent, amount) + at);
     } else {
       int64_t digits[kRunMax];
       CutDigits(rest, n, digits);
-      ScatterIntegers(Open(index, amount * n), scattered, digits, n);
+      ScatterIntegers(Open(exponent, amount * n), scattered, digits, n);
     }
   }
 }
@@ -164,10 +179,20 @@ void ExactBlock::AddOne(int at, double value, uint32_t weight_mantissa, int weig
 }
 
 void ExactBlock::AddTerm(int at, bool is_negative, unsigned __int128 magnitude, int exponent) {
-  int index = FloorDiv(exponent, kBits);
-  for (magnitude <<= exponent - kBits * index; magnitude != 0; magnitude >>= kBits, ++index) {
+  if (magnitude == 0) return;
+  while ((magnitude & 0xff) == 0) magnitude >>= 8, exponent += 8;
+  const uint64_t upper = static_cast<uint64_t>(magnitude >> 64);
+  const int width = upper != 0 ? 64 + std::bit_width(upper) : std::bit_width(static_cast<uint64_t>(magnitude));
+  const Target target = Choose(exponent + width, exponent);
+  if (target.num_bins == 1) {
+    const int64_t digit = static_cast<int64_t>(magnitude << (exponent - target.top));
+    Open(target.top, target.top_amount)[at] += is_negative ? -digit : digit;
+    return;
+  }
+  int lowest = RoundDown(exponent, kBits);
+  for (magnitude <<= exponent - lowest; magnitude != 0; magnitude >>= kBits, lowest += kBits) {
     const int64_t digit = static_cast<uint32_t>(magnitude);
-    if (digit != 0) Open(index, int64_t{1} << kBits)[at] += is_negative ? -digit : digit;
+    if (digit != 0) Open(lowest, int64_t{1} << kBits)[at] += is_negative ? -digit : digit;
   }
 }
 
@@ -175,44 +200,67 @@ void ExactBlock::AddBlock(int at, const ExactBlock& other, int other_at, int n) 
   for (const Bin& from : other.bins_) {
     const int64_t amount = LargestMagnitude(from.digits + other_at, n);
     if (amount == 0) continue;
-    if (FindBin(from.index).load > kLoadMax - amount) Normalise();
+    Bin& into = FindBin(from.exponent);
+    if (into.load > kLoadMax - amount) {
+      MakeRoom();
+      if (FindBin(from.exponent).load > kLoadMax - amount) Carry(from.exponent);
+    }
     if (amount <= kRoomy) {
-      AddIntegers(Open(from.index, amount) + at, from.digits + other_at, n);
+      AddIntegers(Open(from.exponent, amount) + at, from.digits + other_at, n);
       continue;
     }
     // So full that this block may not hold it beside its own: carry first.
-    int64_t lower[kRunMax], upper[kRunMax];
-    for (int i = 0; i < n; ++i) {
-      upper[i] = (from.digits[other_at + i] + kHalf) >> kBits;
-      lower[i] = from.digits[other_at + i] - upper[i] * (int64_t{1} << kBits);
-    }
-    AddIntegers(Open(from.index, kHalf) + at, lower, n);
-    AddIntegers(Open(from.index + 1, kHalf) + at, upper, n);
+    if (FindBin(from.exponent + kBits).load > kRoomy) Carry(from.exponent + kBits);
+    int64_t* const lower = Open(from.exponent, kHalf) + at;
+    SplitDigits(from.digits + other_at, n, kBits, lower, Open(from.exponent + kBits, kHalf) + at);
   }
 }
 
-void ExactBlock::AddDigits(int at, int index, const int32_t* digits, int n) {
+void ExactBlock::AddDigits(int at, int exponent, const int32_t* digits, int n) {
   MakeRoom();
-  int64_t* into = Open(index, kHalf) + at;
+  int64_t* into = Open(exponent, kHalf) + at;
   for (int i = 0; i < n; ++i) into[i] += digits[i];
 }
 
+void ExactBlock::Carry(int exponent) {
+  if (FindBin(exponent + kBits).load > kRoomy) Carry(exponent + kBits);
+  int64_t* const above = Open(exponent + kBits, kHalf);
+  Bin& bin = FindBin(exponent);
+  for (int begin = 0; begin < size_; begin += kRunMax) {
+    const int n = std::min(kRunMax, size_ - begin);
+    int64_t lower[kRunMax] = {};
+    SplitDigits(bin.digits + begin, n, kBits, lower, above + begin);
+    std::copy_n(lower, n, bin.digits + begin);
+  }
+  bin.load = kHalf;
+}
+
 void ExactBlock::Normalise() {
-  for (size_t b = 0; b < bins_.size(); ++b) {
-    int64_t* const digits = bins_[b].digits;
-    for (int begin = 0; begin < size_; begin += kRunMax) {
-      const int n = std::min(kRunMax, size_ - begin);
-      int64_t carries[kRunMax];
-      int64_t any_carry = 0;
-      for (int i = 0; i < n; ++i) {
-        int64_t& digit = digits[begin + i];
-        carries[i] = (digit + kHalf) >> kBits;
-        digit -= carries[i] * (int64_t{1} << kBits);
-        any_carry |= carries[i];
-      }
-      // The next bin, new or not, stands at b + 1: the loop comes to it next.
-      if (any_carry != 0) AddIntegers(Open(bins_[b].index + 1, kHalf) + begin, carries, n);
+  // Bins at other exponents are cut to fit those at multiples of 32.
+  for (size_t b = 0; b < bins_.size();) {
+    const int exponent = bins_[b].exponent;
+    if (IsCanonical(exponent)) {
+      ++b;
+      continue;
     }
+    const int below = RoundDown(exponent, kBits);
+    const int bits = kBits - (exponent - below);
+    for (const int to : {below, below + kBits}) {
+      if (FindBin(to).load > kRoomy) Carry(to);
+    }
+    int64_t* const lower = Open(below, kHalf);
+    int64_t* const upper = Open(below + kBits, kLoadMax >> (bits - 1));
+    const int64_t* const digits = FindBin(exponent).digits;
+    for (int begin = 0; begin < size_; begin += kRunMax) {
+      SplitDigits(digits + begin, std::min(kRunMax, size_ - begin), bits, lower + begin, upper + begin);
+    }
+    bins_.erase(bins_.begin() + (&FindBin(exponent) - bins_.data()));
+    b = 0;
+  }
+  // From the lowest up, and as far as there is anything to carry.
+  for (size_t b = 0; b < bins_.size(); ++b) {
+    const auto is_carried = [](int64_t digit) { return -kHalf <= digit && digit < kHalf; };
+    if (!std::all_of(bins_[b].digits, bins_[b].digits + size_, is_carried)) Carry(bins_[b].exponent);
     bins_[b].load = kHalf;
   }
 }
@@ -226,73 +274,60 @@ void ExactBlock::Clear() {
 
 template <typename Float>
 bool ExactBlock::RoundFast(int at, int n, Float* sums) const {
-  const auto combine = [&](const int64_t* digits2, const int64_t* digits1, const int64_t* digits0, int low) {
-    CombineDigits(digits2, digits1, digits0, n, std::ldexp(1.0, kBits * low), sums);
+  const auto is_plain = [](const Bin& bin) { return kPlainMin <= bin.exponent && bin.exponent <= kPlainMax; };
+  const auto unit = [](int exponent) { return std::ldexp(1.0, exponent); };
+  if (bins_.size() == 1 && is_plain(bins_[0])) {
+    ScaleDigits(bins_[0].digits + at, n, unit(bins_[0].exponent), sums);
     return true;
-  };
-  const auto is_plain = [](const Bin& bin) { return bin.load <= kFastMax && -28 <= bin.index && bin.index <= 25; };
-  if (bins_.size() == 1 && is_plain(bins_[0])) return combine(kZeros, kZeros, bins_[0].digits + at, bins_[0].index);
-  if (bins_.size() == 2 && is_plain(bins_[0]) && is_plain(bins_[1]) && bins_[1].index == bins_[0].index + 1) {
-    return combine(kZeros, bins_[1].digits + at, bins_[0].digits + at, bins_[0].index);
   }
   // The digits of three neighbouring bins from the lowest up that holds any; zeros where nothing is.
   const int64_t* digits[3] = {kZeros, kZeros, kZeros};
-  int low = kBinMax;
+  const Bin* lowest = nullptr;
   for (const Bin& bin : bins_) {
     const int64_t* const from = bin.digits + at;
-    if (bin.load > kFastMax && LargestMagnitude(from, n) > kFastMax) return false;
-    if (low == kBinMax) {
-      if (LargestMagnitude(from, n) == 0) continue;
-      low = bin.index;
-    }
-    const bool is_far = bin.index > low + 2 || (bin.index == low + 2 && LargestMagnitude(from, n) > kThirdMax);
-    if (is_far && LargestMagnitude(from, n) > 0) return false;
-    if (!is_far) digits[bin.index - low] = from;
+    const int64_t largest = LargestMagnitude(from, n);
+    if (largest == 0) continue;
+    if (lowest == nullptr) lowest = &bin;
+    const int above = bin.exponent - lowest->exponent;
+    if (!is_plain(bin) || above % kBits != 0 || above > 2 * kBits) return false;
+    if (largest > (above == 2 * kBits ? kThirdMax : kFastMax)) return false;
+    digits[above / kBits] = from;
   }
   // With a third bin, the second is added to it, and must leave room.
   if (digits[2] != kZeros && LargestMagnitude(digits[1], n) > kFastMax / 2) return false;
-  if (low == kBinMax) low = 0;
-  if (low < -28 || low > 25) return false;
-  return combine(digits[2], digits[1], digits[0], low);
-}
-
-template <typename Float>
-Float ExactBlock::RoundOne(int i) const {
-  if (bins_.empty()) return 0;
-  const int low = bins_.front().index;
-  if (bins_.back().index - low <= 2) {
-    // The whole sum fits into 128 bits.
-    __int128 sum = 0;
-    for (const Bin& bin : bins_)
-      sum += static_cast<__int128>(bin.digits[i]) * (__int128{1} << (kBits * (bin.index - low)));
-    return RoundInteger<Float>(sum, kBits * low);
-  }
-  int64_t digits[kBinMax - kBinMin + 2] = {};
-  for (const Bin& bin : bins_) digits[bin.index - low] = bin.digits[i];
-  const int n = bins_.back().index - low + 2;
-  for (int k = 0; k + 1 < n; ++k) {
-    const int64_t carry = (digits[k] + kHalf) >> kBits;
-    digits[k] -= carry * (int64_t{1} << kBits);
-    digits[k + 1] += carry;
-  }
-  int top = n - 1;
-  while (top > 2 && digits[top] == 0) --top;
-  // Of what lies below the three leading digits only the sign can matter, because it is less than one of their units.
-  int sticky = 0;
-  for (int k = top - 3; k >= 0 && sticky == 0; --k) sticky = digits[k] > 0 ? 1 : digits[k] < 0 ? -1 : 0;
-  __int128 leading = 0;
-  for (int k = top; k >= top - 2; --k) leading = leading * (__int128{1} << kBits) + digits[k];
-  return RoundInteger<Float>(2 * leading + sticky, kBits * (low + top - 2) - 1);
+  CombineDigits(digits[2], digits[1], digits[0], n, unit(lowest == nullptr ? 0 : lowest->exponent), sums);
+  return true;
 }
 
 template <typename Float>
 void ExactBlock::RoundTo(int at, int n, Float* sums) const {
   if (RoundFast(at, n, sums)) return;
-  ExactBlock carried(n);
-  carried.AddBlock(0, *this, at, n);
-  carried.Normalise();
-  if (carried.RoundFast(0, n, sums)) return;
-  for (int i = 0; i < n; ++i) sums[i] = RoundOne<Float>(at + i);
+  ExactBlock canonical(n);
+  canonical.AddBlock(0, *this, at, n);
+  canonical.Normalise();
+  if (canonical.RoundFast(0, n, sums)) return;
+  for (int i = 0; i < n; ++i) sums[i] = canonical.RoundOne<Float>(i);
+}
+
+template <typename Float>
+Float ExactBlock::RoundOne(int i) const {
+  // Of what lies below the three leading digits only the sign can matter, because it is less than one of their units.
+  size_t b = bins_.size();
+  while (b > 0 && bins_[b - 1].digits[i] == 0) --b;
+  if (b == 0) return 0;
+  const int lowest = bins_[b - 1].exponent - 2 * kBits;
+  __int128 leading = 0;
+  int sticky = 0;
+  while (b > 0 && sticky == 0) {
+    const Bin& bin = bins_[--b];
+    const int64_t digit = bin.digits[i];
+    if (bin.exponent >= lowest) {
+      leading += static_cast<__int128>(digit) * (__int128{1} << (bin.exponent - lowest));
+    } else if (digit != 0) {
+      sticky = digit > 0 ? 1 : -1;
+    }
+  }
+  return RoundInteger<Float>(2 * leading + sticky, lowest - 1);
 }
 
 void ExactBlock::Round(int at, int n, double* sums) const { RoundTo(at, n, sums); }
@@ -303,18 +338,18 @@ int64_t ExactBlock::memory_bytes() const {
                               bins_.size() * sizeof(int64_t) * static_cast<size_t>(size_));
 }
 
-int64_t* ExactBlock::Open(int index, int64_t amount) {
-  Bin& bin = FindBin(index);
+int64_t* ExactBlock::Open(int exponent, int64_t amount) {
+  Bin& bin = FindBin(exponent);
   bin.load += amount;
   return bin.digits;
 }
 
-ExactBlock::Bin& ExactBlock::FindBin(int index) {
+ExactBlock::Bin& ExactBlock::FindBin(int exponent) {
   size_t b = 0;
-  while (b < bins_.size() && bins_[b].index < index) ++b;
-  if (b < bins_.size() && bins_[b].index == index) return bins_[b];
-  SHEAF_CHECK(kBinMin <= index && index <= kBinMax, "bin {}", index);
-  Bin bin{.index = index, .load = 0, .digits = nullptr, .owned = nullptr};
+  while (b < bins_.size() && bins_[b].exponent < exponent) ++b;
+  if (b < bins_.size() && bins_[b].exponent == exponent) return bins_[b];
+  SHEAF_CHECK(kExponentMin <= exponent && exponent <= kExponentMax, "bin of exponent {}", exponent);
+  Bin bin{.exponent = exponent, .load = 0, .digits = nullptr, .owned = nullptr};
   if (pool_ == nullptr) {
     bin.owned = std::make_unique<int64_t[]>(static_cast<size_t>(size_));
     bin.digits = bin.owned.get();
@@ -325,8 +360,16 @@ ExactBlock::Bin& ExactBlock::FindBin(int index) {
 }
 
 void ExactBlock::MakeRoom() {
-  const bool is_full = std::any_of(bins_.begin(), bins_.end(), [](const Bin& bin) { return bin.load > kRoomy; });
-  if (is_full) Normalise();
+  for (size_t b = 0; b < bins_.size(); ++b) {
+    if (bins_[b].load <= kRoomy) continue;
+    // The load is a bound for all elements together; most of the time none is near it.
+    int64_t largest = 0;
+    for (int begin = 0; begin < size_; begin += kRunMax) {
+      largest = std::max(largest, LargestMagnitude(bins_[b].digits + begin, std::min(kRunMax, size_ - begin)));
+    }
+    bins_[b].load = largest;
+    if (largest > kRoomy / 2) Carry(bins_[b].exponent);
+  }
 }
 
 }  // namespace sheaf

@@ -1,21 +1,25 @@
 // ExactBlock: the exact sums of neighbouring elements.
 //
-// A sum is kept as integer digits in bins at absolute positions: bin k counts units of 2^(32k).
+// A sum is kept as integer digits in bins at absolute positions: the bin of exponent e counts units of 2^e.
 //
-//      value  =  ... + digit[1] * 2^32 + digit[0] * 1 + digit[-1] * 2^-32 + digit[-2] * 2^-64 + ...
+//      value  =  digit[-40] * 2^-40 + digit[-8] * 2^-8 + ...         exponents are multiples of 4
 //
 // Adding a number means cutting it into integers, one per bin, and adding integers: nothing is ever rounded, no bin is
-// ever dropped, so the digits stand for the true sum in whatever order the numbers came. A block holds only the bins
-// that some number touched (two for most tensors). Digits are 64-bit, far wider than 32: carries wait until a bin could
-// overflow, which takes at least 2^12 adds. `load` is the bound that says when.
+// ever dropped, so the digits stand for the true sum in whatever order the numbers came. Digits have 64 bits and a number
+// fills at most 51 of them; where all numbers of a run fit between a bin's unit and 2^51 units, as those of most tensors
+// do, one bin takes them and nothing is cut at all. Others go to two or three bins, 32 bits apart. Carries wait until a
+// bin could overflow, which takes at least 2^10 adds; `load` is the bound that says when.
+//
+// Which bins there are depends on what came, and in which order; what they add up to does not. Normalise gives the one
+// canonical form: bins at multiples of 32, digits of 32 bits.
 //
 //   ExactBlock block(1024);
 //   block.AddFloats(0, bytes, 1024, 3.0f);   // += 3 * value, exactly
 //   block.Round(0, 1024, floats);            // the only rounding there is
 //
 // The weighted product of two floats has 48 bits, exact in a double; that of a double and a float has 77, kept as the
-// sum of two doubles (or cut as an integer near the ends of the range). Zeros add nothing, whatever their sign; an
-// exact zero rounds to +0. Not thread-safe.
+// sum of two doubles (or cut as an integer near the ends of the range). Zeros add nothing, whatever their sign; an exact
+// zero rounds to +0. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -31,12 +35,14 @@ class ExactBlock {
  public:
   // Most numbers one call takes.
   static constexpr int kRunMax = 1024;
-  // Bins that finite numbers, weighted, summed 2^31 times, can reach. 2^(32 * -39) <= 2^-1223 and 2^1152 < 2^(32 * 37).
-  static constexpr int kBinMin = -40;
-  static constexpr int kBinMax = 40;
+  // Exponents that finite numbers, weighted, summed 2^31 times, can reach: 2^-1280 <= 2^-1223 and 2^1152 < 2^1184.
+  static constexpr int kExponentMin = -1280;
+  static constexpr int kExponentMax = 1280;
+  // Of the canonical form.
+  static constexpr int kDigitBits = 32;
 
   struct Bin {
-    int index = 0;
+    int exponent = 0;
     // No digit is larger in magnitude.
     int64_t load = 0;
     int64_t* digits = nullptr;
@@ -58,9 +64,10 @@ class ExactBlock {
   // Adds elements of another block.
   void AddBlock(int at, const ExactBlock& other, int other_at, int n);
   // Adds digits of one bin, as Normalise leaves them.
-  void AddDigits(int at, int index, const int32_t* digits, int n);
+  void AddDigits(int at, int exponent, const int32_t* digits, int n);
 
-  // Carries, until every digit lies in [-2^31, 2^31), and forgets bins of zeros: the one canonical form of these sums.
+  // The canonical form of these sums: exponents are multiples of 32, every digit lies in [-2^31, 2^31). Bins may be all
+  // zeros.
   void Normalise();
   // Zeros; keeps its memory.
   void Clear();
@@ -71,21 +78,34 @@ class ExactBlock {
   void Round(int at, int n, float* sums) const;
 
   int size() const { return size_; }
-  // In ascending order of index.
+  // In ascending order of exponent.
   std::span<const Bin> bins() const { return bins_; }
   int64_t memory_bytes() const;
 
  private:
+  // The bins a run of numbers goes to: `num_bins` of them, 32 apart, from exponent `top` downwards.
+  struct Target {
+    int top = 0;
+    int num_bins = 1;
+    // The most that one number adds to the top bin.
+    int64_t top_amount = 0;
+  };
+
+  // Where numbers go that are below 2^top in magnitude and multiples of 2^low.
+  Target Choose(int top, int low) const;
   // The bin's digits; created if need be. The caller adds at most `amount` to each.
-  int64_t* Open(int index, int64_t amount);
-  Bin& FindBin(int index);
-  // Carries if a bin is so full that one more call of Add might overflow it.
+  int64_t* Open(int exponent, int64_t amount);
+  Bin& FindBin(int exponent);
+  // Makes sure that no bin overflows in one more call of Add.
   void MakeRoom();
-  // Adds rest[i] * 2^(32 * top) to elements at + i, or to at[i] where there are such.
-  void AddScaled(int at, const uint32_t* scattered, double* rest, int n, int top, int low, int64_t top_amount);
+  // Moves what is beyond 32 bits to the bin above.
+  void Carry(int exponent);
+  // Adds rest[i] * 2^target.top to elements at + i, or to at[i] where there are such.
+  void AddScaled(int at, const uint32_t* scattered, double* rest, int n, const Target& target);
   bool AddWide(int at, const uint32_t* scattered, const double* values, int n, int precision);
   void AddTerm(int at, bool is_negative, unsigned __int128 magnitude, int exponent);
   void AddOne(int at, double value, uint32_t weight_mantissa, int weight_exponent);
+  // Of a block in canonical form.
   template <typename Float>
   Float RoundOne(int i) const;
   template <typename Float>
@@ -96,7 +116,7 @@ class ExactBlock {
 
   int size_;
   ZeroedPool* pool_;
-  // Most blocks have two.
+  // Most blocks have one.
   absl::InlinedVector<Bin, 2> bins_;
 };
 

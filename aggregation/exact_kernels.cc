@@ -18,6 +18,7 @@ namespace sheaf {
 namespace {
 
 constexpr double kBase = 4294967296.0;
+constexpr int64_t kHalf = int64_t{1} << 31;
 // 1.5 * 2^52: adding it rounds to an integer, which then stands in the low bits.
 constexpr double kMagic = 6755399441055744.0;
 constexpr int64_t kMagicBits = std::bit_cast<int64_t>(kMagic);
@@ -32,6 +33,26 @@ inline T Load(const char* values, int64_t i) {
 inline int64_t ToInteger(double shifted) { return std::bit_cast<int64_t>(shifted) - kMagicBits; }
 // |integer| <= 2^51.
 inline double ToDouble(int64_t integer) { return std::bit_cast<double>(integer + kMagicBits) - kMagic; }
+
+// integer / 2^bits, rounded down. AVX2 shifts 64-bit integers only as unsigned ones.
+inline int64_t ShiftRight(int64_t integer, int bits) {
+  constexpr uint64_t kSign = uint64_t{1} << 63;
+  return static_cast<int64_t>(((static_cast<uint64_t>(integer) ^ kSign) >> bits) - (kSign >> bits));
+}
+
+// upper + lower, rounded once to float.
+inline float NarrowSum(double upper, double lower) {
+  const double sum = upper + lower;
+  // What the addition lost (Knuth's TwoSum).
+  const double lower_part = sum - upper;
+  const double lost = (upper - (sum - lower_part)) + (lower - lower_part);
+  // Rounded to odd instead: where something was lost, the last bit is 1. The second rounding, to float, then is what
+  // one rounding of the true sum would be (Boldo and Melquiond, 2008), down to the subnormals.
+  const int64_t bits = std::bit_cast<int64_t>(sum);
+  const int64_t away = (lost > 0) == (sum > 0) ? 1 : -1;
+  const int64_t step = lost != 0 && (bits & 1) == 0 ? away : 0;
+  return static_cast<float>(std::bit_cast<double>(bits + step));
+}
 
 // Exponent of the leading bit of a float that is not zero; subnormals count as the smallest normal.
 int LeadingExponent(uint32_t magnitude) { return std::max<int>(static_cast<int>(magnitude >> 23), 1) - 127; }
@@ -81,17 +102,29 @@ SHEAF_KERNEL bool AllFinite64(const char* values, int64_t n) {
   return largest < 0x7ff00000u;
 }
 
-SHEAF_KERNEL void AddToOneBin(const char* values, int n, double scale, int64_t* digits) {
-  for (int i = 0; i < n; ++i) digits[i] += ToInteger(static_cast<double>(Load<float>(values, i)) * scale + kMagic);
+SHEAF_KERNEL void AddToOneBin(const char* __restrict values, int n, float weight, double unit,
+                              int64_t* __restrict digits) {
+  const double wide_weight = weight;
+  const double magic = kMagic * unit;
+  const int64_t magic_bits = std::bit_cast<int64_t>(magic);
+  for (int i = 0; i < n; ++i) {
+    const double value = static_cast<double>(Load<float>(values, i)) * wide_weight;
+    digits[i] += std::bit_cast<int64_t>(value + magic) - magic_bits;
+  }
 }
 
-SHEAF_KERNEL void AddToTwoBins(const char* values, int n, double scale, int64_t* __restrict high,
-                               int64_t* __restrict low) {
+SHEAF_KERNEL void AddToTwoBins(const char* __restrict values, int n, float weight, double unit,
+                               int64_t* __restrict high, int64_t* __restrict low) {
+  const double wide_weight = weight;
+  // Adding these rounds to a multiple of the bin's unit, whose number then stands in the low bits.
+  const double magic = kMagic * unit, low_magic = magic / kBase;
+  const int64_t magic_bits = std::bit_cast<int64_t>(magic), low_magic_bits = std::bit_cast<int64_t>(low_magic);
   for (int i = 0; i < n; ++i) {
-    const double value = static_cast<double>(Load<float>(values, i)) * scale;
-    const double shifted = value + kMagic;
-    high[i] += ToInteger(shifted);
-    low[i] += ToInteger((value - (shifted - kMagic)) * kBase + kMagic);
+    const double value = static_cast<double>(Load<float>(values, i)) * wide_weight;
+    const double shifted = value + magic;
+    const double rest = value - (shifted - magic);
+    high[i] += std::bit_cast<int64_t>(shifted) - magic_bits;
+    low[i] += std::bit_cast<int64_t>(rest + low_magic) - low_magic_bits;
   }
 }
 
@@ -145,8 +178,7 @@ SHEAF_KERNEL void CombineDigits(const int64_t* __restrict digits2, const int64_t
                                 const int64_t* __restrict digits0, int n, double unit, double* __restrict sums) {
   const double unit1 = unit * kBase;
   for (int i = 0; i < n; ++i) {
-    const double upper = ToDouble(digits2[i] * (int64_t{1} << 32) + digits1[i]);
-    sums[i] = upper * unit1 + ToDouble(digits0[i]) * unit;
+    sums[i] = ToDouble(digits2[i] * (int64_t{1} << 32) + digits1[i]) * unit1 + ToDouble(digits0[i]) * unit;
   }
 }
 
@@ -154,18 +186,34 @@ SHEAF_KERNEL void CombineDigits(const int64_t* __restrict digits2, const int64_t
                                 const int64_t* __restrict digits0, int n, double unit, float* __restrict sums) {
   const double unit1 = unit * kBase;
   for (int i = 0; i < n; ++i) {
-    const double upper = ToDouble(digits2[i] * (int64_t{1} << 32) + digits1[i]) * unit1;
-    const double lower = ToDouble(digits0[i]) * unit;
-    const double sum = upper + lower;
-    // What the addition lost (Knuth's TwoSum).
-    const double lower_part = sum - upper;
-    const double lost = (upper - (sum - lower_part)) + (lower - lower_part);
-    // Rounded to odd instead: where something was lost, the last bit is 1. The second rounding, to float, then is what
-    // one rounding of the true sum would be (Boldo and Melquiond, 2008), down to the subnormals.
-    const int64_t bits = std::bit_cast<int64_t>(sum);
-    const int64_t away = (lost > 0) == (sum > 0) ? 1 : -1;
-    const int64_t step = lost != 0 && (bits & 1) == 0 ? away : 0;
-    sums[i] = static_cast<float>(std::bit_cast<double>(bits + step));
+    sums[i] =
+        NarrowSum(ToDouble(digits2[i] * (int64_t{1} << 32) + digits1[i]) * unit1, ToDouble(digits0[i]) * unit);
+  }
+}
+
+SHEAF_KERNEL void ScaleDigits(const int64_t* __restrict digits, int n, double unit, double* __restrict sums) {
+  const double unit1 = unit * kBase;
+  for (int i = 0; i < n; ++i) {
+    const int64_t upper = ShiftRight(digits[i] + kHalf, 32);
+    sums[i] = ToDouble(upper) * unit1 + ToDouble(digits[i] - upper * (int64_t{1} << 32)) * unit;
+  }
+}
+
+SHEAF_KERNEL void ScaleDigits(const int64_t* __restrict digits, int n, double unit, float* __restrict sums) {
+  const double unit1 = unit * kBase;
+  for (int i = 0; i < n; ++i) {
+    const int64_t upper = ShiftRight(digits[i] + kHalf, 32);
+    sums[i] = NarrowSum(ToDouble(upper) * unit1, ToDouble(digits[i] - upper * (int64_t{1} << 32)) * unit);
+  }
+}
+
+SHEAF_KERNEL void SplitDigits(const int64_t* __restrict digits, int n, int bits, int64_t* __restrict into,
+                              int64_t* __restrict carry) {
+  const int64_t half = int64_t{1} << (bits - 1), base = int64_t{1} << bits, scale = int64_t{1} << (32 - bits);
+  for (int i = 0; i < n; ++i) {
+    const int64_t upper = ShiftRight(digits[i] + half, bits);
+    into[i] += (digits[i] - upper * base) * scale;
+    carry[i] += upper;
   }
 }
 

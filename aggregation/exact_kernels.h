@@ -21,10 +21,10 @@ FloatRange ScanDoubles(const double* values, int n, int precision);
 bool AllFinite32(const char* values, int64_t n);
 bool AllFinite64(const char* values, int64_t n);
 
-// digits[i] += scale * x[i], which is an integer below 2^51 in magnitude.
-void AddToOneBin(const char* values, int n, double scale, int64_t* digits);
-// As above, but what is left of the nearest integer goes on, times 2^32, to `low`; there it is an integer.
-void AddToTwoBins(const char* values, int n, double scale, int64_t* high, int64_t* low);
+// Adds weight * x[i] to bins of which one unit is `unit`, and 2^-32 of it. The product is below 2^51 units in magnitude,
+// and an integer number of the lower ones (of `unit`, where there is one bin).
+void AddToOneBin(const char* values, int n, float weight, double unit, int64_t* digits);
+void AddToTwoBins(const char* values, int n, float weight, double unit, int64_t* high, int64_t* low);
 // rest[i] = scale * x[i].
 void Scale(const char* values, int n, double scale, double* rest);
 void Scale(const double* values, int n, double scale, double* rest);
@@ -50,5 +50,12 @@ void CombineDigits(const int64_t* digits2, const int64_t* digits1, const int64_t
                    double* sums);
 void CombineDigits(const int64_t* digits2, const int64_t* digits1, const int64_t* digits0, int n, double unit,
                    float* sums);
+// sums[i] = digits[i] * unit. |digits| <= 2^62.
+void ScaleDigits(const int64_t* digits, int n, double unit, double* sums);
+void ScaleDigits(const int64_t* digits, int n, double unit, float* sums);
+
+// Into digits below 2^31 in magnitude: into[i] += digits[i] mod 2^bits (of either sign) * 2^(32 - bits), and
+// carry[i] += digits[i] / 2^bits. 0 < bits <= 32.
+void SplitDigits(const int64_t* digits, int n, int bits, int64_t* into, int64_t* carry);
 
 }  // namespace sheaf

@@ -17,7 +17,9 @@ constexpr uint8_t kNan = 1, kPlusInfinity = 2, kMinusInfinity = 4, kAllFlags = 7
 constexpr int kRun = ExactBlock::kRunMax;
 static_assert(kCellChunk <= kRun);
 // So far from the last bin that carries of any number of partial aggregates stay inside.
-constexpr int kBinMaxOfPartial = ExactBlock::kBinMax - 2;
+constexpr int kBinMax = ExactBlock::kExponentMax / ExactBlock::kDigitBits - 1;
+constexpr int kBinMin = ExactBlock::kExponentMin / ExactBlock::kDigitBits;
+constexpr int kBinMaxOfPartial = kBinMax - 2;
 
 template <typename Float>
 uint8_t FlagOf(Float value) {
@@ -151,7 +153,7 @@ void ExactSum::WriteChunk(int count, StateWriter& out) const {
   out.Put<uint16_t>(static_cast<uint16_t>(std::count_if(bins.begin(), bins.end(), std::not_fn(is_zero))));
   for (const ExactBlock::Bin& bin : bins) {
     if (is_zero(bin)) continue;
-    out.Put<int16_t>(static_cast<int16_t>(bin.index));
+    out.Put<int16_t>(static_cast<int16_t>(bin.exponent / ExactBlock::kDigitBits));
     int32_t digits[kCellChunk];
     for (int i = 0; i < count; ++i) digits[i] = static_cast<int32_t>(bin.digits[i]);
     out.PutArray(digits, count);
@@ -167,7 +169,7 @@ void ExactSum::WriteChunk(int count, StateWriter& out) const {
 
 absl::Status ExactSum::ReadChunk(int64_t at, int count, StateReader& in, StateOrigin origin) {
   RETURN_IF_ERROR(
-      ReadDigits(at, count, in, origin == StateOrigin::kCheckpoint ? ExactBlock::kBinMax : kBinMaxOfPartial));
+      ReadDigits(at, count, in, origin == StateOrigin::kCheckpoint ? kBinMax : kBinMaxOfPartial));
   RETURN_IF_ERROR(ReadFlags(at, count, in));
   if (origin != StateOrigin::kFinitePartialAggregate || non_finite_.empty()) return absl::OkStatus();
   return absl::DataLossError("the state holds NaN or infinities; this output takes finite values only");
@@ -175,7 +177,7 @@ absl::Status ExactSum::ReadChunk(int64_t at, int count, StateReader& in, StateOr
 
 absl::Status ExactSum::ReadDigits(int64_t at, int count, StateReader& in, int bin_max) {
   ASSIGN_OR_RETURN(const uint16_t num_bins, in.Get<uint16_t>());
-  int last_index = ExactBlock::kBinMin - 1;
+  int last_index = kBinMin - 1;
   for (int b = 0; b < num_bins; ++b) {
     ASSIGN_OR_RETURN(const int16_t index, in.Get<int16_t>());
     int32_t digits[kCellChunk];
@@ -185,7 +187,7 @@ absl::Status ExactSum::ReadDigits(int64_t at, int count, StateReader& in, int bi
       return absl::DataLossError("the state's digits are malformed");
     last_index = index;
     ForEachPiece(at, count, [&](int64_t block, int offset, int64_t done, int piece) {
-      BlockAt(block).AddDigits(offset, index, digits + done, piece);
+      BlockAt(block).AddDigits(offset, index * ExactBlock::kDigitBits, digits + done, piece);
     });
   }
   return absl::OkStatus();
@@ -209,10 +211,13 @@ absl::Status ExactSum::ReadFlags(int64_t at, int count, StateReader& in) {
 template <typename Float>
 void ExactSum::RoundTo(int64_t at, int64_t count, std::span<const double> divisors, char* values) const {
   ForEachPiece(at, count, [&](int64_t block, int offset, int64_t done, int piece) {
-    Float sums[kRun] = {};
+    Float sums[kRun];
     const ExactBlock* const from = blocks_[static_cast<size_t>(block)].get();
-    if (from != nullptr && divisors.empty()) from->Round(offset, piece, sums);
-    if (from != nullptr && !divisors.empty()) {
+    if (from == nullptr) {
+      std::fill_n(sums, piece, Float{0});
+    } else if (divisors.empty()) {
+      from->Round(offset, piece, sums);
+    } else {
       double wide[kRun];
       from->Round(offset, piece, wide);
       for (int i = 0; i < piece; ++i) {

@@ -155,7 +155,7 @@ TEST_CASE("The vector loops and the one-by-one path give the same digits") {
     const auto digits_of = [n](const ExactBlock& block) {
       std::map<int, std::vector<int64_t>> digits;
       for (const ExactBlock::Bin& bin : block.bins()) {
-        if (LargestMagnitude(bin.digits, n) > 0) digits[bin.index].assign(bin.digits, bin.digits + n);
+        if (LargestMagnitude(bin.digits, n) > 0) digits[bin.exponent].assign(bin.digits, bin.digits + n);
       }
       return digits;
     };
