@@ -18,13 +18,20 @@ absl::Status Broken(std::string_view law, std::string_view how) {
   return absl::InternalError(fmt::format("{}: {}", law, how));
 }
 
-// Two texts from shortly before they differ.
+// The first lines of two texts that differ, from shortly before they do.
 std::string DifferenceOf(const std::string& expected, const std::string& found) {
-  constexpr size_t kBefore = 60, kShown = 400;
-  size_t at = 0;
-  while (at < expected.size() && at < found.size() && expected[at] == found[at]) ++at;
-  at -= std::min(at, kBefore);
-  return fmt::format("expected ...{}\n   found ...{}", expected.substr(at, kShown), found.substr(at, kShown));
+  constexpr size_t kBefore = 40, kShown = 160;
+  size_t at = 0, line = 0;
+  while (at < expected.size() && at < found.size() && expected[at] == found[at]) {
+    if (expected[at++] == '\n') line = at;
+  }
+  const auto shown = [&](const std::string& text) {
+    const size_t end = std::min(text.find('\n', line), text.size());
+    const size_t from = at - line > kShown / 2 ? at - kBefore : line;
+    const std::string cut = text.substr(from, std::min(end - from, kShown));
+    return fmt::format("{}{}{}", from > line ? "..." : "", cut, from + cut.size() < end ? "..." : "");
+  };
+  return fmt::format("expected '{}', found '{}'", shown(expected), shown(found));
 }
 
 std::string BytesText(const std::string& bytes) {
@@ -96,13 +103,13 @@ class TrialCheck {
     state_ = one_by_one.Serialize();
     report_ = one_by_one.Report();
     expected_ = suite_.oracle(trial_);
-    RETURN_IF_ERROR(CheckAgainstOracle(report_));
     if (one_by_one.Serialize() != state_) return Broken("to report changes the state", "");
     RETURN_IF_ERROR(CheckIdentity(one_by_one));
     ASSIGN_OR_RETURN(const RoundAccumulator shuffled, FoldAll(Shuffled()));
     RETURN_IF_ERROR(CheckSame("the order of contributions shows", shuffled));
     RETURN_IF_ERROR(CheckMerged());
-    return CheckPartials(one_by_one);
+    RETURN_IF_ERROR(CheckPartials(one_by_one));
+    return CheckAgainstOracle(report_);
   }
 
  private:
