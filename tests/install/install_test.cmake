@@ -15,3 +15,10 @@ run(${CMAKE_COMMAND} -G Ninja -S ${WORK}/project -B ${WORK}/build -D CMAKE_PREFI
     -D CMAKE_CXX_COMPILER=${COMPILER} -D CMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER} -D CMAKE_CXX_FLAGS=-O1)
 run(${CMAKE_COMMAND} --build ${WORK}/build)
 run(${CMAKE_CTEST_COMMAND} --test-dir ${WORK}/build --output-on-failure --verbose)
+# The guide shows what it prints.
+execute_process(COMMAND ${WORK}/build/mean_of_squares_test OUTPUT_VARIABLE output)
+file(READ ${PROJECT}/../../docs/guides/write-an-operator.md guide)
+string(FIND "${guide}" "${output}" position)
+if(position EQUAL -1)
+  message(FATAL_ERROR "docs/guides/write-an-operator.md does not show what the test prints:\n${output}")
+endif()
