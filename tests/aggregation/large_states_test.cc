@@ -246,6 +246,112 @@ TEST_CASE("Large sparse states equal a plain map, in any grouping, under every n
   }
 }
 
+TEST_CASE("Many rows equal a plain map, in any grouping, released sparse or dense") {
+  constexpr int64_t kRows = 20'000, kWidth = 5;
+  SeededRandom random(11);
+  for (const char* op : {"slices_sum", "weighted_coordinate_mean"}) {
+    for (const v1::OutputForm form : {v1::SPARSE, v1::DENSE}) {
+      v1::AggregateSpec spec = ASpec(op, v1::FLOAT32, {kRows, kWidth});
+      spec.mutable_outputs(0)->set_index_dims(1);
+      spec.mutable_outputs(0)->set_form(form);
+      const bool is_weighted = FindOperator(Operators(), op)->is_weighted();
+      RoundAccumulator whole = Accumulator(spec), part = Accumulator(spec);
+      Ledger ledger;
+      for (int i = 0; i < 20; ++i) {
+        std::vector<Entry> entries;
+        for (int n = 0; n < 2'000; ++n) entries.push_back({Skewed(kRows)(random), static_cast<int>(random.Below(17)) - 8});
+        const int halves = 1 + static_cast<int>(random.Below(5));
+        ledger.Add(entries, halves);
+        std::vector<int32_t> keys;
+        std::vector<float> values;
+        for (const Entry& entry : entries) {
+          keys.push_back(static_cast<int32_t>(entry.key));
+          for (int64_t j = 0; j < kWidth; ++j) values.push_back(static_cast<float>(entry.quarters) / 4 * static_cast<float>(j));
+        }
+        const int64_t num_rows = static_cast<int64_t>(keys.size());
+        const v1::Contribution contribution =
+            Contribute(Sparse({kRows, kWidth}, ATensor(v1::INT32, {num_rows, 1}, BytesOf(keys)),
+                              ATensor(v1::FLOAT32, {num_rows, kWidth}, BytesOf(values))),
+                       static_cast<float>(halves) / 2);
+        REQUIRE(Fold(whole, contribution).ok());
+        if (i == 10) {
+          absl::StatusOr<RoundAccumulator> restored = RoundAccumulator::Restore(spec, part.Serialize());
+          REQUIRE(restored.ok());
+          part = Accumulator(spec);
+          REQUIRE(Fold(part, PartialOf(*restored)).ok());
+        }
+        REQUIRE(Fold(part, contribution).ok());
+      }
+      CHECK((part.OutputStates() == whole.OutputStates()));
+      std::vector<float> dense(static_cast<size_t>(kRows * kWidth)), rows;
+      for (const auto& [key, touched] : ledger.at) {
+        for (int64_t j = 0; j < kWidth; ++j) {
+          // As it is worked out: the exact sum of the element, divided.
+          const double value = is_weighted ? static_cast<double>(touched.weighted * j) / 8 / (static_cast<double>(touched.halves) / 2)
+                                           : static_cast<double>(touched.sum * j) / 4;
+          rows.push_back(static_cast<float>(value));
+          dense[static_cast<size_t>(key * kWidth + j)] = rows.back();
+        }
+      }
+      INFO(op << " " << v1::OutputForm_Name(form));
+      for (const RoundAccumulator* accumulator : {&whole, &part}) {
+        const AggregateReport report = *accumulator->Report();
+        if (form == v1::DENSE) {
+          CHECK((Find(report, "w").data == BytesOf(dense)));
+        } else {
+          CHECK((Find(report, "w.values").data == BytesOf(rows)));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("A table of many keys equals a plain map, in any grouping") {
+  v1::OutputSpec output = AnOutput("keyed_sum", v1::INT64, {});
+  output.set_key_type(v1::STRING_KEYS);
+  output.set_min_contributors(2);
+  const v1::AggregateSpec spec = ASpec(output);
+  SeededRandom random(5);
+  RoundAccumulator whole = Accumulator(spec), left = Accumulator(spec), right = Accumulator(spec);
+  struct Sum {
+    int64_t sum = 0, contributors = 0, newest = -1;
+  };
+  std::map<std::string, Sum> expected;
+  for (int i = 0; i < 30; ++i) {
+    v1::Contribution contribution;
+    contribution.add_outputs()->set_name("w");
+    v1::KeyedTable& table = *contribution.mutable_outputs(0)->mutable_keyed();
+    std::vector<int64_t> values;
+    for (int n = 0; n < 10'000 / kScale; ++n) {
+      // Bytes of every kind, of a few lengths.
+      const uint64_t number = random.Below(60'000) * 0x9e3779b97f4a7c15u;
+      const std::string key = BytesOf<uint64_t>({number}).substr(0, 2 + number % 7);
+      table.add_string_keys(key);
+      values.push_back(static_cast<int64_t>(random.Below(1000)) - 500);
+      Sum& sum = expected[key];
+      sum.sum += values.back();
+      if (sum.newest != i) ++sum.contributors;
+      sum.newest = i;
+    }
+    *table.mutable_values() = ATensor(v1::INT64, {static_cast<int64_t>(values.size())}, BytesOf(values));
+    REQUIRE(Fold(whole, contribution).ok());
+    REQUIRE(Fold(i % 2 == 0 ? left : right, contribution).ok());
+  }
+  left.Merge(*RoundAccumulator::Restore(spec, right.Serialize()));
+  CHECK((left.Serialize() == whole.Serialize()));
+  std::string keys;
+  std::vector<int64_t> sums;
+  for (const auto& [key, sum] : expected) {
+    if (sum.contributors < 2) continue;
+    keys += key;
+    sums.push_back(sum.sum);
+  }
+  const AggregateReport report = *left.Report();
+  CHECK((Find(report, "w.keys").data == keys));
+  CHECK((Find(report, "w.values").data == BytesOf(sums)));
+  CHECK(report.outputs[0].touched() == static_cast<int64_t>(expected.size()));
+}
+
 TEST_CASE("More contributions than weights are kept for: each entry still meets its own weight") {
   // Entries wait for their bucket to fill; 70,000 weights do not fit beside them.
   const LargeCase shape = {"many", 1'000'000, Skewed(1'000'000), 0, 0};
