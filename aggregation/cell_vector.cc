@@ -76,8 +76,8 @@ int64_t CellBytes(const CellType& type) {
   if (!is_float) return 16;
   if (type.numerics == v1::F64) return 8;
   if (type.numerics == v1::F32) return 4;
-  // Two bins for FLOAT32; the 53 bits of FLOAT64 lie in three.
-  return type.dtype == v1::FLOAT32 ? 16 : 24;
+  // One or two bins for FLOAT32; the 53 bits of FLOAT64 always lie in two.
+  return 16;
 }
 
 v1::DType ReleasedDType(Reduction reduction, v1::DType dtype) {

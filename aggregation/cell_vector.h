@@ -6,7 +6,7 @@
 //   cells->Add(at, bytes, count, weight);
 //
 //   reduction   dtype     numerics  implementation  bytes per cell
-//   kSum        floats    EXACT     ExactSum        16 (two bins of 8) for most tensors; 8 more per further bin
+//   kSum        floats    EXACT     ExactSum        8 per bin: one for most FLOAT32, two for FLOAT64 and weighted
 //   kSum        floats    F64, F32  FloatSum        8, 4
 //   kSum        integers  any       IntegerSum      16
 //   kMin, kMax  all       any       Extremum        4 or 8

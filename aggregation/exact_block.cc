@@ -139,8 +139,8 @@ ExactBlock::Target ExactBlock::Choose(int top, int low) const {
                   .num_bins = 1 + (below + kBits - 1) / kBits,
                   .top_amount = (int64_t{1} << std::max(0, top - exponent)) + 1};
   };
-  // A bin that takes the numbers whole; else the lowest that takes their upper parts, unless it is so far up that little
-  // would be left to take.
+  // A bin that takes the numbers whole; else the lowest that takes their upper parts, unless it is so far up that
+  // little would be left to take.
   const Bin* upper = nullptr;
   for (const Bin& bin : bins_) {
     if (top - bin.exponent > kTopBits) continue;

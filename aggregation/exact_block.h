@@ -5,10 +5,10 @@
 //      value  =  digit[-40] * 2^-40 + digit[-8] * 2^-8 + ...         exponents are multiples of 4
 //
 // Adding a number means cutting it into integers, one per bin, and adding integers: nothing is ever rounded, no bin is
-// ever dropped, so the digits stand for the true sum in whatever order the numbers came. Digits have 64 bits and a number
-// fills at most 51 of them; where all numbers of a run fit between a bin's unit and 2^51 units, as those of most tensors
-// do, one bin takes them and nothing is cut at all. Others go to two or three bins, 32 bits apart. Carries wait until a
-// bin could overflow, which takes at least 2^10 adds; `load` is the bound that says when.
+// ever dropped, so the digits stand for the true sum in whatever order the numbers came. Digits have 64 bits and a
+// number fills at most 51 of them; where all numbers of a run fit between a bin's unit and 2^51 units, as those of most
+// tensors do, one bin takes them and nothing is cut at all. Others go to two or three bins, 32 bits apart. Carries wait
+// until a bin could overflow, which takes at least 2^10 adds; `load` is the bound that says when.
 //
 // Which bins there are depends on what came, and in which order; what they add up to does not. Normalise gives the one
 // canonical form: bins at multiples of 32, digits of 32 bits.
@@ -18,8 +18,8 @@
 //   block.Round(0, 1024, floats);            // the only rounding there is
 //
 // The weighted product of two floats has 48 bits, exact in a double; that of a double and a float has 77, kept as the
-// sum of two doubles (or cut as an integer near the ends of the range). Zeros add nothing, whatever their sign; an exact
-// zero rounds to +0. Not thread-safe.
+// sum of two doubles (or cut as an integer near the ends of the range). Zeros add nothing, whatever their sign; an
+// exact zero rounds to +0. Not thread-safe.
 #pragma once
 
 #include <cstdint>

@@ -186,8 +186,7 @@ SHEAF_KERNEL void CombineDigits(const int64_t* __restrict digits2, const int64_t
                                 const int64_t* __restrict digits0, int n, double unit, float* __restrict sums) {
   const double unit1 = unit * kBase;
   for (int i = 0; i < n; ++i) {
-    sums[i] =
-        NarrowSum(ToDouble(digits2[i] * (int64_t{1} << 32) + digits1[i]) * unit1, ToDouble(digits0[i]) * unit);
+    sums[i] = NarrowSum(ToDouble(digits2[i] * (int64_t{1} << 32) + digits1[i]) * unit1, ToDouble(digits0[i]) * unit);
   }
 }
 

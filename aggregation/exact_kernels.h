@@ -21,8 +21,8 @@ FloatRange ScanDoubles(const double* values, int n, int precision);
 bool AllFinite32(const char* values, int64_t n);
 bool AllFinite64(const char* values, int64_t n);
 
-// Adds weight * x[i] to bins of which one unit is `unit`, and 2^-32 of it. The product is below 2^51 units in magnitude,
-// and an integer number of the lower ones (of `unit`, where there is one bin).
+// Adds weight * x[i] to bins of which one unit is `unit`, and 2^-32 of it. The product is below 2^51 units in
+// magnitude, and an integer number of the lower ones (of `unit`, where there is one bin).
 void AddToOneBin(const char* values, int n, float weight, double unit, int64_t* digits);
 void AddToTwoBins(const char* values, int n, float weight, double unit, int64_t* high, int64_t* low);
 // rest[i] = scale * x[i].

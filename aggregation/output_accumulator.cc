@@ -13,9 +13,9 @@ constexpr uint32_t kMagic = 0x4f414853;  // "SHAO"
 
 }  // namespace
 
-void OutputAccumulator::Accumulate(const CheckedValue& value) {
+void OutputAccumulator::Accumulate(const CheckedValue& value, ParallelFor& parallel) {
   ++num_clients_;
-  DoAccumulate(value);
+  DoAccumulateInParts(value, parallel);
 }
 
 void OutputAccumulator::Merge(const OutputAccumulator& other) {

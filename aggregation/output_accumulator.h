@@ -13,6 +13,7 @@
 #include "aggregation/cell_vector.h"
 #include "aggregation/output_layout.h"
 #include "aggregation/round_accumulator.h"
+#include "base/parallel_for.h"
 
 namespace sheaf {
 
@@ -36,7 +37,7 @@ class OutputAccumulator {
   OutputAccumulator(const OutputAccumulator&) = delete;
   OutputAccumulator& operator=(const OutputAccumulator&) = delete;
 
-  void Accumulate(const CheckedValue& value);
+  void Accumulate(const CheckedValue& value, ParallelFor& parallel);
   // `other` is of an equal layout.
   void Merge(const OutputAccumulator& other);
   // Canonical, checksummed, with the layout's signature.
@@ -53,6 +54,8 @@ class OutputAccumulator {
 
  protected:
   virtual void DoAccumulate(const CheckedValue& value) = 0;
+  // For operators whose elements are independent: as DoAccumulate, with its parts at once.
+  virtual void DoAccumulateInParts(const CheckedValue& value, ParallelFor&) { DoAccumulate(value); }
   virtual void DoMerge(const OutputAccumulator& other) = 0;
   virtual void DoWrite(StateWriter& out) const = 0;
   virtual absl::Status DoRead(StateReader& in, StateOrigin origin) = 0;

@@ -131,6 +131,11 @@ absl::StatusOr<ValidContribution> RoundAccumulator::Validate(v1::Contribution co
 }
 
 void RoundAccumulator::Accumulate(const ValidContribution& valid) {
+  InlineFor one_by_one;
+  Accumulate(valid, one_by_one);
+}
+
+void RoundAccumulator::Accumulate(const ValidContribution& valid, ParallelFor& parallel) {
   const ValidContribution::Parsed& parsed = *valid.parsed_;
   SHEAF_CHECK(parsed.outputs.size() == state_->outputs.size(), "the contribution was validated for another spec");
   for (size_t i = 0; i < parsed.outputs.size(); ++i) {
@@ -138,7 +143,7 @@ void RoundAccumulator::Accumulate(const ValidContribution& valid) {
     if (output.partial != nullptr) {
       state_->outputs[i]->Merge(*output.partial);
     } else {
-      state_->outputs[i]->Accumulate(output.value);
+      state_->outputs[i]->Accumulate(output.value, parallel);
     }
   }
   ++state_->num_contributions;

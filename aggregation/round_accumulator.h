@@ -23,6 +23,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/parallel_for.h"
 #include "sheaf/v1/aggregation.pb.h"
 
 namespace sheaf {
@@ -100,6 +101,8 @@ class RoundAccumulator {
   // RESOURCE_EXHAUSTED over a limit, naming it.
   absl::StatusOr<ValidContribution> Validate(v1::Contribution contribution) const;
   void Accumulate(const ValidContribution& valid);
+  // The same, with large outputs in parts: for servers.
+  void Accumulate(const ValidContribution& valid, ParallelFor& parallel);
   // `other` has the same spec.
   void Merge(RoundAccumulator&& other);
 

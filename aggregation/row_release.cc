@@ -34,7 +34,9 @@ std::span<const double> RowRelease::DivisorsOf(const SlotColumns& columns, int64
 std::optional<RowRelease::Misfit> RowRelease::Take(const SlotColumns& columns, std::span<const uint32_t> slots) {
   constexpr size_t kWorthwhile = 4;
   kept_.clear();
-  rows_.resize(slots.size() * row_bytes_);
+  num_kept_ = 0;
+  is_all_kept_ = min_contributors_ <= 1 && !drops_zeros_;
+  if (rows_.size() < slots.size() * row_bytes_) rows_.resize(slots.size() * row_bytes_);
   if (columns.width != 1 || slots.size() * kWorthwhile < static_cast<size_t>(columns.num_slots)) {
     return TakeRows(columns, slots);
   }
@@ -44,7 +46,7 @@ std::optional<RowRelease::Misfit> RowRelease::Take(const SlotColumns& columns, s
 template <typename Value>
 std::optional<RowRelease::Misfit> RowRelease::TakeCells(const SlotColumns& columns, std::span<const uint32_t> slots) {
   const int64_t n = columns.num_slots;
-  cells_.resize(static_cast<size_t>(n) * sizeof(Value));
+  if (cells_.size() < static_cast<size_t>(n) * sizeof(Value)) cells_.resize(static_cast<size_t>(n) * sizeof(Value));
   misfits_.clear();
   const std::span<const double> divisors = DivisorsOf(columns, 0, n);
   for (int64_t at = 0; at < n; ++at) {
@@ -54,12 +56,9 @@ std::optional<RowRelease::Misfit> RowRelease::TakeCells(const SlotColumns& colum
   }
   const Value* const cells = reinterpret_cast<const Value*>(cells_.data());
   Value* const rows = reinterpret_cast<Value*>(rows_.data());
-  if (min_contributors_ <= 1 && !drops_zeros_ && misfits_.empty()) {
-    kept_.resize(slots.size());
-    for (size_t i = 0; i < slots.size(); ++i) {
-      kept_[i] = static_cast<uint32_t>(i);
-      rows[i] = cells[slots[i]];
-    }
+  if (is_all_kept_ && misfits_.empty()) {
+    for (size_t i = 0; i < slots.size(); ++i) rows[i] = cells[slots[i]];
+    num_kept_ = slots.size();
     return std::nullopt;
   }
   for (size_t i = 0; i < slots.size(); ++i) {
@@ -67,8 +66,8 @@ std::optional<RowRelease::Misfit> RowRelease::TakeCells(const SlotColumns& colum
     if (IsWithheld(columns, slot)) continue;
     if (std::binary_search(misfits_.begin(), misfits_.end(), slot)) return Misfit{i, 0};
     if (drops_zeros_ && IsZero(reinterpret_cast<const char*>(&cells[slot]))) continue;
-    rows[kept_.size()] = cells[slot];
-    kept_.push_back(static_cast<uint32_t>(i));
+    rows[num_kept_++] = cells[slot];
+    if (!is_all_kept_) kept_.push_back(static_cast<uint32_t>(i));
   }
   return std::nullopt;
 }
@@ -77,11 +76,12 @@ std::optional<RowRelease::Misfit> RowRelease::TakeRows(const SlotColumns& column
   const int64_t width = layout_.width;
   for (size_t i = 0; i < slots.size(); ++i) {
     if (IsWithheld(columns, slots[i])) continue;
-    char* const row = rows_.data() + kept_.size() * row_bytes_;
+    char* const row = rows_.data() + num_kept_ * row_bytes_;
     const int64_t num_fitting = columns.cells->Round(slots[i] * width, width, DivisorsOf(columns, slots[i], 1), row);
     if (num_fitting < width) return Misfit{i, num_fitting};
     if (drops_zeros_ && IsZero(row)) continue;
-    kept_.push_back(static_cast<uint32_t>(i));
+    ++num_kept_;
+    if (!is_all_kept_) kept_.push_back(static_cast<uint32_t>(i));
   }
   return std::nullopt;
 }

@@ -2,7 +2,7 @@
 //
 //   RowRelease release(layout, divisor);
 //   if (auto misfit = release.Take(columns, slots)) return OutOfRange(...);
-//   // release.kept(): positions in `slots`; release.rows(): their values, one row after the other.
+//   // release.kept(): positions in `slots`, if not all; release.rows(): their values, one row after the other.
 //
 // Applies the divisor, min_contributors and drop_zeros, and finds integers that do not fit. Not thread-safe.
 #pragma once
@@ -31,8 +31,11 @@ class RowRelease {
   };
   std::optional<Misfit> Take(const SlotColumns& columns, std::span<const uint32_t> slots);
 
+  int64_t num_kept() const { return static_cast<int64_t>(num_kept_); }
+  bool is_all_kept() const { return is_all_kept_; }
+  // Of those kept; not filled where all are.
   std::span<const uint32_t> kept() const { return kept_; }
-  std::string_view rows() const { return {rows_.data(), kept_.size() * row_bytes_}; }
+  std::string_view rows() const { return {rows_.data(), num_kept_ * row_bytes_}; }
   size_t row_bytes() const { return row_bytes_; }
 
  private:
@@ -56,6 +59,8 @@ class RowRelease {
   // All cells of the columns, rounded; and those that do not fit.
   std::vector<char> cells_;
   std::vector<uint32_t> misfits_;
+  size_t num_kept_ = 0;
+  bool is_all_kept_ = false;
   std::vector<uint32_t> kept_;
   std::vector<char> rows_;
 };

@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "base/status_macros.h"
+#include "server/aggregation_pool.h"
 #include "server/core/batch_runner.h"
 #include "server/core/core.h"
 #include "server/core_thread.h"
@@ -32,7 +33,8 @@ struct Runtime::State {
   State(TaskStore& store, PayloadStore& payloads, const Clock& clock, Random& random, const Options& options)
       : stop_grace(options.stop_grace),
         thread(clock, EndProcess),
-        core(store, payloads, thread, random, {.limits = options.limits, .data_directory = options.data_directory}),
+        core(store, payloads, thread, random,
+             {.limits = options.limits, .data_directory = options.data_directory, .parallel = &pool}),
         runner(store, payloads, core),
         work(core),
         blob(core, payloads),
@@ -42,6 +44,7 @@ struct Runtime::State {
 
   const absl::Duration stop_grace;
   CoreThread thread;
+  AggregationPool pool;
   Core core;
   BatchRunner runner;
   WorkHandlers work;

@@ -125,10 +125,11 @@ class KeyedFold final : public OutputAccumulator {
     RowRelease rows(layout(), std::nullopt);
     const std::vector<uint32_t> slots = keys_.SlotsInOrder();
     if (const auto misfit = rows.Take(columns_, slots)) return Misfit(slots[misfit->position]);
-    const int64_t num_rows = static_cast<int64_t>(rows.kept().size());
+    const int64_t num_rows = rows.num_kept();
     std::string keys, offsets;
     const auto append = [](int64_t number, std::string& to) { to.append(reinterpret_cast<const char*>(&number), 8); };
-    for (const uint32_t position : rows.kept()) {
+    for (size_t i = 0; i < static_cast<size_t>(num_rows); ++i) {
+      const size_t position = rows.is_all_kept() ? i : rows.kept()[i];
       if (keys_.is_string()) {
         append(static_cast<int64_t>(keys.size()), offsets);
         keys += keys_.string(slots[position]);

@@ -184,16 +184,20 @@ absl::Status SparseFold::Release(Released& released) const {
       status = OutOfRange(run.keys[misfit->position], misfit->offset);
       return;
     }
-    keys.clear();
-    for (const uint32_t position : rows.kept()) keys.push_back(run.keys[position]);
-    released.num_rows += static_cast<int64_t>(keys.size());
+    std::span<const int64_t> kept = run.keys;
+    if (!rows.is_all_kept()) {
+      keys.clear();
+      for (const uint32_t position : rows.kept()) keys.push_back(run.keys[position]);
+      kept = keys;
+    }
+    released.num_rows += rows.num_kept();
     if (!layout().releases_dense) {
-      AppendIndices(keys, released.indices);
+      AppendIndices(kept, released.indices);
       released.rows.append(rows.rows());
       return;
     }
-    for (size_t i = 0; i < keys.size() && row_bytes > 0; ++i) {
-      std::memcpy(&released.rows[static_cast<size_t>(keys[i]) * row_bytes], rows.rows().data() + i * row_bytes,
+    for (size_t i = 0; i < kept.size() && row_bytes > 0; ++i) {
+      std::memcpy(&released.rows[static_cast<size_t>(kept[i]) * row_bytes], rows.rows().data() + i * row_bytes,
                   row_bytes);
     }
   });

@@ -204,13 +204,13 @@ void EntryTree<Offset, Value, kCounted>::Split(Node& node, int64_t waiting_bytes
   node.child_capacity =
       std::max<int64_t>(kFirstEntries, waiting_bytes / static_cast<int64_t>(num_children * sizeof(Entry)));
   const std::unique_ptr<SparseBlock<Offset>> block = std::move(node.block);
-  std::vector<Offset> offsets;
+  std::vector<int64_t> offsets;
   std::vector<uint32_t> slots;
-  block->Sorted(offsets, slots);
+  block->Sorted(0, offsets, slots);
   for (size_t i = 0; i < offsets.size(); ++i) {
-    Node& child = node.children[offsets[i] >> node.shift];
+    Node& child = node.children[static_cast<uint64_t>(offsets[i]) >> node.shift];
     if (child.block == nullptr) child.block = MakeBlock(child.range);
-    const Offset offset = static_cast<Offset>(offsets[i] & (child_range - 1));
+    const Offset offset = static_cast<Offset>(static_cast<uint64_t>(offsets[i]) & (child_range - 1));
     uint32_t slot = 0;
     child.block->FindOrAdd(&offset, 1, &slot);
     child.block->columns().AddFrom(slot, block->columns(), slots[i]);
@@ -256,13 +256,10 @@ void EntryTree<Offset, Value, kCounted>::ForEachBlock(const Node& node, uint64_t
 template <typename Offset, typename Value, bool kCounted>
 void EntryTree<Offset, Value, kCounted>::ForEachRun(const std::function<void(const SlotRun&)>& visit) {
   FoldAll(root_, root_bucket_);
-  std::vector<Offset> offsets;
-  std::vector<uint32_t> slots;
   std::vector<int64_t> keys;
+  std::vector<uint32_t> slots;
   ForEachBlock(root_, 0, [&](const SparseBlock<Offset>& block, uint64_t base) {
-    block.Sorted(offsets, slots);
-    keys.clear();
-    for (const Offset offset : offsets) keys.push_back(static_cast<int64_t>(base + offset));
+    block.Sorted(base, keys, slots);
     visit({.keys = keys, .slots = slots, .columns = &block.columns()});
   });
 }

@@ -52,10 +52,9 @@ SparseStore::Place RowStore::FindOrAdd(int64_t key) {
 }
 
 void RowStore::ForEachRun(const std::function<void(const SlotRun&)>& visit) {
-  std::vector<uint64_t> offsets;
+  std::vector<int64_t> keys;
   std::vector<uint32_t> slots;
-  block_.Sorted(offsets, slots);
-  const std::vector<int64_t> keys(offsets.begin(), offsets.end());
+  block_.Sorted(0, keys, slots);
   for (size_t begin = 0; begin < keys.size(); begin += kRunMax) {
     const size_t n = std::min(kRunMax, keys.size() - begin);
     visit({.keys = std::span(keys).subspan(begin, n),

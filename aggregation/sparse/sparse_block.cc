@@ -109,27 +109,29 @@ int64_t SparseBlock<Offset>::num_touched() const {
 }
 
 template <typename Offset>
-void SparseBlock<Offset>::Sorted(std::vector<Offset>& offsets, std::vector<uint32_t>& slots) const {
-  offsets.clear();
-  slots.clear();
+void SparseBlock<Offset>::Sorted(uint64_t base, std::vector<int64_t>& coordinates, std::vector<uint32_t>& slots) const {
+  const size_t n = static_cast<size_t>(num_touched());
+  coordinates.resize(n);
+  slots.resize(n);
+  size_t i = 0;
   if (is_dense_) {
     for (size_t w = 0; w < touched_.size(); ++w) {
-      for (uint64_t word = touched_[w]; word != 0; word &= word - 1) {
+      for (uint64_t word = touched_[w]; word != 0; word &= word - 1, ++i) {
         const uint64_t offset = 64 * w + static_cast<uint64_t>(std::countr_zero(word));
-        offsets.push_back(static_cast<Offset>(offset));
-        slots.push_back(static_cast<uint32_t>(offset));
+        coordinates[i] = static_cast<int64_t>(base + offset);
+        slots[i] = static_cast<uint32_t>(offset);
       }
     }
     return;
   }
-  std::vector<KeyedSlot<Offset>> order(static_cast<size_t>(index_.size()));
-  for (size_t slot = 0; slot < order.size(); ++slot) {
+  std::vector<KeyedSlot<Offset>> order(n);
+  for (size_t slot = 0; slot < n; ++slot) {
     order[slot] = {index_.key(static_cast<int64_t>(slot)), static_cast<uint32_t>(slot)};
   }
   SortByKey(order);
   for (const auto& [offset, slot] : order) {
-    offsets.push_back(offset);
-    slots.push_back(slot);
+    coordinates[i] = static_cast<int64_t>(base + offset);
+    slots[i++] = slot;
   }
 }
 

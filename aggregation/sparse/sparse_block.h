@@ -63,8 +63,8 @@ class SparseBlock {
   bool is_dense() const { return is_dense_; }
 
   int64_t num_touched() const;
-  // In ascending order of offset: the touched slots, and their offsets.
-  void Sorted(std::vector<Offset>& offsets, std::vector<uint32_t>& slots) const;
+  // In ascending order: the touched coordinates, each `base` plus its offset, and their slots.
+  void Sorted(uint64_t base, std::vector<int64_t>& coordinates, std::vector<uint32_t>& slots) const;
 
   SlotColumns& columns() { return *columns_; }
   const SlotColumns& columns() const { return *columns_; }

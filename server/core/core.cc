@@ -16,7 +16,12 @@ constexpr absl::Duration kRestAfterRollback = absl::Milliseconds(200);
 }  // namespace
 
 Core::Core(TaskStore& store, PayloadStore& payloads, Executor& executor, Random& random, Options options)
-    : context_{.store = store, .payloads = payloads, .executor = executor, .random = random, .limits = options.limits},
+    : context_{.store = store,
+               .payloads = payloads,
+               .executor = executor,
+               .random = random,
+               .parallel = options.parallel != nullptr ? *options.parallel : one_by_one_,
+               .limits = options.limits},
       data_directory_(std::move(options.data_directory)),
       rounds_(context_),
       workers_(context_),
@@ -40,8 +45,7 @@ void Core::Tick(absl::Time now) {
 }
 
 absl::Time Core::NextTick(absl::Time /*now*/) const {
-  return std::max(rest_until_,
-                  std::min({rounds_.NextTick(), desk_.NextTick(), watch_.NextTick(), next_housekeeping_}));
+  return std::max(rest_until_, std::min({rounds_.NextTick(), desk_.NextTick(), watch_.NextTick(), next_housekeeping_}));
 }
 
 void Core::OnRollback(absl::Time now) {

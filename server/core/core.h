@@ -28,6 +28,8 @@ class Core {
     Limits limits;
     // For people: where the store is.
     std::string data_directory;
+    // For large folds; must outlive the core. Null: one after the other.
+    ParallelFor* parallel = nullptr;
   };
 
   // All must outlive the core.
@@ -65,6 +67,7 @@ class Core {
  private:
   void KeepHouse(absl::Time now);
 
+  InlineFor one_by_one_;
   CoreContext context_;
   const std::string data_directory_;
   RoundManager rounds_;

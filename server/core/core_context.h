@@ -1,6 +1,7 @@
 // CoreContext: what every part of the core works with. Refers; owns only the limits.
 #pragma once
 
+#include "base/parallel_for.h"
 #include "base/random.h"
 #include "server/core/executor.h"
 #include "server/core/limits.h"
@@ -14,6 +15,8 @@ struct CoreContext {
   PayloadStore& payloads;
   Executor& executor;
   Random& random;
+  // Shares the work of large folds out.
+  ParallelFor& parallel;
   Limits limits;
 };
 

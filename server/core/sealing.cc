@@ -97,7 +97,7 @@ absl::Status RoundManager::Refold(LiveRound& round) {
                         round.id, valid.status().ToString()));
       }
       SHEAF_CHECK(record.sequence == round.folded + 1);
-      round.accumulator.Accumulate(*valid);
+      round.accumulator.Accumulate(*valid, context_.parallel);
       round.folded = record.sequence;
       round.spooled_bytes += record.size_bytes;
     }
@@ -145,7 +145,7 @@ absl::Status RoundManager::Accept(LiveRound& round, Acceptance acceptance) {
 
 void RoundManager::Fold(LiveRound& round, int64_t sequence, const ValidContribution& valid) {
   SHEAF_CHECK(sequence == round.folded + 1, "round {} folds {} after {}", round.id, sequence, round.folded);
-  round.accumulator.Accumulate(valid);
+  round.accumulator.Accumulate(valid, context_.parallel);
   round.folded = sequence;
   round.accumulator_bytes = round.accumulator.memory_bytes();
   if (round.state == RoundState::kCollecting) CheckpointIfDue(round);

@@ -61,6 +61,8 @@ BANS = [
         "thread",
         r"\bstd::j?thread\b|\bpthread_create\b|\bstd::async\b",
         [
+            ("server/aggregation_pool.h", "the helpers of large folds"),
+            ("server/aggregation_pool.cc", "the helpers of large folds"),
             ("server/core_thread.h", "the core's thread"),
             ("server/core_thread.cc", "the core's thread"),
             ("worker/thread_pool.h", "the computations' threads"),

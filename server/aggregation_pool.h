@@ -1,0 +1,43 @@
+// AggregationPool: the ParallelFor of a running server: the core's thread and some helpers share the parts of one fold.
+//
+//   AggregationPool pool;
+//   pool.Run(parts, body);
+//
+// Run is called from one thread at a time; it works too, and with no helpers does everything.
+#pragma once
+
+#include <functional>
+#include <thread>
+#include <vector>
+
+#include "base/mutex.h"
+#include "base/parallel_for.h"
+
+namespace sheaf {
+
+class AggregationPool final : public ParallelFor {
+ public:
+  // One thread, the caller included, for each core of this machine.
+  AggregationPool();
+  explicit AggregationPool(int num_helpers);
+  ~AggregationPool() override;
+
+  void Run(int n, const std::function<void(int)>& body) override;
+
+ private:
+  void Help();
+  // Takes parts of the current loop until there are none.
+  void TakeParts();
+
+  Mutex mutex_;
+  CondVar work_;
+  CondVar done_;
+  const std::function<void(int)>* body_ GUARDED_BY(mutex_) = nullptr;
+  int num_parts_ GUARDED_BY(mutex_) = 0;
+  int next_part_ GUARDED_BY(mutex_) = 0;
+  int parts_done_ GUARDED_BY(mutex_) = 0;
+  bool is_stopping_ GUARDED_BY(mutex_) = false;
+  std::vector<std::thread> helpers_;
+};
+
+}  // namespace sheaf
