@@ -58,63 +58,92 @@ std::string Replaced(std::string text, const std::string& from, const std::strin
   return text;
 }
 
-// The lines that begin with one of these, as they were printed.
-std::string LinesWith(const std::string& text, const std::vector<std::string>& beginnings) {
-  std::string kept;
-  std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);) {
-    for (const std::string& beginning : beginnings) {
-      if (line.rfind(beginning, 0) == 0) kept += line + "\n";
+// The shell's own words for what the test does, and what the real command answers.
+class Transcript {
+ public:
+  explicit Transcript(Federation& federation) : federation_(federation) {}
+
+  CommandRun Sheaf(const std::vector<std::string>& arguments, const std::string& typed) {
+    const CommandRun run = federation_.Sheaf(arguments);
+    text_ += fmt::format("$ {}\n{}{}", typed, run.out, run.err);
+    return run;
+  }
+  // As `| grep -E '^(State|Last error)'` cuts it.
+  void DescribeTask(const std::string& task) {
+    text_ += fmt::format("$ sheaf task describe {} | grep -E '^(State|Last error)'\n", task);
+    std::istringstream lines(federation_.Sheaf({"task", "describe", task}).out);
+    for (std::string line; std::getline(lines, line);) {
+      if (line.rfind("State", 0) == 0 || line.rfind("Last error", 0) == 0) text_ += line + "\n";
     }
   }
-  return kept;
+  void Add(const std::string& text) { text_ += text; }
+  // Every id is drawn anew; on the page it is ROUND.
+  std::string With(const std::string& round) const { return Replaced(text_, round, "ROUND"); }
+
+ private:
+  Federation& federation_;
+  std::string text_;
+};
+
+// One dense and one sparse output, six tasks; one contribution is enough.
+std::string SpecFile(const Federation& federation, const std::string& name, const std::string& form) {
+  const std::string path = federation.directory() + "/" + name;
+  std::ofstream(path) << R"({"computation": {"name": "noop"}, "minGoal": 1, "retry": {"failedMax": 1}, "aggregate": {"outputs": [
+      {"name": "bias", "operator": "sum", "dtype": "FLOAT32", "denseShape": [4])" << form << R"(},
+      {"name": "weights", "operator": "coordinate_mean", "dtype": "FLOAT32", "denseShape": [4]}]},
+      "listed": {"tasks": [{}, {}, {}, {}, {}, {}]}})";
+  return path;
 }
+
+// By the number of the task.
+const Value kValues[] = {
+    {.indices = {2, 0, 2}, .values = {1, 1, 3}},
+    {.is_sparse_for_dense = true},
+    {.indices = {0, 4}},
+    {.dense = {1, 1, std::nanf(""), 1}},
+    {.dense = {1, 1, 1}},
+    {.values = {1, 1, 1}},
+};
 
 TEST_CASE("Every odd contribution gets its answer, as the page of operators shows") {
   Federation federation;
-  std::string transcript;
-  const auto spec_file = [&](const std::string& name, const std::string& bias_more) {
-    std::ofstream(federation.directory() + "/" + name)
-        << R"({"computation": {"name": "noop"}, "minGoal": 1, "retry": {"failedMax": 1}, "aggregate": {"outputs": [)"
-        << R"({"name": "bias", "operator": "sum", "dtype": "FLOAT32", "denseShape": [4])" << bias_more << "},"
-        << R"({"name": "weights", "operator": "coordinate_mean", "dtype": "FLOAT32", "denseShape": [4]}]},)"
-        << R"("listed": {"tasks": [{}, {}, {}, {}, {}, {}]}})";
-    return federation.directory() + "/" + name;
-  };
-  const auto run = [&](const std::vector<std::string>& arguments) {
-    return federation.Sheaf(arguments);
-  };
-  (void)run;
-  const CommandRun declared = federation.Sheaf({"round", "create", "-f", spec_file("sparse.json", R"(, "form": "SPARSE")")});
-  std::printf("%d\n%s%s", declared.exit_code, declared.out.c_str(), declared.err.c_str());
-  const CommandRun created = federation.Sheaf({"round", "create", "-f", spec_file("round.json", "")});
-  std::printf("%d\n%s%s", created.exit_code, created.out.c_str(), created.err.c_str());
+  Transcript shell(federation);
+  const CommandRun declared = shell.Sheaf({"round", "create", "-f", SpecFile(federation, "sparse.json", R"(, "form": "SPARSE")")},
+                                          "sheaf round create -f sparse.json");
+  CHECK(declared.exit_code == 2);
+  const CommandRun created =
+      shell.Sheaf({"round", "create", "-f", SpecFile(federation, "round.json", "")}, "sheaf round create -f round.json");
   REQUIRE(created.exit_code == 0);
   const std::string round = created.out.substr(0, created.out.find('\n'));
+
+  // The test is the worker: no worker of ours sends such things.
   const v1::SyncResponse granted = SyncOnce(federation.transport(), APoll("hand", "poll-1", 6));
   REQUIRE(granted.leases_size() == 6);
-  const Value values[] = {
-      {.indices = {2, 0, 2}, .values = {1, 1, 3}},
-      {.is_sparse_for_dense = true},
-      {.indices = {0, 4}},
-      {.dense = {1, 1, std::nanf(""), 1}},
-      {.dense = {1, 1, 1}},
-      {.values = {1, 1, 1}},
-  };
   v1::SyncRequest results = APoll("hand", "poll-2", 0);
-  std::map<std::string, const Value*> by_task;
-  for (int i = 0; i < 6; ++i) by_task[fmt::format("{}/{}", round, i)] = &values[i];
+  std::vector<std::string> expected;
   for (const v1::Lease& lease : granted.leases()) {
+    const size_t task = std::stoul(lease.task().substr(lease.task().find('/') + 1));
     v1::TaskResult& result = *results.add_results();
     result.set_task(lease.task());
     result.set_lease_token(lease.lease_token());
-    result.set_contribution(Contribution(*by_task.at(lease.task())));
+    result.set_contribution(Contribution(kValues[task]));
+    expected.push_back(task == 0 ? "ACCEPTED" : "REJECTED");
   }
-  const v1::SyncResponse answered = SyncOnce(federation.transport(), results);
-  for (const auto& v : answered.verdicts()) std::printf("%s\n", v.ShortDebugString().c_str());
-  for (int i = 0; i < 6; ++i) std::printf("%s", federation.Sheaf({"task", "describe", fmt::format("{}/{}", round, i)}).out.c_str());
-  std::printf("%s", federation.Sheaf({"task", "list", round}).out.c_str());
-  std::printf("%s", federation.Sheaf({"round", "describe", round}).out.c_str());
+  CHECK(VerdictsOf(SyncOnce(federation.transport(), results)) == expected);
+  for (size_t task = 0; task < std::size(kValues); ++task) shell.DescribeTask(fmt::format("{}/{}", round, task));
+
+  // Of the five that were refused nothing is in the result.
+  Await(federation, round);
+  shell.Sheaf({"round", "result", round, "-o", federation.directory() + "/result.npz"},
+              fmt::format("sheaf round result {} -o result.npz", round));
+  const std::string script = "import numpy; r = numpy.load('result.npz'); print({name: r[name].tolist() for name in sorted(r)})";
+  shell.Add(fmt::format("$ python3 -c \"{}\"\n", script));
+  const CommandRun shown = RunCommand({"/usr/bin/python3", "-c", Replaced(script, "result.npz", federation.directory() + "/result.npz")});
+  shell.Add(shown.out + shown.err);
+
+  const std::string text = Replaced(shell.With(round), federation.directory() + "/", "");
+  INFO(text);
+  CHECK(ReadFile(kPage).find("```text\n" + text + "```\n") != std::string::npos);
 }
 
 }  // namespace
