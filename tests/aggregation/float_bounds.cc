@@ -172,10 +172,12 @@ bool IsRight(const OutputLayout& layout, const Element& element, const TrueDivis
   if (element.has_nan || (element.has_plus && element.has_minus)) return std::isnan(found);
   const std::optional<long double> bound = BoundOf(layout, element, divisor);
   if (element.has_plus || element.has_minus) {
-    return std::isinf(found) ? (found > 0) == element.has_plus || !bound.has_value() : std::isnan(found) && !bound.has_value();
+    return std::isinf(found) ? (found > 0) == element.has_plus || !bound.has_value()
+                             : std::isnan(found) && !bound.has_value();
   }
   if (!bound.has_value()) return true;
-  return std::fabs(static_cast<long double>(found) - static_cast<long double>(element.sum.ToDouble()) / divisor.value) <= *bound;
+  return std::fabs(static_cast<long double>(found) -
+                   static_cast<long double>(element.sum.ToDouble()) / divisor.value) <= *bound;
 }
 
 const std::string* DataOf(const AggregateReport& report, const std::string& name) {
@@ -198,11 +200,13 @@ std::map<std::string, const char*> Released(const OutputLayout& layout, const Ag
     const std::string& indices = *DataOf(report, layout.name + ".indices");
     const int64_t n = DataOf(report, layout.name + ".values")->empty() && layout.index_dims > 0
                           ? static_cast<int64_t>(indices.size()) / (8 * layout.index_dims)
-                          : row_bytes == 0 ? 0 : static_cast<int64_t>(values.size()) / row_bytes;
+                      : row_bytes == 0 ? 0
+                                       : static_cast<int64_t>(values.size()) / row_bytes;
     for (int64_t row = 0; row < n; ++row) add(KeyOf(LinearAt(layout, indices, row, v1::INT64)), row);
   } else if (layout.key_type == v1::INT64_KEYS) {
     const std::string& keys = *DataOf(report, layout.name + ".keys");
-    for (int64_t row = 0; row < static_cast<int64_t>(keys.size()) / 8; ++row) add(keys.substr(static_cast<size_t>(8 * row), 8), row);
+    for (int64_t row = 0; row < static_cast<int64_t>(keys.size()) / 8; ++row)
+      add(keys.substr(static_cast<size_t>(8 * row), 8), row);
   } else {
     const std::string& keys = *DataOf(report, layout.name + ".keys");
     const std::string& offsets = *DataOf(report, layout.name + ".key_offsets");
@@ -214,7 +218,8 @@ std::map<std::string, const char*> Released(const OutputLayout& layout, const Ag
   return released;
 }
 
-absl::Status CheckOutput(const OutputLayout& layout, int output, const OperatorTrial& trial, const AggregateReport& found) {
+absl::Status CheckOutput(const OutputLayout& layout, int output, const OperatorTrial& trial,
+                         const AggregateReport& found) {
   const Rows rows = Gather(layout, output, trial.contributions);
   std::map<std::string, const char*> released = Released(layout, found);
   int64_t num_released = 0, num_droppable = 0;
@@ -222,7 +227,8 @@ absl::Status CheckOutput(const OutputLayout& layout, int output, const OperatorT
     const bool is_dense = layout.op->operand == Operand::kDense;
     const bool passes = is_dense || static_cast<int64_t>(row.weights.size()) >= layout.min_contributors;
     const auto at = released.find(key);
-    if (!passes && at != released.end() && !layout.releases_dense) return absl::InternalError("a row of too few contributors is released");
+    if (!passes && at != released.end() && !layout.releases_dense)
+      return absl::InternalError("a row of too few contributors is released");
     if (!passes) continue;
     const bool is_there = at != released.end();
     if (!is_there && !layout.drop_zeros) return absl::InternalError("a row is missing");
@@ -233,8 +239,8 @@ absl::Status CheckOutput(const OutputLayout& layout, int output, const OperatorT
       const Element& element = row.elements[static_cast<size_t>(i)];
       if (IsRight(layout, element, divisor, value)) continue;
       return absl::InternalError(fmt::format(
-          "element {} of a row is {:a} ({}), the true sum is {:a} over {}, of {} addends with magnitudes of {}", i, value,
-          value, element.sum.ToDouble(), divisor.value, element.num_addends, element.magnitude));
+          "element {} of a row is {:a} ({}), the true sum is {:a} over {}, of {} addends with magnitudes of {}", i,
+          value, value, element.sum.ToDouble(), divisor.value, element.num_addends, element.magnitude));
     }
     if (is_there) released.erase(at);
   }
@@ -255,12 +261,14 @@ absl::Status CheckOutput(const OutputLayout& layout, int output, const OperatorT
 
 }  // namespace
 
-absl::Status WithinFloatBounds(const OperatorTrial& trial, const AggregateReport& expected, const AggregateReport& found) {
+absl::Status WithinFloatBounds(const OperatorTrial& trial, const AggregateReport& expected,
+                               const AggregateReport& found) {
   if (found.num_contributions != expected.num_contributions || found.num_clients != expected.num_clients) {
     return absl::InternalError("the numbers of contributions or clients are wrong");
   }
   for (int i = 0; i < trial.spec.outputs_size(); ++i) {
-    ASSIGN_OR_RETURN(const OutputLayout layout, OutputLayout::FromSpec(trial.spec.outputs(i), trial.spec.numerics(), Operators()));
+    ASSIGN_OR_RETURN(const OutputLayout layout,
+                     OutputLayout::FromSpec(trial.spec.outputs(i), trial.spec.numerics(), Operators()));
     RETURN_IF_ERROR(CheckOutput(layout, i, trial, found));
   }
   return absl::OkStatus();

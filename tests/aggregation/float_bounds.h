@@ -3,8 +3,8 @@
 //   const OperatorSuite suite{.compare = WithinFloatBounds, .order_may_show = true};
 //
 // For each element: the addends are gathered from the contributions, their true sum and the sum of their magnitudes are
-// worked out exactly, and the released value must lie within the bound that follows, its rounding included. Rows must be
-// those that min_contributors lets through; drop_zeros may leave a row out that is within the bound of zero.
+// worked out exactly, and the released value must lie within the bound that follows, its rounding included. Rows must
+// be those that min_contributors lets through; drop_zeros may leave a row out that is within the bound of zero.
 #pragma once
 
 #include "absl/status/status.h"

@@ -60,7 +60,8 @@ struct Ledger {
   double ValueAt(const Operator& op, const Touched& touched) const {
     if (op.reduction == Reduction::kMax) return touched.largest / 4.0;
     if (op.reduction == Reduction::kMin) return touched.smallest / 4.0;
-    const double sum = op.is_weighted() ? static_cast<double>(touched.weighted) / 8 : static_cast<double>(touched.sum) / 4;
+    const double sum =
+        op.is_weighted() ? static_cast<double>(touched.weighted) / 8 : static_cast<double>(touched.sum) / 4;
     switch (op.divisor) {
       case Divisor::kNone:
         return sum;
@@ -84,7 +85,9 @@ Draw Uniform(int64_t range) {
 }
 // Most of them near 0.
 Draw Skewed(int64_t range) {
-  return [range](Random& random) { return static_cast<int64_t>(std::pow(random.Fraction(), 8) * static_cast<double>(range)); };
+  return [range](Random& random) {
+    return static_cast<int64_t>(std::pow(random.Fraction(), 8) * static_cast<double>(range));
+  };
 }
 // Half of them in a narrow band somewhere in the space, the others anywhere.
 Draw Clustered(int64_t range, int64_t width) {
@@ -113,7 +116,12 @@ std::vector<LargeCase> LargeCases() {
       {"splits inside splits", huge, Clustered(huge, int64_t{1} << 26), 30, 10'000},
       {"splits three deep", int64_t{1} << 62, Clustered(int64_t{1} << 62, int64_t{1} << 28), 30, 10'000},
       {"one hot band, dense inside a thin space", huge, Clustered(huge, 5'000), 60, 5'000},
-      {"the ends of the space", huge, [huge](Random& r) { return r.Chance(0.5) ? huge - 1 - static_cast<int64_t>(r.Below(40'000)) : static_cast<int64_t>(r.Below(40'000)); }, 20, 8'000},
+      {"the ends of the space", huge,
+       [huge](Random& r) {
+         return r.Chance(0.5) ? huge - 1 - static_cast<int64_t>(r.Below(40'000))
+                              : static_cast<int64_t>(r.Below(40'000));
+       },
+       20, 8'000},
   };
 }
 
@@ -132,8 +140,9 @@ v1::Contribution ContributionOf(const v1::OutputSpec& output, const std::vector<
   const std::string data = output.dtype() == v1::FLOAT32   ? BytesOf(floats)
                            : output.dtype() == v1::FLOAT64 ? BytesOf(doubles)
                                                            : BytesOf(integers);
-  return Contribute(Sparse({output.dense_shape(0)}, ATensor(v1::INT64, {n}, BytesOf(keys)), ATensor(output.dtype(), {n}, data)),
-                    static_cast<float>(halves) / 2);
+  return Contribute(
+      Sparse({output.dense_shape(0)}, ATensor(v1::INT64, {n}, BytesOf(keys)), ATensor(output.dtype(), {n}, data)),
+      static_cast<float>(halves) / 2);
 }
 
 std::vector<Entry> RandomEntries(const LargeCase& shape, Random& random) {
@@ -195,7 +204,8 @@ struct LargeRound {
 
 // One by one; and in three parts: restored in the middle and folded on, merged, sent as a partial aggregate.
 void CheckLarge(const LargeRound& round, const v1::AggregateSpec& spec) {
-  RoundAccumulator whole = Accumulator(spec), first = Accumulator(spec), second = Accumulator(spec), third = Accumulator(spec);
+  RoundAccumulator whole = Accumulator(spec), first = Accumulator(spec), second = Accumulator(spec),
+                   third = Accumulator(spec);
   const size_t num_contributions = round.contributions.size();
   for (size_t i = 0; i < num_contributions; ++i) {
     const v1::Contribution contribution = ContributionOf(spec.outputs(0), round.contributions[i], round.halves[i]);
@@ -227,7 +237,8 @@ v1::AggregateSpec LargeSpec(const LargeCase& shape, const std::string& op, v1::D
 TEST_CASE("Large sparse states equal a plain map, in any grouping, under every numerics") {
   for (const LargeCase& shape : LargeCases()) {
     const LargeRound round(shape);
-    for (const char* op : {"sparse_sum", "coordinate_mean", "weighted_coordinate_mean", "weighted_client_mean", "sparse_max"}) {
+    for (const char* op :
+         {"sparse_sum", "coordinate_mean", "weighted_coordinate_mean", "weighted_client_mean", "sparse_max"}) {
       for (const v1::Numerics numerics : {v1::EXACT, v1::F64, v1::F32}) {
         if (numerics == v1::F32 && std::string_view(op) != "weighted_coordinate_mean") continue;
         INFO(shape.name << ", " << op << ", " << v1::Numerics_Name(numerics));
@@ -260,14 +271,16 @@ TEST_CASE("Many rows equal a plain map, in any grouping, released sparse or dens
       Ledger ledger;
       for (int i = 0; i < 20; ++i) {
         std::vector<Entry> entries;
-        for (int n = 0; n < 2'000; ++n) entries.push_back({Skewed(kRows)(random), static_cast<int>(random.Below(17)) - 8});
+        for (int n = 0; n < 2'000; ++n)
+          entries.push_back({Skewed(kRows)(random), static_cast<int>(random.Below(17)) - 8});
         const int halves = 1 + static_cast<int>(random.Below(5));
         ledger.Add(entries, halves);
         std::vector<int32_t> keys;
         std::vector<float> values;
         for (const Entry& entry : entries) {
           keys.push_back(static_cast<int32_t>(entry.key));
-          for (int64_t j = 0; j < kWidth; ++j) values.push_back(static_cast<float>(entry.quarters) / 4 * static_cast<float>(j));
+          for (int64_t j = 0; j < kWidth; ++j)
+            values.push_back(static_cast<float>(entry.quarters) / 4 * static_cast<float>(j));
         }
         const int64_t num_rows = static_cast<int64_t>(keys.size());
         const v1::Contribution contribution =
@@ -288,8 +301,9 @@ TEST_CASE("Many rows equal a plain map, in any grouping, released sparse or dens
       for (const auto& [key, touched] : ledger.at) {
         for (int64_t j = 0; j < kWidth; ++j) {
           // As it is worked out: the exact sum of the element, divided.
-          const double value = is_weighted ? static_cast<double>(touched.weighted * j) / 8 / (static_cast<double>(touched.halves) / 2)
-                                           : static_cast<double>(touched.sum * j) / 4;
+          const double value =
+              is_weighted ? static_cast<double>(touched.weighted * j) / 8 / (static_cast<double>(touched.halves) / 2)
+                          : static_cast<double>(touched.sum * j) / 4;
           rows.push_back(static_cast<float>(value));
           dense[static_cast<size_t>(key * kWidth + j)] = rows.back();
         }

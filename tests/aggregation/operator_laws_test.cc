@@ -38,8 +38,8 @@ OperatorTrial RandomTrial(const Operator& op, v1::DType dtype, v1::Numerics nume
 int CheckOperator(const Operator& op, v1::DType dtype, v1::Numerics numerics) {
   OperatorSuite suite;
   if (NeedsBounds(op, dtype, numerics)) suite = {.compare = WithinFloatBounds, .order_may_show = true};
-  const absl::Status status = suite.CheckMany(
-      kTrials, [&](Random& random) { return RandomTrial(op, dtype, numerics, random); });
+  const absl::Status status =
+      suite.CheckMany(kTrials, [&](Random& random) { return RandomTrial(op, dtype, numerics, random); });
   INFO(op.symbol << " " << v1::DType_Name(dtype) << " " << v1::Numerics_Name(numerics));
   CHECK(status.ToString() == "OK");
   return kTrials;

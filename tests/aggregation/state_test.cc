@@ -112,7 +112,8 @@ std::string BodyOf(const v1::AggregateSpec& spec, const std::string& state) {
 absl::Status Offer(const v1::AggregateSpec& spec, const std::string& body, int64_t num_clients) {
   RoundAccumulator root = Accumulator(spec);
   const std::string before = root.Serialize();
-  const absl::Status status = Fold(root, PartialOf(SealState(kOutputMagic, LayoutOf(spec).Signature(), body), num_clients));
+  const absl::Status status =
+      Fold(root, PartialOf(SealState(kOutputMagic, LayoutOf(spec).Signature(), body), num_clients));
   if (!status.ok()) {
     REQUIRE(status.code() == absl::StatusCode::kInvalidArgument);
     REQUIRE(root.Serialize() == before);
@@ -149,7 +150,9 @@ TEST_CASE("NaN and infinities planted in a state are refused where only finite v
     for (const v1::DType dtype : {v1::FLOAT32, v1::FLOAT64}) {
       for (const v1::Numerics numerics : {v1::EXACT, v1::F64, v1::F32}) {
         if (numerics == v1::F32 && dtype == v1::FLOAT64 && op.reduction == Reduction::kSum) continue;
-        v1::OutputSpec output = AnOutput(std::string(op.symbol), dtype, op.operand == Operand::kKeyed ? std::vector<int64_t>{} : std::vector<int64_t>{1});
+        v1::OutputSpec output =
+            AnOutput(std::string(op.symbol), dtype,
+                     op.operand == Operand::kKeyed ? std::vector<int64_t>{} : std::vector<int64_t>{1});
         if (op.operand == Operand::kKeyed) output.set_key_type(v1::STRING_KEYS);
         v1::AggregateSpec rejects = ASpec(output);
         rejects.set_numerics(numerics);

@@ -74,7 +74,8 @@ absl::StatusOr<RoundAccumulator> ThroughBytes(const OperatorSuite& suite, const 
 absl::Status Fold(RoundAccumulator& into, const v1::Contribution& contribution) {
   const absl::StatusOr<ValidContribution> valid = into.Validate(contribution);
   if (!valid.ok()) {
-    const char* const kind = contribution.outputs(0).has_state() ? "a partial aggregate" : "a contribution of the trial";
+    const char* const kind =
+        contribution.outputs(0).has_state() ? "a partial aggregate" : "a contribution of the trial";
     return Broken(fmt::format("{} is refused", kind), std::string(valid.status().message()));
   }
   into.Accumulate(*valid);
@@ -138,7 +139,8 @@ class TrialCheck {
     if (!AreEqual(report_, report)) return Broken(law, DifferenceOf(Fingerprint(report_), Fingerprint(report)));
     const std::string state = found.Serialize();
     if (state == state_) return absl::OkStatus();
-    return Broken(law, "the reports are equal, the states are not: " + DifferenceOf(BytesText(state_), BytesText(state)));
+    return Broken(law,
+                  "the reports are equal, the states are not: " + DifferenceOf(BytesText(state_), BytesText(state)));
   }
 
   absl::Status CheckIdentity(const RoundAccumulator& one_by_one) const {
@@ -204,7 +206,7 @@ class TrialCheck {
     constexpr char kLaw[] = "the grouping into partial aggregates shows";
     if (!AreEqual(report, report_)) return Broken(kLaw, DifferenceOf(Fingerprint(report_), Fingerprint(report)));
     return root.OutputStates() == one_by_one.OutputStates() ? absl::OkStatus()
-                                                             : Broken(kLaw, "the reports are equal, the states are not");
+                                                            : Broken(kLaw, "the reports are equal, the states are not");
   }
 
   const OperatorSuite& suite_;
@@ -252,11 +254,11 @@ absl::Status OperatorSuite::CheckMany(int trials, const std::function<OperatorTr
     const OperatorTrial smaller = Smaller(*this, trial, seed);
     SeededRandom same_random(seed);
     const absl::Status on_smaller = Check(smaller, same_random);
-    std::string text = fmt::format("seed {}: {}\nspec: {}\n", seed,
-                                   std::string((on_smaller.ok() ? status : on_smaller).message()),
-                                   trial.spec.ShortDebugString());
+    std::string text =
+        fmt::format("seed {}: {}\nspec: {}\n", seed, std::string((on_smaller.ok() ? status : on_smaller).message()),
+                    trial.spec.ShortDebugString());
     for (const v1::Contribution& contribution : (on_smaller.ok() ? trial : smaller).contributions) {
-    text += fmt::format("contribution: {:.{}}\n", contribution.ShortDebugString(), kShown);
+      text += fmt::format("contribution: {:.{}}\n", contribution.ShortDebugString(), kShown);
     }
     return absl::InternalError(text);
   }

@@ -1,7 +1,7 @@
 // OperatorSuite: holds operators to their laws. For every row of Sheaf's table, and for operators of your own.
 //
 //   const OperatorSuite suite{.operators = kMyOperators, .oracle = MyOracle};
-//   const absl::Status status = suite.CheckMany(2000, [](Random& random) { return OperatorTrial{spec, contributions}; });
+//   const absl::Status status = suite.CheckMany(2000, [](Random& random) { return RandomTrial(random); });
 //   // "seed 17: the order of contributions shows: ..." and the smallest trial that was found.
 //
 // The laws, for each trial:
@@ -38,8 +38,8 @@ struct OperatorTrial {
 // What a trial must release: written the slow and obvious way, from the contributions alone.
 using Oracle = std::function<absl::StatusOr<AggregateReport>(const OperatorTrial&)>;
 // OK if `found` will do where the oracle says `expected`; otherwise what is wrong.
-using Comparison = std::function<absl::Status(const OperatorTrial&, const AggregateReport& expected,
-                                              const AggregateReport& found)>;
+using Comparison =
+    std::function<absl::Status(const OperatorTrial&, const AggregateReport& expected, const AggregateReport& found)>;
 
 // ReferenceAggregate: of Sheaf's own operators.
 absl::StatusOr<AggregateReport> ReferenceOracle(const OperatorTrial& trial);

@@ -54,7 +54,8 @@ std::string Contribution(const Value& value) {
 }
 
 std::string Replaced(std::string text, const std::string& from, const std::string& to) {
-  for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size()) text.replace(at, from.size(), to);
+  for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size())
+    text.replace(at, from.size(), to);
   return text;
 }
 
@@ -88,8 +89,10 @@ class Transcript {
 // One dense and one sparse output, six tasks; one contribution is enough.
 std::string SpecFile(const Federation& federation, const std::string& name, const std::string& form) {
   const std::string path = federation.directory() + "/" + name;
-  std::ofstream(path) << R"({"computation": {"name": "noop"}, "minGoal": 1, "retry": {"failedMax": 1}, "aggregate": {"outputs": [
-      {"name": "bias", "operator": "sum", "dtype": "FLOAT32", "denseShape": [4])" << form << R"(},
+  std::ofstream(path)
+      << R"({"computation": {"name": "noop"}, "minGoal": 1, "retry": {"failedMax": 1}, "aggregate": {"outputs": [
+      {"name": "bias", "operator": "sum", "dtype": "FLOAT32", "denseShape": [4])"
+      << form << R"(},
       {"name": "weights", "operator": "coordinate_mean", "dtype": "FLOAT32", "denseShape": [4]}]},
       "listed": {"tasks": [{}, {}, {}, {}, {}, {}]}})";
   return path;
@@ -97,22 +100,19 @@ std::string SpecFile(const Federation& federation, const std::string& name, cons
 
 // By the number of the task.
 const Value kValues[] = {
-    {.indices = {2, 0, 2}, .values = {1, 1, 3}},
-    {.is_sparse_for_dense = true},
-    {.indices = {0, 4}},
-    {.dense = {1, 1, std::nanf(""), 1}},
-    {.dense = {1, 1, 1}},
-    {.values = {1, 1, 1}},
+    {.indices = {2, 0, 2}, .values = {1, 1, 3}}, {.is_sparse_for_dense = true}, {.indices = {0, 4}},
+    {.dense = {1, 1, std::nanf(""), 1}},         {.dense = {1, 1, 1}},          {.values = {1, 1, 1}},
 };
 
 TEST_CASE("Every odd contribution gets its answer, as the page of operators shows") {
   Federation federation;
   Transcript shell(federation);
-  const CommandRun declared = shell.Sheaf({"round", "create", "-f", SpecFile(federation, "sparse.json", R"(, "form": "SPARSE")")},
-                                          "sheaf round create -f sparse.json");
+  const CommandRun declared =
+      shell.Sheaf({"round", "create", "-f", SpecFile(federation, "sparse.json", R"(, "form": "SPARSE")")},
+                  "sheaf round create -f sparse.json");
   CHECK(declared.exit_code == 2);
-  const CommandRun created =
-      shell.Sheaf({"round", "create", "-f", SpecFile(federation, "round.json", "")}, "sheaf round create -f round.json");
+  const CommandRun created = shell.Sheaf({"round", "create", "-f", SpecFile(federation, "round.json", "")},
+                                         "sheaf round create -f round.json");
   REQUIRE(created.exit_code == 0);
   const std::string round = created.out.substr(0, created.out.find('\n'));
 
@@ -136,9 +136,11 @@ TEST_CASE("Every odd contribution gets its answer, as the page of operators show
   Await(federation, round);
   shell.Sheaf({"round", "result", round, "-o", federation.directory() + "/result.npz"},
               fmt::format("sheaf round result {} -o result.npz", round));
-  const std::string script = "import numpy; r = numpy.load('result.npz'); print({name: r[name].tolist() for name in sorted(r)})";
+  const std::string script =
+      "import numpy; r = numpy.load('result.npz'); print({name: r[name].tolist() for name in sorted(r)})";
   shell.Add(fmt::format("$ python3 -c \"{}\"\n", script));
-  const CommandRun shown = RunCommand({"/usr/bin/python3", "-c", Replaced(script, "result.npz", federation.directory() + "/result.npz")});
+  const CommandRun shown =
+      RunCommand({"/usr/bin/python3", "-c", Replaced(script, "result.npz", federation.directory() + "/result.npz")});
   shell.Add(shown.out + shown.err);
 
   const std::string text = Replaced(shell.With(round), federation.directory() + "/", "");

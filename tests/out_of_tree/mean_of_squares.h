@@ -1,8 +1,8 @@
 // `mean_of_squares`: element by element, the sum of the squares of all contributions divided by their number. An
 // operator of our own, on Sheaf's exact cells.
 //
-// Each square is rounded to a double, which is exact for FLOAT32; their sum is exact under any numerics. Identity: zeros.
-// Merge: element-wise. Cost: 24 bytes of state per element. A mean of no contributions is released as zeros.
+// Each square is rounded to a double, which is exact for FLOAT32; their sum is exact under any numerics. Identity:
+// zeros. Merge: element-wise. Cost: 24 bytes of state per element. A mean of no contributions is released as zeros.
 #pragma once
 
 #include <cstring>
