@@ -3,7 +3,8 @@
 // The bits depend on the order of arrival. Of n addends w_i * v_i, whatever the order and the grouping, the sum is
 // within 1.01 * n * u * sum |w_i * v_i| of the true one, with u = 2^-53 for F64 and 2^-23 for F32 (product and addition
 // each round there), before it is rounded to the output's type; as long as nothing overflows (Higham, Accuracy and
-// Stability of Numerical Algorithms, 2nd ed., section 4.2). A cell that overflows is an infinity from then on.
+// Stability of Numerical Algorithms, 2nd ed., section 4.2). Products with weights may underflow, which adds at most
+// n * eta, with eta = 2^-1075 for F64 and 2^-150 for F32. A cell that overflows is an infinity from then on.
 #pragma once
 
 #include "aggregation/cell_vector.h"

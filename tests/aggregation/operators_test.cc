@@ -1,88 +1,12 @@
-// Every row of the operator table against the laws and the oracle, over random cases; and what single operators mean.
+// What single operators mean, by example. All of them against the laws: operator_laws_test.cc.
 #include "aggregation/operators.h"
 
 #include <catch2/catch.hpp>
 
 #include "tests/aggregation/values.h"
-#include "tests/conformance/operator_suite.h"
 
 namespace sheaf {
 namespace {
-
-constexpr int kCasesEach = 500;
-
-// A small output of this operator: any shape it takes, any modifiers.
-v1::AggregateSpec RandomSpec(const Operator& op, v1::DType dtype, Random& random) {
-  std::vector<int64_t> shape(random.Below(4));
-  if (op.default_index_dims > 0 && shape.empty()) shape.resize(1);
-  for (int64_t& size : shape) size = random.Chance(0.05) ? 0 : 1 + static_cast<int64_t>(random.Below(5));
-  v1::OutputSpec output = AnOutput(std::string(op.symbol), dtype, shape);
-  if (op.operand == Operand::kKeyed) output.set_key_type(random.Chance(0.5) ? v1::STRING_KEYS : v1::INT64_KEYS);
-  if (op.operand != Operand::kDense) {
-    if (op.operand == Operand::kSparse && random.Chance(0.5) && !shape.empty())
-      output.set_index_dims(1 + static_cast<int>(random.Below(shape.size())));
-    if (random.Chance(0.3)) output.set_min_contributors(static_cast<int64_t>(random.Below(4)));
-    if (random.Chance(0.3) && !op.releases_dense) output.set_drop_zeros(true);
-  }
-  const bool is_float = dtype == v1::FLOAT32 || dtype == v1::FLOAT64;
-  if (is_float && random.Chance(0.3)) output.set_non_finite(v1::PROPAGATE_NON_FINITE);
-  return ASpec(output);
-}
-
-void CheckRandomCases(const Operator& op, v1::DType dtype) {
-  for (int seed = 0; seed < kCasesEach; ++seed) {
-    SeededRandom random(static_cast<uint64_t>(seed));
-    const v1::AggregateSpec spec = RandomSpec(op, dtype, random);
-    std::vector<v1::Contribution> contributions;
-    for (uint64_t n = random.Below(7); n > 0; --n) contributions.push_back(RandomContribution(spec, random));
-    INFO(op.symbol << " " << v1::DType_Name(dtype) << " seed " << seed << ": " << spec.ShortDebugString());
-    CheckOperatorLaws(spec, contributions, random);
-  }
-}
-
-TEST_CASE("Every operator obeys its laws and equals the oracle, to the last bit") {
-  for (const Operator& op : Operators()) {
-    for (const v1::DType dtype : {v1::FLOAT32, v1::FLOAT64, v1::INT32, v1::INT64, v1::UINT64}) {
-      if ((dtype == v1::FLOAT32 || dtype == v1::FLOAT64) || op.takes_integers()) CheckRandomCases(op, dtype);
-    }
-  }
-}
-
-TEST_CASE("Outputs of one round do not mix") {
-  v1::AggregateSpec spec;
-  *spec.add_outputs() = AnOutput("weighted_coordinate_mean", v1::FLOAT32, {100, 3}, "rows");
-  spec.mutable_outputs(0)->set_index_dims(1);
-  *spec.add_outputs() = AnOutput("weighted_mean", v1::FLOAT32, {3}, "bias");
-  std::vector<v1::Contribution> contributions;
-  SeededRandom random(1);
-  for (int i = 0; i < 5; ++i) {
-    v1::AggregateSpec rows = ASpec(spec.outputs(0)), bias = ASpec(spec.outputs(1));
-    v1::Contribution contribution = RandomContribution(rows, random);
-    contribution.mutable_outputs(0)->set_name("rows");
-    *contribution.add_outputs() = RandomContribution(bias, random).outputs(0);
-    contribution.mutable_outputs(1)->set_name("bias");
-    contributions.push_back(contribution);
-  }
-  CheckOperatorLaws(spec, contributions, random);
-}
-
-TEST_CASE("Blocks and rows of any width are summed alike") {
-  SeededRandom random(3);
-  for (const int64_t width : {1, 7, 8, 500, 1023, 1024, 1025, 3000}) {
-    for (const v1::DType dtype : {v1::FLOAT32, v1::FLOAT64, v1::INT64}) {
-      const v1::AggregateSpec slices = ASpec("slices_sum", dtype, {5, width});
-      const v1::AggregateSpec dense = ASpec("sum", dtype, {width});
-      std::vector<v1::Contribution> rows, tensors;
-      for (int i = 0; i < 4; ++i) {
-        rows.push_back(RandomContribution(slices, random));
-        tensors.push_back(RandomContribution(dense, random));
-      }
-      INFO(width << " " << v1::DType_Name(dtype));
-      CheckOperatorLaws(slices, rows, random);
-      CheckOperatorLaws(dense, tensors, random);
-    }
-  }
-}
 
 TEST_CASE("A sparse sum is over coordinates, not over the parts of the tensors") {
   const AggregateReport report =

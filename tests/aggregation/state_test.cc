@@ -1,5 +1,6 @@
 // Serialised states are untrusted: from a disk that rots, from another release, from a worker that lies.
 #include <catch2/catch.hpp>
+#include <cmath>
 
 #include "aggregation/operators.h"
 #include "aggregation/output_accumulator.h"
@@ -93,6 +94,156 @@ TEST_CASE("A forged state with a right checksum is refused, or is a canonical st
         REQUIRE(status.code() == absl::StatusCode::kInvalidArgument);
       }
     }
+  }
+}
+
+// --- Forged on purpose ---
+
+constexpr uint32_t kOutputMagic = 0x4f414853;
+
+OutputLayout LayoutOf(const v1::AggregateSpec& spec) {
+  return OutputLayout::FromSpec(spec.outputs(0), spec.numerics(), Operators()).value();
+}
+std::string BodyOf(const v1::AggregateSpec& spec, const std::string& state) {
+  return std::string(OpenState(kOutputMagic, LayoutOf(spec).Signature(), state).value());
+}
+
+// What a root of `spec` says to a state with this body, of so many clients.
+absl::Status Offer(const v1::AggregateSpec& spec, const std::string& body, int64_t num_clients) {
+  RoundAccumulator root = Accumulator(spec);
+  const std::string before = root.Serialize();
+  const absl::Status status =
+      Fold(root, PartialOf(SealState(kOutputMagic, LayoutOf(spec).Signature(), body), num_clients));
+  if (!status.ok()) {
+    REQUIRE(status.code() == absl::StatusCode::kInvalidArgument);
+    REQUIRE(root.Serialize() == before);
+  }
+  return status;
+}
+
+template <typename T>
+void Overwrite(std::string& body, size_t at, T value) {
+  REQUIRE(at + sizeof value <= body.size());
+  std::memcpy(&body[at], &value, sizeof value);
+}
+
+// A contribution with one element that is `value`, of the shapes of Specs().
+v1::Contribution OneValue(const v1::AggregateSpec& spec, v1::DType dtype, double value) {
+  const float narrow = static_cast<float>(value);
+  const std::string bytes = dtype == v1::FLOAT32 ? BytesOf<float>({narrow}) : BytesOf<double>({value});
+  const Operator& op = *FindOperator(Operators(), spec.outputs(0).operator_());
+  if (op.operand == Operand::kDense) return Contribute(ATensor(dtype, {1}, bytes));
+  if (op.operand == Operand::kSparse) {
+    return Contribute(Sparse({1}, ATensor(v1::INT64, {1}, BytesOf<int64_t>({0})), ATensor(dtype, {1}, bytes)));
+  }
+  v1::Contribution contribution;
+  contribution.add_outputs()->set_name("w");
+  contribution.mutable_outputs(0)->mutable_keyed()->add_string_keys("k");
+  *contribution.mutable_outputs(0)->mutable_keyed()->mutable_values() = ATensor(dtype, {1}, bytes);
+  return contribution;
+}
+
+TEST_CASE("NaN and infinities planted in a state are refused where only finite values are taken") {
+  int num_refused = 0;
+  for (const Operator& op : Operators()) {
+    if (op.reduction == Reduction::kCountNonzero) continue;
+    for (const v1::DType dtype : {v1::FLOAT32, v1::FLOAT64}) {
+      for (const v1::Numerics numerics : {v1::EXACT, v1::F64, v1::F32}) {
+        if (numerics == v1::F32 && dtype == v1::FLOAT64 && op.reduction == Reduction::kSum) continue;
+        v1::OutputSpec output =
+            AnOutput(std::string(op.symbol), dtype,
+                     op.operand == Operand::kKeyed ? std::vector<int64_t>{} : std::vector<int64_t>{1});
+        if (op.operand == Operand::kKeyed) output.set_key_type(v1::STRING_KEYS);
+        v1::AggregateSpec rejects = ASpec(output);
+        rejects.set_numerics(numerics);
+        v1::AggregateSpec propagates = rejects;
+        propagates.mutable_outputs(0)->set_non_finite(v1::PROPAGATE_NON_FINITE);
+        for (const double value : {std::nan(""), HUGE_VAL, -HUGE_VAL, 1.5}) {
+          INFO(op.symbol << " " << v1::DType_Name(dtype) << " " << v1::Numerics_Name(numerics) << " " << value);
+          RoundAccumulator leaf = Accumulator(propagates);
+          REQUIRE(Fold(leaf, OneValue(propagates, dtype, value)).ok());
+          const std::string body = BodyOf(propagates, leaf.OutputStates().at("w"));
+          const absl::Status status = Offer(rejects, body, 1);
+          // +inf is also what `min` of nobody is; but somebody is in every state that is sent.
+          CHECK(status.ok() == (value == 1.5));
+          num_refused += status.ok() ? 0 : 1;
+        }
+      }
+    }
+  }
+  CHECK(num_refused == 3 * (2 * 3 * 15 - 11));
+}
+
+TEST_CASE("A state that claims impossible numbers of clients or contributors is refused") {
+  v1::AggregateSpec spec = ASpec("coordinate_mean", v1::FLOAT32, {10});
+  RoundAccumulator leaf = Accumulator(spec);
+  for (int i = 0; i < 3; ++i) REQUIRE(Fold(leaf, Contribute(SparseFloats({2, 7}, {1, 2}))).ok());
+  const std::string body = BodyOf(spec, leaf.OutputStates().at("w"));
+  // Clients, coordinates, keys 2 and 7, contributors of each, cells.
+  constexpr size_t kClients = 0, kNumKeys = 8, kKeys = 16, kContributors = 32;
+  REQUIRE(Offer(spec, body, 3).ok());
+  const auto refused = [&](size_t at, int64_t value, int64_t num_clients, const std::string& says) {
+    std::string forged = body;
+    Overwrite(forged, at, value);
+    const absl::Status status = Offer(spec, forged, num_clients);
+    INFO(status.ToString());
+    REQUIRE(!status.ok());
+    REQUIRE(std::string(status.message()).find(says) != std::string::npos);
+  };
+  refused(kClients, -1, 3, "number of clients");
+  refused(kClients, (int64_t{1} << 40) + 1, 3, "number of clients");
+  refused(kClients, 4, 3, "combines 4 clients, the contribution says 3");
+  refused(kClients, 0, 1, "contributors");
+  refused(kContributors, 4, 3, "contributors");
+  refused(kContributors, 0, 3, "contributors");
+  refused(kContributors + 8, -1, 3, "contributors");
+  refused(kNumKeys, -1, 3, "");
+  refused(kNumKeys, 3, 3, "");
+  refused(kKeys, -1, 3, "coordinates");
+  refused(kKeys, 7, 3, "coordinates");
+  refused(kKeys, 8, 3, "coordinates");
+  refused(kKeys + 8, 10, 3, "coordinates");
+}
+
+TEST_CASE("A keyed state with keys that are unsorted, repeated or too long is refused") {
+  v1::OutputSpec output = AnOutput("keyed_sum", v1::INT64, {});
+  output.set_key_type(v1::STRING_KEYS);
+  const v1::AggregateSpec spec = ASpec(output);
+  const auto offer = [&](const std::vector<std::string>& keys) {
+    RoundAccumulator leaf = Accumulator(spec);
+    v1::Contribution contribution;
+    contribution.add_outputs()->set_name("w");
+    v1::KeyedTable& table = *contribution.mutable_outputs(0)->mutable_keyed();
+    for (size_t i = 0; i < keys.size(); ++i) table.add_string_keys(std::string(1, static_cast<char>('a' + i)));
+    const int64_t n = static_cast<int64_t>(keys.size());
+    *table.mutable_values() = ATensor(v1::INT64, {n}, BytesOf(std::vector<int64_t>(keys.size(), 1)));
+    REQUIRE(Fold(leaf, contribution).ok());
+    const std::string body = BodyOf(spec, leaf.OutputStates().at("w"));
+    // Clients and the number of keys; each key behind its length; the cells.
+    StateWriter forged;
+    forged.PutArray(body.data(), 16);
+    for (const std::string& key : keys) forged.PutString(key);
+    const std::string_view cells = std::string_view(body).substr(16 + 9 * keys.size());
+    forged.PutArray(cells.data(), static_cast<int64_t>(cells.size()));
+    return Offer(spec, std::string(forged.bytes()), 1);
+  };
+  REQUIRE(offer({"", "a", "b"}).ok());
+  REQUIRE(offer({"a", std::string(1024, 'b')}).ok());
+  REQUIRE(!offer({"b", "a"}).ok());
+  REQUIRE(!offer({"a", "a"}).ok());
+  REQUIRE(!offer({"a", std::string(1025, 'b')}).ok());
+}
+
+TEST_CASE("A state of other numerics, or of another policy for NaN, is refused") {
+  const v1::AggregateSpec exact = ASpec("sum", v1::FLOAT32, {2});
+  v1::AggregateSpec f64 = exact, propagates = exact;
+  f64.set_numerics(v1::F64);
+  propagates.mutable_outputs(0)->set_non_finite(v1::PROPAGATE_NON_FINITE);
+  for (const v1::AggregateSpec& other : {f64, propagates}) {
+    RoundAccumulator root = Accumulator(exact);
+    const absl::Status status = Fold(root, PartialOf(SomeState(other, 1).OutputStates().at("w"), 4));
+    REQUIRE(status.code() == absl::StatusCode::kInvalidArgument);
+    REQUIRE(std::string(status.message()).find("the state belongs to 'w sum FLOAT32") != std::string::npos);
   }
 }
 

@@ -1,5 +1,6 @@
 #include "tests/aggregation/values.h"
 
+#include <algorithm>
 #include <bit>
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -63,6 +64,14 @@ void PlantNonFinite(std::string& data, v1::DType dtype, Random& random) {
               dtype == v1::FLOAT32 ? static_cast<const void*>(&narrow) : &value, size);
 }
 
+// In 64 bits, or in 32 if they fit.
+v1::Tensor IntegerKeys(const std::vector<int64_t>& keys, Random& random) {
+  const int64_t n = static_cast<int64_t>(keys.size());
+  const std::vector<int32_t> narrow(keys.begin(), keys.end());
+  const bool is_narrow = std::equal(keys.begin(), keys.end(), narrow.begin()) && random.Chance(0.5);
+  return is_narrow ? ATensor(v1::INT32, {n}, BytesOf(narrow)) : ATensor(v1::INT64, {n}, BytesOf(keys));
+}
+
 // Few keys, so that they repeat.
 v1::Contribution RandomTable(const OutputLayout& layout, float weight, Random& random) {
   const int64_t n = static_cast<int64_t>(random.Below(7));
@@ -78,7 +87,7 @@ v1::Contribution RandomTable(const OutputLayout& layout, float weight, Random& r
     if (layout.key_type == v1::STRING_KEYS)
       table.add_string_keys(std::string(random.Below(3), static_cast<char>(key * 50)));
   }
-  if (layout.key_type == v1::INT64_KEYS) *table.mutable_int_keys() = ATensor(v1::INT64, {n}, BytesOf(integers));
+  if (layout.key_type == v1::INT64_KEYS) *table.mutable_int_keys() = IntegerKeys(integers, random);
   std::vector<int64_t> shape = {n};
   shape.insert(shape.end(), layout.shape.begin(), layout.shape.end());
   std::string data = RandomData(n * layout.width, layout.dtype, random);
@@ -237,6 +246,31 @@ v1::Contribution RandomContribution(const v1::AggregateSpec& spec, Random& rando
       Sparse(layout.shape, ATensor(is_wide ? v1::INT64 : v1::INT32, {num_rows, layout.index_dims}, indices),
              ATensor(layout.dtype, values_shape, data)),
       weight);
+}
+
+v1::AggregateSpec RandomSpec(const Operator& op, v1::DType dtype, v1::Numerics numerics, Random& random) {
+  std::vector<int64_t> shape(random.Below(4));
+  if (op.default_index_dims > 0 && shape.empty()) shape.resize(1);
+  for (int64_t& size : shape) size = random.Chance(0.05) ? 0 : 1 + static_cast<int64_t>(random.Below(5));
+  v1::OutputSpec output = AnOutput(std::string(op.symbol), dtype, shape);
+  if (op.operand == Operand::kKeyed) output.set_key_type(random.Chance(0.5) ? v1::STRING_KEYS : v1::INT64_KEYS);
+  bool releases_dense = op.releases_dense;
+  if (op.operand == Operand::kSparse) {
+    if (!shape.empty() && random.Chance(0.5)) output.set_index_dims(1 + static_cast<int>(random.Below(shape.size())));
+    if (random.Chance(0.2)) output.set_form(v1::SPARSE);
+    if (random.Chance(0.2) && op.reduction == Reduction::kSum) output.set_form(v1::DENSE);
+    if (output.form() != v1::OUTPUT_FORM_UNSPECIFIED) releases_dense = output.form() == v1::DENSE;
+  }
+  if (op.operand != Operand::kDense) {
+    if (random.Chance(0.3)) output.set_min_contributors(static_cast<int64_t>(random.Below(4)));
+    if (random.Chance(0.3) && !releases_dense) output.set_drop_zeros(true);
+    if (random.Chance(0.1)) output.set_nnz_max(100);
+  }
+  const bool is_float = dtype == v1::FLOAT32 || dtype == v1::FLOAT64;
+  if (is_float && random.Chance(0.3)) output.set_non_finite(v1::PROPAGATE_NON_FINITE);
+  v1::AggregateSpec spec = ASpec(output);
+  spec.set_numerics(numerics);
+  return spec;
 }
 
 }  // namespace sheaf

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "aggregation/operators.h"
 #include "aggregation/round_accumulator.h"
 #include "base/random.h"
 #include "sheaf/v1/aggregation.pb.h"
@@ -48,5 +49,7 @@ const NamedTensor& Find(const AggregateReport& report, const std::string& name);
 double AwkwardFloat(Random& random, v1::DType dtype);
 // A random contribution for the only output of the spec.
 v1::Contribution RandomContribution(const v1::AggregateSpec& spec, Random& random);
+// A small output of this operator: any shape it takes, any modifiers.
+v1::AggregateSpec RandomSpec(const Operator& op, v1::DType dtype, v1::Numerics numerics, Random& random);
 
 }  // namespace sheaf

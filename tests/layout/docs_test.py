@@ -104,6 +104,14 @@ def uncommented(rpc):
         yield f"proto/sheaf/v1: {name} has no comment"
 
 
+def outdated_excerpts(texts, read):
+    """Code blocks that name a file ("```cpp path/to/file") and are no part of it, word for word."""
+    for name, text in texts.items():
+        for path, code in re.findall(r"^```\w+ ([\w./-]+)\n(.*?)^```$", text, re.S | re.M):
+            if code not in read(path):
+                yield f"{name}: a block is not in {path} as it stands: {code.splitlines()[0] if code else ''}"
+
+
 def run_script(name, *arguments):
     done = subprocess.run([sys.executable, "-B", ROOT / "docs/reference" / name, *arguments], capture_output=True, text=True)
     return [] if done.returncode == 0 else [f"{name}: {(done.stdout + done.stderr).strip()}"]
@@ -119,6 +127,7 @@ def check(binaries):
     problems += unknown_tests(architecture, tests)
     problems += run_script("generate_rpc.py", "--check")
     problems += uncommented(texts["docs/reference/rpc.md"])
+    problems += outdated_excerpts(texts, lambda path: (ROOT / path).read_text())
     if binaries and all((binaries / name).exists() for name in ("sheaf", "sheafd", "sheaf-worker")):
         problems += run_script("generate_outputs.py", str(binaries), "--check")
         overview = subprocess.run([binaries / "sheaf", "--help"], env={}, capture_output=True, text=True).stdout
@@ -136,12 +145,14 @@ def self_test():
             "```mermaid\nstateDiagram-v2\n```\n```mermaid\nstateDiagram-v2\n```", "{TaskState::kA, TaskState::kB, \"\"}"),
         "a test that is not there": unknown_tests('## What fails, and what happens\n| x | y | "Nobody" |\n', ["Somebody"]),
         "a field without a comment": uncommented("| `a` | int32 | 1 | One. |\n| `b` | int32 | 2 |  |\n"),
+        "an excerpt that was changed": outdated_excerpts({"docs/a.md": "```cpp a.h\nint b;\n```\n"}, lambda path: "int a;\n"),
         "a command without a section": undocumented_commands("\nCommands\n  task  list|describe\n\n", "`sheaf task list --help`"),
     }
     missed = [case for case, found in cases.items() if len(list(found)) != 1]
     fine = [
         *broken_links({"docs/a.md": "[b](../b.md#two-2) [c](https://example.org)", "b.md": "## Two (2)"}, lambda path: True),
         *unknown_tests('## What fails, and what happens\n| x | y | "Some body" |\n', [joined_literals('"Some "\n    "body"')]),
+        *outdated_excerpts({"docs/a.md": "```cpp a.h\nint a;\n```\n```cpp\nint b;\n```\n"}, lambda path: "int a;\n"),
         *undocumented_commands("\nCommands\n  version\n\n", "`sheaf version --help`"),
     ]
     print(f"not caught: {missed}; wrongly caught: {fine}" if missed or fine else f"each of {len(cases)} faults is caught")

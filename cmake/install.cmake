@@ -1,0 +1,30 @@
+# What programs of others link: `cmake --install build/release --component sdk`, then find_package(Sheaf) and
+# Sheaf::aggregation, or Sheaf::conformance to test operators of their own. Headers keep the paths they have in this
+# tree, below include/sheaf: #include "aggregation/round_accumulator.h". The binaries are the default component.
+include(CMakePackageConfigHelpers)
+
+set(sheaf_include ${CMAKE_INSTALL_INCLUDEDIR}/sheaf)
+set(sheaf_package ${CMAKE_INSTALL_LIBDIR}/cmake/Sheaf)
+target_compile_features(sheaf_base PUBLIC cxx_std_20)
+foreach(name base proto aggregation conformance)
+  set_target_properties(sheaf_${name} PROPERTIES EXPORT_NAME ${name})
+  set(headers FILE_SET HEADERS DESTINATION ${sheaf_include} COMPONENT sdk EXCLUDE_FROM_ALL)
+  if(name STREQUAL proto)
+    set(headers)
+  endif()
+  install(TARGETS sheaf_${name} EXPORT SheafTargets
+          ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT sdk EXCLUDE_FROM_ALL
+          ${headers}
+          INCLUDES DESTINATION ${sheaf_include})
+endforeach()
+install(DIRECTORY ${CMAKE_BINARY_DIR}/proto/sheaf DESTINATION ${sheaf_include} COMPONENT sdk EXCLUDE_FROM_ALL
+        FILES_MATCHING PATTERN "*.pb.h" PATTERN "*.grpc.pb.h" EXCLUDE)
+install(FILES ${CMAKE_BINARY_DIR}/generated/base/version.h DESTINATION ${sheaf_include}/base
+        COMPONENT sdk EXCLUDE_FROM_ALL)
+
+install(EXPORT SheafTargets NAMESPACE Sheaf:: DESTINATION ${sheaf_package} COMPONENT sdk EXCLUDE_FROM_ALL)
+configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/SheafConfig.cmake.in ${CMAKE_BINARY_DIR}/SheafConfig.cmake
+                              INSTALL_DESTINATION ${sheaf_package})
+write_basic_package_version_file(${CMAKE_BINARY_DIR}/SheafConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_BINARY_DIR}/SheafConfig.cmake ${CMAKE_BINARY_DIR}/SheafConfigVersion.cmake
+        DESTINATION ${sheaf_package} COMPONENT sdk EXCLUDE_FROM_ALL)
