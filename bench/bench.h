@@ -25,6 +25,8 @@ struct Setup {
   std::string directory;
   absl::Duration duration = absl::Seconds(2);
   int repeats = 3;
+  // Of "sync": only the rows whose names contain this.
+  std::string row;
   // The server's CPU; the client takes the other.
   std::optional<int> server_cpu;
 };

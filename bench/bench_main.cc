@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "absl/synchronization/mutex.h"
 #include "base/status_macros.h"
 #include "bench/bench.h"
 #include "bench/echo_server.h"
@@ -71,6 +72,8 @@ absl::Status Run(const Setup& setup, const std::vector<std::string>& only) {
 }
 
 int Main(int argc, char** argv) {
+  // As sheafd does: the echo shall be no slower than it must be.
+  absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   const SystemClock clock;
   Setup setup = {.clock = clock};
   setup.self = std::filesystem::read_symlink("/proc/self/exe");
@@ -86,6 +89,7 @@ int Main(int argc, char** argv) {
   app.add_option("--seconds", seconds, "Length of one run.");
   app.add_option("--repeats", setup.repeats, "Runs of each.");
   app.add_option("--only", only, "sync, delivery, round, idle.");
+  app.add_option("--row", setup.row, "Of sync: only rows whose name contains this, such as \"64 workers, 1 per\".");
   app.add_flag("--pin,!--no-pin", is_pinned, "Server and clients on a CPU each.");
   app.add_flag("--echo-server", is_echo, "Be the yardstick.");
   CLI11_PARSE(app, argc, argv);

@@ -100,6 +100,10 @@ absl::StatusOr<LoopResult> RunEcho(const Setup& setup, int workers) {
 }
 
 absl::Status MeasureCase(const Setup& setup, const Case& c, Table& table) {
+  const std::string flush =
+      c.flush_delay == absl::ZeroDuration() ? "" : fmt::format(", flush +{}", absl::FormatDuration(c.flush_delay));
+  const std::string what = fmt::format("{} workers, {} per Sync{}", c.workers, c.batch, flush);
+  if (what.find(setup.row) == std::string::npos) return absl::OkStatus();
   std::vector<double> tasks, cpu, ratios, echo_rates, echo_cpu;
   for (int i = 0; i < setup.repeats; ++i) {
     ASSIGN_OR_RETURN(const LoopResult echo, RunEcho(setup, c.workers));
@@ -110,9 +114,7 @@ absl::Status MeasureCase(const Setup& setup, const Case& c, Table& table) {
     echo_rates.push_back(echo.units_per_second());
     echo_cpu.push_back(echo.cpu_micros_per_unit());
   }
-  const std::string flush =
-      c.flush_delay == absl::ZeroDuration() ? "" : fmt::format(", flush +{}", absl::FormatDuration(c.flush_delay));
-  table.Add({.what = fmt::format("{} workers, {} per Sync{}", c.workers, c.batch, flush),
+  table.Add({.what = what,
              .figure = fmt::format("{:.0f} tasks/s, {:.3f} ms server CPU per task", Quantile(tasks, 0.5),
                                    Quantile(cpu, 0.5) / 1000),
              .ratio = fmt::format("{:.2f}x of {:.0f} echoes/s at {:.3f} ms", Quantile(ratios, 0.5),

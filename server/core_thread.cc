@@ -25,9 +25,14 @@ void CoreThread::Start(BatchRunner& runner, Core& core) {
 }
 
 void CoreThread::Post(Event event) {
-  MutexLock lock(mutex_);
-  inbox_.push_back(std::move(event));
-  if (is_waiting_) wake_.NotifyOne();
+  bool was_waiting = false;
+  {
+    MutexLock lock(mutex_);
+    inbox_.push_back(std::move(event));
+    was_waiting = std::exchange(is_waiting_, false);
+  }
+  // The first of many wakes the thread, and does not hold what the thread needs next.
+  if (was_waiting) wake_.NotifyOne();
 }
 
 absl::Status CoreThread::RunInBatch(Event event) {
@@ -72,10 +77,10 @@ void CoreThread::Run() {
 
 bool CoreThread::TakeBatch(absl::Time next_tick, std::vector<Event>& batch) {
   MutexLock lock(mutex_);
-  is_waiting_ = true;
   while (inbox_.empty() && !is_stopping_) {
     const absl::Duration left = next_tick - clock_.Now();
     if (left <= absl::ZeroDuration()) break;
+    is_waiting_ = true;
     wake_.WaitFor(mutex_, left);
   }
   is_waiting_ = false;

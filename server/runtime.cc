@@ -63,7 +63,8 @@ absl::StatusOr<std::unique_ptr<Runtime>> Runtime::Start(TaskStore& store, Payloa
   State& started = *state;
   auto runtime = std::unique_ptr<Runtime>(new Runtime(std::move(state)));
   started.thread.Start(started.runner, started.core);
-  ASSIGN_OR_RETURN(started.server, GrpcServer::Start(options.listen, started.methods));
+  ASSIGN_OR_RETURN(started.server,
+                   GrpcServer::Start(options.listen, started.methods, options.limits.request_bytes_max));
   return runtime;
 }
 
@@ -85,8 +86,9 @@ absl::Status Runtime::Stop() {
   state.server->SetServing(false);
   absl::Status status = state.thread.RunInBatch([&](absl::Time now) { state.core.BeginDrain(now); });
   state.server->WaitUntilIdle(state.stop_grace);
-  status.Update(state.thread.RunInBatch([&](absl::Time now) { state.core.CheckpointAll(now); }));
+  // Only when no call is open any more: what is accepted after the checkpoint is lost if its round spools nothing.
   state.server->Shutdown(state.stop_grace);
+  status.Update(state.thread.RunInBatch([&](absl::Time now) { state.core.CheckpointAll(now); }));
   state.thread.Stop();
   return status;
 }

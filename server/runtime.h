@@ -42,9 +42,9 @@ class Runtime {
   // HOST:PORT, with the port that was chosen.
   const std::string& address() const;
 
-  // The graceful way: health says NOT_SERVING, parked polls are answered, open calls get `stop_grace`, accepted work is
-  // checkpointed. When it returns, the stores can be closed. The error of the last checkpoint, if it failed: what was
-  // accepted is durable all the same. Stopping twice is fine.
+  // The graceful way: health says NOT_SERVING, parked polls are answered, open calls get `stop_grace`, the port closes,
+  // accepted work is checkpointed. When it returns, the stores can be closed. The error of the last checkpoint, if it
+  // failed: what was accepted is durable all the same. Stopping twice is fine.
   absl::Status Stop();
 
  private:

@@ -92,16 +92,24 @@ class TaskStore {
     absl::Time now;
     // Kept where the move is to kFailed or kCancelled.
     std::string error;
-    // Kept where the move is to kSucceeded.
+    // Kept where the move is to kSucceeded: what was released, and the digest of its blob.
     std::string aggregate;
+    std::string aggregate_digest;
   };
   // Moves a round; a move to anything but kCollecting also ends its QUEUED and LEASED tasks as CANCELLED, their running
   // attempts with them. INVALID_ARGUMENT if the move is not in the table of transitions.h. FAILED_PRECONDITION if the
   // round is not in `from`. NOT_FOUND.
   virtual absl::StatusOr<RoundRecord> MoveRound(const MoveRoundParams& params) = 0;
 
-  // True if a round that has not ended refers to this broadcast.
-  virtual absl::StatusOr<bool> IsBroadcastInUse(const std::string& digest) = 0;
+  enum class BlobUse {
+    // No round names it.
+    kNone,
+    // The broadcast of a round that has not ended, or the aggregate of one that succeeded.
+    kCurrent,
+    // Otherwise: the broadcast of rounds that have ended.
+    kFormer,
+  };
+  virtual absl::StatusOr<BlobUse> GetBlobUse(const std::string& digest) = 0;
 
   // --- Leases ----------------------------------------------------------------------------------
 
@@ -196,19 +204,24 @@ class TaskStore {
     std::string checkpoint;
     // The checkpoint contains every contribution up to this one. Never lower than before.
     int64_t sequence = 0;
+    // The round's progress as of that contribution.
+    std::string progress;
   };
   // FAILED_PRECONDITION if a checkpoint with a higher sequence is there, or sequence > num_contributions.
   virtual absl::Status SaveCheckpoint(const SaveCheckpointParams& params) = 0;
 
   // After a crash, for rounds that spool nothing: forgets the contributions after the checkpoint and queues their tasks
-  // again, their attempts CANCELLED; `progress` stays as it is. Returns how many. FAILED_PRECONDITION if the round is
-  // not kCollecting.
+  // again, their attempts CANCELLED; `progress` is the checkpoint's again, and a round that was kSealing collects
+  // again. Returns how many; nothing changes if there are none. FAILED_PRECONDITION if the round is neither kCollecting
+  // nor kSealing.
   virtual absl::StatusOr<int64_t> ForgetContributionsAfterCheckpoint(const RoundId& round, absl::Time now) = 0;
 
   // --- Looking ---------------------------------------------------------------------------------
 
   // NOT_FOUND if there is none.
   virtual absl::StatusOr<TaskRecord> GetTask(const TaskId& id) = 0;
+  // The same without what its submitter wrote: payload and data_selector are empty. Cheap for a task that is leased.
+  virtual absl::StatusOr<TaskRecord> GetTaskState(const TaskId& id) = 0;
   // Oldest first.
   virtual absl::StatusOr<std::vector<AttemptRecord>> ListAttempts(const TaskId& id) = 0;
 

@@ -13,6 +13,7 @@ constexpr RoundMove kRoundMoves[] = {
     {RoundState::kCollecting, RoundState::kFailed, "too few contributions can still come"},
     {RoundState::kCollecting, RoundState::kCancelled, "cancelled by its program or an operator"},
     {RoundState::kSealing, RoundState::kSucceeded, "the aggregate is released"},
+    {RoundState::kSealing, RoundState::kCollecting, "a crash forgot contributions that were never spooled"},
     {RoundState::kSealing, RoundState::kFailed, "the aggregate cannot be released"},
 };
 

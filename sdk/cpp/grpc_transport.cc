@@ -56,6 +56,14 @@ absl::Status ToAbslStatus(const grpc::Status& status, std::string_view address) 
     return absl::UnavailableError(
         fmt::format("the server at {} cannot be reached: {}", address, status.error_message()));
   }
+  // gRPC's own refusal, on either side: it names the limit, but not what to do.
+  if (status.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED &&
+      status.error_message().find("message larger than max") != std::string::npos) {
+    return absl::ResourceExhaustedError(
+        fmt::format("too much for one call ({}); send less in one call: fewer tasks, smaller payloads, and what tasks "
+                    "share in the round's broadcast",
+                    status.error_message()));
+  }
   return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
 }
 
@@ -101,7 +109,8 @@ void GrpcTransport::CallMethod(std::string_view method, const Message& request, 
                             MutexLock lock(impl->mutex);
                             impl->open.erase(context.get());
                           }
-                          // It shares the channel, which must not end here: this thread of gRPC's would wait for itself.
+                          // It shares the channel, which must not end here: this thread of gRPC's would wait for
+                          // itself.
                           context.reset();
                           MutexLock lock(impl->mutex);
                           if (--impl->num_open == 0) impl->all_done.NotifyAll();

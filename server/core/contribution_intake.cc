@@ -35,7 +35,7 @@ absl::StatusOr<v1::ResultVerdict> ContributionIntake::Take(const v1::TaskResult&
   };
   const std::optional<TaskId> id = TaskId::Parse(result.task());
   if (!id) return answer(v1::ResultVerdict::UNKNOWN_TASK);
-  const absl::StatusOr<TaskRecord> task = context_.store.GetTask(*id);
+  const absl::StatusOr<TaskRecord> task = context_.store.GetTaskState(*id);
   if (absl::IsNotFound(task.status())) return answer(v1::ResultVerdict::UNKNOWN_TASK);
   RETURN_IF_ERROR(task.status());
   LiveRound* round = rounds_.Find(id->round);

@@ -1,5 +1,7 @@
 #include "server/core/core.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -62,11 +64,17 @@ void Core::BeginDrain(absl::Time now) {
 
 void Core::CheckpointAll(absl::Time /*now*/) { rounds_.CheckpointAll(); }
 
-absl::StatusOr<Core::UploadAnswer> Core::AskUpload(const TaskId& id, const LeaseToken& token) {
-  ASSIGN_OR_RETURN(const TaskRecord task, context_.store.GetTask(id));
+absl::StatusOr<Core::UploadAnswer> Core::AskUpload(const TaskId& id, const LeaseToken& token, int64_t size_bytes) {
+  ASSIGN_OR_RETURN(const TaskRecord task, context_.store.GetTaskState(id));
   const LiveRound* round = rounds_.Find(id.round);
   if (round == nullptr || round->state != RoundState::kCollecting) return UploadAnswer::kNotNeeded;
-  if (task.state == TaskState::kLeased && task.lease_token == token) return UploadAnswer::kSend;
+  if (task.state == TaskState::kLeased && task.lease_token == token) {
+    if (size_bytes <= round->spec.contribution_bytes_max()) return UploadAnswer::kSend;
+    return absl::ResourceExhaustedError(
+        fmt::format("a contribution of {} bytes is over the {} that round {} takes (contribution_bytes_max); create "
+                    "the round with a higher one, or send less",
+                    size_bytes, round->spec.contribution_bytes_max(), round->id));
+  }
   return task.state == TaskState::kSucceeded && task.lease_token == token ? UploadAnswer::kNotNeeded
                                                                           : UploadAnswer::kLeaseLost;
 }

@@ -51,8 +51,9 @@ class Core {
   void CheckpointAll(absl::Time now);
 
   enum class UploadAnswer { kSend, kNotNeeded, kLeaseLost };
-  // Whether the contribution of this lease is still wanted. NOT_FOUND if there is no such task.
-  absl::StatusOr<UploadAnswer> AskUpload(const TaskId& task, const LeaseToken& token);
+  // Whether a contribution of this size is still wanted under this lease. NOT_FOUND if there is no such task;
+  // RESOURCE_EXHAUSTED if the round takes none so large.
+  absl::StatusOr<UploadAnswer> AskUpload(const TaskId& task, const LeaseToken& token, int64_t size_bytes);
 
   // For handlers.
   CoreContext& context() { return context_; }

@@ -11,6 +11,8 @@ namespace sheaf {
 
 struct Limits {
   // --- Messages ---
+  // One request: several inline results of a Sync, or a round of many small tasks. It is held in memory whole.
+  int64_t request_bytes_max = 8 << 20;
   // Results up to this size travel inside Sync: one RPC per task for most sparse updates, well under gRPC's
   // default receive limit of 4 MiB with a few results in a call.
   int64_t inline_bytes_max = 1 << 20;

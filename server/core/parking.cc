@@ -5,6 +5,7 @@
 
 #include "base/status_macros.h"
 #include "server/core/proto_time.h"
+#include "server/core/round_spec.h"
 #include "server/core/work_desk.h"
 
 namespace sheaf {
@@ -17,6 +18,7 @@ void WorkDesk::Park(const v1::SyncRequest& request, const std::string& populatio
                      .poll_id = request.poll_id(),
                      .want = request.want(),
                      .held = {request.held().begin(), request.held().end()},
+                     .request = &request,
                      .arrival_time = now,
                      .until = now + std::min(FromProto(request.wait()), context_.limits.poll_wait_max),
                      .reply = std::move(reply)});
@@ -27,6 +29,17 @@ void WorkDesk::Park(const v1::SyncRequest& request, const std::string& populatio
 WorkDesk::ParkedList::iterator WorkDesk::Unpark(ParkedList::iterator parked) {
   parked_by_worker_.erase({parked->population, parked->worker});
   return parked_.erase(parked);
+}
+
+WorkDesk::Caller::Caller(const v1::SyncRequest& sync)
+    : population(PopulationOrDefault(sync.population())), worker(sync.worker()), request(&sync) {}
+
+void WorkDesk::Abandon(const Caller& caller) {
+  const auto found = parked_by_worker_.find({caller.population, caller.worker});
+  if (found == parked_by_worker_.end() || found->second->request != caller.request) return;
+  const Reply<v1::SyncResponse> reply = std::move(found->second->reply);
+  Unpark(found->second);
+  reply(absl::CancelledError("the caller has gone"));
 }
 
 void WorkDesk::Supersede(const std::string& population, const WorkerName& worker) {

@@ -39,6 +39,12 @@ absl::Status RoundManager::Recover(absl::Time now) {
   for (const RoundId& id : stored) {
     if (Find(id) == nullptr) RETURN_IF_ERROR(context_.payloads.DeleteRound(id));
   }
+  // The broadcasts that were to be deleted soon are known from the store alone.
+  ASSIGN_OR_RETURN(const std::vector<PayloadStore::BlobInfo> blobs, context_.payloads.ListBlobs());
+  for (const PayloadStore::BlobInfo& blob : blobs) {
+    ASSIGN_OR_RETURN(const TaskStore::BlobUse use, context_.store.GetBlobUse(blob.digest));
+    if (use == TaskStore::BlobUse::kFormer) retired_broadcasts_[blob.digest] = now + context_.limits.broadcast_linger;
+  }
   return absl::OkStatus();
 }
 
@@ -151,8 +157,8 @@ void RoundManager::Tick(absl::Time now) {
       ++it;
       continue;
     }
-    const absl::StatusOr<bool> in_use = context_.store.IsBroadcastInUse(it->first);
-    if (in_use.ok() && !*in_use) {
+    const absl::StatusOr<TaskStore::BlobUse> use = context_.store.GetBlobUse(it->first);
+    if (use.ok() && *use != TaskStore::BlobUse::kCurrent) {
       const absl::Status status = context_.payloads.DeleteBlob(it->first);
       if (!status.ok()) LogWarning("broadcast {} stays on disk: {}", it->first, status.ToString());
     }

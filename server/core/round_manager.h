@@ -70,7 +70,7 @@ class RoundManager {
   void Tick(absl::Time now);
   absl::Time NextTick() const;
 
-  // Writes a checkpoint of every live round that has folded something since its last.
+  // When this batch is durable: writes a checkpoint of every live round that has folded something since its last.
   void CheckpointAll();
   // The next rounds may name this broadcast again: keep it.
   void TouchBroadcast(const std::string& digest, absl::Time now);

@@ -68,8 +68,7 @@ absl::Status RoundManager::Load(const RoundRecord& record, absl::Time now) {
 
 absl::Status RoundManager::Refold(LiveRound& round) {
   if (!IsSpooled(round)) {
-    // Nothing individual was kept: the tasks run again, or, if the round was sealing already, it cannot be completed.
-    if (round.state != RoundState::kCollecting) return absl::OkStatus();
+    // Nothing individual was kept: the tasks run again, and a round that was sealing already collects again.
     RETURN_IF_ERROR(context_.store.BeginBatch());
     const absl::StatusOr<int64_t> forgotten =
         context_.store.ForgetContributionsAfterCheckpoint(round.id, round.accepted_time);
@@ -78,7 +77,12 @@ absl::Status RoundManager::Refold(LiveRound& round) {
       return forgotten.status();
     }
     RETURN_IF_ERROR(context_.store.CommitBatch());
-    round.recorded = round.folded;
+    ASSIGN_OR_RETURN(const RoundRecord record, context_.store.GetRound(round.id));
+    round.state = record.state;
+    round.recorded = record.num_contributions;
+    if (!round.progress.ParseFromString(record.progress)) {
+      return absl::DataLossError(fmt::format("the progress of round {} cannot be read", round.id));
+    }
     LogInfo("round {}: {} contributions since the last checkpoint were not kept; their tasks are queued again",
             round.id, *forgotten);
     return absl::OkStatus();
@@ -176,10 +180,14 @@ void RoundManager::Checkpoint(LiveRound& round) {
     return;
   }
   round.is_checkpointing = true;
-  context_.executor.Post([this, id = round.id, name, sequence = round.folded, through = *segment](absl::Time) {
+  // What the progress sums is what the checkpoint contains.
+  std::string progress = round.progress.SerializeAsString();
+  context_.executor.Post([this, id = round.id, name, sequence = round.folded, progress = std::move(progress),
+                          through = *segment](absl::Time) {
     LiveRound* live = Find(id);
     if (live == nullptr) return;
-    const absl::Status saved = context_.store.SaveCheckpoint({.round = id, .checkpoint = name, .sequence = sequence});
+    const absl::Status saved =
+        context_.store.SaveCheckpoint({.round = id, .checkpoint = name, .sequence = sequence, .progress = progress});
     context_.executor.Defer([this, id, name, sequence, through, saved](const absl::Status& commit) {
       LiveRound* covered = Find(id);
       if (covered == nullptr) return;
@@ -196,9 +204,12 @@ void RoundManager::Checkpoint(LiveRound& round) {
 }
 
 void RoundManager::CheckpointAll() {
-  for (const auto& [id, round] : live_) {
-    if (round->state == RoundState::kCollecting) Checkpoint(*round);
-  }
+  // Behind the folds of this batch: a checkpoint contains all that is recorded.
+  context_.executor.Defer([this](const absl::Status&) {
+    for (const auto& [id, round] : live_) {
+      if (round->state == RoundState::kCollecting) Checkpoint(*round);
+    }
+  });
 }
 
 void RoundManager::BeginSealing(LiveRound& round, absl::Time now) {
@@ -221,10 +232,8 @@ void RoundManager::Seal(const RoundId& id, absl::Time now) {
   LiveRound* round = Find(id);
   if (round == nullptr || round->state != RoundState::kSealing) return;
   round->folded_time = now;
-  if (round->folded < round->recorded) {
-    return End(*round, RoundState::kFailed,
-               "the server stopped while it sealed this EPHEMERAL round; its contributions were not kept", now);
-  }
+  SHEAF_CHECK(round->folded == round->recorded, "round {} seals {} of {} contributions", id, round->folded,
+              round->recorded);
   if (round->accumulator.num_clients() < round->spec.min_clients()) {
     return End(*round, RoundState::kFailed,
                fmt::format("it combines {} clients; nothing is released below min_clients = {}",
@@ -264,11 +273,13 @@ void RoundManager::FinishSealing(const RoundId& id, v1::Round released, absl::Ti
   *released.mutable_phases() = SplitPhases(
       round->progress,
       {.created = round->create_time, .accepted = round->accepted_time, .folded = round->folded_time, .ended = now});
-  const absl::StatusOr<RoundRecord> moved = context_.store.MoveRound({.round = id,
-                                                                      .from = RoundState::kSealing,
-                                                                      .to = RoundState::kSucceeded,
-                                                                      .now = now,
-                                                                      .aggregate = released.SerializeAsString()});
+  const absl::StatusOr<RoundRecord> moved =
+      context_.store.MoveRound({.round = id,
+                                .from = RoundState::kSealing,
+                                .to = RoundState::kSucceeded,
+                                .now = now,
+                                .aggregate = released.SerializeAsString(),
+                                .aggregate_digest = released.aggregate().digest()});
   if (!moved.ok()) {
     seal_again_[id] = now + kSealAgainAfter;
     return;

@@ -40,6 +40,16 @@ class WorkDesk {
 
   // See WorkService.Sync for the contract.
   void Sync(const v1::SyncRequest& request, absl::Time now, Reply<v1::SyncResponse> reply);
+  // One call of Sync, for Abandon.
+  struct Caller {
+    explicit Caller(const v1::SyncRequest& request);
+    std::string population;
+    WorkerName worker;
+    // Its address tells this call from a later one of the same worker; it is never looked into.
+    const v1::SyncRequest* request;
+  };
+  // Nobody waits for this call's answer any more: if it is parked it ends with CANCELLED, and is granted nothing.
+  void Abandon(const Caller& caller);
 
   // Takes a task from its worker or back from the buried ones. As TaskStore::RequeueTask.
   absl::StatusOr<TaskRecord> Requeue(const TaskId& id, absl::Time now);
@@ -68,6 +78,7 @@ class WorkDesk {
     std::string poll_id;
     int32_t want = 0;
     std::vector<v1::HeldLease> held;
+    const v1::SyncRequest* request = nullptr;
     absl::Time arrival_time;
     absl::Time until;
     Reply<v1::SyncResponse> reply;

@@ -63,7 +63,8 @@ absl::StatusOr<v1::StartUploadResponse> StartContribution(Core& core, PayloadSto
     return absl::InvalidArgumentError(
         fmt::format("\"{}\" is not a task, such as r-7k2m9q4x/17", contribution.task().substr(0, 128)));
   }
-  ASSIGN_OR_RETURN(const Core::UploadAnswer answer, core.AskUpload(*task, LeaseToken(contribution.lease_token())));
+  ASSIGN_OR_RETURN(const Core::UploadAnswer answer,
+                   core.AskUpload(*task, LeaseToken(contribution.lease_token()), request.size_bytes()));
   switch (answer) {
     case Core::UploadAnswer::kNotNeeded:
       return Answer(v1::StartUploadResponse::NOT_NEEDED);

@@ -13,6 +13,9 @@ namespace sheaf {
 
 MethodTable::MethodTable(Executor& executor, Handlers handlers) : executor_(executor) {
   Add("sheaf.v1.WorkService/Sync", handlers.work, &WorkHandlers::Sync);
+  rows_["sheaf.v1.WorkService/Sync"].abandon = [&work = handlers.work](const google::protobuf::Message& request) {
+    work.AbandonSync(static_cast<const v1::SyncRequest&>(request));
+  };
 
   Add("sheaf.v1.BlobService/StartUpload", handlers.blob, &BlobHandlers::StartUpload);
   Add("sheaf.v1.BlobService/WriteChunk", handlers.blob, &BlobHandlers::WriteChunk);
@@ -73,6 +76,11 @@ void MethodTable::Dispatch(std::string_view method, const google::protobuf::Mess
           [done, status = std::move(status)](const absl::Status& commit) { done(commit.ok() ? status : commit); });
     });
   });
+}
+
+void MethodTable::Abandon(std::string_view method, const google::protobuf::Message& request) const {
+  const auto found = rows_.find(std::string(method));
+  if (found != rows_.end() && found->second.abandon) found->second.abandon(request);
 }
 
 std::vector<std::string> MethodTable::methods() const {

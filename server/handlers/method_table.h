@@ -46,6 +46,10 @@ class MethodTable {
   void Dispatch(std::string_view method, const google::protobuf::Message& request, google::protobuf::Message* response,
                 Done done) const;
 
+  // Whoever dispatched `request`, and was not answered yet, has gone: a call that waits is ended, so that nothing is
+  // handed out to nobody. Dispatch's `done` is still called. Thread-safe.
+  void Abandon(std::string_view method, const google::protobuf::Message& request) const;
+
   // "sheaf.v1.WorkService/Sync" ...
   std::vector<std::string> methods() const;
 
@@ -55,6 +59,8 @@ class MethodTable {
     std::function<void(const google::protobuf::Message& request, google::protobuf::Message* response, absl::Time now,
                        Done done)>
         call;
+    // Null where no call waits, or waiting hands out nothing.
+    std::function<void(const google::protobuf::Message& request)> abandon;
   };
 
   // A handler that runs inside a batch.

@@ -10,4 +10,9 @@ void WorkHandlers::Sync(const v1::SyncRequest& request, absl::Time now, Reply<v1
   core_.desk().Sync(request, now, std::move(reply));
 }
 
+void WorkHandlers::AbandonSync(const v1::SyncRequest& request) {
+  core_.context().executor.Post(
+      [this, caller = WorkDesk::Caller(request)](absl::Time) { core_.desk().Abandon(caller); });
+}
+
 }  // namespace sheaf

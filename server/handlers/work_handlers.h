@@ -14,6 +14,8 @@ class WorkHandlers {
   explicit WorkHandlers(Core& core) : core_(core) {}
 
   void Sync(const v1::SyncRequest& request, absl::Time now, Reply<v1::SyncResponse> reply);
+  // The worker that made this call, not yet answered, has gone. From any thread.
+  void AbandonSync(const v1::SyncRequest& request);
 
  private:
   Core& core_;

@@ -7,9 +7,12 @@
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
 
+#include <algorithm>
+#include <climits>
 #include <utility>
 #include <vector>
 
+#include "absl/synchronization/mutex.h"
 #include "base/log.h"
 #include "server/rpc/listen_failure.h"
 #include "server/rpc/services.h"
@@ -18,14 +21,17 @@
 namespace sheaf {
 namespace {
 
-// Requests beyond this are refused by gRPC. Twice the default: a Sync may carry several inline results.
-constexpr int kReceiveBytesMax = 8 << 20;
+// Requests beyond this multiple of request_bytes_max are refused by gRPC, in its words; those between are read and
+// refused in ours, which name the remedy.
+constexpr int64_t kReceiveFactor = 4;
 
 // gRPC writes its own lines to stderr, several for one failure that we report in a sentence ourselves.
 void LogFromGrpc(gpr_log_func_args* args) { LogDebug("grpc: {}", args->message); }
 
 void ConfigureGrpcOnce() {
   static const bool is_done = [] {
+    // Debian builds absl so that its mutexes, gRPC's own, look for deadlocks at every lock, and remember each mutex.
+    absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
     gpr_set_log_function(LogFromGrpc);
     grpc::EnableDefaultHealthCheckService(true);
     grpc::reflection::InitProtoReflectionServerBuilderPlugin();
@@ -34,8 +40,8 @@ void ConfigureGrpcOnce() {
   static_cast<void>(is_done);
 }
 
-void SetOptions(grpc::ServerBuilder& builder) {
-  builder.SetMaxReceiveMessageSize(kReceiveBytesMax);
+void SetOptions(grpc::ServerBuilder& builder, int64_t request_bytes_max) {
+  builder.SetMaxReceiveMessageSize(static_cast<int>(std::min<int64_t>(kReceiveFactor * request_bytes_max, INT_MAX)));
   // A busy port is an error and not a second server that takes half of the calls.
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   // Tensors hardly compress, and gzip costs 20 times what the bytes do.
@@ -51,7 +57,8 @@ void SetOptions(grpc::ServerBuilder& builder) {
 }  // namespace
 
 struct GrpcServer::State {
-  explicit State(const MethodTable& methods) : adaptor(methods), services(MakeServices(adaptor)) {}
+  State(const MethodTable& methods, int64_t request_bytes_max)
+      : adaptor(methods, request_bytes_max), services(MakeServices(adaptor)) {}
 
   UnaryAdaptor adaptor;
   std::vector<NamedService> services;
@@ -59,11 +66,12 @@ struct GrpcServer::State {
   std::unique_ptr<grpc::Server> server;
 };
 
-absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const std::string& listen, const MethodTable& methods) {
+absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const std::string& listen, const MethodTable& methods,
+                                                              int64_t request_bytes_max) {
   ConfigureGrpcOnce();
-  auto state = std::make_unique<State>(methods);
+  auto state = std::make_unique<State>(methods, request_bytes_max);
   grpc::ServerBuilder builder;
-  SetOptions(builder);
+  SetOptions(builder, request_bytes_max);
   int port = 0;
   builder.AddListeningPort(listen, grpc::InsecureServerCredentials(), &port);
   for (const NamedService& service : state->services) builder.RegisterService(service.service.get());

@@ -1,6 +1,6 @@
 // GrpcServer: the server's methods on a TCP port, by gRPC's callback API: a parked call costs no thread.
 //
-//   ASSIGN_OR_RETURN(auto server, GrpcServer::Start("127.0.0.1:0", methods));
+//   ASSIGN_OR_RETURN(auto server, GrpcServer::Start("127.0.0.1:0", methods, 8 << 20));
 //   ... server->address() ...                          // "127.0.0.1:41234"
 //   server->SetServing(false);                         // Health says NOT_SERVING, for the server and each service.
 //   server->WaitUntilIdle(absl::Seconds(1));           // Whoever is answered has been answered.
@@ -10,6 +10,7 @@
 // Thread-safe, but for destruction.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -21,9 +22,11 @@ namespace sheaf {
 
 class GrpcServer {
  public:
-  // Serves `methods`, which must outlive the server, on `listen` (HOST:PORT). UNAVAILABLE, with the remedy, if the port
+  // Serves `methods`, which must outlive the server, on `listen` (HOST:PORT). Larger requests get RESOURCE_EXHAUSTED.
+  // UNAVAILABLE, with the remedy, if the port
   // is in use; INVALID_ARGUMENT if this machine has no such address.
-  static absl::StatusOr<std::unique_ptr<GrpcServer>> Start(const std::string& listen, const MethodTable& methods);
+  static absl::StatusOr<std::unique_ptr<GrpcServer>> Start(const std::string& listen, const MethodTable& methods,
+                                                           int64_t request_bytes_max);
 
   // Shuts down at once if Shutdown was not called.
   ~GrpcServer();

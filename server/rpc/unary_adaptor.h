@@ -2,8 +2,8 @@
 //
 //   return adaptor.Serve("sheaf.v1.WorkService/Sync", *context, *request, *response);
 //
-// A call that its client cancelled runs to its end all the same, because request and response live until it is
-// finished; its answer goes nowhere. Thread-safe.
+// A call that its client cancelled, or whose connection broke, is abandoned: a parked poll ends at once; any other call
+// runs to its end, because request and response live until it is finished. The answer goes nowhere. Thread-safe.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -24,7 +24,8 @@ grpc::Status ToGrpcStatus(const absl::Status& status);
 class UnaryAdaptor {
  public:
   // `methods` must outlive it.
-  explicit UnaryAdaptor(const MethodTable& methods) : methods_(methods) {}
+  UnaryAdaptor(const MethodTable& methods, int64_t request_bytes_max)
+      : methods_(methods), request_bytes_max_(request_bytes_max) {}
 
   grpc::ServerUnaryReactor* Serve(std::string_view method, grpc::CallbackServerContext& context,
                                   const google::protobuf::Message& request, google::protobuf::Message& response);
@@ -33,9 +34,11 @@ class UnaryAdaptor {
   bool WaitUntilIdle(absl::Duration timeout);
 
  private:
+  class Call;
   void End();
 
   const MethodTable& methods_;
+  const int64_t request_bytes_max_;
   Mutex mutex_;
   CondVar idle_;
   int64_t num_open_ GUARDED_BY(mutex_) = 0;

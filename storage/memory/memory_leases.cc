@@ -220,6 +220,8 @@ absl::Status MemoryTaskStore::SaveCheckpoint(const SaveCheckpointParams& params)
   next.checkpoint_sequence = params.sequence;
   ++next.version;
   PutRound(*round, std::move(next));
+  undo_.push_back([round, before = round->checkpoint_progress] { round->checkpoint_progress = before; });
+  round->checkpoint_progress = params.progress;
   return absl::OkStatus();
 }
 
@@ -227,13 +229,15 @@ absl::StatusOr<int64_t> MemoryTaskStore::ForgetContributionsAfterCheckpoint(cons
   SHEAF_CHECK(is_in_batch_, "writing needs a batch");
   Round* round = FindRound(id);
   if (!round) return NoSuchRound(id);
-  if (round->record.state != RoundState::kCollecting) {
+  if (round->record.state != RoundState::kSealing && round->record.state != RoundState::kCollecting) {
     return RoundIsElsewhere(id, round->record.state, RoundState::kCollecting);
   }
   int64_t num_forgotten = round->record.num_contributions - round->record.checkpoint_sequence;
   if (num_forgotten == 0) return 0;
   RoundRecord counts = round->record;
   ++counts.version;
+  counts.state = RoundState::kCollecting;
+  counts.progress = round->checkpoint_progress;
   counts.num_contributions = counts.checkpoint_sequence;
   for (size_t i = counts.checkpoint_sequence; i < round->contributions.size(); ++i) {
     const ContributionRecord& forgotten = round->contributions[i];
@@ -259,6 +263,14 @@ absl::StatusOr<TaskRecord> MemoryTaskStore::GetTask(const TaskId& id) {
   Task* task = FindTask(id);
   if (!task) return NoSuchTask(id);
   return Show(*task);
+}
+
+absl::StatusOr<TaskRecord> MemoryTaskStore::GetTaskState(const TaskId& id) {
+  Task* task = FindTask(id);
+  if (!task) return NoSuchTask(id);
+  TaskRecord state = task->record;
+  state.requirement = task->input.requirement;
+  return state;
 }
 
 absl::StatusOr<std::vector<AttemptRecord>> MemoryTaskStore::ListAttempts(const TaskId& id) {

@@ -20,6 +20,7 @@ absl::StatusOr<TaskStore::CreateRoundResult> MemoryTaskStore::CreateRound(const 
   Round& round = rounds_[id];
   round.record = FreshRound(params);
   std::swap(round.spec, round.record.spec);
+  round.checkpoint_progress = round.record.progress;
   Index(round.record);
   requests_.emplace(params.round.request_id, id);
   round.tasks.reserve(params.tasks.size());
@@ -82,7 +83,11 @@ absl::StatusOr<RoundRecord> MemoryTaskStore::MoveRound(const MoveRoundParams& pa
   ++next.version;
   if (IsFinal(params.to)) next.end_time = params.now;
   if (params.to == RoundState::kFailed || params.to == RoundState::kCancelled) next.error = params.error;
-  if (params.to == RoundState::kSucceeded) next.aggregate = params.aggregate;
+  if (params.to == RoundState::kSucceeded) {
+    next.aggregate = params.aggregate;
+    round->aggregate_digest = params.aggregate_digest;
+    undo_.push_back([round] { round->aggregate_digest.clear(); });
+  }
   if (params.to != RoundState::kCollecting) {
     for (Task& task : round->tasks) {
       if (IsEnded(task.record.state)) continue;
@@ -99,12 +104,15 @@ absl::StatusOr<RoundRecord> MemoryTaskStore::MoveRound(const MoveRoundParams& pa
   return Show(*round);
 }
 
-absl::StatusOr<bool> MemoryTaskStore::IsBroadcastInUse(const std::string& digest) {
-  if (digest.empty()) return false;
-  return std::any_of(rounds_.begin(), rounds_.end(), [&](const auto& entry) {
-    const RoundRecord& record = entry.second.record;
-    return record.broadcast_digest == digest && !IsFinal(record.state);
-  });
+absl::StatusOr<TaskStore::BlobUse> MemoryTaskStore::GetBlobUse(const std::string& digest) {
+  BlobUse use = BlobUse::kNone;
+  if (digest.empty()) return use;
+  for (const auto& [id, round] : rounds_) {
+    const bool is_broadcast = round.record.broadcast_digest == digest;
+    if (round.aggregate_digest == digest || (is_broadcast && !IsFinal(round.record.state))) return BlobUse::kCurrent;
+    if (is_broadcast) use = BlobUse::kFormer;
+  }
+  return use;
 }
 
 absl::StatusOr<WorkerRecord> MemoryTaskStore::SawWorker(const SawWorkerParams& params) {

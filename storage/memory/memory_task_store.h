@@ -29,7 +29,7 @@ class MemoryTaskStore final : public TaskStore {
   absl::StatusOr<RoundRecord> GetRound(const RoundId& id) override;
   absl::StatusOr<std::vector<RoundRecord>> ListRounds(const ListRoundsParams& params) override;
   absl::StatusOr<RoundRecord> MoveRound(const MoveRoundParams& params) override;
-  absl::StatusOr<bool> IsBroadcastInUse(const std::string& digest) override;
+  absl::StatusOr<BlobUse> GetBlobUse(const std::string& digest) override;
 
   absl::StatusOr<std::vector<TaskRecord>> LeaseTasks(const LeaseTasksParams& params) override;
   absl::StatusOr<std::vector<TaskRecord>> ListLeases(const WorkerName& worker) override;
@@ -45,6 +45,7 @@ class MemoryTaskStore final : public TaskStore {
   absl::StatusOr<int64_t> ForgetContributionsAfterCheckpoint(const RoundId& round, absl::Time now) override;
 
   absl::StatusOr<TaskRecord> GetTask(const TaskId& id) override;
+  absl::StatusOr<TaskRecord> GetTaskState(const TaskId& id) override;
   absl::StatusOr<std::vector<AttemptRecord>> ListAttempts(const TaskId& id) override;
   absl::StatusOr<std::vector<TaskRecord>> ListTasks(const ListTasksParams& params) override;
   absl::StatusOr<QueueRecord> DescribeQueue(const std::string& population, absl::Time now) override;
@@ -69,6 +70,8 @@ class MemoryTaskStore final : public TaskStore {
   struct Round {
     RoundRecord record;
     std::string spec;
+    std::string aggregate_digest;
+    std::string checkpoint_progress;
     std::vector<Task> tasks;
     std::vector<ContributionRecord> contributions;
     // Indexes of QUEUED tasks by requirement.

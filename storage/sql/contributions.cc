@@ -17,22 +17,7 @@ absl::StatusOr<ContributionRecord> SqlTaskStore::RecordContribution(const Record
   Round& round = **found;
   int64_t key = KeyOf(round, params.task.index);
 
-  // The few columns it takes; the worker's input is none of them.
-  TaskRecord task{.id = params.task};
-  bool is_there = false;
-  RETURN_IF_ERROR(Run("-- find_lease\nSELECT state, worker, lease_token, lease_time, num_attempts FROM tasks "
-                      "WHERE task_key = ?",
-                      {key},
-                      [&](const SqlRow& row) {
-                        is_there = true;
-                        task.state = static_cast<TaskState>(row.Int(0));
-                        task.worker = WorkerName(row.Bytes(1));
-                        task.lease_token = LeaseToken(row.Bytes(2));
-                        task.lease_time = row.Time(3);
-                        task.num_attempts = static_cast<int32_t>(row.Int(4));
-                      })
-                      .status());
-  if (!is_there) return NoSuchTask(params.task);
+  ASSIGN_OR_RETURN(const TaskRecord task, GetTaskState(params.task));
   RETURN_IF_ERROR(FindCollectingRound(params.task.round).status());
   if (task.state != TaskState::kLeased || task.lease_token != params.token) return LeaseIsGone(params.task, task.state);
 
@@ -41,6 +26,7 @@ absl::StatusOr<ContributionRecord> SqlTaskStore::RecordContribution(const Record
              attempt_deadline_time = 0, progress = 0
        WHERE task_key = ? AND state = 2 AND lease_token = ?)",
                          {ToSql(params.now), key, SqlText(params.token.value())}));
+  leases_.Erase(key);
   RETURN_IF_ERROR(InsertAttempt(round, task,
                                 {.end_time = params.now,
                                  .outcome = AttemptOutcome::kSucceeded,
@@ -112,13 +98,17 @@ absl::Status SqlTaskStore::SaveCheckpoint(const SaveCheckpointParams& params) {
   Touch(*round);
   record.checkpoint = params.checkpoint;
   record.checkpoint_sequence = params.sequence;
-  return absl::OkStatus();
+  return Change(1, "-- save_checkpoint\nUPDATE round_texts SET checkpoint_progress = ? WHERE round_key = ?",
+                {SqlBlob(params.progress), round->key});
 }
 
 absl::StatusOr<int64_t> SqlTaskStore::ForgetContributionsAfterCheckpoint(const RoundId& id, absl::Time now) {
   SHEAF_CHECK(is_in_batch_, "writing needs a batch");
-  ASSIGN_OR_RETURN(Round * round, FindCollectingRound(id));
+  ASSIGN_OR_RETURN(Round * round, FindRound(id));
   RoundRecord& record = round->record;
+  if (record.state != RoundState::kSealing && record.state != RoundState::kCollecting) {
+    return RoundIsElsewhere(id, record.state, RoundState::kCollecting);
+  }
   int64_t after = record.checkpoint_sequence;
   int64_t num_forgotten = record.num_contributions - after;
   if (num_forgotten == 0) return 0;
@@ -147,7 +137,13 @@ absl::StatusOr<int64_t> SqlTaskStore::ForgetContributionsAfterCheckpoint(const R
                          "-- forget_contributions\nDELETE FROM contributions WHERE round_key = ? AND "
                          "sequence > ?",
                          {round->key, after}));
+  std::string progress;
+  RETURN_IF_ERROR(Run("-- get_checkpoint_progress\nSELECT checkpoint_progress FROM round_texts WHERE round_key = ?",
+                      {round->key}, [&](const SqlRow& row) { progress = row.String(0); })
+                      .status());
   Touch(*round);
+  record.state = RoundState::kCollecting;
+  record.progress = std::move(progress);
   record.num_contributions = after;
   record.num_clients -= num_clients;
   record.bytes_up -= bytes_up;

@@ -10,9 +10,25 @@
 
 namespace sheaf {
 
+absl::Status SqlTaskStore::LoadLeases() {
+  if (is_in_batch_) RETURN_IF_ERROR(batch_status_);
+  if (are_leases_loaded_) return absl::OkStatus();
+  static const std::string sql = fmt::format(R"(-- load_leases
+      SELECT {} FROM tasks t CROSS JOIN rounds r ON r.round_key = t.round_key
+        JOIN round_requirements q ON q.round_key = t.round_key AND q.number = t.requirement
+        LEFT JOIN task_inputs i ON i.task_key = t.task_key
+       WHERE t.expire_time IS NOT NULL)",
+                                             kTaskColumns);
+  leases_.Clear();
+  RETURN_IF_ERROR(Run(sql, {}, [&](const SqlRow& row) { leases_.Put(row.Int(1), ReadTask(row)); }).status());
+  are_leases_loaded_ = true;
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::vector<TaskRecord>> SqlTaskStore::LeaseTasks(const LeaseTasksParams& params) {
   SHEAF_CHECK(is_in_batch_, "writing needs a batch");
   RETURN_IF_ERROR(CheckArguments(params));
+  RETURN_IF_ERROR(LoadLeases());
   ASSIGN_OR_RETURN(Round * round, FindCollectingRound(params.round));
   int64_t wanted = static_cast<int64_t>(params.tokens.size());
   if (params.per_worker_max > 0) {
@@ -75,6 +91,7 @@ absl::StatusOr<std::vector<TaskRecord>> SqlTaskStore::LeaseTasks(const LeaseTask
                            {SqlText(task.worker.value()), SqlText(task.lease_token.value()), SqlText(task.poll_id),
                             ToSql(task.lease_time), ToSql(task.expire_time), ToSql(task.attempt_deadline_time),
                             int64_t{task.num_attempts}, KeyOf(*round, task.id.index)}));
+    leases_.Put(KeyOf(*round, task.id.index), task);
   }
   int64_t num_leased = static_cast<int64_t>(leased.size());
   RETURN_IF_ERROR(CountForWorker(*round, params.worker, &WorkerRecord::num_leased, num_leased));
@@ -92,6 +109,8 @@ absl::StatusOr<std::vector<TaskRecord>> SqlTaskStore::ListLeases(const WorkerNam
        WHERE t.worker = ? AND t.state = 2 ORDER BY r.id, t.task_key)",
                                              kTaskColumns);
   std::vector<TaskRecord> held;
+  RETURN_IF_ERROR(LoadLeases());
+  if (leases_.CountOf(worker) == 0) return held;
   RETURN_IF_ERROR(
       Run(sql, {SqlText(worker.value())}, [&](const SqlRow& row) { held.push_back(ReadTask(row)); }).status());
   return held;
@@ -124,6 +143,7 @@ absl::StatusOr<TaskRecord> SqlTaskStore::RenewLease(const RenewLeaseParams& para
       Change(1, R"(-- renew_lease
       UPDATE tasks SET progress = ?, expire_time = ? WHERE task_key = ? AND state = 2 AND lease_token = ?)",
              {task.progress, ToSql(task.expire_time), KeyOf(**round, task.id.index), SqlText(params.token.value())}));
+  if (are_leases_loaded_) leases_.Put(KeyOf(**round, task.id.index), task);
   return task;
 }
 

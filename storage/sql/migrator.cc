@@ -4,12 +4,18 @@
 
 #include "base/status_macros.h"
 #include "storage/migrations/sqlite/0001_initial.sql.h"
+#include "storage/migrations/sqlite/0002_checkpoint_progress_and_aggregate_digest.sql.h"
 
 namespace sheaf {
 namespace {
 
 constexpr Migration kSqliteMigrations[] = {
     {.version = 1, .minimum_compatible_version = 1, .name = "initial", .sql = kSqlite0001Initial},
+    // An older build would write checkpoints without their progress.
+    {.version = 2,
+     .minimum_compatible_version = 2,
+     .name = "checkpoint_progress_and_aggregate_digest",
+     .sql = kSqlite0002CheckpointProgress},
 };
 
 absl::Status MigrateInTransaction(SqlConnection& connection, std::span<const Migration> migrations) {

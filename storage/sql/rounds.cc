@@ -42,8 +42,10 @@ absl::StatusOr<TaskStore::CreateRoundResult> SqlTaskStore::CreateRound(const Cre
                       [&](const SqlRow& row) { round.key = row.Int(0); })
                       .status());
   RETURN_IF_ERROR(
-      Change(1, "-- create_round_texts\nINSERT INTO round_texts (round_key, spec, aggregate) VALUES (?, ?, x'')",
-             {round.key, SqlBlob(r.spec)}));
+      Change(1,
+             "-- create_round_texts\nINSERT INTO round_texts (round_key, spec, aggregate, checkpoint_progress) "
+             "VALUES (?, ?, x'', ?)",
+             {round.key, SqlBlob(r.spec), SqlBlob(r.progress)}));
   std::set<std::string> requirements;
   for (const NewTask& task : params.tasks) requirements.insert(task.requirement);
   round.requirements.assign(requirements.begin(), requirements.end());
@@ -138,14 +140,16 @@ absl::StatusOr<RoundRecord> SqlTaskStore::MoveRound(const MoveRoundParams& param
   if (params.to == RoundState::kFailed || params.to == RoundState::kCancelled) record.error = params.error;
   if (params.to == RoundState::kSucceeded) {
     record.aggregate = params.aggregate;
-    RETURN_IF_ERROR(Change(1, "-- put_aggregate\nUPDATE round_texts SET aggregate = ? WHERE round_key = ?",
-                           {SqlBlob(params.aggregate), round->key}));
+    RETURN_IF_ERROR(
+        Change(1, "-- put_aggregate\nUPDATE round_texts SET aggregate = ?, aggregate_digest = ? WHERE round_key = ?",
+               {SqlBlob(params.aggregate), SqlText(params.aggregate_digest), round->key}));
   }
   return record;
 }
 
 absl::Status SqlTaskStore::CancelTasks(Round& round, absl::Time now) {
   TaskCounts& counts = round.record.tasks;
+  leases_.EraseRange(KeyOf(round, 0), KeyOf(round, INT32_MAX));
   if (counts.leased > 0) {
     RETURN_IF_ERROR(Change(counts.leased, R"(-- cancel_attempts
         INSERT INTO attempts (task_key, number, worker, lease_time, end_time, outcome, error, timings, bytes_up)
@@ -165,14 +169,20 @@ absl::Status SqlTaskStore::CancelTasks(Round& round, absl::Time now) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<bool> SqlTaskStore::IsBroadcastInUse(const std::string& digest) {
-  if (digest.empty()) return false;
+absl::StatusOr<TaskStore::BlobUse> SqlTaskStore::GetBlobUse(const std::string& digest) {
+  if (digest.empty()) return BlobUse::kNone;
   RETURN_IF_ERROR(FlushRounds());
-  bool is_in_use = false;
-  RETURN_IF_ERROR(Run("-- is_broadcast_in_use\nSELECT 1 FROM rounds WHERE state <= 3 AND broadcast_digest = ? LIMIT 1",
-                      {SqlText(digest)}, [&](const SqlRow&) { is_in_use = true; })
+  BlobUse use = BlobUse::kNone;
+  RETURN_IF_ERROR(Run("-- find_broadcast\nSELECT state <= 3 FROM rounds WHERE broadcast_digest = ? AND "
+                      "broadcast_digest <> '' ORDER BY state LIMIT 1",
+                      {SqlText(digest)},
+                      [&](const SqlRow& row) { use = row.Int(0) != 0 ? BlobUse::kCurrent : BlobUse::kFormer; })
                       .status());
-  return is_in_use;
+  RETURN_IF_ERROR(Run("-- find_aggregate\nSELECT 1 FROM round_texts WHERE aggregate_digest = ? AND "
+                      "aggregate_digest <> '' LIMIT 1",
+                      {SqlText(digest)}, [&](const SqlRow&) { use = BlobUse::kCurrent; })
+                      .status());
+  return use;
 }
 
 absl::StatusOr<std::vector<std::string>> SqlTaskStore::ListRequirements(const RoundId& id) {

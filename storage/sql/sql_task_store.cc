@@ -75,6 +75,8 @@ void SqlTaskStore::ForgetBatch() {
   for (const WorkerKey& key : touched_workers_) workers_.erase(key);
   touched_rounds_.clear();
   touched_workers_.clear();
+  leases_.Clear();
+  are_leases_loaded_ = false;
 }
 
 absl::Status SqlTaskStore::Broken(absl::Status status) {

@@ -5,8 +5,9 @@
 //
 // Live rounds and the workers seen lately are kept in memory and written once per batch, whatever the number of
 // leases and contributions that counted in them; tasks, attempts and contributions are written by
-// their operations. This rests on one process holding the database, which the connection's lock ensures. A
-// statement that fails breaks its batch: nothing of it can be committed any more. Not thread-safe.
+// their operations, and leased tasks are also kept in memory to be looked at. This rests on one process holding the
+// database, which the connection's lock ensures. A statement that fails breaks its batch: nothing of it can be
+// committed any more. Not thread-safe.
 #pragma once
 
 #include <memory>
@@ -15,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "storage/sql/lease_table.h"
 #include "storage/sql/sql_connection.h"
 #include "storage/task_store.h"
 
@@ -33,7 +35,7 @@ class SqlTaskStore final : public TaskStore {
   absl::StatusOr<RoundRecord> GetRound(const RoundId& id) override;
   absl::StatusOr<std::vector<RoundRecord>> ListRounds(const ListRoundsParams& params) override;
   absl::StatusOr<RoundRecord> MoveRound(const MoveRoundParams& params) override;
-  absl::StatusOr<bool> IsBroadcastInUse(const std::string& digest) override;
+  absl::StatusOr<BlobUse> GetBlobUse(const std::string& digest) override;
 
   absl::StatusOr<std::vector<TaskRecord>> LeaseTasks(const LeaseTasksParams& params) override;
   absl::StatusOr<std::vector<TaskRecord>> ListLeases(const WorkerName& worker) override;
@@ -49,6 +51,7 @@ class SqlTaskStore final : public TaskStore {
   absl::StatusOr<int64_t> ForgetContributionsAfterCheckpoint(const RoundId& round, absl::Time now) override;
 
   absl::StatusOr<TaskRecord> GetTask(const TaskId& id) override;
+  absl::StatusOr<TaskRecord> GetTaskState(const TaskId& id) override;
   absl::StatusOr<std::vector<AttemptRecord>> ListAttempts(const TaskId& id) override;
   absl::StatusOr<std::vector<TaskRecord>> ListTasks(const ListTasksParams& params) override;
   absl::StatusOr<QueueRecord> DescribeQueue(const std::string& population, absl::Time now) override;
@@ -109,6 +112,8 @@ class SqlTaskStore final : public TaskStore {
   void Touch(const WorkerKey& key, Worker& worker);
   absl::Status FlushWorkers();
 
+  // Reads what is leased, if the memory of it is not complete.
+  absl::Status LoadLeases();
   absl::StatusOr<TaskRecord> FindTask(Round& round, const TaskId& id);
   // FAILED_PRECONDITION or NOT_FOUND unless the task is leased under this token.
   absl::StatusOr<TaskRecord> FindLease(Round& round, const TaskId& id, const LeaseToken& token);
@@ -127,6 +132,8 @@ class SqlTaskStore final : public TaskStore {
   // Of a round that ended: read, shown, not kept.
   Round ended_round_;
   std::vector<RoundId> touched_rounds_;
+  LeaseTable leases_;
+  bool are_leases_loaded_ = false;
   std::unordered_map<WorkerKey, Worker, WorkerKeyHash> workers_;
   std::vector<WorkerKey> touched_workers_;
 };

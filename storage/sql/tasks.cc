@@ -57,6 +57,7 @@ absl::Status SqlTaskStore::PutUnleasedTask(const Round& round, const TaskRecord&
   SHEAF_CHECK(task.state == from || IsLegalMove(from, task.state), "task {} cannot move from {} to {}",
               task.id.ToString(), Name(from), Name(task.state));
   bool is_delayed = task.state == TaskState::kQueued && task.available_time > now;
+  leases_.Erase(KeyOf(round, task.id.index));
   SqlValue delayed_until = SqlNull();
   if (is_delayed) delayed_until = ToSql(task.available_time);
   return Change(1, R"(-- put_unleased_task
@@ -83,6 +84,18 @@ absl::StatusOr<TaskRecord> SqlTaskStore::GetTask(const TaskId& id) {
   if (absl::IsNotFound(round.status())) return NoSuchTask(id);
   RETURN_IF_ERROR(round.status());
   return FindTask(**round, id);
+}
+
+absl::StatusOr<TaskRecord> SqlTaskStore::GetTaskState(const TaskId& id) {
+  auto round = FindRound(id.round);
+  if (absl::IsNotFound(round.status())) return NoSuchTask(id);
+  RETURN_IF_ERROR(round.status());
+  RETURN_IF_ERROR(LoadLeases());
+  if (const TaskRecord* leased = leases_.Find(KeyOf(**round, id.index)); leased && id.index >= 0) return *leased;
+  ASSIGN_OR_RETURN(TaskRecord task, FindTask(**round, id));
+  task.payload.clear();
+  task.data_selector.clear();
+  return task;
 }
 
 absl::StatusOr<std::vector<AttemptRecord>> SqlTaskStore::ListAttempts(const TaskId& id) {

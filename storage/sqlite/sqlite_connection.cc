@@ -83,12 +83,12 @@ SqliteConnection::~SqliteConnection() {
 
 absl::Status SqliteConnection::Error(std::string_view sql) const {
   int code = sqlite3_errcode(database_);
-  std::string message = fmt::format("{} ({}): {} [{}]", path_, sql.substr(0, sql.find('\n')), sqlite3_errmsg(database_),
-                                    sqlite3_extended_errcode(database_));
   bool is_write_error = sqlite3_extended_errcode(database_) == SQLITE_IOERR_WRITE;
+  bool is_full = (code & 0xff) == SQLITE_FULL || (is_write_error && IsFull(database_));
+  std::string message = fmt::format("{} ({}): {}", path_, sql.substr(0, sql.find('\n')),
+                                    is_full ? "the disk is full" : sqlite3_errmsg(database_));
+  if (is_full) return absl::ResourceExhaustedError(message + "; free some space or move the store to a larger disk");
   switch (code & 0xff) {
-    case SQLITE_FULL:
-      return absl::ResourceExhaustedError(message + "; free some space or move the store to a larger disk");
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB:
       return absl::DataLossError(message + "; restore the store from a backup");
@@ -100,12 +100,10 @@ absl::Status SqliteConnection::Error(std::string_view sql) const {
     case SQLITE_CANTOPEN:
       return absl::PermissionDeniedError(message);
     default:
-      break;
+      // Of an I/O error only the number tells which operation failed.
+      return absl::InternalError(
+          fmt::format("{} (SQLite result code {})", message, sqlite3_extended_errcode(database_)));
   }
-  if (is_write_error && IsFull(database_)) {
-    return absl::ResourceExhaustedError(message + "; free some space or move the store to a larger disk");
-  }
-  return absl::InternalError(message);
 }
 
 absl::StatusOr<sqlite3_stmt*> SqliteConnection::Prepare(std::string_view sql) {

@@ -123,8 +123,13 @@ class StoreFixture {
 
   absl::StatusOr<RoundRecord> Move(RoundState from, RoundState to) {
     return Do([&](TaskStore& s) {
-      return s.MoveRound(
-          {.round = round, .from = from, .to = to, .now = now, .error = "why", .aggregate = "the aggregate"});
+      return s.MoveRound({.round = round,
+                          .from = from,
+                          .to = to,
+                          .now = now,
+                          .error = "why",
+                          .aggregate = "the aggregate",
+                          .aggregate_digest = "digest of the aggregate"});
     });
   }
 

@@ -68,8 +68,13 @@ std::string Dump(TaskStore& store, absl::Time now) {
   }
   auto tasks = store.ListTasks({.limit = kAll});
   SHEAF_CHECK(tasks.ok(), "{}", tasks.status().ToString());
-  for (const TaskRecord& task : *tasks) {
+  for (TaskRecord& task : *tasks) {
     add(Describe(task));
+    task.payload = task.data_selector = "";
+    auto state = store.GetTaskState(task.id);
+    SHEAF_CHECK(state.ok(), "{}", state.status().ToString());
+    SHEAF_CHECK(Describe(*state) == Describe(task), "the state of a task is\n{}\ninstead of\n{}", Describe(*state),
+                Describe(task));
     auto attempts = store.ListAttempts(task.id);
     SHEAF_CHECK(attempts.ok(), "{}", attempts.status().ToString());
     for (const AttemptRecord& attempt : *attempts) add(Describe(attempt));

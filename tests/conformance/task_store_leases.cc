@@ -320,8 +320,9 @@ STORE_TEST("A checkpoint only moves forward, and not past what was accepted") {
 STORE_TEST("Contributions forgotten by a crash are unaccepted and their tasks queued again") {
   f.CreateRound({.num_tasks = 3});
   for (int i = 0; i < 3; ++i) REQUIRE(f.Contribute(f.Lease("w1"), 0).ok());
-  REQUIRE(
-      f.Do([&](TaskStore& s) { return s.SaveCheckpoint({.round = f.round, .checkpoint = "c", .sequence = 1}); }).ok());
+  REQUIRE(f.Do([&](TaskStore& s) {
+             return s.SaveCheckpoint({.round = f.round, .checkpoint = "c", .sequence = 1, .progress = "progress of 1"});
+           }).ok());
   f.now += absl::Seconds(5);
   auto forgotten = f.Do([&](TaskStore& s) { return s.ForgetContributionsAfterCheckpoint(f.round, f.now); });
   REQUIRE(forgotten.ok());
@@ -330,6 +331,7 @@ STORE_TEST("Contributions forgotten by a crash are unaccepted and their tasks qu
   CHECK(round.num_contributions == 1);
   CHECK(round.num_clients == 2);
   CHECK(round.bytes_up == 100);
+  CHECK(round.progress == "progress of 1");
   CHECK(round.tasks == TaskCounts{.queued = 2, .succeeded = 1});
   CHECK(f.store().ListContributions(f.round, 0, 10)->size() == 1);
   CHECK(f.Task(2).available_time == f.now);
@@ -338,6 +340,30 @@ STORE_TEST("Contributions forgotten by a crash are unaccepted and their tasks qu
   auto again = f.LeaseUpTo(f.LeaseParams("w2", 5));
   REQUIRE(again.size() == 2);
   CHECK(f.Contribute(again[0])->sequence == 2);
+}
+
+STORE_TEST("A round that was sealing collects again when a crash forgets its contributions") {
+  f.CreateRound({.num_tasks = 3});
+  REQUIRE(f.Contribute(f.Lease("w1"), 0).ok());
+  REQUIRE(f.Contribute(f.Lease("w1"), 0).ok());
+  REQUIRE(f.Move(RoundState::kCollecting, RoundState::kSealing).ok());
+  auto forgotten = f.Do([&](TaskStore& s) { return s.ForgetContributionsAfterCheckpoint(f.round, f.now); });
+  REQUIRE(forgotten.ok());
+  CHECK(*forgotten == 2);
+  f.Reopen();
+  CHECK(f.Round().state == RoundState::kCollecting);
+  CHECK(f.Round().progress.empty());
+  CHECK(f.Round().tasks == TaskCounts{.queued = 2, .cancelled = 1});
+  CHECK(f.Contribute(f.Lease("w2"), 0)->sequence == 1);
+}
+
+STORE_TEST("What a round that has ended accepted is not forgotten") {
+  f.CreateRound({.num_tasks = 1});
+  REQUIRE(f.Contribute(f.Lease("w1"), 0).ok());
+  REQUIRE(f.Move(RoundState::kCollecting, RoundState::kSealing).ok());
+  REQUIRE(f.Move(RoundState::kSealing, RoundState::kSucceeded).ok());
+  auto forgotten = f.Do([&](TaskStore& s) { return s.ForgetContributionsAfterCheckpoint(f.round, f.now); });
+  CHECK(absl::IsFailedPrecondition(forgotten.status()));
 }
 
 STORE_TEST("The leases of a worker are listed by task") {

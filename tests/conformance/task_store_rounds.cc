@@ -49,6 +49,7 @@ STORE_TEST("What does not exist is NOT_FOUND and named") {
   CHECK(round.status().ToString().find("r-none") != std::string::npos);
   for (TaskId id : {TaskId{f.round, 7}, TaskId{f.round, -1}, TaskId{RoundId("r-none"), 0}}) {
     CHECK(f.store().GetTask(id).status().code() == absl::StatusCode::kNotFound);
+    CHECK(f.store().GetTaskState(id).status().code() == absl::StatusCode::kNotFound);
     CHECK(f.store().ListAttempts(id).status().code() == absl::StatusCode::kNotFound);
     CHECK(f.Do([&](TaskStore& s) { return s.RequeueTask({.task = id, .now = f.now}); }).status().code() ==
           absl::StatusCode::kNotFound);
@@ -170,14 +171,27 @@ STORE_TEST("Rounds are listed newest first, by population, state and job, in pag
 }
 
 STORE_TEST("A broadcast is in use until the last round that names it has ended") {
+  using Use = TaskStore::BlobUse;
   f.CreateRound({.broadcast = "abc"});
-  CHECK(*f.store().IsBroadcastInUse("abc"));
-  CHECK_FALSE(*f.store().IsBroadcastInUse("def"));
-  CHECK_FALSE(*f.store().IsBroadcastInUse(""));
+  CHECK(*f.store().GetBlobUse("abc") == Use::kCurrent);
+  CHECK(*f.store().GetBlobUse("def") == Use::kNone);
+  CHECK(*f.store().GetBlobUse("") == Use::kNone);
   REQUIRE(f.Move(RoundState::kCollecting, RoundState::kSealing).ok());
-  CHECK(*f.store().IsBroadcastInUse("abc"));
+  CHECK(*f.store().GetBlobUse("abc") == Use::kCurrent);
   REQUIRE(f.Move(RoundState::kSealing, RoundState::kFailed).ok());
-  CHECK_FALSE(*f.store().IsBroadcastInUse("abc"));
+  CHECK(*f.store().GetBlobUse("abc") == Use::kFormer);
+  f.CreateRound({.id = "r-two", .broadcast = "abc"});
+  CHECK(*f.store().GetBlobUse("abc") == Use::kCurrent);
+}
+
+STORE_TEST("The aggregate of a round stays in use, also where a later round broadcasts it") {
+  using Use = TaskStore::BlobUse;
+  f.CreateRound({.broadcast = "digest of the aggregate"});
+  REQUIRE(f.Move(RoundState::kCollecting, RoundState::kSealing).ok());
+  REQUIRE(f.Move(RoundState::kSealing, RoundState::kSucceeded).ok());
+  CHECK(*f.store().GetBlobUse("digest of the aggregate") == Use::kCurrent);
+  f.Reopen();
+  CHECK(*f.store().GetBlobUse("digest of the aggregate") == Use::kCurrent);
 }
 
 STORE_TEST("A batch that is rolled back has not happened") {

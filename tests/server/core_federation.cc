@@ -17,9 +17,11 @@ CoreFederation::CoreFederation(Limits limits) : limits_(limits), parts_(std::mak
   REQUIRE(parts_->core.Recover(clock_.Now()).ok());
 }
 
+void CoreFederation::RunBatch() { REQUIRE(parts_->runner.Run(std::exchange(inbox_, {}), clock_.Now()).ok()); }
+
 void CoreFederation::Run() {
   do {
-    REQUIRE(parts_->runner.Run(std::exchange(inbox_, {}), clock_.Now()).ok());
+    RunBatch();
   } while (!inbox_.empty());
 }
 

@@ -54,20 +54,21 @@ class CoreFederation final : public Executor {
   template <typename Response, typename Request>
   std::shared_ptr<std::optional<absl::StatusOr<Response>>> CallLater(const std::string& method,
                                                                      const Request& request) {
-    auto answer = std::make_shared<std::optional<absl::StatusOr<Response>>>();
-    auto kept_request = std::make_shared<Request>(request);
-    auto response = std::make_shared<Response>();
-    parts_->table.Dispatch("sheaf.v1." + method, *kept_request, response.get(),
-                           [answer, response, kept_request](const absl::Status& status) {
-                             if (status.ok()) {
-                               answer->emplace(*response);
-                             } else {
-                               answer->emplace(status);
-                             }
-                           });
+    auto answer = Dispatch<Response>(method, request);
     Run();
     return answer;
   }
+  // The same, but runs one batch only: what that batch posts stays undone.
+  template <typename Response, typename Request>
+  std::shared_ptr<std::optional<absl::StatusOr<Response>>> CallInOneBatch(const std::string& method,
+                                                                          const Request& request) {
+    auto answer = Dispatch<Response>(method, request);
+    RunBatch();
+    return answer;
+  }
+
+  // What happens when whoever made the newest call is gone.
+  std::function<void()> AbandonmentOfNewestCall() const { return abandon_newest_; }
 
   // REQUIREs success.
   std::string CreateRound(const v1::RoundSpec& spec);
@@ -92,6 +93,24 @@ class CoreFederation final : public Executor {
     BatchRunner runner;
   };
 
+  void RunBatch();
+  template <typename Response, typename Request>
+  std::shared_ptr<std::optional<absl::StatusOr<Response>>> Dispatch(const std::string& method, const Request& request) {
+    auto answer = std::make_shared<std::optional<absl::StatusOr<Response>>>();
+    auto kept_request = std::make_shared<Request>(request);
+    auto response = std::make_shared<Response>();
+    abandon_newest_ = [this, kept_request, method] { parts_->table.Abandon("sheaf.v1." + method, *kept_request); };
+    parts_->table.Dispatch("sheaf.v1." + method, *kept_request, response.get(),
+                           [answer, response, kept_request](const absl::Status& status) {
+                             if (status.ok()) {
+                               answer->emplace(*response);
+                             } else {
+                               answer->emplace(status);
+                             }
+                           });
+    return answer;
+  }
+
   const Limits limits_;
   ManualClock clock_;
   SeededRandom random_{1};
@@ -99,6 +118,7 @@ class CoreFederation final : public Executor {
   MemoryPayloadStore payloads_{clock_};
   std::vector<Event> inbox_;
   std::unique_ptr<Parts> parts_;
+  std::function<void()> abandon_newest_;
   int num_requests_ = 0;
 };
 

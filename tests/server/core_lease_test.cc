@@ -72,6 +72,34 @@ TEST_CASE("A result under a token that was never given changes nothing") {
   REQUIRE(server.Sync(HandIn("thief", Result(lease, 1))).verdicts(0).verdict() == Verdict::UNKNOWN_TASK);
 }
 
+TEST_CASE("A worker that is gone while it waits is given nothing, and the task goes to the next") {
+  CoreFederation server;
+  const auto answer = server.CallLater<v1::SyncResponse>("WorkService/Sync", AskAndWait("gone", absl::Seconds(20)));
+  REQUIRE_FALSE(answer->has_value());
+  server.AbandonmentOfNewestCall()();
+  server.Run();
+  REQUIRE(answer->has_value());
+  REQUIRE(absl::IsCancelled((*answer)->status()));
+  server.CreateRound(SumRound(1));
+  const v1::SyncResponse next = server.Sync(Ask("next", 1));
+  REQUIRE(next.leases_size() == 1);
+  REQUIRE(next.leases(0).attempt() == 1);
+}
+
+TEST_CASE("News that an older call of a worker is gone does not end its newer one") {
+  CoreFederation server;
+  const auto older = server.CallLater<v1::SyncResponse>("WorkService/Sync", AskAndWait("w", absl::Seconds(20)));
+  const std::function<void()> abandon_older = server.AbandonmentOfNewestCall();
+  const auto newer = server.CallLater<v1::SyncResponse>("WorkService/Sync", AskAndWait("w", absl::Seconds(20)));
+  REQUIRE(older->has_value());
+  abandon_older();
+  server.Run();
+  REQUIRE_FALSE(newer->has_value());
+  server.CreateRound(SumRound(1));
+  REQUIRE(newer->has_value());
+  REQUIRE((**newer)->leases_size() == 1);
+}
+
 TEST_CASE("Nothing crosses populations") {
   CoreFederation server;
   server.CreateRound(SumRound(1));

@@ -189,6 +189,126 @@ TEST_CASE("An EPHEMERAL round spools nothing, and its tasks run again after a cr
   REQUIRE(FirstOf(server.ReadAggregate(round)) == 6);
 }
 
+TEST_CASE("An EPHEMERAL round that a crash finds sealing collects its contributions again") {
+  CoreFederation server;
+  v1::RoundSpec spec = SumRound(2);
+  spec.set_durability(v1::EPHEMERAL);
+  const std::string round = server.CreateRound(spec);
+  REQUIRE(Contribute(server, "w", 1) == Verdict::ACCEPTED);
+  const v1::SyncResponse granted = server.Sync(Ask("w", 1));
+  v1::SyncRequest last = Ask("w", 0);
+  *last.add_results() = Result(granted.leases(0), 1);
+  // Accepted, and the process ends before the batch in which the aggregate is made.
+  const auto answer = server.CallInOneBatch<v1::SyncResponse>("WorkService/Sync", last);
+  REQUIRE(answer->has_value());
+  REQUIRE((**answer)->verdicts(0).verdict() == Verdict::ACCEPTED);
+  server.CrashAndRestart();
+  REQUIRE(server.GetRound(round).state() == v1::COLLECTING);
+  for (int i = 0; i < 2; ++i) REQUIRE(Contribute(server, "w", 3) == Verdict::ACCEPTED);
+  REQUIRE(server.GetRound(round).state() == v1::SUCCEEDED);
+  REQUIRE(FirstOf(server.ReadAggregate(round)) == 6);
+}
+
+TEST_CASE("What an EPHEMERAL round forgot in a crash is not in its metrics either") {
+  Limits limits;
+  limits.checkpoint_contributions = 2;
+  CoreFederation server(limits);
+  v1::RoundSpec spec = SumRound(4);
+  spec.set_durability(v1::EPHEMERAL);
+  const std::string round = server.CreateRound(spec);
+  const auto contribute = [&](double loss) {
+    const v1::SyncResponse granted = server.Sync(Ask("w", 1));
+    v1::TaskResult result = Result(granted.leases(0), 1);
+    v1::Contribution contribution;
+    contribution.ParseFromString(result.contribution());
+    (*contribution.mutable_metrics())["loss"] = loss;
+    result.set_contribution(contribution.SerializeAsString());
+    v1::SyncRequest request = Ask("w", 0);
+    *request.add_results() = result;
+    REQUIRE(server.Sync(request).verdicts(0).verdict() == Verdict::ACCEPTED);
+  };
+  // The first two are in a checkpoint.
+  for (const double loss : {1.0, 2.0, 100.0}) contribute(loss);
+  server.CrashAndRestart();
+  REQUIRE(server.GetRound(round).num_contributions() == 2);
+  for (const double loss : {4.0, 5.0}) contribute(loss);
+  REQUIRE(server.GetRound(round).metrics().at("loss") == 3);
+}
+
+TEST_CASE("A graceful stop checkpoints what was accepted in the same batch") {
+  CoreFederation server;
+  v1::RoundSpec spec = SumRound(3);
+  spec.set_durability(v1::EPHEMERAL);
+  const std::string round = server.CreateRound(spec);
+  const v1::SyncResponse granted = server.Sync(Ask("w", 1));
+  v1::SyncRequest request = Ask("w", 0);
+  *request.add_results() = Result(granted.leases(0), 1);
+  server.Post([&](absl::Time now) {
+    server.core().desk().Sync(request, now, [](const absl::StatusOr<v1::SyncResponse>& answer) {
+      REQUIRE(answer->verdicts(0).verdict() == Verdict::ACCEPTED);
+    });
+    server.core().CheckpointAll(now);
+  });
+  server.Run();
+  server.CrashAndRestart();
+  REQUIRE(server.GetRound(round).num_contributions() == 1);
+}
+
+TEST_CASE("A broadcast whose round ended before a crash is deleted after the restart") {
+  Limits limits;
+  CoreFederation server(limits);
+  const std::string former = *server.payloads().PutBlob("model of round 1");
+  const std::string current = *server.payloads().PutBlob("model of round 2");
+  const std::string fresh = *server.payloads().PutBlob("model of round 3");
+  v1::RoundSpec spec = SumRound(1);
+  spec.set_broadcast_digest(former);
+  server.CreateRound(spec);
+  REQUIRE(Contribute(server, "w", 1) == Verdict::ACCEPTED);
+  spec.set_broadcast_digest(current);
+  server.CreateRound(spec);
+  server.CrashAndRestart();
+  REQUIRE(server.payloads().HasBlob(former));  // For a moment: the next round may name it again.
+  server.Advance(limits.broadcast_linger);
+  REQUIRE_FALSE(server.payloads().HasBlob(former));
+  REQUIRE(server.payloads().HasBlob(current));
+  REQUIRE(server.payloads().HasBlob(fresh));
+}
+
+TEST_CASE("An aggregate that the next round broadcasts stays readable when that round has ended") {
+  Limits limits;
+  CoreFederation server(limits);
+  const std::string first = server.CreateRound(SumRound(1));
+  REQUIRE(Contribute(server, "w", 1) == Verdict::ACCEPTED);
+  v1::RoundSpec spec = SumRound(1);
+  spec.set_broadcast_digest(server.GetRound(first).aggregate().digest());
+  server.CreateRound(spec);
+  REQUIRE(Contribute(server, "w", 2) == Verdict::ACCEPTED);
+  server.Advance(limits.broadcast_linger);
+  REQUIRE(FirstOf(server.ReadAggregate(first)) == 1);
+}
+
+TEST_CASE("A contribution over the round's limit is refused before it is uploaded") {
+  CoreFederation server;
+  v1::RoundSpec spec = SumRound(1);
+  spec.set_contribution_bytes_max(1000);
+  const std::string round = server.CreateRound(spec);
+  const v1::Lease lease = server.Sync(Ask("w", 1)).leases(0);
+  v1::StartUploadRequest request;
+  request.set_request_id("upload");
+  request.set_digest(std::string(64, 'a'));
+  request.mutable_contribution()->set_task(lease.task());
+  request.mutable_contribution()->set_lease_token(lease.lease_token());
+  request.set_size_bytes(1001);
+  const auto refused = server.Call<v1::StartUploadResponse>("BlobService/StartUpload", request);
+  REQUIRE(absl::IsResourceExhausted(refused.status()));
+  REQUIRE_THAT(std::string(refused.status().message()),
+               Catch::Contains("1001") && Catch::Contains("1000") && Catch::Contains(round));
+  request.set_size_bytes(1000);
+  const auto accepted = server.Call<v1::StartUploadResponse>("BlobService/StartUpload", request);
+  REQUIRE(accepted.ok());
+  REQUIRE(accepted->verdict() == v1::StartUploadResponse::SEND);
+}
+
 TEST_CASE("A checkpoint deletes the contributions that it covers") {
   Limits limits;
   limits.checkpoint_contributions = 2;

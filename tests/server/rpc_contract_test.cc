@@ -89,7 +89,7 @@ TEST_CASE("Every method of the contract has a row in the method table, and no ro
 
 TEST_CASE("Every service of the contract is offered by gRPC") {
   const ATable table;
-  UnaryAdaptor adaptor(table.table());
+  UnaryAdaptor adaptor(table.table(), 8 << 20);
   std::set<std::string> described;
   for (const ServiceDescriptor* service : AllServices()) described.insert(service->full_name());
   std::set<std::string> offered;

@@ -85,25 +85,33 @@ TEST_CASE("An error arrives with the code and the sentence that the server gave"
   CHECK_THAT(std::string(round.status().message()), Contains("r-aaaaaaaa"));
 }
 
-TEST_CASE("A request that is too large is refused by gRPC, and the server serves on") {
+TEST_CASE("A request that is too large is refused with the limit and the remedy, and the server serves on") {
   RunningServer server;
-  v1::WriteChunkRequest request;
-  request.set_upload_id("u");
-  request.set_data(std::string(9 << 20, 'x'));
-  CHECK(BlockingCall(server.transport(), kWriteChunk, request).status().code() == absl::StatusCode::kResourceExhausted);
+  for (const int megabytes : {9, 40}) {
+    INFO(megabytes << " MiB");
+    v1::CreateRoundRequest request = ARound("round");
+    request.mutable_spec()->mutable_listed()->mutable_tasks(0)->set_payload(std::string(megabytes << 20, 'x'));
+    const absl::Status status = BlockingCall(server.transport(), kCreateRound, request).status();
+    CHECK(status.code() == absl::StatusCode::kResourceExhausted);
+    CHECK_THAT(std::string(status.message()),
+               Contains("fewer tasks") && Contains(megabytes == 9 ? "8388608" : "33554432"));
+  }
   CHECK(BlockingCall(server.transport(), kGetServerInfo, {}).ok());
 }
 
-TEST_CASE("A worker that vanishes while its call is parked does no harm") {
+TEST_CASE("A worker that vanishes while its call is parked is not given a task; the next worker is") {
   RunningServer server;
   GrpcTransport operator_transport(server.address(), {.own_connection = true});
   auto parked = CallLater(server.transport(), kSync, AParkedPoll("vanishing"));
   WaitForParkedPolls(operator_transport, 1);
   server.Disconnect();
   CHECK_FALSE(parked.get().ok());
-  // Its answer goes nowhere, now that there is one.
+  WaitForParkedPolls(operator_transport, 0);
   REQUIRE(BlockingCall(operator_transport, kCreateRound, ARound("round")).ok());
-  CHECK(BlockingCall(operator_transport, kGetServerInfo, {}).ok());
+  const auto next = BlockingCall(operator_transport, kSync, AParkedPoll("next", 0));
+  REQUIRE(next.ok());
+  REQUIRE(next->leases_size() == 1);
+  CHECK(next->leases(0).attempt() == 1);
   CHECK(server.runtime().Stop().ok());
 }
 

@@ -150,8 +150,8 @@ absl::StatusOr<RoundRecord> CrashingTaskStore::GetRound(const RoundId& id) {
 absl::StatusOr<std::vector<RoundRecord>> CrashingTaskStore::ListRounds(const ListRoundsParams& params) {
   return Between(point_, [&] { return inner_.ListRounds(params); });
 }
-absl::StatusOr<bool> CrashingTaskStore::IsBroadcastInUse(const std::string& digest) {
-  return Between(point_, [&] { return inner_.IsBroadcastInUse(digest); });
+absl::StatusOr<TaskStore::BlobUse> CrashingTaskStore::GetBlobUse(const std::string& digest) {
+  return Between(point_, [&] { return inner_.GetBlobUse(digest); });
 }
 absl::StatusOr<std::vector<TaskRecord>> CrashingTaskStore::ListLeases(const WorkerName& worker) {
   return Between(point_, [&] { return inner_.ListLeases(worker); });
@@ -165,6 +165,9 @@ absl::StatusOr<std::vector<ContributionRecord>> CrashingTaskStore::ListContribut
 }
 absl::StatusOr<TaskRecord> CrashingTaskStore::GetTask(const TaskId& id) {
   return Between(point_, [&] { return inner_.GetTask(id); });
+}
+absl::StatusOr<TaskRecord> CrashingTaskStore::GetTaskState(const TaskId& id) {
+  return Between(point_, [&] { return inner_.GetTaskState(id); });
 }
 absl::StatusOr<std::vector<AttemptRecord>> CrashingTaskStore::ListAttempts(const TaskId& id) {
   return Between(point_, [&] { return inner_.ListAttempts(id); });

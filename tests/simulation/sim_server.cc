@@ -28,6 +28,8 @@ constexpr absl::Duration kMeetWithin = absl::Seconds(1);
 // As the core thread's.
 constexpr absl::Duration kTickIntervalMin = absl::Milliseconds(1);
 constexpr absl::Duration kPollWaitMax = absl::Seconds(60);
+// How often the server hears that nobody waits for a call any more.
+constexpr double kCallerGone = 0.1;
 
 absl::Duration WaitOf(const google::protobuf::Message& request) {
   absl::Duration wait;
@@ -232,6 +234,14 @@ void SimServer::Call(std::string_view method, std::shared_ptr<const Message> req
                               if (life == num_lives_) Answer(id, status, *shared, arrival);
                             });
   });
+  if (is_faulty_ && WaitOf(*request) > absl::ZeroDuration() && parts_.chance.Chance(kCallerGone)) {
+    parts_.agenda.After(parts_.chance.Between(absl::ZeroDuration(), WaitOf(*request)),
+                        [this, id, life = num_lives_, method = std::string(method), request] {
+                          if (life != num_lives_ || life_ == nullptr || !pending_.contains(id)) return;
+                          ++parts_.statistics.faults["callers gone"];
+                          life_->methods.Abandon(method, *request);
+                        });
+  }
 }
 
 void SimServer::Answer(int64_t id, const absl::Status& status, const Message& response, absl::Time arrival) {

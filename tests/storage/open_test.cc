@@ -34,7 +34,7 @@ TEST_CASE("A store's directory is created for its owner alone") {
   REQUIRE(store.ok());
   CHECK(fs::status(directory).permissions() == fs::perms::owner_all);
   CHECK(store->tasks->GetInfo().engine == "sqlite");
-  CHECK(store->tasks->GetInfo().schema_version == 1);
+  CHECK(store->tasks->GetInfo().schema_version == 2);
   CHECK(store->payloads->PutBlob("bytes").ok());
 }
 
@@ -74,7 +74,7 @@ TEST_CASE("A store written by a newer version is refused with both versions and 
   }
   auto store = OpenStore(directory.path());
   CHECK(store.status().code() == absl::StatusCode::kFailedPrecondition);
-  for (const char* text : {"version 7", "version 6", "version 1", "newer build"}) {
+  for (const char* text : {"version 7", "version 6", "version 2", "newer build"}) {
     INFO(store.status().ToString());
     CHECK(Mentions(store.status(), text));
   }
@@ -85,7 +85,7 @@ TEST_CASE("A store written by a newer version that is still compatible opens") {
   REQUIRE(OpenStore(directory.path()).ok());
   {
     auto connection = SqliteConnection::Open(directory.path() + "/tasks.db");
-    REQUIRE((*connection)->ExecuteScript("UPDATE schema SET version = 2").ok());
+    REQUIRE((*connection)->ExecuteScript("UPDATE schema SET version = 3").ok());
   }
   CHECK(OpenStore(directory.path()).ok());
 }
@@ -132,6 +132,7 @@ TEST_CASE("On a full disk a batch is RESOURCE_EXHAUSTED, has not happened, and t
   INFO(refused.ToString() << "; " << committed.ToString());
   CHECK(committed.code() == absl::StatusCode::kResourceExhausted);
   CHECK(Mentions(committed, directory.path()));
+  CHECK(Mentions(committed, "the disk is full; free some space or move the store to a larger disk"));
   CHECK(tasks.GetRound(RoundId("r-large")).status().code() == absl::StatusCode::kNotFound);
   CHECK(tasks.GetRound(RoundId("r-before"))->tasks.queued == 3);
   REQUIRE(tasks.BeginBatch().ok());

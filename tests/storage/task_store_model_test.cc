@@ -20,6 +20,7 @@ std::string Say(const absl::Status& status) { return status.ToString(); }
 std::string Say(bool value) { return value ? "yes" : "no"; }
 std::string Say(int64_t value) { return std::to_string(value); }
 std::string Say(absl::Time value) { return absl::FormatTime(value, absl::UTCTimeZone()); }
+std::string Say(TaskStore::BlobUse value) { return std::to_string(static_cast<int>(value)); }
 std::string Say(const TaskStore::CreateRoundResult& value) { return Say(value.created) + Describe(value.round); }
 template <typename Record>
 std::string Say(const Record& record) {
@@ -167,7 +168,8 @@ class Model {
                                       .to = static_cast<RoundState>(random_.Below(6) + 1),
                                       .now = now_,
                                       .error = random_.Token(4),
-                                      .aggregate = random_.Token(4)};
+                                      .aggregate = random_.Token(4),
+                                      .aggregate_digest = Name("b", 3)};
     Both([&](TaskStore& s) { return s.MoveRound(params); });
   }
 
@@ -190,9 +192,12 @@ class Model {
     if (random_.Chance(0.5)) tasks.states = {static_cast<TaskState>(random_.Below(6) + 1)};
     Both([&](TaskStore& s) { return s.ListTasks(tasks); });
     std::string digest = Name("b", 3);
-    Both([&](TaskStore& s) { return s.IsBroadcastInUse(digest); });
+    Both([&](TaskStore& s) { return s.GetBlobUse(digest); });
     RoundId round = AnyRound();
     Both([&](TaskStore& s) { return s.GetRound(round); });
+    TaskId task = AnyTask();
+    Both([&](TaskStore& s) { return s.GetTask(task); });
+    Both([&](TaskStore& s) { return s.GetTaskState(task); });
     Both([&](TaskStore& s) { return s.ListContributions(round, 2, 3); });
   }
 
@@ -232,7 +237,8 @@ class Model {
       int64_t sequence = random_.Below(5);
       std::string checkpoint = random_.Token(3);
       return Both([&](TaskStore& s) {
-        return s.SaveCheckpoint({.round = round, .checkpoint = checkpoint, .sequence = sequence});
+        return s.SaveCheckpoint(
+            {.round = round, .checkpoint = checkpoint, .sequence = sequence, .progress = checkpoint});
       });
     }
     Both([&](TaskStore& s) { return s.ForgetContributionsAfterCheckpoint(round, now_); });
