@@ -33,7 +33,8 @@ absl::StatusOr<TagsDataset> ReadBody(std::string_view body) {
   std::vector<std::string> label_names;
   for (uint64_t i = 0; i < num_labels; ++i) {
     label_names.emplace_back(reader.Text(kLabelNameBytesMax));
-    if (!reader.ok() || !IsPlainText(label_names.back())) return DamagedSnapshot(fmt::format("label {} is not text", i));
+    if (!reader.ok() || !IsPlainText(label_names.back()))
+      return DamagedSnapshot(fmt::format("label {} is not text", i));
   }
   TagsDatasetBuilder builder(std::move(label_names));
   std::vector<uint32_t> features;
