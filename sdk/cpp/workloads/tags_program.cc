@@ -4,13 +4,13 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstring>
 #include <utility>
 
 #include "base/checksum.h"
 #include "base/random.h"
 #include "base/status_macros.h"
 #include "sdk/cpp/proto_duration.h"
+#include "sdk/cpp/released_rows.h"
 
 namespace sheaf {
 namespace {
@@ -29,23 +29,6 @@ std::string_view AsBytes(std::span<const float> values) {
   return {reinterpret_cast<const char*>(values.data()), values.size_bytes()};
 }
 
-float FloatAt(std::string_view bytes, size_t i) {
-  float value;
-  std::memcpy(&value, bytes.data() + i * sizeof(float), sizeof(float));
-  return value;
-}
-
-// The tensor `name` of the aggregate if it is as expected.
-absl::StatusOr<const TensorView*> FindTensor(const SafetensorsView& aggregate, std::string_view name, v1::DType dtype,
-                                             const std::vector<int64_t>& shape) {
-  ASSIGN_OR_RETURN(const TensorView* tensor, aggregate.Find(name));
-  if (tensor->dtype != dtype || tensor->shape != shape) {
-    return absl::InternalError(
-        fmt::format("the aggregate's tensor \"{}\" has another type or shape than asked for", name));
-  }
-  return tensor;
-}
-
 }  // namespace
 
 absl::StatusOr<TagsMean> ParseTagsMean(std::string_view text) {
@@ -58,7 +41,8 @@ TagsProgram::TagsProgram(const TagsDataset& dataset, TagsProgramOptions options)
     : dataset_(dataset),
       options_(std::move(options)),
       training_clients_(dataset.TrainingClients()),
-      model_(TagsModel::Zero(dataset.num_features(), dataset.num_labels())) {}
+      model_(TagsModel::Zero(dataset.num_features(), dataset.num_labels())),
+      optimizer_(*ServerOptimizer::Create("FedAvg")) {}
 
 std::vector<int> TagsProgram::SampleClients(int number) const {
   SeededRandom random = RoundRandom(options_.seed, number, Stream::kClients);
@@ -124,30 +108,12 @@ absl::StatusOr<RoundPlan> TagsProgram::Plan(int number) {
 }
 
 absl::Status TagsProgram::Apply(int, const SafetensorsView& aggregate, const v1::Round&) {
-  const std::string rows = kTagsRowsOutput;
-  ASSIGN_OR_RETURN(const TensorView* any_indices, aggregate.Find(rows + ".indices"));
-  const int64_t num_rows = any_indices->num_rows();
-  ASSIGN_OR_RETURN(const TensorView* indices, FindTensor(aggregate, rows + ".indices", v1::INT64, {num_rows, 1}));
-  ASSIGN_OR_RETURN(const TensorView* values,
-                   FindTensor(aggregate, rows + ".values", v1::FLOAT32, {num_rows, model_.num_labels}));
-  ASSIGN_OR_RETURN(const TensorView* bias, FindTensor(aggregate, kTagsBiasOutput, v1::FLOAT32, {model_.num_labels}));
-
-  std::vector<int64_t> features(num_rows);
-  std::memcpy(features.data(), indices->data.data(), indices->data.size());
-  for (int64_t feature : features) {
-    if (feature < 0 || feature >= model_.num_features) {
-      return absl::InternalError(
-          fmt::format("the aggregate has row {} of a model of {} rows", feature, model_.num_features));
-    }
-  }
-  for (int64_t i = 0; i < num_rows; ++i) {
-    float* row = model_.weights.data() + features[i] * model_.num_labels;
-    for (int label = 0; label < model_.num_labels; ++label) {
-      row[label] += FloatAt(values->data, i * model_.num_labels + label);
-    }
-  }
-  for (int label = 0; label < model_.num_labels; ++label) model_.bias[label] += FloatAt(bias->data, label);
-  return absl::OkStatus();
+  ASSIGN_OR_RETURN(const ReleasedRows rows,
+                   ReadReleasedRows(aggregate, kTagsRowsOutput, model_.num_features, model_.num_labels));
+  ASSIGN_OR_RETURN(const std::vector<float> bias, ReadReleasedVector(aggregate, kTagsBiasOutput, model_.num_labels));
+  RETURN_IF_ERROR(
+      optimizer_.MoveRows(kTagsWeightsTensor, rows.indices, rows.values, model_.num_labels, model_.weights));
+  return optimizer_.MoveDense(kTagsBiasTensor, bias, model_.bias);
 }
 
 absl::StatusOr<std::map<std::string, double>> TagsProgram::Evaluate(int) {

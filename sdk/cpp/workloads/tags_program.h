@@ -3,7 +3,7 @@
 //   TagsProgram program(dataset, {.clients_per_round = 50, .seed = 1, .mean = TagsMean::kCoordinate});
 //   RunProgram(transport, clock, random, program, {.rounds = 20}, observer);   // Evaluation: "micro_recall_at_5".
 //
-// Each round samples clients, gives every one of them its own task, and adds the mean of their deltas to the model.
+// Each round samples clients, gives every one of them its own task, and adds the mean of their deltas to the model (FedAvg).
 // With TagsMean::kCoordinate a row is divided by the weight of the clients that touched it, with kClient by the weight
 // of all. The dataset must outlive the program. The same dataset and options give the same model bits, however many
 // workers take part and whatever happens to them. Not thread-safe.
@@ -19,6 +19,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "sdk/cpp/program.h"
+#include "sdk/cpp/server_optimizer.h"
 #include "sdk/cpp/workloads/tags_dataset.h"
 #include "sdk/cpp/workloads/tags_model.h"
 
@@ -72,6 +73,7 @@ class TagsProgram final : public Program {
   TagsProgramOptions options_;
   std::vector<int> training_clients_;
   TagsModel model_;
+  ServerOptimizer optimizer_;
 };
 
 }  // namespace sheaf
