@@ -4,7 +4,9 @@
 
 #include <algorithm>
 
+#include "sdk/cpp/workloads/hitters_program.h"
 #include "sdk/cpp/workloads/tags_model.h"
+#include "worker/computations/hitters.h"
 #include "worker/computations/noop.h"
 #include "worker/computations/one_hot.h"
 #include "worker/computations/slow.h"
@@ -22,6 +24,7 @@ struct Row {
 
 constexpr Row kRows[] = {
     {kTagsComputation, kDebianIndexData, [](const ComputationParts& parts) { return MakeTags(parts.data); }},
+    {kHittersComputation, kDependenciesData, [](const ComputationParts& parts) { return MakeHitters(parts.data); }},
     {kNoopComputation, "", [](const ComputationParts&) { return MakeNoop(); }},
     {kOneHotComputation, "", [](const ComputationParts&) { return MakeOneHot(); }},
     {kSlowComputation, "", [](const ComputationParts& parts) { return MakeSlow(parts.waiter); }},
