@@ -99,7 +99,11 @@ class DemoTags final : public Command {
       if (guard.interrupted()) return absl::CancelledError("interrupted");
       return federation.Check();
     });
-    DemoReport report(session, {.num_rounds = static_cast<int>(rounds_),
+    DemoReport report(session, {.metric = kTagsRecallMetric,
+                                .metric_label = "recall@5",
+                                .measured_on = "maintainers that no client saw",
+                                .rows_output = kTagsRowsOutput,
+                                .num_rounds = static_cast<int>(rounds_),
                                 .model_bytes = program.model_bytes(),
                                 .popularity_recall = TagsPopularityRecallAt5(dataset)});
     const absl::Status trained = RunProgram(transport, session.host().clock, session.host().random, program,

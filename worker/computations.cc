@@ -4,9 +4,11 @@
 
 #include <algorithm>
 
+#include "sdk/cpp/workloads/reco_model.h"
 #include "sdk/cpp/workloads/tags_model.h"
 #include "worker/computations/noop.h"
 #include "worker/computations/one_hot.h"
+#include "worker/computations/reco.h"
 #include "worker/computations/slow.h"
 #include "worker/computations/tags.h"
 
@@ -22,6 +24,7 @@ struct Row {
 
 constexpr Row kRows[] = {
     {kTagsComputation, kDebianIndexData, [](const ComputationParts& parts) { return MakeTags(parts.data); }},
+    {kRecoComputation, kDebianDependenciesData, [](const ComputationParts& parts) { return MakeReco(parts.data); }},
     {kNoopComputation, "", [](const ComputationParts&) { return MakeNoop(); }},
     {kOneHotComputation, "", [](const ComputationParts&) { return MakeOneHot(); }},
     {kSlowComputation, "", [](const ComputationParts& parts) { return MakeSlow(parts.waiter); }},

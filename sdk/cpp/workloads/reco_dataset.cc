@@ -1,0 +1,110 @@
+#include "sdk/cpp/workloads/reco_dataset.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <unordered_map>
+
+#include "base/random.h"
+#include "base/status_macros.h"
+#include "sdk/cpp/workloads/package_index.h"
+#include "sdk/cpp/workloads/tags_dataset_builder.h"
+
+namespace sheaf {
+namespace {
+
+// What one package needs.
+struct NamedBasket {
+  std::string_view package;
+  // Sorted and unique.
+  std::vector<std::string_view> items;
+};
+
+// By package, each once: with repeated names the smallest text wins, so that the order of the index does not matter.
+std::vector<NamedBasket> NamedBaskets(std::string_view index) {
+  std::vector<PackageStanza> packages = ParsePackageIndex(index);
+  std::sort(packages.begin(), packages.end(), [](const PackageStanza& a, const PackageStanza& b) {
+    return std::pair(a.package, a.text) < std::pair(b.package, b.text);
+  });
+  std::vector<NamedBasket> baskets;
+  for (const PackageStanza& package : packages) {
+    if (!baskets.empty() && baskets.back().package == package.package) continue;
+    NamedBasket& basket = baskets.emplace_back(NamedBasket{package.package, {}});
+    for (std::string_view relation : package.relations) {
+      const std::vector<std::string_view> names = RelationNames(relation);
+      basket.items.insert(basket.items.end(), names.begin(), names.end());
+    }
+    std::sort(basket.items.begin(), basket.items.end());
+    basket.items.erase(std::unique(basket.items.begin(), basket.items.end()), basket.items.end());
+  }
+  return baskets;
+}
+
+// The items that enough baskets have, numbered in order of their names.
+std::unordered_map<std::string_view, uint32_t> NumberItems(const std::vector<NamedBasket>& baskets, int num_min) {
+  std::map<std::string_view, int> counts;
+  for (const NamedBasket& basket : baskets) {
+    for (std::string_view item : basket.items) ++counts[item];
+  }
+  std::unordered_map<std::string_view, uint32_t> numbers;
+  for (const auto& [item, count] : counts) {
+    if (count >= num_min) numbers.emplace(item, static_cast<uint32_t>(numbers.size()));
+  }
+  return numbers;
+}
+
+// True for the clients that a seeded shuffle puts first.
+std::vector<bool> PickHeldOut(size_t num_clients, const RecoDatasetOptions& options) {
+  std::vector<size_t> order(num_clients);
+  std::iota(order.begin(), order.end(), 0);
+  SeededRandom random(options.held_out_seed);
+  for (size_t i = num_clients; i > 1; --i) std::swap(order[i - 1], order[random.Below(i)]);
+  std::vector<bool> held_out(num_clients);
+  const auto num_held_out = static_cast<size_t>(static_cast<double>(num_clients) * options.held_out);
+  for (size_t i = 0; i < num_held_out; ++i) held_out[order[i]] = true;
+  return held_out;
+}
+
+}  // namespace
+
+absl::StatusOr<RecoDataset> RecoDataset::ParseAvailable(std::string_view index, const RecoDatasetOptions& options) {
+  const std::vector<NamedBasket> named = NamedBaskets(index);
+  const std::unordered_map<std::string_view, uint32_t> numbers = NumberItems(named, options.clients_per_item_min);
+  std::vector<std::vector<uint32_t>> clients;
+  for (const NamedBasket& basket : named) {
+    std::vector<uint32_t> items;
+    for (std::string_view item : basket.items) {
+      if (const auto found = numbers.find(item); found != numbers.end()) items.push_back(found->second);
+    }
+    if (static_cast<int>(items.size()) >= options.items_per_client_min) clients.push_back(std::move(items));
+  }
+  if (clients.empty()) {
+    return absl::FailedPreconditionError(
+        "the package index holds no package with enough dependencies, so there is nothing to learn from; run `sudo "
+        "apt-get update`, then try again");
+  }
+  const std::vector<bool> held_out = PickHeldOut(clients.size(), options);
+  TagsDatasetBuilder builder({});
+  for (size_t client = 0; client < clients.size(); ++client) {
+    builder.AddExample(clients[client], {});
+    builder.EndClient(held_out[client]);
+  }
+  return RecoDataset(std::move(builder).Build(static_cast<int>(numbers.size())));
+}
+
+absl::StatusOr<RecoDataset> RecoDataset::Load(const std::string& path) {
+  ASSIGN_OR_RETURN(TagsDataset data, TagsDataset::Load(path));
+  bool is_ours = data.num_labels() == 0 && data.num_examples() == data.num_clients();
+  for (int client = 0; is_ours && client < data.num_clients(); ++client) {
+    is_ours = data.ClientExamples(client) == std::pair(client, client + 1);
+  }
+  if (!is_ours) {
+    return absl::FailedPreconditionError(
+        fmt::format("{} is no snapshot of dependencies, but perhaps one of packages with tags; make it anew", path));
+  }
+  return RecoDataset(std::move(data));
+}
+
+}  // namespace sheaf
