@@ -2,11 +2,8 @@
 
 #include "cli/commands.h"
 #include "cli/demo_report.h"
+#include "cli/demo_run.h"
 #include "cli/errors.h"
-#include "cli/interrupt.h"
-#include "cli/local_federation.h"
-#include "cli/supervised_transport.h"
-#include "cli/temporary_directory.h"
 #include "sdk/cpp/workloads/tags_program.h"
 
 namespace sheaf {
@@ -31,44 +28,30 @@ class DemoTags final : public Command {
   }
 
   absl::Status Run(Session& session) override {
-    InterruptGuard guard;
-    const absl::Status status = RunGuarded(session, guard);
-    // Whatever a call made of a server that went away on our behalf.
-    if (guard.interrupted()) {
-      return WithHint(absl::CancelledError("interrupted"),
-                      keep_ ? "everything was stopped" : "everything was stopped and removed");
-    }
-    return status;
+    return RunDemo(session, keep_, [&](InterruptGuard& guard, const std::string& directory) {
+      return RunIn(session, guard, directory);
+    });
   }
 
  private:
-  absl::Status RunGuarded(Session& session, InterruptGuard& guard) {
-    const std::string parent = session.host().environment("TMPDIR").value_or("/tmp");
-    ASSIGN_OR_RETURN(TemporaryDirectory directory, TemporaryDirectory::Create(parent, "sheaf-demo-"));
-    if (keep_) {
-      directory.Keep();
-      session.err() << fmt::format("keeping everything in {}\n", directory.path());
-    }
-    ASSIGN_OR_RETURN(const TagsDataset dataset, PrepareDataset(session, directory.path()));
+  absl::Status RunIn(Session& session, InterruptGuard& guard, const std::string& directory) {
+    ASSIGN_OR_RETURN(const TagsDataset dataset, PrepareDataset(session, directory));
     ASSIGN_OR_RETURN(LocalFederation federation, LocalFederation::Start(session.host(), guard,
-                                                                        {.directory = directory.path(),
+                                                                        {.directory = directory,
                                                                          .num_workers = static_cast<int>(workers_),
                                                                          .worker_data = "debian-index=" + data_}));
     PrintIntroduction(session, federation.address());
     RETURN_IF_ERROR(Train(session, guard, federation, dataset));
-    PrintNext(session, directory.path());
+    PrintNext(session, directory);
     return absl::OkStatus();
   }
 
   // The index is parsed once, here; the workers load the snapshot.
   absl::StatusOr<TagsDataset> PrepareDataset(Session& session, const std::string& directory) {
     if (!data_.empty()) return TagsDataset::Load(data_);
-    session.err() << "reading this machine's package index ..." << std::endl;
-    const char* hint = "fetch the package lists with 'apt-get update' (as root), or give a snapshot with --data";
-    absl::StatusOr<std::string> index = ReadPackageIndex();
-    if (!index.ok()) return WithHint(index.status(), hint);
-    absl::StatusOr<TagsDataset> dataset = TagsDataset::ParseAvailable(*index);
-    if (!dataset.ok()) return WithHint(dataset.status(), hint);
+    ASSIGN_OR_RETURN(const std::string index, ReadIndexForDemo(session));
+    absl::StatusOr<TagsDataset> dataset = TagsDataset::ParseAvailable(index);
+    if (!dataset.ok()) return WithHint(dataset.status(), "give a snapshot with --data");
     data_ = directory + "/debian-index.snapshot";
     RETURN_IF_ERROR(dataset->Save(data_));
     session.err() << fmt::format("{} packages of {} maintainers; {} words and dependencies predict {} tags\n",
@@ -94,11 +77,6 @@ class DemoTags final : public Command {
                                   .mean = mean,
                                   .population = session.options().population,
                                   .round_deadline = kRoundDeadline});
-    ASSIGN_OR_RETURN(const std::unique_ptr<Transport> wire, session.host().connect(federation.address()));
-    SupervisedTransport transport(*wire, [&]() -> absl::Status {
-      if (guard.interrupted()) return absl::CancelledError("interrupted");
-      return federation.Check();
-    });
     DemoReport report(session, {.metric = kTagsRecallMetric,
                                 .metric_label = "recall@5",
                                 .measured_on = "maintainers that no client saw",
@@ -106,24 +84,13 @@ class DemoTags final : public Command {
                                 .num_rounds = static_cast<int>(rounds_),
                                 .model_bytes = program.model_bytes(),
                                 .popularity_recall = TagsPopularityRecallAt5(dataset)});
-    const absl::Status trained = RunProgram(transport, session.host().clock, session.host().random, program,
-                                            {.rounds = static_cast<int>(rounds_), .verify = verify_}, report)
-                                     .status();
-    if (absl::IsUnavailable(trained)) return ServerGone(federation);
-    RETURN_IF_ERROR(trained);
+    RETURN_IF_ERROR(RunProgramOn(session, guard, federation, program,
+                                 {.rounds = static_cast<int>(rounds_), .verify = verify_}, report));
     report.PrintEnd(program.ModelDigest());
     if (report.totals().mismatches == 0) return absl::OkStatus();
     return WithHint(absl::AbortedError(fmt::format("{} released values differ from brute force; the first in {}",
                                                    report.totals().mismatches, report.totals().first_mismatch)),
                     fmt::format("run it again with --seed {} --keep and report it", seed_));
-  }
-
-  // Not UNAVAILABLE: this server is ours to start, not the user's.
-  static absl::Status ServerGone(LocalFederation& federation) {
-    RETURN_IF_ERROR(federation.Check());
-    return WithHint(
-        absl::AbortedError(fmt::format("the demo's own server at {} does not answer any more", federation.address())),
-        "run it again with --keep and look at sheafd.log");
   }
 
   void PrintNext(Session& session, const std::string& directory) const {

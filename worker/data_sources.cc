@@ -18,6 +18,8 @@ struct Row {
 };
 constexpr Row kRows[] = {
     {kDebianIndexData, "\"apt\" for this machine's package index, or the path of a snapshot"},
+    {kDependenciesData, "\"apt\" for this machine's package index, or the path of a snapshot"},
+    {kNeedsData, "\"apt\" for this machine's package index, or the path of a snapshot"},
 };
 
 const Row* FindRow(std::string_view name) {
@@ -33,10 +35,11 @@ std::string KnownNames() {
   return names;
 }
 
-absl::StatusOr<TagsDataset> LoadDebianIndex(const std::string& location) {
-  if (location != kFromApt) return TagsDataset::Load(location);
+template <typename Dataset>
+absl::StatusOr<Dataset> LoadFrom(const std::string& location) {
+  if (location != kFromApt) return Dataset::Load(location);
   ASSIGN_OR_RETURN(std::string index, ReadPackageIndex());
-  return TagsDataset::ParseAvailable(index);
+  return Dataset::ParseAvailable(index);
 }
 
 }  // namespace
@@ -44,7 +47,7 @@ absl::StatusOr<TagsDataset> LoadDebianIndex(const std::string& location) {
 absl::Status DataSources::Configure(const std::string& name, const std::string& location) {
   const Row* row = FindRow(name);
   if (row == nullptr) {
-    return absl::InvalidArgumentError(fmt::format("there is no data source \"{}\"; there is {}", name, KnownNames()));
+    return absl::InvalidArgumentError(fmt::format("there is no data source \"{}\"; there are {}", name, KnownNames()));
   }
   if (location.empty()) {
     return absl::InvalidArgumentError(fmt::format("data source \"{}\" needs a location: {}", name, row->locations));
@@ -53,18 +56,34 @@ absl::Status DataSources::Configure(const std::string& name, const std::string& 
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::shared_ptr<const TagsDataset>> DataSources::DebianIndex() {
-  auto location = locations_.find(kDebianIndexData);
+template <typename Dataset>
+absl::StatusOr<std::shared_ptr<const Dataset>> DataSources::LoadOnce(const char* name,
+                                                                     std::shared_ptr<const Dataset>& kept) {
+  auto location = locations_.find(name);
   if (location == locations_.end()) {
     return absl::FailedPreconditionError(
-        fmt::format("this worker has no data \"{0}\": start it with --data {0}=apt", kDebianIndexData));
+        fmt::format("this worker has no data \"{0}\": start it with --data {0}=apt", name));
   }
+  if (kept == nullptr) {
+    ASSIGN_OR_RETURN(Dataset dataset, LoadFrom<Dataset>(location->second));
+    kept = std::make_shared<const Dataset>(std::move(dataset));
+  }
+  return kept;
+}
+
+absl::StatusOr<std::shared_ptr<const TagsDataset>> DataSources::DebianIndex() {
   MutexLock lock(mutex_);
-  if (debian_index_ == nullptr) {
-    ASSIGN_OR_RETURN(TagsDataset dataset, LoadDebianIndex(location->second));
-    debian_index_ = std::make_shared<const TagsDataset>(std::move(dataset));
-  }
-  return debian_index_;
+  return LoadOnce(kDebianIndexData, debian_index_);
+}
+
+absl::StatusOr<std::shared_ptr<const HittersDataset>> DataSources::Dependencies() {
+  MutexLock lock(mutex_);
+  return LoadOnce(kDependenciesData, dependencies_);
+}
+
+absl::StatusOr<std::shared_ptr<const RecoDataset>> DataSources::Needs() {
+  MutexLock lock(mutex_);
+  return LoadOnce(kNeedsData, needs_);
 }
 
 }  // namespace sheaf

@@ -17,11 +17,15 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/mutex.h"
+#include "sdk/cpp/workloads/hitters_dataset.h"
+#include "sdk/cpp/workloads/reco_dataset.h"
 #include "sdk/cpp/workloads/tags_dataset.h"
 
 namespace sheaf {
 
 inline constexpr char kDebianIndexData[] = "debian-index";
+inline constexpr char kDependenciesData[] = "debian-dependencies";
+inline constexpr char kNeedsData[] = "debian-needs";
 
 class DataSources {
  public:
@@ -30,13 +34,22 @@ class DataSources {
   bool IsConfigured(std::string_view name) const { return locations_.contains(name); }
 
   // Loads it once; a failure is not kept, so that its remedy helps without a restart.
-  // FAILED_PRECONDITION naming the remedy if it was not configured or holds nothing; errors of TagsDataset::Load.
+  // FAILED_PRECONDITION naming the remedy if it was not configured or holds nothing; errors of the dataset's Load.
   absl::StatusOr<std::shared_ptr<const TagsDataset>> DebianIndex() EXCLUDES(mutex_);
+  absl::StatusOr<std::shared_ptr<const HittersDataset>> Dependencies() EXCLUDES(mutex_);
+  absl::StatusOr<std::shared_ptr<const RecoDataset>> Needs() EXCLUDES(mutex_);
 
  private:
+  // What `kept` points to, or the dataset at the location of `name`, which is then kept.
+  template <typename Dataset>
+  absl::StatusOr<std::shared_ptr<const Dataset>> LoadOnce(const char* name, std::shared_ptr<const Dataset>& kept)
+      REQUIRES(mutex_);
+
   std::map<std::string, std::string, std::less<>> locations_;
   Mutex mutex_;
   std::shared_ptr<const TagsDataset> debian_index_ GUARDED_BY(mutex_);
+  std::shared_ptr<const HittersDataset> dependencies_ GUARDED_BY(mutex_);
+  std::shared_ptr<const RecoDataset> needs_ GUARDED_BY(mutex_);
 };
 
 }  // namespace sheaf

@@ -14,7 +14,7 @@ namespace sheaf {
 namespace {
 
 const RecoDataset& Sample() {
-  static const RecoDataset dataset = RecoDataset::Load(SHEAF_TEST_DATA "/debian-dependencies-sample.snapshot").value();
+  static const RecoDataset dataset = RecoDataset::Load(SHEAF_TEST_DATA "/debian-needs-sample.snapshot").value();
   return dataset;
 }
 

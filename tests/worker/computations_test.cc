@@ -159,12 +159,16 @@ TEST_CASE("A computation is offered only where its data is") {
   REQUIRE(data.Configure("debian-index", "apt").ok());
   CHECK(offers(data, {}) == std::vector<std::string>{"tags", "noop", "one_hot", "slow"});
   CHECK(offers(data, {"slow"}) == std::vector<std::string>{"slow"});
+  CHECK_THAT(MissingDataHints(data).at(0), Catch::Contains("--data debian-dependencies="));
+  REQUIRE(data.Configure("debian-dependencies", "apt").ok());
+  CHECK(offers(data, {}) == std::vector<std::string>{"tags", "hitters", "noop", "one_hot", "slow"});
   CHECK(MissingDataHints(data).empty());
 }
 
 TEST_CASE("Data that is missing or unknown is an error that says what to do") {
   DataSources data;
   CHECK_THAT(std::string(data.DebianIndex().status().message()), Catch::Contains("--data debian-index=apt"));
+  CHECK_THAT(std::string(data.Dependencies().status().message()), Catch::Contains("--data debian-dependencies=apt"));
   CHECK_THAT(std::string(data.Configure("moon", "apt").message()), Catch::Contains("debian-index"));
   REQUIRE(data.Configure("debian-index", "/nowhere/index.snapshot").ok());
   CHECK_THAT(std::string(data.DebianIndex().status().message()), Catch::Contains("/nowhere/index.snapshot"));

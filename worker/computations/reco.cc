@@ -52,7 +52,7 @@ class Reco final : public Computation {
   int version() const override { return kRecoComputationVersion; }
   absl::StatusOr<std::unique_ptr<PreparedTask>> Prepare(const v1::Lease& lease, RunControl& control) const override {
     ASSIGN_OR_RETURN(const RecoConfig config, RecoConfig::Parse(lease.computation().config()));
-    ASSIGN_OR_RETURN(const std::shared_ptr<const RecoDataset> dataset, data_.DebianDependencies());
+    ASSIGN_OR_RETURN(const std::shared_ptr<const RecoDataset> dataset, data_.Needs());
     control.ReportProgress();
     RETURN_IF_ERROR(config.CheckFits(*dataset));
     ASSIGN_OR_RETURN(const int client, dataset->ParseSelector(lease.data_selector()));

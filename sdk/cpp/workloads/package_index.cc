@@ -109,6 +109,14 @@ std::vector<PackageStanza> ParsePackageIndex(std::string_view text) {
   return stanzas;
 }
 
+void SortUniquePackages(std::vector<PackageStanza>& packages) {
+  std::sort(packages.begin(), packages.end(), [](const PackageStanza& a, const PackageStanza& b) {
+    return std::pair(a.package, a.text) < std::pair(b.package, b.text);
+  });
+  const auto same_name = [](const PackageStanza& a, const PackageStanza& b) { return a.package == b.package; };
+  packages.erase(std::unique(packages.begin(), packages.end(), same_name), packages.end());
+}
+
 std::vector<std::string_view> RelationNames(std::string_view relation) {
   std::vector<std::string_view> names;
   ForEachEntry(relation, [&](std::string_view entry) {

@@ -35,6 +35,10 @@ struct PackageStanza {
 // Stanzas that name a package, in the order of the text.
 std::vector<PackageStanza> ParsePackageIndex(std::string_view text);
 
+// Sorts by name and keeps each name once: of packages of the same name the one with the smallest text, so that the
+// order of the index does not matter.
+void SortUniquePackages(std::vector<PackageStanza>& packages);
+
 // The names in a relation field: of each entry the first alternative, without version, architecture and profile. In
 // order, with repeats: "libc6 (>= 2.34), exim4 | mail-transport-agent" gives libc6, exim4.
 std::vector<std::string_view> RelationNames(std::string_view relation);

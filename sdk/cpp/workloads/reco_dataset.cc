@@ -15,29 +15,21 @@
 namespace sheaf {
 namespace {
 
-// What one package needs.
-struct NamedBasket {
-  std::string_view package;
-  // Sorted and unique.
-  std::vector<std::string_view> items;
-};
+// What each package needs, by name: sorted and unique. Packages in the order of their names.
+using NamedBasket = std::vector<std::string_view>;
 
-// By package, each once: with repeated names the smallest text wins, so that the order of the index does not matter.
 std::vector<NamedBasket> NamedBaskets(std::string_view index) {
   std::vector<PackageStanza> packages = ParsePackageIndex(index);
-  std::sort(packages.begin(), packages.end(), [](const PackageStanza& a, const PackageStanza& b) {
-    return std::pair(a.package, a.text) < std::pair(b.package, b.text);
-  });
+  SortUniquePackages(packages);
   std::vector<NamedBasket> baskets;
   for (const PackageStanza& package : packages) {
-    if (!baskets.empty() && baskets.back().package == package.package) continue;
-    NamedBasket& basket = baskets.emplace_back(NamedBasket{package.package, {}});
+    std::vector<std::string_view>& names = baskets.emplace_back();
     for (std::string_view relation : package.relations) {
-      const std::vector<std::string_view> names = RelationNames(relation);
-      basket.items.insert(basket.items.end(), names.begin(), names.end());
+      const std::vector<std::string_view> more = RelationNames(relation);
+      names.insert(names.end(), more.begin(), more.end());
     }
-    std::sort(basket.items.begin(), basket.items.end());
-    basket.items.erase(std::unique(basket.items.begin(), basket.items.end()), basket.items.end());
+    std::sort(names.begin(), names.end());
+    names.erase(std::unique(names.begin(), names.end()), names.end());
   }
   return baskets;
 }
@@ -46,7 +38,7 @@ std::vector<NamedBasket> NamedBaskets(std::string_view index) {
 std::unordered_map<std::string_view, uint32_t> NumberItems(const std::vector<NamedBasket>& baskets, int num_min) {
   std::map<std::string_view, int> counts;
   for (const NamedBasket& basket : baskets) {
-    for (std::string_view item : basket.items) ++counts[item];
+    for (std::string_view item : basket) ++counts[item];
   }
   std::unordered_map<std::string_view, uint32_t> numbers;
   for (const auto& [item, count] : counts) {
@@ -75,7 +67,7 @@ absl::StatusOr<RecoDataset> RecoDataset::ParseAvailable(std::string_view index, 
   std::vector<std::vector<uint32_t>> clients;
   for (const NamedBasket& basket : named) {
     std::vector<uint32_t> items;
-    for (std::string_view item : basket.items) {
+    for (std::string_view item : basket) {
       if (const auto found = numbers.find(item); found != numbers.end()) items.push_back(found->second);
     }
     if (static_cast<int>(items.size()) >= options.items_per_client_min) clients.push_back(std::move(items));

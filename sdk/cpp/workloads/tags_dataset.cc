@@ -3,13 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <map>
 #include <numeric>
 #include <unordered_map>
 #include <utility>
 
 #include "base/random.h"
+#include "sdk/cpp/workloads/client_selector.h"
 #include "sdk/cpp/workloads/package_index.h"
 #include "sdk/cpp/workloads/tags_dataset_builder.h"
 
@@ -45,15 +45,10 @@ void SortUnique(std::vector<T>& values) {
   values.erase(std::unique(values.begin(), values.end()), values.end());
 }
 
-// Tagged packages by name, each once: with repeated names the smallest text wins, so that order does not matter.
 std::vector<PackageStanza> TaggedPackages(std::string_view index) {
   std::vector<PackageStanza> packages = ParsePackageIndex(index);
   std::erase_if(packages, [](const PackageStanza& package) { return package.tags.empty(); });
-  std::sort(packages.begin(), packages.end(), [](const PackageStanza& a, const PackageStanza& b) {
-    return std::pair(a.package, a.text) < std::pair(b.package, b.text);
-  });
-  const auto same_name = [](const PackageStanza& a, const PackageStanza& b) { return a.package == b.package; };
-  packages.erase(std::unique(packages.begin(), packages.end(), same_name), packages.end());
+  SortUniquePackages(packages);
   return packages;
 }
 
@@ -204,21 +199,10 @@ TagsDataset TagsDataset::Subset(const std::vector<int>& clients, int min_example
   return std::move(builder).Build(static_cast<int>(num_kept));
 }
 
-std::string TagsSelector(int client) { return fmt::format("client:{}", client); }
+std::string TagsSelector(int client) { return ClientSelector(client); }
 
 absl::StatusOr<int> ParseTagsSelector(std::string_view selector, const TagsDataset& dataset) {
-  constexpr std::string_view kPrefix = "client:";
-  int client = -1;
-  if (selector.substr(0, kPrefix.size()) == kPrefix) {
-    const char* end = selector.data() + selector.size();
-    const auto [stop, error] = std::from_chars(selector.data() + kPrefix.size(), end, client);
-    if (error != std::errc() || stop != end) client = -1;
-  }
-  if (client < 0 || client >= dataset.num_clients()) {
-    return absl::InvalidArgumentError(fmt::format("\"{}\" selects no data: this dataset has client:0 to client:{}",
-                                                  selector.substr(0, 64), dataset.num_clients() - 1));
-  }
-  return client;
+  return ParseClientSelector(selector, dataset.num_clients());
 }
 
 }  // namespace sheaf

@@ -1,0 +1,33 @@
+// What all demos do alike: a place of their own, a federation in it, and a way out when somebody presses Ctrl-C.
+//
+//   return RunDemo(session, keep, [&](InterruptGuard& guard, const std::string& directory) -> absl::Status {
+//     ASSIGN_OR_RETURN(LocalFederation federation, LocalFederation::Start(session.host(), guard, ...));
+//     return RunProgramOn(session, guard, federation, program, {.rounds = 1}, observer);
+//   });
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "cli/interrupt.h"
+#include "cli/local_federation.h"
+#include "cli/session.h"
+#include "sdk/cpp/program.h"
+
+namespace sheaf {
+
+// Runs `demo` in a temporary directory, which stays with `keep`. CANCELLED after an interrupt, whatever `demo`
+// returned.
+absl::Status RunDemo(Session& session, bool keep,
+                     const std::function<absl::Status(InterruptGuard& guard, const std::string& directory)>& demo);
+
+// This machine's package index. Errors say how to come by one.
+absl::StatusOr<std::string> ReadIndexForDemo(Session& session);
+
+// Errors of RunProgram; ABORTED, with the end of its log, if a process of the federation ended.
+absl::Status RunProgramOn(Session& session, InterruptGuard& guard, LocalFederation& federation, Program& program,
+                          const ProgramOptions& options, ProgramObserver& observer);
+
+}  // namespace sheaf
