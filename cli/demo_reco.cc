@@ -116,6 +116,6 @@ class DemoReco final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> MakeDemoReco() { return std::make_unique<DemoTags>(); }
+std::unique_ptr<Command> MakeDemoReco() { return std::make_unique<DemoReco>(); }
 
 }  // namespace sheaf

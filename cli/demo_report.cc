@@ -137,8 +137,9 @@ void DemoReport::PrintEnd(const std::string& model_digest) {
   std::ostream& out = session_.out();
   out << fmt::format("\n{} on {}\n", facts_.metric_label, facts_.measured_on)
       << DrawRecallPlot({.values = totals_.recall, .floor = facts_.popularity_recall, .floor_name = "popularity"}, {});
-  out << fmt::format("\n{} {:.3f} after {} rounds in {} (popularity alone: {:.3f})\n", facts_.metric_label, totals_.recall.back(),
-                     totals_.recall.size(), HumanDuration(totals_.rounds_time), facts_.popularity_recall);
+  out << fmt::format("\n{} {:.3f} after {} rounds in {} (popularity alone: {:.3f})\n", facts_.metric_label,
+                     totals_.recall.back(), totals_.recall.size(), HumanDuration(totals_.rounds_time),
+                     facts_.popularity_recall);
   out << fmt::format("{} tasks, {} failed attempts, {} lost attempts\n", HumanCount(totals_.num_tasks),
                      totals_.num_failed_attempts, totals_.num_lost_attempts);
   out << fmt::format("{} up and {} down; the whole model to each client and back: {}, {} as much\n",
@@ -157,8 +158,8 @@ void DemoReport::PrintJsonEnd(const std::string& model_digest) {
     verified = fmt::format(R"(,"verified_rounds":{},"mismatches":{},"verify_seconds":{:.3f})", totals_.verified_rounds,
                            totals_.mismatches, absl::ToDoubleSeconds(totals_.verify_time));
   }
-  session_.out() << fmt::format(R"({{"{}":{},"rounds":{},"seconds":{:.3f},"model_digest":"{}"{}}})",
-                                facts_.metric, totals_.recall.back(), totals_.recall.size(),
+  session_.out() << fmt::format(R"({{"{}":{},"rounds":{},"seconds":{:.3f},"model_digest":"{}"{}}})", facts_.metric,
+                                totals_.recall.back(), totals_.recall.size(),
                                 absl::ToDoubleSeconds(totals_.rounds_time), model_digest, verified)
                  << std::endl;
 }

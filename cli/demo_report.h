@@ -1,5 +1,5 @@
-// DemoReport: what `sheaf demo tags` and `sheaf demo reco` print while they train, and at the end: a line per round and a curve for people,
-// or JSON lines of which the last one sums up.
+// DemoReport: what `sheaf demo tags` and `sheaf demo reco` print while they train, and at the end: a line per round and
+// a curve for people, or JSON lines of which the last one sums up.
 #pragma once
 
 #include <cstdint>

@@ -44,7 +44,9 @@ class Demo {
                                          .metric_label = "recall@5",
                                          .measured_on = "maintainers that no client saw",
                                          .rows_output = kTagsRowsOutput,
-                                         .num_rounds = 2, .model_bytes = 113'886'000, .popularity_recall = 0.347});
+                                         .num_rounds = 2,
+                                         .model_bytes = 113'886'000,
+                                         .popularity_recall = 0.347});
   }
 
   DemoReport& report() { return *report_; }

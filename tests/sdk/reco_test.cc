@@ -128,7 +128,8 @@ TEST_CASE("Thirty rounds on the sample learn to complete packages never seen, we
   CHECK(training.recall() > popularity + 0.1);
 }
 
-TEST_CASE("A reco training has the same model bits in whatever order the contributions arrive, and other ones by seed") {
+TEST_CASE(
+    "A reco training has the same model bits in whatever order the contributions arrive, and other ones by seed") {
   const RecoProgramOptions options{.clients_per_round = 10, .seed = 4};
   const Training forwards = Train(Sample(), options, {.rounds = 3});
   CHECK(Train(Sample(), options, {.rounds = 3}, /*reverse=*/true).model_digest == forwards.model_digest);

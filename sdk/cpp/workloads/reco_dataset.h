@@ -52,7 +52,9 @@ class RecoDataset {
   std::vector<int> TrainingClients() const { return data_.TrainingClients(); }
 
   // "client:17", the data selector of a task, and back.
-  absl::StatusOr<int> ParseSelector(std::string_view selector) const { return ParseClientSelector(selector, num_clients()); }
+  absl::StatusOr<int> ParseSelector(std::string_view selector) const {
+    return ParseClientSelector(selector, num_clients());
+  }
 
   // A smaller problem for tests: only these clients, only the items that at least `min_clients` of them have.
   RecoDataset Subset(const std::vector<int>& clients, int min_clients) const {

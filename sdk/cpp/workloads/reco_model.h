@@ -1,10 +1,11 @@
 // The model of `reco`: federated reconstruction (Singhal et al., 2021) of a matrix factorisation. A client has a vector
 // of its own, which it rebuilds whenever it takes part, from half of its items, and never uploads; the other half gives
-// the gradients of the item rows, which are all that leaves it. Pure functions, used by the worker to compute and by the
-// program to verify: both must get the same bits.
+// the gradients of the item rows, which are all that leaves it. Pure functions, used by the worker to compute and by
+// the program to verify: both must get the same bits.
 //
 //   ASSIGN_OR_RETURN(RecoConfig config, RecoConfig::Parse(lease.computation().config()));
-//   RecoDraw draw = DrawReco(dataset.items(client), client, config);              // Select draw.rows of tensor "items".
+//   RecoDraw draw = DrawReco(dataset.items(client), client, config);
+//   // Select rows `draw.rows` of tensor "items".
 //   v1::Contribution contribution = BuildRecoContribution(ComputeReco(draw, config, rows), config);
 //
 // A row of the model is an embedding of `dimensions` elements and, last, the item's bias; the score of an item is the

@@ -36,8 +36,8 @@ RecoProgram::RecoProgram(const RecoDataset& dataset, RecoProgramOptions options)
       options_(std::move(options)),
       training_clients_(dataset.TrainingClients()),
       model_(RecoModel::Initial(dataset.num_items(), options_.client.dimensions, options_.seed)),
-      optimizer_(*ServerOptimizer::Create("FedAdagrad",
-                                          {.learning_rate = options_.learning_rate, .tau = options_.tau})) {
+      optimizer_(
+          *ServerOptimizer::Create("FedAdagrad", {.learning_rate = options_.learning_rate, .tau = options_.tau})) {
   options_.client.num_items = dataset.num_items();
 }
 

@@ -35,10 +35,10 @@ class RecallCounter {
     std::iota(ranking_.begin(), ranking_.end(), 0);
     const auto end = ranking_.begin() + static_cast<ptrdiff_t>(std::min(kTop, ranking_.size()));
     // Of equal scores the lower item wins.
-    std::nth_element(ranking_.begin(), end, ranking_.end(), [&](int64_t a, int64_t b) {
-      return scores[a] > scores[b] || (scores[a] == scores[b] && a < b);
-    });
-    for (size_t i = 0; i < draw.query.num_positives; ++i) hits_ += std::count(ranking_.begin(), end, draw.query.items[i]);
+    std::nth_element(ranking_.begin(), end, ranking_.end(),
+                     [&](int64_t a, int64_t b) { return scores[a] > scores[b] || (scores[a] == scores[b] && a < b); });
+    for (size_t i = 0; i < draw.query.num_positives; ++i)
+      hits_ += std::count(ranking_.begin(), end, draw.query.items[i]);
     total_ += static_cast<int64_t>(draw.query.num_positives);
   }
   double recall() const { return total_ == 0 ? 0.0 : static_cast<double>(hits_) / static_cast<double>(total_); }

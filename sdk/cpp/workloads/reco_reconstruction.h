@@ -16,7 +16,8 @@ inline float RecoScore(std::span<const float> row, std::span<const float> user) 
   return score;
 }
 
-// Gradient steps from zero, on the support half only. `offsets`: where the row of each of its items begins in `weights`.
+// Gradient steps from zero, on the support half only. `offsets`: where the row of each of its items begins in
+// `weights`.
 std::vector<float> RebuildRecoVector(const RecoHalf& support, std::span<const size_t> offsets,
                                      std::span<const float> weights, const RecoConfig& config);
 
