@@ -2,14 +2,12 @@
 
 #include <cstring>
 
+#include "aggregation/state_envelope.h"
 #include "base/check.h"
 #include "base/status_macros.h"
 
 namespace sheaf {
 namespace {
-
-// No more clients can have been counted: see kClientsMax.
-constexpr int64_t kCountMax = int64_t{1} << 40;
 
 template <typename Value>
 void CountNonzero(const char* values, int64_t n, int64_t* counts) {
@@ -57,7 +55,7 @@ absl::Status NonzeroCount::ReadChunk(int64_t at, int count, StateReader& in, Sta
   int64_t counts[kCellChunk];
   RETURN_IF_ERROR(in.GetArray(counts, count));
   for (int i = 0; i < count; ++i) {
-    if (counts[i] < 0 || counts[i] > kCountMax) return absl::DataLossError("the state's counts are malformed");
+    if (counts[i] < 0 || counts[i] > kClientsMax) return absl::DataLossError("the state's counts are malformed");
     counts_[at + i] = counts[i];
   }
   return absl::OkStatus();

@@ -27,8 +27,39 @@ v1::DType DTypeFromName(std::string_view name) {
   return v1::DTYPE_UNSPECIFIED;
 }
 
-TensorView ViewOf(const NamedTensor& tensor) {
-  return {.name = tensor.name, .dtype = tensor.dtype, .shape = tensor.shape, .data = tensor.data};
+std::vector<TensorView> ViewsOf(const std::vector<NamedTensor>& tensors) {
+  std::vector<TensorView> views;
+  for (const NamedTensor& tensor : tensors) {
+    views.push_back({.name = tensor.name, .dtype = tensor.dtype, .shape = tensor.shape, .data = tensor.data});
+  }
+  return views;
+}
+
+SafetensorsPieces Arrange(const std::vector<TensorView>& tensors, const std::map<std::string, std::string>& metadata) {
+  // The widest elements first: then every tensor is aligned for its elements without gaps, which the format forbids.
+  std::vector<const TensorView*> order;
+  for (const TensorView& tensor : tensors) order.push_back(&tensor);
+  std::sort(order.begin(), order.end(), [](const TensorView* a, const TensorView* b) {
+    const int64_t a_size = DTypeSize(a->dtype), b_size = DTypeSize(b->dtype);
+    return a_size != b_size ? a_size > b_size : a->name < b->name;
+  });
+  SafetensorsPieces pieces;
+  Json header = Json::object();
+  if (!metadata.empty()) header[kMetadata] = metadata;
+  size_t offset = 0;
+  for (const TensorView* tensor : order) {
+    header[tensor->name] = {{"dtype", std::string(DTypeName(tensor->dtype))},
+                            {"shape", tensor->shape},
+                            {"data_offsets", {offset, offset + tensor->data.size()}}};
+    offset += tensor->data.size();
+    pieces.data.push_back(tensor->data);
+  }
+  std::string text = header.dump(-1, ' ', false, Json::error_handler_t::replace);
+  text.resize((text.size() + kAlignment - 1) / kAlignment * kAlignment, ' ');
+  StateWriter out;
+  out.Put<uint64_t>(text.size());
+  pieces.header = std::move(out).Take() + text;
+  return pieces;
 }
 
 absl::StatusOr<Json> ParseHeader(std::string_view text) {
@@ -168,39 +199,34 @@ std::string_view DTypeName(v1::DType dtype) {
   }
 }
 
+int64_t SafetensorsPieces::size() const {
+  size_t size = header.size();
+  for (const std::string_view piece : data) size += piece.size();
+  return static_cast<int64_t>(size);
+}
+
+std::vector<std::string_view> SafetensorsPieces::All() const {
+  std::vector<std::string_view> all = {header};
+  all.insert(all.end(), data.begin(), data.end());
+  return all;
+}
+
+SafetensorsPieces ArrangeSafetensors(const std::vector<NamedTensor>& tensors,
+                                     const std::map<std::string, std::string>& metadata) {
+  return Arrange(ViewsOf(tensors), metadata);
+}
+
 std::string EncodeSafetensors(const std::vector<NamedTensor>& tensors,
                               const std::map<std::string, std::string>& metadata) {
-  std::vector<TensorView> views;
-  for (const NamedTensor& tensor : tensors) views.push_back(ViewOf(tensor));
-  return EncodeSafetensors(views, metadata);
+  return EncodeSafetensors(ViewsOf(tensors), metadata);
 }
 
 std::string EncodeSafetensors(const std::vector<TensorView>& tensors,
                               const std::map<std::string, std::string>& metadata) {
-  // The widest elements first: then every tensor is aligned for its elements without gaps, which the format forbids.
-  std::vector<const TensorView*> order;
-  for (const TensorView& tensor : tensors) order.push_back(&tensor);
-  std::sort(order.begin(), order.end(), [](const TensorView* a, const TensorView* b) {
-    const int64_t a_size = DTypeSize(a->dtype), b_size = DTypeSize(b->dtype);
-    return a_size != b_size ? a_size > b_size : a->name < b->name;
-  });
-  Json header = Json::object();
-  if (!metadata.empty()) header[kMetadata] = metadata;
-  size_t offset = 0;
-  for (const TensorView* tensor : order) {
-    header[tensor->name] = {{"dtype", std::string(DTypeName(tensor->dtype))},
-                            {"shape", tensor->shape},
-                            {"data_offsets", {offset, offset + tensor->data.size()}}};
-    offset += tensor->data.size();
-  }
-  std::string text = header.dump(-1, ' ', false, Json::error_handler_t::replace);
-  text.resize((text.size() + kAlignment - 1) / kAlignment * kAlignment, ' ');
-  StateWriter out;
-  out.Put<uint64_t>(text.size());
-  std::string file = std::move(out).Take();
-  file.reserve(file.size() + text.size() + offset);
-  file += text;
-  for (const TensorView* tensor : order) file += tensor->data;
+  const SafetensorsPieces pieces = Arrange(tensors, metadata);
+  std::string file;
+  file.reserve(static_cast<size_t>(pieces.size()));
+  for (const std::string_view piece : pieces.All()) file += piece;
   return file;
 }
 

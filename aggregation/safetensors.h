@@ -43,6 +43,19 @@ std::string EncodeSafetensors(const std::vector<NamedTensor>& tensors,
 std::string EncodeSafetensors(const std::vector<TensorView>& tensors,
                               const std::map<std::string, std::string>& metadata);
 
+// The same file in pieces: the header, then the tensors' own bytes where they lie.
+struct SafetensorsPieces {
+  std::string header;
+  std::vector<std::string_view> data;
+
+  int64_t size() const;
+  // Header first. Points into this.
+  std::vector<std::string_view> All() const;
+};
+// The tensors must outlive the pieces.
+SafetensorsPieces ArrangeSafetensors(const std::vector<NamedTensor>& tensors,
+                                     const std::map<std::string, std::string>& metadata);
+
 class SafetensorsView {
  public:
   // `file` must outlive the view and is untrusted: INVALID_ARGUMENT if the header is malformed, or an

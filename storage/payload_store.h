@@ -18,6 +18,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -75,7 +76,9 @@ class PayloadStore {
   // --- Blobs -----------------------------------------------------------------------------------
 
   // Stores bytes and returns their digest. Storing what is there already is OK.
-  virtual absl::StatusOr<std::string> PutBlob(std::string_view bytes) = 0;
+  absl::StatusOr<std::string> PutBlob(std::string_view bytes) { return PutBlobPieces({&bytes, 1}); }
+  // Of bytes that lie in pieces: nobody need put large ones together.
+  virtual absl::StatusOr<std::string> PutBlobPieces(std::span<const std::string_view> pieces) = 0;
   virtual bool HasBlob(const std::string& digest) = 0;
   // NOT_FOUND.
   virtual absl::StatusOr<std::shared_ptr<const BlobView>> OpenBlob(const std::string& digest) = 0;

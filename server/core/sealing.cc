@@ -236,8 +236,8 @@ void RoundManager::Seal(const RoundId& id, absl::Time now) {
     return End(*round, RoundState::kFailed,
                fmt::format("the aggregate cannot be released: {}", std::string(report.status().message())), now);
   }
-  const std::string file = EncodeSafetensors(report->tensors, {});
-  const absl::StatusOr<std::string> digest = context_.payloads.PutBlob(file);
+  const SafetensorsPieces file = ArrangeSafetensors(report->tensors, {});
+  const absl::StatusOr<std::string> digest = context_.payloads.PutBlobPieces(file.All());
   if (!digest.ok()) {
     // The round stays SEALING; its deadline no longer applies.
     LogError("round {} cannot write its aggregate, trying again: {}", id, digest.status().ToString());
@@ -247,7 +247,7 @@ void RoundManager::Seal(const RoundId& id, absl::Time now) {
   v1::Round released;
   v1::Aggregate& aggregate = *released.mutable_aggregate();
   aggregate.set_digest(*digest);
-  aggregate.set_size_bytes(static_cast<int64_t>(file.size()));
+  aggregate.set_size_bytes(file.size());
   aggregate.set_num_contributions(report->num_contributions);
   aggregate.set_num_clients(report->num_clients);
   for (const v1::OutputSummary& output : report->outputs) *aggregate.add_outputs() = output;

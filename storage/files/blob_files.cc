@@ -11,7 +11,7 @@ constexpr std::string_view kTemporarySuffix = ".tmp";
 }  // namespace
 
 absl::Status WriteFileWhole(FileSystem& files, const std::string& directory, const std::string& name,
-                            const std::string& temporary, std::initializer_list<std::string_view> pieces) {
+                            const std::string& temporary, std::span<const std::string_view> pieces) {
   std::string path = directory + "/" + temporary;
   auto write = [&]() -> absl::Status {
     ASSIGN_OR_RETURN(std::unique_ptr<File> file, files.Open(path, FileSystem::kCreate));
@@ -40,8 +40,10 @@ absl::Status BlobFiles::Open() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::string> BlobFiles::Put(std::string_view bytes) {
-  std::string digest = Sha256Hex(bytes);
+absl::StatusOr<std::string> BlobFiles::Put(std::span<const std::string_view> pieces) {
+  Sha256 hash;
+  for (const std::string_view piece : pieces) hash.Update(piece);
+  std::string digest = std::move(hash).Hex();
   if (Has(digest)) {
     RETURN_IF_ERROR(files_.Touch(PathOf(digest)));
     return digest;
@@ -52,7 +54,7 @@ absl::StatusOr<std::string> BlobFiles::Put(std::string_view bytes) {
     number = ++num_temporaries_;
   }
   RETURN_IF_ERROR(
-      WriteFileWhole(files_, directory_, digest, fmt::format("{}.{}{}", digest, number, kTemporarySuffix), {bytes}));
+      WriteFileWhole(files_, directory_, digest, fmt::format("{}.{}{}", digest, number, kTemporarySuffix), pieces));
   MarkChecked(digest);
   return digest;
 }

@@ -21,7 +21,7 @@ class BlobFiles {
   // Creates the directory and removes what a crash left half-written.
   absl::Status Open();
 
-  absl::StatusOr<std::string> Put(std::string_view bytes);
+  absl::StatusOr<std::string> Put(std::span<const std::string_view> pieces);
   // Takes a durable file whose bytes are known to have this digest.
   absl::Status Adopt(const std::string& path, const std::string& digest);
   bool Has(const std::string& digest);
@@ -43,6 +43,6 @@ class BlobFiles {
 
 // Writes a file whole: beside, flushed, renamed, the directory flushed. On error nothing is left.
 absl::Status WriteFileWhole(FileSystem& files, const std::string& directory, const std::string& name,
-                            const std::string& temporary, std::initializer_list<std::string_view> pieces);
+                            const std::string& temporary, std::span<const std::string_view> pieces);
 
 }  // namespace sheaf

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <array>
+
 #include "base/checksum.h"
 #include "base/status_macros.h"
 #include "storage/files/blob_files.h"
@@ -34,7 +36,9 @@ absl::Status CheckpointFiles::Write(const RoundId& round, const std::string& nam
   RETURN_IF_ERROR(CheckCheckpointName(name));
   RETURN_IF_ERROR(files_.CreateDirectory(DirectoryOf(round)));
   RETURN_IF_ERROR(files_.SyncDirectory(directory_));
-  return WriteFileWhole(files_, DirectoryOf(round), FileNameOf(name), name + ".tmp", {HeaderOf(bytes), bytes});
+  const std::string header = HeaderOf(bytes);
+  const std::array<std::string_view, 2> pieces = {header, bytes};
+  return WriteFileWhole(files_, DirectoryOf(round), FileNameOf(name), name + ".tmp", pieces);
 }
 
 absl::StatusOr<std::string> CheckpointFiles::Read(const RoundId& round, const std::string& name) {

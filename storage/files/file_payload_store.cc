@@ -50,7 +50,9 @@ absl::StatusOr<SpoolRef> FilePayloadStore::MoveUploadToSpool(const UploadId& id,
   return ref;
 }
 
-absl::StatusOr<std::string> FilePayloadStore::PutBlob(std::string_view bytes) { return blobs_.Put(bytes); }
+absl::StatusOr<std::string> FilePayloadStore::PutBlobPieces(std::span<const std::string_view> pieces) {
+  return blobs_.Put(pieces);
+}
 bool FilePayloadStore::HasBlob(const std::string& digest) { return blobs_.Has(digest); }
 absl::StatusOr<std::shared_ptr<const BlobView>> FilePayloadStore::OpenBlob(const std::string& digest) {
   return blobs_.OpenBlob(digest);

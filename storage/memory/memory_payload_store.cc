@@ -153,10 +153,12 @@ void MemoryPayloadStore::StoreBlob(const std::string& digest, std::string bytes)
   row.time = clock_.Now();
 }
 
-absl::StatusOr<std::string> MemoryPayloadStore::PutBlob(std::string_view bytes) {
+absl::StatusOr<std::string> MemoryPayloadStore::PutBlobPieces(std::span<const std::string_view> pieces) {
+  std::string bytes;
+  for (const std::string_view piece : pieces) bytes += piece;
   std::string digest = Sha256Hex(bytes);
   MutexLock lock(mutex_);
-  StoreBlob(digest, std::string(bytes));
+  StoreBlob(digest, std::move(bytes));
   return digest;
 }
 

@@ -40,8 +40,8 @@ absl::StatusOr<SpoolRef> CrashingPayloadStore::MoveUploadToSpool(const UploadId&
   monitor_.OnSpool(round);
   return Writing(point_, [&] { return inner_.MoveUploadToSpool(id, round); });
 }
-absl::StatusOr<std::string> CrashingPayloadStore::PutBlob(std::string_view bytes) {
-  return Writing(point_, [&] { return inner_.PutBlob(bytes); });
+absl::StatusOr<std::string> CrashingPayloadStore::PutBlobPieces(std::span<const std::string_view> pieces) {
+  return Writing(point_, [&] { return inner_.PutBlobPieces(pieces); });
 }
 absl::StatusOr<SpoolRef> CrashingPayloadStore::AppendToSpool(const RoundId& round, std::string_view bytes) {
   monitor_.OnSpool(round);
