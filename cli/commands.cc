@@ -17,6 +17,8 @@ constexpr Noun kNouns[] = {
 constexpr CommandRow kCommands[] = {
     {"demo", "tags", "Train a tag model on this machine's package index, with a server and workers of its own.",
      "sheaf demo tags --rounds 20 --workers 8", MakeDemoTags},
+    {"demo", "reco", "Train a recommender of dependencies on this machine's package index, one client per package.",
+     "sheaf demo reco --rounds 50 --workers 8", MakeDemoReco},
     {"demo", "hitters", "Count dependency names over this machine's package index, one client per maintainer.",
      "sheaf demo hitters --top 10 --min-contributors 2", MakeDemoHitters},
     {"round", "create", "Create a round from a JSON spec; prints its id.", "sheaf round create -f round.json --wait",

@@ -34,6 +34,7 @@ std::string CommandName(const CommandRow& row);
 
 std::unique_ptr<Command> MakeDemoTags();
 std::unique_ptr<Command> MakeDemoHitters();
+std::unique_ptr<Command> MakeDemoReco();
 std::unique_ptr<Command> MakeRoundCreate();
 std::unique_ptr<Command> MakeRoundList();
 std::unique_ptr<Command> MakeRoundDescribe();

@@ -6,27 +6,12 @@
 #include "cli/recall_plot.h"
 #include "cli/round_text.h"
 #include "sdk/cpp/proto_duration.h"
-#include "sdk/cpp/workloads/tags_model.h"
-#include "sdk/cpp/workloads/tags_program.h"
 
 namespace sheaf {
 namespace {
 
 // Together with the phases this fits 80 columns.
 constexpr char kRowFormat[] = "{:>5}  {:>8}  {:>5}  {:>6}  {:>6}  {:>6}  {:>6}  {:>5}  {}";
-
-double RecallOf(const RoundOutcome& outcome) {
-  const auto found = outcome.evaluation.find(kTagsRecallMetric);
-  return found == outcome.evaluation.end() ? 0 : found->second;
-}
-
-// Rows of the model that at least one client of the round touched.
-int64_t RowsOf(const v1::Round& round) {
-  for (const v1::OutputSummary& output : round.aggregate().outputs()) {
-    if (output.name() == kTagsRowsOutput) return output.touched();
-  }
-  return 0;
-}
 
 int64_t FailedOf(const v1::Round& round) { return round.tasks().failed() + round.tasks().buried(); }
 
@@ -46,12 +31,25 @@ DemoReport::DemoReport(Session& session, const DemoFacts& facts)
   if (!session_.json()) PrintHeader();
 }
 
+double DemoReport::RecallOf(const RoundOutcome& outcome) const {
+  const auto found = outcome.evaluation.find(facts_.metric);
+  return found == outcome.evaluation.end() ? 0 : found->second;
+}
+
+// Rows of the model that at least one client of the round touched.
+int64_t DemoReport::RowsOf(const v1::Round& round) const {
+  for (const v1::OutputSummary& output : round.aggregate().outputs()) {
+    if (output.name() == facts_.rows_output) return output.touched();
+  }
+  return 0;
+}
+
 void DemoReport::PrintHeader() {
   session_.err() << "\nPHASES: percent of the round spent in wait/download/prepare/compute/upload/fold/commit."
                     "\nLESS: times fewer bytes than sending the whole model to each client and back.\n\n";
   session_.err().flush();
   if (session_.options().no_headers) return;
-  session_.out() << Paint(fmt::format(kRowFormat, "ROUND", "RECALL@5", "TASKS", "ROWS", "UP", "DOWN", "LESS", "WALL",
+  session_.out() << Paint(fmt::format(kRowFormat, "ROUND", "RECALL", "TASKS", "ROWS", "UP", "DOWN", "LESS", "WALL",
                                       "PHASES"),
                           Color::kBold, session_.out_colors())
                  << std::endl;
@@ -121,12 +119,12 @@ void DemoReport::PrintJsonRow(const RoundOutcome& outcome) {
                            outcome.verification->num_mismatches);
   }
   session_.out() << fmt::format(
-      R"({{"round":{},"id":"{}","micro_recall_at_5":{},"tasks_succeeded":{},"tasks_failed":{},)"
+      R"({{"round":{},"id":"{}","{}":{},"tasks_succeeded":{},"tasks_failed":{},)"
       R"("attempts_failed":{},"attempts_lost":{},"rows":{},"bytes_up":{},"bytes_down":{},"dense_bytes":{},)"
       R"("phases":{{"wait":{},"download":{},"prepare":{},"compute":{},"upload":{},"fold":{},"commit":{}}},)"
       R"("seconds":{},"aggregate_digest":"{}"{}}})"
       "\n",
-      outcome.number, round.id(), RecallOf(outcome), round.tasks().succeeded(), FailedOf(round),
+      outcome.number, round.id(), facts_.metric, RecallOf(outcome), round.tasks().succeeded(), FailedOf(round),
       round.num_failed_attempts(), round.num_lost_attempts(), RowsOf(round), round.bytes_up(), round.bytes_down(),
       DenseBytes(round), seconds(phases.wait()), seconds(phases.download()), seconds(phases.prepare()),
       seconds(phases.compute()), seconds(phases.upload()), seconds(phases.fold()), seconds(phases.commit()),
@@ -137,10 +135,11 @@ void DemoReport::PrintEnd(const std::string& model_digest) {
   if (totals_.recall.empty()) return;
   if (session_.json()) return PrintJsonEnd(model_digest);
   std::ostream& out = session_.out();
-  out << "\nrecall@5 on maintainers that no client saw\n"
+  out << fmt::format("\n{} on {}\n", facts_.metric_label, facts_.measured_on)
       << DrawRecallPlot({.values = totals_.recall, .floor = facts_.popularity_recall, .floor_name = "popularity"}, {});
-  out << fmt::format("\nrecall@5 {:.3f} after {} rounds in {} (popularity alone: {:.3f})\n", totals_.recall.back(),
-                     totals_.recall.size(), HumanDuration(totals_.rounds_time), facts_.popularity_recall);
+  out << fmt::format("\n{} {:.3f} after {} rounds in {} (popularity alone: {:.3f})\n", facts_.metric_label,
+                     totals_.recall.back(), totals_.recall.size(), HumanDuration(totals_.rounds_time),
+                     facts_.popularity_recall);
   out << fmt::format("{} tasks, {} failed attempts, {} lost attempts\n", HumanCount(totals_.num_tasks),
                      totals_.num_failed_attempts, totals_.num_lost_attempts);
   out << fmt::format("{} up and {} down; the whole model to each client and back: {}, {} as much\n",
@@ -159,7 +158,7 @@ void DemoReport::PrintJsonEnd(const std::string& model_digest) {
     verified = fmt::format(R"(,"verified_rounds":{},"mismatches":{},"verify_seconds":{:.3f})", totals_.verified_rounds,
                            totals_.mismatches, absl::ToDoubleSeconds(totals_.verify_time));
   }
-  session_.out() << fmt::format(R"({{"micro_recall_at_5":{},"rounds":{},"seconds":{:.3f},"model_digest":"{}"{}}})",
+  session_.out() << fmt::format(R"({{"{}":{},"rounds":{},"seconds":{:.3f},"model_digest":"{}"{}}})", facts_.metric,
                                 totals_.recall.back(), totals_.recall.size(),
                                 absl::ToDoubleSeconds(totals_.rounds_time), model_digest, verified)
                  << std::endl;

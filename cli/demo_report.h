@@ -1,5 +1,5 @@
-// DemoReport: what `sheaf demo tags` prints while it trains, and at the end: a line per round and a curve for people,
-// or JSON lines of which the last one sums up.
+// DemoReport: what `sheaf demo tags` and `sheaf demo reco` print while they train, and at the end: a line per round and
+// a curve for people, or JSON lines of which the last one sums up.
 #pragma once
 
 #include <cstdint>
@@ -13,10 +13,16 @@
 namespace sheaf {
 
 struct DemoFacts {
+  // The figure of merit among those that the program evaluates, its name for people, and on what it is measured.
+  const char* metric = "";
+  const char* metric_label = "";
+  const char* measured_on = "";
+  // The output that holds the rows of the model.
+  const char* rows_output = "";
   int num_rounds = 0;
   // Of the whole model: what a dense contribution would carry.
   int64_t model_bytes = 0;
-  // Recall of always naming the most frequent tags.
+  // Recall of always naming what is most frequent.
   double popularity_recall = 0;
 };
 
@@ -55,6 +61,8 @@ class DemoReport final : public ProgramObserver {
   void PrintJsonRow(const RoundOutcome& outcome);
   void PrintJsonEnd(const std::string& model_digest);
   void Count(const RoundOutcome& outcome);
+  double RecallOf(const RoundOutcome& outcome) const;
+  int64_t RowsOf(const v1::Round& round) const;
   int64_t DenseBytes(const v1::Round& round) const { return 2 * round.num_contributions() * facts_.model_bytes; }
 
   Session& session_;

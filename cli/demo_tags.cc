@@ -77,7 +77,11 @@ class DemoTags final : public Command {
                                   .mean = mean,
                                   .population = session.options().population,
                                   .round_deadline = kRoundDeadline});
-    DemoReport report(session, {.num_rounds = static_cast<int>(rounds_),
+    DemoReport report(session, {.metric = kTagsRecallMetric,
+                                .metric_label = "recall@5",
+                                .measured_on = "maintainers that no client saw",
+                                .rows_output = kTagsRowsOutput,
+                                .num_rounds = static_cast<int>(rounds_),
                                 .model_bytes = program.model_bytes(),
                                 .popularity_recall = TagsPopularityRecallAt5(dataset)});
     RETURN_IF_ERROR(RunProgramOn(session, guard, federation, program,

@@ -5,10 +5,12 @@
 #include <algorithm>
 
 #include "sdk/cpp/workloads/hitters_program.h"
+#include "sdk/cpp/workloads/reco_model.h"
 #include "sdk/cpp/workloads/tags_model.h"
 #include "worker/computations/hitters.h"
 #include "worker/computations/noop.h"
 #include "worker/computations/one_hot.h"
+#include "worker/computations/reco.h"
 #include "worker/computations/slow.h"
 #include "worker/computations/tags.h"
 
@@ -24,6 +26,7 @@ struct Row {
 
 constexpr Row kRows[] = {
     {kTagsComputation, kDebianIndexData, [](const ComputationParts& parts) { return MakeTags(parts.data); }},
+    {kRecoComputation, kNeedsData, [](const ComputationParts& parts) { return MakeReco(parts.data); }},
     {kHittersComputation, kDependenciesData, [](const ComputationParts& parts) { return MakeHitters(parts.data); }},
     {kNoopComputation, "", [](const ComputationParts&) { return MakeNoop(); }},
     {kOneHotComputation, "", [](const ComputationParts&) { return MakeOneHot(); }},

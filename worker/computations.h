@@ -3,6 +3,7 @@
 //   std::vector<std::unique_ptr<Computation>> computations = BuiltinComputations({data, waiter}, allowed);
 //
 //   tags      trains the tags model on one maintainer's packages; needs the data "debian-index"
+//   reco      rebuilds a package's vector and returns gradients of item rows; needs "debian-needs"
 //   hitters   counts the names that one maintainer's packages depend on; needs the data "debian-dependencies"
 //   noop      returns zeros for dense outputs and nothing for sparse ones
 //   one_hot   returns 1 at the index that the payload says in decimal, and in sparse outputs at index 0 as well: the

@@ -19,6 +19,7 @@ struct Row {
 constexpr Row kRows[] = {
     {kDebianIndexData, "\"apt\" for this machine's package index, or the path of a snapshot"},
     {kDependenciesData, "\"apt\" for this machine's package index, or the path of a snapshot"},
+    {kNeedsData, "\"apt\" for this machine's package index, or the path of a snapshot"},
 };
 
 const Row* FindRow(std::string_view name) {
@@ -78,6 +79,11 @@ absl::StatusOr<std::shared_ptr<const TagsDataset>> DataSources::DebianIndex() {
 absl::StatusOr<std::shared_ptr<const HittersDataset>> DataSources::Dependencies() {
   MutexLock lock(mutex_);
   return LoadOnce(kDependenciesData, dependencies_);
+}
+
+absl::StatusOr<std::shared_ptr<const RecoDataset>> DataSources::Needs() {
+  MutexLock lock(mutex_);
+  return LoadOnce(kNeedsData, needs_);
 }
 
 }  // namespace sheaf

@@ -18,12 +18,14 @@
 #include "absl/status/statusor.h"
 #include "base/mutex.h"
 #include "sdk/cpp/workloads/hitters_dataset.h"
+#include "sdk/cpp/workloads/reco_dataset.h"
 #include "sdk/cpp/workloads/tags_dataset.h"
 
 namespace sheaf {
 
 inline constexpr char kDebianIndexData[] = "debian-index";
 inline constexpr char kDependenciesData[] = "debian-dependencies";
+inline constexpr char kNeedsData[] = "debian-needs";
 
 class DataSources {
  public:
@@ -35,6 +37,7 @@ class DataSources {
   // FAILED_PRECONDITION naming the remedy if it was not configured or holds nothing; errors of the dataset's Load.
   absl::StatusOr<std::shared_ptr<const TagsDataset>> DebianIndex() EXCLUDES(mutex_);
   absl::StatusOr<std::shared_ptr<const HittersDataset>> Dependencies() EXCLUDES(mutex_);
+  absl::StatusOr<std::shared_ptr<const RecoDataset>> Needs() EXCLUDES(mutex_);
 
  private:
   // What `kept` points to, or the dataset at the location of `name`, which is then kept.
@@ -46,6 +49,7 @@ class DataSources {
   Mutex mutex_;
   std::shared_ptr<const TagsDataset> debian_index_ GUARDED_BY(mutex_);
   std::shared_ptr<const HittersDataset> dependencies_ GUARDED_BY(mutex_);
+  std::shared_ptr<const RecoDataset> needs_ GUARDED_BY(mutex_);
 };
 
 }  // namespace sheaf

@@ -37,8 +37,8 @@ absl::StatusOr<ReleasedRows> ReadReleasedRows(const SafetensorsView& aggregate, 
   ASSIGN_OR_RETURN(const TensorView* any_indices, aggregate.Find(indices_name));
   const int64_t num_released = any_indices->num_rows();
   ASSIGN_OR_RETURN(const TensorView* indices, FindTensor(aggregate, indices_name, v1::INT64, {num_released, 1}));
-  ASSIGN_OR_RETURN(const TensorView* values, FindTensor(aggregate, fmt::format("{}.values", output), v1::FLOAT32,
-                                                        {num_released, width}));
+  ASSIGN_OR_RETURN(const TensorView* values,
+                   FindTensor(aggregate, fmt::format("{}.values", output), v1::FLOAT32, {num_released, width}));
   ReleasedRows rows{.indices = Copy<int64_t>(*indices), .values = Copy<float>(*values)};
   int64_t previous = -1;
   for (int64_t row : rows.indices) {

@@ -9,10 +9,11 @@ namespace sheaf {
 namespace {
 
 constexpr char kIndex[] = SHEAF_TEST_DATA "/debian-index-sample.snapshot";
+constexpr char kNeeds[] = SHEAF_TEST_DATA "/debian-needs-sample.snapshot";
 
-// The last line of what `sheaf demo tags -o json` wrote to stdout.
-nlohmann::json Demo(const std::vector<std::string>& arguments) {
-  std::vector<std::string> argv = {BinaryPath("sheaf"), "demo", "tags", "--data", kIndex, "-o", "json"};
+// The last line of what `sheaf demo NAME -o json` wrote to stdout.
+nlohmann::json Demo(const std::string& name, const std::string& data, const std::vector<std::string>& arguments) {
+  std::vector<std::string> argv = {BinaryPath("sheaf"), "demo", name, "--data", data, "-o", "json"};
   argv.insert(argv.end(), arguments.begin(), arguments.end());
   const CommandRun run = RunCommand(argv);
   INFO(run.err);
@@ -25,16 +26,31 @@ nlohmann::json Demo(const std::vector<std::string>& arguments) {
 }
 
 TEST_CASE("The demo's every round equals brute force, and 1 worker and 8 train the same model to the last bit") {
-  const nlohmann::json eight = Demo({"--rounds", "3", "--workers", "8", "--verify"});
+  const nlohmann::json eight = Demo("tags", kIndex, {"--rounds", "3", "--workers", "8", "--verify"});
   CHECK(eight.at("verified_rounds") == 3);
   CHECK(eight.at("mismatches") == 0);
   CHECK(eight.at("rounds") == 3);
-  const nlohmann::json one = Demo({"--rounds", "3", "--workers", "1"});
+  const nlohmann::json one = Demo("tags", kIndex, {"--rounds", "3", "--workers", "1"});
   CHECK(one.at("model_digest") == eight.at("model_digest"));
   CHECK(one.at("micro_recall_at_5") == eight.at("micro_recall_at_5"));
   Measured("digest {:.12}, 0 mismatches in 3 rounds; {:.1f} s with 8 workers and --verify, {:.1f} s with 1",
            eight.at("model_digest").get<std::string>(), eight.at("seconds").get<double>(),
            one.at("seconds").get<double>());
+}
+
+TEST_CASE("The demo reco learns what packages need, and its rounds equal brute force with 1 worker as with 4") {
+  const std::vector<std::string> arguments = {"--rounds", "10", "--verify"};
+  const auto with_workers = [&](const std::string& workers) {
+    std::vector<std::string> all = arguments;
+    all.insert(all.end(), {"--workers", workers});
+    return Demo("reco", kNeeds, all);
+  };
+  const nlohmann::json four = with_workers("4");
+  CHECK(four.at("verified_rounds") == 10);
+  CHECK(four.at("mismatches") == 0);
+  CHECK(four.at("micro_recall_at_20") > 0.25);
+  CHECK(with_workers("1").at("model_digest") == four.at("model_digest"));
+  Measured("recall@20 {:.3f} after 10 rounds", four.at("micro_recall_at_20").get<double>());
 }
 
 // An interpreter that has numpy; empty if there is none.

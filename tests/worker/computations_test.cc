@@ -162,6 +162,8 @@ TEST_CASE("A computation is offered only where its data is") {
   CHECK_THAT(MissingDataHints(data).at(0), Catch::Contains("--data debian-dependencies="));
   REQUIRE(data.Configure("debian-dependencies", "apt").ok());
   CHECK(offers(data, {}) == std::vector<std::string>{"tags", "hitters", "noop", "one_hot", "slow"});
+  REQUIRE(data.Configure("debian-needs", "apt").ok());
+  CHECK(offers(data, {}) == std::vector<std::string>{"tags", "reco", "hitters", "noop", "one_hot", "slow"});
   CHECK(MissingDataHints(data).empty());
 }
 
@@ -169,6 +171,7 @@ TEST_CASE("Data that is missing or unknown is an error that says what to do") {
   DataSources data;
   CHECK_THAT(std::string(data.DebianIndex().status().message()), Catch::Contains("--data debian-index=apt"));
   CHECK_THAT(std::string(data.Dependencies().status().message()), Catch::Contains("--data debian-dependencies=apt"));
+  CHECK_THAT(std::string(data.Needs().status().message()), Catch::Contains("--data debian-needs=apt"));
   CHECK_THAT(std::string(data.Configure("moon", "apt").message()), Catch::Contains("debian-index"));
   REQUIRE(data.Configure("debian-index", "/nowhere/index.snapshot").ok());
   CHECK_THAT(std::string(data.DebianIndex().status().message()), Catch::Contains("/nowhere/index.snapshot"));

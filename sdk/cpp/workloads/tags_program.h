@@ -3,10 +3,10 @@
 //   TagsProgram program(dataset, {.clients_per_round = 50, .seed = 1, .mean = TagsMean::kCoordinate});
 //   RunProgram(transport, clock, random, program, {.rounds = 20}, observer);   // Evaluation: "micro_recall_at_5".
 //
-// Each round samples clients, gives every one of them its own task, and adds the mean of their deltas to the model (FedAvg).
-// With TagsMean::kCoordinate a row is divided by the weight of the clients that touched it, with kClient by the weight
-// of all. The dataset must outlive the program. The same dataset and options give the same model bits, however many
-// workers take part and whatever happens to them. Not thread-safe.
+// Each round samples clients, gives every one of them its own task, and adds the mean of their deltas to the model
+// (FedAvg). With TagsMean::kCoordinate a row is divided by the weight of the clients that touched it, with kClient by
+// the weight of all. The dataset must outlive the program. The same dataset and options give the same model bits,
+// however many workers take part and whatever happens to them. Not thread-safe.
 #pragma once
 
 #include <cstdint>

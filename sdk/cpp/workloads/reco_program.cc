@@ -1,0 +1,107 @@
+#include "sdk/cpp/workloads/reco_program.h"
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "base/checksum.h"
+#include "base/random.h"
+#include "base/status_macros.h"
+#include "sdk/cpp/proto_duration.h"
+#include "sdk/cpp/released_rows.h"
+#include "sdk/cpp/workloads/brute_force.h"
+#include "sdk/cpp/workloads/client_selector.h"
+
+namespace sheaf {
+namespace {
+
+static_assert(std::endian::native == std::endian::little);
+
+// Two independent streams of chance per round.
+enum class Stream : uint64_t { kClients = 1, kDraws = 2 };
+
+SeededRandom RoundRandom(uint64_t seed, int number, Stream stream) {
+  SeededRandom random(seed);
+  return SeededRandom(random.Bits() + static_cast<uint64_t>(number) * 4 + static_cast<uint64_t>(stream));
+}
+
+std::string_view AsBytes(std::span<const float> values) {
+  return {reinterpret_cast<const char*>(values.data()), values.size_bytes()};
+}
+
+}  // namespace
+
+RecoProgram::RecoProgram(const RecoDataset& dataset, RecoProgramOptions options)
+    : dataset_(dataset),
+      options_(std::move(options)),
+      training_clients_(dataset.TrainingClients()),
+      model_(RecoModel::Initial(dataset.num_items(), options_.client.dimensions, options_.seed)),
+      optimizer_(
+          *ServerOptimizer::Create("FedAdagrad", {.learning_rate = options_.learning_rate, .tau = options_.tau})) {
+  options_.client.num_items = dataset.num_items();
+}
+
+std::vector<int> RecoProgram::SampleClients(int number) const {
+  SeededRandom random = RoundRandom(options_.seed, number, Stream::kClients);
+  std::vector<int> clients = training_clients_;
+  const size_t num_sampled = std::min<size_t>(clients.size(), options_.clients_per_round);
+  for (size_t i = 0; i < num_sampled; ++i) std::swap(clients[i], clients[i + random.Below(clients.size() - i)]);
+  clients.resize(num_sampled);
+  return clients;
+}
+
+absl::StatusOr<RoundPlan> RecoProgram::Plan(int number) {
+  RoundPlan plan;
+  v1::RoundSpec& spec = plan.spec;
+  spec.set_population(options_.population);
+  spec.set_job(options_.job);
+  RecoConfig config = options_.client;
+  config.seed = RoundRandom(options_.seed, number, Stream::kDraws).Bits();
+  spec.mutable_computation()->set_name(kRecoComputation);
+  spec.mutable_computation()->set_version_min(kRecoComputationVersion);
+  spec.mutable_computation()->set_config(config.Serialize());
+  v1::OutputSpec& rows = *spec.mutable_aggregate()->add_outputs();
+  rows.set_name(kRecoRowsOutput);
+  rows.set_operator_("slices_sum");
+  rows.set_dtype(v1::FLOAT32);
+  rows.add_dense_shape(model_.num_items);
+  rows.add_dense_shape(model_.width);
+  for (int client : SampleClients(number)) {
+    spec.mutable_listed()->add_tasks()->set_data_selector(ClientSelector(client));
+  }
+  if (options_.round_deadline > absl::ZeroDuration()) {
+    *spec.mutable_deadline() = ToProtoDuration(options_.round_deadline);
+  }
+  const std::vector<TensorView> tensors = {{.name = kRecoItemsTensor,
+                                            .dtype = v1::FLOAT32,
+                                            .shape = {model_.num_items, model_.width},
+                                            .data = AsBytes(model_.weights)}};
+  plan.broadcast = EncodeSafetensors(tensors, {{"computation", kRecoComputation}});
+  return plan;
+}
+
+absl::Status RecoProgram::Apply(int, const SafetensorsView& aggregate, const v1::Round&) {
+  ASSIGN_OR_RETURN(ReleasedRows rows, ReadReleasedRows(aggregate, kRecoRowsOutput, model_.num_items, model_.width));
+  // Clients send gradients; the model goes the other way.
+  for (float& value : rows.values) value = -value;
+  return optimizer_.MoveRows(kRecoItemsTensor, rows.indices, rows.values, model_.width, model_.weights);
+}
+
+absl::StatusOr<std::map<std::string, double>> RecoProgram::Evaluate(int) {
+  return std::map<std::string, double>{{kRecoRecallMetric, RecoRecallAt20(model_, dataset_, options_.client)}};
+}
+
+absl::StatusOr<Verification> RecoProgram::Verify(int, const RoundPlan& plan, const SafetensorsView& aggregate) {
+  ASSIGN_OR_RETURN(const RecoConfig config, RecoConfig::Parse(plan.spec.computation().config()));
+  std::vector<v1::Contribution> contributions;
+  for (const v1::TaskSpec& task : plan.spec.listed().tasks()) {
+    ASSIGN_OR_RETURN(const int client, dataset_.ParseSelector(task.data_selector()));
+    const RecoDraw draw = DrawReco(dataset_.items(client), client, config);
+    contributions.push_back(BuildRecoContribution(ComputeReco(draw, config, model_.Gather(draw.rows)), config));
+  }
+  return VerifyByBruteForce(plan.spec.aggregate(), contributions, aggregate);
+}
+
+std::string RecoProgram::ModelDigest() const { return Sha256Hex(AsBytes(model_.weights)); }
+
+}  // namespace sheaf

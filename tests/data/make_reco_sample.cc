@@ -1,0 +1,49 @@
+// Makes tests/data/debian-needs-sample.snapshot from this machine's package index; see README.md beside it.
+//
+//   make_reco_sample [OUTPUT]
+#include <cstdio>
+#include <utility>
+
+#include "base/random.h"
+#include "sdk/cpp/workloads/package_index.h"
+#include "sdk/cpp/workloads/reco_dataset.h"
+
+namespace {
+
+using namespace sheaf;
+
+constexpr size_t kBytesMax = 80'000;
+// An item that only one package needs teaches nothing about another.
+constexpr int kClientsPerItemMin = 2;
+
+// As many clients, in a fixed random order, as fit into kBytesMax.
+RecoDataset LargestSample(const RecoDataset& dataset) {
+  std::vector<int> clients;
+  for (int client = 0; client < dataset.num_clients(); ++client) clients.push_back(client);
+  SeededRandom random(20230610);
+  for (size_t i = clients.size(); i > 1; --i) std::swap(clients[i - 1], clients[random.Below(i)]);
+  RecoDataset sample = dataset.Subset(clients, kClientsPerItemMin);
+  while (sample.Serialize().size() > kBytesMax) {
+    clients.resize(clients.size() * 9 / 10);
+    sample = dataset.Subset(clients, kClientsPerItemMin);
+  }
+  return sample;
+}
+
+absl::Status MakeSample(const std::string& path) {
+  const absl::StatusOr<std::string> index = ReadPackageIndex();
+  if (!index.ok()) return index.status();
+  const absl::StatusOr<RecoDataset> dataset = RecoDataset::ParseAvailable(*index);
+  if (!dataset.ok()) return dataset.status();
+  const RecoDataset sample = LargestSample(*dataset);
+  std::printf("%s: %d clients, %d items\n", path.c_str(), sample.num_clients(), sample.num_items());
+  return sample.Save(path);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const absl::Status status = MakeSample(argc > 1 ? argv[1] : "debian-needs-sample.snapshot");
+  if (!status.ok()) std::fprintf(stderr, "error: %s\n", status.ToString().c_str());
+  return status.ok() ? 0 : 1;
+}

@@ -1,0 +1,15 @@
+// reco: one client's part in federated reconstruction. Rebuilds the client's own vector from half of its items, which
+// never leaves the worker, and returns the gradients that the other half gives for the rows of the items it read.
+#pragma once
+
+#include <memory>
+
+#include "worker/computation.h"
+#include "worker/data_sources.h"
+
+namespace sheaf {
+
+// `data` outlives it.
+std::unique_ptr<Computation> MakeReco(DataSources& data);
+
+}  // namespace sheaf
