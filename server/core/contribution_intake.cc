@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/checksum.h"
 #include "base/status_macros.h"
 #include "server/core/proto_time.h"
 #include "server/core/retry_policy.h"
@@ -165,10 +166,19 @@ absl::StatusOr<std::string> ContributionIntake::TakeContribution(LiveRound& roun
   absl::StatusOr<ValidContribution> valid = round.accumulator.Validate(std::move(contribution));
   if (!valid.ok()) return Sentence(valid.status());
 
-  RoundManager::Acceptance acceptance{
-      .task = task, .bytes = *std::move(bytes), .valid = *std::move(valid), .timings = result.timings(), .now = now};
+  RoundManager::Acceptance acceptance{.task = task,
+                                      .bytes = *std::move(bytes),
+                                      .digest = {},
+                                      .uploaded = {},
+                                      .valid = *std::move(valid),
+                                      .timings = result.timings(),
+                                      .now = now};
+  if (!is_uploaded) acceptance.digest = Sha256Hex(acceptance.bytes);
   if (is_uploaded) {
     const UploadId upload(result.upload_id());
+    // Checked when the upload was finished.
+    ASSIGN_OR_RETURN(const PayloadStore::Upload finished, context_.payloads.GetUpload(upload));
+    acceptance.digest = finished.digest;
     if (round.spec.durability() == v1::DURABLE) {
       ASSIGN_OR_RETURN(acceptance.uploaded, context_.payloads.MoveUploadToSpool(upload, round.id));
     } else {

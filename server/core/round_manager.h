@@ -53,6 +53,8 @@ class RoundManager {
   struct Acceptance {
     TaskRecord task;
     std::string bytes;
+    // SHA-256 of the bytes, hex.
+    std::string digest;
     // Where the bytes lie already, if they were uploaded; else they are appended to the spool.
     std::optional<SpoolRef> uploaded;
     ValidContribution valid;

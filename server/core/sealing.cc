@@ -124,7 +124,7 @@ absl::Status RoundManager::Accept(LiveRound& round, Acceptance acceptance) {
   ASSIGN_OR_RETURN(const ContributionRecord record,
                    context_.store.RecordContribution({.task = acceptance.task.id,
                                                       .token = acceptance.task.lease_token,
-                                                      .digest = Sha256Hex(acceptance.bytes),
+                                                      .digest = acceptance.digest,
                                                       .size_bytes = size_bytes,
                                                       .num_clients = num_clients,
                                                       .payload = payload,

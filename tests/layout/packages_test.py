@@ -30,6 +30,7 @@ PACKAGES_FOUND = {
     "OpenSSL": "openssl/ssl.h",
     "ZLIB": "zlib.h",
     "Python3": "/usr/bin/python3",
+    "Eigen3": "/usr/share/eigen3/cmake/Eigen3Config.cmake",
 }
 # What scripts, CMake and tests run.
 PROGRAMS = ["g++", "cmake", "ctest", "ninja", "pkg-config", "protoc", "grpc_cpp_plugin", "python3", "ss", "bash", "sed",
@@ -91,7 +92,8 @@ def owner(path):
 def header_folders():
     """Where g++ looks for <...>."""
     said = subprocess.run(["g++", "-E", "-v", "-x", "c++", "/dev/null"], capture_output=True, text=True).stderr
-    return re.search(r"search starts here:\n(.*?)End of search", said, re.S).group(1).split()
+    # Eigen's headers lie in a folder that its CMake package names.
+    return re.search(r"search starts here:\n(.*?)End of search", said, re.S).group(1).split() + ["/usr/include/eigen3"]
 
 
 def used_headers():
