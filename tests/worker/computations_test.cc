@@ -159,7 +159,8 @@ TEST_CASE("A computation is offered only where its data is") {
   REQUIRE(data.Configure("debian-index", "apt").ok());
   CHECK(offers(data, {}) == std::vector<std::string>{"tags", "noop", "one_hot", "slow"});
   CHECK(offers(data, {"slow"}) == std::vector<std::string>{"slow"});
-  CHECK_THAT(MissingDataHints(data).at(0), Catch::Contains("--data debian-dependencies="));
+  CHECK_THAT(MissingDataHints(data).at(0), Catch::Contains("--data debian-needs="));
+  CHECK_THAT(MissingDataHints(data).at(1), Catch::Contains("--data debian-dependencies="));
   REQUIRE(data.Configure("debian-dependencies", "apt").ok());
   CHECK(offers(data, {}) == std::vector<std::string>{"tags", "hitters", "noop", "one_hot", "slow"});
   REQUIRE(data.Configure("debian-needs", "apt").ok());
