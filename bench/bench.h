@@ -41,6 +41,7 @@ absl::Status MeasureSync(const Setup& setup, Table& table);
 absl::Status MeasureDelivery(const Setup& setup, Table& table);
 absl::Status MeasureRound(const Setup& setup, Table& table);
 absl::Status MeasureIdle(const Setup& setup, Table& table);
+absl::Status MeasureUploads(const Setup& setup, Table& table);
 
 // Of a list that is not empty; sorts it.
 double Quantile(std::vector<double>& values, double q);

@@ -97,4 +97,14 @@ int64_t ChildProcess::rss_bytes() const {
   return resident * sysconf(_SC_PAGESIZE);
 }
 
+int64_t ChildProcess::peak_rss_bytes() const {
+  std::ifstream file(fmt::format("/proc/{}/status", pid_));
+  std::string word;
+  while (file >> word && word != "VmHWM:") {
+  }
+  int64_t kibibytes = 0;
+  file >> kibibytes;
+  return kibibytes * 1024;
+}
+
 }  // namespace sheaf::bench

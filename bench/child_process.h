@@ -41,6 +41,8 @@ class ChildProcess {
   // User and system time so far, in the kernel's ticks of 10 ms.
   absl::Duration cpu_time() const;
   int64_t rss_bytes() const;
+  // The most it ever had.
+  int64_t peak_rss_bytes() const;
 
  private:
   ChildProcess(pid_t pid, int output) : pid_(pid), output_(output) {}

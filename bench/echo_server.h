@@ -3,7 +3,8 @@
 
 namespace sheaf::bench {
 
-// Serves BlobService.QueryUpload on a free port of the loopback until the process is killed; prints "listening on ...".
+// Serves BlobService.QueryUpload and WriteChunk (which only receives) on a free port of the loopback until the process
+// is killed; prints "listening on ...".
 void ServeEcho();
 
 }  // namespace sheaf::bench

@@ -6,13 +6,8 @@
 #include "sdk/cpp/proto_duration.h"
 
 namespace sheaf::bench {
-namespace {
 
-constexpr int kElements = 256;
-
-}  // namespace
-
-v1::CreateRoundRequest ARound(const std::string& request_id, int num_tasks) {
+v1::CreateRoundRequest ARound(const std::string& request_id, int num_tasks, int64_t num_elements) {
   v1::CreateRoundRequest request;
   request.set_request_id(request_id);
   v1::RoundSpec& spec = *request.mutable_spec();
@@ -22,7 +17,7 @@ v1::CreateRoundRequest ARound(const std::string& request_id, int num_tasks) {
   output.set_name("x");
   output.set_operator_("sum");
   output.set_dtype(v1::FLOAT32);
-  output.add_dense_shape(kElements);
+  output.add_dense_shape(num_elements);
   spec.mutable_open_slots()->set_count(num_tasks);
   spec.mutable_open_slots()->mutable_task();
   return request;
@@ -34,15 +29,15 @@ absl::StatusOr<std::string> CreateRound(Transport& transport, const std::string&
   return response.round().id();
 }
 
-std::string AContribution() {
+std::string AContribution(int64_t num_elements) {
   v1::Contribution contribution;
   v1::OutputValue& output = *contribution.add_outputs();
   output.set_name("x");
   output.mutable_dense()->set_dtype(v1::FLOAT32);
-  output.mutable_dense()->add_shape(kElements);
-  // 256 times 0.5.
+  output.mutable_dense()->add_shape(num_elements);
+  // All are 0.5.
   std::string& data = *output.mutable_dense()->mutable_data();
-  for (int i = 0; i < kElements; ++i) data.append({'\x00', '\x00', '\x00', '\x3f'});
+  for (int64_t i = 0; i < num_elements; ++i) data.append({'\x00', '\x00', '\x00', '\x3f'});
   return contribution.SerializeAsString();
 }
 

@@ -1,4 +1,5 @@
-// The rounds of the benchmarks: the computation "noop", contributions of 1 KiB for a dense sum of 256 floats.
+// The rounds of the benchmarks: the computation "noop", contributions for a dense sum of floats: 256, or 1 KiB, unless
+// said otherwise.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +12,10 @@ namespace sheaf::bench {
 
 // A durable round of `num_tasks` interchangeable tasks; returns its id.
 absl::StatusOr<std::string> CreateRound(Transport& transport, const std::string& request_id, int num_tasks);
-v1::CreateRoundRequest ARound(const std::string& request_id, int num_tasks);
+v1::CreateRoundRequest ARound(const std::string& request_id, int num_tasks, int64_t num_elements = 256);
 
 // A serialised contribution to such a round.
-std::string AContribution();
+std::string AContribution(int64_t num_elements = 256);
 
 // What a worker asks for that wants `want` tasks and waits up to `wait`, without results.
 v1::SyncRequest APoll(const std::string& worker, int64_t poll, int want, absl::Duration wait);

@@ -4,8 +4,8 @@
 
 #include <utility>
 
-#include "base/log.h"
 #include "base/checksum.h"
+#include "base/log.h"
 #include "base/status_macros.h"
 #include "server/core/proto_time.h"
 #include "server/core/retry_policy.h"
@@ -126,8 +126,11 @@ bool ContributionIntake::UploadIsGone(const v1::TaskResult& result) {
          absl::IsNotFound(context_.payloads.GetUpload(UploadId(result.upload_id())).status());
 }
 
-absl::StatusOr<std::string> ContributionIntake::ReadBytes(const LiveRound& round, const v1::TaskResult& result) {
-  if (result.outcome_case() == v1::TaskResult::kContribution) return result.contribution();
+absl::StatusOr<ContributionIntake::Received> ContributionIntake::Receive(const LiveRound& round,
+                                                                         const v1::TaskResult& result) {
+  if (result.outcome_case() == v1::TaskResult::kContribution) {
+    return Received{.bytes = result.contribution(), .digest = Sha256Hex(result.contribution()), .file = nullptr};
+  }
   ASSIGN_OR_RETURN(const PayloadStore::Upload upload, context_.payloads.GetUpload(UploadId(result.upload_id())));
   if (!upload.is_finished) {
     return absl::InvalidArgumentError(fmt::format("upload {} was not finished", result.upload_id()));
@@ -136,25 +139,28 @@ absl::StatusOr<std::string> ContributionIntake::ReadBytes(const LiveRound& round
     return absl::InvalidArgumentError(fmt::format("it has {} bytes, over the round's contribution_bytes_max = {}",
                                                   upload.size_bytes, round.spec.contribution_bytes_max()));
   }
-  return context_.payloads.ReadUpload(upload.id);
+  ASSIGN_OR_RETURN(std::shared_ptr<const BlobView> file, context_.payloads.OpenUpload(upload.id));
+  // The digest was checked when the upload was finished.
+  return Received{.bytes = file->bytes(), .digest = upload.digest, .file = file};
 }
 
 absl::StatusOr<std::string> ContributionIntake::TakeContribution(LiveRound& round, const TaskRecord& task,
                                                                  const v1::TaskResult& result, absl::Time now) {
   const bool is_uploaded = result.outcome_case() == v1::TaskResult::kUploadId;
   if (is_uploaded && result.upload_id().rfind("c-", 0) != 0) return "the upload is not one of a contribution";
-  absl::StatusOr<std::string> bytes = ReadBytes(round, result);
-  if (!bytes.ok()) {
-    if (IsOurs(bytes.status())) return bytes.status();
-    return Sentence(bytes.status());
+  const absl::StatusOr<Received> received = Receive(round, result);
+  if (!received.ok()) {
+    if (IsOurs(received.status())) return received.status();
+    return Sentence(received.status());
   }
-  const auto size = static_cast<int64_t>(bytes->size());
+  const auto size = static_cast<int64_t>(received->bytes.size());
   if (size > round.spec.contribution_bytes_max()) {
     return fmt::format("it has {} bytes, over the round's contribution_bytes_max = {}", size,
                        round.spec.contribution_bytes_max());
   }
   v1::Contribution contribution;
-  if (!contribution.ParseFromString(*bytes)) return "it is not a serialised sheaf.v1.Contribution";
+  if (size > INT32_MAX || !contribution.ParseFromArray(received->bytes.data(), static_cast<int>(size)))
+    return "it is not a serialised sheaf.v1.Contribution";
   if (contribution.metrics_size() > context_.limits.metrics_max) {
     return fmt::format("it has {} metrics, over metrics_max = {}", contribution.metrics_size(),
                        context_.limits.metrics_max);
@@ -167,18 +173,14 @@ absl::StatusOr<std::string> ContributionIntake::TakeContribution(LiveRound& roun
   if (!valid.ok()) return Sentence(valid.status());
 
   RoundManager::Acceptance acceptance{.task = task,
-                                      .bytes = *std::move(bytes),
-                                      .digest = {},
+                                      .bytes = received->bytes,
+                                      .digest = received->digest,
                                       .uploaded = {},
                                       .valid = *std::move(valid),
                                       .timings = result.timings(),
                                       .now = now};
-  if (!is_uploaded) acceptance.digest = Sha256Hex(acceptance.bytes);
   if (is_uploaded) {
     const UploadId upload(result.upload_id());
-    // Checked when the upload was finished.
-    ASSIGN_OR_RETURN(const PayloadStore::Upload finished, context_.payloads.GetUpload(upload));
-    acceptance.digest = finished.digest;
     if (round.spec.durability() == v1::DURABLE) {
       ASSIGN_OR_RETURN(acceptance.uploaded, context_.payloads.MoveUploadToSpool(upload, round.id));
     } else {

@@ -38,7 +38,14 @@ class ContributionIntake {
   // The upload went into the spool in a batch that a crash or a full disk undid: not the worker's fault, and nothing
   // speaks against the task.
   bool UploadIsGone(const v1::TaskResult& result);
-  absl::StatusOr<std::string> ReadBytes(const LiveRound& round, const v1::TaskResult& result);
+  // The bytes of a contribution, and what holds them: the request, or the upload's file.
+  struct Received {
+    std::string_view bytes;
+    // SHA-256, hex.
+    std::string digest;
+    std::shared_ptr<const BlobView> file;
+  };
+  absl::StatusOr<Received> Receive(const LiveRound& round, const v1::TaskResult& result);
 
   CoreContext& context_;
   RoundManager& rounds_;

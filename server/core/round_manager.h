@@ -52,7 +52,8 @@ class RoundManager {
 
   struct Acceptance {
     TaskRecord task;
-    std::string bytes;
+    // Only read during the call.
+    std::string_view bytes;
     // SHA-256 of the bytes, hex.
     std::string digest;
     // Where the bytes lie already, if they were uploaded; else they are appended to the spool.

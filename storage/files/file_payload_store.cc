@@ -32,7 +32,9 @@ absl::StatusOr<int64_t> FilePayloadStore::WriteChunk(const UploadId& id, int64_t
   return uploads_.WriteChunk(id, offset, data);
 }
 absl::Status FilePayloadStore::FinishUpload(const UploadId& id) { return uploads_.Finish(id); }
-absl::StatusOr<std::string> FilePayloadStore::ReadUpload(const UploadId& id) { return uploads_.Read(id); }
+absl::StatusOr<std::shared_ptr<const BlobView>> FilePayloadStore::OpenUpload(const UploadId& id) {
+  return uploads_.OpenView(id);
+}
 absl::Status FilePayloadStore::DeleteUpload(const UploadId& id) { return uploads_.Delete(id); }
 absl::StatusOr<int64_t> FilePayloadStore::DeleteStaleUploads(absl::Time before) { return uploads_.DeleteStale(before); }
 

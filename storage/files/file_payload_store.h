@@ -35,7 +35,7 @@ class FilePayloadStore final : public PayloadStore {
   absl::Status FinishUpload(const UploadId& id) override;
   absl::Status MoveUploadToBlob(const UploadId& id) override;
   absl::StatusOr<SpoolRef> MoveUploadToSpool(const UploadId& id, const RoundId& round) override;
-  absl::StatusOr<std::string> ReadUpload(const UploadId& id) override;
+  absl::StatusOr<std::shared_ptr<const BlobView>> OpenUpload(const UploadId& id) override;
   absl::Status DeleteUpload(const UploadId& id) override;
   absl::StatusOr<int64_t> DeleteStaleUploads(absl::Time before) override;
 

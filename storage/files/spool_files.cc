@@ -35,15 +35,17 @@ absl::StatusOr<SpoolFiles::Spool*> SpoolFiles::Find(const RoundId& round) {
   return &(spools_[round] = std::move(spool));
 }
 
-absl::Status SpoolFiles::CreateDirectoryOf(const RoundId& round) {
-  RETURN_IF_ERROR(files_.CreateDirectory(DirectoryOf(round)));
+absl::Status SpoolFiles::PrepareDirectory(const RoundId& round, Spool& spool) {
   unsynced_directories_.insert(DirectoryOf(round));
+  if (spool.has_directory) return absl::OkStatus();
+  RETURN_IF_ERROR(files_.CreateDirectory(DirectoryOf(round)));
   unsynced_directories_.insert(directory_);
+  spool.has_directory = true;
   return absl::OkStatus();
 }
 
 absl::Status SpoolFiles::BeginSegment(const RoundId& round, Spool& spool) {
-  RETURN_IF_ERROR(CreateDirectoryOf(round));
+  RETURN_IF_ERROR(PrepareDirectory(round, spool));
   int64_t number = spool.newest + 1;
   std::string name = fmt::format("{}.{}", number, kLogSuffix);
   ASSIGN_OR_RETURN(spool.file, files_.Open(DirectoryOf(round) + "/" + name, FileSystem::kCreate));
@@ -74,15 +76,13 @@ absl::StatusOr<SpoolRef> SpoolFiles::Adopt(const RoundId& round, const std::stri
                                            int64_t size_bytes) {
   MutexLock lock(mutex_);
   ASSIGN_OR_RETURN(Spool * spool, Find(round));
-  RETURN_IF_ERROR(CreateDirectoryOf(round));
+  RETURN_IF_ERROR(PrepareDirectory(round, *spool));
   int64_t number = spool->newest + 1;
   std::string name = fmt::format("{}.{}", number, digest);
   RETURN_IF_ERROR(files_.Rename(path, DirectoryOf(round) + "/" + name));
   spool->file.reset();
   spool->newest = number;
   spool->segments[number] = name;
-  RETURN_IF_ERROR(files_.SyncDirectory(DirectoryOf(round)));
-  RETURN_IF_ERROR(files_.SyncDirectory(directory_));
   return SpoolRef{.segment = number, .offset = 0, .length = size_bytes, .crc = CrcOfDigest(digest)};
 }
 

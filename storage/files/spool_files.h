@@ -26,7 +26,7 @@ class SpoolFiles {
   absl::Status Open() { return files_.CreateDirectory(directory_); }
 
   absl::StatusOr<SpoolRef> Append(const RoundId& round, std::string_view bytes);
-  // Takes a durable file whose bytes are known to have this digest.
+  // Takes a file whose bytes are durable and known to have this digest.
   absl::StatusOr<SpoolRef> Adopt(const RoundId& round, const std::string& path, const std::string& digest,
                                  int64_t size_bytes);
   absl::Status Sync();
@@ -44,12 +44,15 @@ class SpoolFiles {
     // The open segment; null if the next append begins one.
     std::shared_ptr<File> file;
     int64_t size_bytes = 0;
+    // The directory was created by this process.
+    bool has_directory = false;
   };
 
   std::string DirectoryOf(const RoundId& round) const { return directory_ + "/" + EncodeFileName(round.value()); }
   // Reads the directory the first time.
   absl::StatusOr<Spool*> Find(const RoundId& round) REQUIRES(mutex_);
-  absl::Status CreateDirectoryOf(const RoundId& round) REQUIRES(mutex_);
+  // Creates the round's directory unless that was done, and has the next Sync flush the names in it.
+  absl::Status PrepareDirectory(const RoundId& round, Spool& spool) REQUIRES(mutex_);
   absl::Status BeginSegment(const RoundId& round, Spool& spool) REQUIRES(mutex_);
 
   FileSystem& files_;

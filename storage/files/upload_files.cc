@@ -195,18 +195,17 @@ absl::Status UploadFiles::CheckDigest(const UploadId& id, Entry& entry) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::string> UploadFiles::Read(const UploadId& id) {
+absl::StatusOr<std::shared_ptr<const BlobView>> UploadFiles::OpenView(const UploadId& id) {
   ASSIGN_OR_RETURN(std::shared_ptr<Entry> entry, Find(id));
   MutexLock lock(entry->mutex);
   RETURN_IF_ERROR(CheckFinished(id, *entry));
   RETURN_IF_ERROR(CheckDigest(id, *entry));
-  RETURN_IF_ERROR(OpenFile(*entry, FileSystem::kRead));
-  ASSIGN_OR_RETURN(std::string bytes, entry->file->ReadAt(0, entry->upload.size_bytes));
-  if (static_cast<int64_t>(bytes.size()) != entry->upload.size_bytes) {
-    return absl::DataLossError(
-        fmt::format("{} is shorter than the {} bytes that were accepted", PathOf(*entry), entry->upload.size_bytes));
+  ASSIGN_OR_RETURN(std::shared_ptr<const BlobView> view, files_.Map(PathOf(*entry)));
+  if (static_cast<int64_t>(view->bytes().size()) != entry->upload.size_bytes) {
+    return absl::DataLossError(fmt::format("{} has {} bytes; {} were accepted", PathOf(*entry), view->bytes().size(),
+                                           entry->upload.size_bytes));
   }
-  return bytes;
+  return view;
 }
 
 void UploadFiles::Forget(Entry& entry) {

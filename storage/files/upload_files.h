@@ -32,7 +32,7 @@ class UploadFiles {
   absl::StatusOr<PayloadStore::Upload> Get(const UploadId& id);
   absl::StatusOr<int64_t> WriteChunk(const UploadId& id, int64_t offset, std::string_view data);
   absl::Status Finish(const UploadId& id);
-  absl::StatusOr<std::string> Read(const UploadId& id);
+  absl::StatusOr<std::shared_ptr<const BlobView>> OpenView(const UploadId& id);
   absl::Status Delete(const UploadId& id);
   absl::StatusOr<int64_t> DeleteStale(absl::Time before);
 

@@ -121,17 +121,15 @@ absl::StatusOr<SpoolRef> MemoryPayloadStore::MoveUploadToSpool(const UploadId& i
   Spool& spool = spools_[round];
   spool.is_open = false;
   SpoolRef ref = Append(round, row->bytes);
-  Segment& segment = spool.segments[ref.segment];
-  segment.num_synced_bytes = segment.bytes.size();
   spool.is_open = false;
   uploads_.erase(id);
   return ref;
 }
 
-absl::StatusOr<std::string> MemoryPayloadStore::ReadUpload(const UploadId& id) {
+absl::StatusOr<std::shared_ptr<const BlobView>> MemoryPayloadStore::OpenUpload(const UploadId& id) {
   MutexLock lock(mutex_);
   ASSIGN_OR_RETURN(UploadRow * row, FindFinished(id));
-  return row->bytes;
+  return std::make_shared<MemoryBlobView>(row->bytes);
 }
 
 absl::Status MemoryPayloadStore::DeleteUpload(const UploadId& id) {

@@ -40,7 +40,7 @@ PAYLOAD_TEST("An upload of several chunks becomes a blob of its digest") {
   CHECK(*store.WriteChunk(kUpload, 6, "world") == 11);
   REQUIRE(store.FinishUpload(kUpload).ok());
   REQUIRE(store.FinishUpload(kUpload).ok());
-  CHECK(*store.ReadUpload(kUpload) == "hello world");
+  CHECK((*store.OpenUpload(kUpload))->bytes() == "hello world");
   REQUIRE(store.MoveUploadToBlob(kUpload).ok());
   CHECK(store.GetUpload(kUpload).status().code() == Code::kNotFound);
   REQUIRE(store.HasBlob(digest));
@@ -60,7 +60,7 @@ PAYLOAD_TEST("Chunks may come again and overlap, but leave no gap and never run 
   CHECK(store.WriteChunk(kUpload, -1, "a").status().code() == Code::kOutOfRange);
   CHECK(store.WriteChunk(kUpload, 3, "defg").status().code() == Code::kOutOfRange);
   CHECK(store.FinishUpload(kUpload).code() == Code::kFailedPrecondition);
-  CHECK(store.ReadUpload(kUpload).status().code() == Code::kFailedPrecondition);
+  CHECK(store.OpenUpload(kUpload).status().code() == Code::kFailedPrecondition);
   CHECK(store.MoveUploadToBlob(kUpload).code() == Code::kFailedPrecondition);
   CHECK(store.MoveUploadToSpool(kUpload, kRound).status().code() == Code::kFailedPrecondition);
   CHECK(*store.WriteChunk(kUpload, 2, "cdef") == 6);
@@ -102,9 +102,9 @@ PAYLOAD_TEST("An unfinished upload is resumed after a restart, a finished one is
   CHECK(again.GetUpload(kUpload)->committed_bytes == 3);
   CHECK(*again.WriteChunk(kUpload, 3, "def") == 6);
   CHECK(again.FinishUpload(kUpload).ok());
-  CHECK(*again.ReadUpload(kUpload) == "abcdef");
+  CHECK((*again.OpenUpload(kUpload))->bytes() == "abcdef");
   CHECK(again.GetUpload(UploadId("done"))->is_finished);
-  CHECK(*again.ReadUpload(UploadId("done")) == "done");
+  CHECK((*again.OpenUpload(UploadId("done")))->bytes() == "done");
 }
 
 PAYLOAD_TEST("Deleted and stale uploads are gone") {

@@ -57,8 +57,8 @@ absl::Status CrashingPayloadStore::WriteCheckpoint(const RoundId& round, const s
 absl::StatusOr<PayloadStore::Upload> CrashingPayloadStore::GetUpload(const UploadId& id) {
   return Between(point_, [&] { return inner_.GetUpload(id); });
 }
-absl::StatusOr<std::string> CrashingPayloadStore::ReadUpload(const UploadId& id) {
-  return Between(point_, [&] { return inner_.ReadUpload(id); });
+absl::StatusOr<std::shared_ptr<const BlobView>> CrashingPayloadStore::OpenUpload(const UploadId& id) {
+  return Between(point_, [&] { return inner_.OpenUpload(id); });
 }
 absl::Status CrashingPayloadStore::DeleteUpload(const UploadId& id) {
   return Between(point_, [&] { return inner_.DeleteUpload(id); });

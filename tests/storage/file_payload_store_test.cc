@@ -63,7 +63,7 @@ TEST_CASE("A byte that changed on disk is noticed wherever it lies, and its file
   CheckNamesTheFile((FlipAByte(directory.path() + "/checkpoints"), store->ReadCheckpoint(round, "c").status()),
                     "c.ckpt");
   std::string file = FlipAByte(directory.path() + "/uploads");
-  CheckNamesTheFile(store->ReadUpload(upload).status(), file);
+  CheckNamesTheFile(store->OpenUpload(upload).status(), file);
 }
 
 TEST_CASE("A checkpoint that lost its end is noticed") {
