@@ -6,6 +6,7 @@
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <climits>
@@ -39,6 +40,29 @@ void ConfigureGrpcOnce() {
   }();
   static_cast<void>(is_done);
 }
+
+// While this lives, threads that this one starts are SCHED_BATCH (sched(7)): a wake-up of theirs does not interrupt who
+// woke them. The core wakes one of gRPC's threads with each answer it gives; interrupted each time, it did a quarter
+// less.
+class BatchScheduling {
+ public:
+  BatchScheduling() : policy_(sched_getscheduler(0)) {
+    if (policy_ == SCHED_OTHER) Set(SCHED_BATCH);
+  }
+  ~BatchScheduling() {
+    if (policy_ == SCHED_OTHER) Set(SCHED_OTHER);
+  }
+  BatchScheduling(const BatchScheduling&) = delete;
+  BatchScheduling& operator=(const BatchScheduling&) = delete;
+
+ private:
+  // A system that refuses goes on as it was.
+  static void Set(int policy) {
+    const sched_param parameters = {};
+    sched_setscheduler(0, policy, &parameters);
+  }
+  const int policy_;
+};
 
 void SetOptions(grpc::ServerBuilder& builder, int64_t request_bytes_max) {
   builder.SetMaxReceiveMessageSize(static_cast<int>(std::min<int64_t>(kReceiveFactor * request_bytes_max, INT_MAX)));
@@ -75,7 +99,10 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const std::string&
   int port = 0;
   builder.AddListeningPort(listen, grpc::InsecureServerCredentials(), &port);
   for (const NamedService& service : state->services) builder.RegisterService(service.service.get());
-  state->server = builder.BuildAndStart();
+  {
+    const BatchScheduling scheduling;
+    state->server = builder.BuildAndStart();
+  }
   if (state->server == nullptr || port == 0) return ExplainListenFailure(listen);
   state->address = fmt::format("{}:{}", listen.substr(0, listen.rfind(':')), port);
   auto server = std::unique_ptr<GrpcServer>(new GrpcServer(std::move(state)));
