@@ -13,12 +13,6 @@ uint32_t Crc32(std::string_view bytes, uint32_t seed) {
   return static_cast<uint32_t>(crc32_z(seed, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
 }
 
-std::string Sha256Hex(std::string_view bytes) {
-  Sha256 hash;
-  hash.Update(bytes);
-  return std::move(hash).Hex();
-}
-
 bool IsSha256Hex(std::string_view text) {
   return text.size() == 64 &&
          std::all_of(text.begin(), text.end(), [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
@@ -42,7 +36,9 @@ void Sha256::Update(std::string_view bytes) {
   SHEAF_CHECK(EVP_DigestUpdate(context_->evp, bytes.data(), bytes.size()) == 1);
 }
 
-std::string Sha256::Hex() && {
+std::string Sha256::Hex() && { return FinalHex(); }
+
+std::string Sha256::FinalHex() {
   unsigned char digest[32];
   SHEAF_CHECK(EVP_DigestFinal_ex(context_->evp, digest, nullptr) == 1);
   std::string hex;
@@ -52,6 +48,14 @@ std::string Sha256::Hex() && {
     hex.push_back("0123456789abcdef"[byte & 15]);
   }
   return hex;
+}
+
+std::string Sha256Hex(std::string_view bytes) {
+  // To make and free a context costs as much as to hash a kilobyte.
+  thread_local Sha256 hash;
+  SHEAF_CHECK(EVP_DigestInit_ex(hash.context_->evp, nullptr, nullptr) == 1);
+  hash.Update(bytes);
+  return hash.FinalHex();
 }
 
 }  // namespace sheaf

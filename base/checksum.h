@@ -33,6 +33,9 @@ class Sha256 {
   std::string Hex() &&;
 
  private:
+  friend std::string Sha256Hex(std::string_view bytes);
+  std::string FinalHex();
+
   struct Context;
   std::unique_ptr<Context> context_;
 };

@@ -26,7 +26,7 @@ absl::StatusOr<ContributionRecord> SqlTaskStore::RecordContribution(const Record
              attempt_deadline_time = 0, progress = 0
        WHERE task_key = ? AND state = 2 AND lease_token = ?)",
                          {ToSql(params.now), key, SqlText(params.token.value())}));
-  leases_.Erase(key);
+  leases_.Erase(params.task);
   RETURN_IF_ERROR(InsertAttempt(round, task,
                                 {.end_time = params.now,
                                  .outcome = AttemptOutcome::kSucceeded,
@@ -142,6 +142,7 @@ absl::StatusOr<int64_t> SqlTaskStore::ForgetContributionsAfterCheckpoint(const R
                       {round->key}, [&](const SqlRow& row) { progress = row.String(0); })
                       .status());
   Touch(*round);
+  round->num_taken.reset();
   record.state = RoundState::kCollecting;
   record.progress = std::move(progress);
   record.num_contributions = after;

@@ -1,44 +1,78 @@
 #include "storage/sql/lease_table.h"
 
-#include <utility>
+#include <iterator>
 
 namespace sheaf {
 
-void LeaseTable::Put(int64_t key, TaskRecord task) {
-  Erase(key);
+void LeaseTable::Put(TaskRecord task) {
   task.payload.clear();
   task.data_selector.clear();
-  ++num_held_[task.worker];
-  tasks_.emplace(key, std::move(task));
+  const TaskId id = task.id;
+  const auto found = tasks_.find(id);
+  undo_.emplace_back(id, found == tasks_.end() ? Tasks::node_type() : Extract(found));
+  Tasks made;
+  made.emplace(id, std::move(task));
+  Insert(made.extract(made.begin()));
 }
 
-void LeaseTable::Erase(int64_t key) {
-  if (const auto found = tasks_.find(key); found != tasks_.end()) Erase(found);
+void LeaseTable::Erase(const TaskId& id) {
+  if (const auto found = tasks_.find(id); found != tasks_.end()) undo_.emplace_back(id, Extract(found));
 }
 
-void LeaseTable::EraseRange(int64_t first, int64_t last) {
-  for (auto it = tasks_.lower_bound(first); it != tasks_.end() && it->first <= last;) it = Erase(it);
+void LeaseTable::EraseRound(const RoundId& round) {
+  for (auto it = tasks_.lower_bound({round, 0}); it != tasks_.end() && it->first.round == round;) {
+    const auto next = std::next(it);
+    undo_.emplace_back(it->first, Extract(it));
+    it = next;
+  }
 }
 
-void LeaseTable::Clear() {
-  tasks_.clear();
-  num_held_.clear();
+void LeaseTable::Rollback() {
+  for (auto change = undo_.rbegin(); change != undo_.rend(); ++change) {
+    if (const auto found = tasks_.find(change->first); found != tasks_.end()) Extract(found);
+    if (change->second) Insert(std::move(change->second));
+  }
+  undo_.clear();
 }
 
-const TaskRecord* LeaseTable::Find(int64_t key) const {
-  const auto found = tasks_.find(key);
+const TaskRecord* LeaseTable::Find(const TaskId& id) const {
+  const auto found = tasks_.find(id);
   return found == tasks_.end() ? nullptr : &found->second;
 }
 
-int64_t LeaseTable::CountOf(const WorkerName& worker) const {
-  const auto found = num_held_.find(worker);
-  return found == num_held_.end() ? 0 : found->second;
+std::vector<TaskId> LeaseTable::HeldBy(const WorkerName& worker) const {
+  const auto held = by_worker_.find(worker);
+  if (held == by_worker_.end()) return {};
+  return {held->second.begin(), held->second.end()};
 }
 
-LeaseTable::Tasks::iterator LeaseTable::Erase(Tasks::iterator task) {
-  const auto holder = num_held_.find(task->second.worker);
-  if (--holder->second == 0) num_held_.erase(holder);
-  return tasks_.erase(task);
+std::vector<TaskId> LeaseTable::Expired(absl::Time now, int limit) const {
+  std::vector<TaskId> expired;
+  for (auto it = by_expiry_.begin(); it != by_expiry_.end() && it->first <= now; ++it) {
+    if (static_cast<int>(expired.size()) >= limit) break;
+    expired.push_back(it->second);
+  }
+  return expired;
+}
+
+absl::Time LeaseTable::NextExpiry(absl::Time now) const {
+  // The next instant that absl::Time can tell from `now`, and an id before all others.
+  const auto next = by_expiry_.lower_bound({now + absl::Nanoseconds(1) / 4, TaskId()});
+  return next == by_expiry_.end() ? absl::InfiniteFuture() : next->first;
+}
+
+LeaseTable::Tasks::node_type LeaseTable::Extract(Tasks::iterator task) {
+  const auto held = by_worker_.find(task->second.worker);
+  held->second.erase(task->first);
+  if (held->second.empty()) by_worker_.erase(held);
+  by_expiry_.erase({task->second.expire_time, task->first});
+  return tasks_.extract(task);
+}
+
+void LeaseTable::Insert(Tasks::node_type node) {
+  by_worker_[node.mapped().worker].insert(node.key());
+  by_expiry_.insert({node.mapped().expire_time, node.key()});
+  tasks_.insert(std::move(node));
 }
 
 }  // namespace sheaf

@@ -11,33 +11,49 @@
 namespace sheaf {
 
 absl::Status SqlTaskStore::LoadLeases() {
-  if (is_in_batch_) RETURN_IF_ERROR(batch_status_);
-  if (are_leases_loaded_) return absl::OkStatus();
   static const std::string sql = fmt::format(R"(-- load_leases
-      SELECT {} FROM tasks t CROSS JOIN rounds r ON r.round_key = t.round_key
+      SELECT {} FROM rounds r CROSS JOIN tasks t ON t.task_key BETWEEN (r.round_key << 32) AND (r.round_key << 32) + 2147483647
         JOIN round_requirements q ON q.round_key = t.round_key AND q.number = t.requirement
         LEFT JOIN task_inputs i ON i.task_key = t.task_key
-       WHERE t.expire_time IS NOT NULL)",
+       WHERE r.state <= 3 AND r.state = 2 AND r.num_leased > 0 AND t.state = 2)",
                                              kTaskColumns);
-  leases_.Clear();
-  RETURN_IF_ERROR(Run(sql, {}, [&](const SqlRow& row) { leases_.Put(row.Int(1), ReadTask(row)); }).status());
-  are_leases_loaded_ = true;
+  RETURN_IF_ERROR(Run(sql, {}, [&](const SqlRow& row) { leases_.Put(ReadTask(row)); }).status());
+  leases_.Commit();
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<TaskRecord>> SqlTaskStore::FindTasks(const std::vector<TaskId>& ids) {
+  std::vector<TaskRecord> tasks;
+  for (const TaskId& id : ids) {
+    ASSIGN_OR_RETURN(tasks.emplace_back(), GetTask(id));
+  }
+  return tasks;
+}
+
+absl::StatusOr<int64_t> SqlTaskStore::CountTaken(Round& round, const WorkerName& worker) {
+  if (!round.num_taken) {
+    std::unordered_map<WorkerName, int64_t> num_taken;
+    RETURN_IF_ERROR(Run("-- count_taken\nSELECT worker, count(*) FROM tasks WHERE task_key BETWEEN ? AND ? AND "
+                        "state IN (2, 3) GROUP BY worker",
+                        {KeyOf(round, 0), KeyOf(round, INT32_MAX)},
+                        [&](const SqlRow& row) { num_taken[WorkerName(row.Bytes(0))] = row.Int(1); })
+                        .status());
+    round.num_taken = std::move(num_taken);
+  }
+  return (*round.num_taken)[worker];
+}
+
+void SqlTaskStore::GiveBack(Round& round, const WorkerName& worker) {
+  if (round.num_taken) --(*round.num_taken)[worker];
 }
 
 absl::StatusOr<std::vector<TaskRecord>> SqlTaskStore::LeaseTasks(const LeaseTasksParams& params) {
   SHEAF_CHECK(is_in_batch_, "writing needs a batch");
   RETURN_IF_ERROR(CheckArguments(params));
-  RETURN_IF_ERROR(LoadLeases());
   ASSIGN_OR_RETURN(Round * round, FindCollectingRound(params.round));
   int64_t wanted = static_cast<int64_t>(params.tokens.size());
   if (params.per_worker_max > 0) {
-    int64_t num_taken = 0;
-    RETURN_IF_ERROR(Run("-- count_taken\nSELECT count(*) FROM tasks WHERE worker = ? AND state IN (2, 3) AND "
-                        "round_key = ?",
-                        {SqlText(params.worker.value()), round->key},
-                        [&](const SqlRow& row) { num_taken = row.Int(0); })
-                        .status());
+    ASSIGN_OR_RETURN(const int64_t num_taken, CountTaken(*round, params.worker));
     wanted = std::min(wanted, params.per_worker_max - num_taken);
   }
   std::vector<TaskRecord> leased;
@@ -91,9 +107,10 @@ absl::StatusOr<std::vector<TaskRecord>> SqlTaskStore::LeaseTasks(const LeaseTask
                            {SqlText(task.worker.value()), SqlText(task.lease_token.value()), SqlText(task.poll_id),
                             ToSql(task.lease_time), ToSql(task.expire_time), ToSql(task.attempt_deadline_time),
                             int64_t{task.num_attempts}, KeyOf(*round, task.id.index)}));
-    leases_.Put(KeyOf(*round, task.id.index), task);
+    leases_.Put(task);
   }
   int64_t num_leased = static_cast<int64_t>(leased.size());
+  if (round->num_taken) (*round->num_taken)[params.worker] += num_leased;
   RETURN_IF_ERROR(CountForWorker(*round, params.worker, &WorkerRecord::num_leased, num_leased));
   Touch(*round);
   round->record.tasks.queued -= num_leased;
@@ -102,32 +119,11 @@ absl::StatusOr<std::vector<TaskRecord>> SqlTaskStore::LeaseTasks(const LeaseTask
 }
 
 absl::StatusOr<std::vector<TaskRecord>> SqlTaskStore::ListLeases(const WorkerName& worker) {
-  static const std::string sql = fmt::format(R"(-- list_leases
-      SELECT {} FROM tasks t CROSS JOIN rounds r ON r.round_key = t.round_key
-        JOIN round_requirements q ON q.round_key = t.round_key AND q.number = t.requirement
-        LEFT JOIN task_inputs i ON i.task_key = t.task_key
-       WHERE t.worker = ? AND t.state = 2 ORDER BY r.id, t.task_key)",
-                                             kTaskColumns);
-  std::vector<TaskRecord> held;
-  RETURN_IF_ERROR(LoadLeases());
-  if (leases_.CountOf(worker) == 0) return held;
-  RETURN_IF_ERROR(
-      Run(sql, {SqlText(worker.value())}, [&](const SqlRow& row) { held.push_back(ReadTask(row)); }).status());
-  return held;
+  return FindTasks(leases_.HeldBy(worker));
 }
 
 absl::StatusOr<std::vector<TaskRecord>> SqlTaskStore::ListExpired(absl::Time now, int limit) {
-  static const std::string sql = fmt::format(R"(-- list_expired
-      SELECT {} FROM tasks t CROSS JOIN rounds r ON r.round_key = t.round_key
-        JOIN round_requirements q ON q.round_key = t.round_key AND q.number = t.requirement
-        LEFT JOIN task_inputs i ON i.task_key = t.task_key
-       WHERE t.expire_time <= ? ORDER BY t.expire_time, r.id, t.task_key LIMIT ?)",
-                                             kTaskColumns);
-  std::vector<TaskRecord> expired;
-  RETURN_IF_ERROR(Run(sql, {ToSql(now), int64_t{std::max(limit, 0)}}, [&](const SqlRow& row) {
-                    expired.push_back(ReadTask(row));
-                  }).status());
-  return expired;
+  return FindTasks(leases_.Expired(now, limit));
 }
 
 absl::StatusOr<TaskRecord> SqlTaskStore::RenewLease(const RenewLeaseParams& params) {
@@ -143,7 +139,7 @@ absl::StatusOr<TaskRecord> SqlTaskStore::RenewLease(const RenewLeaseParams& para
       Change(1, R"(-- renew_lease
       UPDATE tasks SET progress = ?, expire_time = ? WHERE task_key = ? AND state = 2 AND lease_token = ?)",
              {task.progress, ToSql(task.expire_time), KeyOf(**round, task.id.index), SqlText(params.token.value())}));
-  if (are_leases_loaded_) leases_.Put(KeyOf(**round, task.id.index), task);
+  leases_.Put(task);
   return task;
 }
 
@@ -181,6 +177,7 @@ absl::StatusOr<TaskRecord> SqlTaskStore::EndAttempt(const EndAttemptParams& para
     ++round.record.num_lost_attempts;
     RETURN_IF_ERROR(CountForWorker(round, task.worker, &WorkerRecord::num_lost, 1));
   }
+  GiveBack(round, task.worker);
   ClearLease(task);
   if (!params.error.empty()) task.last_error = params.error;
   task.state = params.to;
@@ -208,6 +205,7 @@ absl::StatusOr<TaskRecord> SqlTaskStore::RequeueTask(const RequeueTaskParams& pa
 
   if (from == TaskState::kLeased) {
     RETURN_IF_ERROR(InsertAttempt(round, task, {.end_time = params.now, .outcome = AttemptOutcome::kCancelled}));
+    GiveBack(round, task.worker);
     ClearLease(task);
   }
   task.num_failed = task.num_lost = 0;

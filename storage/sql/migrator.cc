@@ -5,6 +5,7 @@
 #include "base/status_macros.h"
 #include "storage/migrations/sqlite/0001_initial.sql.h"
 #include "storage/migrations/sqlite/0002_checkpoint_progress_and_aggregate_digest.sql.h"
+#include "storage/migrations/sqlite/0003_leases_without_indexes.sql.h"
 
 namespace sheaf {
 namespace {
@@ -16,6 +17,11 @@ constexpr Migration kSqliteMigrations[] = {
      .minimum_compatible_version = 2,
      .name = "checkpoint_progress_and_aggregate_digest",
      .sql = kSqlite0002CheckpointProgress},
+    // An older build only gets slower.
+    {.version = 3,
+     .minimum_compatible_version = 2,
+     .name = "leases_without_indexes",
+     .sql = kSqlite0003LeasesWithoutIndexes},
 };
 
 absl::Status MigrateInTransaction(SqlConnection& connection, std::span<const Migration> migrations) {

@@ -149,7 +149,7 @@ absl::StatusOr<RoundRecord> SqlTaskStore::MoveRound(const MoveRoundParams& param
 
 absl::Status SqlTaskStore::CancelTasks(Round& round, absl::Time now) {
   TaskCounts& counts = round.record.tasks;
-  leases_.EraseRange(KeyOf(round, 0), KeyOf(round, INT32_MAX));
+  leases_.EraseRound(round.record.id);
   if (counts.leased > 0) {
     RETURN_IF_ERROR(Change(counts.leased, R"(-- cancel_attempts
         INSERT INTO attempts (task_key, number, worker, lease_time, end_time, outcome, error, timings, bytes_up)

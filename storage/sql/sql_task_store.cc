@@ -20,7 +20,9 @@ constexpr size_t kCachedWorkersMax = 100'000;
 
 absl::StatusOr<std::unique_ptr<SqlTaskStore>> SqlTaskStore::Open(std::unique_ptr<SqlConnection> connection) {
   RETURN_IF_ERROR(Migrate(*connection, SqliteMigrations()));
-  return std::unique_ptr<SqlTaskStore>(new SqlTaskStore(std::move(connection)));
+  std::unique_ptr<SqlTaskStore> store(new SqlTaskStore(std::move(connection)));
+  RETURN_IF_ERROR(store->LoadLeases());
+  return store;
 }
 
 TaskStore::Info SqlTaskStore::GetInfo() const {
@@ -58,6 +60,7 @@ absl::Status SqlTaskStore::CommitBatch() {
   }
   touched_rounds_.clear();
   touched_workers_.clear();
+  leases_.Commit();
   if (rounds_.size() > kCachedRoundsMax) rounds_.clear();
   if (workers_.size() > kCachedWorkersMax) workers_.clear();
   return absl::OkStatus();
@@ -75,8 +78,7 @@ void SqlTaskStore::ForgetBatch() {
   for (const WorkerKey& key : touched_workers_) workers_.erase(key);
   touched_rounds_.clear();
   touched_workers_.clear();
-  leases_.Clear();
-  are_leases_loaded_ = false;
+  leases_.Rollback();
 }
 
 absl::Status SqlTaskStore::Broken(absl::Status status) {

@@ -75,6 +75,8 @@ class SqlTaskStore final : public TaskStore {
     std::vector<std::string> requirements;
     // What the database has; 0 if it has no row yet.
     int64_t stored_version = 0;
+    // Per worker the tasks it holds or has done, once somebody had to count them.
+    std::optional<std::unordered_map<WorkerName, int64_t>> num_taken;
   };
   struct Worker {
     WorkerRecord record;
@@ -99,6 +101,9 @@ class SqlTaskStore final : public TaskStore {
   // round outside one. NOT_FOUND.
   absl::StatusOr<Round*> FindRound(const RoundId& id);
   absl::StatusOr<Round*> FindCollectingRound(const RoundId& id);
+  absl::StatusOr<int64_t> CountTaken(Round& round, const WorkerName& worker);
+  // A task that `worker` held stops being leased without success.
+  void GiveBack(Round& round, const WorkerName& worker);
   absl::Status InsertTasks(const Round& round, const std::vector<NewTask>& tasks);
   absl::Status CancelTasks(Round& round, absl::Time now);
   // Counts a change of `round`; the batch writes it before anything reads it by SQL.
@@ -112,8 +117,9 @@ class SqlTaskStore final : public TaskStore {
   void Touch(const WorkerKey& key, Worker& worker);
   absl::Status FlushWorkers();
 
-  // Reads what is leased, if the memory of it is not complete.
   absl::Status LoadLeases();
+  // With what the submitter wrote.
+  absl::StatusOr<std::vector<TaskRecord>> FindTasks(const std::vector<TaskId>& ids);
   absl::StatusOr<TaskRecord> FindTask(Round& round, const TaskId& id);
   // FAILED_PRECONDITION or NOT_FOUND unless the task is leased under this token.
   absl::StatusOr<TaskRecord> FindLease(Round& round, const TaskId& id, const LeaseToken& token);
@@ -133,7 +139,6 @@ class SqlTaskStore final : public TaskStore {
   Round ended_round_;
   std::vector<RoundId> touched_rounds_;
   LeaseTable leases_;
-  bool are_leases_loaded_ = false;
   std::unordered_map<WorkerKey, Worker, WorkerKeyHash> workers_;
   std::vector<WorkerKey> touched_workers_;
 };

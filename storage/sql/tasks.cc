@@ -57,7 +57,7 @@ absl::Status SqlTaskStore::PutUnleasedTask(const Round& round, const TaskRecord&
   SHEAF_CHECK(task.state == from || IsLegalMove(from, task.state), "task {} cannot move from {} to {}",
               task.id.ToString(), Name(from), Name(task.state));
   bool is_delayed = task.state == TaskState::kQueued && task.available_time > now;
-  leases_.Erase(KeyOf(round, task.id.index));
+  leases_.Erase(task.id);
   SqlValue delayed_until = SqlNull();
   if (is_delayed) delayed_until = ToSql(task.available_time);
   return Change(1, R"(-- put_unleased_task
@@ -90,8 +90,7 @@ absl::StatusOr<TaskRecord> SqlTaskStore::GetTaskState(const TaskId& id) {
   auto round = FindRound(id.round);
   if (absl::IsNotFound(round.status())) return NoSuchTask(id);
   RETURN_IF_ERROR(round.status());
-  RETURN_IF_ERROR(LoadLeases());
-  if (const TaskRecord* leased = leases_.Find(KeyOf(**round, id.index)); leased && id.index >= 0) return *leased;
+  if (const TaskRecord* leased = leases_.Find(id)) return *leased;
   ASSIGN_OR_RETURN(TaskRecord task, FindTask(**round, id));
   task.payload.clear();
   task.data_selector.clear();
@@ -189,13 +188,9 @@ absl::StatusOr<TaskStore::QueueRecord> SqlTaskStore::DescribeQueue(const std::st
 
 absl::StatusOr<absl::Time> SqlTaskStore::NextDueTime(absl::Time now) {
   RETURN_IF_ERROR(FlushRounds());
-  absl::Time due = absl::InfiniteFuture();
+  absl::Time due = leases_.NextExpiry(now);
   int64_t after = ToSql(now);
   auto consider = [&](const SqlRow& row) { due = std::min(due, row.Time(0)); };
-  RETURN_IF_ERROR(
-      Run("-- next_expiry\nSELECT expire_time FROM tasks WHERE expire_time > ? ORDER BY expire_time LIMIT 1", {after},
-          consider)
-          .status());
   RETURN_IF_ERROR(Run("-- next_available\nSELECT delayed_until FROM tasks WHERE delayed_until > ? "
                       "ORDER BY delayed_until LIMIT 1",
                       {after}, consider)

@@ -34,7 +34,7 @@ TEST_CASE("A store's directory is created for its owner alone") {
   REQUIRE(store.ok());
   CHECK(fs::status(directory).permissions() == fs::perms::owner_all);
   CHECK(store->tasks->GetInfo().engine == "sqlite");
-  CHECK(store->tasks->GetInfo().schema_version == 2);
+  CHECK(store->tasks->GetInfo().schema_version == 3);
   CHECK(store->payloads->PutBlob("bytes").ok());
 }
 
