@@ -189,4 +189,15 @@ std::map<std::string, std::string> RoundAccumulator::OutputStates() const {
   return states;
 }
 
+v1::Contribution RoundAccumulator::PartialAggregate() const {
+  v1::Contribution partial;
+  partial.set_num_clients(num_clients());
+  for (const auto& output : state_->outputs) {
+    v1::OutputValue& value = *partial.add_outputs();
+    value.set_name(output->layout().name);
+    value.set_state(output->Serialize());
+  }
+  return partial;
+}
+
 }  // namespace sheaf

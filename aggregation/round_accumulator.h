@@ -9,8 +9,8 @@
 // report has the same bits however the contributions arrived, were grouped into partial aggregates, or were
 // interrupted. Equal states have equal serialised bytes. A mean of no contributions is released as zeros.
 //
-// A worker that combines several clients sends OutputStates() with num_clients; Validate and Accumulate take those like
-// values. Not thread-safe; Validate alone may run beside itself.
+// A worker that combines several clients sends PartialAggregate(); Validate and Accumulate take that like any
+// contribution. Not thread-safe; Validate alone may run beside itself.
 #pragma once
 
 #include <cstdint>
@@ -43,6 +43,8 @@ struct AggregateReport {
   std::vector<NamedTensor> tensors;
   // One per output, in the order of the spec.
   std::vector<v1::OutputSummary> outputs;
+  // One per sparse output: what its data structures decided. Not part of the result.
+  std::vector<v1::FoldCounters> folds;
   int64_t num_contributions = 0;
   int64_t num_clients = 0;
 };
@@ -115,8 +117,10 @@ class RoundAccumulator {
   int64_t num_clients() const;
   // Bytes of memory the state holds, for limits and inspection.
   int64_t memory_bytes() const;
-  // The serialised state of each output, keyed by name: what a partial aggregate sends as OutputValue.state.
+  // The serialised state of each output, keyed by name.
   std::map<std::string, std::string> OutputStates() const;
+  // The contribution by which a worker hands in what it has combined. Metrics are the caller's to add.
+  v1::Contribution PartialAggregate() const;
 
  private:
   struct State;

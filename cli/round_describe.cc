@@ -26,6 +26,7 @@ class RoundDescribe final : public Command {
     PrintFields(session, round);
     if (round.has_phases()) session.out() << "\nPhases (where the wall time went)\n" << PhasesText(round.phases());
     PrintOutputs(session, round);
+    if (!round.aggregate().folds().empty()) PrintFolds(session, round.aggregate());
     if (!round.metrics().empty()) PrintMetrics(session, round);
     return absl::OkStatus();
   }
@@ -98,6 +99,21 @@ class RoundDescribe final : public Command {
     TableStyle style = session.table_style();
     style.indent = 2;
     session.out() << "\nOutputs\n" << table.Render(style);
+  }
+
+  static void PrintFolds(Session& session, const v1::Aggregate& aggregate) {
+    Table table({{"OUTPUT"},
+                 {"DENSE BLOCKS", Align::kRight},
+                 {"THIN BLOCKS", Align::kRight},
+                 {"BUFFERED ENTRIES", Align::kRight},
+                 {"BUCKET FOLDS", Align::kRight}});
+    for (const v1::FoldCounters& fold : aggregate.folds()) {
+      table.AddRow({fold.output(), HumanCount(fold.dense_blocks()), HumanCount(fold.thin_blocks()),
+                    HumanCount(fold.buffered_entries()), HumanCount(fold.bucket_folds())});
+    }
+    TableStyle style = session.table_style();
+    style.indent = 2;
+    session.out() << "\nFolding of sparse outputs\n" << table.Render(style);
   }
 
   static void PrintMetrics(Session& session, const v1::Round& round) {

@@ -210,6 +210,8 @@ absl::Status SparseFold::DoReport(AggregateReport& report, v1::OutputSummary& su
   summary.set_touched(store_->num_touched());
   summary.set_released(released.num_rows);
   summary.set_divisor_value(DivisorOfAll().value_or(0));
+  report.folds.push_back(store_->counters());
+  report.folds.back().set_output(layout().name);
   const std::string& name = layout().name;
   const std::vector<int64_t>& shape = layout().shape;
   if (layout().releases_dense) {

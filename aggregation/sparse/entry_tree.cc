@@ -273,11 +273,16 @@ int64_t EntryTree<Offset, Value, kCounted>::num_touched() {
 }
 
 template <typename Offset, typename Value, bool kCounted>
-FoldCounters EntryTree<Offset, Value, kCounted>::counters() const {
-  FoldCounters counters{.buffered_entries = buffered_entries_, .bucket_folds = bucket_folds_};
-  ForEachBlock(root_, 0, [&counters](const SparseBlock<Offset>& block, uint64_t) {
-    ++(block.is_dense() ? counters.dense_blocks : counters.thin_blocks);
-  });
+v1::FoldCounters EntryTree<Offset, Value, kCounted>::counters() const {
+  int64_t dense_blocks = 0;
+  int64_t thin_blocks = 0;
+  ForEachBlock(root_, 0,
+               [&](const SparseBlock<Offset>& block, uint64_t) { ++(block.is_dense() ? dense_blocks : thin_blocks); });
+  v1::FoldCounters counters;
+  counters.set_dense_blocks(dense_blocks);
+  counters.set_thin_blocks(thin_blocks);
+  counters.set_buffered_entries(buffered_entries_);
+  counters.set_bucket_folds(bucket_folds_);
   return counters;
 }
 

@@ -36,7 +36,7 @@ class EntryTree final : public SparseStore {
   Place FindOrAdd(int64_t key) override;
   void ForEachRun(const std::function<void(const SlotRun&)>& visit) override;
   int64_t num_touched() override;
-  FoldCounters counters() const override;
+  v1::FoldCounters counters() const override;
   int64_t memory_bytes() const override;
 
  private:

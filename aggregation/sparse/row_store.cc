@@ -63,8 +63,10 @@ void RowStore::ForEachRun(const std::function<void(const SlotRun&)>& visit) {
   }
 }
 
-FoldCounters RowStore::counters() const {
-  return {.dense_blocks = block_.is_dense() ? 1 : 0, .thin_blocks = block_.is_dense() ? 0 : 1};
+v1::FoldCounters RowStore::counters() const {
+  v1::FoldCounters counters;
+  block_.is_dense() ? counters.set_dense_blocks(1) : counters.set_thin_blocks(1);
+  return counters;
 }
 
 }  // namespace sheaf

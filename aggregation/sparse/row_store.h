@@ -16,7 +16,7 @@ class RowStore final : public SparseStore {
   Place FindOrAdd(int64_t key) override;
   void ForEachRun(const std::function<void(const SlotRun&)>& visit) override;
   int64_t num_touched() override { return block_.num_touched(); }
-  FoldCounters counters() const override;
+  v1::FoldCounters counters() const override;
   int64_t memory_bytes() const override { return block_.memory_bytes(); }
 
  private:

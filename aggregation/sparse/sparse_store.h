@@ -28,16 +28,6 @@ struct SlotRun {
   const SlotColumns* columns = nullptr;
 };
 
-// How the fold was done, for people who look for its time.
-struct FoldCounters {
-  // Blocks that hold a slot per coordinate, and those that number theirs.
-  int64_t dense_blocks = 0;
-  int64_t thin_blocks = 0;
-  // Entries that went through a bucket, and how often a bucket was folded.
-  int64_t buffered_entries = 0;
-  int64_t bucket_folds = 0;
-};
-
 class SparseStore {
  public:
   virtual ~SparseStore() = default;
@@ -57,7 +47,7 @@ class SparseStore {
   // Folds first what waits.
   virtual int64_t num_touched() = 0;
 
-  virtual FoldCounters counters() const = 0;
+  virtual v1::FoldCounters counters() const = 0;
   virtual int64_t memory_bytes() const = 0;
 };
 

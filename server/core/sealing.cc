@@ -260,6 +260,7 @@ void RoundManager::Seal(const RoundId& id, absl::Time now) {
   aggregate.set_num_contributions(report->num_contributions);
   aggregate.set_num_clients(report->num_clients);
   for (const v1::OutputSummary& output : report->outputs) *aggregate.add_outputs() = output;
+  for (const v1::FoldCounters& fold : report->folds) *aggregate.add_folds() = fold;
   for (const auto& [name, sum] : round->progress.metrics()) {
     (*released.mutable_metrics())[name] = sum / static_cast<double>(std::max<int64_t>(report->num_clients, 1));
   }

@@ -178,14 +178,6 @@ void CheckReport(const v1::AggregateSpec& spec, const AggregateReport& report, c
   CHECK((Find(report, "w.values").data == values));
 }
 
-v1::Contribution PartialOf(const RoundAccumulator& accumulator) {
-  v1::Contribution partial;
-  partial.set_num_clients(accumulator.num_clients());
-  partial.add_outputs()->set_name("w");
-  partial.mutable_outputs(0)->set_state(accumulator.OutputStates().at("w"));
-  return partial;
-}
-
 // A round's contributions, and what they come to.
 struct LargeRound {
   std::vector<std::vector<Entry>> contributions;
@@ -219,7 +211,7 @@ void CheckLarge(const LargeRound& round, const v1::AggregateSpec& spec) {
   }
   CheckReport(spec, *whole.Report(), round.ledger);
   first.Merge(std::move(second));
-  REQUIRE(Fold(first, PartialOf(third)).ok());
+  REQUIRE(Fold(first, third.PartialAggregate()).ok());
   const absl::StatusOr<AggregateReport> report = first.Report();
   REQUIRE(report.ok());
   CheckReport(spec, *report, round.ledger);
@@ -292,7 +284,7 @@ TEST_CASE("Many rows equal a plain map, in any grouping, released sparse or dens
           absl::StatusOr<RoundAccumulator> restored = RoundAccumulator::Restore(spec, part.Serialize());
           REQUIRE(restored.ok());
           part = Accumulator(spec);
-          REQUIRE(Fold(part, PartialOf(*restored)).ok());
+          REQUIRE(Fold(part, restored->PartialAggregate()).ok());
         }
         REQUIRE(Fold(part, contribution).ok());
       }

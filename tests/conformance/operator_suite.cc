@@ -82,17 +82,6 @@ absl::Status Fold(RoundAccumulator& into, const v1::Contribution& contribution) 
   return absl::OkStatus();
 }
 
-v1::Contribution PartialOf(const RoundAccumulator& accumulator) {
-  v1::Contribution partial;
-  partial.set_num_clients(accumulator.num_clients());
-  for (auto& [name, state] : accumulator.OutputStates()) {
-    v1::OutputValue& value = *partial.add_outputs();
-    value.set_name(name);
-    value.set_state(state);
-  }
-  return partial;
-}
-
 // One check of one trial.
 class TrialCheck {
  public:
@@ -197,9 +186,9 @@ class TrialCheck {
     for (const Contributions& group : Groups()) {
       if (group.empty()) continue;
       ASSIGN_OR_RETURN(const RoundAccumulator leaf, FoldAll(group));
-      RETURN_IF_ERROR(Fold(random_.Chance(0.3) ? branch : root, PartialOf(leaf)));
+      RETURN_IF_ERROR(Fold(random_.Chance(0.3) ? branch : root, leaf.PartialAggregate()));
     }
-    if (branch.num_clients() > 0) RETURN_IF_ERROR(Fold(root, PartialOf(branch)));
+    if (branch.num_clients() > 0) RETURN_IF_ERROR(Fold(root, branch.PartialAggregate()));
     absl::StatusOr<AggregateReport> report = root.Report();
     if (report.ok()) report->num_contributions = static_cast<int64_t>(trial_.contributions.size());
     if (suite_.order_may_show) return CheckAgainstOracle(report);

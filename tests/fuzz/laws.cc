@@ -21,17 +21,6 @@ bool IsUtf8(std::string_view text) {
   return true;
 }
 
-v1::Contribution AsPartial(const RoundAccumulator& accumulator) {
-  v1::Contribution partial;
-  partial.set_num_clients(accumulator.num_clients());
-  for (const auto& [name, state] : accumulator.OutputStates()) {
-    v1::OutputValue& output = *partial.add_outputs();
-    output.set_name(name);
-    output.set_state(state);
-  }
-  return partial;
-}
-
 bool AreSame(const NamedTensor& a, const NamedTensor& b) {
   return a.name == b.name && a.dtype == b.dtype && a.shape == b.shape && a.data == b.data;
 }
@@ -65,7 +54,7 @@ void CheckState(const v1::AggregateSpec& spec, const RoundAccumulator& accumulat
   CheckSameReport(restored->Report(), report);
   if (accumulator.num_clients() == 0 || !IsExact(spec)) return;
   RoundAccumulator other = RoundAccumulator::Create(spec).value();
-  const absl::StatusOr<ValidContribution> partial = other.Validate(AsPartial(accumulator));
+  const absl::StatusOr<ValidContribution> partial = other.Validate(accumulator.PartialAggregate());
   if (!partial.ok() && provenance == Provenance::kStates) return CheckRefusal(partial.status());
   SHEAF_CHECK(partial.ok(), "{}", partial.status().ToString());
   other.Accumulate(*partial);

@@ -18,7 +18,7 @@ enum class Provenance {
   kStates,
 };
 
-// What it holds survives bytes and groups: Restore of Serialize, and a partial aggregate made of OutputStates, report
+// What it holds survives bytes and groups: Restore of Serialize, and its partial aggregate, report
 // and serialise the same; and it reports, or says which integer does not fit.
 void CheckState(const v1::AggregateSpec& spec, const RoundAccumulator& accumulator, Provenance provenance);
 

@@ -17,9 +17,9 @@ if [[ "${1:-}" == --in-ctest ]]; then
   [[ -n "${SHEAF_FUZZ_SECONDS:-}" ]] || skip "set SHEAF_FUZZ_SECONDS, or run tests/fuzz/run.sh"
   set -- "$SHEAF_FUZZ_SECONDS"
 fi
-command -v clang++ >/dev/null || skip "there is no clang++; deploy/install-packages.sh dev installs it"
+command -v clang++ >/dev/null || skip "there is no clang++; deploy/install-packages.sh fuzz installs it"
 compgen -G "$(clang++ -print-resource-dir)/lib/linux/libclang_rt.fuzzer-*.a" >/dev/null ||
-  skip "clang++ has no libFuzzer; deploy/install-packages.sh dev installs it"
+  skip "clang++ has no libFuzzer; deploy/install-packages.sh fuzz installs it"
 
 seconds="${1:-60}"
 shift || true

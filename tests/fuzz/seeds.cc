@@ -18,17 +18,6 @@ v1::Contribution RandomContributionToAll(const v1::AggregateSpec& spec, Random& 
   return contribution;
 }
 
-v1::Contribution AsPartial(const RoundAccumulator& accumulator) {
-  v1::Contribution partial;
-  partial.set_num_clients(accumulator.num_clients());
-  for (const auto& [name, state] : accumulator.OutputStates()) {
-    v1::OutputValue& output = *partial.add_outputs();
-    output.set_name(name);
-    output.set_state(state);
-  }
-  return partial;
-}
-
 void AddStates(size_t index, const RoundAccumulator& accumulator, std::vector<Seed>& seeds) {
   StateInput input = {.spec = static_cast<uint8_t>(index),
                       .num_clients = accumulator.num_clients(),
@@ -56,7 +45,7 @@ void AddFoldsOf(size_t index, std::vector<Seed>& seeds) {
     const absl::StatusOr<ValidContribution> valid = accumulator.Validate(contribution);
     if (valid.ok()) accumulator.Accumulate(*valid);
   }
-  seeds.push_back({"contribution", prefix + AsPartial(accumulator).SerializeAsString()});
+  seeds.push_back({"contribution", prefix + accumulator.PartialAggregate().SerializeAsString()});
   AddStates(index, accumulator, seeds);
 }
 
