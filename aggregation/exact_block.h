@@ -61,6 +61,8 @@ class ExactBlock {
   bool AddDoubles(int at, const char* values, int n, float weight);
   // Adds values[i] to element at[i]; elements may repeat. At most `precision` bits of each value are significant.
   bool AddScattered(const uint32_t* at, const double* values, int n, int precision);
+  // Has the memory of these elements fetched.
+  void Prefetch(int at, int n) const;
   // Adds elements of another block.
   void AddBlock(int at, const ExactBlock& other, int other_at, int n);
   // Adds digits of one bin, as Normalise leaves them.

@@ -83,6 +83,13 @@ void ExactSum::Add(int64_t at, const char* values, int64_t count, float weight) 
   });
 }
 
+void ExactSum::Prefetch(int64_t at, int64_t count) const {
+  ForEachPiece(at, count, [this](int64_t block, int offset, int64_t, int piece) {
+    const ExactBlock* const cells = blocks_[static_cast<size_t>(block)].get();
+    if (cells != nullptr) cells->Prefetch(offset, piece);
+  });
+}
+
 void ExactSum::AddAny(int64_t at, const char* values, int64_t count, float weight) {
   const auto add = [&](auto zero) {
     using Float = decltype(zero);

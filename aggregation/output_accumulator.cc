@@ -40,13 +40,13 @@ absl::Status OutputAccumulator::Restore(std::string_view state, StateOrigin orig
   return in.End();
 }
 
-absl::Status OutputAccumulator::Report(AggregateReport& report) const {
+absl::Status OutputAccumulator::Release(AggregateRelease& release) const {
   v1::OutputSummary summary;
   summary.set_name(layout_.name);
   summary.set_operator_(std::string(layout_.op->symbol));
   summary.set_divisor(std::string(DivisorText(layout_.op->divisor)));
-  RETURN_IF_ERROR(DoReport(report, summary));
-  report.outputs.push_back(std::move(summary));
+  RETURN_IF_ERROR(DoRelease(release, summary));
+  release.outputs.push_back(std::move(summary));
   return absl::OkStatus();
 }
 

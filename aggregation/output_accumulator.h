@@ -45,8 +45,9 @@ class OutputAccumulator {
   // Into an accumulator of nothing. INVALID_ARGUMENT if `state` belongs to another output or version, DATA_LOSS if its
   // checksum or structure is wrong; after an error the accumulator is not to be used.
   absl::Status Restore(std::string_view state, StateOrigin origin);
-  // Appends the released tensors and the summary. OUT_OF_RANGE if an integer does not fit.
-  absl::Status Report(AggregateReport& report) const;
+  // Appends the released tensors, the summary and, if there are any, the counters of the fold. OUT_OF_RANGE if an
+  // integer does not fit: here, or when a tensor is written.
+  absl::Status Release(AggregateRelease& release) const;
   virtual int64_t memory_bytes() const = 0;
 
   const OutputLayout& layout() const { return layout_; }
@@ -59,8 +60,8 @@ class OutputAccumulator {
   virtual void DoMerge(const OutputAccumulator& other) = 0;
   virtual void DoWrite(StateWriter& out) const = 0;
   virtual absl::Status DoRead(StateReader& in, StateOrigin origin) = 0;
-  // Fills in the summary's divisor_value, touched and released.
-  virtual absl::Status DoReport(AggregateReport& report, v1::OutputSummary& summary) const = 0;
+  // Appends the tensors, which may refer to this; fills in the summary's divisor_value, touched and released.
+  virtual absl::Status DoRelease(AggregateRelease& release, v1::OutputSummary& summary) const = 0;
 
   absl::Status OutOfRange(int64_t coordinate, int64_t offset) const;
 

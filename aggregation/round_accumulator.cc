@@ -9,7 +9,9 @@
 #include "aggregation/operators.h"
 #include "aggregation/output_accumulator.h"
 #include "aggregation/output_layout.h"
+#include "aggregation/safetensors.h"
 #include "aggregation/state_envelope.h"
+#include "aggregation/zeroed_pool.h"
 #include "base/check.h"
 #include "base/status_macros.h"
 
@@ -69,6 +71,18 @@ RoundAccumulator::RoundAccumulator(std::unique_ptr<State> state) : state_(std::m
 RoundAccumulator::RoundAccumulator(RoundAccumulator&&) noexcept = default;
 RoundAccumulator& RoundAccumulator::operator=(RoundAccumulator&&) noexcept = default;
 RoundAccumulator::~RoundAccumulator() = default;
+
+int64_t ReleasedTensor::size_bytes() const {
+  int64_t size = DTypeSize(dtype);
+  for (const int64_t dimension : shape) size *= dimension;
+  return size;
+}
+
+ReleasedTensor ReleaseWhole(NamedTensor tensor) {
+  auto data = std::make_shared<const std::string>(std::move(tensor.data));
+  return {std::move(tensor.name), tensor.dtype, std::move(tensor.shape),
+          [data](const ByteSink& take) { return take(*data); }};
+}
 
 absl::Status ValidateAggregateSpec(const v1::AggregateSpec& spec) { return LayoutsOf(spec, Operators()).status(); }
 
@@ -167,11 +181,30 @@ std::string RoundAccumulator::Serialize() const {
 }
 
 absl::StatusOr<AggregateReport> RoundAccumulator::Report() const {
+  ASSIGN_OR_RETURN(AggregateRelease release, Release());
   AggregateReport report;
-  for (const auto& output : state_->outputs) RETURN_IF_ERROR(output->Report(report));
-  report.num_contributions = state_->num_contributions;
-  report.num_clients = state_->num_clients;
+  for (ReleasedTensor& tensor : release.tensors) {
+    const auto size = static_cast<size_t>(tensor.size_bytes());
+    std::string data;
+    data.reserve(size);
+    AdviseHugePages(data.data(), size);
+    RETURN_IF_ERROR(tensor.write([&data](std::string_view piece) {
+      data += piece;
+      return absl::OkStatus();
+    }));
+    SHEAF_CHECK(data.size() == size, "{} has {} bytes instead of {}", tensor.name, data.size(), size);
+    report.tensors.push_back({std::move(tensor.name), tensor.dtype, std::move(tensor.shape), std::move(data)});
+  }
+  static_cast<AggregateSummary&>(report) = std::move(release);
   return report;
+}
+
+absl::StatusOr<AggregateRelease> RoundAccumulator::Release() const {
+  AggregateRelease release;
+  for (const auto& output : state_->outputs) RETURN_IF_ERROR(output->Release(release));
+  release.num_contributions = state_->num_contributions;
+  release.num_clients = state_->num_clients;
+  return release;
 }
 
 int64_t RoundAccumulator::num_contributions() const { return state_->num_contributions; }

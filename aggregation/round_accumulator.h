@@ -14,6 +14,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -23,6 +24,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/byte_sink.h"
 #include "base/parallel_for.h"
 #include "sheaf/v1/aggregation.pb.h"
 
@@ -39,14 +41,34 @@ struct NamedTensor {
   std::string data;
 };
 
-struct AggregateReport {
-  std::vector<NamedTensor> tensors;
+// The same, before its bytes are made: a large one never lies in memory as a whole.
+struct ReleasedTensor {
+  std::string name;
+  v1::DType dtype = v1::DTYPE_UNSPECIFIED;
+  std::vector<int64_t> shape;
+  // Gives NamedTensor.data in pieces, in order. OUT_OF_RANGE, naming output and coordinate, if an integer does not fit
+  // its dtype; else what `take` returned.
+  std::function<absl::Status(const ByteSink& take)> write;
+
+  int64_t size_bytes() const;
+};
+// Of bytes that are made already.
+ReleasedTensor ReleaseWhole(NamedTensor tensor);
+
+// What is said of a result, beside its tensors.
+struct AggregateSummary {
   // One per output, in the order of the spec.
   std::vector<v1::OutputSummary> outputs;
   // One per sparse output: what its data structures decided. Not part of the result.
   std::vector<v1::FoldCounters> folds;
   int64_t num_contributions = 0;
   int64_t num_clients = 0;
+};
+struct AggregateReport : AggregateSummary {
+  std::vector<NamedTensor> tensors;
+};
+struct AggregateRelease : AggregateSummary {
+  std::vector<ReleasedTensor> tensors;
 };
 
 // OK if every output names a known operator, has a name, dtype and shape this operator takes, and modifiers that
@@ -112,6 +134,8 @@ class RoundAccumulator {
   std::string Serialize() const;
   // OUT_OF_RANGE, naming output and coordinate, if an integer result does not fit its dtype.
   absl::StatusOr<AggregateReport> Report() const;
+  // The same result in pieces: for servers. Its tensors can be written, more than once, until the accumulator changes.
+  absl::StatusOr<AggregateRelease> Release() const;
 
   int64_t num_contributions() const;
   int64_t num_clients() const;

@@ -73,8 +73,11 @@ std::optional<RowRelease::Misfit> RowRelease::TakeCells(const SlotColumns& colum
 }
 
 std::optional<RowRelease::Misfit> RowRelease::TakeRows(const SlotColumns& columns, std::span<const uint32_t> slots) {
+  // Rows lie in the order in which they came: each is far from the one before.
+  constexpr size_t kAhead = 8;
   const int64_t width = layout_.width;
   for (size_t i = 0; i < slots.size(); ++i) {
+    if (i + kAhead < slots.size()) columns.cells->Prefetch(slots[i + kAhead] * width, width);
     if (IsWithheld(columns, slots[i])) continue;
     char* const row = rows_.data() + num_kept_ * row_bytes_;
     const int64_t num_fitting = columns.cells->Round(slots[i] * width, width, DivisorsOf(columns, slots[i], 1), row);

@@ -9,6 +9,7 @@
 
 #include "aggregation/output_layout.h"
 #include "aggregation/state_bytes.h"
+#include "base/check.h"
 #include "base/status_macros.h"
 
 namespace sheaf {
@@ -35,31 +36,22 @@ std::vector<TensorView> ViewsOf(const std::vector<NamedTensor>& tensors) {
   return views;
 }
 
-SafetensorsPieces Arrange(const std::vector<TensorView>& tensors, const std::map<std::string, std::string>& metadata) {
-  // The widest elements first: then every tensor is aligned for its elements without gaps, which the format forbids.
-  std::vector<const TensorView*> order;
-  for (const TensorView& tensor : tensors) order.push_back(&tensor);
-  std::sort(order.begin(), order.end(), [](const TensorView* a, const TensorView* b) {
-    const int64_t a_size = DTypeSize(a->dtype), b_size = DTypeSize(b->dtype);
-    return a_size != b_size ? a_size > b_size : a->name < b->name;
-  });
-  SafetensorsPieces pieces;
+std::string HeaderOf(const std::vector<const ReleasedTensor*>& tensors,
+                     const std::map<std::string, std::string>& metadata) {
   Json header = Json::object();
   if (!metadata.empty()) header[kMetadata] = metadata;
-  size_t offset = 0;
-  for (const TensorView* tensor : order) {
-    header[tensor->name] = {{"dtype", std::string(DTypeName(tensor->dtype))},
-                            {"shape", tensor->shape},
-                            {"data_offsets", {offset, offset + tensor->data.size()}}};
-    offset += tensor->data.size();
-    pieces.data.push_back(tensor->data);
+  int64_t offset = 0;
+  for (const ReleasedTensor* tensor : tensors) {
+    const int64_t end = offset + tensor->size_bytes();
+    header[tensor->name] = {
+        {"dtype", std::string(DTypeName(tensor->dtype))}, {"shape", tensor->shape}, {"data_offsets", {offset, end}}};
+    offset = end;
   }
   std::string text = header.dump(-1, ' ', false, Json::error_handler_t::replace);
   text.resize((text.size() + kAlignment - 1) / kAlignment * kAlignment, ' ');
   StateWriter out;
   out.Put<uint64_t>(text.size());
-  pieces.header = std::move(out).Take() + text;
-  return pieces;
+  return std::move(out).Take() + text;
 }
 
 absl::StatusOr<Json> ParseHeader(std::string_view text) {
@@ -199,21 +191,18 @@ std::string_view DTypeName(v1::DType dtype) {
   }
 }
 
-int64_t SafetensorsPieces::size() const {
-  size_t size = header.size();
-  for (const std::string_view piece : data) size += piece.size();
-  return static_cast<int64_t>(size);
-}
-
-std::vector<std::string_view> SafetensorsPieces::All() const {
-  std::vector<std::string_view> all = {header};
-  all.insert(all.end(), data.begin(), data.end());
-  return all;
-}
-
-SafetensorsPieces ArrangeSafetensors(const std::vector<NamedTensor>& tensors,
-                                     const std::map<std::string, std::string>& metadata) {
-  return Arrange(ViewsOf(tensors), metadata);
+absl::Status WriteSafetensors(const std::vector<ReleasedTensor>& tensors,
+                              const std::map<std::string, std::string>& metadata, const ByteSink& take) {
+  // The widest elements first: then every tensor is aligned for its elements without gaps, which the format forbids.
+  std::vector<const ReleasedTensor*> order;
+  for (const ReleasedTensor& tensor : tensors) order.push_back(&tensor);
+  std::sort(order.begin(), order.end(), [](const ReleasedTensor* a, const ReleasedTensor* b) {
+    const int64_t a_size = DTypeSize(a->dtype), b_size = DTypeSize(b->dtype);
+    return a_size != b_size ? a_size > b_size : a->name < b->name;
+  });
+  RETURN_IF_ERROR(take(HeaderOf(order, metadata)));
+  for (const ReleasedTensor* tensor : order) RETURN_IF_ERROR(tensor->write(take));
+  return absl::OkStatus();
 }
 
 std::string EncodeSafetensors(const std::vector<NamedTensor>& tensors,
@@ -223,10 +212,17 @@ std::string EncodeSafetensors(const std::vector<NamedTensor>& tensors,
 
 std::string EncodeSafetensors(const std::vector<TensorView>& tensors,
                               const std::map<std::string, std::string>& metadata) {
-  const SafetensorsPieces pieces = Arrange(tensors, metadata);
+  std::vector<ReleasedTensor> released;
+  for (const TensorView& tensor : tensors) {
+    released.push_back(
+        {tensor.name, tensor.dtype, tensor.shape, [data = tensor.data](const ByteSink& take) { return take(data); }});
+  }
   std::string file;
-  file.reserve(static_cast<size_t>(pieces.size()));
-  for (const std::string_view piece : pieces.All()) file += piece;
+  const absl::Status written = WriteSafetensors(released, metadata, [&file](std::string_view piece) {
+    file += piece;
+    return absl::OkStatus();
+  });
+  SHEAF_CHECK(written.ok(), "{}", written.ToString());
   return file;
 }
 

@@ -43,18 +43,9 @@ std::string EncodeSafetensors(const std::vector<NamedTensor>& tensors,
 std::string EncodeSafetensors(const std::vector<TensorView>& tensors,
                               const std::map<std::string, std::string>& metadata);
 
-// The same file in pieces: the header, then the tensors' own bytes where they lie.
-struct SafetensorsPieces {
-  std::string header;
-  std::vector<std::string_view> data;
-
-  int64_t size() const;
-  // Header first. Points into this.
-  std::vector<std::string_view> All() const;
-};
-// The tensors must outlive the pieces.
-SafetensorsPieces ArrangeSafetensors(const std::vector<NamedTensor>& tensors,
-                                     const std::map<std::string, std::string>& metadata);
+// The same file, piece by piece. The first error of a tensor or of `take`.
+absl::Status WriteSafetensors(const std::vector<ReleasedTensor>& tensors,
+                              const std::map<std::string, std::string>& metadata, const ByteSink& take);
 
 class SafetensorsView {
  public:

@@ -17,8 +17,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,6 +26,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "base/byte_sink.h"
 #include "storage/records.h"
 
 namespace sheaf {
@@ -77,9 +78,12 @@ class PayloadStore {
   // --- Blobs -----------------------------------------------------------------------------------
 
   // Stores bytes and returns their digest. Storing what is there already is OK.
-  absl::StatusOr<std::string> PutBlob(std::string_view bytes) { return PutBlobPieces({&bytes, 1}); }
-  // Of bytes that lie in pieces: nobody need put large ones together.
-  virtual absl::StatusOr<std::string> PutBlobPieces(std::span<const std::string_view> pieces) = 0;
+  absl::StatusOr<std::string> PutBlob(std::string_view bytes) {
+    return WriteBlob([bytes](const ByteSink& take) { return take(bytes); });
+  }
+  // The same, of the bytes that `write` gives: nobody need put large ones together. Its error is returned, and nothing
+  // was stored.
+  virtual absl::StatusOr<std::string> WriteBlob(const std::function<absl::Status(const ByteSink& take)>& write) = 0;
   virtual bool HasBlob(const std::string& digest) = 0;
   // NOT_FOUND.
   virtual absl::StatusOr<std::shared_ptr<const BlobView>> OpenBlob(const std::string& digest) = 0;

@@ -7,6 +7,7 @@
 #include "aggregation/operators.h"
 #include "aggregation/operators/weight_sum.h"
 #include "aggregation/safetensors.h"
+#include "base/status_macros.h"
 
 namespace sheaf {
 namespace {
@@ -15,6 +16,8 @@ namespace {
 // of serialised cells.
 constexpr int64_t kStripe = int64_t{1} << 18;
 static_assert(kStripe % kCellChunk == 0);
+// Elements released at once.
+constexpr int64_t kPiece = int64_t{1} << 14;
 
 class DenseFold final : public OutputAccumulator {
  public:
@@ -67,20 +70,11 @@ class DenseFold final : public OutputAccumulator {
     return absl::OkStatus();
   }
 
-  absl::Status DoReport(AggregateReport& report, v1::OutputSummary& summary) const override {
-    NamedTensor tensor{.name = layout().name, .dtype = layout().released_dtype(), .shape = layout().shape, .data = {}};
-    const int64_t value_bytes = DTypeSize(tensor.dtype);
-    tensor.data.resize(static_cast<size_t>(layout().width * value_bytes));
+  absl::Status DoRelease(AggregateRelease& release, v1::OutputSummary& summary) const override {
     std::optional<double> divisor;
     if (layout().op->divisor != Divisor::kNone && num_clients() > 0) divisor = DivisorValue();
-    const std::span<const double> divisors = divisor.has_value() ? std::span(&*divisor, 1) : std::span<const double>();
-    int64_t at = 0;
-    for (const auto& stripe : stripes_) {
-      const int64_t num_fitting = stripe->Round(0, stripe->size(), divisors, tensor.data.data() + at * value_bytes);
-      if (num_fitting < stripe->size()) return OutOfRange(0, at + num_fitting);
-      at += stripe->size();
-    }
-    report.tensors.push_back(std::move(tensor));
+    release.tensors.push_back({layout().name, layout().released_dtype(), layout().shape,
+                               [this, divisor](const ByteSink& take) { return WriteElements(divisor, take); }});
     summary.set_divisor_value(divisor.value_or(0));
     summary.set_touched(layout().width);
     summary.set_released(layout().width);
@@ -89,6 +83,22 @@ class DenseFold final : public OutputAccumulator {
 
  private:
   bool is_weighted() const { return layout().op->is_weighted(); }
+  absl::Status WriteElements(std::optional<double> divisor, const ByteSink& take) const {
+    const auto value_bytes = static_cast<size_t>(DTypeSize(layout().released_dtype()));
+    const std::span<const double> divisors = divisor.has_value() ? std::span(&*divisor, 1) : std::span<const double>();
+    std::vector<char> piece(static_cast<size_t>(std::min(kPiece, layout().width)) * value_bytes);
+    int64_t first = 0;
+    for (const auto& stripe : stripes_) {
+      for (int64_t at = 0; at < stripe->size(); at += kPiece) {
+        const int64_t n = std::min(kPiece, stripe->size() - at);
+        const int64_t num_fitting = stripe->Round(at, n, divisors, piece.data());
+        if (num_fitting < n) return OutOfRange(0, first + at + num_fitting);
+        RETURN_IF_ERROR(take({piece.data(), static_cast<size_t>(n) * value_bytes}));
+      }
+      first += stripe->size();
+    }
+    return absl::OkStatus();
+  }
   double DivisorValue() const { return is_weighted() ? weight_.value() : static_cast<double>(num_clients()); }
 
   // kStripe elements each, but for the last.

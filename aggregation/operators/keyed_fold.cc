@@ -121,7 +121,7 @@ class KeyedFold final : public OutputAccumulator {
     return ReadCells(*columns_.cells, num_cells, in, origin);
   }
 
-  absl::Status DoReport(AggregateReport& report, v1::OutputSummary& summary) const override {
+  absl::Status DoRelease(AggregateRelease& release, v1::OutputSummary& summary) const override {
     RowRelease rows(layout(), std::nullopt);
     const std::vector<uint32_t> slots = keys_.SlotsInOrder();
     if (const auto misfit = rows.Take(columns_, slots)) return Misfit(slots[misfit->position]);
@@ -139,17 +139,18 @@ class KeyedFold final : public OutputAccumulator {
     }
     summary.set_touched(keys_.size());
     summary.set_released(num_rows);
+    const auto add = [&](NamedTensor tensor) { release.tensors.push_back(ReleaseWhole(std::move(tensor))); };
     const std::string& name = layout().name;
     if (keys_.is_string()) {
       append(static_cast<int64_t>(keys.size()), offsets);
-      report.tensors.push_back({name + ".keys", v1::UINT8, {static_cast<int64_t>(keys.size())}, std::move(keys)});
-      report.tensors.push_back({name + ".key_offsets", v1::INT64, {num_rows + 1}, std::move(offsets)});
+      add({name + ".keys", v1::UINT8, {static_cast<int64_t>(keys.size())}, std::move(keys)});
+      add({name + ".key_offsets", v1::INT64, {num_rows + 1}, std::move(offsets)});
     } else {
-      report.tensors.push_back({name + ".keys", v1::INT64, {num_rows}, std::move(keys)});
+      add({name + ".keys", v1::INT64, {num_rows}, std::move(keys)});
     }
     std::vector<int64_t> shape = layout().shape;
     shape.insert(shape.begin(), num_rows);
-    report.tensors.push_back({name + ".values", layout().released_dtype(), shape, std::string(rows.rows())});
+    add({name + ".values", layout().released_dtype(), shape, std::string(rows.rows())});
     return absl::OkStatus();
   }
 

@@ -1,6 +1,8 @@
 #include "aggregation/operators/sparse_fold.h"
 
-#include <cstring>
+#include <algorithm>
+#include <functional>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -10,9 +12,14 @@
 #include "aggregation/row_release.h"
 #include "aggregation/safetensors.h"
 #include "aggregation/sparse/sparse_store.h"
+#include "aggregation/zeroed_pool.h"
+#include "base/status_macros.h"
 
 namespace sheaf {
 namespace {
+
+// Bytes of a dense result released at once, about.
+constexpr size_t kPieceBytes = 64 << 10;
 
 class SparseFold final : public OutputAccumulator {
  public:
@@ -25,14 +32,14 @@ class SparseFold final : public OutputAccumulator {
   void DoMerge(const OutputAccumulator& other) override;
   void DoWrite(StateWriter& out) const override;
   absl::Status DoRead(StateReader& in, StateOrigin origin) override;
-  absl::Status DoReport(AggregateReport& report, v1::OutputSummary& summary) const override;
+  absl::Status DoRelease(AggregateRelease& release, v1::OutputSummary& summary) const override;
 
  private:
-  // Indices, or nothing for a dense result, and rows.
-  struct Released {
-    std::string indices;
-    std::string rows;
-    int64_t num_rows = 0;
+  // Which of the touched coordinates are released.
+  struct Selection {
+    int64_t num_kept = 0;
+    // Of each, in ascending order; null if all are.
+    std::shared_ptr<const std::vector<bool>> is_kept;
   };
 
   bool has_weight() const { return layout().op->divisor == Divisor::kWeight; }
@@ -44,8 +51,14 @@ class SparseFold final : public OutputAccumulator {
   }
   std::optional<double> DivisorOfAll() const;
   absl::Status ReadWeights(std::span<const int64_t> keys, StateReader& in, StateOrigin origin);
-  absl::Status Release(Released& released) const;
-  void AppendIndices(std::span<const int64_t> keys, std::string& indices) const;
+  absl::StatusOr<Selection> Select() const;
+  // Everything there is, in ascending order, with the rows released of it. OUT_OF_RANGE if an integer does not fit.
+  absl::Status ForEachRun(const std::function<absl::Status(const SlotRun& run, const RowRelease& rows)>& visit) const;
+  absl::Status WriteIndices(const Selection& selection, const ByteSink& take) const;
+  absl::Status WriteIndicesMakingValues(const ByteSink& take, std::string& values) const;
+  absl::Status WriteValues(const ByteSink& take) const;
+  absl::Status WriteDenseRows(const ByteSink& take) const;
+  absl::Status TakeIndices(std::span<const int64_t> keys, const ByteSink& take) const;
 
   // Const methods fold what waits in it: that changes no value.
   std::unique_ptr<SparseStore> store_;
@@ -153,78 +166,152 @@ std::optional<double> SparseFold::DivisorOfAll() const {
   return std::nullopt;
 }
 
-void SparseFold::AppendIndices(std::span<const int64_t> keys, std::string& indices) const {
-  const size_t dims = static_cast<size_t>(layout().index_dims);
-  if (dims == 1) return void(indices.append(reinterpret_cast<const char*>(keys.data()), keys.size_bytes()));
+absl::Status SparseFold::TakeIndices(std::span<const int64_t> keys, const ByteSink& take) const {
+  const auto dims = static_cast<size_t>(layout().index_dims);
+  if (dims == 1) return take({reinterpret_cast<const char*>(keys.data()), keys.size_bytes()});
+  std::vector<int64_t> indices;
+  indices.reserve(keys.size() * dims);
   for (int64_t key : keys) {
     int64_t position[kRankMax];
     for (size_t d = dims; d-- > 1; key /= layout().shape[d]) position[d] = key % layout().shape[d];
     if (dims > 0) position[0] = key;
-    indices.append(reinterpret_cast<const char*>(position), dims * sizeof(int64_t));
+    indices.insert(indices.end(), position, position + dims);
   }
+  return take({reinterpret_cast<const char*>(indices.data()), indices.size() * sizeof(int64_t)});
 }
 
-absl::Status SparseFold::Release(Released& released) const {
+absl::StatusOr<SparseFold::Selection> SparseFold::Select() const {
+  Selection selection{.num_kept = store_->num_touched(), .is_kept = nullptr};
+  if (layout().min_contributors <= 1 && !layout().drop_zeros) return selection;
+  selection.num_kept = 0;
+  std::vector<bool> is_kept;
+  RETURN_IF_ERROR(ForEachRun([&](const SlotRun& run, const RowRelease& rows) {
+    selection.num_kept += rows.num_kept();
+    const size_t first = is_kept.size();
+    is_kept.resize(first + run.keys.size());
+    for (const uint32_t position : rows.kept()) is_kept[first + position] = true;
+    return absl::OkStatus();
+  }));
+  selection.is_kept = std::make_shared<const std::vector<bool>>(std::move(is_kept));
+  return selection;
+}
+
+absl::Status SparseFold::ForEachRun(
+    const std::function<absl::Status(const SlotRun& run, const RowRelease& rows)>& visit) const {
   RowRelease rows(layout(), DivisorOfAll());
-  const size_t row_bytes = rows.row_bytes();
-  if (layout().releases_dense) {
-    released.rows.resize(static_cast<size_t>(layout().num_coordinates) * row_bytes);
-  } else {
-    const size_t num_touched = static_cast<size_t>(store_->num_touched());
-    released.rows.reserve(num_touched * row_bytes);
-    released.indices.reserve(num_touched * static_cast<size_t>(layout().index_dims) * sizeof(int64_t));
-    AdviseHugePages(released.rows.data(), released.rows.capacity());
-    AdviseHugePages(released.indices.data(), released.indices.capacity());
-  }
   absl::Status status;
-  std::vector<int64_t> keys;
   store_->ForEachRun([&](const SlotRun& run) {
     if (!status.ok()) return;
-    if (const auto misfit = rows.Take(*run.columns, run.slots)) {
-      status = OutOfRange(run.keys[misfit->position], misfit->offset);
-      return;
-    }
-    std::span<const int64_t> kept = run.keys;
-    if (!rows.is_all_kept()) {
-      keys.clear();
-      for (const uint32_t position : rows.kept()) keys.push_back(run.keys[position]);
-      kept = keys;
-    }
-    released.num_rows += rows.num_kept();
-    if (!layout().releases_dense) {
-      AppendIndices(kept, released.indices);
-      released.rows.append(rows.rows());
-      return;
-    }
-    for (size_t i = 0; i < kept.size() && row_bytes > 0; ++i) {
-      std::memcpy(&released.rows[static_cast<size_t>(kept[i]) * row_bytes], rows.rows().data() + i * row_bytes,
-                  row_bytes);
-    }
+    const auto misfit = rows.Take(*run.columns, run.slots);
+    status = misfit ? OutOfRange(run.keys[misfit->position], misfit->offset) : visit(run, rows);
   });
   return status;
 }
 
-absl::Status SparseFold::DoReport(AggregateReport& report, v1::OutputSummary& summary) const {
-  Released released;
-  RETURN_IF_ERROR(Release(released));
+absl::Status SparseFold::WriteIndices(const Selection& selection, const ByteSink& take) const {
+  absl::Status status;
+  std::vector<int64_t> kept;
+  size_t first = 0;
+  store_->ForEachRun([&](const SlotRun& run) {
+    if (!status.ok()) return;
+    std::span<const int64_t> keys = run.keys;
+    if (selection.is_kept != nullptr) {
+      kept.clear();
+      for (size_t i = 0; i < run.keys.size(); ++i) {
+        if ((*selection.is_kept)[first + i]) kept.push_back(run.keys[i]);
+      }
+      keys = kept;
+    }
+    first += run.keys.size();
+    status = TakeIndices(keys, take);
+  });
+  return status;
+}
+
+absl::Status SparseFold::WriteIndicesMakingValues(const ByteSink& take, std::string& values) const {
+  std::vector<int64_t> kept;
+  return ForEachRun([&](const SlotRun& run, const RowRelease& rows) {
+    std::span<const int64_t> keys = run.keys;
+    if (!rows.is_all_kept()) {
+      kept.clear();
+      for (const uint32_t position : rows.kept()) kept.push_back(run.keys[position]);
+      keys = kept;
+    }
+    values += rows.rows();
+    return TakeIndices(keys, take);
+  });
+}
+
+absl::Status SparseFold::WriteValues(const ByteSink& take) const {
+  return ForEachRun([&](const SlotRun&, const RowRelease& rows) { return take(rows.rows()); });
+}
+
+absl::Status SparseFold::WriteDenseRows(const ByteSink& take) const {
+  const auto row_bytes = static_cast<size_t>(layout().width * DTypeSize(layout().released_dtype()));
+  std::string piece;
+  const auto append_zeros = [&](int64_t num_rows) -> absl::Status {
+    for (size_t left = static_cast<size_t>(num_rows) * row_bytes; left > 0;) {
+      const size_t n = std::min(left, kPieceBytes);
+      piece.append(n, '\0');
+      left -= n;
+      if (piece.size() < kPieceBytes) continue;
+      RETURN_IF_ERROR(take(piece));
+      piece.clear();
+    }
+    return absl::OkStatus();
+  };
+  int64_t next = 0;
+  const absl::Status written = ForEachRun([&](const SlotRun& run, const RowRelease& rows) -> absl::Status {
+    for (size_t i = 0; i < static_cast<size_t>(rows.num_kept()); ++i) {
+      const int64_t key = run.keys[rows.is_all_kept() ? i : rows.kept()[i]];
+      RETURN_IF_ERROR(append_zeros(key - next));
+      piece.append(rows.rows().substr(i * row_bytes, row_bytes));
+      next = key + 1;
+      if (piece.size() < kPieceBytes) continue;
+      RETURN_IF_ERROR(take(piece));
+      piece.clear();
+    }
+    return absl::OkStatus();
+  });
+  RETURN_IF_ERROR(written);
+  RETURN_IF_ERROR(append_zeros(layout().num_coordinates - next));
+  return take(piece);
+}
+
+absl::Status SparseFold::DoRelease(AggregateRelease& release, v1::OutputSummary& summary) const {
+  ASSIGN_OR_RETURN(const Selection selection, Select());
   summary.set_touched(store_->num_touched());
-  summary.set_released(released.num_rows);
+  summary.set_released(selection.num_kept);
   summary.set_divisor_value(DivisorOfAll().value_or(0));
-  report.folds.push_back(store_->counters());
-  report.folds.back().set_output(layout().name);
+  release.folds.push_back(store_->counters());
+  release.folds.back().set_output(layout().name);
   const std::string& name = layout().name;
   const std::vector<int64_t>& shape = layout().shape;
+  const v1::DType dtype = layout().released_dtype();
   if (layout().releases_dense) {
-    report.tensors.push_back({name, layout().released_dtype(), shape, std::move(released.rows)});
+    release.tensors.push_back({name, dtype, shape, [this](const ByteSink& take) { return WriteDenseRows(take); }});
     return absl::OkStatus();
   }
-  std::vector<int64_t> values_shape = {released.num_rows};
+  // To order single values takes as long as to make them, so that both are done at once.
+  const auto values = layout().width == 1 ? std::make_shared<std::string>() : nullptr;
+  const auto write_indices = [this, selection, values](const ByteSink& take) {
+    if (values == nullptr) return WriteIndices(selection, take);
+    values->clear();
+    values->reserve(static_cast<size_t>(selection.num_kept * DTypeSize(layout().released_dtype())));
+    AdviseHugePages(values->data(), values->capacity());
+    return WriteIndicesMakingValues(take, *values);
+  };
+  const auto write_values = [this, values](const ByteSink& take) {
+    if (values == nullptr || values->empty()) return WriteValues(take);
+    return take(std::exchange(*values, std::string()));
+  };
+  release.tensors.push_back({name + ".indices", v1::INT64, {selection.num_kept, layout().index_dims}, write_indices});
+  std::vector<int64_t> values_shape = {selection.num_kept};
   values_shape.insert(values_shape.end(), layout().trailing_dims().begin(), layout().trailing_dims().end());
-  report.tensors.push_back(
-      {name + ".indices", v1::INT64, {released.num_rows, layout().index_dims}, std::move(released.indices)});
-  report.tensors.push_back({name + ".values", layout().released_dtype(), values_shape, std::move(released.rows)});
+  release.tensors.push_back({name + ".values", dtype, values_shape, write_values});
   const std::string shape_bytes(reinterpret_cast<const char*>(shape.data()), shape.size() * sizeof(int64_t));
-  report.tensors.push_back({name + ".dense_shape", v1::INT64, {static_cast<int64_t>(shape.size())}, shape_bytes});
+  release.tensors.push_back(
+      ReleaseWhole({name + ".dense_shape", v1::INT64, {static_cast<int64_t>(shape.size())}, shape_bytes}));
   return absl::OkStatus();
 }
 

@@ -1,14 +1,18 @@
 // Whole rounds of sparse contributions, from the bytes that workers send to the released, sorted result: Validate and
-// Accumulate of each, and Report. Beside them, numeric libraries that are handed the same entries all at once.
+// Accumulate of each, and Release, in pieces. Beside them, numeric libraries that are handed the same entries all at
+// once.
 #include <benchmark/benchmark.h>
 
-#include <algorithm>
 #include <Eigen/SparseCore>
+#include <algorithm>
+#include <cstring>
 #include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "aggregation/round_accumulator.h"
+#include "aggregation/safetensors.h"
+#include "base/check.h"
 #include "base/clock.h"
 #include "bench/aggregation/inputs.h"
 
@@ -32,6 +36,15 @@ void Time(benchmark::State& state, int64_t items, Work work) {
   state.SetItemsProcessed(state.iterations() * items);
 }
 
+// What a server does with the result's pieces, but for the system call.
+absl::Status Copy(std::string_view piece) {
+  static std::vector<char> buffer;
+  if (buffer.size() < piece.size()) buffer.resize(piece.size());
+  std::memcpy(buffer.data(), piece.data(), piece.size());
+  benchmark::DoNotOptimize(buffer.data());
+  return absl::OkStatus();
+}
+
 void FoldSparse(benchmark::State& state, const std::string& op, const SparseShape& shape, v1::Numerics numerics,
                 int index_dims = 0) {
   const SparseInput& input = MakeSparseInput(shape);
@@ -52,10 +65,12 @@ void FoldSparse(benchmark::State& state, const std::string& op, const SparseShap
     }
     const double memory = static_cast<double>(sum.memory_bytes());
     const absl::Time begin = clock.Now();
-    const AggregateReport report = sum.Report().value();
+    const AggregateRelease release = sum.Release().value();
+    const absl::Status written = WriteSafetensors(release.tensors, {}, Copy);
     spent += clock.Now() - begin;
+    SHEAF_CHECK(written.ok(), "{}", written.ToString());
     state.SetIterationTime(absl::ToDoubleSeconds(spent));
-    const double released = static_cast<double>(report.outputs[0].released());
+    const double released = static_cast<double>(release.outputs[0].released());
     state.counters["union"] = released;
     state.counters["bytes_per_coordinate"] = memory / released;
   }
@@ -105,8 +120,8 @@ void YardstickEigenTriplets(benchmark::State& state) {
   });
 }
 
-// What summing sparse tensors two by two amounts to, as with tf.sparse.add: each contribution, sorted, is merged into the
-// sum so far. Of the first ten contributions: the time per entry grows with their number.
+// What summing sparse tensors two by two amounts to, as with tf.sparse.add: each contribution, sorted, is merged into
+// the sum so far. Of the first ten contributions: the time per entry grows with their number.
 void YardstickPairwiseMerge(benchmark::State& state) {
   const SparseInput& input = MakeSparseInput(kEntries);
   constexpr int64_t kContributions = 10;

@@ -85,6 +85,8 @@ class RoundManager {
   void CheckpointIfDue(LiveRound& round);
   void Checkpoint(LiveRound& round);
   void BeginSealing(LiveRound& round, absl::Time now);
+  // OUT_OF_RANGE if an integer does not fit; else errors of PayloadStore::WriteBlob.
+  absl::StatusOr<v1::Aggregate> WriteAggregate(const RoundAccumulator& accumulator);
   // Once the round is SEALING and everything is folded: writes the aggregate, then ends the round.
   void Seal(const RoundId& id, absl::Time now);
   void FinishSealing(const RoundId& id, v1::Round released, absl::Time now);

@@ -228,6 +228,24 @@ void RoundManager::BeginSealing(LiveRound& round, absl::Time now) {
   });
 }
 
+absl::StatusOr<v1::Aggregate> RoundManager::WriteAggregate(const RoundAccumulator& accumulator) {
+  ASSIGN_OR_RETURN(const AggregateRelease release, accumulator.Release());
+  v1::Aggregate aggregate;
+  int64_t size_bytes = 0;
+  ASSIGN_OR_RETURN(*aggregate.mutable_digest(), context_.payloads.WriteBlob([&](const ByteSink& take) {
+    return WriteSafetensors(release.tensors, {}, [&](std::string_view piece) {
+      size_bytes += static_cast<int64_t>(piece.size());
+      return take(piece);
+    });
+  }));
+  aggregate.set_size_bytes(size_bytes);
+  aggregate.set_num_contributions(release.num_contributions);
+  aggregate.set_num_clients(release.num_clients);
+  for (const v1::OutputSummary& output : release.outputs) *aggregate.add_outputs() = output;
+  for (const v1::FoldCounters& fold : release.folds) *aggregate.add_folds() = fold;
+  return aggregate;
+}
+
 void RoundManager::Seal(const RoundId& id, absl::Time now) {
   LiveRound* round = Find(id);
   if (round == nullptr || round->state != RoundState::kSealing) return;
@@ -240,29 +258,22 @@ void RoundManager::Seal(const RoundId& id, absl::Time now) {
                            round->accumulator.num_clients(), round->spec.min_clients()),
                now);
   }
-  const absl::StatusOr<AggregateReport> report = round->accumulator.Report();
-  if (!report.ok()) {
+  absl::StatusOr<v1::Aggregate> aggregate = WriteAggregate(round->accumulator);
+  if (absl::IsOutOfRange(aggregate.status())) {
     return End(*round, RoundState::kFailed,
-               fmt::format("the aggregate cannot be released: {}", std::string(report.status().message())), now);
+               fmt::format("the aggregate cannot be released: {}", std::string(aggregate.status().message())), now);
   }
-  const SafetensorsPieces file = ArrangeSafetensors(report->tensors, {});
-  const absl::StatusOr<std::string> digest = context_.payloads.PutBlobPieces(file.All());
-  if (!digest.ok()) {
+  if (!aggregate.ok()) {
     // The round stays SEALING; its deadline no longer applies.
-    LogError("round {} cannot write its aggregate, trying again: {}", id, digest.status().ToString());
+    LogError("round {} cannot write its aggregate, trying again: {}", id, aggregate.status().ToString());
     seal_again_[id] = now + kSealAgainAfter;
     return;
   }
   v1::Round released;
-  v1::Aggregate& aggregate = *released.mutable_aggregate();
-  aggregate.set_digest(*digest);
-  aggregate.set_size_bytes(file.size());
-  aggregate.set_num_contributions(report->num_contributions);
-  aggregate.set_num_clients(report->num_clients);
-  for (const v1::OutputSummary& output : report->outputs) *aggregate.add_outputs() = output;
-  for (const v1::FoldCounters& fold : report->folds) *aggregate.add_folds() = fold;
+  *released.mutable_aggregate() = *std::move(aggregate);
   for (const auto& [name, sum] : round->progress.metrics()) {
-    (*released.mutable_metrics())[name] = sum / static_cast<double>(std::max<int64_t>(report->num_clients, 1));
+    (*released.mutable_metrics())[name] =
+        sum / static_cast<double>(std::max<int64_t>(released.aggregate().num_clients(), 1));
   }
   context_.executor.Post(
       [this, id, released = std::move(released)](absl::Time at) { FinishSealing(id, released, at); });

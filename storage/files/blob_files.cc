@@ -8,23 +8,39 @@
 namespace sheaf {
 namespace {
 constexpr std::string_view kTemporarySuffix = ".tmp";
+constexpr size_t kWriteBytes = 256 << 10;
 }  // namespace
 
-absl::Status WriteFileWhole(FileSystem& files, const std::string& directory, const std::string& name,
-                            const std::string& temporary, std::span<const std::string_view> pieces) {
-  std::string path = directory + "/" + temporary;
-  auto write = [&]() -> absl::Status {
-    ASSIGN_OR_RETURN(std::unique_ptr<File> file, files.Open(path, FileSystem::kCreate));
+absl::Status WriteFileWhole(FileSystem& files, const std::string& directory, const std::string& temporary,
+                            const std::function<absl::Status(const ByteSink& take)>& write,
+                            const std::function<std::string()>& name) {
+  const std::string path = directory + "/" + temporary;
+  const auto write_all = [&]() -> absl::Status {
+    ASSIGN_OR_RETURN(const std::unique_ptr<File> file, files.Open(path, FileSystem::kCreate));
     RETURN_IF_ERROR(file->Truncate(0));
     int64_t offset = 0;
-    for (std::string_view piece : pieces) {
-      RETURN_IF_ERROR(file->WriteAt(offset, piece));
-      offset += static_cast<int64_t>(piece.size());
-    }
+    const auto put = [&](std::string_view bytes) -> absl::Status {
+      RETURN_IF_ERROR(file->WriteAt(offset, bytes));
+      offset += static_cast<int64_t>(bytes.size());
+      return absl::OkStatus();
+    };
+    // Small pieces together.
+    std::string waiting;
+    const absl::Status given = write([&](std::string_view piece) -> absl::Status {
+      if (waiting.size() + piece.size() > kWriteBytes) {
+        RETURN_IF_ERROR(put(waiting));
+        waiting.clear();
+      }
+      if (piece.size() > kWriteBytes) return put(piece);
+      waiting += piece;
+      return absl::OkStatus();
+    });
+    RETURN_IF_ERROR(given);
+    RETURN_IF_ERROR(put(waiting));
     RETURN_IF_ERROR(file->Sync());
-    return files.Rename(path, directory + "/" + name);
+    return files.Rename(path, directory + "/" + name());
   };
-  if (absl::Status status = write(); !status.ok()) {
+  if (absl::Status status = write_all(); !status.ok()) {
     files.Unlink(path).IgnoreError();
     return status;
   }
@@ -40,21 +56,24 @@ absl::Status BlobFiles::Open() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::string> BlobFiles::Put(std::span<const std::string_view> pieces) {
-  Sha256 hash;
-  for (const std::string_view piece : pieces) hash.Update(piece);
-  std::string digest = std::move(hash).Hex();
-  if (Has(digest)) {
-    RETURN_IF_ERROR(files_.Touch(PathOf(digest)));
-    return digest;
-  }
+absl::StatusOr<std::string> BlobFiles::Write(const std::function<absl::Status(const ByteSink& take)>& write) {
   int64_t number;
   {
     MutexLock lock(mutex_);
     number = ++num_temporaries_;
   }
-  RETURN_IF_ERROR(
-      WriteFileWhole(files_, directory_, digest, fmt::format("{}.{}{}", digest, number, kTemporarySuffix), pieces));
+  Sha256 hash;
+  std::string digest;
+  RETURN_IF_ERROR(WriteFileWhole(
+      files_, directory_, fmt::format("{}{}", number, kTemporarySuffix),
+      [&](const ByteSink& take) {
+        return write([&](std::string_view piece) {
+          hash.Update(piece);
+          return take(piece);
+        });
+      },
+      // One that is there already is replaced by its equal, and is new again.
+      [&] { return digest = std::move(hash).Hex(); }));
   MarkChecked(digest);
   return digest;
 }

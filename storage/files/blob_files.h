@@ -2,6 +2,7 @@
 // flushed, renamed), and its digest is checked when a process opens it for the first time. Thread-safe.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -21,7 +22,7 @@ class BlobFiles {
   // Creates the directory and removes what a crash left half-written.
   absl::Status Open();
 
-  absl::StatusOr<std::string> Put(std::span<const std::string_view> pieces);
+  absl::StatusOr<std::string> Write(const std::function<absl::Status(const ByteSink& take)>& write);
   // Takes a durable file whose bytes are known to have this digest.
   absl::Status Adopt(const std::string& path, const std::string& digest);
   bool Has(const std::string& digest);
@@ -41,8 +42,10 @@ class BlobFiles {
   std::map<std::string, std::weak_ptr<const BlobView>> open_ GUARDED_BY(mutex_);
 };
 
-// Writes a file whole: beside, flushed, renamed, the directory flushed. On error nothing is left.
-absl::Status WriteFileWhole(FileSystem& files, const std::string& directory, const std::string& name,
-                            const std::string& temporary, std::span<const std::string_view> pieces);
+// Writes a file whole, of the bytes that `write` gives: beside, flushed, renamed to what `name` then returns, the
+// directory flushed. On error nothing is left.
+absl::Status WriteFileWhole(FileSystem& files, const std::string& directory, const std::string& temporary,
+                            const std::function<absl::Status(const ByteSink& take)>& write,
+                            const std::function<std::string()>& name);
 
 }  // namespace sheaf

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <array>
-
 #include "base/checksum.h"
 #include "base/status_macros.h"
 #include "storage/files/blob_files.h"
@@ -36,9 +34,11 @@ absl::Status CheckpointFiles::Write(const RoundId& round, const std::string& nam
   RETURN_IF_ERROR(CheckCheckpointName(name));
   RETURN_IF_ERROR(files_.CreateDirectory(DirectoryOf(round)));
   RETURN_IF_ERROR(files_.SyncDirectory(directory_));
-  const std::string header = HeaderOf(bytes);
-  const std::array<std::string_view, 2> pieces = {header, bytes};
-  return WriteFileWhole(files_, DirectoryOf(round), FileNameOf(name), name + ".tmp", pieces);
+  const auto write = [bytes](const ByteSink& take) -> absl::Status {
+    RETURN_IF_ERROR(take(HeaderOf(bytes)));
+    return take(bytes);
+  };
+  return WriteFileWhole(files_, DirectoryOf(round), name + ".tmp", write, [&name] { return FileNameOf(name); });
 }
 
 absl::StatusOr<std::string> CheckpointFiles::Read(const RoundId& round, const std::string& name) {

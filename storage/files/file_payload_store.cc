@@ -52,8 +52,9 @@ absl::StatusOr<SpoolRef> FilePayloadStore::MoveUploadToSpool(const UploadId& id,
   return ref;
 }
 
-absl::StatusOr<std::string> FilePayloadStore::PutBlobPieces(std::span<const std::string_view> pieces) {
-  return blobs_.Put(pieces);
+absl::StatusOr<std::string> FilePayloadStore::WriteBlob(
+    const std::function<absl::Status(const ByteSink& take)>& write) {
+  return blobs_.Write(write);
 }
 bool FilePayloadStore::HasBlob(const std::string& digest) { return blobs_.Has(digest); }
 absl::StatusOr<std::shared_ptr<const BlobView>> FilePayloadStore::OpenBlob(const std::string& digest) {

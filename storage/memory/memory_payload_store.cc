@@ -151,9 +151,13 @@ void MemoryPayloadStore::StoreBlob(const std::string& digest, std::string bytes)
   row.time = clock_.Now();
 }
 
-absl::StatusOr<std::string> MemoryPayloadStore::PutBlobPieces(std::span<const std::string_view> pieces) {
+absl::StatusOr<std::string> MemoryPayloadStore::WriteBlob(
+    const std::function<absl::Status(const ByteSink& take)>& write) {
   std::string bytes;
-  for (const std::string_view piece : pieces) bytes += piece;
+  RETURN_IF_ERROR(write([&bytes](std::string_view piece) {
+    bytes += piece;
+    return absl::OkStatus();
+  }));
   std::string digest = Sha256Hex(bytes);
   MutexLock lock(mutex_);
   StoreBlob(digest, std::move(bytes));

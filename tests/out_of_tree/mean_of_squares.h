@@ -60,7 +60,7 @@ class MeanOfSquares final : public sheaf::OutputAccumulator {
     return sheaf::ReadCells(*sums_, layout().width, in, origin);
   }
 
-  absl::Status DoReport(sheaf::AggregateReport& report, sheaf::v1::OutputSummary& summary) const override {
+  absl::Status DoRelease(sheaf::AggregateRelease& release, sheaf::v1::OutputSummary& summary) const override {
     const double divisor = num_clients() > 0 ? static_cast<double>(num_clients()) : 1;
     std::vector<double> means(static_cast<size_t>(layout().width));
     sums_->Round(0, layout().width, {&divisor, 1}, reinterpret_cast<char*>(means.data()));
@@ -70,7 +70,7 @@ class MeanOfSquares final : public sheaf::OutputAccumulator {
       if (layout().dtype == sheaf::v1::FLOAT32) tensor.data.append(reinterpret_cast<const char*>(&narrow), 4);
       if (layout().dtype == sheaf::v1::FLOAT64) tensor.data.append(reinterpret_cast<const char*>(&mean), 8);
     }
-    report.tensors.push_back(std::move(tensor));
+    release.tensors.push_back(sheaf::ReleaseWhole(std::move(tensor)));
     summary.set_divisor_value(static_cast<double>(num_clients()));
     summary.set_touched(layout().width);
     summary.set_released(layout().width);

@@ -40,8 +40,9 @@ absl::StatusOr<SpoolRef> CrashingPayloadStore::MoveUploadToSpool(const UploadId&
   monitor_.OnSpool(round);
   return Writing(point_, [&] { return inner_.MoveUploadToSpool(id, round); });
 }
-absl::StatusOr<std::string> CrashingPayloadStore::PutBlobPieces(std::span<const std::string_view> pieces) {
-  return Writing(point_, [&] { return inner_.PutBlobPieces(pieces); });
+absl::StatusOr<std::string> CrashingPayloadStore::WriteBlob(
+    const std::function<absl::Status(const ByteSink& take)>& write) {
+  return Writing(point_, [&] { return inner_.WriteBlob(write); });
 }
 absl::StatusOr<SpoolRef> CrashingPayloadStore::AppendToSpool(const RoundId& round, std::string_view bytes) {
   monitor_.OnSpool(round);

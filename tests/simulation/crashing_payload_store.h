@@ -29,7 +29,7 @@ class CrashingPayloadStore final : public PayloadStore {
   absl::Status DeleteUpload(const UploadId& id) override;
   absl::StatusOr<int64_t> DeleteStaleUploads(absl::Time before) override;
 
-  absl::StatusOr<std::string> PutBlobPieces(std::span<const std::string_view> pieces) override;
+  absl::StatusOr<std::string> WriteBlob(const std::function<absl::Status(const ByteSink& take)>& write) override;
   bool HasBlob(const std::string& digest) override;
   absl::StatusOr<std::shared_ptr<const BlobView>> OpenBlob(const std::string& digest) override;
   absl::Status DeleteBlob(const std::string& digest) override;
