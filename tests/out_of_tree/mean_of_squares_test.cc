@@ -13,7 +13,8 @@ using namespace sheaf;
 absl::StatusOr<AggregateReport> MeanOfSquaresOracle(const OperatorTrial& trial) {
   const v1::OutputSpec& output = trial.spec.outputs(0);
   const int64_t n = static_cast<int64_t>(trial.contributions.size());
-  AggregateReport report{.num_contributions = n, .num_clients = n};
+  AggregateReport report;
+  report.num_contributions = report.num_clients = n;
   NamedTensor mean{.name = output.name(), .dtype = output.dtype(), .shape = {output.dense_shape(0)}};
   for (int64_t i = 0; i < output.dense_shape(0); ++i) {
     FixedPoint sum;  // 2624 bits: no rounding.
