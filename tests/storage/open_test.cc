@@ -74,7 +74,7 @@ TEST_CASE("A store written by a newer version is refused with both versions and 
   }
   auto store = OpenStore(directory.path());
   CHECK(store.status().code() == absl::StatusCode::kFailedPrecondition);
-  for (const char* text : {"version 7", "version 6", "version 2", "newer build"}) {
+  for (const char* text : {"version 7", "version 6", "version 3", "newer build"}) {
     INFO(store.status().ToString());
     CHECK(Mentions(store.status(), text));
   }
