@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <functional>
+#include <numeric>
 #include <set>
 #include <utility>
 
@@ -73,9 +76,9 @@ RoundAccumulator& RoundAccumulator::operator=(RoundAccumulator&&) noexcept = def
 RoundAccumulator::~RoundAccumulator() = default;
 
 int64_t ReleasedTensor::size_bytes() const {
-  int64_t size = DTypeSize(dtype);
-  for (const int64_t dimension : shape) size *= dimension;
-  return size;
+  // A shape of no elements may have any other dimensions.
+  if (std::find(shape.begin(), shape.end(), 0) != shape.end()) return 0;
+  return std::accumulate(shape.begin(), shape.end(), DTypeSize(dtype), std::multiplies<int64_t>());
 }
 
 ReleasedTensor ReleaseWhole(NamedTensor tensor) {

@@ -52,6 +52,16 @@ absl::Status ParseBytes(const std::string& text, int64_t& value) {
   return absl::OkStatus();
 }
 
+absl::Status ParseCount(const std::string& text, int64_t& value) {
+  int64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size() || number <= 0) {
+    return absl::InvalidArgumentError(fmt::format("\"{}\" is not a number greater than 0", text));
+  }
+  value = number;
+  return absl::OkStatus();
+}
+
 absl::Status ApplyStore(const std::string& text, Config& config) {
   if (text != "sqlite" && text != "memory") {
     return absl::InvalidArgumentError(fmt::format("there is no store \"{}\"; choose sqlite or memory", text));
@@ -84,6 +94,10 @@ constexpr Setting kSettings[] = {
      [](const std::string& text, Config& config) { return ParsePositive(text, config.limits.poll_wait_max); }},
     {"unreferenced_keep", "1h", "Uploads and blobs that nothing refers to are kept this long.", false,
      [](const std::string& text, Config& config) { return ParsePositive(text, config.limits.unreferenced_keep); }},
+    {"ended_keep", "720h", "Rounds that ended and workers that were not seen are kept this long.", false,
+     [](const std::string& text, Config& config) { return ParsePositive(text, config.limits.ended_keep); }},
+    {"ended_rounds_max", "2000", "Rounds that ended and are kept, with their aggregates; the oldest go first.", false,
+     [](const std::string& text, Config& config) { return ParseCount(text, config.limits.ended_rounds_max); }},
     {"contribution_bytes_max", "1GiB", "Largest contribution.", false,
      [](const std::string& text, Config& config) { return ParseBytes(text, config.limits.contribution_bytes_max); }},
     {"broadcast_bytes_max", "16GiB", "Largest broadcast.", false,

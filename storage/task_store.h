@@ -280,6 +280,30 @@ class TaskStore {
   virtual absl::StatusOr<WorkerRecord> SetWorkerDraining(const std::string& population, const WorkerName& name,
                                                          bool is_draining) = 0;
 
+  // --- Retention -------------------------------------------------------------------------------
+
+  struct DeleteEndedRoundsParams {
+    // Rounds that ended by then go, in the order of end_time, create_time and id;
+    absl::Time ended_by = absl::InfinitePast();
+    // and of the others that have ended the first, until this many are left.
+    int64_t keep_max = 0;
+    // Bounds the work of one call: about this many tasks, their attempts and contributions. What was deleted is not
+    // seen again, but the rows of its tasks may go in later calls.
+    int64_t tasks_limit = 1000;
+  };
+  struct DeletedRounds {
+    std::vector<RoundId> rounds;
+    // Aggregates that they released; another round may use the same blob.
+    std::vector<std::string> aggregate_digests;
+    // False if there is more to delete.
+    bool is_done = true;
+  };
+  // With their tasks, attempts and contributions; their ids and request ids may be used again.
+  virtual absl::StatusOr<DeletedRounds> DeleteEndedRounds(const DeleteEndedRoundsParams& params) = 0;
+
+  // Deletes workers that were last seen before `seen_before` and hold no task. Returns how many.
+  virtual absl::StatusOr<int64_t> DeleteWorkers(absl::Time seen_before) = 0;
+
   // --- The store itself ------------------------------------------------------------------------
 
   struct Info {

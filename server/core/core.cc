@@ -28,7 +28,8 @@ Core::Core(TaskStore& store, PayloadStore& payloads, Executor& executor, Random&
       rounds_(context_),
       workers_(context_),
       desk_(context_, rounds_, workers_),
-      watch_(context_, rounds_) {
+      watch_(context_, rounds_),
+      retention_(context_) {
   rounds_.set_on_closed([this](const RoundId& round) { desk_.OnRoundClosed(round); });
 }
 
@@ -43,11 +44,13 @@ void Core::Tick(absl::Time now) {
   rounds_.Tick(now);
   desk_.Tick(now);
   watch_.Tick(now);
+  retention_.Tick(now);
   if (now >= next_housekeeping_) KeepHouse(now);
 }
 
 absl::Time Core::NextTick(absl::Time /*now*/) const {
-  return std::max(rest_until_, std::min({rounds_.NextTick(), desk_.NextTick(), watch_.NextTick(), next_housekeeping_}));
+  return std::max(rest_until_, std::min({rounds_.NextTick(), desk_.NextTick(), watch_.NextTick(), retention_.NextTick(),
+                                         next_housekeeping_}));
 }
 
 void Core::OnRollback(absl::Time now) {

@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "server/core/core_context.h"
+#include "server/core/retention.h"
 #include "server/core/round_manager.h"
 #include "server/core/round_watch.h"
 #include "server/core/work_desk.h"
@@ -75,6 +76,7 @@ class Core {
   WorkerRegistry workers_;
   WorkDesk desk_;
   RoundWatch watch_;
+  Retention retention_;
   absl::Time start_time_;
   absl::Time next_housekeeping_ = absl::InfinitePast();
   // What a failed batch could not do is due at once again, and fails again while the disk is full: not at once.

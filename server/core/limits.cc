@@ -24,6 +24,8 @@ std::map<std::string, int64_t> Limits::ByName() const {
       {"retry_backoff_base_ms", absl::ToInt64Milliseconds(retry_backoff_base)},
       {"retry_backoff_max_ms", absl::ToInt64Milliseconds(retry_backoff_max)},
       {"unreferenced_keep_ms", absl::ToInt64Milliseconds(unreferenced_keep)},
+      {"ended_keep_ms", absl::ToInt64Milliseconds(ended_keep)},
+      {"ended_rounds_max", ended_rounds_max},
       {"broadcast_linger_ms", absl::ToInt64Milliseconds(broadcast_linger)},
       {"failed_attempts_max", failed_attempts_max},
       {"lost_attempts_max", lost_attempts_max},

@@ -53,6 +53,11 @@ struct Limits {
   absl::Duration retry_backoff_max = absl::Minutes(1);
   // Uploads and blobs that nothing refers to are kept this long.
   absl::Duration unreferenced_keep = absl::Hours(1);
+  // Rounds that ended, with their tasks and aggregates, and workers that were not seen, are kept this long: a month to
+  // look back,
+  absl::Duration ended_keep = absl::Hours(24 * 30);
+  // and no more rounds than this: the store stays as large as it is, however long the training.
+  int64_t ended_rounds_max = 2000;
   // A broadcast outlives the last round that used it by this much, so that the next round may name it again.
   absl::Duration broadcast_linger = absl::Seconds(10);
 

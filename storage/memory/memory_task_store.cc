@@ -136,7 +136,8 @@ void MemoryTaskStore::PutWorker(const WorkerKey& key, const WorkerRecord& record
     undo_.push_back([this, key] { workers_.erase(key); });
     return;
   }
-  undo_.push_back([&row = worker->second, image = worker->second] { row = image; });
+  // By key: the row may have been deleted and put back by then.
+  undo_.push_back([this, key, image = worker->second] { workers_[key] = image; });
   worker->second = record;
 }
 

@@ -58,6 +58,9 @@ class MemoryTaskStore final : public TaskStore {
   absl::StatusOr<WorkerRecord> SetWorkerDraining(const std::string& population, const WorkerName& name,
                                                  bool is_draining) override;
 
+  absl::StatusOr<DeletedRounds> DeleteEndedRounds(const DeleteEndedRoundsParams& params) override;
+  absl::StatusOr<int64_t> DeleteWorkers(absl::Time seen_before) override;
+
   Info GetInfo() const override { return {.engine = "memory"}; }
 
  private:

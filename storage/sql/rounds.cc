@@ -30,11 +30,13 @@ absl::StatusOr<TaskStore::CreateRoundResult> SqlTaskStore::CreateRound(const Cre
   const RoundRecord& r = round.record;
   RETURN_IF_ERROR(
       Change(1, R"(-- create_round
-      INSERT INTO rounds (id, population, job, request_id, create_time, deadline_time, broadcast_digest, state, version,
+      INSERT INTO rounds (round_key, id, population, job, request_id, create_time, deadline_time, broadcast_digest, state, version,
                           end_time, num_queued, num_leased, num_succeeded, num_failed, num_cancelled, num_buried,
                           num_failed_attempts, num_lost_attempts, num_contributions, num_clients, bytes_up, checkpoint,
                           checkpoint_sequence, progress, error)
-      VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, '', 0, ?, x''))",
+      VALUES (1 + max(coalesce((SELECT max(round_key) FROM rounds), 0),
+                      coalesce((SELECT max(round_key) FROM deleted_rounds), 0)),
+              ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, '', 0, ?, x''))",
              {SqlText(id.value()), SqlText(r.population), SqlText(r.job), SqlText(r.request_id), ToSql(r.create_time),
               ToSql(r.deadline_time), SqlText(r.broadcast_digest), static_cast<int64_t>(r.state), r.version,
               ToSql(r.end_time), r.tasks.queued, SqlBlob(r.progress)}));

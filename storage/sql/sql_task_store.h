@@ -64,6 +64,9 @@ class SqlTaskStore final : public TaskStore {
   absl::StatusOr<WorkerRecord> SetWorkerDraining(const std::string& population, const WorkerName& name,
                                                  bool is_draining) override;
 
+  absl::StatusOr<DeletedRounds> DeleteEndedRounds(const DeleteEndedRoundsParams& params) override;
+  absl::StatusOr<int64_t> DeleteWorkers(absl::Time seen_before) override;
+
   Info GetInfo() const override;
 
  private:
@@ -101,6 +104,8 @@ class SqlTaskStore final : public TaskStore {
   // round outside one. NOT_FOUND.
   absl::StatusOr<Round*> FindRound(const RoundId& id);
   absl::StatusOr<Round*> FindCollectingRound(const RoundId& id);
+  // Deletes some of what belongs to a deleted round; returns for how many tasks.
+  absl::StatusOr<int64_t> DeleteTasks(int64_t round_key, int64_t tasks_limit);
   absl::StatusOr<int64_t> CountTaken(Round& round, const WorkerName& worker);
   // A task that `worker` held stops being leased without success.
   void GiveBack(Round& round, const WorkerName& worker);

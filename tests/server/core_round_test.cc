@@ -287,6 +287,48 @@ TEST_CASE("An aggregate that the next round broadcasts stays readable when that 
   REQUIRE(FirstOf(server.ReadAggregate(first)) == 1);
 }
 
+TEST_CASE("Of the rounds that have ended as many are kept as the limit says, with their aggregates") {
+  Limits limits;
+  limits.ended_rounds_max = 2;
+  CoreFederation server(limits);
+  const auto run_round = [&](float value) {
+    const std::string round = server.CreateRound(SumRound(1));
+    REQUIRE(Contribute(server, "w", value) == Verdict::ACCEPTED);
+    server.Advance(absl::Seconds(1));
+    return server.GetRound(round);
+  };
+  // The last releases the same bytes as the first, whose round goes.
+  std::vector<v1::Round> rounds;
+  for (const float value : {1.0f, 2.0f, 3.0f, 1.0f}) rounds.push_back(run_round(value));
+  const std::string live = server.CreateRound(SumRound(1));
+  server.Advance(absl::Seconds(10));
+  for (const v1::Round& round : rounds) {
+    v1::GetRoundRequest request;
+    request.set_round(round.id());
+    const bool is_kept = round.id() == rounds[2].id() || round.id() == rounds[3].id();
+    const auto found = server.Call<v1::GetRoundResponse>("RoundService/GetRound", request);
+    CHECK(found.status().code() == (is_kept ? absl::StatusCode::kOk : absl::StatusCode::kNotFound));
+  }
+  CHECK(server.GetRound(live).state() == v1::COLLECTING);
+  CHECK_FALSE(server.payloads().HasBlob(rounds[1].aggregate().digest()));
+  CHECK(FirstOf(server.ReadAggregate(rounds[2].id())) == 3);
+  CHECK(FirstOf(server.ReadAggregate(rounds[3].id())) == 1);
+}
+
+TEST_CASE("Rounds and workers of long ago are forgotten, however few they are") {
+  Limits limits;
+  CoreFederation server(limits);
+  const std::string round = server.CreateRound(SumRound(1));
+  REQUIRE(Contribute(server, "w", 1) == Verdict::ACCEPTED);
+  const std::string digest = server.GetRound(round).aggregate().digest();
+  server.Advance(limits.ended_keep - absl::Minutes(1));
+  CHECK(server.GetRound(round).state() == v1::SUCCEEDED);
+  server.Advance(absl::Hours(2));
+  CHECK(server.store().GetRound(RoundId(round)).status().code() == absl::StatusCode::kNotFound);
+  CHECK_FALSE(server.payloads().HasBlob(digest));
+  CHECK(server.store().ListWorkers({})->empty());
+}
+
 TEST_CASE("A contribution over the round's limit is refused before it is uploaded") {
   CoreFederation server;
   v1::RoundSpec spec = SumRound(1);

@@ -142,6 +142,20 @@ absl::StatusOr<WorkerRecord> CrashingTaskStore::SetWorkerDraining(const std::str
   });
 }
 
+absl::StatusOr<TaskStore::DeletedRounds> CrashingTaskStore::DeleteEndedRounds(const DeleteEndedRoundsParams& params) {
+  return Between(point_, [&] {
+    has_written_ = true;
+    return inner_.DeleteEndedRounds(params);
+  });
+}
+
+absl::StatusOr<int64_t> CrashingTaskStore::DeleteWorkers(absl::Time seen_before) {
+  return Between(point_, [&] {
+    has_written_ = true;
+    return inner_.DeleteWorkers(seen_before);
+  });
+}
+
 // --- What reads ----------------------------------------------------------------------------------
 
 absl::StatusOr<RoundRecord> CrashingTaskStore::GetRound(const RoundId& id) {

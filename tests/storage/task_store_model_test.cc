@@ -22,6 +22,12 @@ std::string Say(int64_t value) { return std::to_string(value); }
 std::string Say(absl::Time value) { return absl::FormatTime(value, absl::UTCTimeZone()); }
 std::string Say(TaskStore::BlobUse value) { return std::to_string(static_cast<int>(value)); }
 std::string Say(const TaskStore::CreateRoundResult& value) { return Say(value.created) + Describe(value.round); }
+std::string Say(const TaskStore::DeletedRounds& value) {
+  std::string text;
+  for (const RoundId& round : value.rounds) text += round.value() + "\n";
+  for (const std::string& digest : value.aggregate_digests) text += digest + "\n";
+  return text;
+}
 template <typename Record>
 std::string Say(const Record& record) {
   return Describe(record);
@@ -173,6 +179,17 @@ class Model {
     Both([&](TaskStore& s) { return s.MoveRound(params); });
   }
 
+  void Delete() {
+    if (random_.Chance(0.3)) {
+      const absl::Time seen_before = now_ - Soon();
+      return Both([&](TaskStore& s) { return s.DeleteWorkers(seen_before); });
+    }
+    const TaskStore::DeleteEndedRoundsParams params{.ended_by = now_ - Soon() * 10,
+                                                    .keep_max = static_cast<int64_t>(random_.Below(6)),
+                                                    .tasks_limit = static_cast<int64_t>(random_.Below(20)) + 1};
+    Both([&](TaskStore& s) { return s.DeleteEndedRounds(params); });
+  }
+
   void Look() {
     Both([&](TaskStore& s) { return s.NextDueTime(now_); });
     Both([&](TaskStore& s) { return s.ListExpired(now_, 3); });
@@ -232,6 +249,7 @@ class Model {
       WorkerName name(Name("w", 5));
       return Both([&](TaskStore& s) { return s.SetWorkerDraining(population, name, now_ > absl::UnixEpoch()); });
     }
+    if (kind < 94) return Delete();
     RoundId round = AnyRound();
     if (kind < 98) {
       int64_t sequence = random_.Below(5);

@@ -1,0 +1,61 @@
+// Deleting what has ended.
+#include <algorithm>
+#include <memory>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+#include "storage/memory/memory_task_store.h"
+#include "storage/transitions.h"
+
+namespace sheaf {
+
+absl::StatusOr<TaskStore::DeletedRounds> MemoryTaskStore::DeleteEndedRounds(const DeleteEndedRoundsParams& params) {
+  SHEAF_CHECK(is_in_batch_, "writing needs a batch");
+  std::vector<const RoundRecord*> ended;
+  for (const auto& [id, round] : rounds_) {
+    if (IsFinal(round.record.state)) ended.push_back(&round.record);
+  }
+  std::sort(ended.begin(), ended.end(), [](const RoundRecord* a, const RoundRecord* b) {
+    return std::tie(a->end_time, a->create_time, a->id) < std::tie(b->end_time, b->create_time, b->id);
+  });
+  DeletedRounds deleted;
+  for (const RoundRecord* record : ended) {
+    const auto num_left = static_cast<int64_t>(ended.size() - deleted.rounds.size());
+    if (record->end_time > params.ended_by && num_left <= params.keep_max) break;
+    if (static_cast<int64_t>(deleted.rounds.size()) == params.tasks_limit) {
+      deleted.is_done = false;
+      break;
+    }
+    deleted.rounds.push_back(record->id);
+  }
+  for (const RoundId& id : deleted.rounds) {
+    auto round = std::make_shared<std::map<RoundId, Round>::node_type>(rounds_.extract(id));
+    const std::string& digest = round->mapped().aggregate_digest;
+    if (!digest.empty()) deleted.aggregate_digests.push_back(digest);
+    requests_.erase(round->mapped().record.request_id);
+    undo_.push_back([this, round] {
+      requests_.emplace(round->mapped().record.request_id, round->key());
+      rounds_.insert(std::move(*round));
+    });
+  }
+  return deleted;
+}
+
+absl::StatusOr<int64_t> MemoryTaskStore::DeleteWorkers(absl::Time seen_before) {
+  SHEAF_CHECK(is_in_batch_, "writing needs a batch");
+  std::vector<WorkerKey> gone;
+  for (const auto& [key, record] : workers_) {
+    const auto held = leases_.lower_bound({key.second, TaskId()});
+    const bool holds_any = held != leases_.end() && held->first == key.second;
+    if (record.last_seen_time < seen_before && !holds_any) gone.push_back(key);
+  }
+  for (const WorkerKey& key : gone) {
+    undo_.push_back([this, key, record = workers_.at(key)] { workers_[key] = record; });
+    workers_.erase(key);
+  }
+  return static_cast<int64_t>(gone.size());
+}
+
+}  // namespace sheaf
