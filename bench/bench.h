@@ -31,8 +31,9 @@ struct Setup {
   std::optional<int> server_cpu;
 };
 
-// A sheafd on an empty SQLite store of its own. `flush_delay` is added to every flush.
+// A sheafd on an empty SQLite store of its own, with more `options`. `flush_delay` is added to every flush.
 absl::StatusOr<std::unique_ptr<ChildProcess>> StartSheafd(const Setup& setup,
+                                                          const std::vector<std::string>& options = {},
                                                           absl::Duration flush_delay = absl::ZeroDuration());
 absl::StatusOr<std::unique_ptr<ChildProcess>> StartEcho(const Setup& setup);
 
@@ -42,6 +43,7 @@ absl::Status MeasureDelivery(const Setup& setup, Table& table);
 absl::Status MeasureRound(const Setup& setup, Table& table);
 absl::Status MeasureIdle(const Setup& setup, Table& table);
 absl::Status MeasureUploads(const Setup& setup, Table& table);
+absl::Status MeasureEndurance(const Setup& setup, Table& table);
 
 // Of a list that is not empty; sorts it.
 double Quantile(std::vector<double>& values, double q);

@@ -22,11 +22,9 @@ struct Measurement {
   const char* name;
   absl::Status (*run)(const Setup& setup, Table& table);
 };
-constexpr Measurement kMeasurements[] = {{"sync", MeasureSync},
-                                         {"delivery", MeasureDelivery},
-                                         {"round", MeasureRound},
-                                         {"idle", MeasureIdle},
-                                         {"uploads", MeasureUploads}};
+constexpr Measurement kMeasurements[] = {{"sync", MeasureSync},       {"delivery", MeasureDelivery},
+                                         {"round", MeasureRound},     {"idle", MeasureIdle},
+                                         {"uploads", MeasureUploads}, {"endurance", MeasureEndurance}};
 
 std::string LoadAverage() {
   std::ifstream file("/proc/loadavg");
@@ -43,12 +41,14 @@ double Quantile(std::vector<double>& values, double q) {
   return values[rank == 0 ? 0 : rank - 1];
 }
 
-absl::StatusOr<std::unique_ptr<ChildProcess>> StartSheafd(const Setup& setup, absl::Duration flush_delay) {
+absl::StatusOr<std::unique_ptr<ChildProcess>> StartSheafd(const Setup& setup, const std::vector<std::string>& more,
+                                                          absl::Duration flush_delay) {
   const std::string directory = setup.directory + "/store";
   std::filesystem::remove_all(directory);
   ChildProcess::Options options = {.words = {setup.sheafd, "--listen", "127.0.0.1:0", "--data-dir", directory},
                                    .variables = {},
                                    .cpu = setup.server_cpu};
+  options.words.insert(options.words.end(), more.begin(), more.end());
   if (flush_delay > absl::ZeroDuration()) {
     options.variables = {{"LD_PRELOAD", setup.slow_flush},
                          {"SHEAF_FLUSH_MICROSECONDS", fmt::format("{}", absl::ToInt64Microseconds(flush_delay))}};
@@ -91,7 +91,7 @@ int Main(int argc, char** argv) {
   app.add_option("--directory", parent, "Where to put the stores: their disk is measured too.");
   app.add_option("--seconds", seconds, "Length of one run.");
   app.add_option("--repeats", setup.repeats, "Runs of each.");
-  app.add_option("--only", only, "sync, delivery, round, idle, uploads.");
+  app.add_option("--only", only, "sync, delivery, round, idle, uploads, endurance.");
   app.add_option("--row", setup.row, "Of sync: only rows whose name contains this, such as \"64 workers, 1 per\".");
   app.add_flag("--pin,!--no-pin", is_pinned, "Server and clients on a CPU each.");
   app.add_flag("--echo-server", is_echo, "Be the yardstick.");

@@ -12,24 +12,6 @@ namespace {
 
 constexpr int kSamples = 30;
 
-absl::Status RunRound(Transport& transport, const std::string& request_id, int num_tasks) {
-  ASSIGN_OR_RETURN(const v1::CreateRoundResponse created,
-                   BlockingCall(transport, kCreateRound, ARound(request_id, num_tasks)));
-  v1::Round round = created.round();
-  while (round.state() != v1::SUCCEEDED) {
-    v1::GetRoundRequest request;
-    request.set_round(round.id());
-    request.set_etag(round.etag());
-    request.mutable_wait()->set_seconds(20);
-    ASSIGN_OR_RETURN(v1::GetRoundResponse response, BlockingCall(transport, kGetRound, request));
-    round = std::move(*response.mutable_round());
-    if (round.state() > v1::SUCCEEDED) return absl::InternalError("the round failed: " + round.error());
-  }
-  v1::ReadAggregateRequest request;
-  request.set_round(round.id());
-  return BlockingCall(transport, kReadAggregate, request).status();
-}
-
 absl::Status MeasureWith(const Setup& setup, int num_workers, const std::string& target, Table& table) {
   ASSIGN_OR_RETURN(const std::unique_ptr<ChildProcess> server, StartSheafd(setup));
   GrpcTransport submitter(server->address(), {.own_connection = true});

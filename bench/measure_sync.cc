@@ -77,7 +77,7 @@ struct Case {
 };
 
 absl::StatusOr<LoopResult> RunSync(const Setup& setup, const Case& c) {
-  ASSIGN_OR_RETURN(const std::unique_ptr<ChildProcess> server, StartSheafd(setup, c.flush_delay));
+  ASSIGN_OR_RETURN(const std::unique_ptr<ChildProcess> server, StartSheafd(setup, {}, c.flush_delay));
   {
     GrpcTransport submitter(server->address(), {.own_connection = true});
     for (int i = 0; i < c.num_rounds; ++i) {

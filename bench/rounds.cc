@@ -29,6 +29,24 @@ absl::StatusOr<std::string> CreateRound(Transport& transport, const std::string&
   return response.round().id();
 }
 
+absl::Status RunRound(Transport& transport, const std::string& request_id, int num_tasks) {
+  ASSIGN_OR_RETURN(const v1::CreateRoundResponse created,
+                   BlockingCall(transport, kCreateRound, ARound(request_id, num_tasks)));
+  v1::Round round = created.round();
+  while (round.state() != v1::SUCCEEDED) {
+    v1::GetRoundRequest request;
+    request.set_round(round.id());
+    request.set_etag(round.etag());
+    request.mutable_wait()->set_seconds(20);
+    ASSIGN_OR_RETURN(v1::GetRoundResponse response, BlockingCall(transport, kGetRound, request));
+    round = std::move(*response.mutable_round());
+    if (round.state() > v1::SUCCEEDED) return absl::InternalError("the round failed: " + round.error());
+  }
+  v1::ReadAggregateRequest request;
+  request.set_round(round.id());
+  return BlockingCall(transport, kReadAggregate, request).status();
+}
+
 std::string AContribution(int64_t num_elements) {
   v1::Contribution contribution;
   v1::OutputValue& output = *contribution.add_outputs();

@@ -14,6 +14,9 @@ namespace sheaf::bench {
 absl::StatusOr<std::string> CreateRound(Transport& transport, const std::string& request_id, int num_tasks);
 v1::CreateRoundRequest ARound(const std::string& request_id, int num_tasks, int64_t num_elements = 256);
 
+// Creates such a round, waits for its end and reads the aggregate's first bytes. INTERNAL if it does not succeed.
+absl::Status RunRound(Transport& transport, const std::string& request_id, int num_tasks);
+
 // A serialised contribution to such a round.
 std::string AContribution(int64_t num_elements = 256);
 
