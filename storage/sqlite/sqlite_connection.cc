@@ -64,10 +64,11 @@ bool IsFull(sqlite3* database) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<SqliteConnection>> SqliteConnection::Open(const std::string& path) {
+absl::StatusOr<std::unique_ptr<SqliteConnection>> SqliteConnection::Open(const std::string& path,
+                                                                         const std::string& vfs) {
   sqlite3* database = nullptr;
   int code = sqlite3_open_v2(path.c_str(), &database, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX,
-                             nullptr);
+                             vfs.empty() ? nullptr : vfs.c_str());
   SHEAF_CHECK(database != nullptr, "no memory for a database connection");
   std::unique_ptr<SqliteConnection> connection(new SqliteConnection(database, path));
   if (code != SQLITE_OK) return connection->Error("-- open");

@@ -19,8 +19,8 @@ namespace sheaf {
 
 class SqliteConnection final : public SqlConnection {
  public:
-  // Creates the file if there is none.
-  static absl::StatusOr<std::unique_ptr<SqliteConnection>> Open(const std::string& path);
+  // Creates the file if there is none. `vfs` is the name of a registered SQLite VFS; empty: the machine's files.
+  static absl::StatusOr<std::unique_ptr<SqliteConnection>> Open(const std::string& path, const std::string& vfs = "");
   ~SqliteConnection() override;
 
   absl::Status Begin() override;
