@@ -18,7 +18,8 @@ namespace sheaf::crash {
 std::string CheckAftermath(SimulatedDisk& disk, absl::Time now, const Ledger& ledger, const Ledger::Mark& mark,
                            const DiskServer::Options& options);
 
-// The same of a server that runs.
-std::string CheckServer(DiskServer& server, ManualClock& clock, const Ledger& ledger, const Ledger::Mark& mark);
+// The same of a server that runs. With `may_leave_payloads`, what it could not delete may wait for its next start.
+std::string CheckServer(DiskServer& server, ManualClock& clock, const Ledger& ledger, const Ledger::Mark& mark,
+                        bool may_leave_payloads = false);
 
 }  // namespace sheaf::crash

@@ -10,7 +10,7 @@
 
 namespace sheaf::crash {
 namespace {
-constexpr int64_t kViolationsShown = 5;
+constexpr int64_t kViolationsShown = 10;
 }  // namespace
 
 Report::Report(std::string what) : what_(std::move(what)), start_(clock_.Now()) {
