@@ -34,6 +34,7 @@ absl::StatusOr<std::map<int64_t, int64_t>> ReadAggregate(DiskServer& server, con
   const auto file = SafetensorsView::Parse((*blob)->bytes());
   if (!file.ok()) return file.status();
   std::map<int64_t, int64_t> counts;
+  if (round.spec().aggregate().outputs().empty()) return absl::InternalError("its spec says nothing of outputs");
   if (round.spec().aggregate().outputs(0).operator_() == "sum") {
     const auto tensor = file->Find("x");
     if (!tensor.ok()) return tensor.status();
@@ -60,7 +61,6 @@ class Aftermath {
   }
 
   std::string Check(bool may_leave_payloads) {
-    if (absl::Status status = server_.CheckDatabase(); !status.ok()) return status.ToString();
     CheckPromises();
     CheckBroadcasts();
     // Leases expire, backoffs pass.
@@ -132,6 +132,8 @@ class Aftermath {
     ask.clear_poll_id();
     if (attempted_.size() < kFinisherCoordinates) attempted_.resize(kFinisherCoordinates);
     for (const v1::Lease& lease : granted->leases()) {
+      if (lease.aggregate().outputs().empty()) Violate("the spec of round {} says nothing of outputs", lease.round());
+      if (!violation_.empty()) return false;
       const auto coordinate = static_cast<int>(attempted_.size());
       attempted_.push_back(lease.task());
       v1::TaskResult& result = *ask.add_results();
@@ -225,11 +227,15 @@ std::string CheckServer(DiskServer& server, ManualClock& clock, const Ledger& le
 }
 
 std::string CheckAftermath(SimulatedDisk& disk, absl::Time now, const Ledger& ledger, const Ledger::Mark& mark,
-                           const DiskServer::Options& options) {
+                           const DiskServer::Options& options, bool looks_inside) {
   ManualClock clock(now);
   const auto server = DiskServer::Start(disk, clock, options);
   if (!server.ok()) return "the server does not start: " + server.status().ToString();
-  return CheckServer(**server, clock, ledger, mark);
+  if (looks_inside) {
+    if (absl::Status status = (*server)->CheckDatabase(); !status.ok()) return status.ToString();
+  }
+  const std::string violation = CheckServer(**server, clock, ledger, mark);
+  return (*server)->stop_status().ok() ? violation : "the server stopped: " + (*server)->stop_status().ToString();
 }
 
 }  // namespace sheaf::crash

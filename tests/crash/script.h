@@ -46,7 +46,7 @@ struct Ledger {
 
   // The lists only grow: their lengths say what was known at a moment.
   struct Mark {
-    size_t attempted, accepted, created, cancelled, ended;
+    size_t attempted = 0, accepted = 0, created = 0, cancelled = 0, ended = 0;
   };
   Mark mark() const { return {attempted.size(), accepted.size(), created.size(), cancelled.size(), ended.size()}; }
 };
