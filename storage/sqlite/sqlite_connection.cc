@@ -75,7 +75,7 @@ absl::StatusOr<std::unique_ptr<SqliteConnection>> SqliteConnection::Open(const s
   sqlite3* database = nullptr;
   int code = sqlite3_open_v2(path.c_str(), &database, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX,
                              checksums != nullptr ? checksums->name().c_str() : nullptr);
-  SHEAF_CHECK(database != nullptr, "no memory for a database connection");
+  if (database == nullptr) return absl::InternalError(fmt::format("{}: no memory for a database connection", path));
   std::unique_ptr<SqliteConnection> connection(new SqliteConnection(std::move(checksums), database, path));
   if (code != SQLITE_OK) return connection->Error("-- open");
   sqlite3_extended_result_codes(database, 1);
@@ -140,10 +140,13 @@ absl::StatusOr<sqlite3_stmt*> SqliteConnection::Prepare(std::string_view sql) {
 
 absl::StatusOr<int64_t> SqliteConnection::Execute(std::string_view sql, std::initializer_list<SqlValue> values,
                                                   RowCallback on_row) {
+  RETURN_IF_ERROR(unusable_);
   ASSIGN_OR_RETURN(sqlite3_stmt * statement, Prepare(sql));
   int place = 0;
   for (const SqlValue& value : values) {
-    SHEAF_CHECK(Bind(statement, ++place, value) == SQLITE_OK, "cannot bind value {} of {}", place, sql);
+    const int code = Bind(statement, ++place, value);
+    SHEAF_CHECK(code == SQLITE_OK || code == SQLITE_NOMEM, "cannot bind value {} of {}", place, sql);
+    if (code == SQLITE_NOMEM) return Error(sql);
   }
   SHEAF_CHECK(place == sqlite3_bind_parameter_count(statement), "{} values for {}", place, sql);
   SqliteRow row(statement);
@@ -156,6 +159,7 @@ absl::StatusOr<int64_t> SqliteConnection::Execute(std::string_view sql, std::ini
 }
 
 absl::Status SqliteConnection::ExecuteScript(const std::string& sql) {
+  RETURN_IF_ERROR(unusable_);
   if (sqlite3_exec(database_, sql.c_str(), nullptr, nullptr, nullptr) == SQLITE_OK) return absl::OkStatus();
   return Error("-- script");
 }
@@ -171,8 +175,8 @@ absl::Status SqliteConnection::Commit() {
 void SqliteConnection::Rollback() {
   // Some errors have rolled back already; then there is nothing to do.
   if (!sqlite3_get_autocommit(database_)) {
-    absl::Status status = Execute("ROLLBACK", {}).status();
-    SHEAF_CHECK(status.ok(), "{}", status.ToString());
+    // For want of memory, most likely. What the transaction did must neither be seen nor committed.
+    unusable_ = Execute("ROLLBACK", {}).status();
   }
 }
 

@@ -55,6 +55,8 @@ class SqliteConnection final : public SqlConnection {
   sqlite3* const database_;
   const std::string path_;
   std::unordered_map<std::string, sqlite3_stmt*, TextHash, std::equal_to<>> statements_;
+  // A transaction could not be rolled back: every later operation returns why.
+  absl::Status unusable_;
 };
 
 }  // namespace sheaf
