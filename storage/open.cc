@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <filesystem>
 
 #include "base/status_macros.h"
 #include "storage/files/file_payload_store.h"
@@ -13,6 +14,17 @@
 #include "storage/sqlite/sqlite_connection.h"
 
 namespace sheaf {
+namespace {
+
+// The directory's own name is as easily lost as what is in it.
+absl::Status SyncParent(FileSystem& files, const std::string& directory) {
+  const std::filesystem::path parent = std::filesystem::path(directory + "/.").parent_path().parent_path();
+  const absl::Status status = files.SyncDirectory(parent.empty() ? "." : parent.string());
+  // Nobody who may not read it has just made something in it.
+  return absl::IsPermissionDenied(status) ? absl::OkStatus() : status;
+}
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<DirectoryLock>> DirectoryLock::Take(const std::string& directory) {
   std::string path = directory + "/LOCK";
@@ -28,11 +40,23 @@ absl::StatusOr<std::unique_ptr<DirectoryLock>> DirectoryLock::Take(const std::st
 DirectoryLock::~DirectoryLock() { ::close(descriptor_); }
 
 absl::StatusOr<Store> OpenStore(const std::string& directory) {
+  auto files = std::make_unique<PosixFileSystem>();
+  RETURN_IF_ERROR(files->CreateDirectory(directory));
+  ASSIGN_OR_RETURN(std::unique_ptr<DirectoryLock> lock, DirectoryLock::Take(directory));
+  ASSIGN_OR_RETURN(Store store,
+                   OpenStore(directory, {.files = std::move(files), .open_database = [](const std::string& path) {
+                                           return SqliteConnection::Open(path);
+                                         }}));
+  store.lock = std::move(lock);
+  return store;
+}
+
+absl::StatusOr<Store> OpenStore(const std::string& directory, StoreMedia media) {
   Store store;
-  store.files = std::make_unique<PosixFileSystem>();
+  store.files = std::move(media.files);
   RETURN_IF_ERROR(store.files->CreateDirectory(directory));
-  ASSIGN_OR_RETURN(store.lock, DirectoryLock::Take(directory));
-  ASSIGN_OR_RETURN(std::unique_ptr<SqlConnection> connection, SqliteConnection::Open(directory + "/tasks.db"));
+  RETURN_IF_ERROR(SyncParent(*store.files, directory));
+  ASSIGN_OR_RETURN(std::unique_ptr<SqlConnection> connection, media.open_database(directory + "/tasks.db"));
   ASSIGN_OR_RETURN(store.tasks, SqlTaskStore::Open(std::move(connection)));
   ASSIGN_OR_RETURN(store.payloads, FilePayloadStore::Open(*store.files, directory));
   return store;

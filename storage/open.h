@@ -9,12 +9,14 @@
 // directory.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "storage/files/file_system.h"
 #include "storage/payload_store.h"
+#include "storage/sql/sql_connection.h"
 #include "storage/task_store.h"
 
 namespace sheaf {
@@ -41,5 +43,14 @@ struct Store {
 };
 
 absl::StatusOr<Store> OpenStore(const std::string& directory);
+
+// What a store lies on.
+struct StoreMedia {
+  std::unique_ptr<FileSystem> files;
+  // Opens the database at a path of the same files.
+  std::function<absl::StatusOr<std::unique_ptr<SqlConnection>>(const std::string& path)> open_database;
+};
+// The same on media other than this machine's files. Takes no lock: whoever calls it is alone there.
+absl::StatusOr<Store> OpenStore(const std::string& directory, StoreMedia media);
 
 }  // namespace sheaf

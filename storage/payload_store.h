@@ -101,7 +101,8 @@ class PayloadStore {
 
   // Appends to the round's open segment. Not durable until SyncSpools.
   virtual absl::StatusOr<SpoolRef> AppendToSpool(const RoundId& round, std::string_view bytes) = 0;
-  // Makes all appends so far durable.
+  // Makes all appends so far durable. INTERNAL also if any other flush has ever failed, on whatever thread: then no
+  // promise can rest on this store any more.
   virtual absl::Status SyncSpools() = 0;
   // NOT_FOUND if the segment is gone. DATA_LOSS if the bytes do not match the ref's checksum.
   virtual absl::StatusOr<std::string> ReadFromSpool(const RoundId& round, const SpoolRef& ref) = 0;

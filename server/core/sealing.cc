@@ -23,6 +23,14 @@ constexpr absl::Duration kSealAgainAfter = absl::Seconds(1);
 
 bool IsSpooled(const LiveRound& round) { return round.spec.durability() == v1::DURABLE; }
 
+// What the store has a record of must be there.
+template <typename T>
+absl::StatusOr<T> Recorded(absl::StatusOr<T> read) {
+  if (!absl::IsNotFound(read.status())) return read;
+  return absl::DataLossError(std::string(read.status().message()) +
+                             ", which the store has a record of; restore the store from a backup");
+}
+
 absl::StatusOr<ValidContribution> Parse(const LiveRound& round, const std::string& bytes) {
   v1::Contribution contribution;
   if (!contribution.ParseFromString(bytes)) return absl::DataLossError("it does not parse");
@@ -42,7 +50,7 @@ absl::Status RoundManager::Load(const RoundRecord& record, absl::Time now) {
   RETURN_IF_ERROR(context_.payloads.DeleteCheckpointsExcept(record.id, record.checkpoint));
   absl::StatusOr<RoundAccumulator> accumulator = RoundAccumulator::Create(spec.aggregate());
   if (!record.checkpoint.empty()) {
-    ASSIGN_OR_RETURN(const std::string state, context_.payloads.ReadCheckpoint(record.id, record.checkpoint));
+    ASSIGN_OR_RETURN(const std::string state, Recorded(context_.payloads.ReadCheckpoint(record.id, record.checkpoint)));
     accumulator = RoundAccumulator::Restore(spec.aggregate(), state);
   }
   RETURN_IF_ERROR(accumulator.status());
@@ -93,7 +101,7 @@ absl::Status RoundManager::Refold(LiveRound& round) {
     if (page.empty())
       return absl::DataLossError(fmt::format("contributions of round {} are missing from the store", round.id));
     for (const ContributionRecord& record : page) {
-      ASSIGN_OR_RETURN(const std::string bytes, context_.payloads.ReadFromSpool(round.id, record.payload));
+      ASSIGN_OR_RETURN(const std::string bytes, Recorded(context_.payloads.ReadFromSpool(round.id, record.payload)));
       const absl::StatusOr<ValidContribution> valid = Parse(round, bytes);
       if (!valid.ok()) {
         return absl::DataLossError(

@@ -7,10 +7,11 @@
 namespace sheaf {
 
 FilePayloadStore::FilePayloadStore(FileSystem& files, const std::string& directory)
-    : uploads_(files, directory + "/uploads"),
-      blobs_(files, directory + "/blobs"),
-      spools_(files, directory + "/spools"),
-      checkpoints_(files, directory + "/checkpoints") {}
+    : watch_(files),
+      uploads_(watch_, directory + "/uploads"),
+      blobs_(watch_, directory + "/blobs"),
+      spools_(watch_, directory + "/spools"),
+      checkpoints_(watch_, directory + "/checkpoints") {}
 
 absl::StatusOr<std::unique_ptr<FilePayloadStore>> FilePayloadStore::Open(FileSystem& files,
                                                                          const std::string& directory) {
@@ -66,7 +67,10 @@ absl::StatusOr<std::vector<PayloadStore::BlobInfo>> FilePayloadStore::ListBlobs(
 absl::StatusOr<SpoolRef> FilePayloadStore::AppendToSpool(const RoundId& round, std::string_view bytes) {
   return spools_.Append(round, bytes);
 }
-absl::Status FilePayloadStore::SyncSpools() { return spools_.Sync(); }
+absl::Status FilePayloadStore::SyncSpools() {
+  RETURN_IF_ERROR(spools_.Sync());
+  return watch_.status();
+}
 absl::StatusOr<std::string> FilePayloadStore::ReadFromSpool(const RoundId& round, const SpoolRef& ref) {
   return spools_.Read(round, ref);
 }

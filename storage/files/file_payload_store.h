@@ -18,6 +18,7 @@
 #include "storage/files/blob_files.h"
 #include "storage/files/checkpoint_files.h"
 #include "storage/files/file_system.h"
+#include "storage/files/flush_watch.h"
 #include "storage/files/spool_files.h"
 #include "storage/files/upload_files.h"
 #include "storage/payload_store.h"
@@ -61,6 +62,7 @@ class FilePayloadStore final : public PayloadStore {
  private:
   FilePayloadStore(FileSystem& files, const std::string& directory);
 
+  FlushWatch watch_;
   UploadFiles uploads_;
   BlobFiles blobs_;
   SpoolFiles spools_;

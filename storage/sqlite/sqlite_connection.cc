@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/status_macros.h"
+#include "storage/sqlite/log_check.h"
 
 namespace sheaf {
 namespace {
@@ -65,16 +66,31 @@ bool IsFull(sqlite3* database) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<SqliteConnection>> SqliteConnection::Open(const std::string& path) {
+absl::StatusOr<std::unique_ptr<SqliteConnection>> SqliteConnection::Open(const std::string& path,
+                                                                         const std::string& vfs) {
+  std::unique_ptr<ChecksumVfs> checksums;
+  if (path != ":memory:") {
+    RETURN_IF_ERROR(CheckLog(path, vfs));
+    checksums = std::make_unique<ChecksumVfs>(vfs);
+  }
   sqlite3* database = nullptr;
   int code = sqlite3_open_v2(path.c_str(), &database, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX,
-                             nullptr);
-  SHEAF_CHECK(database != nullptr, "no memory for a database connection");
-  std::unique_ptr<SqliteConnection> connection(new SqliteConnection(database, path));
+                             checksums != nullptr ? checksums->name().c_str() : nullptr);
+  if (database == nullptr) return absl::InternalError(fmt::format("{}: no memory for a database connection", path));
+  std::unique_ptr<SqliteConnection> connection(new SqliteConnection(std::move(checksums), database, path));
   if (code != SQLITE_OK) return connection->Error("-- open");
   sqlite3_extended_result_codes(database, 1);
+  int reserved = ChecksumVfs::kReservedBytes;
+  if (connection->vfs_ != nullptr) sqlite3_file_control(database, "main", SQLITE_FCNTL_RESERVE_BYTES, &reserved);
   RETURN_IF_ERROR(connection->ExecuteScript(kSettings));
+  if (connection->vfs_ != nullptr && !ChecksumVfs::HasChecksums(database)) RETURN_IF_ERROR(connection->AddChecksums());
   return connection;
+}
+
+absl::Status SqliteConnection::AddChecksums() {
+  RETURN_IF_ERROR(ExecuteScript("VACUUM; PRAGMA wal_checkpoint(TRUNCATE)"));
+  if (ChecksumVfs::HasChecksums(database_)) return absl::OkStatus();
+  return absl::InternalError(fmt::format("the pages of {} could not be given checksums", path_));
 }
 
 SqliteConnection::~SqliteConnection() {
@@ -89,6 +105,11 @@ absl::Status SqliteConnection::Error(std::string_view sql) const {
   std::string message = fmt::format("{} ({}): {}", path_, sql.substr(0, sql.find('\n')),
                                     is_full ? "the disk is full" : sqlite3_errmsg(database_));
   if (is_full) return absl::ResourceExhaustedError(message + "; free some space or move the store to a larger disk");
+  if (sqlite3_extended_errcode(database_) == SQLITE_IOERR_DATA) {
+    return absl::DataLossError(
+        fmt::format("{} ({}): a page does not match its checksum; restore the store from a backup", path_,
+                    sql.substr(0, sql.find('\n'))));
+  }
   switch (code & 0xff) {
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB:
@@ -120,10 +141,13 @@ absl::StatusOr<sqlite3_stmt*> SqliteConnection::Prepare(std::string_view sql) {
 
 absl::StatusOr<int64_t> SqliteConnection::Execute(std::string_view sql, std::initializer_list<SqlValue> values,
                                                   RowCallback on_row) {
+  RETURN_IF_ERROR(unusable_);
   ASSIGN_OR_RETURN(sqlite3_stmt * statement, Prepare(sql));
   int place = 0;
   for (const SqlValue& value : values) {
-    SHEAF_CHECK(Bind(statement, ++place, value) == SQLITE_OK, "cannot bind value {} of {}", place, sql);
+    const int code = Bind(statement, ++place, value);
+    SHEAF_CHECK(code == SQLITE_OK || code == SQLITE_NOMEM, "cannot bind value {} of {}", place, sql);
+    if (code == SQLITE_NOMEM) return Error(sql);
   }
   SHEAF_CHECK(place == sqlite3_bind_parameter_count(statement), "{} values for {}", place, sql);
   SqliteRow row(statement);
@@ -136,6 +160,7 @@ absl::StatusOr<int64_t> SqliteConnection::Execute(std::string_view sql, std::ini
 }
 
 absl::Status SqliteConnection::ExecuteScript(const std::string& sql) {
+  RETURN_IF_ERROR(unusable_);
   if (sqlite3_exec(database_, sql.c_str(), nullptr, nullptr, nullptr) == SQLITE_OK) return absl::OkStatus();
   return Error("-- script");
 }
@@ -151,8 +176,8 @@ absl::Status SqliteConnection::Commit() {
 void SqliteConnection::Rollback() {
   // Some errors have rolled back already; then there is nothing to do.
   if (!sqlite3_get_autocommit(database_)) {
-    absl::Status status = Execute("ROLLBACK", {}).status();
-    SHEAF_CHECK(status.ok(), "{}", status.ToString());
+    // For want of memory, most likely. What the transaction did must neither be seen nor committed.
+    unusable_ = Execute("ROLLBACK", {}).status();
   }
 }
 

@@ -1,5 +1,5 @@
 // SqliteConnection: one SQLite database, held by this process alone. WAL, synchronous=FULL: what Commit returned is on
-// the disk.
+// the disk. Pages have checksums (checksum_vfs.h), and so has the log (log_check.h): damage is DATA_LOSS.
 //
 //   ASSIGN_OR_RETURN(auto connection, SqliteConnection::Open("/var/lib/sheafd/tasks.db"));
 //   ASSIGN_OR_RETURN(auto memory, SqliteConnection::Open(":memory:"));
@@ -11,6 +11,7 @@
 #include <unordered_map>
 
 #include "storage/sql/sql_connection.h"
+#include "storage/sqlite/checksum_vfs.h"
 
 struct sqlite3;
 struct sqlite3_stmt;
@@ -19,8 +20,9 @@ namespace sheaf {
 
 class SqliteConnection final : public SqlConnection {
  public:
-  // Creates the file if there is none.
-  static absl::StatusOr<std::unique_ptr<SqliteConnection>> Open(const std::string& path);
+  // Creates the file if there is none, and gives the pages of an older one checksums. `vfs` is the name of a registered
+  // SQLite VFS; empty: the machine's files.
+  static absl::StatusOr<std::unique_ptr<SqliteConnection>> Open(const std::string& path, const std::string& vfs = "");
   ~SqliteConnection() override;
 
   absl::Status Begin() override;
@@ -34,7 +36,11 @@ class SqliteConnection final : public SqlConnection {
   std::string name() const override { return path_; }
 
  private:
-  SqliteConnection(sqlite3* database, std::string path) : database_(database), path_(std::move(path)) {}
+  SqliteConnection(std::unique_ptr<ChecksumVfs> vfs, sqlite3* database, std::string path)
+      : vfs_(std::move(vfs)), database_(database), path_(std::move(path)) {}
+
+  // Rewrites the database with room for checksums.
+  absl::Status AddChecksums();
 
   struct TextHash {
     using is_transparent = void;
@@ -44,9 +50,13 @@ class SqliteConnection final : public SqlConnection {
   // The last error, as a status that names the statement's first line and the file.
   absl::Status Error(std::string_view sql) const;
 
+  // Null for a database in memory.
+  const std::unique_ptr<ChecksumVfs> vfs_;
   sqlite3* const database_;
   const std::string path_;
   std::unordered_map<std::string, sqlite3_stmt*, TextHash, std::equal_to<>> statements_;
+  // A transaction could not be rolled back: every later operation returns why.
+  absl::Status unusable_;
 };
 
 }  // namespace sheaf

@@ -104,7 +104,8 @@ BANS = [
 THIRD_PARTY = [
     ("gRPC", r"grpc(?:pp)?/|.*\.grpc\.pb\.h", [("server/rpc/", "the server's side"), ("sdk/cpp/", "the client's side"),
       ("tests/", "both sides are tested"), ("bench/", "the bare calls are the yardstick")]),
-    ("SQLite", r"sqlite3\.h", [("storage/sqlite/", "the connection")]),
+    ("SQLite", r"sqlite3\.h", [("storage/sqlite/", "the connection"),
+      ("tests/crash/", "a disk and a memory that fail beneath it")]),
     ("OpenSSL", r"openssl/", [("base/", "SHA-256 and randomness")]),
     ("zlib", r"zlib\.h", [("base/checksum.cc", "CRC-32")]),
     ("spdlog", r"spdlog/", [("base/log.cc", "the log")]),

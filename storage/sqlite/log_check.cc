@@ -1,0 +1,128 @@
+#include "storage/sqlite/log_check.h"
+
+#include <fmt/format.h>
+#include <sqlite3.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "base/check.h"
+
+namespace sheaf {
+namespace {
+
+// See "The WAL file format" in SQLite's file format document. All numbers are big-endian.
+constexpr int64_t kHeaderBytes = 32;
+constexpr int64_t kFrameHeaderBytes = 24;
+constexpr uint32_t kMagic = 0x377f0682;
+constexpr uint32_t kPageBytesMax = 65536;
+
+uint32_t BigEndian(const unsigned char* bytes) {
+  return uint32_t{bytes[0]} << 24 | uint32_t{bytes[1]} << 16 | uint32_t{bytes[2]} << 8 | bytes[3];
+}
+
+uint32_t LittleEndian(const unsigned char* bytes) {
+  return uint32_t{bytes[3]} << 24 | uint32_t{bytes[2]} << 16 | uint32_t{bytes[1]} << 8 | bytes[0];
+}
+
+struct Sum {
+  uint32_t a = 0;
+  uint32_t b = 0;
+
+  void Add(const unsigned char* bytes, int64_t length, bool is_big_endian) {
+    const auto number = is_big_endian ? BigEndian : LittleEndian;
+    for (int64_t i = 0; i + 8 <= length; i += 8) {
+      a += number(bytes + i) + b;
+      b += number(bytes + i + 4) + a;
+    }
+  }
+  static Sum At(const unsigned char* bytes) { return {BigEndian(bytes), BigEndian(bytes + 4)}; }
+  friend bool operator==(const Sum&, const Sum&) = default;
+};
+
+class LogFile {
+ public:
+  LogFile(sqlite3_vfs* vfs, const std::string& path)
+      : memory_(new unsigned char[static_cast<size_t>(vfs->szOsFile)]()),
+        file_(reinterpret_cast<sqlite3_file*>(memory_.get())) {
+    int is_there = 0;
+    vfs->xAccess(vfs, path.c_str(), SQLITE_ACCESS_EXISTS, &is_there);
+    if (is_there != 0) vfs->xOpen(vfs, path.c_str(), file_, SQLITE_OPEN_READONLY | SQLITE_OPEN_WAL, nullptr);
+  }
+  ~LogFile() {
+    if (file_->pMethods != nullptr) file_->pMethods->xClose(file_);
+  }
+  LogFile(const LogFile&) = delete;
+  LogFile& operator=(const LogFile&) = delete;
+
+  int64_t size() {
+    sqlite3_int64 size = 0;
+    if (file_->pMethods != nullptr) file_->pMethods->xFileSize(file_, &size);
+    return size;
+  }
+  bool Read(int64_t offset, std::vector<unsigned char>& to) {
+    return file_->pMethods->xRead(file_, to.data(), static_cast<int>(to.size()), offset) == SQLITE_OK;
+  }
+
+ private:
+  const std::unique_ptr<unsigned char[]> memory_;
+  sqlite3_file* const file_;
+};
+
+}  // namespace
+
+absl::Status CheckLog(const std::string& database, const std::string& vfs) {
+  const std::string path = database + "-wal";
+  sqlite3_vfs* found = sqlite3_vfs_find(vfs.empty() ? nullptr : vfs.c_str());
+  SHEAF_CHECK(found != nullptr, "there is no SQLite VFS '{}'", vfs);
+  LogFile file(found, path);
+  const int64_t size = file.size();
+  std::vector<unsigned char> header(kHeaderBytes);
+  // What cannot be read is for SQLite to complain about.
+  if (size < kHeaderBytes || !file.Read(0, header)) return absl::OkStatus();
+  const auto is_zero = [](unsigned char byte) { return byte == 0; };
+  if (std::all_of(header.begin(), header.end(), is_zero)) return absl::OkStatus();
+  const auto damaged = [&path](int64_t offset) {
+    return absl::DataLossError(
+        fmt::format("{} is damaged at byte {}, before transactions that were flushed; restore the store from a backup",
+                    path, offset));
+  };
+
+  const bool is_big_endian = (header[3] & 1) != 0;
+  const uint32_t page_bytes = BigEndian(&header[8]);
+  Sum before;
+  before.Add(header.data(), 24, is_big_endian);
+  // It lies in one sector and was flushed before the first frame: no crash leaves another.
+  if ((BigEndian(header.data()) & ~1U) != kMagic || !std::has_single_bit(page_bytes) || page_bytes > kPageBytesMax ||
+      before != Sum::At(&header[24])) {
+    return damaged(0);
+  }
+
+  // Where the frames stop matching, and whether a transaction has ended since.
+  int64_t first_bad = -1;
+  bool has_ended = false;
+  std::vector<unsigned char> frame(kFrameHeaderBytes + page_bytes);
+  const auto frame_bytes = static_cast<int64_t>(frame.size());
+  for (int64_t at = kHeaderBytes; at + frame_bytes <= size && file.Read(at, frame); at += frame_bytes) {
+    // Against what the frame before says of itself: right also where that one is damaged in its page.
+    Sum sum = before;
+    sum.Add(frame.data(), 8, is_big_endian);
+    sum.Add(&frame[kFrameHeaderBytes], page_bytes, is_big_endian);
+    before = Sum::At(&frame[16]);
+    const bool has_salt[] = {std::equal(&frame[8], &frame[12], &header[16]),
+                             std::equal(&frame[12], &frame[16], &header[20])};
+    const bool is_good = has_salt[0] && has_salt[1] && sum == before;
+    if (!is_good && first_bad < 0) first_bad = at;
+    if (first_bad < 0) continue;
+    if (is_good && has_ended) return damaged(first_bad);
+    // A frame of an earlier use of the file has neither salt.
+    const bool is_last_of_transaction = BigEndian(&frame[4]) != 0;
+    has_ended = has_ended || (is_last_of_transaction && (has_salt[0] || has_salt[1]));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace sheaf

@@ -1,0 +1,69 @@
+#include "tests/crash/disk_server.h"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+
+#include "base/status_macros.h"
+#include "storage/sqlite/sqlite_connection.h"
+#include "tests/crash/disk_file_system.h"
+
+namespace sheaf::crash {
+
+DiskServer::Parts::Parts(DiskServer& owner, const Limits& limits)
+    : core(*owner.store_.tasks, *owner.store_.payloads, owner, owner.random_,
+           {.limits = limits, .data_directory = "/store"}),
+      work(core),
+      blob(core, *owner.store_.payloads),
+      round(core),
+      inspection(core),
+      table(owner, {work, blob, round, inspection}),
+      runner(*owner.store_.tasks, *owner.store_.payloads, core) {}
+
+DiskServer::DiskServer(SimulatedDisk& disk, ManualClock& clock, uint64_t seed)
+    : disk_(disk), clock_(clock), random_(seed), vfs_(disk) {}
+
+absl::StatusOr<std::unique_ptr<DiskServer>> DiskServer::Start(SimulatedDisk& disk, ManualClock& clock,
+                                                              const Options& options) {
+  std::unique_ptr<DiskServer> server(new DiskServer(disk, clock, options.seed));
+  const auto open_database = [&](const std::string& path) -> absl::StatusOr<std::unique_ptr<SqlConnection>> {
+    ASSIGN_OR_RETURN(std::unique_ptr<SqliteConnection> connection, SqliteConnection::Open(path, server->vfs_.name()));
+    RETURN_IF_ERROR(connection->ExecuteScript(fmt::format("PRAGMA wal_autocheckpoint = {}", options.wal_pages)));
+    server->connection_ = connection.get();
+    return connection;
+  };
+  ASSIGN_OR_RETURN(server->store_, OpenStore("/store", {.files = std::make_unique<DiskFileSystem>(disk),
+                                                        .open_database = open_database}));
+  server->parts_ = std::make_unique<Parts>(*server, options.limits);
+  RETURN_IF_ERROR(server->parts_->core.Recover(clock.Now()));
+  server->Run();
+  RETURN_IF_ERROR(server->stop_status_);
+  return server;
+}
+
+DiskServer::~DiskServer() {
+  disk_.set_on_change(nullptr);
+  disk_.set_fault([](const DiskCall&) { return DiskFault{.error = EIO}; });
+}
+
+void DiskServer::Run() {
+  do {
+    const absl::Status status = parts_->runner.Run(std::exchange(inbox_, {}), clock_.Now());
+    if (absl::IsInternal(status) || absl::IsDataLoss(status)) {
+      stop_status_ = status;
+      inbox_.clear();
+    }
+  } while (!inbox_.empty() && !is_killed_);
+}
+
+absl::Status DiskServer::CheckDatabase() {
+  std::string found;
+  const auto add = [&](const SqlRow& row) { found += row.String(0) + "; "; };
+  RETURN_IF_ERROR(connection_->Execute("PRAGMA integrity_check(1)", {}, add).status());
+  if (found != "ok; ") return absl::DataLossError(found);
+  found.clear();
+  RETURN_IF_ERROR(connection_->Execute("PRAGMA foreign_key_check", {}, add).status());
+  return found.empty() ? absl::OkStatus() : absl::DataLossError("rows without their parents in " + found);
+}
+
+}  // namespace sheaf::crash

@@ -1,0 +1,159 @@
+// One operation on the disk fails, or all from then on: the first, the second, the third ... of each kind, in each
+// place. What was acknowledged is kept, a failed flush ends the process, a full disk does not.
+//
+// SHEAF_CRASH_SEEDS=n takes n times as many calls of each kind.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cerrno>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "tests/crash/aftermath.h"
+#include "tests/crash/report.h"
+
+namespace sheaf::crash {
+namespace {
+
+constexpr int kOperations = 90;
+constexpr int kOperationsAfter = 20;
+// The first calls of each kind one by one; later ones farther and farther apart.
+constexpr int64_t kOneByOne = 8;
+
+using Op = DiskOperation;
+
+struct Place {
+  const char* name;
+  const char* path;
+  bool is_end = false;
+};
+constexpr Place kPlaces[] = {
+    {"database", "/tasks.db", true},
+    {"log", "/tasks.db-wal", true},
+    {"spool", "/spools"},
+    {"checkpoints", "/checkpoints"},
+    {"uploads", "/uploads"},
+    {"blobs", "/blobs"},
+    {"store", "/store"},
+};
+
+struct Kind {
+  const char* name;
+  std::vector<Op> operations;
+  DiskFault fault;
+};
+const std::vector<Kind>& Kinds() {
+  static const std::vector<Kind> kinds = {
+      {"EIO in a write", {Op::kWrite}, {.error = EIO}},
+      {"a full disk", {Op::kWrite, Op::kCreate, Op::kCreateDirectory, Op::kRename}, {.error = ENOSPC}},
+      {"a short write", {Op::kWrite}, {.error = EIO, .written = 0.6}},
+      {"a short write on a full disk", {Op::kWrite}, {.error = ENOSPC, .written = 0.6}},
+      {"a failed flush", {Op::kSync}, {.error = EIO}},
+      {"a failed flush of a directory", {Op::kSyncDirectory}, {.error = EIO}},
+      {"a failed rename", {Op::kRename}, {.error = EIO}},
+      {"EIO in a read", {Op::kRead, Op::kOpen}, {.error = EIO}},
+      {"EIO when names change",
+       {Op::kCreate, Op::kCreateDirectory, Op::kRemoveDirectory, Op::kUnlink, Op::kTruncate},
+       {.error = EIO}},
+  };
+  return kinds;
+}
+
+struct Point {
+  const Place* place;
+  const Kind* kind;
+  int64_t call = 0;
+  bool is_sticky = false;
+
+  bool Matches(const DiskCall& call_made) const {
+    const bool is_there = place->is_end ? call_made.path.ends_with(place->path)
+                                        : call_made.path.find(place->path) != std::string_view::npos;
+    const std::vector<Op>& operations = kind->operations;
+    return is_there && std::find(operations.begin(), operations.end(), call_made.operation) != operations.end();
+  }
+};
+
+// Runs the script with one fault; the first thing that is wrong. `num_calls`: how many calls matched. `outcome`: of the
+// server, in a word or two.
+std::string RunPoint(const Point& point, int64_t& num_calls, std::string& outcome) {
+  ManualClock clock;
+  SeededRandom random(static_cast<uint64_t>(point.call));
+  SimulatedDisk disk(clock);
+  Script script(11, clock);
+  script.Expect(point.kind->fault.error == ENOSPC
+                    ? std::vector{absl::StatusCode::kResourceExhausted}
+                    : std::vector{absl::StatusCode::kInternal, absl::StatusCode::kDataLoss});
+  num_calls = 0;
+  bool has_healed = false;
+  disk.set_fault([&](const DiskCall& call) {
+    if (has_healed || !point.Matches(call)) return DiskFault{};
+    ++num_calls;
+    return num_calls == point.call || (point.is_sticky && num_calls > point.call) ? point.kind->fault : DiskFault{};
+  });
+  const auto server = DiskServer::Start(disk, clock, ServerOptions());
+  for (int i = 0; i < kOperations && server.ok() && (*server)->stop_status().ok(); ++i) script.Step(**server);
+  const std::unique_ptr<SimulatedDisk> left = disk.Crash(random);
+  const Ledger::Mark mark = script.ledger().mark();
+  const absl::Time now = clock.Now();
+  const auto after_crash = [&] { return CheckAftermath(*left, now, script.ledger(), mark, ServerOptions()); };
+  if (!script.ledger().complaints.empty()) return script.ledger().complaints.front();
+
+  if (!server.ok()) {
+    outcome = "not started";
+    return after_crash();
+  }
+  if (!(*server)->stop_status().ok()) {
+    outcome = "stopped";
+    if (point.kind->fault.error == ENOSPC) return "a full disk ended it: " + (*server)->stop_status().ToString();
+    return after_crash();
+  }
+  for (const auto& [path, file] : disk.Files()) {
+    // What is written back to the database stays in the log until it is flushed.
+    if (file->has_lost_changes && !path.ends_with("/tasks.db")) return path + " could not be flushed, and it goes on";
+  }
+  // The disk is well again.
+  has_healed = true;
+  outcome = "went on";
+  clock.Advance(absl::Seconds(2));
+  (*server)->Run();
+  script.Expect({});
+  for (int i = 0; i < kOperationsAfter && (*server)->stop_status().ok(); ++i) script.Step(**server);
+  if (!(*server)->stop_status().ok()) return "it stopped afterwards: " + (*server)->stop_status().ToString();
+  if (!script.ledger().complaints.empty()) return "afterwards: " + script.ledger().complaints.front();
+  const std::string violation = CheckServer(**server, clock, script.ledger(), script.ledger().mark(), true);
+  return violation.empty() ? after_crash() : "afterwards: " + violation;
+}
+
+TEST_CASE("No I/O error loses what was acknowledged; a failed flush ends the process, a full disk does not") {
+  Report report("I/O faults");
+  for (const Place& place : kPlaces) {
+    for (const Kind& kind : Kinds()) {
+      for (const bool is_sticky : {false, true}) {
+        Point point{.place = &place, .kind = &kind, .is_sticky = is_sticky};
+        int64_t num_calls = 0;
+        int64_t step = 1;
+        for (point.call = 1; point.call == 1 || point.call <= num_calls; point.call += step) {
+          int64_t seen = 0;
+          std::string outcome;
+          const std::string violation = RunPoint(point, seen, outcome);
+          num_calls = std::max(num_calls, seen);
+          if (seen < point.call) break;
+          report.Note(outcome, 1);
+          report.Count(violation, [&] {
+            return fmt::format("{} in {}, call {}{}", kind.name, place.name, point.call, is_sticky ? " and on" : "");
+          });
+          if (point.call >= kOneByOne * Effort()) step *= 2;
+        }
+      }
+    }
+  }
+  report.Print();
+  CHECK(report.count() >= 300);
+  CHECK(report.num_violations() == 0);
+}
+
+}  // namespace
+}  // namespace sheaf::crash
