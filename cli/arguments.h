@@ -36,7 +36,7 @@ struct Argument {
   bool is_positional = false;
   bool is_required = false;
   bool is_repeatable = false;
-  // Converts and stores one value ("" for a flag). INVALID_ARGUMENT says what would be right.
+  // Converts and stores one value ("" for a flag that was given). INVALID_ARGUMENT says what would be right.
   std::function<absl::Status(const std::string&)> set;
 };
 

@@ -87,11 +87,15 @@ absl::Status Serve(const Config& config) {
   ASSIGN_OR_RETURN(const Store store, ChooseStore(config, clock));
   ASSIGN_OR_RETURN(const std::unique_ptr<Runtime> runtime, Runtime::Start(*store.tasks, *store.payloads, clock, random,
                                                                           {.listen = config.listen,
+                                                                           .tls = config.tls,
                                                                            .data_directory = config.data_dir,
                                                                            .stop_grace = config.stop_grace,
                                                                            .limits = config.limits}));
   if (!config.port_file.empty()) RETURN_IF_ERROR(WritePortFile(config.port_file, runtime->address()));
-  LogInfo("sheafd {} listening on {}, {}", kVersion, runtime->address(),
+  LogInfo("sheafd {} listening on {}{}, {}", kVersion, runtime->address(),
+          config.tls.empty()               ? ""
+          : config.tls.authorities.empty() ? " with TLS"
+                                           : " with mutual TLS",
           config.store == "memory" ? "data in memory only" : fmt::format("data in {}", config.data_dir));
   LogInfo("stopping on {}; another signal ends it at once", WaitForStop() == SIGINT ? "SIGINT" : "SIGTERM");
   const absl::Status status = runtime->Stop();

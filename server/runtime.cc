@@ -64,7 +64,9 @@ absl::StatusOr<std::unique_ptr<Runtime>> Runtime::Start(TaskStore& store, Payloa
   auto runtime = std::unique_ptr<Runtime>(new Runtime(std::move(state)));
   started.thread.Start(started.runner, started.core);
   ASSIGN_OR_RETURN(started.server,
-                   GrpcServer::Start(options.listen, started.methods, options.limits.request_bytes_max));
+                   GrpcServer::Start(started.methods, {.listen = options.listen,
+                                                       .request_bytes_max = options.limits.request_bytes_max,
+                                                       .tls = options.tls}));
   return runtime;
 }
 

@@ -14,6 +14,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "base/certificates.h"
 #include "base/clock.h"
 #include "base/random.h"
 #include "server/core/limits.h"
@@ -26,6 +27,8 @@ class Runtime {
  public:
   struct Options {
     std::string listen;
+    // See GrpcServer::Options.
+    CertificateFiles tls;
     std::string data_directory;
     absl::Duration stop_grace = absl::Seconds(1);
     Limits limits;

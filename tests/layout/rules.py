@@ -105,7 +105,7 @@ THIRD_PARTY = [
     ("gRPC", r"grpc(?:pp)?/|.*\.grpc\.pb\.h", [("server/rpc/", "the server's side"), ("sdk/cpp/", "the client's side"),
       ("tests/", "both sides are tested"), ("bench/", "the bare calls are the yardstick")]),
     ("SQLite", r"sqlite3\.h", [("storage/sqlite/", "the connection")]),
-    ("OpenSSL", r"openssl/", [("base/", "SHA-256 and randomness")]),
+    ("OpenSSL", r"openssl/", [("base/", "SHA-256, randomness and certificates")]),
     ("zlib", r"zlib\.h", [("base/checksum.cc", "CRC-32")]),
     ("spdlog", r"spdlog/", [("base/log.cc", "the log")]),
     ("std ranges", r"ranges", []),  # clang-14 cannot compile libstdc++ 12's views.
