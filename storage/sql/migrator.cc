@@ -6,6 +6,7 @@
 #include "storage/migrations/sqlite/0001_initial.sql.h"
 #include "storage/migrations/sqlite/0002_checkpoint_progress_and_aggregate_digest.sql.h"
 #include "storage/migrations/sqlite/0003_leases_without_indexes.sql.h"
+#include "storage/migrations/sqlite/0004_tokens.sql.h"
 
 namespace sheaf {
 namespace {
@@ -22,6 +23,8 @@ constexpr Migration kSqliteMigrations[] = {
      .minimum_compatible_version = 2,
      .name = "leases_without_indexes",
      .sql = kSqlite0003LeasesWithoutIndexes},
+    // An older build knows no tokens: it would let everybody in.
+    {.version = 4, .minimum_compatible_version = 4, .name = "tokens", .sql = kSqlite0004Tokens},
 };
 
 absl::Status MigrateInTransaction(SqlConnection& connection, std::span<const Migration> migrations) {
