@@ -85,6 +85,18 @@ Argument& Arguments::Text(std::string names, std::string value_name, std::string
               }});
 }
 
+Argument& Arguments::Texts(std::string names, std::string value_name, std::string help,
+                           std::vector<std::string>* values) {
+  return Add({.names = std::move(names),
+              .value_name = std::move(value_name),
+              .help = std::move(help),
+              .is_repeatable = true,
+              .set = [values](const std::string& text) {
+                values->push_back(text);
+                return absl::OkStatus();
+              }});
+}
+
 Argument& Arguments::Number(std::string names, std::string value_name, std::string help, NumberRange range,
                             int64_t* value) {
   return Add({.names = std::move(names),

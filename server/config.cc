@@ -150,6 +150,7 @@ absl::StatusOr<Invocation> ParseInvocation(const std::vector<std::string>& argum
       break;
     }
   }
+  invocation.create_operator_token = line.create_operator_token;
   RETURN_IF_ERROR(CheckListen(invocation.config));
   if (line.print_config) invocation.output = Table(rows);
   return invocation;
