@@ -64,8 +64,12 @@ Argument& Arguments::Positional(std::string name, std::string help, std::string*
 }
 
 Argument& Arguments::Flag(std::string names, std::string help, bool* value) {
-  return Add({.names = std::move(names), .help = std::move(help), .set = [value](const std::string&) {
-                *value = true;
+  return Add({.names = std::move(names), .help = std::move(help), .set = [value](const std::string& text) {
+                // A variable of the environment says it in words.
+                if (!text.empty() && text != "true" && text != "false") {
+                  return absl::InvalidArgumentError(fmt::format("'{}' is neither true nor false", text));
+                }
+                *value = text != "false";
                 return absl::OkStatus();
               }});
 }
@@ -77,6 +81,18 @@ Argument& Arguments::Text(std::string names, std::string value_name, std::string
               .default_text = *value,
               .set = [value](const std::string& text) {
                 *value = text;
+                return absl::OkStatus();
+              }});
+}
+
+Argument& Arguments::Texts(std::string names, std::string value_name, std::string help,
+                           std::vector<std::string>* values) {
+  return Add({.names = std::move(names),
+              .value_name = std::move(value_name),
+              .help = std::move(help),
+              .is_repeatable = true,
+              .set = [values](const std::string& text) {
+                values->push_back(text);
                 return absl::OkStatus();
               }});
 }

@@ -36,7 +36,7 @@ struct Argument {
   bool is_positional = false;
   bool is_required = false;
   bool is_repeatable = false;
-  // Converts and stores one value ("" for a flag). INVALID_ARGUMENT says what would be right.
+  // Converts and stores one value ("" for a flag that was given). INVALID_ARGUMENT says what would be right.
   std::function<absl::Status(const std::string&)> set;
 };
 
@@ -51,6 +51,8 @@ class Arguments {
   Argument& Positional(std::string name, std::string help, std::string* value);
   Argument& Flag(std::string names, std::string help, bool* value);
   Argument& Text(std::string names, std::string value_name, std::string help, std::string* value);
+  // The same, given any number of times.
+  Argument& Texts(std::string names, std::string value_name, std::string help, std::vector<std::string>* values);
   Argument& Number(std::string names, std::string value_name, std::string help, NumberRange range, int64_t* value);
   // "30s", "5m", "1h30m", or a bare number of seconds.
   Argument& Duration(std::string names, std::string help, std::optional<absl::Duration>* value);

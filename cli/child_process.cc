@@ -18,7 +18,7 @@ namespace sheaf {
 namespace {
 
 // Runs in the child between fork and exec: only async-signal-safe calls. Returns errno of what failed.
-int BecomeProgram(char* const* argv, const char* log_path, pid_t parent) {
+int BecomeProgram(char* const* argv, char* const* environment, const char* log_path, pid_t parent) {
   ::setpgid(0, 0);
   if (::prctl(PR_SET_PDEATHSIG, SIGTERM) != 0) return errno;
   // The parent may have died before the request reached the kernel.
@@ -32,7 +32,7 @@ int BecomeProgram(char* const* argv, const char* log_path, pid_t parent) {
   ::sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
   for (int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) ::signal(signal, SIG_DFL);
-  ::execv(argv[0], argv);
+  ::execve(argv[0], argv, environment);
   return errno;
 }
 
@@ -49,13 +49,20 @@ absl::StatusOr<ChildProcess> ChildProcess::Start(const ChildOptions& options) {
   std::vector<char*> argv;
   for (const std::string& argument : options.argv) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
+  std::vector<char*> environment;
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    const bool is_hidden =
+        !options.hidden_environment.empty() && std::string_view(*variable).starts_with(options.hidden_environment);
+    if (!is_hidden) environment.push_back(*variable);
+  }
+  environment.push_back(nullptr);
   // Closed by a successful exec; carries errno otherwise.
   int report[2];
   if (::pipe2(report, O_CLOEXEC) != 0) return StartError(errno, options.argv[0]);
   const pid_t parent = ::getpid();
   const pid_t pid = ::fork();
   if (pid == 0) {
-    const int error = BecomeProgram(argv.data(), options.log_path.c_str(), parent);
+    const int error = BecomeProgram(argv.data(), environment.data(), options.log_path.c_str(), parent);
     if (::write(report[1], &error, sizeof error) < 0) ::_exit(126);
     ::_exit(127);
   }

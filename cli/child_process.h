@@ -25,6 +25,8 @@ struct ChildOptions {
   std::vector<std::string> argv;
   // Takes stdout and stderr; replaced if it is there.
   std::string log_path;
+  // Variables of our environment that the child shall not see: those whose names begin so. Empty: it sees all.
+  std::string hidden_environment;
 };
 
 class ChildProcess {

@@ -52,6 +52,18 @@ absl::Status RunWithoutCommand(const ParsedLine& line, const Arguments& global, 
 
 void DeclareGlobalOptions(Arguments& arguments, GlobalOptions* options) {
   arguments.Text("-s,--server", "HOST:PORT", "the server to talk to", &options->server).environment = "SHEAF_SERVER";
+  ChannelSecurity& security = options->security;
+  arguments
+      .Text("--tls-ca", "FILE", "the authorities of the server's certificate, or 'system'; turns TLS on",
+            &security.tls_ca)
+      .environment = "SHEAF_TLS_CA";
+  arguments.Text("--tls-cert", "FILE", "a certificate of yours, if the server asks for one", &security.tls_cert)
+      .environment = "SHEAF_TLS_CERT";
+  arguments.Text("--tls-key", "FILE", "the key of that certificate", &security.tls_key).environment = "SHEAF_TLS_KEY";
+  arguments.Text("--token-file", "FILE", "the token that says who you are", &security.token_file).environment =
+      "SHEAF_TOKEN_FILE";
+  arguments.Flag("--insecure", "send the token to another machine without TLS", &security.is_insecure).environment =
+      "SHEAF_INSECURE";
   arguments.Choice("-o,--output", "a table for people, or JSON for programs", {"table", "json"}, &options->output);
   arguments.Text("--population", "NAME", "the namespace of rounds and workers", &options->population).environment =
       "SHEAF_POPULATION";

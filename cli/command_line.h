@@ -17,7 +17,7 @@
 
 namespace sheaf {
 
-// Declares --server, --output, --population, --timeout, --color and --no-headers.
+// Declares --server and how it is reached, --output, --population, --timeout, --color and --no-headers.
 void DeclareGlobalOptions(Arguments& arguments, GlobalOptions* options);
 
 // Runs the command that `args` (without the program's name) spell; returns the exit code (exit_codes.h).

@@ -11,6 +11,7 @@ constexpr Noun kNouns[] = {
     {"task", "look at the tasks of rounds, and at every attempt"},
     {"queue", "look at what waits and what runs"},
     {"worker", "look at the workers, take one out of service"},
+    {"token", "say who may do what"},
     {"server", "look at the server"},
 };
 
@@ -45,6 +46,10 @@ constexpr CommandRow kCommands[] = {
     {"worker", "list", "List workers.", "sheaf worker list --state waiting", MakeWorkerList},
     {"worker", "drain", "Let a worker finish what it holds and give it nothing more.", "sheaf worker drain edge-17",
      MakeWorkerDrain},
+    {"token", "create", "Make a token; its secret is shown once.",
+     "sheaf token create edge --role worker --for default --to edge.token", MakeTokenCreate},
+    {"token", "list", "List tokens, without their secrets.", "sheaf token list", MakeTokenList},
+    {"token", "revoke", "End a token at once, for good.", "sheaf token revoke t-7k2m9q4x", MakeTokenRevoke},
     {"server", "info", "Show the server's version, store and limits.", "sheaf server info", MakeServerInfo},
     {"", "version", "Show the version of this program.", "sheaf version", MakeVersion},
     {"", "help", "Explain a noun, or a topic: exit-codes, environment.", "sheaf help exit-codes", MakeHelp},

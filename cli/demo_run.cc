@@ -55,7 +55,7 @@ absl::StatusOr<std::string> ReadIndexForDemo(Session& session) {
 
 absl::Status RunProgramOn(Session& session, InterruptGuard& guard, LocalFederation& federation, Program& program,
                           const ProgramOptions& options, ProgramObserver& observer) {
-  ASSIGN_OR_RETURN(const std::unique_ptr<Transport> wire, session.host().connect(federation.address()));
+  ASSIGN_OR_RETURN(const std::unique_ptr<Transport> wire, session.host().connect(federation.address(), {}));
   SupervisedTransport transport(*wire, [&]() -> absl::Status {
     if (guard.interrupted()) return absl::CancelledError("interrupted");
     return federation.Check();

@@ -43,8 +43,10 @@ std::string DefaultHint(const absl::Status& status, const ErrorContext& context)
     case absl::StatusCode::kUnimplemented:
       return "the server is older than this sheaf; 'sheaf server info' shows its version";
     case absl::StatusCode::kPermissionDenied:
+      return "ask the server's operator for a token that may do this";
     case absl::StatusCode::kUnauthenticated:
-      return "ask the server's operator for access";
+      return "give your token with --token-file FILE or SHEAF_TOKEN_FILE; the server's operator makes one with 'sheaf "
+             "token create'";
     case absl::StatusCode::kInvalidArgument:
       return fmt::format("'sheaf {}--help' shows what it takes", context.command.empty() ? "" : context.command + " ");
     case absl::StatusCode::kNotFound:

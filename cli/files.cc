@@ -65,9 +65,11 @@ absl::Status ExistsAlready(const std::string& path) {
                   "add --force to replace it, or choose another name");
 }
 
-absl::Status WriteFile(const std::string& path, std::string_view bytes, Overwrite overwrite) {
+namespace {
+
+absl::Status WriteWithMode(const std::string& path, std::string_view bytes, Overwrite overwrite, mode_t mode) {
   const std::string part = fmt::format("{}.{}.part", path, ::getpid());
-  const int file = ::open(part.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  const int file = ::open(part.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode);
   if (file < 0) return WithHint(ErrnoStatus(errno, "write", path), "check that its directory exists and is yours");
   absl::Status status = WriteAll(file, bytes, path);
   if (::close(file) != 0 && status.ok()) status = ErrnoStatus(errno, "write", path);
@@ -77,6 +79,16 @@ absl::Status WriteFile(const std::string& path, std::string_view bytes, Overwrit
   }
   if (!status.ok()) ::unlink(part.c_str());
   return status;
+}
+
+}  // namespace
+
+absl::Status WriteFile(const std::string& path, std::string_view bytes, Overwrite overwrite) {
+  return WriteWithMode(path, bytes, overwrite, 0666);
+}
+
+absl::Status WriteSecretFile(const std::string& path, std::string_view bytes) {
+  return WriteWithMode(path, bytes, Overwrite::kNo, 0600);
 }
 
 }  // namespace sheaf

@@ -20,6 +20,9 @@ enum class Overwrite { kNo, kYes };
 // RESOURCE_EXHAUSTED if the disk is full.
 absl::Status WriteFile(const std::string& path, std::string_view bytes, Overwrite overwrite);
 
+// As WriteFile with Overwrite::kNo, for the owner's eyes only.
+absl::Status WriteSecretFile(const std::string& path, std::string_view bytes);
+
 // What WriteFile says of a file that is there already.
 absl::Status ExistsAlready(const std::string& path);
 

@@ -12,6 +12,7 @@
 #include "absl/time/time.h"
 #include "base/clock.h"
 #include "base/random.h"
+#include "sdk/cpp/channel_options.h"
 #include "sdk/cpp/retrying_transport.h"
 #include "sdk/cpp/transport.h"
 
@@ -31,8 +32,9 @@ struct Host {
   std::function<void(absl::Duration)> pause;
   // A variable's value, unless it is unset.
   std::function<std::optional<std::string>(const std::string& name)> environment;
-  // A transport to "host:port". Connecting itself happens at the first call.
-  std::function<absl::StatusOr<std::unique_ptr<Transport>>(const std::string& address)> connect;
+  // A transport to "host:port"; the codes of CheckChannelSecurity. Connecting itself happens at the first call.
+  std::function<absl::StatusOr<std::unique_ptr<Transport>>(const std::string& address, const ChannelSecurity& security)>
+      connect;
   // For calls that outlive a server's restart.
   Timer& timer;
   // How this program was called, for commands to type next.

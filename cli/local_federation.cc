@@ -18,7 +18,9 @@ absl::StatusOr<ChildProcess> StartBinary(const Host& host, const std::string& na
                                          std::string log_path) {
   arguments.insert(arguments.begin(), host.binary_directory + "/" + name);
   absl::StatusOr<ChildProcess> child =
-      ChildProcess::Start({.argv = std::move(arguments), .log_path = std::move(log_path)});
+      // What the environment says of the user's own server is not meant for this one.
+      ChildProcess::Start(
+          {.argv = std::move(arguments), .log_path = std::move(log_path), .hidden_environment = "SHEAF_"});
   if (absl::IsNotFound(child.status())) {
     return WithHint(child.status(), fmt::format("{} must lie beside sheaf; build or install all of it", name));
   }

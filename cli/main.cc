@@ -56,8 +56,10 @@ int main(int argc, char** argv) {
       .pause =
           [](absl::Duration duration) { ::poll(nullptr, 0, static_cast<int>(absl::ToInt64Milliseconds(duration))); },
       .environment = Environment,
-      .connect = [](const std::string& address) -> absl::StatusOr<std::unique_ptr<sheaf::Transport>> {
-        return std::make_unique<sheaf::GrpcTransport>(address, sheaf::ChannelOptions());
+      .connect = [](const std::string& address,
+                    const sheaf::ChannelSecurity& security) -> absl::StatusOr<std::unique_ptr<sheaf::Transport>> {
+        if (absl::Status status = sheaf::CheckChannelSecurity(address, security); !status.ok()) return status;
+        return std::make_unique<sheaf::GrpcTransport>(address, sheaf::ChannelOptions{.security = security});
       },
       .timer = timer,
       .program = argc > 0 ? argv[0] : "sheaf",

@@ -21,6 +21,7 @@
 #include "cli/host.h"
 #include "cli/human_text.h"
 #include "cli/table.h"
+#include "sdk/cpp/channel_options.h"
 #include "sdk/cpp/transport.h"
 
 namespace sheaf {
@@ -28,6 +29,7 @@ namespace sheaf {
 // Options of every command, after flags, environment and defaults were weighed.
 struct GlobalOptions {
   std::string server = "127.0.0.1:7433";
+  ChannelSecurity security;
   std::string output = "table";
   std::string population = "default";
   std::optional<absl::Duration> timeout;

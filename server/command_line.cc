@@ -30,6 +30,8 @@ absl::StatusOr<CommandLine> ParseCommandLine(std::vector<std::string> arguments)
   app.allow_extras();
   app.add_option("--config", result.config_file, "Configuration file (TOML); its keys are those below with _ for -.");
   app.add_flag("--print-config", result.print_config, "Print each setting, its value and where it came from, and end.");
+  app.add_flag("--create-operator-token", result.create_operator_token,
+               "Make a token of the role operator in the store, while no server runs on it; print it and end.");
   app.add_flag("--version", result.print_version, "Print the version and end.");
   std::map<std::string_view, std::optional<std::string>> values;
   for (const Setting& setting : Settings()) {

@@ -19,6 +19,7 @@ struct CommandLine {
   std::optional<std::string> config_file;
   bool print_config = false;
   bool print_version = false;
+  bool create_operator_token = false;
   // Not empty if --help was said: the text.
   std::string help;
 };

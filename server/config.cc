@@ -67,19 +67,25 @@ std::string_view Host(std::string_view address) {
   return host;
 }
 
-absl::Status CheckListen(const Config& config) {
+absl::Status CheckListen(Config& config) {
   const std::string_view host = Host(config.listen);
+  config.is_loopback = host == "localhost" || host == "::1" || host.starts_with("127.");
   if (host.empty() || config.listen.find(':') == std::string::npos) {
     return absl::InvalidArgumentError(
         fmt::format("listen: \"{}\" is not HOST:PORT, for example 127.0.0.1:7433", config.listen));
   }
-  const bool is_loopback = host == "localhost" || host == "::1" || host.starts_with("127.");
-  if (is_loopback || config.insecure) return absl::OkStatus();
-  return absl::InvalidArgumentError(fmt::format(
-      "refusing to listen on {}: other machines could reach it, and this version has neither TLS nor authentication, "
-      "so "
-      "that anybody could connect and read along; listen on 127.0.0.1, or say --insecure if the network is yours alone",
-      config.listen));
+  if (config.tls.certificate.empty() != config.tls.key.empty()) {
+    return absl::InvalidArgumentError("TLS needs both, --tls-cert and --tls-key");
+  }
+  if (config.tls.certificate.empty() && !config.tls.authorities.empty()) {
+    return absl::InvalidArgumentError(
+        "--tls-client-ca asks for certificates of clients, which needs TLS: give --tls-cert and --tls-key");
+  }
+  if (config.is_loopback || config.insecure || !config.tls.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      fmt::format("refusing to listen on {} without TLS: everybody on the way could read and change what is sent; give "
+                  "--tls-cert and --tls-key, or listen on 127.0.0.1, or say --insecure if the network is yours alone",
+                  config.listen));
 }
 
 // The settings as rows of text for people.
@@ -144,6 +150,7 @@ absl::StatusOr<Invocation> ParseInvocation(const std::vector<std::string>& argum
       break;
     }
   }
+  invocation.create_operator_token = line.create_operator_token;
   RETURN_IF_ERROR(CheckListen(invocation.config));
   if (line.print_config) invocation.output = Table(rows);
   return invocation;

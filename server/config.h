@@ -23,6 +23,8 @@ Environment ProcessEnvironment();
 
 struct Invocation {
   Config config;
+  // Make a token, print it and end well; no server may run on the store.
+  bool create_operator_token = false;
   // If not empty, print this and end well.
   std::string output;
 };

@@ -18,6 +18,7 @@
 #include "base/status_macros.h"
 #include "base/version.h"
 #include "server/config.h"
+#include "server/core/access_control.h"
 #include "server/runtime.h"
 #include "storage/memory/memory_payload_store.h"
 #include "storage/memory/memory_task_store.h"
@@ -81,17 +82,38 @@ absl::StatusOr<Store> ChooseStore(const Config& config, const Clock& clock) {
   return store;
 }
 
+// The secret is all that goes to stdout, so that it can be sent to a file.
+absl::Status PrintOperatorToken(const Config& config) {
+  if (config.store == "memory") {
+    return absl::InvalidArgumentError("a store in memory keeps no tokens; choose --store sqlite");
+  }
+  const SystemClock clock;
+  SystemRandom random;
+  ASSIGN_OR_RETURN(const Store store, OpenStore(config.data_dir));
+  ASSIGN_OR_RETURN(const std::string secret, CreateOperatorToken(*store.tasks, random, clock.Now()));
+  fmt::print("{}\n", secret);
+  fmt::print(stderr,
+             "sheafd: this token of the role operator is shown once; keep it in a file of mode 0600 for "
+             "`sheaf --token-file`\n");
+  return absl::OkStatus();
+}
+
 absl::Status Serve(const Config& config) {
   const SystemClock clock;
   SystemRandom random;
   ASSIGN_OR_RETURN(const Store store, ChooseStore(config, clock));
   ASSIGN_OR_RETURN(const std::unique_ptr<Runtime> runtime, Runtime::Start(*store.tasks, *store.payloads, clock, random,
                                                                           {.listen = config.listen,
+                                                                           .tls = config.tls,
+                                                                           .requires_tokens = !config.is_loopback,
                                                                            .data_directory = config.data_dir,
                                                                            .stop_grace = config.stop_grace,
                                                                            .limits = config.limits}));
   if (!config.port_file.empty()) RETURN_IF_ERROR(WritePortFile(config.port_file, runtime->address()));
-  LogInfo("sheafd {} listening on {}, {}", kVersion, runtime->address(),
+  LogInfo("sheafd {} listening on {}{}, {}", kVersion, runtime->address(),
+          config.tls.empty()               ? ""
+          : config.tls.authorities.empty() ? " with TLS"
+                                           : " with mutual TLS",
           config.store == "memory" ? "data in memory only" : fmt::format("data in {}", config.data_dir));
   LogInfo("stopping on {}; another signal ends it at once", WaitForStop() == SIGINT ? "SIGINT" : "SIGTERM");
   const absl::Status status = runtime->Stop();
@@ -112,7 +134,9 @@ int Main(const std::vector<std::string>& arguments) {
   }
   ConfigureLog("sheafd", invocation->config.log_level);
   BlockStopSignals();
-  if (const absl::Status status = Serve(invocation->config); !status.ok()) {
+  if (const absl::Status status =
+          invocation->create_operator_token ? PrintOperatorToken(invocation->config) : Serve(invocation->config);
+      !status.ok()) {
     fmt::print(stderr, "sheafd: {}\n", std::string(status.message()));
     return kExitFailed;
   }

@@ -1,5 +1,6 @@
 #include "server/runtime.h"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <utility>
@@ -10,6 +11,7 @@
 #include "server/core/batch_runner.h"
 #include "server/core/core.h"
 #include "server/core_thread.h"
+#include "server/handlers/access_handlers.h"
 #include "server/handlers/blob_handlers.h"
 #include "server/handlers/inspection_handlers.h"
 #include "server/handlers/method_table.h"
@@ -34,13 +36,18 @@ struct Runtime::State {
       : stop_grace(options.stop_grace),
         thread(clock, EndProcess),
         core(store, payloads, thread, random,
-             {.limits = options.limits, .data_directory = options.data_directory, .parallel = &pool}),
+             {.limits = options.limits,
+              .data_directory = options.data_directory,
+              .requires_tokens = options.requires_tokens,
+              .parallel = &pool}),
         runner(store, payloads, core),
         work(core),
         blob(core, payloads),
         round(core),
         inspection(core),
-        methods(thread, {.work = work, .blob = blob, .round = round, .inspection = inspection}) {}
+        access(core),
+        methods(thread, core,
+                {.work = work, .blob = blob, .round = round, .inspection = inspection, .access = access}) {}
 
   const absl::Duration stop_grace;
   CoreThread thread;
@@ -51,6 +58,7 @@ struct Runtime::State {
   BlobHandlers blob;
   RoundHandlers round;
   InspectionHandlers inspection;
+  AccessHandlers access;
   MethodTable methods;
   std::unique_ptr<GrpcServer> server;
   bool is_stopped = false;
@@ -60,11 +68,19 @@ absl::StatusOr<std::unique_ptr<Runtime>> Runtime::Start(TaskStore& store, Payloa
                                                         Random& random, Options options) {
   auto state = std::make_unique<State>(store, payloads, clock, random, options);
   RETURN_IF_ERROR(state->core.Recover(clock.Now()));
+  if (options.requires_tokens && !state->core.access().HasOperator(clock.Now())) {
+    return absl::FailedPreconditionError(fmt::format(
+        "refusing to listen on {} without a token: other machines reach it, and nobody could be let in; make "
+        "an operator's with `sheafd --create-operator-token --data-dir {}`, or listen on 127.0.0.1",
+        options.listen, options.data_directory));
+  }
   State& started = *state;
   auto runtime = std::unique_ptr<Runtime>(new Runtime(std::move(state)));
   started.thread.Start(started.runner, started.core);
   ASSIGN_OR_RETURN(started.server,
-                   GrpcServer::Start(options.listen, started.methods, options.limits.request_bytes_max));
+                   GrpcServer::Start(started.methods, {.listen = options.listen,
+                                                       .request_bytes_max = options.limits.request_bytes_max,
+                                                       .tls = options.tls}));
   return runtime;
 }
 

@@ -14,6 +14,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "base/certificates.h"
 #include "base/clock.h"
 #include "base/random.h"
 #include "server/core/limits.h"
@@ -26,13 +27,17 @@ class Runtime {
  public:
   struct Options {
     std::string listen;
+    // See GrpcServer::Options.
+    CertificateFiles tls;
+    // Nobody gets in without a token, even while there is none.
+    bool requires_tokens = false;
     std::string data_directory;
     absl::Duration stop_grace = absl::Seconds(1);
     Limits limits;
   };
 
   // All must outlive the runtime; only the runtime uses `store` and `random` from now on. The codes of the stores, and
-  // of GrpcServer::Start.
+  // of GrpcServer::Start. FAILED_PRECONDITION, with the remedy, if tokens are required and no operator has one.
   static absl::StatusOr<std::unique_ptr<Runtime>> Start(TaskStore& store, PayloadStore& payloads, const Clock& clock,
                                                         Random& random, Options options);
 

@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "base/certificates.h"
 #include "base/log.h"
 #include "server/core/limits.h"
 
@@ -25,6 +26,9 @@ struct Config {
   std::string port_file;
   LogLevel log_level = LogLevel::kInfo;
   bool insecure = false;
+  CertificateFiles tls;
+  // No other machine can reach `listen`.
+  bool is_loopback = true;
   absl::Duration stop_grace;
   Limits limits;
 };

@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <limits>
 
 #include "base/check.h"
+#include "base/checksum.h"
 #include "storage/transitions.h"
 
 namespace sheaf {
@@ -59,6 +61,17 @@ absl::Status CheckArguments(const TaskStore::RecordContributionParams& params) {
                                                 params.task.ToString(), params.size_bytes, params.num_clients));
 }
 
+absl::Status CheckArguments(const TokenRecord& token) {
+  if (token.id.empty() || token.request_id.empty() || token.name.empty()) {
+    return absl::InvalidArgumentError("a token needs an id, a name, and the request_id of the call that creates it");
+  }
+  if (!IsSha256Hex(token.hash)) {
+    return absl::InvalidArgumentError(fmt::format("token {} needs the SHA-256 of its secret in hex", token.id));
+  }
+  if (token.roles <= 0) return absl::InvalidArgumentError(fmt::format("token {} needs a role", token.id));
+  return absl::OkStatus();
+}
+
 absl::Status NoSuchRound(const RoundId& id) { return absl::NotFoundError(fmt::format("there is no round {}", id)); }
 
 absl::Status NoSuchTask(const TaskId& id) {
@@ -67,6 +80,15 @@ absl::Status NoSuchTask(const TaskId& id) {
 
 absl::Status NoSuchWorker(const std::string& population, const WorkerName& name) {
   return absl::NotFoundError(fmt::format("there is no worker {} in population '{}'", name, population));
+}
+
+absl::Status NoSuchToken(const TokenId& id) { return absl::NotFoundError(fmt::format("there is no token {}", id)); }
+
+absl::Status TokenIsTaken(const TokenRecord& token) {
+  return absl::AlreadyExistsError(
+      token.certificate.empty()
+          ? fmt::format("there is a token {} already, or one with the same secret", token.id)
+          : fmt::format("the certificate {} has a token already; revoked ones keep theirs", token.certificate));
 }
 
 absl::Status RoundIsElsewhere(const RoundId& id, RoundState is, RoundState expected) {
@@ -104,6 +126,14 @@ RoundRecord FreshRound(const TaskStore::CreateRoundParams& params) {
                      .broadcast_digest = given.broadcast_digest,
                      .tasks = {.queued = static_cast<int64_t>(params.tasks.size())},
                      .progress = given.progress};
+}
+
+TokenRecord FreshToken(const TokenRecord& token) {
+  TokenRecord fresh = token;
+  std::sort(fresh.populations.begin(), fresh.populations.end());
+  fresh.populations.erase(std::unique(fresh.populations.begin(), fresh.populations.end()), fresh.populations.end());
+  fresh.revoke_time = absl::InfiniteFuture();
+  return fresh;
 }
 
 int64_t& CountOf(TaskCounts& counts, TaskState state) {

@@ -14,10 +14,14 @@ absl::Status CheckArguments(const TaskStore::MoveRoundParams& params);
 absl::Status CheckArguments(const TaskStore::LeaseTasksParams& params);
 absl::Status CheckArguments(const TaskStore::EndAttemptParams& params);
 absl::Status CheckArguments(const TaskStore::RecordContributionParams& params);
+absl::Status CheckArguments(const TokenRecord& token);
 
 absl::Status NoSuchRound(const RoundId& id);
 absl::Status NoSuchTask(const TaskId& id);
 absl::Status NoSuchWorker(const std::string& population, const WorkerName& name);
+absl::Status NoSuchToken(const TokenId& id);
+// ALREADY_EXISTS.
+absl::Status TokenIsTaken(const TokenRecord& token);
 // FAILED_PRECONDITION.
 absl::Status RoundIsElsewhere(const RoundId& id, RoundState is, RoundState expected);
 absl::Status LeaseIsGone(const TaskId& id, TaskState is);
@@ -30,6 +34,9 @@ inline constexpr char kForgottenContribution[] =
 
 // The record a new round starts with: counts, version and outcome as the store sets them.
 RoundRecord FreshRound(const TaskStore::CreateRoundParams& params);
+
+// The record a new token starts with: not revoked, its populations in order.
+TokenRecord FreshToken(const TokenRecord& token);
 
 // The count of one state.
 int64_t& CountOf(TaskCounts& counts, TaskState state);

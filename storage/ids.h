@@ -13,6 +13,7 @@ namespace sheaf {
 using RoundId = StrongId<struct RoundIdTag>;
 using LeaseToken = StrongId<struct LeaseTokenTag>;
 using WorkerName = StrongId<struct WorkerNameTag>;
+using TokenId = StrongId<struct TokenIdTag>;
 using UploadId = StrongId<struct UploadIdTag>;
 
 // A task is the index-th of its round; in text "r-7k2m9q4x/17".

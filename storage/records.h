@@ -148,4 +148,25 @@ struct WorkerRecord {
   int64_t num_lost = 0;
 };
 
+// Who shows the secret of which `hash` is the SHA-256 may do what `roles` say.
+struct TokenRecord {
+  TokenId id;
+  // Of the call that created it; unique.
+  std::string request_id;
+  // Whose it is; tokens of one name are one identity.
+  std::string name;
+  // SHA-256, hex; unique. The secret itself is never stored.
+  std::string hash;
+  // The name in a client certificate that stands for the secret; empty: none.
+  std::string certificate;
+  // Bits; only server/core knows their meaning.
+  int64_t roles = 0;
+  // Sorted, each once. Empty: all.
+  std::vector<std::string> populations;
+  std::string creator;
+  absl::Time create_time;
+  absl::Time expire_time = absl::InfiniteFuture();
+  absl::Time revoke_time = absl::InfiniteFuture();
+};
+
 }  // namespace sheaf

@@ -304,6 +304,31 @@ class TaskStore {
   // Deletes workers that were last seen before `seen_before` and hold no task. Returns how many.
   virtual absl::StatusOr<int64_t> DeleteWorkers(absl::Time seen_before) = 0;
 
+  // --- Tokens ----------------------------------------------------------------------------------
+
+  struct CreateTokenResult {
+    TokenRecord token;
+    // False if `request_id` had created a token before: `token` is that one.
+    bool created = false;
+  };
+  // A new token is not revoked, whatever `token` says. ALREADY_EXISTS if its id or hash is another's. INVALID_ARGUMENT
+  // if its id, request_id, name or roles are empty, or its hash is not a SHA-256 in hex.
+  virtual absl::StatusOr<CreateTokenResult> CreateToken(const TokenRecord& token) = 0;
+  struct RevokeTokenParams {
+    TokenId token;
+    absl::Time now;
+  };
+  // Revoking a revoked token changes nothing. NOT_FOUND.
+  virtual absl::StatusOr<TokenRecord> RevokeToken(const RevokeTokenParams& params) = 0;
+  // NOT_FOUND.
+  virtual absl::Status DeleteToken(const TokenId& id) = 0;
+  struct ListTokensParams {
+    // By id; only tokens after this one.
+    TokenId after;
+    int limit = 100;
+  };
+  virtual absl::StatusOr<std::vector<TokenRecord>> ListTokens(const ListTokensParams& params) = 0;
+
   // --- The store itself ------------------------------------------------------------------------
 
   struct Info {

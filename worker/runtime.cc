@@ -81,11 +81,7 @@ std::string HostName() {
 
 struct WorkerRuntime::Impl {
   Impl(WorkerConfig worker_config, const Clock& the_clock, Random& the_random)
-      : config(std::move(worker_config)),
-        clock(the_clock),
-        random(the_random),
-        cache(config.cache_bytes),
-        transport(config.server, {}) {}
+      : config(std::move(worker_config)), clock(the_clock), random(the_random), cache(config.cache_bytes) {}
 
   // What computations and callbacks use comes first: it goes last.
   WorkerConfig config;
@@ -97,7 +93,7 @@ struct WorkerRuntime::Impl {
   BlobCache cache;
   std::unique_ptr<BuiltinRunner> runner;
   std::unique_ptr<ThreadPool> pool;
-  GrpcTransport transport;
+  std::unique_ptr<GrpcTransport> transport;
   std::unique_ptr<WorkerLoop> loop;
 };
 
@@ -109,6 +105,9 @@ WorkerRuntime::~WorkerRuntime() = default;
 absl::Status WorkerRuntime::Start() {
   Impl& impl = *impl_;
   for (const auto& [name, location] : impl.config.data) RETURN_IF_ERROR(impl.data.Configure(name, location));
+  RETURN_IF_ERROR(CheckChannelSecurity(impl.config.server, impl.config.security));
+  impl.transport =
+      std::make_unique<GrpcTransport>(impl.config.server, ChannelOptions{.security = impl.config.security});
   WorkerOptions& options = impl.config.options;
   options.software_version = kVersion;
   if (options.worker.empty()) options.worker = fmt::format("{}-{}", HostName(), impl.random.Token(6));
@@ -116,7 +115,7 @@ absl::Status WorkerRuntime::Start() {
   impl.runner =
       std::make_unique<BuiltinRunner>(BuiltinComputations({impl.data, impl.waiter}, impl.config.allow),
                                       [&impl](std::function<void()> work) { impl.pool->Post(std::move(work)); });
-  impl.loop = std::make_unique<WorkerLoop>(options, WorkerLoop::Parts{impl.transport, *impl.runner, impl.cache,
+  impl.loop = std::make_unique<WorkerLoop>(options, WorkerLoop::Parts{*impl.transport, *impl.runner, impl.cache,
                                                                       impl.random, [&impl] { impl.alarm.Ring(); }});
 
   std::string offers;

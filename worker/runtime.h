@@ -24,7 +24,7 @@ class WorkerRuntime {
   WorkerRuntime(WorkerConfig config, const Clock& clock, Random& random);
   ~WorkerRuntime();
 
-  // INVALID_ARGUMENT if the config names data that there is not.
+  // INVALID_ARGUMENT if the config names data that there is not; the codes of CheckChannelSecurity.
   absl::Status Start();
   // Returns when the loop is done: its exit status.
   absl::Status Run();

@@ -108,8 +108,31 @@ absl::Status ApplyPopulation(const std::string& text, WorkerConfig& config) {
   return absl::OkStatus();
 }
 
+absl::Status ApplyInsecure(const std::string& text, WorkerConfig& config) {
+  if (text != "true" && text != "false") {
+    return absl::InvalidArgumentError(fmt::format("\"{}\" is neither true nor false", text));
+  }
+  config.security.is_insecure = text == "true";
+  return absl::OkStatus();
+}
+
+template <std::string ChannelSecurity::*file>
+absl::Status ApplyFile(const std::string& text, WorkerConfig& config) {
+  config.security.*file = text;
+  return absl::OkStatus();
+}
+
 constexpr WorkerSetting kSettings[] = {
     {"server", "127.0.0.1:7433", "Address of the server.", false, ApplyServer},
+    {"tls_ca", "", "PEM file with the authorities of the server's certificate, or system; turns TLS on.", false,
+     ApplyFile<&ChannelSecurity::tls_ca>},
+    {"tls_cert", "", "PEM file with this worker's own certificate, for a server that asks for one.", false,
+     ApplyFile<&ChannelSecurity::tls_cert>},
+    {"tls_key", "", "PEM file with the key of --tls-cert.", false, ApplyFile<&ChannelSecurity::tls_key>},
+    {"token_file", "", "File with the token that this worker shows; read again when the server refuses it.", false,
+     ApplyFile<&ChannelSecurity::token_file>},
+    {"insecure", "false", "true: send the token to another machine although nothing is encrypted.", false,
+     ApplyInsecure},
     {"name", "", "Name of this process, unique among the workers; by default the host's with random letters.", false,
      ApplyName},
     {"population", "default", "Population whose tasks it takes.", false, ApplyPopulation},

@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "base/log.h"
+#include "sdk/cpp/channel_options.h"
 #include "worker/data_sources.h"
 #include "worker/worker_loop.h"
 
@@ -16,6 +17,7 @@ namespace sheaf {
 
 struct WorkerConfig {
   std::string server;
+  ChannelSecurity security;
   // Its name is empty if nobody chose one.
   WorkerOptions options;
   // Name and location; checked.

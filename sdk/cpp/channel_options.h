@@ -7,12 +7,32 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <string_view>
 
+#include "absl/status/status.h"
 #include "absl/time/time.h"
 
 namespace sheaf {
 
+// Who the server must be, and who we are. Files are PEM, and read again when they change.
+struct ChannelSecurity {
+  // The authorities that may have signed the server's certificate: a file, or "system" for those that this machine
+  // trusts. Empty: no TLS.
+  std::string tls_ca;
+  // Our own certificate and its key, for a server that asks for them. Empty: none.
+  std::string tls_cert;
+  std::string tls_key;
+  // File with the token that every call shows; read again when the server refuses it. Empty: none.
+  std::string token_file;
+  // Show the token even where everybody on the way can read it.
+  bool is_insecure = false;
+
+  bool uses_tls() const { return !tls_ca.empty(); }
+};
+
 struct ChannelOptions {
+  ChannelSecurity security;
   // A connection with an open call and no traffic is pinged this often; NATs forget idle connections after a minute or
   // more.
   absl::Duration keepalive_time = absl::Seconds(30);
@@ -27,5 +47,12 @@ struct ChannelOptions {
   // A TCP connection of its own, not shared with other transports of this process to the same address.
   bool own_connection = false;
 };
+
+// Whether `address` can be reached so: the files are there and are what they should be, and no token would travel in
+// the clear to another machine. The codes of CheckCertificates; each message names the file, or the remedy.
+absl::Status CheckChannelSecurity(std::string_view address, const ChannelSecurity& security);
+
+// An address of this machine that no other can reach: "127.0.0.1:7433", "localhost:1", "[::1]:2", "unix:/run/s".
+bool IsLoopback(std::string_view address);
 
 }  // namespace sheaf

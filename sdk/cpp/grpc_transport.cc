@@ -6,11 +6,13 @@
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/impl/codegen/proto_utils.h>
 #include <grpcpp/security/credentials.h>
+#include <grpcpp/security/tls_credentials_options.h>
 
 #include <set>
 #include <utility>
 
 #include "base/mutex.h"
+#include "sdk/cpp/token_file.h"
 
 namespace sheaf {
 namespace {
@@ -26,12 +28,20 @@ gpr_timespec Deadline(absl::Duration from_now) {
                       gpr_time_from_micros(absl::ToInt64Microseconds(from_now), GPR_TIMESPAN));
 }
 
-// An HTTP proxy of the environment must not stand between two processes of one machine.
-bool IsLocal(std::string_view address) {
-  for (std::string_view prefix : {"127.", "localhost:", "[::1]:", "unix:", "unix-abstract:"}) {
-    if (address.substr(0, prefix.size()) == prefix) return true;
+// How often certificate files are looked at.
+constexpr unsigned kCertificateRefreshSeconds = 10;
+
+std::shared_ptr<grpc::ChannelCredentials> Credentials(const ChannelSecurity& security) {
+  if (!security.uses_tls()) return grpc::InsecureChannelCredentials();
+  grpc::experimental::TlsChannelCredentialsOptions options;
+  const std::string authorities = security.tls_ca == "system" ? "" : security.tls_ca;
+  if (!authorities.empty() || !security.tls_cert.empty()) {
+    options.set_certificate_provider(std::make_shared<grpc::experimental::FileWatcherCertificateProvider>(
+        security.tls_key, security.tls_cert, authorities, kCertificateRefreshSeconds));
   }
-  return false;
+  if (!authorities.empty()) options.watch_root_certs();
+  if (!security.tls_cert.empty()) options.watch_identity_key_cert_pairs();
+  return grpc::experimental::TlsCredentials(options);
 }
 
 grpc::ChannelArguments ChannelArguments(std::string_view address, const ChannelOptions& options) {
@@ -46,7 +56,8 @@ grpc::ChannelArguments ChannelArguments(std::string_view address, const ChannelO
   arguments.SetMaxReceiveMessageSize(static_cast<int>(options.message_bytes_max));
   arguments.SetMaxSendMessageSize(static_cast<int>(options.message_bytes_max));
   if (options.own_connection) arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  if (IsLocal(address)) arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  // An HTTP proxy of the environment must not stand between two processes of one machine.
+  if (IsLoopback(address)) arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   return arguments;
 }
 
@@ -72,10 +83,11 @@ absl::Status ToAbslStatus(const grpc::Status& status, std::string_view address) 
 struct GrpcTransport::Impl {
   Impl(std::string target, const ChannelOptions& options)
       : address(std::move(target)),
-        stub(grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(),
-                                       ChannelArguments(address, options))) {}
+        token(options.security.token_file),
+        stub(grpc::CreateCustomChannel(address, Credentials(options.security), ChannelArguments(address, options))) {}
 
   const std::string address;
+  TokenFile token;
   Stub stub;
   Mutex mutex;
   CondVar all_done;
@@ -97,6 +109,7 @@ void GrpcTransport::CallMethod(std::string_view method, const Message& request, 
                                const CallOptions& options, Done done) {
   auto context = std::make_shared<grpc::ClientContext>();
   context->set_deadline(Deadline(options.timeout));
+  if (const std::string header = impl_->token.header(); !header.empty()) context->AddMetadata("authorization", header);
   {
     MutexLock lock(impl_->mutex);
     impl_->open.insert(context.get());
@@ -104,6 +117,7 @@ void GrpcTransport::CallMethod(std::string_view method, const Message& request, 
   }
   impl_->stub.UnaryCall(context.get(), fmt::format("/{}", method), {}, &request, response,
                         [impl = impl_.get(), context, done = std::move(done)](const grpc::Status& status) mutable {
+                          if (status.error_code() == grpc::StatusCode::UNAUTHENTICATED) impl->token.Refused();
                           done(ToAbslStatus(status, impl->address));
                           {
                             MutexLock lock(impl->mutex);

@@ -21,7 +21,8 @@ namespace sheaf {
 
 class GrpcTransport final : public Transport {
  public:
-  // `address` is "host:port", or any other target gRPC understands ("unix:/run/sheafd.sock", "dns:///...").
+  // `address` is "host:port", or any other target gRPC understands ("unix:/run/sheafd.sock", "dns:///..."). What is
+  // wrong with files that the options name shows when a call fails; CheckChannelSecurity says it before, and better.
   GrpcTransport(std::string address, const ChannelOptions& options);
   ~GrpcTransport() override;
 

@@ -1,6 +1,7 @@
 // The methods of the wire contract: one row each.
 #pragma once
 
+#include "sheaf/v1/access_service.pb.h"
 #include "sheaf/v1/blob_service.pb.h"
 #include "sheaf/v1/inspection_service.pb.h"
 #include "sheaf/v1/round_service.pb.h"
@@ -44,6 +45,10 @@ SHEAF_METHOD(InspectionService, ListWorkers);
 SHEAF_METHOD(InspectionService, DrainWorker);
 SHEAF_METHOD(InspectionService, ExplainRound);
 SHEAF_METHOD(InspectionService, GetServerInfo);
+
+SHEAF_METHOD(AccessService, CreateToken);
+SHEAF_METHOD(AccessService, ListTokens);
+SHEAF_METHOD(AccessService, RevokeToken);
 
 #undef SHEAF_METHOD
 

@@ -25,7 +25,7 @@ std::string Sentence(const absl::Status& status) { return std::string(status.mes
 }  // namespace
 
 absl::StatusOr<v1::ResultVerdict> ContributionIntake::Take(const v1::TaskResult& result, const std::string& population,
-                                                           absl::Time now) {
+                                                           const Identity& caller, absl::Time now) {
   v1::ResultVerdict verdict;
   verdict.set_task(result.task());
   verdict.set_lease_token(result.lease_token());
@@ -36,6 +36,7 @@ absl::StatusOr<v1::ResultVerdict> ContributionIntake::Take(const v1::TaskResult&
   };
   const std::optional<TaskId> id = TaskId::Parse(result.task());
   if (!id) return answer(v1::ResultVerdict::UNKNOWN_TASK);
+  if (!caller.OwnsLease(result.lease_token())) return answer(v1::ResultVerdict::LEASE_LOST);
   const absl::StatusOr<TaskRecord> task = context_.store.GetTaskState(*id);
   if (absl::IsNotFound(task.status())) return answer(v1::ResultVerdict::UNKNOWN_TASK);
   RETURN_IF_ERROR(task.status());
@@ -57,7 +58,7 @@ absl::StatusOr<v1::ResultVerdict> ContributionIntake::Take(const v1::TaskResult&
                                    "its upload was lost when the server failed to commit it", result.timings(), now));
         return answer(v1::ResultVerdict::LEASE_LOST);
       }
-      ASSIGN_OR_RETURN(const std::string refusal, TakeContribution(*round, *task, result, now));
+      ASSIGN_OR_RETURN(const std::string refusal, TakeContribution(*round, *task, result, caller, now));
       if (refusal.empty()) return answer(v1::ResultVerdict::ACCEPTED);
       RETURN_IF_ERROR(EndAttempt(*round, *task, AttemptOutcome::kFailed, false, "contribution rejected: " + refusal,
                                  result.timings(), now));
@@ -145,9 +146,11 @@ absl::StatusOr<ContributionIntake::Received> ContributionIntake::Receive(const L
 }
 
 absl::StatusOr<std::string> ContributionIntake::TakeContribution(LiveRound& round, const TaskRecord& task,
-                                                                 const v1::TaskResult& result, absl::Time now) {
+                                                                 const v1::TaskResult& result, const Identity& caller,
+                                                                 absl::Time now) {
   const bool is_uploaded = result.outcome_case() == v1::TaskResult::kUploadId;
   if (is_uploaded && result.upload_id().rfind("c-", 0) != 0) return "the upload is not one of a contribution";
+  if (is_uploaded && !caller.OwnsUpload(result.upload_id())) return "the upload is somebody else's";
   const absl::StatusOr<Received> received = Receive(round, result);
   if (!received.ok()) {
     if (IsOurs(received.status())) return received.status();

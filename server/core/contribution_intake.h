@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
+#include "server/core/access_control.h"
 #include "server/core/core_context.h"
 #include "server/core/round_manager.h"
 #include "sheaf/v1/work_service.pb.h"
@@ -19,9 +20,10 @@ class ContributionIntake {
   ContributionIntake(CoreContext& context, RoundManager& rounds, std::function<void(absl::Time)> on_delayed)
       : context_(context), rounds_(rounds), on_delayed_(std::move(on_delayed)) {}
 
-  // The verdict on one result of a worker of `population`. An error is the store's (RESOURCE_EXHAUSTED, INTERNAL ...),
-  // never the worker's fault.
-  absl::StatusOr<v1::ResultVerdict> Take(const v1::TaskResult& result, const std::string& population, absl::Time now);
+  // The verdict on one result of a worker of `population` that `caller` runs: LEASE_LOST where the lease is another's.
+  // An error is the store's (RESOURCE_EXHAUSTED, INTERNAL ...), never the worker's fault.
+  absl::StatusOr<v1::ResultVerdict> Take(const v1::TaskResult& result, const std::string& population,
+                                         const Identity& caller, absl::Time now);
 
   // What to say of a lease that is no longer the task's: ACCEPTED never, HELD never.
   static v1::ResultVerdict::Verdict VerdictOnLost(const RoundRecord& round, const TaskRecord& task,
@@ -34,7 +36,7 @@ class ContributionIntake {
  private:
   // Returns the sentence why the contribution is refused, or an empty one if it was accepted.
   absl::StatusOr<std::string> TakeContribution(LiveRound& round, const TaskRecord& task, const v1::TaskResult& result,
-                                               absl::Time now);
+                                               const Identity& caller, absl::Time now);
   // The upload went into the spool in a batch that a crash or a full disk undid: not the worker's fault, and nothing
   // speaks against the task.
   bool UploadIsGone(const v1::TaskResult& result);

@@ -25,22 +25,27 @@ Core::Core(TaskStore& store, PayloadStore& payloads, Executor& executor, Random&
                .parallel = options.parallel != nullptr ? *options.parallel : one_by_one_,
                .limits = options.limits},
       data_directory_(std::move(options.data_directory)),
+      requires_tokens_(options.requires_tokens),
+      access_(context_),
       rounds_(context_),
       workers_(context_),
       desk_(context_, rounds_, workers_),
       watch_(context_, rounds_),
       retention_(context_) {
+  access_.set_on_void([this](const TokenId& token) { desk_.EndPollsOf(token); });
   rounds_.set_on_closed([this](const RoundId& round) { desk_.OnRoundClosed(round); });
 }
 
 absl::Status Core::Recover(absl::Time now) {
   start_time_ = now;
+  RETURN_IF_ERROR(access_.Recover(requires_tokens_, now));
   RETURN_IF_ERROR(rounds_.Recover(now));
   if (!rounds_.live().empty()) LogInfo("{} rounds go on", rounds_.live().size());
   return absl::OkStatus();
 }
 
 void Core::Tick(absl::Time now) {
+  access_.Tick(now);
   rounds_.Tick(now);
   desk_.Tick(now);
   watch_.Tick(now);
@@ -49,11 +54,12 @@ void Core::Tick(absl::Time now) {
 }
 
 absl::Time Core::NextTick(absl::Time /*now*/) const {
-  return std::max(rest_until_, std::min({rounds_.NextTick(), desk_.NextTick(), watch_.NextTick(), retention_.NextTick(),
-                                         next_housekeeping_}));
+  return std::max(rest_until_, std::min({access_.NextTick(), rounds_.NextTick(), desk_.NextTick(), watch_.NextTick(),
+                                         retention_.NextTick(), next_housekeeping_}));
 }
 
 void Core::OnRollback(absl::Time now) {
+  access_.OnRollback(now);
   rounds_.OnRollback(now);
   workers_.OnRollback();
   desk_.Wake();
@@ -67,7 +73,9 @@ void Core::BeginDrain(absl::Time now) {
 
 void Core::CheckpointAll(absl::Time /*now*/) { rounds_.CheckpointAll(); }
 
-absl::StatusOr<Core::UploadAnswer> Core::AskUpload(const TaskId& id, const LeaseToken& token, int64_t size_bytes) {
+absl::StatusOr<Core::UploadAnswer> Core::AskUpload(const TaskId& id, const LeaseToken& token, int64_t size_bytes,
+                                                   const Identity& caller) {
+  if (!caller.OwnsLease(token.value())) return UploadAnswer::kLeaseLost;
   ASSIGN_OR_RETURN(const TaskRecord task, context_.store.GetTaskState(id));
   const LiveRound* round = rounds_.Find(id.round);
   if (round == nullptr || round->state != RoundState::kCollecting) return UploadAnswer::kNotNeeded;
@@ -85,6 +93,7 @@ absl::StatusOr<Core::UploadAnswer> Core::AskUpload(const TaskId& id, const Lease
 void Core::KeepHouse(absl::Time now) {
   next_housekeeping_ = now + kHousekeepingInterval;
   workers_.Prune(now);
+  access_.Prune(now);
   const absl::StatusOr<int64_t> deleted = context_.payloads.DeleteStaleUploads(now - context_.limits.unreferenced_keep);
   if (!deleted.ok()) LogWarning("stale uploads stay on disk: {}", deleted.status().ToString());
 }

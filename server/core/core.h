@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "server/core/access_control.h"
 #include "server/core/core_context.h"
 #include "server/core/retention.h"
 #include "server/core/round_manager.h"
@@ -29,6 +30,8 @@ class Core {
     Limits limits;
     // For people: where the store is.
     std::string data_directory;
+    // Nobody gets in without a token, even while there is none.
+    bool requires_tokens = false;
     // For large folds; must outlive the core. Null: one after the other.
     ParallelFor* parallel = nullptr;
   };
@@ -54,10 +57,12 @@ class Core {
   enum class UploadAnswer { kSend, kNotNeeded, kLeaseLost };
   // Whether a contribution of this size is still wanted under this lease. NOT_FOUND if there is no such task;
   // RESOURCE_EXHAUSTED if the round takes none so large.
-  absl::StatusOr<UploadAnswer> AskUpload(const TaskId& task, const LeaseToken& token, int64_t size_bytes);
+  absl::StatusOr<UploadAnswer> AskUpload(const TaskId& task, const LeaseToken& token, int64_t size_bytes,
+                                         const Identity& caller);
 
   // For handlers.
   CoreContext& context() { return context_; }
+  AccessControl& access() { return access_; }
   RoundManager& rounds() { return rounds_; }
   WorkerRegistry& workers() { return workers_; }
   WorkDesk& desk() { return desk_; }
@@ -72,6 +77,8 @@ class Core {
   InlineFor one_by_one_;
   CoreContext context_;
   const std::string data_directory_;
+  const bool requires_tokens_;
+  AccessControl access_;
   RoundManager rounds_;
   WorkerRegistry workers_;
   WorkDesk desk_;

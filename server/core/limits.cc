@@ -18,6 +18,7 @@ std::map<std::string, int64_t> Limits::ByName() const {
       {"accumulator_bytes_max", accumulator_bytes_max},
       {"metrics_max", metrics_max},
       {"live_rounds_max", live_rounds_max},
+      {"tokens_max", tokens_max},
       {"lease_default_ms", absl::ToInt64Milliseconds(lease_default)},
       {"round_deadline_default_ms", absl::ToInt64Milliseconds(round_deadline_default)},
       {"poll_wait_max_ms", absl::ToInt64Milliseconds(poll_wait_max)},

@@ -39,6 +39,8 @@ struct Limits {
   int64_t accumulator_bytes_max = int64_t{8} << 30;
   // Names of metrics in one contribution: they are summed per name for as long as the round lives.
   int64_t metrics_max = 64;
+  // Tokens, void ones of the last 30 days included: all are kept in memory.
+  int64_t tokens_max = 10'000;
   // Rounds that have not ended.
   int64_t live_rounds_max = 10'000;
 

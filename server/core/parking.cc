@@ -1,4 +1,6 @@
 // The part of WorkDesk that keeps calls waiting, and answers them.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <optional>
 #include <utility>
@@ -10,19 +12,19 @@
 
 namespace sheaf {
 
-void WorkDesk::Park(const v1::SyncRequest& request, const std::string& population, absl::Time now,
+void WorkDesk::Park(const v1::SyncRequest& request, const WorkerProfile& worker, absl::Time now,
                     Reply<v1::SyncResponse> reply) {
-  const WorkerName worker(request.worker());
-  parked_.push_back({.population = population,
-                     .worker = worker,
+  parked_.push_back({.population = worker.population,
+                     .worker = worker.name,
                      .poll_id = request.poll_id(),
                      .want = request.want(),
                      .held = {request.held().begin(), request.held().end()},
+                     .caller = worker.caller,
                      .request = &request,
                      .arrival_time = now,
                      .until = now + std::min(FromProto(request.wait()), context_.limits.poll_wait_max),
                      .reply = std::move(reply)});
-  parked_by_worker_[{population, worker}] = std::prev(parked_.end());
+  parked_by_worker_[{worker.population, worker.name}] = std::prev(parked_.end());
   parked_until_ = std::min(parked_until_, parked_.back().until);
 }
 
@@ -40,6 +42,18 @@ void WorkDesk::Abandon(const Caller& caller) {
   const Reply<v1::SyncResponse> reply = std::move(found->second->reply);
   Unpark(found->second);
   reply(absl::CancelledError("the caller has gone"));
+}
+
+void WorkDesk::EndPollsOf(const TokenId& token) {
+  for (auto it = parked_.begin(); it != parked_.end();) {
+    if (it->caller->token != token) {
+      ++it;
+      continue;
+    }
+    const Reply<v1::SyncResponse> reply = std::move(it->reply);
+    it = Unpark(it);
+    reply(absl::UnauthenticatedError(fmt::format("token {} is no longer valid", token)));
+  }
 }
 
 void WorkDesk::Supersede(const std::string& population, const WorkerName& worker) {
@@ -92,7 +106,7 @@ std::optional<absl::StatusOr<v1::SyncResponse>> WorkDesk::TryAnswerParked(const 
       parked.until <= now || is_draining_ || drain_changed_.contains({parked.population, parked.worker});
   if (response.leases().empty() && !is_cancelled && !is_over) return std::nullopt;
   for (const v1::HeldLease& held : parked.held) {
-    absl::StatusOr<v1::LeaseUpdate> update = Update(held, parked.population, parked.arrival_time, now);
+    absl::StatusOr<v1::LeaseUpdate> update = Update(held, *worker, parked.arrival_time, now);
     if (!update.ok()) return update.status();
     *response.add_held() = *std::move(update);
   }

@@ -53,7 +53,9 @@ void RoundManager::OnRollback(absl::Time now) {
     LiveRound& round = *it->second;
     const absl::StatusOr<RoundRecord> record = context_.store.GetRound(round.id);
     if (!record.ok() || IsFinal(record->state)) {
+      const std::string digest = round.spec.broadcast_digest();
       it = live_.erase(it);
+      if (!digest.empty() && !retired_broadcasts_.contains(digest)) ForgetReaders(digest);
       continue;
     }
     round.state = record->state;
@@ -92,6 +94,11 @@ absl::StatusOr<RoundRecord> RoundManager::Create(const v1::CreateRoundRequest& r
   record.id = RoundId("r-" + context_.random.Token(kRoundIdCharacters));
   ASSIGN_OR_RETURN(TaskStore::CreateRoundResult result,
                    context_.store.CreateRound({.round = std::move(record), .tasks = std::move(prepared.tasks)}));
+  // Else whoever knows an id could look into another population.
+  if (result.round.population != spec.population()) {
+    return absl::AlreadyExistsError(
+        fmt::format("request_id {} created a round of another population; choose another", request.request_id()));
+  }
   if (result.created) RETURN_IF_ERROR(Load(result.round, now));
   return std::move(result.round);
 }
@@ -162,8 +169,17 @@ void RoundManager::Tick(absl::Time now) {
       const absl::Status status = context_.payloads.DeleteBlob(it->first);
       if (!status.ok()) LogWarning("broadcast {} stays on disk: {}", it->first, status.ToString());
     }
+    ForgetReaders(it->first);
     it = retired_broadcasts_.erase(it);
   }
+}
+
+void RoundManager::ForgetReaders(const std::string& digest) {
+  std::set<std::string> populations;
+  for (const auto& [id, round] : live_) {
+    if (round->spec.broadcast_digest() == digest) populations.insert(round->spec.population());
+  }
+  readers_.Set(digest, std::move(populations));
 }
 
 absl::Time RoundManager::NextTick() const {

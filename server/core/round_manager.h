@@ -20,6 +20,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "server/core/broadcast_readers.h"
 #include "server/core/core_context.h"
 #include "server/core/live_round.h"
 #include "sheaf/v1/round_service.pb.h"
@@ -39,8 +40,8 @@ class RoundManager {
   // The batch in progress has failed: drop what was assumed from it.
   void OnRollback(absl::Time now);
 
-  // INVALID_ARGUMENT, NOT_FOUND (the broadcast), RESOURCE_EXHAUSTED; see RoundService.CreateRound. With validate_only,
-  // a record that was not stored and has no id.
+  // INVALID_ARGUMENT, NOT_FOUND (the broadcast), ALREADY_EXISTS (the request_id), RESOURCE_EXHAUSTED; see
+  // RoundService.CreateRound. With validate_only, a record that was not stored and has no id.
   absl::StatusOr<RoundRecord> Create(const v1::CreateRoundRequest& request, absl::Time now);
   // NOT_FOUND; FAILED_PRECONDITION if it ended otherwise.
   absl::StatusOr<RoundRecord> Cancel(const RoundId& id, const std::string& reason, absl::Time now);
@@ -73,6 +74,9 @@ class RoundManager {
   void Tick(absl::Time now);
   absl::Time NextTick() const;
 
+  // Thread-safe.
+  const BroadcastReaders& readers() const { return readers_; }
+
   // When this batch is durable: writes a checkpoint of every live round that has folded something since its last.
   void CheckpointAll();
   // The next rounds may name this broadcast again: keep it.
@@ -97,6 +101,10 @@ class RoundManager {
   CoreContext& context_;
   std::function<void(const RoundId&)> on_closed_ = [](const RoundId&) {};
   std::map<RoundId, std::unique_ptr<LiveRound>> live_;
+  // Who may read `digest` from now on: the populations of the live rounds that have it.
+  void ForgetReaders(const std::string& digest);
+
+  BroadcastReaders readers_;
   // When to delete broadcasts whose rounds have ended.
   std::map<std::string, absl::Time> retired_broadcasts_;
   // Rounds that could not write their aggregate, and when to try again.

@@ -54,6 +54,7 @@ absl::Status RoundManager::Load(const RoundRecord& record, absl::Time now) {
     accumulator = RoundAccumulator::Restore(spec.aggregate(), state);
   }
   RETURN_IF_ERROR(accumulator.status());
+  if (!spec.broadcast_digest().empty()) readers_.Add(spec.broadcast_digest(), spec.population());
   auto round = std::make_unique<LiveRound>(LiveRound{.id = record.id,
                                                      .spec = std::move(spec),
                                                      .create_time = record.create_time,

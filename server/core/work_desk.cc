@@ -54,9 +54,10 @@ absl::Status Validate(const v1::SyncRequest& request, const Limits& limits) {
 
 }  // namespace
 
-void WorkDesk::Sync(const v1::SyncRequest& request, absl::Time now, Reply<v1::SyncResponse> reply) {
+void WorkDesk::Sync(const v1::SyncRequest& request, const IdentityPtr& caller, absl::Time now,
+                    Reply<v1::SyncResponse> reply) {
   if (absl::Status status = Validate(request, context_.limits); !status.ok()) return reply(std::move(status));
-  const absl::StatusOr<const WorkerProfile*> worker = workers_.Saw(request, now);
+  const absl::StatusOr<const WorkerProfile*> worker = workers_.Saw(request, caller, now);
   if (!worker.ok()) return reply(worker.status());
   Supersede((*worker)->population, (*worker)->name);
   absl::StatusOr<v1::SyncResponse> response = Answer(request, **worker, now);
@@ -65,7 +66,7 @@ void WorkDesk::Sync(const v1::SyncRequest& request, absl::Time now, Reply<v1::Sy
   if (response.ok() && may_wait && response->verdicts().empty() && response->leases().empty() &&
       std::all_of(response->held().begin(), response->held().end(),
                   [](const v1::LeaseUpdate& update) { return update.verdict() == v1::LeaseUpdate::HELD; })) {
-    return Park(request, (*worker)->population, now, std::move(reply));
+    return Park(request, **worker, now, std::move(reply));
   }
   reply(std::move(response));
 }
@@ -74,15 +75,15 @@ absl::StatusOr<v1::SyncResponse> WorkDesk::Answer(const v1::SyncRequest& request
                                                   absl::Time now) {
   v1::SyncResponse response = EmptyResponse(worker);
   for (const v1::TaskResult& result : request.results()) {
-    ASSIGN_OR_RETURN(*response.add_verdicts(), intake_.Take(result, worker.population, now));
+    ASSIGN_OR_RETURN(*response.add_verdicts(), intake_.Take(result, worker.population, *worker.caller, now));
     if (response.verdicts().rbegin()->verdict() == v1::ResultVerdict::ACCEPTED) {
       rates_[worker.population].completions.Add(now);
     }
   }
   for (const v1::HeldLease& held : request.held()) {
-    ASSIGN_OR_RETURN(*response.add_held(), Update(held, worker.population, now, now));
+    ASSIGN_OR_RETURN(*response.add_held(), Update(held, worker, now, now));
   }
-  ASSIGN_OR_RETURN(const int32_t resent, Resend(request, worker.population, now, response));
+  ASSIGN_OR_RETURN(const int32_t resent, Resend(request, worker, now, response));
   if (!request.draining() && !worker.is_draining && !is_draining_ && request.want() > resent) {
     RETURN_IF_ERROR(Grant(worker, request.poll_id(), request.want() - resent, now, now, response));
   }
@@ -108,7 +109,7 @@ void WorkDesk::SetPace(bool has_waited, v1::SyncResponse& response) const {
   *response.mutable_next_max() = ToProto(longest);
 }
 
-absl::StatusOr<v1::LeaseUpdate> WorkDesk::Update(const v1::HeldLease& held, const std::string& population,
+absl::StatusOr<v1::LeaseUpdate> WorkDesk::Update(const v1::HeldLease& held, const WorkerProfile& worker,
                                                  absl::Time arrival, absl::Time now) {
   v1::LeaseUpdate update;
   update.set_task(held.task());
@@ -121,7 +122,7 @@ absl::StatusOr<v1::LeaseUpdate> WorkDesk::Update(const v1::HeldLease& held, cons
     update.set_verdict(v1::LeaseUpdate::CANCELLED);
     return update;
   }
-  if (round->spec.population() != population) return update;
+  if (round->spec.population() != worker.population || !worker.caller->OwnsLease(held.lease_token())) return update;
   const absl::StatusOr<TaskRecord> task =
       context_.store.RenewLease({.task = *id,
                                  .token = LeaseToken(held.lease_token()),
@@ -134,7 +135,7 @@ absl::StatusOr<v1::LeaseUpdate> WorkDesk::Update(const v1::HeldLease& held, cons
   return update;
 }
 
-absl::StatusOr<int32_t> WorkDesk::Resend(const v1::SyncRequest& request, const std::string& population, absl::Time now,
+absl::StatusOr<int32_t> WorkDesk::Resend(const v1::SyncRequest& request, const WorkerProfile& worker, absl::Time now,
                                          v1::SyncResponse& response) {
   ASSIGN_OR_RETURN(const std::vector<TaskRecord> leased, context_.store.ListLeases(WorkerName(request.worker())));
   if (leased.empty()) return 0;
@@ -144,8 +145,10 @@ absl::StatusOr<int32_t> WorkDesk::Resend(const v1::SyncRequest& request, const s
   int32_t resent = 0;
   for (const TaskRecord& task : leased) {
     const LiveRound* round = rounds_.Find(task.id.round);
-    if (round == nullptr || round->spec.population() != population || known.contains(task.lease_token.value()))
+    if (round == nullptr || round->spec.population() != worker.population || known.contains(task.lease_token.value()) ||
+        !worker.caller->OwnsLease(task.lease_token.value())) {
       continue;
+    }
     *response.add_leases() = ToLease(*round, task, now);
     ++resent;
   }
@@ -157,7 +160,9 @@ absl::Status WorkDesk::Grant(const WorkerProfile& worker, const std::string& pol
   for (LiveRound* round : scheduler_.RoundsFor(worker, rounds_)) {
     if (want == 0) break;
     std::vector<LeaseToken> tokens;
-    for (int32_t i = 0; i < want; ++i) tokens.emplace_back(context_.random.Token(kTokenCharacters));
+    for (int32_t i = 0; i < want; ++i) {
+      tokens.emplace_back(context_.random.Token(kTokenCharacters) + worker.caller->lease_tag);
+    }
     std::vector<std::string> fulfilled = FulfilledBy(worker, round->requirements);
     const int32_t per_worker_max = round->spec.open_slots().per_worker_max();
     const bool could_take_any = fulfilled.size() == round->requirements.size() && per_worker_max == 0;

@@ -19,6 +19,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "server/core/access_control.h"
 #include "server/core/contribution_intake.h"
 #include "server/core/core_context.h"
 #include "server/core/rate_window.h"
@@ -39,7 +40,7 @@ class WorkDesk {
         intake_(context, rounds, [this](absl::Time time) { DueAt(time); }) {}
 
   // See WorkService.Sync for the contract.
-  void Sync(const v1::SyncRequest& request, absl::Time now, Reply<v1::SyncResponse> reply);
+  void Sync(const v1::SyncRequest& request, const IdentityPtr& caller, absl::Time now, Reply<v1::SyncResponse> reply);
   // One call of Sync, for Abandon.
   struct Caller {
     explicit Caller(const v1::SyncRequest& request);
@@ -50,6 +51,9 @@ class WorkDesk {
   };
   // Nobody waits for this call's answer any more: if it is parked it ends with CANCELLED, and is granted nothing.
   void Abandon(const Caller& caller);
+
+  // The token is void: who waits under it is sent away, and granted nothing.
+  void EndPollsOf(const TokenId& token);
 
   // Takes a task from its worker or back from the buried ones. As TaskStore::RequeueTask.
   absl::StatusOr<TaskRecord> Requeue(const TaskId& id, absl::Time now);
@@ -78,6 +82,7 @@ class WorkDesk {
     std::string poll_id;
     int32_t want = 0;
     std::vector<v1::HeldLease> held;
+    IdentityPtr caller;
     const v1::SyncRequest* request = nullptr;
     absl::Time arrival_time;
     absl::Time until;
@@ -93,18 +98,17 @@ class WorkDesk {
   v1::SyncResponse EmptyResponse(const WorkerProfile& worker) const;
   void SetPace(bool has_waited, v1::SyncResponse& response) const;
 
-  absl::StatusOr<v1::LeaseUpdate> Update(const v1::HeldLease& held, const std::string& population, absl::Time arrival,
+  absl::StatusOr<v1::LeaseUpdate> Update(const v1::HeldLease& held, const WorkerProfile& worker, absl::Time arrival,
                                          absl::Time now);
   // Sends again what the worker was given and does not know of; returns how many.
-  absl::StatusOr<int32_t> Resend(const v1::SyncRequest& request, const std::string& population, absl::Time now,
+  absl::StatusOr<int32_t> Resend(const v1::SyncRequest& request, const WorkerProfile& worker, absl::Time now,
                                  v1::SyncResponse& response);
   // Leases up to `want` tasks.
   absl::Status Grant(const WorkerProfile& worker, const std::string& poll_id, int32_t want, absl::Time arrival,
                      absl::Time now, v1::SyncResponse& response);
   v1::Lease ToLease(const LiveRound& round, const TaskRecord& task, absl::Time arrival) const;
 
-  void Park(const v1::SyncRequest& request, const std::string& population, absl::Time now,
-            Reply<v1::SyncResponse> reply);
+  void Park(const v1::SyncRequest& request, const WorkerProfile& worker, absl::Time now, Reply<v1::SyncResponse> reply);
   // Ends an older wait of the same worker.
   void Supersede(const std::string& population, const WorkerName& worker);
   void ServeParked(absl::Time now);

@@ -1,5 +1,7 @@
 #include "server/core/worker_registry.h"
 
+#include <fmt/format.h>
+
 #include "base/status_macros.h"
 #include "server/core/round_spec.h"
 #include "server/core/scheduler.h"
@@ -10,6 +12,8 @@ namespace {
 
 // How stale `last_seen_time` in the store may be: a write per Sync would cost more than the Sync.
 constexpr absl::Duration kStoreEvery = absl::Seconds(10);
+// A name is its identity's for this long after a call.
+constexpr absl::Duration kNameKept = absl::Minutes(1);
 constexpr absl::Duration kForgetAfter = absl::Minutes(10);
 
 }  // namespace
@@ -23,11 +27,20 @@ std::string DescribeWorker(const v1::SyncRequest& request) {
   return worker.SerializeAsString();
 }
 
-absl::StatusOr<const WorkerProfile*> WorkerRegistry::Saw(const v1::SyncRequest& request, absl::Time now) {
+absl::StatusOr<const WorkerProfile*> WorkerRegistry::Saw(const v1::SyncRequest& request, const IdentityPtr& caller,
+                                                         absl::Time now) {
   const std::string population = PopulationOrDefault(request.population());
   const WorkerName name(request.worker());
   Entry& entry = profiles_[{population, name}];
   WorkerProfile& profile = entry.profile;
+  const bool is_known = entry.stored_time != absl::InfinitePast();
+  if (is_known && profile.caller->name != caller->name && !profile.caller->name.empty() &&
+      now - profile.last_seen_time < kNameKept) {
+    return absl::PermissionDeniedError(
+        fmt::format("worker {} of population '{}' is somebody else's, who called within the last minute; give this one "
+                    "another name (--name)",
+                    name, population));
+  }
   std::string description = DescribeWorker(request);
   if (description != entry.description || now - entry.stored_time >= kStoreEvery) {
     ASSIGN_OR_RETURN(
@@ -35,6 +48,7 @@ absl::StatusOr<const WorkerProfile*> WorkerRegistry::Saw(const v1::SyncRequest& 
         context_.store.SawWorker({.name = name, .population = population, .description = description, .now = now}));
     profile = {.name = name,
                .population = population,
+               .caller = caller,
                .software_version = request.software_version(),
                .protocol_version = request.protocol_version(),
                .computations = {request.computations().begin(), request.computations().end()},
@@ -44,6 +58,7 @@ absl::StatusOr<const WorkerProfile*> WorkerRegistry::Saw(const v1::SyncRequest& 
     entry.stored_time = now;
   }
   profile.last_seen_time = now;
+  if (profile.caller != caller) profile.caller = caller;
   return &profile;
 }
 

@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "server/core/access_control.h"
 #include "server/core/core_context.h"
 #include "sheaf/v1/work_service.pb.h"
 #include "storage/records.h"
@@ -18,6 +19,8 @@ namespace sheaf {
 struct WorkerProfile {
   WorkerName name;
   std::string population;
+  // Of its last call.
+  IdentityPtr caller = Identity::Anybody();
   std::string software_version;
   int32_t protocol_version = 0;
   std::vector<v1::OfferedComputation> computations;
@@ -30,8 +33,9 @@ class WorkerRegistry {
  public:
   explicit WorkerRegistry(CoreContext& context) : context_(context) {}
 
-  // Notes the call. The profile stays valid until the next call of a method that is not const.
-  absl::StatusOr<const WorkerProfile*> Saw(const v1::SyncRequest& request, absl::Time now);
+  // Notes the call. PERMISSION_DENIED if another identity has used the name within the last minute. The profile stays
+  // valid until the next call of a method that is not const.
+  absl::StatusOr<const WorkerProfile*> Saw(const v1::SyncRequest& request, const IdentityPtr& caller, absl::Time now);
   // Null if it was not heard of since the server started.
   const WorkerProfile* Find(const std::string& population, const WorkerName& name) const;
   // NOT_FOUND.

@@ -56,7 +56,8 @@ absl::StatusOr<v1::StartUploadResponse> Start(PayloadStore& payloads, const Uplo
 }
 
 absl::StatusOr<v1::StartUploadResponse> StartContribution(Core& core, PayloadStore& payloads,
-                                                          const v1::StartUploadRequest& request) {
+                                                          const v1::StartUploadRequest& request,
+                                                          const Identity& caller) {
   const v1::ContributionUpload& contribution = request.contribution();
   const std::optional<TaskId> task = TaskId::Parse(contribution.task());
   if (!task) {
@@ -64,7 +65,7 @@ absl::StatusOr<v1::StartUploadResponse> StartContribution(Core& core, PayloadSto
         fmt::format("\"{}\" is not a task, such as r-7k2m9q4x/17", contribution.task().substr(0, 128)));
   }
   ASSIGN_OR_RETURN(const Core::UploadAnswer answer,
-                   core.AskUpload(*task, LeaseToken(contribution.lease_token()), request.size_bytes()));
+                   core.AskUpload(*task, LeaseToken(contribution.lease_token()), request.size_bytes(), caller));
   switch (answer) {
     case Core::UploadAnswer::kNotNeeded:
       return Answer(v1::StartUploadResponse::NOT_NEEDED);
@@ -73,7 +74,7 @@ absl::StatusOr<v1::StartUploadResponse> StartContribution(Core& core, PayloadSto
     case Core::UploadAnswer::kSend:
       break;
   }
-  const UploadId id = ContributionUploadId(request.digest(), *task, LeaseToken(contribution.lease_token()));
+  const UploadId id = ContributionUploadId(request.digest(), *task, LeaseToken(contribution.lease_token()), caller);
   return Start(payloads, id, request, core.limits());
 }
 
@@ -82,13 +83,13 @@ absl::StatusOr<v1::StartUploadResponse> StartContribution(Core& core, PayloadSto
 BlobHandlers::BlobHandlers(Core& core, PayloadStore& payloads)
     : core_(core), payloads_(payloads), open_blobs_(payloads) {}
 
-void BlobHandlers::StartUpload(const v1::StartUploadRequest& request, absl::Time now,
+void BlobHandlers::StartUpload(const v1::StartUploadRequest& request, const IdentityPtr& caller, absl::Time now,
                                Reply<v1::StartUploadResponse> reply) {
   if (absl::Status status = CheckStart(request, core_.limits()); !status.ok()) return reply(std::move(status));
-  if (request.has_contribution()) return reply(StartContribution(core_, payloads_, request));
+  if (request.has_contribution()) return reply(StartContribution(core_, payloads_, request, *caller));
   core_.rounds().TouchBroadcast(request.digest(), now);
   if (payloads_.HasBlob(request.digest())) return reply(Answer(v1::StartUploadResponse::ALREADY_STORED));
-  reply(Start(payloads_, BroadcastUploadId(request.digest(), request.request_id()), request, core_.limits()));
+  reply(Start(payloads_, BroadcastUploadId(request.digest(), request.request_id(), *caller), request, core_.limits()));
 }
 
 absl::StatusOr<v1::WriteChunkResponse> BlobHandlers::WriteChunk(const v1::WriteChunkRequest& request) {

@@ -4,6 +4,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "server/core/access_control.h"
 #include "server/core/open_blobs.h"
 #include "server/core/reply.h"
 #include "sheaf/v1/blob_service.pb.h"
@@ -19,7 +20,8 @@ class BlobHandlers {
   BlobHandlers(Core& core, PayloadStore& payloads);
 
   // Asks the core whether the contribution is still needed.
-  void StartUpload(const v1::StartUploadRequest& request, absl::Time now, Reply<v1::StartUploadResponse> reply);
+  void StartUpload(const v1::StartUploadRequest& request, const IdentityPtr& caller, absl::Time now,
+                   Reply<v1::StartUploadResponse> reply);
   absl::StatusOr<v1::WriteChunkResponse> WriteChunk(const v1::WriteChunkRequest& request);
   absl::StatusOr<v1::QueryUploadResponse> QueryUpload(const v1::QueryUploadRequest& request);
   // A finished broadcast becomes a blob; a finished contribution stays an upload until a Sync refers to it.

@@ -4,6 +4,8 @@
 
 #include <memory>
 
+#include "server/core/core.h"
+#include "server/handlers/access_handlers.h"
 #include "server/handlers/blob_handlers.h"
 #include "server/handlers/inspection_handlers.h"
 #include "server/handlers/round_handlers.h"
@@ -11,72 +13,169 @@
 
 namespace sheaf {
 
-MethodTable::MethodTable(Executor& executor, Handlers handlers) : executor_(executor) {
-  Add("sheaf.v1.WorkService/Sync", handlers.work, &WorkHandlers::Sync);
+namespace {
+
+using v1::OPERATOR;
+using v1::SUBMITTER;
+using v1::VIEWER;
+using v1::WORKER;
+
+constexpr RoleSet kLooking = {SUBMITTER, OPERATOR, VIEWER};
+
+// A worker uploads what it was leased, a submitter what it broadcasts.
+absl::Status CheckUploader(const v1::StartUploadRequest& request, const Identity& caller, Core&) {
+  return caller.CheckRole("StartUpload", request.has_contribution() ? RoleSet{WORKER} : RoleSet{SUBMITTER});
+}
+
+absl::Status CheckNewRound(const v1::CreateRoundRequest& request, const Identity& caller, Core&) {
+  return CheckPopulationScope(request.spec().population(), caller);
+}
+
+}  // namespace
+
+MethodTable::MethodTable(Executor& executor, Core& core, Handlers handlers) : executor_(executor), core_(core) {
+  Add("sheaf.v1.WorkService/Sync", {WORKER}, OfPopulation(&v1::SyncRequest::population), handlers.work,
+      &WorkHandlers::Sync);
   rows_["sheaf.v1.WorkService/Sync"].abandon = [&work = handlers.work](const google::protobuf::Message& request) {
     work.AbandonSync(static_cast<const v1::SyncRequest&>(request));
   };
 
-  Add("sheaf.v1.BlobService/StartUpload", handlers.blob, &BlobHandlers::StartUpload);
-  Add("sheaf.v1.BlobService/WriteChunk", handlers.blob, &BlobHandlers::WriteChunk);
-  Add("sheaf.v1.BlobService/QueryUpload", handlers.blob, &BlobHandlers::QueryUpload);
-  Add("sheaf.v1.BlobService/FinishUpload", handlers.blob, &BlobHandlers::FinishUpload);
-  Add("sheaf.v1.BlobService/ReadBlob", handlers.blob, &BlobHandlers::ReadBlob);
-  Add("sheaf.v1.BlobService/SelectRows", handlers.blob, &BlobHandlers::SelectRows);
+  BlobHandlers& blob = handlers.blob;
+  constexpr RoleSet kUploading = {WORKER, SUBMITTER};
+  Add("sheaf.v1.BlobService/StartUpload", kUploading, Scope<v1::StartUploadRequest>(CheckUploader), blob,
+      &BlobHandlers::StartUpload);
+  Add("sheaf.v1.BlobService/WriteChunk", kUploading, OfUpload(&v1::WriteChunkRequest::upload_id), blob,
+      &BlobHandlers::WriteChunk);
+  Add("sheaf.v1.BlobService/QueryUpload", kUploading, OfUpload(&v1::QueryUploadRequest::upload_id), blob,
+      &BlobHandlers::QueryUpload);
+  Add("sheaf.v1.BlobService/FinishUpload", kUploading, OfUpload(&v1::FinishUploadRequest::upload_id), blob,
+      &BlobHandlers::FinishUpload);
+  Add("sheaf.v1.BlobService/ReadBlob", {WORKER}, OfBroadcast(&v1::ReadBlobRequest::digest), blob,
+      &BlobHandlers::ReadBlob);
+  Add("sheaf.v1.BlobService/SelectRows", {WORKER}, OfBroadcast(&v1::SelectRowsRequest::digest), blob,
+      &BlobHandlers::SelectRows);
 
-  Add("sheaf.v1.RoundService/CreateRound", handlers.round, &RoundHandlers::CreateRound);
-  Add("sheaf.v1.RoundService/GetRound", handlers.round, &RoundHandlers::GetRound);
-  Add("sheaf.v1.RoundService/ListRounds", handlers.round, &RoundHandlers::ListRounds);
-  Add("sheaf.v1.RoundService/CancelRound", handlers.round, &RoundHandlers::CancelRound);
-  Add("sheaf.v1.RoundService/ReadAggregate", handlers.round, &RoundHandlers::ReadAggregate);
+  RoundHandlers& round = handlers.round;
+  Add("sheaf.v1.RoundService/CreateRound", {SUBMITTER}, Scope<v1::CreateRoundRequest>(CheckNewRound), round,
+      &RoundHandlers::CreateRound);
+  Add("sheaf.v1.RoundService/GetRound", kLooking, OfRound(&v1::GetRoundRequest::round), round,
+      &RoundHandlers::GetRound);
+  Add("sheaf.v1.RoundService/ListRounds", kLooking, OfPopulation(&v1::ListRoundsRequest::population), round,
+      &RoundHandlers::ListRounds);
+  Add("sheaf.v1.RoundService/CancelRound", {SUBMITTER, OPERATOR}, OfRound(&v1::CancelRoundRequest::round), round,
+      &RoundHandlers::CancelRound);
+  Add("sheaf.v1.RoundService/ReadAggregate", {SUBMITTER}, OfRound(&v1::ReadAggregateRequest::round), round,
+      &RoundHandlers::ReadAggregate);
 
-  Add("sheaf.v1.InspectionService/ListTasks", handlers.inspection, &InspectionHandlers::ListTasks);
-  Add("sheaf.v1.InspectionService/GetTask", handlers.inspection, &InspectionHandlers::GetTask);
-  Add("sheaf.v1.InspectionService/RequeueTask", handlers.inspection, &InspectionHandlers::RequeueTask);
-  Add("sheaf.v1.InspectionService/DescribeQueue", handlers.inspection, &InspectionHandlers::DescribeQueue);
-  Add("sheaf.v1.InspectionService/ListWorkers", handlers.inspection, &InspectionHandlers::ListWorkers);
-  Add("sheaf.v1.InspectionService/DrainWorker", handlers.inspection, &InspectionHandlers::DrainWorker);
-  Add("sheaf.v1.InspectionService/ExplainRound", handlers.inspection, &InspectionHandlers::ExplainRound);
-  Add("sheaf.v1.InspectionService/GetServerInfo", handlers.inspection, &InspectionHandlers::GetServerInfo);
+  InspectionHandlers& inspection = handlers.inspection;
+  Add("sheaf.v1.InspectionService/ListTasks", kLooking, OfPopulation(&v1::ListTasksRequest::population), inspection,
+      &InspectionHandlers::ListTasks);
+  Add("sheaf.v1.InspectionService/GetTask", kLooking, OfTask(&v1::GetTaskRequest::task), inspection,
+      &InspectionHandlers::GetTask);
+  Add("sheaf.v1.InspectionService/RequeueTask", {OPERATOR}, OfTask(&v1::RequeueTaskRequest::task), inspection,
+      &InspectionHandlers::RequeueTask);
+  Add("sheaf.v1.InspectionService/DescribeQueue", kLooking, OfPopulation(&v1::DescribeQueueRequest::population),
+      inspection, &InspectionHandlers::DescribeQueue);
+  Add("sheaf.v1.InspectionService/ListWorkers", kLooking, OfPopulation(&v1::ListWorkersRequest::population), inspection,
+      &InspectionHandlers::ListWorkers);
+  Add("sheaf.v1.InspectionService/DrainWorker", {OPERATOR}, OfPopulation(&v1::DrainWorkerRequest::population),
+      inspection, &InspectionHandlers::DrainWorker);
+  Add("sheaf.v1.InspectionService/ExplainRound", kLooking, OfRound(&v1::ExplainRoundRequest::round), inspection,
+      &InspectionHandlers::ExplainRound);
+  Add("sheaf.v1.InspectionService/GetServerInfo", kEveryRole, OfServer<v1::GetServerInfoRequest>(), inspection,
+      &InspectionHandlers::GetServerInfo);
+
+  AccessHandlers& access = handlers.access;
+  Add("sheaf.v1.AccessService/CreateToken", {OPERATOR}, OfServer<v1::CreateTokenRequest>(), access,
+      &AccessHandlers::CreateToken);
+  Add("sheaf.v1.AccessService/ListTokens", {OPERATOR}, OfServer<v1::ListTokensRequest>(), access,
+      &AccessHandlers::ListTokens);
+  Add("sheaf.v1.AccessService/RevokeToken", {OPERATOR}, OfServer<v1::RevokeTokenRequest>(), access,
+      &AccessHandlers::RevokeToken);
+}
+
+namespace {
+
+// A reply that fills the response of the call.
+template <typename Response>
+Reply<Response> ReplyInto(google::protobuf::Message* response, MethodTable::Done done) {
+  return [response, done = std::move(done)](absl::StatusOr<Response> result) {
+    if (result.ok()) *static_cast<Response*>(response) = *std::move(result);
+    done(result.status());
+  };
+}
+
+}  // namespace
+
+template <typename Request>
+MethodTable::Row MethodTable::MakeRow(bool in_batch, RoleSet roles, Scope<Request> scope) {
+  return {.in_batch = in_batch,
+          .roles = roles,
+          .check_scope = [this, scope = std::move(scope)](const google::protobuf::Message& request,
+                                                          const Identity& caller) {
+            return scope(static_cast<const Request&>(request), caller, core_);
+          }};
 }
 
 template <typename H, typename Request, typename Response>
-void MethodTable::Add(const char* name, H& handlers, void (H::*handler)(const Request&, absl::Time, Reply<Response>)) {
-  rows_[name] = {.in_batch = true,
-                 .call = [&handlers, handler](const google::protobuf::Message& request,
-                                              google::protobuf::Message* response, absl::Time now, Done done) {
-                   (handlers.*handler)(static_cast<const Request&>(request), now,
-                                       [response, done = std::move(done)](absl::StatusOr<Response> result) {
-                                         if (result.ok()) *static_cast<Response*>(response) = *std::move(result);
-                                         done(result.status());
-                                       });
-                 }};
+void MethodTable::Add(const char* name, RoleSet roles, Scope<Request> scope, H& handlers,
+                      void (H::*handler)(const Request&, absl::Time, Reply<Response>)) {
+  Row& row = rows_[name] = MakeRow(true, roles, std::move(scope));
+  row.call = [&handlers, handler](const google::protobuf::Message& request, const IdentityPtr&,
+                                  google::protobuf::Message* response, absl::Time now, Done done) {
+    (handlers.*handler)(static_cast<const Request&>(request), now, ReplyInto<Response>(response, std::move(done)));
+  };
 }
 
 template <typename H, typename Request, typename Response>
-void MethodTable::Add(const char* name, H& handlers, absl::StatusOr<Response> (H::*handler)(const Request&)) {
-  rows_[name] = {.in_batch = false,
-                 .call = [&handlers, handler](const google::protobuf::Message& request,
-                                              google::protobuf::Message* response, absl::Time, Done done) {
-                   absl::StatusOr<Response> result = (handlers.*handler)(static_cast<const Request&>(request));
-                   if (result.ok()) *static_cast<Response*>(response) = *std::move(result);
-                   done(result.status());
-                 }};
+void MethodTable::Add(const char* name, RoleSet roles, Scope<Request> scope, H& handlers,
+                      void (H::*handler)(const Request&, const IdentityPtr&, absl::Time, Reply<Response>)) {
+  Row& row = rows_[name] = MakeRow(true, roles, std::move(scope));
+  row.call = [&handlers, handler](const google::protobuf::Message& request, const IdentityPtr& caller,
+                                  google::protobuf::Message* response, absl::Time now, Done done) {
+    (handlers.*handler)(static_cast<const Request&>(request), caller, now,
+                        ReplyInto<Response>(response, std::move(done)));
+  };
 }
 
-void MethodTable::Dispatch(std::string_view method, const google::protobuf::Message& request,
+template <typename H, typename Request, typename Response>
+void MethodTable::Add(const char* name, RoleSet roles, Scope<Request> scope, H& handlers,
+                      absl::StatusOr<Response> (H::*handler)(const Request&)) {
+  Row& row = rows_[name] = MakeRow(false, roles, std::move(scope));
+  row.call = [&handlers, handler](const google::protobuf::Message& request, const IdentityPtr&,
+                                  google::protobuf::Message* response, absl::Time, Done done) {
+    ReplyInto<Response>(response, std::move(done))((handlers.*handler)(static_cast<const Request&>(request)));
+  };
+}
+
+void MethodTable::Dispatch(std::string_view method, const IdentityPtr& caller, const google::protobuf::Message& request,
                            google::protobuf::Message* response, Done done) const {
   const auto found = rows_.find(std::string(method));
   if (found == rows_.end()) return done(absl::UnimplementedError(fmt::format("there is no method {}", method)));
   const Row& row = found->second;
-  if (!row.in_batch) return row.call(request, response, absl::InfinitePast(), std::move(done));
-  executor_.Post([this, &row, &request, response, done = std::move(done)](absl::Time now) {
-    row.call(request, response, now, [this, done](absl::Status status) {
+  if (absl::Status status = caller->CheckRole(method, row.roles); !status.ok()) return done(std::move(status));
+  if (!row.in_batch) {
+    if (absl::Status status = row.check_scope(request, *caller); !status.ok()) return done(std::move(status));
+    return row.call(request, caller, response, absl::InfinitePast(), std::move(done));
+  }
+  executor_.Post([this, &row, caller, &request, response, done = std::move(done)](absl::Time now) {
+    auto answer = [this, done](absl::Status status) {
       executor_.Defer(
           [done, status = std::move(status)](const absl::Status& commit) { done(commit.ok() ? status : commit); });
-    });
+    };
+    if (absl::Status status = row.check_scope(request, *caller); !status.ok()) return answer(std::move(status));
+    row.call(request, caller, response, now, std::move(answer));
   });
 }
+
+bool MethodTable::requires_tokens() const { return core_.access().is_required(); }
+
+absl::StatusOr<IdentityPtr> MethodTable::Authenticate(std::string_view authorization,
+                                                      std::span<const std::string> certificate_names) const {
+  return core_.access().Authenticate(authorization, certificate_names);
+}
+
+RoleSet MethodTable::RolesOf(std::string_view method) const { return rows_.at(std::string(method)).roles; }
 
 void MethodTable::Abandon(std::string_view method, const google::protobuf::Message& request) const {
   const auto found = rows_.find(std::string(method));

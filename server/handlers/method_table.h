@@ -3,11 +3,13 @@
 //
 //   table.Dispatch("sheaf.v1.WorkService/Sync", request, &response, [](absl::Status status) {...});
 //
-// A row says whether its handler runs inside a batch of the executor, because it reads or changes the queue, or
-// at once in the caller's thread, because it only moves bytes of the (thread-safe) PayloadStore.
+// A row says which roles may call the method and what its request is about (scope.h), so that no method can be without
+// an answer to who may; and whether its handler runs inside a batch of the executor, because it reads or changes the
+// queue, or at once in the caller's thread, because it only moves bytes of the (thread-safe) PayloadStore.
 #pragma once
 
 #include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -17,12 +19,16 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "google/protobuf/message.h"
+#include "server/core/access_control.h"
 #include "server/core/executor.h"
 #include "server/core/reply.h"
+#include "server/handlers/scope.h"
 
 namespace sheaf {
 
+class AccessHandlers;
 class BlobHandlers;
+class Core;
 class InspectionHandlers;
 class RoundHandlers;
 class WorkHandlers;
@@ -32,19 +38,32 @@ struct Handlers {
   BlobHandlers& blob;
   RoundHandlers& round;
   InspectionHandlers& inspection;
+  AccessHandlers& access;
 };
 
 class MethodTable {
  public:
   using Done = std::function<void(absl::Status)>;
 
-  // Both must outlive the table.
-  MethodTable(Executor& executor, Handlers handlers);
+  // All must outlive the table.
+  MethodTable(Executor& executor, Core& core, Handlers handlers);
 
   // Calls `done` exactly once, from any thread, with `response` filled if OK. Request and response must live until
-  // then. UNIMPLEMENTED, naming it, if there is no such method. Thread-safe.
+  // then. PERMISSION_DENIED if `caller` may not do this, or not there; UNIMPLEMENTED, naming it, if there is no such
+  // method. Thread-safe.
+  void Dispatch(std::string_view method, const IdentityPtr& caller, const google::protobuf::Message& request,
+                google::protobuf::Message* response, Done done) const;
+  // For anybody.
   void Dispatch(std::string_view method, const google::protobuf::Message& request, google::protobuf::Message* response,
-                Done done) const;
+                Done done) const {
+    Dispatch(method, Identity::Anybody(), request, response, std::move(done));
+  }
+  // Who calls; see AccessControl. Thread-safe.
+  bool requires_tokens() const;
+  absl::StatusOr<IdentityPtr> Authenticate(std::string_view authorization,
+                                           std::span<const std::string> certificate_names) const;
+  // Who may call `method`, which exists.
+  RoleSet RolesOf(std::string_view method) const;
 
   // Whoever dispatched `request`, and was not answered yet, has gone: a call that waits is ended, so that nothing is
   // handed out to nobody. Dispatch's `done` is still called. Thread-safe.
@@ -56,21 +75,33 @@ class MethodTable {
  private:
   struct Row {
     bool in_batch;
-    std::function<void(const google::protobuf::Message& request, google::protobuf::Message* response, absl::Time now,
-                       Done done)>
+    RoleSet roles;
+    std::function<absl::Status(const google::protobuf::Message& request, const Identity& caller)> check_scope;
+    std::function<void(const google::protobuf::Message& request, const IdentityPtr& caller,
+                       google::protobuf::Message* response, absl::Time now, Done done)>
         call;
     // Null where no call waits, or waiting hands out nothing.
     std::function<void(const google::protobuf::Message& request)> abandon;
   };
 
+  // Each method says who may call it, and what a request is about.
   // A handler that runs inside a batch.
   template <typename H, typename Request, typename Response>
-  void Add(const char* name, H& handlers, void (H::*handler)(const Request&, absl::Time, Reply<Response>));
+  void Add(const char* name, RoleSet roles, Scope<Request> scope, H& handlers,
+           void (H::*handler)(const Request&, absl::Time, Reply<Response>));
+  // The same, for one that asks who calls.
+  template <typename H, typename Request, typename Response>
+  void Add(const char* name, RoleSet roles, Scope<Request> scope, H& handlers,
+           void (H::*handler)(const Request&, const IdentityPtr&, absl::Time, Reply<Response>));
   // A handler that runs at once in the caller's thread.
   template <typename H, typename Request, typename Response>
-  void Add(const char* name, H& handlers, absl::StatusOr<Response> (H::*handler)(const Request&));
+  void Add(const char* name, RoleSet roles, Scope<Request> scope, H& handlers,
+           absl::StatusOr<Response> (H::*handler)(const Request&));
+  template <typename Request>
+  Row MakeRow(bool in_batch, RoleSet roles, Scope<Request> scope);
 
   Executor& executor_;
+  Core& core_;
   std::unordered_map<std::string, Row> rows_;
 };
 

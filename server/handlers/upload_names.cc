@@ -16,18 +16,21 @@ constexpr size_t kDigestLength = 64;
 // Half of a SHA-256.
 constexpr size_t kOwnerLength = 32;
 
-UploadId MakeUploadId(std::string_view prefix, const std::string& digest, const std::string& owner) {
-  return UploadId(fmt::format("{}{}-{}", prefix, digest, Sha256Hex(owner).substr(0, kOwnerLength)));
+UploadId MakeUploadId(std::string_view prefix, const std::string& digest, const std::string& owner,
+                      const Identity& caller) {
+  const std::string hash = Sha256Hex(owner).substr(0, kOwnerLength - caller.upload_tag.size());
+  return UploadId(fmt::format("{}{}-{}{}", prefix, digest, hash, caller.upload_tag));
 }
 
 }  // namespace
 
-UploadId BroadcastUploadId(const std::string& digest, const std::string& request_id) {
-  return MakeUploadId(kBroadcastPrefix, digest, request_id);
+UploadId BroadcastUploadId(const std::string& digest, const std::string& request_id, const Identity& caller) {
+  return MakeUploadId(kBroadcastPrefix, digest, request_id, caller);
 }
 
-UploadId ContributionUploadId(const std::string& digest, const TaskId& task, const LeaseToken& token) {
-  return MakeUploadId(kContributionPrefix, digest, fmt::format("{}\n{}", task.ToString(), token));
+UploadId ContributionUploadId(const std::string& digest, const TaskId& task, const LeaseToken& token,
+                              const Identity& caller) {
+  return MakeUploadId(kContributionPrefix, digest, fmt::format("{}\n{}", task.ToString(), token), caller);
 }
 
 absl::StatusOr<UploadName> ParseUploadName(const std::string& text) {

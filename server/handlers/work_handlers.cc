@@ -6,8 +6,9 @@
 
 namespace sheaf {
 
-void WorkHandlers::Sync(const v1::SyncRequest& request, absl::Time now, Reply<v1::SyncResponse> reply) {
-  core_.desk().Sync(request, now, std::move(reply));
+void WorkHandlers::Sync(const v1::SyncRequest& request, const IdentityPtr& caller, absl::Time now,
+                        Reply<v1::SyncResponse> reply) {
+  core_.desk().Sync(request, caller, now, std::move(reply));
 }
 
 void WorkHandlers::AbandonSync(const v1::SyncRequest& request) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "absl/time/time.h"
+#include "server/core/access_control.h"
 #include "server/core/reply.h"
 #include "sheaf/v1/work_service.pb.h"
 
@@ -13,7 +14,7 @@ class WorkHandlers {
  public:
   explicit WorkHandlers(Core& core) : core_(core) {}
 
-  void Sync(const v1::SyncRequest& request, absl::Time now, Reply<v1::SyncResponse> reply);
+  void Sync(const v1::SyncRequest& request, const IdentityPtr& caller, absl::Time now, Reply<v1::SyncResponse> reply);
   // The worker that made this call, not yet answered, has gone. From any thread.
   void AbandonSync(const v1::SyncRequest& request);
 

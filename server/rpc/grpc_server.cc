@@ -6,6 +6,8 @@
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
+#include <grpcpp/security/tls_certificate_provider.h>
+#include <grpcpp/security/tls_credentials_options.h>
 #include <sched.h>
 
 #include <algorithm>
@@ -15,6 +17,7 @@
 
 #include "absl/synchronization/mutex.h"
 #include "base/log.h"
+#include "base/status_macros.h"
 #include "server/rpc/listen_failure.h"
 #include "server/rpc/services.h"
 #include "server/rpc/unary_adaptor.h"
@@ -78,6 +81,23 @@ void SetOptions(grpc::ServerBuilder& builder, int64_t request_bytes_max) {
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 5'000);
 }
 
+// How often certificate files are looked at.
+constexpr unsigned kCertificateRefreshSeconds = 1;
+
+std::shared_ptr<grpc::ServerCredentials> Credentials(const CertificateFiles& files) {
+  if (files.certificate.empty()) return grpc::InsecureServerCredentials();
+  // TLS 1.2 is the lowest that gRPC's credentials of this kind speak.
+  grpc::experimental::TlsServerCredentialsOptions options(
+      std::make_shared<grpc::experimental::FileWatcherCertificateProvider>(
+          files.key, files.certificate, files.authorities, kCertificateRefreshSeconds));
+  options.watch_identity_key_cert_pairs();
+  if (!files.authorities.empty()) {
+    options.watch_root_certs();
+    options.set_cert_request_type(GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
+  }
+  return grpc::experimental::TlsServerCredentials(options);
+}
+
 }  // namespace
 
 struct GrpcServer::State {
@@ -90,14 +110,15 @@ struct GrpcServer::State {
   std::unique_ptr<grpc::Server> server;
 };
 
-absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const std::string& listen, const MethodTable& methods,
-                                                              int64_t request_bytes_max) {
+absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const MethodTable& methods, const Options& options) {
   ConfigureGrpcOnce();
-  auto state = std::make_unique<State>(methods, request_bytes_max);
+  RETURN_IF_ERROR(CheckCertificates(options.tls));
+  const std::string& listen = options.listen;
+  auto state = std::make_unique<State>(methods, options.request_bytes_max);
   grpc::ServerBuilder builder;
-  SetOptions(builder, request_bytes_max);
+  SetOptions(builder, options.request_bytes_max);
   int port = 0;
-  builder.AddListeningPort(listen, grpc::InsecureServerCredentials(), &port);
+  builder.AddListeningPort(listen, Credentials(options.tls), &port);
   for (const NamedService& service : state->services) builder.RegisterService(service.service.get());
   {
     const BatchScheduling scheduling;

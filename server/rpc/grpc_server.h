@@ -1,6 +1,6 @@
 // GrpcServer: the server's methods on a TCP port, by gRPC's callback API: a parked call costs no thread.
 //
-//   ASSIGN_OR_RETURN(auto server, GrpcServer::Start("127.0.0.1:0", methods, 8 << 20));
+//   ASSIGN_OR_RETURN(auto server, GrpcServer::Start(methods, {.listen = "127.0.0.1:0"}));
 //   ... server->address() ...                          // "127.0.0.1:41234"
 //   server->SetServing(false);                         // Health says NOT_SERVING, for the server and each service.
 //   server->WaitUntilIdle(absl::Seconds(1));           // Whoever is answered has been answered.
@@ -16,17 +16,25 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "base/certificates.h"
 #include "server/handlers/method_table.h"
 
 namespace sheaf {
 
 class GrpcServer {
  public:
-  // Serves `methods`, which must outlive the server, on `listen` (HOST:PORT). Larger requests get RESOURCE_EXHAUSTED.
-  // UNAVAILABLE, with the remedy, if the port
-  // is in use; INVALID_ARGUMENT if this machine has no such address.
-  static absl::StatusOr<std::unique_ptr<GrpcServer>> Start(const std::string& listen, const MethodTable& methods,
-                                                           int64_t request_bytes_max);
+  struct Options {
+    // HOST:PORT.
+    std::string listen;
+    // Larger requests get RESOURCE_EXHAUSTED.
+    int64_t request_bytes_max = 8 << 20;
+    // Without a certificate nothing is encrypted. With authorities, clients must show a certificate that one of these
+    // signed. The files are read again when they change.
+    CertificateFiles tls;
+  };
+  // Serves `methods`, which must outlive the server. UNAVAILABLE, with the remedy, if the port is in use;
+  // INVALID_ARGUMENT if this machine has no such address; the codes of CheckCertificates.
+  static absl::StatusOr<std::unique_ptr<GrpcServer>> Start(const MethodTable& methods, const Options& options);
 
   // Shuts down at once if Shutdown was not called.
   ~GrpcServer();

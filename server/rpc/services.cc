@@ -1,5 +1,6 @@
 #include "server/rpc/services.h"
 
+#include "sheaf/v1/access_service.grpc.pb.h"
 #include "sheaf/v1/blob_service.grpc.pb.h"
 #include "sheaf/v1/inspection_service.grpc.pb.h"
 #include "sheaf/v1/round_service.grpc.pb.h"
@@ -67,6 +68,17 @@ class InspectionService final : public v1::InspectionService::CallbackService {
   UnaryAdaptor& adaptor_;
 };
 
+class AccessService final : public v1::AccessService::CallbackService {
+ public:
+  explicit AccessService(UnaryAdaptor& adaptor) : adaptor_(adaptor) {}
+  SHEAF_SERVE(AccessService, CreateToken)
+  SHEAF_SERVE(AccessService, ListTokens)
+  SHEAF_SERVE(AccessService, RevokeToken)
+
+ private:
+  UnaryAdaptor& adaptor_;
+};
+
 #undef SHEAF_SERVE
 
 }  // namespace
@@ -77,6 +89,7 @@ std::vector<NamedService> MakeServices(UnaryAdaptor& adaptor) {
   services.push_back({v1::BlobService::service_full_name(), std::make_unique<BlobService>(adaptor)});
   services.push_back({v1::RoundService::service_full_name(), std::make_unique<RoundService>(adaptor)});
   services.push_back({v1::InspectionService::service_full_name(), std::make_unique<InspectionService>(adaptor)});
+  services.push_back({v1::AccessService::service_full_name(), std::make_unique<AccessService>(adaptor)});
   return services;
 }
 

@@ -3,12 +3,30 @@
 #include <fmt/format.h>
 
 #include <string>
+#include <vector>
 
 namespace sheaf {
 namespace {
 
 // gRPC's peers refuse headers beyond 8 KiB, and the message is percent-encoded into one.
 constexpr size_t kMessageBytesMax = 2048;
+
+std::string_view View(grpc::string_ref text) { return {text.data(), text.size()}; }
+
+absl::StatusOr<IdentityPtr> Authenticate(const MethodTable& methods, const grpc::CallbackServerContext& context) {
+  // Neither metadata nor certificates are looked at where nobody asks for them.
+  if (!methods.requires_tokens()) return Identity::Anybody();
+  const auto& metadata = context.client_metadata();
+  const auto header = metadata.find("authorization");
+  if (header != metadata.end()) return methods.Authenticate(View(header->second), {});
+  // Empty unless the client showed a certificate that was checked.
+  std::vector<std::string> names;
+  const std::shared_ptr<const grpc::AuthContext> connection = context.auth_context();
+  if (connection != nullptr && connection->IsPeerAuthenticated()) {
+    for (const grpc::string_ref& name : connection->GetPeerIdentity()) names.emplace_back(View(name));
+  }
+  return methods.Authenticate("", names);
+}
 
 }  // namespace
 
@@ -37,7 +55,7 @@ class UnaryAdaptor::Call final : public grpc::ServerUnaryReactor {
   const google::protobuf::Message& request_;
 };
 
-grpc::ServerUnaryReactor* UnaryAdaptor::Serve(std::string_view method, grpc::CallbackServerContext& /*context*/,
+grpc::ServerUnaryReactor* UnaryAdaptor::Serve(std::string_view method, grpc::CallbackServerContext& context,
                                               const google::protobuf::Message& request,
                                               google::protobuf::Message& response) {
   {
@@ -45,6 +63,12 @@ grpc::ServerUnaryReactor* UnaryAdaptor::Serve(std::string_view method, grpc::Cal
     ++num_open_;
   }
   auto* reactor = new Call(methods_, method, request);
+  absl::StatusOr<IdentityPtr> caller = Authenticate(methods_, context);
+  if (!caller.ok()) {
+    End();
+    reactor->Finish(ToGrpcStatus(caller.status()));
+    return reactor;
+  }
   if (const auto size = static_cast<int64_t>(request.ByteSizeLong()); size > request_bytes_max_) {
     End();
     reactor->Finish(ToGrpcStatus(absl::ResourceExhaustedError(fmt::format(
@@ -53,7 +77,7 @@ grpc::ServerUnaryReactor* UnaryAdaptor::Serve(std::string_view method, grpc::Cal
         size, request_bytes_max_))));
     return reactor;
   }
-  methods_.Dispatch(method, request, &response, [this, reactor](const absl::Status& status) {
+  methods_.Dispatch(method, *caller, request, &response, [this, reactor](const absl::Status& status) {
     // In this order: once the last call is finished, a server that shuts down may destroy the adaptor.
     End();
     reactor->Finish(ToGrpcStatus(status));

@@ -2,8 +2,10 @@
 //
 //   return adaptor.Serve("sheaf.v1.WorkService/Sync", *context, *request, *response);
 //
-// A call that its client cancelled, or whose connection broke, is abandoned: a parked poll ends at once; any other call
-// runs to its end, because request and response live until it is finished. The answer goes nowhere. Thread-safe.
+// Who calls is told by the metadata `authorization`, or the certificate of the connection: a call that is
+// not let in never reaches the methods. A call that its client cancelled, or whose connection broke, is abandoned: a
+// parked poll ends at once; any other call runs to its end, because request and response live until it is finished. The
+// answer goes nowhere. Thread-safe.
 #pragma once
 
 #include <grpcpp/grpcpp.h>

@@ -60,6 +60,10 @@ class MemoryTaskStore final : public TaskStore {
 
   absl::StatusOr<DeletedRounds> DeleteEndedRounds(const DeleteEndedRoundsParams& params) override;
   absl::StatusOr<int64_t> DeleteWorkers(absl::Time seen_before) override;
+  absl::StatusOr<CreateTokenResult> CreateToken(const TokenRecord& token) override;
+  absl::StatusOr<TokenRecord> RevokeToken(const RevokeTokenParams& params) override;
+  absl::Status DeleteToken(const TokenId& id) override;
+  absl::StatusOr<std::vector<TokenRecord>> ListTokens(const ListTokensParams& params) override;
 
   Info GetInfo() const override { return {.engine = "memory"}; }
 
@@ -114,6 +118,7 @@ class MemoryTaskStore final : public TaskStore {
   std::map<RoundId, Round> rounds_;
   std::map<std::string, RoundId> requests_;
   std::map<WorkerKey, WorkerRecord> workers_;
+  std::map<TokenId, TokenRecord> tokens_;
 
   std::set<std::pair<WorkerName, TaskId>> leases_;
   std::set<std::pair<absl::Time, TaskId>> expiries_;

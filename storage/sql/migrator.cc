@@ -7,6 +7,7 @@
 #include "storage/migrations/sqlite/0002_checkpoint_progress_and_aggregate_digest.sql.h"
 #include "storage/migrations/sqlite/0003_leases_without_indexes.sql.h"
 #include "storage/migrations/sqlite/0004_retention.sql.h"
+#include "storage/migrations/sqlite/0005_tokens.sql.h"
 
 namespace sheaf {
 namespace {
@@ -25,6 +26,8 @@ constexpr Migration kSqliteMigrations[] = {
      .sql = kSqlite0003LeasesWithoutIndexes},
     // An older build would give keys of deleted rounds again.
     {.version = 4, .minimum_compatible_version = 4, .name = "retention", .sql = kSqlite0004Retention},
+    // An older build knows no tokens: it would let everybody in.
+    {.version = 5, .minimum_compatible_version = 5, .name = "tokens", .sql = kSqlite0005Tokens},
 };
 
 absl::Status MigrateInTransaction(SqlConnection& connection, std::span<const Migration> migrations) {

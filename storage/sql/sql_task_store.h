@@ -66,6 +66,10 @@ class SqlTaskStore final : public TaskStore {
 
   absl::StatusOr<DeletedRounds> DeleteEndedRounds(const DeleteEndedRoundsParams& params) override;
   absl::StatusOr<int64_t> DeleteWorkers(absl::Time seen_before) override;
+  absl::StatusOr<CreateTokenResult> CreateToken(const TokenRecord& token) override;
+  absl::StatusOr<TokenRecord> RevokeToken(const RevokeTokenParams& params) override;
+  absl::Status DeleteToken(const TokenId& id) override;
+  absl::StatusOr<std::vector<TokenRecord>> ListTokens(const ListTokensParams& params) override;
 
   Info GetInfo() const override;
 
@@ -121,6 +125,10 @@ class SqlTaskStore final : public TaskStore {
   absl::Status CountForWorker(const Round& round, const WorkerName& worker, int64_t WorkerRecord::*counter, int64_t by);
   void Touch(const WorkerKey& key, Worker& worker);
   absl::Status FlushWorkers();
+
+  absl::StatusOr<std::vector<std::string>> PopulationsOf(const TokenId& id);
+  // Those after `after`, or the one called `only`.
+  absl::StatusOr<std::vector<TokenRecord>> FindTokens(const TokenId& only, const TokenId& after, int limit);
 
   absl::Status LoadLeases();
   // With what the submitter wrote.

@@ -56,8 +56,10 @@ class CommandRun {
           if (found == environment.end()) return std::nullopt;
           return found->second;
         },
-        .connect = [this](const std::string& address) -> absl::StatusOr<std::unique_ptr<Transport>> {
+        .connect = [this](const std::string& address,
+                          const ChannelSecurity& security) -> absl::StatusOr<std::unique_ptr<Transport>> {
           connected_to = address;
+          connected_with = security;
           return std::make_unique<BorrowedTransport>(server);
         },
         .timer = timer,
@@ -76,6 +78,7 @@ class CommandRun {
   SeededRandom random{1};
   std::istringstream in;
   std::string connected_to;
+  ChannelSecurity connected_with;
 
  private:
   ImmediateTimer timer;

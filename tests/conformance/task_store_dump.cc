@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "base/check.h"
 #include "storage/transitions.h"
@@ -51,6 +52,14 @@ std::string Describe(const WorkerRecord& w) {
       w.num_succeeded, w.num_failed, w.num_lost);
 }
 
+std::string Describe(const TokenRecord& t) {
+  return fmt::format(
+      "token {} request={} name={} hash={} certificate={} roles={} populations={} creator={} created={} "
+      "expires={} revoked={}",
+      t.id, t.request_id, t.name, t.hash, t.certificate, t.roles, fmt::join(t.populations, ","), t.creator,
+      At(t.create_time), At(t.expire_time), At(t.revoke_time));
+}
+
 std::string Dump(TaskStore& store, absl::Time now) {
   constexpr int kAll = 1'000'000;
   std::string dump;
@@ -87,6 +96,9 @@ std::string Dump(TaskStore& store, absl::Time now) {
     SHEAF_CHECK(leases.ok(), "{}", leases.status().ToString());
     for (const TaskRecord& task : *leases) add("holds " + task.id.ToString());
   }
+  auto tokens = store.ListTokens({.limit = kAll});
+  SHEAF_CHECK(tokens.ok(), "{}", tokens.status().ToString());
+  for (const TokenRecord& token : *tokens) add(Describe(token));
   auto queue = store.DescribeQueue("", now);
   SHEAF_CHECK(queue.ok(), "{}", queue.status().ToString());
   add(fmt::format("queue {}/{}/{} live={} delayed={} oldest={}", queue->tasks.queued, queue->tasks.leased,

@@ -35,5 +35,6 @@ std::string Describe(const TaskRecord& task);
 std::string Describe(const AttemptRecord& attempt);
 std::string Describe(const ContributionRecord& contribution);
 std::string Describe(const WorkerRecord& worker);
+std::string Describe(const TokenRecord& token);
 
 }  // namespace sheaf

@@ -110,7 +110,8 @@ absl::Duration Federation::StartServer() {
   while (!address.empty() && address.back() == '\n') address.pop_back();
   if (address_.empty()) {
     address_ = address;
-    wire_ = std::make_unique<GrpcTransport>(address_, ChannelOptions{.own_connection = true});
+    wire_ = std::make_unique<GrpcTransport>(address_,
+                                            ChannelOptions{.security = options_.security, .own_connection = true});
     transport_ = std::make_unique<RetryingTransport>(*wire_, timer_, clock_, retry_random_, RetryOptions());
   }
   REQUIRE(address == address_);
@@ -132,6 +133,8 @@ ChildProcess& Federation::StartWorker(const std::string& name, const std::vector
                                       const std::string& server) {
   std::vector<std::string> argv = {BinaryPath("sheaf-worker"), "--server", server.empty() ? address_ : server, "--name",
                                    name};
+  const std::vector<std::string> security = SecurityFlags();
+  argv.insert(argv.end(), security.begin(), security.end());
   argv.insert(argv.end(), arguments.begin(), arguments.end());
   const auto [worker, is_new] = workers_.emplace(name, StartChild(std::move(argv), directory() + "/" + name + ".log"));
   REQUIRE(is_new);
@@ -141,8 +144,23 @@ ChildProcess& Federation::StartWorker(const std::string& name, const std::vector
 void Federation::KillWorker(const std::string& name) { Kill(workers_.at(name)); }
 
 CommandRun Federation::Sheaf(std::vector<std::string> arguments, const CommandOptions& options) const {
-  arguments.insert(arguments.begin(), {BinaryPath("sheaf"), "--server", address_});
-  return RunCommand(arguments, options);
+  std::vector<std::string> argv = {BinaryPath("sheaf"), "--server", address_};
+  const std::vector<std::string> security = SecurityFlags();
+  argv.insert(argv.end(), security.begin(), security.end());
+  argv.insert(argv.end(), arguments.begin(), arguments.end());
+  return RunCommand(argv, options);
+}
+
+std::vector<std::string> Federation::SecurityFlags() const {
+  std::vector<std::string> flags;
+  const ChannelSecurity& security = options_.security;
+  for (const auto& [flag, value] : {std::pair("--tls-ca", security.tls_ca),
+                                    {"--tls-cert", security.tls_cert},
+                                    {"--tls-key", security.tls_key},
+                                    {"--token-file", security.token_file}}) {
+    if (!value.empty()) flags.insert(flags.end(), {flag, value});
+  }
+  return flags;
 }
 
 }  // namespace sheaf

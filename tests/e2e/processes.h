@@ -61,6 +61,8 @@ struct FederationOptions {
   std::vector<std::string> server_wrapper;
   // Empty: in the directory of the federation.
   std::string data_directory;
+  // How the test, its workers and its command line reach the server.
+  ChannelSecurity security;
 };
 
 class Federation {
@@ -102,6 +104,8 @@ class Federation {
   CommandRun Sheaf(std::vector<std::string> arguments, const CommandOptions& options = {}) const;
 
  private:
+  // `security` as flags.
+  std::vector<std::string> SecurityFlags() const;
   std::string PortFile() const { return directory() + "/port"; }
 
   SystemClock clock_;

@@ -46,7 +46,8 @@ class ABlobService {
   }
   absl::StatusOr<v1::StartUploadResponse> Start(const v1::StartUploadRequest& request) {
     std::optional<absl::StatusOr<v1::StartUploadResponse>> answer;
-    handlers_.StartUpload(request, clock_.Now(), [&](auto response) { answer = std::move(response); });
+    handlers_.StartUpload(request, Identity::Anybody(), clock_.Now(),
+                          [&](auto response) { answer = std::move(response); });
     REQUIRE(answer.has_value());
     return *answer;
   }

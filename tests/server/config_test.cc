@@ -144,7 +144,7 @@ TEST_CASE("Sizes are understood in bytes and in binary units") {
 
 TEST_CASE("An address that other machines can reach is refused unless --insecure is said") {
   CHECK_THAT(ErrorOf({"--listen", "0.0.0.0:7433"}),
-             Contains("neither TLS nor authentication") && Contains("--insecure"));
+             Contains("without TLS") && Contains("--tls-cert") && Contains("--insecure"));
   CHECK_THAT(ErrorOf({"--listen", "[::]:7433"}), Contains("--insecure"));
   CHECK_THAT(ErrorOf({"--listen", "7433"}), Contains("is not HOST:PORT"));
   for (const std::string address : {"127.0.0.1:0", "localhost:7433", "[::1]:7433"}) {
@@ -152,6 +152,13 @@ TEST_CASE("An address that other machines can reach is refused unless --insecure
   }
   CHECK(ParseInvocation({"--listen", "0.0.0.0:7433", "--insecure"}, Of({})).ok());
   CHECK(ParseInvocation({"--listen", "0.0.0.0:7433"}, Of({{"SHEAF_INSECURE", "true"}})).ok());
+}
+
+TEST_CASE("With a certificate and its key the server may listen anywhere; half of that is refused") {
+  CHECK(ParseInvocation({"--listen", "0.0.0.0:7433", "--tls-cert", "s.pem", "--tls-key", "s.key"}, Of({})).ok());
+  CHECK_THAT(ErrorOf({"--tls-cert", "s.pem"}), Contains("--tls-key"));
+  CHECK_THAT(ErrorOf({"--tls-key", "s.key"}), Contains("--tls-cert"));
+  CHECK_THAT(ErrorOf({"--tls-client-ca", "ca.pem"}), Contains("--tls-cert"));
 }
 
 TEST_CASE("--help and --version print and do nothing else") {

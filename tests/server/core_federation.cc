@@ -10,7 +10,8 @@ CoreFederation::Parts::Parts(CoreFederation& owner, const Limits& limits)
       blob(core, owner.payloads_),
       round(core),
       inspection(core),
-      table(owner, {work, blob, round, inspection}),
+      access(core),
+      table(owner, core, {work, blob, round, inspection, access}),
       runner(owner.store_, owner.payloads_, core) {}
 
 CoreFederation::CoreFederation(Limits limits) : limits_(limits), parts_(std::make_unique<Parts>(*this, limits)) {

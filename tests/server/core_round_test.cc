@@ -244,7 +244,7 @@ TEST_CASE("A graceful stop checkpoints what was accepted in the same batch") {
   v1::SyncRequest request = Ask("w", 0);
   *request.add_results() = Result(granted.leases(0), 1);
   server.Post([&](absl::Time now) {
-    server.core().desk().Sync(request, now, [](const absl::StatusOr<v1::SyncResponse>& answer) {
+    server.core().desk().Sync(request, Identity::Anybody(), now, [](const absl::StatusOr<v1::SyncResponse>& answer) {
       REQUIRE(answer->verdicts(0).verdict() == Verdict::ACCEPTED);
     });
     server.core().CheckpointAll(now);

@@ -7,6 +7,7 @@
 #include "base/random.h"
 #include "sdk/cpp/methods.h"
 #include "server/core/core.h"
+#include "server/handlers/access_handlers.h"
 #include "server/handlers/blob_handlers.h"
 #include "server/handlers/inspection_handlers.h"
 #include "server/handlers/method_table.h"
@@ -28,7 +29,8 @@ std::vector<const ServiceDescriptor*> AllServices() {
   std::vector<const ServiceDescriptor*> services;
   for (const FileDescriptor* file :
        {v1::SyncRequest::descriptor()->file(), v1::ReadBlobRequest::descriptor()->file(),
-        v1::GetRoundRequest::descriptor()->file(), v1::GetTaskRequest::descriptor()->file()}) {
+        v1::GetRoundRequest::descriptor()->file(), v1::GetTaskRequest::descriptor()->file(),
+        v1::CreateTokenRequest::descriptor()->file()}) {
     for (int i = 0; i < file->service_count(); ++i) services.push_back(file->service(i));
   }
   return services;
@@ -67,7 +69,9 @@ class ATable {
   BlobHandlers blob_{core_, payloads_};
   RoundHandlers round_{core_};
   InspectionHandlers inspection_{core_};
-  MethodTable table_{executor_, {.work = work_, .blob = blob_, .round = round_, .inspection = inspection_}};
+  AccessHandlers access_{core_};
+  MethodTable table_{
+      executor_, core_, {.work = work_, .blob = blob_, .round = round_, .inspection = inspection_, .access = access_}};
 };
 
 TEST_CASE("No method of any service streams, in either direction") {
@@ -87,6 +91,21 @@ TEST_CASE("Every method of the contract has a row in the method table, and no ro
   CHECK(std::set<std::string>(rows.begin(), rows.end()) == described);
 }
 
+TEST_CASE("Every method says which roles may call it; viewers change nothing, and workers only hand in") {
+  const ATable table;
+  const std::set<std::string> for_viewers = {"GetRound",      "ListRounds",  "ListTasks",    "GetTask",
+                                             "DescribeQueue", "ListWorkers", "ExplainRound", "GetServerInfo"};
+  const std::set<std::string> for_workers = {"Sync",         "StartUpload", "WriteChunk", "QueryUpload",
+                                             "FinishUpload", "ReadBlob",    "SelectRows", "GetServerInfo"};
+  for (const MethodDescriptor* method : AllMethods()) {
+    INFO(PathOf(*method));
+    const RoleSet roles = table.table().RolesOf(PathOf(*method));
+    CHECK(roles.bits() != 0);
+    CHECK(roles.has(v1::VIEWER) == for_viewers.contains(method->name()));
+    CHECK(roles.has(v1::WORKER) == for_workers.contains(method->name()));
+  }
+}
+
 TEST_CASE("Every service of the contract is offered by gRPC") {
   const ATable table;
   UnaryAdaptor adaptor(table.table(), 8 << 20);
@@ -99,7 +118,8 @@ TEST_CASE("Every service of the contract is offered by gRPC") {
 
 TEST_CASE("Requests that change something carry a request id; only the data plane and Sync have their own way") {
   // Sync: poll_id and lease tokens. WriteChunk: offsets. FinishUpload: the upload itself.
-  const std::set<std::string> changing = {"CreateRound", "CancelRound", "StartUpload", "RequeueTask", "DrainWorker"};
+  const std::set<std::string> changing = {"CreateRound", "CancelRound", "StartUpload", "RequeueTask",
+                                          "DrainWorker", "CreateToken", "RevokeToken"};
   size_t found = 0;
   for (const MethodDescriptor* method : AllMethods()) {
     if (!changing.contains(method->name())) continue;

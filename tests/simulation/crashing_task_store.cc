@@ -156,6 +156,25 @@ absl::StatusOr<int64_t> CrashingTaskStore::DeleteWorkers(absl::Time seen_before)
   });
 }
 
+absl::StatusOr<TaskStore::CreateTokenResult> CrashingTaskStore::CreateToken(const TokenRecord& token) {
+  return Between(point_, [&] {
+    has_written_ = true;
+    return inner_.CreateToken(token);
+  });
+}
+absl::StatusOr<TokenRecord> CrashingTaskStore::RevokeToken(const RevokeTokenParams& params) {
+  return Between(point_, [&] {
+    has_written_ = true;
+    return inner_.RevokeToken(params);
+  });
+}
+absl::Status CrashingTaskStore::DeleteToken(const TokenId& id) {
+  return Between(point_, [&] {
+    has_written_ = true;
+    return inner_.DeleteToken(id);
+  });
+}
+
 // --- What reads ----------------------------------------------------------------------------------
 
 absl::StatusOr<RoundRecord> CrashingTaskStore::GetRound(const RoundId& id) {
@@ -197,6 +216,9 @@ absl::StatusOr<std::vector<std::string>> CrashingTaskStore::ListRequirements(con
 }
 absl::StatusOr<absl::Time> CrashingTaskStore::NextDueTime(absl::Time now) {
   return Between(point_, [&] { return inner_.NextDueTime(now); });
+}
+absl::StatusOr<std::vector<TokenRecord>> CrashingTaskStore::ListTokens(const ListTokensParams& params) {
+  return Between(point_, [&] { return inner_.ListTokens(params); });
 }
 absl::StatusOr<WorkerRecord> CrashingTaskStore::GetWorker(const std::string& population, const WorkerName& name) {
   return Between(point_, [&] { return inner_.GetWorker(population, name); });

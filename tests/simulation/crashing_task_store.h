@@ -49,6 +49,10 @@ class CrashingTaskStore final : public TaskStore {
   absl::StatusOr<std::vector<std::string>> ListRequirements(const RoundId& round) override;
   absl::StatusOr<absl::Time> NextDueTime(absl::Time now) override;
 
+  absl::StatusOr<CreateTokenResult> CreateToken(const TokenRecord& token) override;
+  absl::StatusOr<TokenRecord> RevokeToken(const RevokeTokenParams& params) override;
+  absl::Status DeleteToken(const TokenId& id) override;
+  absl::StatusOr<std::vector<TokenRecord>> ListTokens(const ListTokensParams& params) override;
   absl::StatusOr<WorkerRecord> SawWorker(const SawWorkerParams& params) override;
   absl::StatusOr<WorkerRecord> GetWorker(const std::string& population, const WorkerName& name) override;
   absl::StatusOr<std::vector<WorkerRecord>> ListWorkers(const ListWorkersParams& params) override;

@@ -6,6 +6,7 @@
 #include "sdk/cpp/proto_duration.h"
 #include "server/core/batch_runner.h"
 #include "server/core/core.h"
+#include "server/handlers/access_handlers.h"
 #include "server/handlers/blob_handlers.h"
 #include "server/handlers/inspection_handlers.h"
 #include "server/handlers/method_table.h"
@@ -48,7 +49,9 @@ struct SimServer::Life {
         blob(core, payloads),
         round(core),
         inspection(core),
-        methods(executor, {.work = work, .blob = blob, .round = round, .inspection = inspection}) {}
+        access(core),
+        methods(executor, core,
+                {.work = work, .blob = blob, .round = round, .inspection = inspection, .access = access}) {}
 
   Core core;
   BatchRunner runner;
@@ -56,6 +59,7 @@ struct SimServer::Life {
   BlobHandlers blob;
   RoundHandlers round;
   InspectionHandlers inspection;
+  AccessHandlers access;
   MethodTable methods;
 };
 

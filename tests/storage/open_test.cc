@@ -34,7 +34,7 @@ TEST_CASE("A store's directory is created for its owner alone") {
   REQUIRE(store.ok());
   CHECK(fs::status(directory).permissions() == fs::perms::owner_all);
   CHECK(store->tasks->GetInfo().engine == "sqlite");
-  CHECK(store->tasks->GetInfo().schema_version == 4);
+  CHECK(store->tasks->GetInfo().schema_version == 5);
   CHECK(store->payloads->PutBlob("bytes").ok());
 }
 
@@ -74,7 +74,7 @@ TEST_CASE("A store written by a newer version is refused with both versions and 
   }
   auto store = OpenStore(directory.path());
   CHECK(store.status().code() == absl::StatusCode::kFailedPrecondition);
-  for (const char* text : {"version 7", "version 6", "version 4", "newer build"}) {
+  for (const char* text : {"version 7", "version 6", "version 5", "newer build"}) {
     INFO(store.status().ToString());
     CHECK(Mentions(store.status(), text));
   }

@@ -1,0 +1,49 @@
+#include "server/handlers/scope.h"
+
+#include <fmt/format.h>
+
+#include <optional>
+
+#include "base/status_macros.h"
+#include "server/core/core.h"
+#include "server/core/round_spec.h"
+
+namespace sheaf {
+
+absl::Status CheckPopulationScope(const std::string& population, const Identity& caller) {
+  return caller.is_everywhere() ? absl::OkStatus() : caller.CheckPopulation(PopulationOrDefault(population));
+}
+
+absl::Status CheckRoundScope(const std::string& round, const Identity& caller, Core& core) {
+  if (caller.is_everywhere()) return absl::OkStatus();
+  const RoundId id(round);
+  if (const LiveRound* live = core.rounds().Find(id); live != nullptr && caller.Reaches(live->spec.population())) {
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(const RoundRecord record, core.context().store.GetRound(id));
+  if (caller.Reaches(record.population)) return absl::OkStatus();
+  // Whose it is would be news to the caller.
+  return absl::PermissionDeniedError(
+      fmt::format("round {} is of a population that token {} of {} does not reach", id, caller.token, caller.name));
+}
+
+absl::Status CheckTaskScope(const std::string& task, const Identity& caller, Core& core) {
+  const std::optional<TaskId> id = TaskId::Parse(task);
+  // What is no task is the handler's to refuse.
+  return id ? CheckRoundScope(id->round.value(), caller, core) : absl::OkStatus();
+}
+
+absl::Status CheckBroadcastScope(const std::string& digest, const Identity& caller, Core& core) {
+  if (core.rounds().readers().MayRead(digest, caller)) return absl::OkStatus();
+  return absl::PermissionDeniedError(
+      fmt::format("no round in a population that token {} of {} reaches has the broadcast {}", caller.token,
+                  caller.name, digest.substr(0, 64)));
+}
+
+absl::Status CheckUploadScope(const std::string& upload_id, const Identity& caller) {
+  if (caller.OwnsUpload(upload_id)) return absl::OkStatus();
+  return absl::PermissionDeniedError(
+      fmt::format("upload {} was not started by {}", upload_id.substr(0, 128), caller.name));
+}
+
+}  // namespace sheaf

@@ -1,0 +1,171 @@
+// TLS as users meet it: real processes, certificates made for the occasion.
+#include <filesystem>
+#include <fstream>
+
+#include "tests/e2e/certificates.h"
+#include "tests/e2e/processes.h"
+#include "tests/e2e/rounds.h"
+
+namespace sheaf {
+namespace {
+
+using Catch::Matchers::Contains;
+
+constexpr char kServerNames[] = "IP:127.0.0.1,DNS:localhost";
+
+// What the openssl client says of a handshake with the server.
+std::string Handshake(const std::string& address, const std::vector<std::string>& options) {
+  std::vector<std::string> argv = {"/usr/bin/openssl", "s_client", "-connect", address};
+  argv.insert(argv.end(), options.begin(), options.end());
+  const CommandRun run = RunCommand(argv);
+  return run.out + run.err;
+}
+
+TEST_CASE("Over TLS a round runs as it does without: server, worker and command line with one authority") {
+  const TemporaryDirectory directory = ScratchDirectory();
+  const Certificates certificates(directory.path());
+  const CertificateFiles server = certificates.Issue("server", kServerNames);
+  Federation federation({.server_arguments = {"--tls-cert", server.certificate, "--tls-key", server.key},
+                         .security = {.tls_ca = certificates.authority()}});
+  federation.StartWorker("w1");
+  const std::string round = StartRound(federation, OneHotRound({.num_tasks = 6}));
+  CHECK(Await(federation, round).state() == v1::SUCCEEDED);
+  CHECK(CountsOf(federation.transport(), round) == std::vector<int64_t>(6, 1));
+  const CommandRun listed = federation.Sheaf({"round", "list"});
+  CHECK(listed.exit_code == 0);
+  CHECK_THAT(listed.out, Contains(round));
+  CHECK_THAT(federation.server().LogTail(20), Contains("with TLS"));
+  // Who speaks in the clear, or trusts another authority, is not let in and told where it failed.
+  const Certificates others(directory.path(), "other");
+  const CommandRun clear = RunCommand({BinaryPath("sheaf"), "--server", federation.address(), "server", "info"});
+  CHECK(clear.exit_code == 5);
+  const CommandRun wrong = RunCommand(
+      {BinaryPath("sheaf"), "--server", federation.address(), "--tls-ca", others.authority(), "server", "info"});
+  CHECK(wrong.exit_code == 5);
+  CHECK_THAT(wrong.err, Contains(federation.address()));
+}
+
+TEST_CASE("TLS 1.2 and 1.3 are spoken, older versions are not") {
+  const TemporaryDirectory directory = ScratchDirectory();
+  const Certificates certificates(directory.path());
+  const CertificateFiles server = certificates.Issue("server", kServerNames);
+  Federation federation({.server_arguments = {"--tls-cert", server.certificate, "--tls-key", server.key},
+                         .security = {.tls_ca = certificates.authority()}});
+  const std::string& address = federation.address();
+  const std::vector<std::string> trust = {"-CAfile", certificates.authority(), "-alpn", "h2"};
+  for (const std::string version : {"-tls1_2", "-tls1_3"}) {
+    std::vector<std::string> options = trust;
+    options.push_back(version);
+    CHECK_THAT(Handshake(address, options), Contains("Verification: OK") && !Contains("Cipher is (NONE)"));
+  }
+  for (const std::string version : {"-tls1", "-tls1_1"}) {
+    std::vector<std::string> options = trust;
+    // Or the client would not even offer them.
+    options.insert(options.end(), {version, "-cipher", "DEFAULT@SECLEVEL=0"});
+    CHECK_THAT(Handshake(address, options), Contains("Cipher is (NONE)"));
+  }
+}
+
+TEST_CASE("With --tls-client-ca only who shows a certificate of that authority gets in") {
+  const TemporaryDirectory directory = ScratchDirectory();
+  const Certificates certificates(directory.path());
+  const Certificates others(directory.path(), "other");
+  const CertificateFiles server = certificates.Issue("server", kServerNames);
+  const CertificateFiles client = certificates.Issue("client");
+  const CertificateFiles stranger = others.Issue("stranger");
+  Federation federation(
+      {.server_arguments = {"--tls-cert", server.certificate, "--tls-key", server.key, "--tls-client-ca",
+                            certificates.authority()},
+       .security = {.tls_ca = certificates.authority(), .tls_cert = client.certificate, .tls_key = client.key}});
+  CHECK(federation.Sheaf({"server", "info"}).exit_code == 0);
+  const std::vector<std::string> plain = {
+      BinaryPath("sheaf"), "--server", federation.address(), "--tls-ca", certificates.authority(), "server", "info"};
+  CHECK(RunCommand(plain).exit_code == 5);
+  std::vector<std::string> strange = plain;
+  strange.insert(strange.end(), {"--tls-cert", stranger.certificate, "--tls-key", stranger.key});
+  CHECK(RunCommand(strange).exit_code == 5);
+}
+
+TEST_CASE("A renewed certificate is served without a restart") {
+  const TemporaryDirectory directory = ScratchDirectory();
+  const Certificates certificates(directory.path());
+  const CertificateFiles server = certificates.Issue("server", kServerNames);
+  Federation federation({.server_arguments = {"--tls-cert", server.certificate, "--tls-key", server.key},
+                         .security = {.tls_ca = certificates.authority()}});
+  const auto serial = [&] {
+    const std::string shown = Handshake(federation.address(), {"-CAfile", certificates.authority(), "-alpn", "h2"});
+    const size_t begin = shown.find("-----BEGIN CERTIFICATE-----");
+    REQUIRE(begin != std::string::npos);
+    return shown.substr(begin, shown.find("-----END", begin) - begin);
+  };
+  const std::string first = serial();
+  CHECK(serial() == first);
+  certificates.Issue("server", kServerNames);
+  const absl::Time start = federation.clock().Now();
+  WaitUntil("the new certificate is served", absl::Seconds(20), [&] { return serial() != first; });
+  Measured("served after {}", absl::FormatDuration(federation.clock().Now() - start));
+  CHECK(federation.Sheaf({"server", "info"}).exit_code == 0);
+}
+
+TEST_CASE("Files that cannot work are refused at start, each with its name and what is wrong") {
+  const TemporaryDirectory directory = ScratchDirectory();
+  const Certificates certificates(directory.path());
+  const CertificateFiles server = certificates.Issue("server", kServerNames);
+  const CertificateFiles other = certificates.Issue("other", kServerNames);
+  const std::string open = directory.path() + "/open.key";
+  std::filesystem::copy_file(server.key, open);
+  std::filesystem::permissions(open, std::filesystem::perms(0644));
+  const std::string text = directory.path() + "/text.pem";
+  std::ofstream(text) << "not a certificate\n";
+  struct Case {
+    std::string certificate;
+    std::string key;
+    std::string client_ca;
+    std::vector<std::string> says;
+  };
+  const std::vector<Case> cases = {
+      {"/no/such.pem", server.key, "", {"/no/such.pem", "No such file"}},
+      {server.certificate, "/no/such.key", "", {"/no/such.key", "No such file"}},
+      {text, server.key, "", {text, "BEGIN CERTIFICATE"}},
+      {server.certificate, other.key, "", {other.key, "is not the key of", server.certificate}},
+      {server.certificate, server.certificate, "", {"no private key", server.certificate}},
+      {server.certificate, open, "", {open, "chmod 600"}},
+      {server.certificate, server.key, text, {text, "authority"}},
+  };
+  for (const Case& wrong : cases) {
+    std::vector<std::string> argv = {BinaryPath("sheafd"), "--listen",        "127.0.0.1:0", "--store", "memory",
+                                     "--tls-cert",         wrong.certificate, "--tls-key",   wrong.key};
+    if (!wrong.client_ca.empty()) argv.insert(argv.end(), {"--tls-client-ca", wrong.client_ca});
+    const CommandRun run = RunCommand(argv);
+    INFO(run.err);
+    CHECK(run.exit_code == 1);
+    for (const std::string& word : wrong.says) CHECK_THAT(run.err, Contains(word));
+  }
+}
+
+TEST_CASE("Clients refuse files that cannot work, and to show a token where everybody can read it") {
+  const TemporaryDirectory directory = ScratchDirectory();
+  const std::string token = directory.path() + "/token";
+  std::ofstream(token) << "sheaf_secretsecretsecret\n";
+  std::filesystem::permissions(token, std::filesystem::perms(0600));
+  const auto sheaf = [&](std::vector<std::string> options) {
+    options.insert(options.begin(), BinaryPath("sheaf"));
+    options.insert(options.end(), {"server", "info"});
+    return RunCommand(options);
+  };
+  CHECK_THAT(sheaf({"--tls-ca", "/no/ca.pem"}).err, Contains("/no/ca.pem") && Contains("No such file"));
+  CHECK_THAT(sheaf({"--tls-cert", "/no/c.pem", "--tls-key", "/no/k.pem"}).err, Contains("--tls-ca"));
+  CHECK_THAT(sheaf({"--token-file", "/no/token"}).err, Contains("/no/token"));
+  const CommandRun clear = sheaf({"--token-file", token, "--server", "192.0.2.1:7433"});
+  CHECK(clear.exit_code == 7);
+  CHECK_THAT(clear.err, Contains("in the clear") && Contains("--tls-ca") && !Contains("secretsecret"));
+  const CommandRun worker =
+      RunCommand({BinaryPath("sheaf-worker"), "--server", "192.0.2.1:7433", "--token-file", token});
+  CHECK(worker.exit_code == 2);
+  CHECK_THAT(worker.err, Contains("in the clear") && !Contains("secretsecret"));
+  std::filesystem::permissions(token, std::filesystem::perms(0644));
+  CHECK_THAT(sheaf({"--token-file", token}).err, Contains("chmod 600") && Contains(token));
+}
+
+}  // namespace
+}  // namespace sheaf
