@@ -32,6 +32,11 @@ void Apply(const Node::Change& change, std::string& bytes) {
   std::memcpy(bytes.data() + offset, change.bytes.data(), change.bytes.size());
 }
 
+void KeepFlushedBytes(Node& node) {
+  if (!node.has_flushed_bytes) node.flushed_bytes = node.bytes;
+  node.has_flushed_bytes = true;
+}
+
 // How much of what was not flushed a crash keeps.
 class Survival {
  public:
@@ -103,7 +108,6 @@ NodePtr Left(const NodePtr& node, Survival* survival, std::map<const Node*, Node
   if (!node->is_directory) {
     const bool is_flushed = node->changes.empty() && !node->has_lost_changes;
     left->bytes = survival != nullptr && !is_flushed ? CrashBytes(*node, *survival) : node->bytes;
-    left->flushed_bytes = left->bytes;
     return left;
   }
   Node::Entries entries = node->entries;
@@ -216,7 +220,7 @@ int SimulatedDisk::Write(Node& node, const std::string& path, int64_t offset, st
   const int error = Fault(DiskOperation::kWrite, path, &written);
   if (error != 0) bytes = bytes.substr(0, static_cast<size_t>(written * static_cast<double>(bytes.size())));
   if (bytes.empty()) return error;
-  if (node.changes.empty() && !node.has_lost_changes) node.flushed_bytes = node.bytes;
+  KeepFlushedBytes(node);
   node.changes.push_back({.offset = offset, .bytes = std::string(bytes)});
   Apply(node.changes.back(), node.bytes);
   node.change_time = Now();
@@ -227,7 +231,7 @@ int SimulatedDisk::Write(Node& node, const std::string& path, int64_t offset, st
 int SimulatedDisk::Truncate(Node& node, const std::string& path, int64_t size) {
   if (int error = Fault(DiskOperation::kTruncate, path)) return error;
   if (static_cast<int64_t>(node.bytes.size()) == size) return 0;
-  if (node.changes.empty() && !node.has_lost_changes) node.flushed_bytes = node.bytes;
+  KeepFlushedBytes(node);
   node.changes.push_back({.offset = size, .is_truncation = true});
   Apply(node.changes.back(), node.bytes);
   node.change_time = Now();
@@ -239,7 +243,7 @@ int SimulatedDisk::Sync(Node& node, const std::string& path) {
   const int error = Fault(DiskOperation::kSync, path);
   if (error == 0) Changed();
   if (error != 0 && !node.changes.empty()) node.has_lost_changes = true;
-  if (error == 0 && node.has_lost_changes) {
+  if (error == 0) {
     for (const Node::Change& change : node.changes) Apply(change, node.flushed_bytes);
   }
   node.changes.clear();

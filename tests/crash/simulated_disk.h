@@ -65,7 +65,9 @@ class SimulatedDisk {
   struct Node {
     // --- A file: what a reader sees, what is flushed, and the way from there to here.
     std::string bytes;
+    // Kept from the first change on; before, it is the same as `bytes`.
     std::string flushed_bytes;
+    bool has_flushed_bytes = false;
     struct Change {
       int64_t offset = 0;
       std::string bytes;
