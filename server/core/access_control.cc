@@ -162,13 +162,19 @@ absl::Status AccessControl::Load(absl::Time now) {
     if (static_cast<int>(page.size()) == kPage) after = page.back().id;
     for (TokenRecord& record : page) records[record.id] = std::move(record);
   } while (!after.empty());
-  {
-    MutexLock lock(mutex_);
-    entries_.clear();
-  }
-  records_.clear();
+  std::unordered_map<std::string, Entry> entries;
   next_expiry_ = absl::InfiniteFuture();
-  for (const auto& [id, record] : records) Put(record, now);
+  for (const auto& [id, record] : records) {
+    const Validity validity = ValidityOf(record, now);
+    if (validity == Validity::kValid) next_expiry_ = std::min(next_expiry_, record.expire_time);
+    entries[record.hash] = {.identity = IdentityOf(record), .validity = validity};
+  }
+  records_ = std::move(records);
+  {
+    // In one step: a call that looks meanwhile finds the old ones or the new ones.
+    MutexLock lock(mutex_);
+    entries_.swap(entries);
+  }
   is_required_.store(is_required_always_ || !records_.empty(), std::memory_order_release);
   return absl::OkStatus();
 }

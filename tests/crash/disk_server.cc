@@ -17,7 +17,8 @@ DiskServer::Parts::Parts(DiskServer& owner, const Limits& limits)
       blob(core, *owner.store_.payloads),
       round(core),
       inspection(core),
-      table(owner, {work, blob, round, inspection}),
+      access(core),
+      table(owner, core, {work, blob, round, inspection, access}),
       runner(*owner.store_.tasks, *owner.store_.payloads, core) {}
 
 DiskServer::DiskServer(SimulatedDisk& disk, ManualClock& clock, uint64_t seed)

@@ -19,6 +19,7 @@
 #include "base/random.h"
 #include "server/core/batch_runner.h"
 #include "server/core/core.h"
+#include "server/handlers/access_handlers.h"
 #include "server/handlers/blob_handlers.h"
 #include "server/handlers/inspection_handlers.h"
 #include "server/handlers/method_table.h"
@@ -88,6 +89,7 @@ class DiskServer final : public Executor {
     BlobHandlers blob;
     RoundHandlers round;
     InspectionHandlers inspection;
+    AccessHandlers access;
     MethodTable table;
     BatchRunner runner;
   };

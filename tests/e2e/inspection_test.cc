@@ -83,6 +83,7 @@ std::vector<Look> Looks(const std::string& live, const std::string& ended, const
       {{"task", "describe", live + "/5"}, 0, &v1::GetTaskResponse::default_instance()},
       {{"queue", "describe"}, 0, &v1::DescribeQueueResponse::default_instance()},
       {{"worker", "list"}, 0, &v1::ListWorkersResponse::default_instance()},
+      {{"token", "list"}, 0, &v1::ListTokensResponse::default_instance()},
       {{"server", "info"}, 0, &v1::GetServerInfoResponse::default_instance()},
       {{"version"}},
       {{"help", "exit-codes"}, 0, nullptr, false},
@@ -98,8 +99,8 @@ void CheckJson(const Look& look, const std::string& text) {
 }
 
 // The commands that change something, or start something; the test below looks with all others.
-const std::set<std::string> kChanging = {"demo tags",    "demo reco",    "demo hitters", "round create",
-                                         "round cancel", "task requeue", "worker drain"};
+const std::set<std::string> kChanging = {"demo tags",    "demo reco",    "demo hitters", "round create", "round cancel",
+                                         "task requeue", "worker drain", "token create", "token revoke"};
 
 TEST_CASE("Every command that reads changes nothing, and its JSON is what the API says") {
   Federation federation;
