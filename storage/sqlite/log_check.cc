@@ -117,9 +117,11 @@ absl::Status CheckLog(const std::string& database, const std::string& vfs) {
     const bool is_good = has_salt[0] && has_salt[1] && sum == before;
     if (!is_good && first_bad < 0) first_bad = at;
     if (first_bad < 0) continue;
-    if (is_good && has_ended) return damaged(first_bad);
-    // A frame of an earlier use of the file has neither salt.
     const bool is_last_of_transaction = BigEndian(&frame[4]) != 0;
+    // Only the end of another transaction proves that one was promised after the damage; a crash can leave single
+    // frames that match.
+    if (is_good && is_last_of_transaction && has_ended) return damaged(first_bad);
+    // A frame of an earlier use of the file has neither salt.
     has_ended = has_ended || (is_last_of_transaction && (has_salt[0] || has_salt[1]));
   }
   return absl::OkStatus();
