@@ -47,13 +47,13 @@ absl::StatusOr<TaskStore::DeletedRounds> SqlTaskStore::DeleteEndedRounds(const D
     std::erase(touched_rounds_, deleted.rounds[i]);
   }
 
-  std::vector<int64_t> emptied;
+  std::vector<int64_t> unfinished;
   RETURN_IF_ERROR(
       Run("-- find_deleted\nSELECT round_key FROM deleted_rounds ORDER BY round_key", {}, [&](const SqlRow& row) {
-        emptied.push_back(row.Int(0));
+        unfinished.push_back(row.Int(0));
       }).status());
   int64_t left = params.tasks_limit;
-  for (const int64_t key : emptied) {
+  for (const int64_t key : unfinished) {
     if (left <= 0) {
       deleted.is_done = false;
       break;
