@@ -2,10 +2,13 @@
 // n-th passage it throws, and the simulated server, which catches that, is gone.
 //
 //   point.Arm(17);
-//   point.Pass();   // 16 times nothing, then ServerCrash.
+//   point.PassBefore(StoreOperation::kCommitBatch);   // 16 times nothing, then ServerCrash.
 #pragma once
 
 #include <cstdint>
+
+#include "tests/simulation/statistics.h"
+#include "tests/simulation/store_operation.h"
 
 namespace sheaf::simulation {
 
@@ -14,16 +17,21 @@ struct ServerCrash {};
 
 class CrashPoint {
  public:
+  // `statistics` outlives the point.
+  explicit CrashPoint(Statistics& statistics) : statistics_(statistics) {}
+
   // 0 disarms.
   void Arm(int64_t passages) { left_ = passages; }
   void Disarm() { left_ = 0; }
   bool is_armed() const { return left_ > 0; }
   int64_t num_passages() const { return num_passages_; }
 
-  void Pass() {
-    ++num_passages_;
-    if (left_ > 0 && --left_ == 0) throw ServerCrash();
+  void PassBefore(StoreOperation operation) {
+    Statistics::Passages& passages = statistics_.OfOperation(operation);
+    ++passages.count;
+    Pass(passages.crashes_before);
   }
+  void PassAfter(StoreOperation operation) { Pass(statistics_.OfOperation(operation).crashes_after); }
 
   // While it is, every commit answers RESOURCE_EXHAUSTED,
   bool disk_is_full = false;
@@ -31,6 +39,14 @@ class CrashPoint {
   bool payload_disk_is_full = false;
 
  private:
+  void Pass(int64_t& crashes) {
+    ++num_passages_;
+    if (left_ == 0 || --left_ > 0) return;
+    ++crashes;
+    throw ServerCrash();
+  }
+
+  Statistics& statistics_;
   int64_t left_ = 0;
   int64_t num_passages_ = 0;
 };
