@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "tests/simulation/statistics.h"
 #include "tests/simulation/store_operation.h"
@@ -22,16 +23,23 @@ class CrashPoint {
 
   // 0 disarms.
   void Arm(int64_t passages) { left_ = passages; }
-  void Disarm() { left_ = 0; }
+  // Besides: at the next passage before, or after, this operation. However rare it is, some crash falls there.
+  void Aim(StoreOperation operation, bool is_after) { aim_ = {operation, is_after}; }
+  void Disarm() {
+    left_ = 0;
+    aim_.reset();
+  }
   bool is_armed() const { return left_ > 0; }
   int64_t num_passages() const { return num_passages_; }
 
   void PassBefore(StoreOperation operation) {
     Statistics::Passages& passages = statistics_.OfOperation(operation);
     ++passages.count;
-    Pass(passages.crashes_before);
+    Pass({operation, false}, passages.crashes_before);
   }
-  void PassAfter(StoreOperation operation) { Pass(statistics_.OfOperation(operation).crashes_after); }
+  void PassAfter(StoreOperation operation) {
+    Pass({operation, true}, statistics_.OfOperation(operation).crashes_after);
+  }
 
   // While it is, every commit answers RESOURCE_EXHAUSTED,
   bool disk_is_full = false;
@@ -39,15 +47,24 @@ class CrashPoint {
   bool payload_disk_is_full = false;
 
  private:
-  void Pass(int64_t& crashes) {
+  struct Place {
+    StoreOperation operation;
+    bool is_after;
+    friend bool operator==(const Place&, const Place&) = default;
+  };
+
+  void Pass(Place place, int64_t& crashes) {
     ++num_passages_;
-    if (left_ == 0 || --left_ > 0) return;
+    const bool is_last = left_ > 0 && --left_ == 0;
+    if (!is_last && aim_ != place) return;
+    Disarm();
     ++crashes;
     throw ServerCrash();
   }
 
   Statistics& statistics_;
   int64_t left_ = 0;
+  std::optional<Place> aim_;
   int64_t num_passages_ = 0;
 };
 

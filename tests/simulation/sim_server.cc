@@ -28,6 +28,8 @@ constexpr int64_t kIdleBatchesMax = 100;
 constexpr absl::Duration kMeetWithin = absl::Seconds(1);
 // Beats, of a second each, at which something may be overdue, one after the other.
 constexpr int kOverdueBeatsMax = 2;
+// How often a crash is aimed at one operation.
+constexpr double kAimed = 0.3;
 // Down for so long, if nothing else goes wrong.
 constexpr absl::Duration kRestart = absl::Milliseconds(100);
 // As the core thread's.
@@ -84,8 +86,10 @@ SimServer::~SimServer() { point_.Disarm(); }
 void SimServer::Arm() {
   if (parts_.crash_at > 0) return;
   if (!is_faulty_ || parts_.plan.operations_per_crash == 0) return point_.Disarm();
-  if (!point_.is_armed())
-    point_.Arm(1 + static_cast<int64_t>(parts_.chance.Below(2 * parts_.plan.operations_per_crash)));
+  if (point_.is_armed()) return;
+  point_.Arm(1 + static_cast<int64_t>(parts_.chance.Below(2 * parts_.plan.operations_per_crash)));
+  if (!parts_.chance.Chance(kAimed)) return;
+  point_.Aim(StoreOperations()[parts_.chance.Below(StoreOperations().size())].operation, parts_.chance.Chance(0.5));
 }
 
 void SimServer::Start() {
