@@ -1,6 +1,7 @@
 #include "tests/simulation/sim_server.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "sdk/cpp/proto_duration.h"
@@ -323,7 +324,19 @@ void SimServer::CheckService() {
                          call.method, id);
   }
   monitor_.CheckTimely(parts_.agenda.now(), is_well);
-  if (is_well) CheckWorkMeetsWorkers();
+  if (!is_well) return;
+  CheckOnePollPerWorker();
+  CheckWorkMeetsWorkers();
+}
+
+void SimServer::CheckOnePollPerWorker() {
+  std::set<std::string> waiting;
+  for (const auto& [id, call] : pending_) {
+    const auto* sync = dynamic_cast<const v1::SyncRequest*>(call.request.get());
+    if (sync == nullptr || call.arrival > parts_.agenda.now() - kMeetWithin) continue;
+    if (waiting.insert(sync->worker()).second) continue;
+    parts_.journal.Break("a newer call ends the older one", "two calls of worker {} wait", sync->worker());
+  }
 }
 
 bool SimServer::IsWell() const {

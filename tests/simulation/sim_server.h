@@ -112,6 +112,7 @@ class SimServer final : public Executor {
   void Abandon(Pending& call);
   // False while it may be busy with something else, or cannot write.
   bool IsWell() const;
+  void CheckOnePollPerWorker();
   void CheckWorkMeetsWorkers();
   // What a call waits for has happened.
   bool HasNews(const Pending& call);
