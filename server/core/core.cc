@@ -31,7 +31,7 @@ Core::Core(TaskStore& store, PayloadStore& payloads, Executor& executor, Random&
       workers_(context_),
       desk_(context_, rounds_, workers_),
       watch_(context_, rounds_),
-      retention_(context_) {
+      retention_(context_, rounds_) {
   access_.set_on_void([this](const TokenId& token) { desk_.EndPollsOf(token); });
   rounds_.set_on_closed([this](const RoundId& round) { desk_.OnRoundClosed(round); });
 }

@@ -45,6 +45,8 @@ struct LiveRound {
   // When the last contribution was accepted and when all were folded, of a round that is sealing.
   absl::Time accepted_time;
   absl::Time folded_time;
+  // Digest of the aggregate that was written and that the store does not know yet.
+  std::string written_aggregate;
 };
 
 }  // namespace sheaf

@@ -278,6 +278,7 @@ void RoundManager::Seal(const RoundId& id, absl::Time now) {
     seal_again_[id] = now + kSealAgainAfter;
     return;
   }
+  round->written_aggregate = aggregate->digest();
   v1::Round released;
   *released.mutable_aggregate() = *std::move(aggregate);
   for (const auto& [name, sum] : round->progress.metrics()) {

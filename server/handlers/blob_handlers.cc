@@ -87,8 +87,10 @@ void BlobHandlers::StartUpload(const v1::StartUploadRequest& request, const Iden
                                Reply<v1::StartUploadResponse> reply) {
   if (absl::Status status = CheckStart(request, core_.limits()); !status.ok()) return reply(std::move(status));
   if (request.has_contribution()) return reply(StartContribution(core_, payloads_, request, *caller));
-  core_.rounds().TouchBroadcast(request.digest(), now);
-  if (payloads_.HasBlob(request.digest())) return reply(Answer(v1::StartUploadResponse::ALREADY_STORED));
+  if (payloads_.HasBlob(request.digest())) {
+    core_.rounds().TouchBroadcast(request.digest(), now);
+    return reply(Answer(v1::StartUploadResponse::ALREADY_STORED));
+  }
   reply(Start(payloads_, BroadcastUploadId(request.digest(), request.request_id(), *caller), request, core_.limits()));
 }
 

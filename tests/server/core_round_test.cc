@@ -315,6 +315,46 @@ TEST_CASE("Of the rounds that have ended as many are kept as the limit says, wit
   CHECK(FirstOf(server.ReadAggregate(rounds[3].id())) == 1);
 }
 
+TEST_CASE("A round keeps its aggregate when one with the same is deleted before its end is durable") {
+  Limits limits;
+  limits.ended_rounds_max = 0;
+  CoreFederation server(limits);
+  server.CreateRound(SumRound(1));
+  REQUIRE(Contribute(server, "w", 1) == Verdict::ACCEPTED);
+  const std::string second = server.CreateRound(SumRound(1));
+  v1::SyncRequest request = Ask("w", 0);
+  *request.add_results() = Result(server.Sync(Ask("w", 1)).leases(0), 1);
+  server.CallInOneBatch<v1::SyncResponse>("WorkService/Sync", request);
+  // The next batch writes the second aggregate and deletes the first round.
+  server.clock().Advance(absl::Seconds(10));
+  server.Run();
+  REQUIRE(server.GetRound(second).state() == v1::SUCCEEDED);
+  REQUIRE(FirstOf(server.ReadAggregate(second)) == 1);
+}
+
+TEST_CASE("Blobs that no round names are deleted when they are old, but not while a program is about to name them") {
+  Limits limits;
+  CoreFederation server(limits);
+  const std::string round = server.CreateRound(SumRound(1));
+  REQUIRE(Contribute(server, "w", 1) == Verdict::ACCEPTED);
+  const std::string forgotten = *server.payloads().PutBlob("uploaded, and never named");
+  const std::string wanted = *server.payloads().PutBlob("about to be named");
+  server.Advance(limits.unreferenced_keep - absl::Minutes(1));
+  REQUIRE(server.payloads().HasBlob(forgotten));
+  for (int i = 0; i < 150; ++i) {
+    v1::StartUploadRequest request;
+    request.set_request_id("upload");
+    request.set_digest(wanted);
+    request.set_size_bytes(17);
+    const auto answer = server.Call<v1::StartUploadResponse>("BlobService/StartUpload", request);
+    REQUIRE(answer->verdict() == v1::StartUploadResponse::ALREADY_STORED);
+    server.Advance(absl::Seconds(5));
+  }
+  CHECK_FALSE(server.payloads().HasBlob(forgotten));
+  CHECK(server.payloads().HasBlob(wanted));
+  CHECK(FirstOf(server.ReadAggregate(round)) == 1);
+}
+
 TEST_CASE("Rounds and workers of long ago are forgotten, however few they are") {
   Limits limits;
   CoreFederation server(limits);
