@@ -179,7 +179,7 @@ class FaultyNetwork::Proxy {
 
   void Destine(Connection& connection, absl::Time now) {
     connection.has_begun = false;
-    connection.fault = static_cast<NetworkFault>(random_.Below(kNumNetworkFaults));
+    connection.fault = faults_.kinds[random_.Below(faults_.kinds.size())];
     connection.fault_start = connection.fault_end = absl::InfiniteFuture();
     if (faults_.calm_max == absl::InfiniteDuration()) return;
     connection.fault_start = now + random_.Between(absl::ZeroDuration(), faults_.calm_max);

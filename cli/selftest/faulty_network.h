@@ -16,6 +16,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -44,6 +45,9 @@ struct NetworkFaults {
   absl::Duration calm_max = absl::InfiniteDuration();
   // A fault that lasts does so for a time drawn below this.
   absl::Duration outage_max = absl::Seconds(1);
+  // What may happen; one of them does. Not empty.
+  std::vector<NetworkFault> kinds = {NetworkFault::kBlackHole, NetworkFault::kHalfOpen,
+                                     NetworkFault::kResetAfterRequest, NetworkFault::kTrickle, NetworkFault::kCutIdle};
 };
 
 class FaultyNetwork {
