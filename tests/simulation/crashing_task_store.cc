@@ -109,6 +109,14 @@ absl::StatusOr<TaskRecord> CrashingTaskStore::RequeueTask(const RequeueTaskParam
   });
 }
 
+absl::StatusOr<bool> CrashingTaskStore::LimitTimes(const LimitTimesParams& params) {
+  return Between(point_, [&] {
+    auto result = inner_.LimitTimes(params);
+    has_written_ |= result.ok() && *result;
+    return result;
+  });
+}
+
 absl::StatusOr<ContributionRecord> CrashingTaskStore::RecordContribution(const RecordContributionParams& params) {
   return Between(point_, StoreOperation::kRecordContribution, [&] {
     auto result = inner_.RecordContribution(params);
