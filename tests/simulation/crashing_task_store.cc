@@ -110,9 +110,10 @@ absl::StatusOr<TaskRecord> CrashingTaskStore::RequeueTask(const RequeueTaskParam
 }
 
 absl::StatusOr<bool> CrashingTaskStore::LimitTimes(const LimitTimesParams& params) {
-  return Between(point_, [&] {
+  return Between(point_, StoreOperation::kLimitTimes, [&] {
     auto result = inner_.LimitTimes(params);
     has_written_ |= result.ok() && *result;
+    if (result.ok() && *result) monitor_.OnChange("LimitTimes", params.round);
     return result;
   });
 }
