@@ -12,7 +12,7 @@ constexpr Noun kNouns[] = {
     {"queue", "look at what waits and what runs"},
     {"worker", "look at the workers, take one out of service"},
     {"token", "say who may do what"},
-    {"server", "look at the server"},
+    {"server", "look at the server, try it"},
 };
 
 constexpr CommandRow kCommands[] = {
@@ -51,6 +51,8 @@ constexpr CommandRow kCommands[] = {
     {"token", "list", "List tokens, without their secrets.", "sheaf token list", MakeTokenList},
     {"token", "revoke", "End a token at once, for good.", "sheaf token revoke t-7k2m9q4x", MakeTokenRevoke},
     {"server", "info", "Show the server's version, store and limits.", "sheaf server info", MakeServerInfo},
+    {"server", "selftest", "Try a deployment: rounds under faults, and not one contribution lost or counted twice.",
+     "sheaf server selftest --workers 16 --loops 5", MakeServerSelftest},
     {"", "version", "Show the version of this program.", "sheaf version", MakeVersion},
     {"", "help", "Explain a noun, or a topic: exit-codes, environment.", "sheaf help exit-codes", MakeHelp},
 };

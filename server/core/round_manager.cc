@@ -34,6 +34,7 @@ absl::Status RoundManager::Recover(absl::Time now) {
     for (const RoundRecord& record : page) RETURN_IF_ERROR(Load(record, now));
     if (static_cast<int>(page.size()) == kPage) after = page.back().id;
   } while (!after.empty());
+  RETURN_IF_ERROR(LimitTimes(now));
   // What a crash left of rounds that had ended.
   ASSIGN_OR_RETURN(const std::vector<RoundId> stored, context_.payloads.ListRounds());
   for (const RoundId& id : stored) {
@@ -46,6 +47,28 @@ absl::Status RoundManager::Recover(absl::Time now) {
     if (use == TaskStore::BlobUse::kFormer) retired_broadcasts_[blob.digest] = now + context_.limits.broadcast_linger;
   }
   return absl::OkStatus();
+}
+
+absl::Status RoundManager::LimitTimes(absl::Time now) {
+  RETURN_IF_ERROR(context_.store.BeginBatch());
+  for (const auto& [id, round] : live_) {
+    if (round->state != RoundState::kCollecting) continue;
+    const absl::StatusOr<bool> limited =
+        context_.store.LimitTimes({.round = id,
+                                   .now = now,
+                                   .deadline_time_max = now + FromProto(round->spec.deadline()),
+                                   .expire_time_max = now + FromProto(round->spec.lease_duration()),
+                                   .attempt_deadline_time_max = now + FromProto(round->spec.attempt_deadline()),
+                                   .available_time_max = now + context_.limits.retry_backoff_max});
+    if (!limited.ok()) {
+      context_.store.RollbackBatch();
+      return limited.status();
+    }
+    if (!*limited) continue;
+    LogWarning("the clock was set back while the server was down: the times of round {} were brought nearer", id);
+    round->deadline_time = std::min(round->deadline_time, now + FromProto(round->spec.deadline()));
+  }
+  return context_.store.CommitBatch();
 }
 
 void RoundManager::OnRollback(absl::Time now) {

@@ -86,6 +86,8 @@ class RoundManager {
   bool IsUnused(const std::string& digest, absl::Time now) const;
 
  private:
+  // The clock may have been set back while the server was down: nothing that is planned lies further ahead than that.
+  absl::Status LimitTimes(absl::Time now);
   absl::Status Load(const RoundRecord& record, absl::Time now);
   absl::Status Refold(LiveRound& round);
   void Fold(LiveRound& round, int64_t sequence, const ValidContribution& valid);

@@ -84,7 +84,14 @@ absl::StatusOr<std::unique_ptr<SqliteConnection>> SqliteConnection::Open(const s
   if (connection->vfs_ != nullptr) sqlite3_file_control(database, "main", SQLITE_FCNTL_RESERVE_BYTES, &reserved);
   RETURN_IF_ERROR(connection->ExecuteScript(kSettings));
   if (connection->vfs_ != nullptr && !ChecksumVfs::HasChecksums(database)) RETURN_IF_ERROR(connection->AddChecksums());
+  RETURN_IF_ERROR(connection->BeginNewLog());
   return connection;
+}
+
+absl::Status SqliteConnection::BeginNewLog() {
+  const absl::Status status = ExecuteScript("PRAGMA wal_checkpoint(TRUNCATE)");
+  log_has_leftovers_ = !status.ok();
+  return absl::IsResourceExhausted(status) ? absl::OkStatus() : status;
 }
 
 absl::Status SqliteConnection::AddChecksums() {
@@ -165,7 +172,10 @@ absl::Status SqliteConnection::ExecuteScript(const std::string& sql) {
   return Error("-- script");
 }
 
-absl::Status SqliteConnection::Begin() { return Execute("BEGIN", {}).status(); }
+absl::Status SqliteConnection::Begin() {
+  if (log_has_leftovers_) RETURN_IF_ERROR(BeginNewLog());
+  return Execute("BEGIN", {}).status();
+}
 
 absl::Status SqliteConnection::Commit() {
   absl::Status status = Execute("COMMIT", {}).status();
@@ -174,6 +184,7 @@ absl::Status SqliteConnection::Commit() {
 }
 
 void SqliteConnection::Rollback() {
+  log_has_leftovers_ = true;
   // Some errors have rolled back already; then there is nothing to do.
   if (!sqlite3_get_autocommit(database_)) {
     // For want of memory, most likely. What the transaction did must neither be seen nor committed.

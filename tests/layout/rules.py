@@ -42,6 +42,7 @@ BANS = [
         r"\bclock_gettime\s*\(|\bgettimeofday\s*\(",
         [
             ("base/clock.cc", "SystemClock is the clock"),
+            ("tests/e2e/stepped_clock.cc", "stands before the C library's, to step it"),
         ],
     ),
     (
@@ -65,6 +66,8 @@ BANS = [
             ("server/aggregation_pool.cc", "the helpers of large folds"),
             ("server/core_thread.h", "the core's thread"),
             ("server/core_thread.cc", "the core's thread"),
+            ("cli/selftest/faulty_network.h", "the proxy of a selftest"),
+            ("cli/selftest/faulty_network.cc", "the proxy of a selftest"),
             ("worker/thread_pool.h", "the computations' threads"),
             ("worker/thread_pool.cc", "the computations' threads"),
         ],

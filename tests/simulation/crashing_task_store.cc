@@ -109,6 +109,15 @@ absl::StatusOr<TaskRecord> CrashingTaskStore::RequeueTask(const RequeueTaskParam
   });
 }
 
+absl::StatusOr<bool> CrashingTaskStore::LimitTimes(const LimitTimesParams& params) {
+  return Between(point_, StoreOperation::kLimitTimes, [&] {
+    auto result = inner_.LimitTimes(params);
+    has_written_ |= result.ok() && *result;
+    if (result.ok() && *result) monitor_.OnChange("LimitTimes", params.round);
+    return result;
+  });
+}
+
 absl::StatusOr<ContributionRecord> CrashingTaskStore::RecordContribution(const RecordContributionParams& params) {
   return Between(point_, StoreOperation::kRecordContribution, [&] {
     auto result = inner_.RecordContribution(params);

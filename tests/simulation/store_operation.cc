@@ -19,6 +19,7 @@ constexpr StoreOperationRow kOperations[] = {
     {StoreOperation::kListExpired, "TaskStore::ListExpired"},
     {StoreOperation::kEndAttempt, "TaskStore::EndAttempt"},
     {StoreOperation::kRequeueTask, "TaskStore::RequeueTask"},
+    {StoreOperation::kLimitTimes, "TaskStore::LimitTimes"},
     {StoreOperation::kRecordContribution, "TaskStore::RecordContribution"},
     {StoreOperation::kListContributions, "TaskStore::ListContributions"},
     {StoreOperation::kSaveCheckpoint, "TaskStore::SaveCheckpoint"},

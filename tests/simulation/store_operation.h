@@ -23,6 +23,7 @@ enum class StoreOperation {
   kListExpired,
   kEndAttempt,
   kRequeueTask,
+  kLimitTimes,
   kRecordContribution,
   kListContributions,
   kSaveCheckpoint,
