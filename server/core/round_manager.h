@@ -84,6 +84,8 @@ class RoundManager {
 
  private:
   absl::Status Load(const RoundRecord& record, absl::Time now);
+  // Deletes what the round's checkpoint made needless.
+  absl::Status DeleteCovered(const RoundRecord& record);
   absl::Status Refold(LiveRound& round);
   void Fold(LiveRound& round, int64_t sequence, const ValidContribution& valid);
   void CheckpointIfDue(LiveRound& round);
