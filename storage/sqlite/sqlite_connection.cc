@@ -97,7 +97,18 @@ absl::StatusOr<std::unique_ptr<SqliteConnection>> SqliteConnection::Open(const s
   RETURN_IF_ERROR(connection->ExecuteScript(kSettings));
   sqlite3_wal_hook(database, WriteLogBack, gate);
   if (connection->vfs_ != nullptr && !ChecksumVfs::HasChecksums(database)) RETURN_IF_ERROR(connection->AddChecksums());
+  RETURN_IF_ERROR(connection->BeginNewLog());
   return connection;
+}
+
+absl::Status SqliteConnection::BeginNewLog() {
+  // While the store is held the log stays as it is, leftovers and all; the next batch tries again.
+  log_has_leftovers_ = gate_ != nullptr && !gate_->Enter();
+  if (log_has_leftovers_) return absl::OkStatus();
+  const absl::Status status = ExecuteScript("PRAGMA wal_checkpoint(TRUNCATE)");
+  if (gate_ != nullptr) gate_->Leave();
+  log_has_leftovers_ = !status.ok();
+  return absl::IsResourceExhausted(status) ? absl::OkStatus() : status;
 }
 
 absl::Status SqliteConnection::AddChecksums() {
@@ -182,7 +193,10 @@ absl::Status SqliteConnection::ExecuteScript(const std::string& sql) {
   return Error("-- script");
 }
 
-absl::Status SqliteConnection::Begin() { return Execute("BEGIN", {}).status(); }
+absl::Status SqliteConnection::Begin() {
+  if (log_has_leftovers_) RETURN_IF_ERROR(BeginNewLog());
+  return Execute("BEGIN", {}).status();
+}
 
 absl::Status SqliteConnection::Commit() {
   absl::Status status = Execute("COMMIT", {}).status();
@@ -191,6 +205,7 @@ absl::Status SqliteConnection::Commit() {
 }
 
 void SqliteConnection::Rollback() {
+  log_has_leftovers_ = true;
   // Some errors have rolled back already; then there is nothing to do.
   if (!sqlite3_get_autocommit(database_)) {
     // For want of memory, most likely. What the transaction did must neither be seen nor committed.

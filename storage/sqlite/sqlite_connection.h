@@ -44,6 +44,9 @@ class SqliteConnection final : public SqlConnection {
 
   // Rewrites the database with room for checksums.
   absl::Status AddChecksums();
+  // Writes the log back and empties it. What a crash or a failed commit left there has the salts of what comes next, and
+  // CheckLog would take it for a transaction that was promised. Put off while the disk is full.
+  absl::Status BeginNewLog();
 
   struct TextHash {
     using is_transparent = void;
@@ -59,6 +62,8 @@ class SqliteConnection final : public SqlConnection {
   const std::string path_;
   HoldGate* const gate_;
   std::unordered_map<std::string, sqlite3_stmt*, TextHash, std::equal_to<>> statements_;
+  // Frames of a transaction that was not committed may lie behind the end of the log.
+  bool log_has_leftovers_ = true;
   // A transaction could not be rolled back: every later operation returns why.
   absl::Status unusable_;
 };
