@@ -1,6 +1,7 @@
 #include "tests/simulation/sim_server.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "sdk/cpp/proto_duration.h"
@@ -260,12 +261,26 @@ void SimServer::Call(std::string_view method, const std::string& authorization, 
                               if (life == num_lives_) Answer(id, status, *shared, arrival);
                             });
   });
+  if (is_faulty_) AbandonOlder(id);
   if (is_faulty_ && WaitOf(*request) > absl::ZeroDuration() && parts_.chance.Chance(kCallerGone)) {
     parts_.agenda.After(parts_.chance.Between(absl::ZeroDuration(), WaitOf(*request)), [this, id, life = num_lives_] {
       if (life != num_lives_ || life_ == nullptr || !pending_.contains(id)) return;
       ++parts_.statistics.faults["callers gone"];
       Abandon(pending_.at(id));
     });
+  }
+}
+
+void SimServer::AbandonOlder(int64_t newest) {
+  const auto found = pending_.find(newest);
+  if (life_ == nullptr || found == pending_.end()) return;
+  const auto* sync = dynamic_cast<const v1::SyncRequest*>(found->second.request.get());
+  if (sync == nullptr) return;
+  for (auto& [id, call] : pending_) {
+    const auto* older = id == newest ? nullptr : dynamic_cast<const v1::SyncRequest*>(call.request.get());
+    if (older == nullptr || older->worker() != sync->worker() || !parts_.chance.Chance(kCallerGone)) continue;
+    ++parts_.statistics.faults["callers gone that call again"];
+    Abandon(call);
   }
 }
 
@@ -323,7 +338,19 @@ void SimServer::CheckService() {
                          call.method, id);
   }
   monitor_.CheckTimely(parts_.agenda.now(), is_well);
-  if (is_well) CheckWorkMeetsWorkers();
+  if (!is_well) return;
+  CheckOnePollPerWorker();
+  CheckWorkMeetsWorkers();
+}
+
+void SimServer::CheckOnePollPerWorker() {
+  std::set<std::string> waiting;
+  for (const auto& [id, call] : pending_) {
+    const auto* sync = dynamic_cast<const v1::SyncRequest*>(call.request.get());
+    if (sync == nullptr || call.arrival > parts_.agenda.now() - kMeetWithin) continue;
+    if (waiting.insert(sync->worker()).second) continue;
+    parts_.journal.Break("a newer call ends the older one", "two calls of worker {} wait", sync->worker());
+  }
 }
 
 bool SimServer::IsWell() const {

@@ -110,8 +110,11 @@ class SimServer final : public Executor {
   void Arm();
   void EmptyDisk();
   void Abandon(Pending& call);
+  // A worker whose connection broke has called again: perhaps the server hears of the break only now.
+  void AbandonOlder(int64_t newest);
   // False while it may be busy with something else, or cannot write.
   bool IsWell() const;
+  void CheckOnePollPerWorker();
   void CheckWorkMeetsWorkers();
   // What a call waits for has happened.
   bool HasNews(const Pending& call);
