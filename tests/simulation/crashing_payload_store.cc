@@ -29,7 +29,8 @@ absl::StatusOr<PayloadStore::Upload> CrashingPayloadStore::StartUpload(const Upl
 }
 absl::StatusOr<PayloadStore::Upload> CrashingPayloadStore::StartMemoryUpload(const UploadId& id, int64_t size_bytes,
                                                                              const std::string& digest) {
-  return Writing(point_, [&] { return inner_.StartMemoryUpload(id, size_bytes, digest); });
+  return Writing(point_, StoreOperation::kStartMemoryUpload,
+                 [&] { return inner_.StartMemoryUpload(id, size_bytes, digest); });
 }
 absl::StatusOr<int64_t> CrashingPayloadStore::WriteChunk(const UploadId& id, int64_t offset, std::string_view data) {
   return Writing(point_, StoreOperation::kWriteChunk, [&] { return inner_.WriteChunk(id, offset, data); });
