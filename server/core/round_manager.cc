@@ -31,7 +31,10 @@ absl::Status RoundManager::Recover(absl::Time now) {
                      context_.store.ListRounds({.states = {RoundState::kCollecting, RoundState::kSealing},
                                                 .after = std::exchange(after, RoundId()),
                                                 .limit = kPage}));
-    for (const RoundRecord& record : page) RETURN_IF_ERROR(Load(record, now));
+    for (const RoundRecord& record : page) {
+      RETURN_IF_ERROR(DeleteCovered(record));
+      RETURN_IF_ERROR(Load(record, now));
+    }
     if (static_cast<int>(page.size()) == kPage) after = page.back().id;
   } while (!after.empty());
   RETURN_IF_ERROR(LimitTimes(now));
@@ -86,6 +89,7 @@ void RoundManager::OnRollback(absl::Time now) {
     round.may_have_work = true;
     if (round.state == RoundState::kSealing) seal_again_[round.id] = now + kSealAgainAfter;
     SHEAF_CHECK(round.progress.ParseFromString(record->progress), "round {} has no readable progress", round.id);
+    *round.progress.mutable_metrics() = round.folded_metrics;
     ++it;
   }
 }

@@ -89,6 +89,8 @@ class RoundManager {
   // The clock may have been set back while the server was down: nothing that is planned lies further ahead than that.
   absl::Status LimitTimes(absl::Time now);
   absl::Status Load(const RoundRecord& record, absl::Time now);
+  // Deletes what the round's checkpoint made needless.
+  absl::Status DeleteCovered(const RoundRecord& record);
   absl::Status Refold(LiveRound& round);
   void Fold(LiveRound& round, int64_t sequence, const ValidContribution& valid);
   void CheckpointIfDue(LiveRound& round);

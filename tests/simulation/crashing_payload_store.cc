@@ -27,6 +27,11 @@ absl::StatusOr<PayloadStore::Upload> CrashingPayloadStore::StartUpload(const Upl
                                                                        const std::string& digest) {
   return Writing(point_, StoreOperation::kStartUpload, [&] { return inner_.StartUpload(id, size_bytes, digest); });
 }
+absl::StatusOr<PayloadStore::Upload> CrashingPayloadStore::StartMemoryUpload(const UploadId& id, int64_t size_bytes,
+                                                                             const std::string& digest) {
+  return Writing(point_, StoreOperation::kStartMemoryUpload,
+                 [&] { return inner_.StartMemoryUpload(id, size_bytes, digest); });
+}
 absl::StatusOr<int64_t> CrashingPayloadStore::WriteChunk(const UploadId& id, int64_t offset, std::string_view data) {
   return Writing(point_, StoreOperation::kWriteChunk, [&] { return inner_.WriteChunk(id, offset, data); });
 }

@@ -43,6 +43,7 @@ constexpr StoreOperationRow kOperations[] = {
     {StoreOperation::kListTokens, "TaskStore::ListTokens"},
     {StoreOperation::kGetInfo, "TaskStore::GetInfo"},
     {StoreOperation::kStartUpload, "PayloadStore::StartUpload"},
+    {StoreOperation::kStartMemoryUpload, "PayloadStore::StartMemoryUpload"},
     {StoreOperation::kGetUpload, "PayloadStore::GetUpload"},
     {StoreOperation::kWriteChunk, "PayloadStore::WriteChunk"},
     {StoreOperation::kFinishUpload, "PayloadStore::FinishUpload"},

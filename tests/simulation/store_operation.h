@@ -47,6 +47,7 @@ enum class StoreOperation {
   kListTokens,
   kGetInfo,
   kStartUpload,
+  kStartMemoryUpload,
   kGetUpload,
   kWriteChunk,
   kFinishUpload,
