@@ -220,7 +220,7 @@ class TaskStore {
     std::string checkpoint;
     // The checkpoint contains every contribution up to this one. Never lower than before.
     int64_t sequence = 0;
-    // The round's progress as of that contribution.
+    // The round's progress as of that contribution; it replaces the round's if no other was accepted since.
     std::string progress;
   };
   // FAILED_PRECONDITION if a checkpoint with a higher sequence is there, or sequence > num_contributions.

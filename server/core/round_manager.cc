@@ -31,7 +31,10 @@ absl::Status RoundManager::Recover(absl::Time now) {
                      context_.store.ListRounds({.states = {RoundState::kCollecting, RoundState::kSealing},
                                                 .after = std::exchange(after, RoundId()),
                                                 .limit = kPage}));
-    for (const RoundRecord& record : page) RETURN_IF_ERROR(Load(record, now));
+    for (const RoundRecord& record : page) {
+      RETURN_IF_ERROR(DeleteCovered(record));
+      RETURN_IF_ERROR(Load(record, now));
+    }
     if (static_cast<int>(page.size()) == kPage) after = page.back().id;
   } while (!after.empty());
   RETURN_IF_ERROR(LimitTimes(now));
@@ -86,6 +89,7 @@ void RoundManager::OnRollback(absl::Time now) {
     round.may_have_work = true;
     if (round.state == RoundState::kSealing) seal_again_[round.id] = now + kSealAgainAfter;
     SHEAF_CHECK(round.progress.ParseFromString(record->progress), "round {} has no readable progress", round.id);
+    *round.progress.mutable_metrics() = round.folded_metrics;
     ++it;
   }
 }
@@ -182,19 +186,37 @@ void RoundManager::Tick(absl::Time now) {
     it = seal_again_.erase(it);
     context_.executor.Post([this, id](absl::Time at) { Seal(id, at); });
   }
-  for (auto it = retired_broadcasts_.begin(); it != retired_broadcasts_.end();) {
-    if (it->second > now) {
-      ++it;
-      continue;
-    }
-    const absl::StatusOr<TaskStore::BlobUse> use = context_.store.GetBlobUse(it->first);
-    if (use.ok() && *use != TaskStore::BlobUse::kCurrent) {
-      const absl::Status status = context_.payloads.DeleteBlob(it->first);
-      if (!status.ok()) LogWarning("broadcast {} stays on disk: {}", it->first, status.ToString());
-    }
-    ForgetReaders(it->first);
-    it = retired_broadcasts_.erase(it);
+  RetireBroadcasts(now);
+}
+
+void RoundManager::RetireBroadcasts(absl::Time now) {
+  std::vector<std::string> due;
+  for (const auto& [digest, time] : retired_broadcasts_) {
+    if (time <= now) due.push_back(digest);
   }
+  if (due.empty()) return;
+  for (const std::string& digest : due) retired_broadcasts_[digest] = now + context_.limits.broadcast_linger;
+  // What this batch says of the rounds that had it may yet come to nothing.
+  context_.executor.Defer([this, due = std::move(due), now](const absl::Status& commit) {
+    if (!commit.ok()) return;
+    for (const std::string& digest : due) {
+      if (IsUnused(digest, now)) {
+        const absl::Status status = context_.payloads.DeleteBlob(digest);
+        if (!status.ok()) LogWarning("broadcast {} stays on disk: {}", digest, status.ToString());
+      }
+      retired_broadcasts_.erase(digest);
+      ForgetReaders(digest);
+    }
+  });
+}
+
+bool RoundManager::IsUnused(const std::string& digest, absl::Time now) const {
+  const absl::StatusOr<TaskStore::BlobUse> use = context_.store.GetBlobUse(digest);
+  if (!use.ok() || *use == TaskStore::BlobUse::kCurrent) return false;
+  const auto touched = touched_blobs_.find(digest);
+  if (touched != touched_blobs_.end() && touched->second > now) return false;
+  return std::none_of(live_.begin(), live_.end(),
+                      [&](const auto& entry) { return entry.second->written_aggregate == digest; });
 }
 
 void RoundManager::ForgetReaders(const std::string& digest) {
@@ -216,6 +238,8 @@ absl::Time RoundManager::NextTick() const {
 }
 
 void RoundManager::TouchBroadcast(const std::string& digest, absl::Time now) {
+  std::erase_if(touched_blobs_, [now](const auto& entry) { return entry.second <= now; });
+  touched_blobs_[digest] = now + context_.limits.broadcast_linger;
   const auto found = retired_broadcasts_.find(digest);
   if (found != retired_broadcasts_.end()) found->second = now + context_.limits.broadcast_linger;
 }

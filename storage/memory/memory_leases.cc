@@ -249,6 +249,7 @@ absl::Status MemoryTaskStore::SaveCheckpoint(const SaveCheckpointParams& params)
   RoundRecord next = record;
   next.checkpoint = params.checkpoint;
   next.checkpoint_sequence = params.sequence;
+  if (params.sequence == record.num_contributions) next.progress = params.progress;
   ++next.version;
   PutRound(*round, std::move(next));
   undo_.push_back([round, before = round->checkpoint_progress] { round->checkpoint_progress = before; });

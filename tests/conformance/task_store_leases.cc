@@ -358,6 +358,23 @@ STORE_TEST("A checkpoint only moves forward, and not past what was accepted") {
   CHECK(f.Round().checkpoint_sequence == 2);
 }
 
+STORE_TEST(
+    "A checkpoint that contains all that was accepted says what the round's progress is; an older one does not") {
+  f.CreateRound({.num_tasks = 3});
+  for (int i = 0; i < 2; ++i) REQUIRE(f.Contribute(f.Lease("w1")).ok());
+  const std::string before = f.Round().progress;
+  const auto save = [&](int64_t sequence, const std::string& progress) {
+    REQUIRE(f.Do([&](TaskStore& s) {
+               return s.SaveCheckpoint(
+                   {.round = f.round, .checkpoint = "c", .sequence = sequence, .progress = progress});
+             }).ok());
+  };
+  save(1, "progress of 1");
+  CHECK(f.Round().progress == before);
+  save(2, "progress of 2");
+  CHECK(f.Round().progress == "progress of 2");
+}
+
 STORE_TEST("Contributions forgotten by a crash are unaccepted and their tasks queued again") {
   f.CreateRound({.num_tasks = 3});
   for (int i = 0; i < 3; ++i) REQUIRE(f.Contribute(f.Lease("w1"), 0).ok());

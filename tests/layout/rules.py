@@ -9,6 +9,7 @@ MAY_INCLUDE = {
     "proto": [],
     "aggregation": ["base", "proto"],
     "storage": ["base"],
+    "storage/care": ["base", "storage"],
     "sdk/cpp": ["base", "proto", "aggregation"],
     "server/core": ["base", "proto", "aggregation", "storage"],
     "server/handlers": ["base", "proto", "server/core", "storage"],
@@ -16,7 +17,8 @@ MAY_INCLUDE = {
     # The binary: main and runtime join the parts.
     "server": ["base", "proto", "aggregation", "storage", "server/core", "server/handlers", "server/rpc"],
     "worker": ["base", "proto", "aggregation", "sdk/cpp"],
-    "cli": ["base", "proto", "sdk/cpp"],
+    # A store that no server runs on is looked after from the command line (docs/adr/0011).
+    "cli": ["base", "proto", "sdk/cpp", "storage/care"],
 }
 
 # These see everything that is built.

@@ -63,9 +63,12 @@ class CrashingTaskStore final : public TaskStore {
   absl::StatusOr<DeletedRounds> DeleteEndedRounds(const DeleteEndedRoundsParams& params) override;
   absl::StatusOr<int64_t> DeleteWorkers(absl::Time seen_before) override;
 
-  Info GetInfo() const override { return inner_.GetInfo(); }
+  Info GetInfo() const override;
 
  private:
+  // Nothing of the batch has happened.
+  void Drop();
+
   TaskStore& inner_;
   CrashPoint& point_;
   StoreMonitor& monitor_;
