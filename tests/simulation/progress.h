@@ -1,10 +1,10 @@
 // Progress: what must come to its end, and by when, once nothing goes wrong any more.
 //
-//   task    three leases of its round after the faults stopped (or the round was created), and kRetries. One lease for
-//           what a dead worker holds; the retry policy's longest backoff and a worker's longest pause between calls are
-//           kRetries. Excepted are queued tasks of rounds where each worker may take but a few.
-//   round   kEnding after its deadline; and kEnding after its last task may end, unless an operator could still requeue
-//           a task that it waits for.
+//   task    three leases of its round after the faults stopped (or the round was created), the longest backoff of a
+//           failed task (retry_backoff_max), the longest pause of a worker between calls (Backoff::kMax), and two
+//           seconds. Excepted are queued tasks of rounds where each worker may take but a few.
+//   round   three seconds after its deadline; and three seconds after its last task may end, unless an operator could
+//           still requeue a task that it waits for.
 #pragma once
 
 #include "absl/time/time.h"
