@@ -88,7 +88,11 @@ HistoryStorm::HistoryStorm(const StormOptions& options)
   }
 }
 
-HistoryStorm::~HistoryStorm() { Continue(absl::InfiniteFuture()); }
+HistoryStorm::~HistoryStorm() {
+  Continue(absl::InfiniteFuture());
+  // Else the relay would wait for the calls that are parked there.
+  ::kill(federation_.server().pid(), SIGKILL);
+}
 
 int64_t HistoryStorm::num_network_faults() const {
   int64_t sum = 0;
