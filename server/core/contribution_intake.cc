@@ -140,8 +140,9 @@ absl::Status ContributionIntake::EndAttempt(LiveRound& round, const TaskRecord& 
 }
 
 bool ContributionIntake::UploadIsGone(const v1::TaskResult& result) {
-  return result.outcome_case() == v1::TaskResult::kUploadId &&
-         absl::IsNotFound(context_.payloads.GetUpload(UploadId(result.upload_id())).status());
+  if (result.outcome_case() != v1::TaskResult::kUploadId) return false;
+  const absl::StatusOr<PayloadStore::Upload> upload = context_.payloads.GetUpload(UploadId(result.upload_id()));
+  return upload.ok() ? !upload->is_finished : absl::IsNotFound(upload.status());
 }
 
 absl::StatusOr<ContributionIntake::Received> ContributionIntake::Receive(const LiveRound& round,
@@ -150,9 +151,6 @@ absl::StatusOr<ContributionIntake::Received> ContributionIntake::Receive(const L
     return Received{.bytes = result.contribution(), .digest = Sha256Hex(result.contribution()), .file = nullptr};
   }
   ASSIGN_OR_RETURN(const PayloadStore::Upload upload, context_.payloads.GetUpload(UploadId(result.upload_id())));
-  if (!upload.is_finished) {
-    return absl::InvalidArgumentError(fmt::format("upload {} was not finished", result.upload_id()));
-  }
   if (upload.size_bytes > round.spec.contribution_bytes_max()) {
     return absl::InvalidArgumentError(fmt::format("it has {} bytes, over the round's contribution_bytes_max = {}",
                                                   upload.size_bytes, round.spec.contribution_bytes_max()));

@@ -40,7 +40,7 @@ class ContributionIntake {
   absl::StatusOr<std::string> TakeContribution(LiveRound& round, const TaskRecord& task, const v1::TaskResult& result,
                                                const Identity& caller, absl::Time now);
   // The upload went into the spool in a batch that a crash or a full disk undid: not the worker's fault, and nothing
-  // speaks against the task.
+  // speaks against the task. A StartUpload that comes late may have begun it anew, with nothing in it.
   bool UploadIsGone(const v1::TaskResult& result);
   // The bytes of a contribution, and what holds them: the request, or the upload's file.
   struct Received {

@@ -395,6 +395,30 @@ TEST_CASE("Rounds and workers of long ago are forgotten, however few they are") 
   CHECK(server.store().ListWorkers({})->empty());
 }
 
+TEST_CASE("A contribution whose upload is gone, and was begun anew by a late request, is lost and not rejected") {
+  CoreFederation server;
+  server.CreateRound(SumRound(1));
+  const v1::Lease lease = server.Sync(Ask("w", 1)).leases(0);
+  v1::StartUploadRequest start;
+  start.set_request_id("upload");
+  start.set_digest(std::string(64, 'a'));
+  start.set_size_bytes(100);
+  start.mutable_contribution()->set_task(lease.task());
+  start.mutable_contribution()->set_lease_token(lease.lease_token());
+  const auto begun = server.Call<v1::StartUploadResponse>("BlobService/StartUpload", start);
+  REQUIRE(begun->verdict() == v1::StartUploadResponse::SEND);
+  v1::SyncRequest request = Ask("w", 0);
+  v1::TaskResult& result = *request.add_results();
+  result.set_task(lease.task());
+  result.set_lease_token(lease.lease_token());
+  result.set_upload_id(begun->upload_id());
+  CHECK(server.Sync(request).verdicts(0).verdict() == Verdict::LEASE_LOST);
+  const v1::Task task = server.GetTask(lease.task());
+  CHECK(task.state() == v1::QUEUED);
+  CHECK(task.num_lost() == 1);
+  CHECK(task.num_failed() == 0);
+}
+
 TEST_CASE("A contribution over the round's limit is refused before it is uploaded") {
   CoreFederation server;
   v1::RoundSpec spec = SumRound(1);
