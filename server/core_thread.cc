@@ -11,6 +11,8 @@ namespace {
 
 // Events of one batch: bounds how long the first one waits for its answer.
 constexpr size_t kBatchEventsMax = 256;
+// Of those, so many may be urgent ones: who looks on must not stop the work.
+constexpr size_t kUrgentEventsMax = 64;
 // The core is not asked to tick more often than this when nothing happens.
 constexpr absl::Duration kTickIntervalMin = absl::Milliseconds(1);
 
@@ -24,11 +26,11 @@ void CoreThread::Start(BatchRunner& runner, Core& core) {
   thread_ = std::thread([this] { Run(); });
 }
 
-void CoreThread::Post(Event event) {
+void CoreThread::Add(Inbox CoreThread::*inbox, Event event) {
   bool was_waiting = false;
   {
     MutexLock lock(mutex_);
-    inbox_.push_back(std::move(event));
+    (this->*inbox).push_back(std::move(event));
     was_waiting = std::exchange(is_waiting_, false);
   }
   // The first of many wakes the thread, and does not hold what the thread needs next.
@@ -77,18 +79,25 @@ void CoreThread::Run() {
 
 bool CoreThread::TakeBatch(absl::Time next_tick, std::vector<Event>& batch) {
   MutexLock lock(mutex_);
-  while (inbox_.empty() && !is_stopping_) {
+  while (inbox_.empty() && urgent_.empty() && !is_stopping_) {
     const absl::Duration left = next_tick - clock_.Now();
     if (left <= absl::ZeroDuration()) break;
     is_waiting_ = true;
     wake_.WaitFor(mutex_, left);
   }
   is_waiting_ = false;
-  if (inbox_.empty() && is_stopping_) return false;
-  const auto end = inbox_.begin() + static_cast<std::ptrdiff_t>(std::min(inbox_.size(), kBatchEventsMax));
-  batch.assign(std::make_move_iterator(inbox_.begin()), std::make_move_iterator(end));
-  inbox_.erase(inbox_.begin(), end);
+  if (inbox_.empty() && urgent_.empty() && is_stopping_) return false;
+  batch.clear();
+  Fill(batch, kUrgentEventsMax, urgent_);
+  Fill(batch, kBatchEventsMax, inbox_);
   return true;
+}
+
+void CoreThread::Fill(std::vector<Event>& batch, size_t size, Inbox& inbox) {
+  const size_t count = std::min(inbox.size(), size - batch.size());
+  const auto end = inbox.begin() + static_cast<std::ptrdiff_t>(count);
+  batch.insert(batch.end(), std::make_move_iterator(inbox.begin()), std::make_move_iterator(end));
+  inbox.erase(inbox.begin(), end);
 }
 
 }  // namespace sheaf

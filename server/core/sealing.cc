@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "base/checksum.h"
 #include "base/log.h"
+#include "base/retry_hint.h"
 #include "base/status_macros.h"
 #include "server/core/proto_time.h"
 #include "server/core/round_manager.h"
@@ -68,8 +69,11 @@ absl::Status RoundManager::Load(const RoundRecord& record, absl::Time now) {
                                                      .checkpoint_sequence = record.checkpoint_sequence,
                                                      .progress = std::move(progress),
                                                      .accepted_time = now});
+  round->num_tasks = record.tasks.total();
   if (round->recorded > round->folded) RETURN_IF_ERROR(Refold(*round));
   const bool is_sealing = round->state == RoundState::kSealing;
+  num_live_tasks_ += round->num_tasks;
+  ++work_version_;
   live_[record.id] = std::move(round);
   if (is_sealing) context_.executor.Post([this, id = record.id](absl::Time at) { Seal(id, at); });
   return absl::OkStatus();
@@ -113,6 +117,7 @@ absl::Status RoundManager::Refold(LiveRound& round) {
       round.accumulator.Accumulate(*valid, context_.parallel);
       round.folded = record.sequence;
       round.spooled_bytes += record.size_bytes;
+      AddToSpool(round, record.size_bytes);
     }
   }
   return absl::OkStatus();
@@ -143,6 +148,7 @@ absl::Status RoundManager::Accept(LiveRound& round, Acceptance acceptance) {
   round.progress = std::move(progress);
   round.recorded = record.sequence;
   round.spooled_bytes += size_bytes;
+  if (IsSpooled(round)) AddToSpool(round, size_bytes);
   auto valid = std::make_shared<ValidContribution>(std::move(acceptance.valid));
   context_.executor.Defer([this, id = round.id, sequence = record.sequence, valid](const absl::Status& commit) {
     LiveRound* live = Find(id);
@@ -154,6 +160,17 @@ absl::Status RoundManager::Accept(LiveRound& round, Acceptance acceptance) {
     CheckExhausted(round, acceptance.now);
   }
   return absl::OkStatus();
+}
+
+absl::Status RoundManager::CheckSpool(const LiveRound& round, int64_t size_bytes) {
+  if (!IsSpooled(round) || spool_disk_bytes_ + size_bytes <= context_.limits.spool_bytes_max) return absl::OkStatus();
+  CheckpointAll();
+  return WithRetryAfter(absl::ResourceExhaustedError(fmt::format(
+                            "contributions that no checkpoint covers yet take {} bytes of disk, and {} more would be "
+                            "over spool_bytes_max "
+                            "= {}; the rounds are writing checkpoints, so try again, or raise --spool-bytes-max",
+                            spool_disk_bytes_, size_bytes, context_.limits.spool_bytes_max)),
+                        absl::Seconds(1));
 }
 
 void RoundManager::Fold(LiveRound& round, int64_t sequence, const ValidContribution& valid) {
@@ -192,12 +209,12 @@ void RoundManager::Checkpoint(LiveRound& round) {
   // What the progress sums is what the checkpoint contains.
   std::string progress = round.progress.SerializeAsString();
   context_.executor.Post([this, id = round.id, name, sequence = round.folded, progress = std::move(progress),
-                          through = *segment](absl::Time) {
+                          through = *segment, covered_bytes = round.spool_disk_bytes](absl::Time) {
     LiveRound* live = Find(id);
     if (live == nullptr) return;
     const absl::Status saved =
         context_.store.SaveCheckpoint({.round = id, .checkpoint = name, .sequence = sequence, .progress = progress});
-    context_.executor.Defer([this, id, name, sequence, through, saved](const absl::Status& commit) {
+    context_.executor.Defer([this, id, name, sequence, through, covered_bytes, saved](const absl::Status& commit) {
       LiveRound* covered = Find(id);
       if (covered == nullptr) return;
       covered->is_checkpointing = false;
@@ -205,6 +222,7 @@ void RoundManager::Checkpoint(LiveRound& round) {
       covered->checkpoint = name;
       covered->checkpoint_sequence = sequence;
       covered->spooled_bytes = 0;
+      AddToSpool(*covered, -covered_bytes);
       absl::Status deleted = context_.payloads.DeleteSpoolSegments(id, through);
       deleted.Update(context_.payloads.DeleteCheckpointsExcept(id, name));
       if (!deleted.ok()) LogWarning("covered payloads of round {} stay until it ends: {}", id, deleted.ToString());

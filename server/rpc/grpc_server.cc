@@ -6,6 +6,7 @@
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
+#include <grpcpp/resource_quota.h>
 #include <grpcpp/security/tls_certificate_provider.h>
 #include <grpcpp/security/tls_credentials_options.h>
 #include <sched.h>
@@ -67,8 +68,20 @@ class BatchScheduling {
   const int policy_;
 };
 
-void SetOptions(grpc::ServerBuilder& builder, int64_t request_bytes_max) {
-  builder.SetMaxReceiveMessageSize(static_cast<int>(std::min<int64_t>(kReceiveFactor * request_bytes_max, INT_MAX)));
+int Milliseconds(absl::Duration duration) {
+  return static_cast<int>(std::clamp<int64_t>(absl::ToInt64Milliseconds(duration), 1, INT_MAX));
+}
+
+void SetOptions(grpc::ServerBuilder& builder, const GrpcServer::Options& options) {
+  builder.SetMaxReceiveMessageSize(
+      static_cast<int>(std::min<int64_t>(kReceiveFactor * options.request_bytes_max, INT_MAX)));
+  grpc::ResourceQuota quota("sheafd");
+  quota.Resize(static_cast<size_t>(options.receive_bytes_max));
+  builder.SetResourceQuota(quota);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS,
+                             static_cast<int>(std::min<int64_t>(options.calls_per_connection_max, INT_MAX)));
+  builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, Milliseconds(options.handshake_timeout));
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, Milliseconds(options.connection_idle_max));
   // A busy port is an error and not a second server that takes half of the calls.
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   // Tensors hardly compress, and gzip costs 20 times what the bytes do.
@@ -101,8 +114,7 @@ std::shared_ptr<grpc::ServerCredentials> Credentials(const CertificateFiles& fil
 }  // namespace
 
 struct GrpcServer::State {
-  State(const MethodTable& methods, int64_t request_bytes_max)
-      : adaptor(methods, request_bytes_max), services(MakeServices(adaptor)) {}
+  State(const MethodTable& methods, const Clock& clock) : adaptor(methods, clock), services(MakeServices(adaptor)) {}
 
   UnaryAdaptor adaptor;
   std::vector<NamedService> services;
@@ -110,13 +122,14 @@ struct GrpcServer::State {
   std::unique_ptr<grpc::Server> server;
 };
 
-absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const MethodTable& methods, const Options& options) {
+absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const MethodTable& methods, const Clock& clock,
+                                                              const Options& options) {
   ConfigureGrpcOnce();
   RETURN_IF_ERROR(CheckCertificates(options.tls));
   const std::string& listen = options.listen;
-  auto state = std::make_unique<State>(methods, options.request_bytes_max);
+  auto state = std::make_unique<State>(methods, clock);
   grpc::ServerBuilder builder;
-  SetOptions(builder, options.request_bytes_max);
+  SetOptions(builder, options);
   int port = 0;
   builder.AddListeningPort(listen, Credentials(options.tls), &port);
   for (const NamedService& service : state->services) builder.RegisterService(service.service.get());

@@ -30,6 +30,7 @@ class UploadFiles {
 
   absl::StatusOr<PayloadStore::Upload> Start(const UploadId& id, int64_t size_bytes, const std::string& digest);
   absl::StatusOr<PayloadStore::Upload> Get(const UploadId& id);
+  PayloadStore::UploadUse GetUse(std::string_view id_suffix) EXCLUDES(mutex_);
   absl::StatusOr<int64_t> WriteChunk(const UploadId& id, int64_t offset, std::string_view data);
   absl::Status Finish(const UploadId& id);
   absl::StatusOr<std::shared_ptr<const BlobView>> OpenView(const UploadId& id);
@@ -51,11 +52,15 @@ class UploadFiles {
  private:
   struct Entry {
     Entry(std::string its_key, PayloadStore::Upload its_upload, std::unique_ptr<File> its_file)
-        : key(std::move(its_key)), upload(std::move(its_upload)), file(std::move(its_file)) {
+        : key(std::move(its_key)),
+          size_bytes(its_upload.size_bytes),
+          upload(std::move(its_upload)),
+          file(std::move(its_file)) {
       if (upload.committed_bytes == 0) hash.emplace();
       is_unchecked = upload.is_finished;
     }
     const std::string key;
+    const int64_t size_bytes;
     // Taken before the map's.
     Mutex mutex;
     PayloadStore::Upload upload GUARDED_BY(mutex);
@@ -65,6 +70,12 @@ class UploadFiles {
     // Finished by an earlier process, so the digest has yet to be checked by this one.
     bool is_unchecked GUARDED_BY(mutex) = false;
     bool is_gone GUARDED_BY(mutex) = false;
+  };
+
+  struct Slot {
+    std::shared_ptr<Entry> entry;
+    // Empty until it is asked for, if it is of an earlier process.
+    UploadId id;
   };
 
   static std::string KeyOf(const UploadId& id) { return Sha256Hex(id.value()); }
@@ -83,7 +94,7 @@ class UploadFiles {
   FileSystem& files_;
   const std::string directory_;
   Mutex mutex_;
-  std::map<std::string, std::shared_ptr<Entry>> entries_ GUARDED_BY(mutex_);
+  std::map<std::string, Slot> entries_ GUARDED_BY(mutex_);
 };
 
 }  // namespace sheaf
