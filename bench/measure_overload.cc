@@ -26,12 +26,12 @@ namespace {
 constexpr int kParked = 10'000;
 // Below calls_per_connection_max each.
 constexpr int kConnections = 32;
-constexpr int kTasks = 100'000;
+constexpr int kTasks = 30'000;
 // Many outputs: the server has ten times the work of a call that the client has, so that one CPU can offer ten times
 // what the other can do.
-constexpr int kOutputs = 100;
+constexpr int kOutputs = 256;
 // Workers that take part; as many calls may be open.
-constexpr int kWorkers = 20'000;
+constexpr int kWorkers = 15'000;
 constexpr double kFactor = 10;
 constexpr absl::Duration kOverload = absl::Seconds(10);
 

@@ -19,7 +19,7 @@
 #include "absl/synchronization/mutex.h"
 #include "base/log.h"
 #include "base/status_macros.h"
-#include "server/rpc/listen_failure.h"
+#include "server/rpc/listener.h"
 #include "server/rpc/services.h"
 #include "server/rpc/unary_adaptor.h"
 
@@ -82,8 +82,6 @@ void SetOptions(grpc::ServerBuilder& builder, const GrpcServer::Options& options
                              static_cast<int>(std::min<int64_t>(options.calls_per_connection_max, INT_MAX)));
   builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, Milliseconds(options.handshake_timeout));
   builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, Milliseconds(options.connection_idle_max));
-  // A busy port is an error and not a second server that takes half of the calls.
-  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   // Tensors hardly compress, and gzip costs 20 times what the bytes do.
   builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_GZIP, false);
   builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_DEFLATE, false);
@@ -118,27 +116,32 @@ struct GrpcServer::State {
 
   UnaryAdaptor adaptor;
   std::vector<NamedService> services;
-  std::string address;
+  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor;
   std::unique_ptr<grpc::Server> server;
+  std::unique_ptr<Listener> listener;
 };
 
 absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const MethodTable& methods, const Clock& clock,
                                                               const Options& options) {
   ConfigureGrpcOnce();
   RETURN_IF_ERROR(CheckCertificates(options.tls));
-  const std::string& listen = options.listen;
   auto state = std::make_unique<State>(methods, clock);
   grpc::ServerBuilder builder;
   SetOptions(builder, options);
-  int port = 0;
-  builder.AddListeningPort(listen, Credentials(options.tls), &port);
+  ASSIGN_OR_RETURN(state->listener, Listener::Open(options.listen));
+  state->acceptor = builder.experimental().AddExternalConnectionAcceptor(
+      grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD, Credentials(options.tls));
   for (const NamedService& service : state->services) builder.RegisterService(service.service.get());
   {
     const BatchScheduling scheduling;
     state->server = builder.BuildAndStart();
   }
-  if (state->server == nullptr || port == 0) return ExplainListenFailure(listen);
-  state->address = fmt::format("{}:{}", listen.substr(0, listen.rfind(':')), port);
+  if (state->server == nullptr) return absl::InternalError("gRPC does not start a server");
+  state->listener->Start([acceptor = state->acceptor.get()](int fd) {
+    grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
+    connection.fd = fd;
+    acceptor->HandleNewConnection(&connection);
+  });
   auto server = std::unique_ptr<GrpcServer>(new GrpcServer(std::move(state)));
   server->SetServing(true);
   return server;
@@ -148,7 +151,7 @@ GrpcServer::GrpcServer(std::unique_ptr<State> state) : state_(std::move(state)) 
 
 GrpcServer::~GrpcServer() { Shutdown(absl::ZeroDuration()); }
 
-const std::string& GrpcServer::address() const { return state_->address; }
+const std::string& GrpcServer::address() const { return state_->listener->address(); }
 
 void GrpcServer::SetServing(bool is_serving) {
   grpc::HealthCheckServiceInterface* health = state_->server->GetHealthCheckService();
@@ -159,6 +162,7 @@ void GrpcServer::SetServing(bool is_serving) {
 bool GrpcServer::WaitUntilIdle(absl::Duration timeout) { return state_->adaptor.WaitUntilIdle(timeout); }
 
 void GrpcServer::Shutdown(absl::Duration grace) {
+  state_->listener->Stop();
   state_->server->Shutdown(gpr_time_from_millis(absl::ToInt64Milliseconds(grace), GPR_TIMESPAN));
 }
 

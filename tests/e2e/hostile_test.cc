@@ -641,5 +641,22 @@ TEST_CASE("Connections that say nothing, or a byte at a time, stop nobody else, 
       server.PeakRss() >> 20);
 }
 
+TEST_CASE("A server that has run out of files takes connections again when there are some") {
+  FederationOptions options;
+  options.server_wrapper = {"/bin/sh", "-c", "ulimit -n 60; exec \"$@\"", "sh"};
+  Federation federation(options);
+  REQUIRE(BlockingCall(federation.transport(), kGetServerInfo, {}).ok());
+  {
+    std::vector<Socket> sockets;
+    for (int i = 0; i < 120; ++i) sockets.emplace_back(federation.address());
+    WaitUntil("a call on the old connection", absl::Seconds(5),
+              [&] { return BlockingCall(federation.impatient_transport(), kGetServerInfo, {}).ok(); });
+  }
+  WaitUntil("a new connection is taken", absl::Seconds(20), [&] {
+    GrpcTransport other(federation.address(), {.own_connection = true});
+    return BlockingCall(other, kGetServerInfo, {}, {.timeout = absl::Seconds(1)}).ok();
+  });
+}
+
 }  // namespace
 }  // namespace sheaf

@@ -65,6 +65,8 @@ BANS = [
             ("server/aggregation_pool.cc", "the helpers of large folds"),
             ("server/core_thread.h", "the core's thread"),
             ("server/core_thread.cc", "the core's thread"),
+            ("server/rpc/listener.h", "the thread that takes connections"),
+            ("server/rpc/listener.cc", "the thread that takes connections"),
             ("worker/thread_pool.h", "the computations' threads"),
             ("worker/thread_pool.cc", "the computations' threads"),
         ],
