@@ -13,6 +13,9 @@ namespace {
 constexpr size_t kBatchEventsMax = 256;
 // Of those, so many may be urgent ones: who looks on must not stop the work.
 constexpr size_t kUrgentEventsMax = 64;
+// A batch that takes longer makes the next ones smaller: nobody, and no operator above all, waits longer than for two.
+constexpr absl::Duration kBatchDurationMax = absl::Milliseconds(20);
+constexpr size_t kBatchEventsMin = 16;
 // The core is not asked to tick more often than this when nothing happens.
 constexpr absl::Duration kTickIntervalMin = absl::Milliseconds(1);
 
@@ -73,6 +76,12 @@ void CoreThread::Run() {
     const absl::Status status = runner_->Run(std::exchange(batch, {}), now);
     if (absl::IsInternal(status) || absl::IsDataLoss(status)) return on_failure_(status);
     if (!status.ok()) LogError("a batch was refused: {}", status.ToString());
+    const absl::Duration took = clock_.Now() - now;
+    if (took > kBatchDurationMax) {
+      batch_events_max_ = std::max(batch_events_max_ / 2, kBatchEventsMin);
+    } else if (took < kBatchDurationMax / 2) {
+      batch_events_max_ = std::min(batch_events_max_ * 2, kBatchEventsMax);
+    }
     next_tick = std::max(core_->NextTick(now), now + kTickIntervalMin);
   }
 }
@@ -88,8 +97,8 @@ bool CoreThread::TakeBatch(absl::Time next_tick, std::vector<Event>& batch) {
   is_waiting_ = false;
   if (inbox_.empty() && urgent_.empty() && is_stopping_) return false;
   batch.clear();
-  Fill(batch, kUrgentEventsMax, urgent_);
-  Fill(batch, kBatchEventsMax, inbox_);
+  Fill(batch, std::min(kUrgentEventsMax, batch_events_max_ / 2), urgent_);
+  Fill(batch, batch_events_max_, inbox_);
   return true;
 }
 

@@ -64,6 +64,9 @@ class CoreThread final : public Executor {
   BatchRunner* runner_ = nullptr;
   Core* core_ = nullptr;
 
+  // Only the thread's own.
+  size_t batch_events_max_ = 16;
+
   Mutex mutex_;
   CondVar wake_;
   Inbox inbox_ GUARDED_BY(mutex_);

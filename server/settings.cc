@@ -106,6 +106,8 @@ constexpr Setting kSettings[] = {
      [](const std::string& text, Config& config) { return ParseCount(text, config.limits.ended_rounds_max); }},
     {"handshake_timeout", "20s", "Whoever connects and says nothing for this long is hung up on.", false,
      [](const std::string& text, Config& config) { return ParsePositive(text, config.limits.handshake_timeout); }},
+    {"queue_wait_max", "200ms", "Once a crowd of calls waits for this long, further ones are told to come back.", false,
+     [](const std::string& text, Config& config) { return ParsePositive(text, config.limits.queue_wait_max); }},
     {"queued_calls_max", "2048", "Calls that wait to be done; further ones are refused with a time to come back.",
      false, [](const std::string& text, Config& config) { return ParseCount(text, config.limits.queued_calls_max); }},
     {"open_request_bytes_max", "512MiB", "Memory for the requests that are being answered.", false,

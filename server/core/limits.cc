@@ -10,6 +10,7 @@ std::map<std::string, int64_t> Limits::ByName() const {
       {"sync_items_max", sync_items_max},
       {"page_size_max", page_size_max},
       {"request_parts_max", request_parts_max},
+      {"queue_wait_max_ms", absl::ToInt64Milliseconds(queue_wait_max)},
       {"queued_calls_max", queued_calls_max},
       {"queued_inspections_max", queued_inspections_max},
       {"open_request_bytes_max", open_request_bytes_max},

@@ -27,15 +27,17 @@ struct Limits {
   int64_t request_parts_max = 1 << 20;
 
   // --- Load ---
-  // Calls that wait for the core's thread; further ones are refused with a time to come back. It does some 20,000 in a
-  // second, so that what is let in waits about a tenth of one.
+  // A crowd that waits for the core's thread: once the first of them has waited this long, further calls are refused
+  // with a time to come back.
+  absl::Duration queue_wait_max = absl::Milliseconds(200);
+  // And no more than so many wait, however short.
   int64_t queued_calls_max = 2048;
   // The same for inspection, which has a queue of its own: people and dashboards.
   int64_t queued_inspections_max = 256;
   // Bytes of all requests that are being answered.
   int64_t open_request_bytes_max = 512 << 20;
-  // Bytes that gRPC may hold of what is arriving, on all connections, of strangers too: it gathers a request whole before
-  // anybody can look at it. Beyond this it cuts calls off.
+  // Bytes that gRPC may hold of what is arriving, on all connections, of strangers too: it gathers a request whole
+  // before anybody can look at it. Beyond this it cuts calls off.
   int64_t receive_bytes_max = int64_t{1} << 30;
   // Calls of one identity: no single one can take all there is. Lower it where each worker has a token of its own.
   int64_t calls_per_second_max = 100'000;

@@ -13,6 +13,8 @@ namespace {
 
 // A queue that is full is empty again long before.
 constexpr absl::Duration kComeBackAfter = absl::Seconds(1);
+// A few that wait long are no overload: each has a lot to do, or the core is busy with something large.
+constexpr int64_t kCrowd = 256;
 // Inspection may go on beyond the limit of bytes with requests of this size, which all of its are.
 constexpr int64_t kSmallRequestBytes = 64 << 10;
 
@@ -23,7 +25,8 @@ absl::Status Overloaded(std::string message) {
 }  // namespace
 
 absl::Status Admission::Enter(Lane lane, const Identity& caller, int64_t bytes, absl::Time now) {
-  absl::Status status = CheckLoad(lane, bytes);
+  absl::Status status = CheckQueue(lane, now);
+  if (status.ok()) status = CheckBytes(lane, bytes);
   if (status.ok()) status = CheckRate(caller, now);
   if (!status.ok()) {
     refused_.fetch_add(1, std::memory_order_relaxed);
@@ -33,22 +36,48 @@ absl::Status Admission::Enter(Lane lane, const Identity& caller, int64_t bytes, 
   return status;
 }
 
-absl::Status Admission::CheckLoad(Lane lane, int64_t bytes) {
+void Admission::Queue(Lane lane) {
+  MutexLock lock(mutex_);
+  waiting(lane).push_back(newest_);
+}
+
+void Admission::Dequeue(Lane lane) {
+  MutexLock lock(mutex_);
+  waiting(lane).pop_front();
+}
+
+absl::Status Admission::CheckQueue(Lane lane, absl::Time now) {
   const bool is_work = lane == Lane::kWork;
-  const int64_t queued = this->queued(lane).load(std::memory_order_relaxed);
-  if (queued >= (is_work ? limits_.queued_calls_max : limits_.queued_inspections_max)) {
-    return Overloaded(fmt::format("the server is overloaded: {} calls wait, {} = {}; try again in a moment", queued,
-                                  is_work ? "queued_calls_max" : "queued_inspections_max",
-                                  is_work ? limits_.queued_calls_max : limits_.queued_inspections_max));
+  const int64_t calls_max = is_work ? limits_.queued_calls_max : limits_.queued_inspections_max;
+  int64_t queued = 0;
+  absl::Duration waited;
+  {
+    MutexLock lock(mutex_);
+    newest_ = now;
+    queued = static_cast<int64_t>(waiting(lane).size());
+    if (queued > 0) waited = now - waiting(lane).front();
   }
-  const int64_t held = this->bytes();
-  if (held + bytes > limits_.open_request_bytes_max && (is_work || bytes > kSmallRequestBytes)) {
-    return Overloaded(fmt::format(
-        "the server is overloaded: the requests it is answering have {} bytes, open_request_bytes_max = {}; "
-        "try again in a moment",
-        held, limits_.open_request_bytes_max));
+  if (queued >= calls_max) {
+    return Overloaded(fmt::format("the server is overloaded: {} calls wait, {} = {}; try again in a moment", queued,
+                                  is_work ? "queued_calls_max" : "queued_inspections_max", calls_max));
+  }
+  if (is_work && queued >= kCrowd && waited > limits_.queue_wait_max) {
+    return Overloaded(
+        fmt::format("the server is overloaded: {} calls wait, the first for {}, queue_wait_max = {} ms; try again in a "
+                    "moment",
+                    queued, absl::FormatDuration(waited), absl::ToInt64Milliseconds(limits_.queue_wait_max)));
   }
   return absl::OkStatus();
+}
+
+absl::Status Admission::CheckBytes(Lane lane, int64_t bytes) const {
+  const int64_t held = this->bytes();
+  if (held + bytes <= limits_.open_request_bytes_max) return absl::OkStatus();
+  if (lane == Lane::kInspection && bytes <= kSmallRequestBytes) return absl::OkStatus();
+  return Overloaded(
+      fmt::format("the server is overloaded: the requests it is answering have {} bytes, open_request_bytes_max = {}; "
+                  "try again in a moment",
+                  held, limits_.open_request_bytes_max));
 }
 
 absl::Status Admission::CheckRate(const Identity& caller, absl::Time now) {

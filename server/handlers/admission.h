@@ -14,6 +14,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <string>
 #include <unordered_map>
 
@@ -36,10 +37,9 @@ class Admission {
   absl::Status Enter(Lane lane, const Identity& caller, int64_t bytes, absl::Time now) EXCLUDES(mutex_);
   void Leave(int64_t bytes) { bytes_.fetch_sub(bytes, std::memory_order_relaxed); }
 
-  void Queue(Lane lane) { queued(lane).fetch_add(1, std::memory_order_relaxed); }
-  void Dequeue(Lane lane) { queued(lane).fetch_sub(1, std::memory_order_relaxed); }
+  void Queue(Lane lane) EXCLUDES(mutex_);
+  void Dequeue(Lane lane) EXCLUDES(mutex_);
 
-  int64_t num_queued() const { return queued_[0].load(std::memory_order_relaxed); }
   int64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
   int64_t num_refused() const { return refused_.load(std::memory_order_relaxed); }
 
@@ -50,15 +50,20 @@ class Admission {
     absl::Time filled = absl::InfinitePast();
   };
 
-  std::atomic<int64_t>& queued(Lane lane) { return queued_[static_cast<size_t>(lane)]; }
+  // Arrivals of those that wait, the oldest first.
+  using Waiting = std::deque<absl::Time>;
+  Waiting& waiting(Lane lane) REQUIRES(mutex_) { return waiting_[static_cast<size_t>(lane)]; }
   absl::Status CheckRate(const Identity& caller, absl::Time now) EXCLUDES(mutex_);
-  absl::Status CheckLoad(Lane lane, int64_t bytes);
+  absl::Status CheckQueue(Lane lane, absl::Time now) EXCLUDES(mutex_);
+  absl::Status CheckBytes(Lane lane, int64_t bytes) const;
 
   const Limits limits_;
-  std::array<std::atomic<int64_t>, 2> queued_ = {};
   std::atomic<int64_t> bytes_ = 0;
   std::atomic<int64_t> refused_ = 0;
   Mutex mutex_;
+  std::array<Waiting, 2> waiting_ GUARDED_BY(mutex_);
+  // When somebody entered last.
+  absl::Time newest_ GUARDED_BY(mutex_) = absl::InfinitePast();
   // By the identity's name: no more than there were tokens.
   std::unordered_map<std::string, Bucket> buckets_ GUARDED_BY(mutex_);
 };

@@ -144,6 +144,33 @@ std::map<std::string, Refusal> Refusals() {
                                 return refused;
                               },
                               Code::kResourceExhausted, true};
+  rows["queue_wait_max_ms"] = {[](Limits& l) { l.queue_wait_max = absl::Milliseconds(77); },
+                               [](CoreFederation& server) {
+                                 v1::SyncRequest request;
+                                 v1::SyncResponse response;
+                                 const auto enter = [&](const char* method) {
+                                   return server.table().Enter(method, *Identity::Anybody(), 1, server.clock().Now());
+                                 };
+                                 const auto call = [&] {
+                                   CHECK(enter("sheaf.v1.WorkService/Sync").ok());
+                                   server.table().Dispatch("sheaf.v1.WorkService/Sync", request, &response,
+                                                           [](auto) {});
+                                 };
+                                 // One that waits long is no overload, and a crowd that does not is none either.
+                                 call();
+                                 server.clock().Advance(absl::Seconds(5));
+                                 call();
+                                 server.Run();
+                                 for (int i = 0; i < 256; ++i) call();
+                                 CHECK(enter("sheaf.v1.WorkService/Sync").ok());
+                                 server.clock().Advance(absl::Milliseconds(78));
+                                 const absl::Status refused = enter("sheaf.v1.WorkService/Sync");
+                                 CHECK(enter("sheaf.v1.InspectionService/DescribeQueue").ok());
+                                 server.Run();
+                                 CHECK(enter("sheaf.v1.WorkService/Sync").ok());
+                                 return refused;
+                               },
+                               Code::kResourceExhausted, true};
   rows["queued_inspections_max"] = {
       [](Limits& l) { l.queued_inspections_max = 1; },
       [](CoreFederation& server) {
