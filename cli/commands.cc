@@ -12,7 +12,8 @@ constexpr Noun kNouns[] = {
     {"queue", "look at what waits and what runs"},
     {"worker", "look at the workers, take one out of service"},
     {"token", "say who may do what"},
-    {"server", "look at the server"},
+    {"server", "look at the server, try it"},
+    {"store", "look after a server's data directory: copy it, check it, bring it up to date"},
 };
 
 constexpr CommandRow kCommands[] = {
@@ -51,6 +52,18 @@ constexpr CommandRow kCommands[] = {
     {"token", "list", "List tokens, without their secrets.", "sheaf token list", MakeTokenList},
     {"token", "revoke", "End a token at once, for good.", "sheaf token revoke t-7k2m9q4x", MakeTokenRevoke},
     {"server", "info", "Show the server's version, store and limits.", "sheaf server info", MakeServerInfo},
+    {"server", "selftest", "Try a deployment: rounds under faults, and not one contribution lost or counted twice.",
+     "sheaf server selftest --workers 16 --loops 5", MakeServerSelftest},
+    {"store", "backup", "Copy a store to a new directory, also while a server works on it.",
+     "sheaf store backup /var/lib/sheafd --to /backup/monday", MakeStoreBackup},
+    {"store", "restore", "Make a store out of a backup.", "sheaf store restore /backup/monday --to /var/lib/sheafd",
+     MakeStoreRestore},
+    {"store", "verify", "Check that a store holds what it promises; changes nothing.",
+     "sheaf store verify /var/lib/sheafd", MakeStoreVerify},
+    {"store", "inspect", "Show what a store holds, and how large it is; changes nothing.",
+     "sheaf store inspect /var/lib/sheafd", MakeStoreInspect},
+    {"store", "migrate", "Bring a store to this version's schema, while no server runs.",
+     "sheaf store migrate /var/lib/sheafd --dry-run", MakeStoreMigrate},
     {"", "version", "Show the version of this program.", "sheaf version", MakeVersion},
     {"", "help", "Explain a noun, or a topic: exit-codes, environment.", "sheaf help exit-codes", MakeHelp},
 };

@@ -53,6 +53,12 @@ std::unique_ptr<Command> MakeTokenCreate();
 std::unique_ptr<Command> MakeTokenList();
 std::unique_ptr<Command> MakeTokenRevoke();
 std::unique_ptr<Command> MakeServerInfo();
+std::unique_ptr<Command> MakeServerSelftest();
+std::unique_ptr<Command> MakeStoreBackup();
+std::unique_ptr<Command> MakeStoreRestore();
+std::unique_ptr<Command> MakeStoreVerify();
+std::unique_ptr<Command> MakeStoreInspect();
+std::unique_ptr<Command> MakeStoreMigrate();
 std::unique_ptr<Command> MakeVersion();
 std::unique_ptr<Command> MakeHelp();
 

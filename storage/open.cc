@@ -7,9 +7,12 @@
 
 #include <cerrno>
 #include <filesystem>
+#include <string_view>
+#include <tuple>
 
 #include "base/status_macros.h"
 #include "storage/files/file_payload_store.h"
+#include "storage/files/holding_files.h"
 #include "storage/sql/sql_task_store.h"
 #include "storage/sqlite/sqlite_connection.h"
 
@@ -31,10 +34,27 @@ absl::StatusOr<std::unique_ptr<DirectoryLock>> DirectoryLock::Take(const std::st
   int descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (descriptor < 0) return FileError(errno, "open", path);
   std::unique_ptr<DirectoryLock> lock(new DirectoryLock(descriptor));
-  if (::flock(descriptor, LOCK_EX | LOCK_NB) == 0) return lock;
+  if (::flock(descriptor, LOCK_EX | LOCK_NB) == 0) {
+    const std::string process = fmt::format("{}\n", ::getpid());
+    // Only messages need it.
+    if (::ftruncate(descriptor, 0) == 0) std::ignore = ::pwrite(descriptor, process.data(), process.size(), 0);
+    return lock;
+  }
   if (errno != EWOULDBLOCK) return FileError(errno, "lock", path);
   return absl::FailedPreconditionError(
       fmt::format("another server uses the store in {}: stop it, or give this one a directory of its own", directory));
+}
+
+std::string DirectoryLock::HolderOf(const std::string& directory) {
+  const std::string path = directory + "/LOCK";
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0) return "";
+  const DirectoryLock looked_at(descriptor);
+  if (::flock(descriptor, LOCK_SH | LOCK_NB) == 0 || errno != EWOULDBLOCK) return "";
+  char process[16];
+  const ssize_t length = ::pread(descriptor, process, sizeof process, 0);
+  if (length <= 1) return "another process";
+  return fmt::format("process {}", std::string_view(process, static_cast<size_t>(length - 1)));
 }
 
 DirectoryLock::~DirectoryLock() { ::close(descriptor_); }
@@ -43,10 +63,12 @@ absl::StatusOr<Store> OpenStore(const std::string& directory) {
   auto files = std::make_unique<PosixFileSystem>();
   RETURN_IF_ERROR(files->CreateDirectory(directory));
   ASSIGN_OR_RETURN(std::unique_ptr<DirectoryLock> lock, DirectoryLock::Take(directory));
-  ASSIGN_OR_RETURN(Store store,
-                   OpenStore(directory, {.files = std::move(files), .open_database = [](const std::string& path) {
-                                           return SqliteConnection::Open(path);
-                                         }}));
+  ASSIGN_OR_RETURN(std::unique_ptr<HoldGate> gate, HoldGate::Open(directory));
+  ASSIGN_OR_RETURN(Store store, OpenStore(directory, {.files = std::make_unique<HoldingFiles>(std::move(files), *gate),
+                                                      .open_database = [&gate](const std::string& path) {
+                                                        return SqliteConnection::Open(path, "", gate.get());
+                                                      }}));
+  store.gate = std::move(gate);
   store.lock = std::move(lock);
   return store;
 }

@@ -17,13 +17,16 @@
 #include "storage/files/file_system.h"
 #include "storage/payload_store.h"
 #include "storage/sql/sql_connection.h"
+#include "storage/store_hold.h"
 #include "storage/task_store.h"
 
 namespace sheaf {
 
-// An advisory lock on "<directory>/LOCK", released when it goes.
+// An advisory lock on "<directory>/LOCK", released when it goes. The file says which process has it.
 class DirectoryLock {
  public:
+  // Whether a process has the store in `directory`, as "process 1234"; empty if none has.
+  static std::string HolderOf(const std::string& directory);
   static absl::StatusOr<std::unique_ptr<DirectoryLock>> Take(const std::string& directory);
   ~DirectoryLock();
   DirectoryLock(const DirectoryLock&) = delete;
@@ -36,6 +39,7 @@ class DirectoryLock {
 
 // The members are in the order of their making.
 struct Store {
+  std::unique_ptr<HoldGate> gate;
   std::unique_ptr<FileSystem> files;
   std::unique_ptr<DirectoryLock> lock;
   std::unique_ptr<TaskStore> tasks;

@@ -56,6 +56,10 @@ class PayloadStore {
   // INVALID_ARGUMENT if the digest is not a SHA-256 in hex or the size is negative.
   virtual absl::StatusOr<Upload> StartUpload(const UploadId& id, int64_t size_bytes, const std::string& digest) = 0;
   // NOT_FOUND.
+  // The same for bytes that must not reach a disk: they are kept in memory, are gone when the process ends, and never
+  // become a blob or part of a spool (FAILED_PRECONDITION). RESOURCE_EXHAUSTED while too many bytes are announced.
+  virtual absl::StatusOr<Upload> StartMemoryUpload(const UploadId& id, int64_t size_bytes,
+                                                   const std::string& digest) = 0;
   virtual absl::StatusOr<Upload> GetUpload(const UploadId& id) = 0;
   // Appends at committed_bytes; a chunk wholly below it changes nothing. Returns the committed bytes. OUT_OF_RANGE if
   // it leaves a gap or runs past the announced size. NOT_FOUND.
@@ -82,7 +86,8 @@ class PayloadStore {
   };
   // Never waits for one that is being written.
   virtual UploadUse GetUploadUse(std::string_view id_suffix) = 0;
-  // Deletes uploads that were not written to since `before`. Returns how many.
+  // Deletes uploads that were not written to since `before`; of those in memory, those not written to since the last
+  // call. Returns how many.
   virtual absl::StatusOr<int64_t> DeleteStaleUploads(absl::Time before) = 0;
 
   // --- Blobs -----------------------------------------------------------------------------------

@@ -176,6 +176,22 @@ class TaskStore {
   // FAILED_PRECONDITION if the task succeeded or was cancelled, or its round is not kCollecting. NOT_FOUND.
   virtual absl::StatusOr<TaskRecord> RequeueTask(const RequeueTaskParams& params) = 0;
 
+  struct LimitTimesParams {
+    RoundId round;
+    absl::Time now;
+    // Of the round.
+    absl::Time deadline_time_max;
+    // Of its leases.
+    absl::Time expire_time_max;
+    absl::Time attempt_deadline_time_max;
+    // Of its QUEUED tasks: one that would wait for longer is available at `now`.
+    absl::Time available_time_max;
+  };
+  // After a restart, for a clock that was set back meanwhile: no instant of the round lies further ahead than it can.
+  // Those that do become the maximum. Returns whether any did. FAILED_PRECONDITION if the round is not kCollecting.
+  // NOT_FOUND.
+  virtual absl::StatusOr<bool> LimitTimes(const LimitTimesParams& params) = 0;
+
   // --- Contributions ---------------------------------------------------------------------------
 
   struct RecordContributionParams {
@@ -204,7 +220,7 @@ class TaskStore {
     std::string checkpoint;
     // The checkpoint contains every contribution up to this one. Never lower than before.
     int64_t sequence = 0;
-    // The round's progress as of that contribution.
+    // The round's progress as of that contribution; it replaces the round's if no other was accepted since.
     std::string progress;
   };
   // FAILED_PRECONDITION if a checkpoint with a higher sequence is there, or sequence > num_contributions.

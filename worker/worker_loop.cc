@@ -148,16 +148,20 @@ void WorkerLoop::Stop(Attempt& attempt, std::string_view why) {
 }
 
 void WorkerLoop::ExpireLeases(absl::Time now) {
-  for (const AttemptPtr& attempt : attempts_) {
+  // Gone, but not finished: a server that was restarted under another clock may hold the lease for ours still, and
+  // send it again.
+  std::erase_if(attempts_, [&](const AttemptPtr& attempt) {
     if (attempt->is_ready()) {
-      if (now < attempt->deadline() + kDeliveryMargin) continue;
+      if (now < attempt->deadline() + kDeliveryMargin) return false;
       LogWarning("task {}: its result could not be handed in before its lease was over", attempt->lease().task());
       ++counters_.undelivered;
       attempt->Cancel();
-    } else if (attempt->phase() != Attempt::Phase::kEnded && now >= attempt->deadline()) {
-      Stop(*attempt, "its lease lapsed");
+      return true;
     }
-  }
+    if (attempt->phase() == Attempt::Phase::kEnded || now < attempt->deadline()) return false;
+    Stop(*attempt, "its lease lapsed");
+    return true;
+  });
 }
 
 void WorkerLoop::SweepEndedAttempts() {

@@ -58,6 +58,12 @@ grpc::ChannelArguments ChannelArguments(std::string_view address, const ChannelO
   arguments.SetMaxReceiveMessageSize(static_cast<int>(options.message_bytes_max));
   arguments.SetMaxSendMessageSize(static_cast<int>(options.message_bytes_max));
   if (options.own_connection) arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  if (!options.server_name.empty()) {
+    arguments.SetString(GRPC_ARG_DEFAULT_AUTHORITY, options.server_name);
+    if (options.security.uses_tls()) {
+      arguments.SetSslTargetNameOverride(options.server_name.substr(0, options.server_name.rfind(':')));
+    }
+  }
   // An HTTP proxy of the environment must not stand between two processes of one machine.
   if (IsLoopback(address)) arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   return arguments;

@@ -37,6 +37,8 @@ int64_t NumEntries(const v1::Contribution& contribution) {
   return entries;
 }
 
+bool IsContributionUpload(const v1::TaskResult& result) { return result.upload_id().rfind("c-", 0) == 0; }
+
 }  // namespace
 
 std::string ContributionIntake::CheckMetrics(const v1::Contribution& contribution, const LiveRound& round) const {
@@ -56,6 +58,21 @@ std::string ContributionIntake::CheckMetrics(const v1::Contribution& contributio
 
 absl::StatusOr<v1::ResultVerdict> ContributionIntake::Take(const v1::TaskResult& result, const std::string& population,
                                                            const Identity& caller, absl::Time now) {
+  ASSIGN_OR_RETURN(v1::ResultVerdict verdict, Judge(result, population, caller, now));
+  const bool is_uploaded = result.outcome_case() == v1::TaskResult::kUploadId && IsContributionUpload(result);
+  if (is_uploaded && caller.OwnsUpload(result.upload_id())) {
+    // Accepted or not, nobody will refer to it again; an accepted one of a DURABLE round is in the spool by now.
+    context_.executor.Defer([this, upload = UploadId(result.upload_id())](const absl::Status& commit) {
+      if (!commit.ok()) return;  // The worker will refer to it again.
+      const absl::Status deleted = context_.payloads.DeleteUpload(upload);
+      if (!deleted.ok()) LogWarning("upload {} stays until it is stale: {}", upload, deleted.ToString());
+    });
+  }
+  return verdict;
+}
+
+absl::StatusOr<v1::ResultVerdict> ContributionIntake::Judge(const v1::TaskResult& result, const std::string& population,
+                                                            const Identity& caller, absl::Time now) {
   v1::ResultVerdict verdict;
   verdict.set_task(result.task());
   verdict.set_lease_token(result.lease_token());
@@ -181,7 +198,7 @@ absl::StatusOr<std::string> ContributionIntake::TakeContribution(LiveRound& roun
                                                                  const v1::TaskResult& result, const Identity& caller,
                                                                  absl::Time now) {
   const bool is_uploaded = result.outcome_case() == v1::TaskResult::kUploadId;
-  if (is_uploaded && result.upload_id().rfind("c-", 0) != 0) return "the upload is not one of a contribution";
+  if (is_uploaded && !IsContributionUpload(result)) return "the upload is not one of a contribution";
   if (is_uploaded && !caller.OwnsUpload(result.upload_id())) return "the upload is somebody else's";
   const absl::StatusOr<Received> received = Receive(round, result);
   if (!received.ok()) {
@@ -225,17 +242,8 @@ absl::StatusOr<std::string> ContributionIntake::TakeContribution(LiveRound& roun
                                       .valid = *std::move(valid),
                                       .timings = result.timings(),
                                       .now = now};
-  if (is_uploaded) {
-    const UploadId upload(result.upload_id());
-    if (round.spec.durability() == v1::DURABLE) {
-      ASSIGN_OR_RETURN(acceptance.uploaded, context_.payloads.MoveUploadToSpool(upload, round.id));
-    } else {
-      context_.executor.Defer([this, upload](const absl::Status& commit) {
-        if (!commit.ok()) return;  // The worker will refer to it again.
-        const absl::Status deleted = context_.payloads.DeleteUpload(upload);
-        if (!deleted.ok()) LogWarning("upload {} stays until it is stale: {}", upload, deleted.ToString());
-      });
-    }
+  if (is_uploaded && round.spec.durability() == v1::DURABLE) {
+    ASSIGN_OR_RETURN(acceptance.uploaded, context_.payloads.MoveUploadToSpool(UploadId(result.upload_id()), round.id));
   }
   RETURN_IF_ERROR(rounds_.Accept(round, std::move(acceptance)));
   return std::string();

@@ -34,6 +34,8 @@ class ContributionIntake {
                           const std::string& error, const v1::AttemptTimings& timings, absl::Time now);
 
  private:
+  absl::StatusOr<v1::ResultVerdict> Judge(const v1::TaskResult& result, const std::string& population,
+                                          const Identity& caller, absl::Time now);
   // Returns the sentence why the contribution is refused, or an empty one if it was accepted.
   absl::StatusOr<std::string> TakeContribution(LiveRound& round, const TaskRecord& task, const v1::TaskResult& result,
                                                const Identity& caller, absl::Time now);

@@ -31,7 +31,7 @@ Core::Core(TaskStore& store, PayloadStore& payloads, Executor& executor, Random&
       workers_(context_),
       desk_(context_, rounds_, workers_),
       watch_(context_, rounds_),
-      retention_(context_) {
+      retention_(context_, rounds_) {
   access_.set_on_void([this](const TokenId& token) {
     desk_.EndPollsOf(token);
     watch_.EndWaitsOf(token);
@@ -84,7 +84,9 @@ absl::StatusOr<Core::UploadAnswer> Core::AskUpload(const TaskId& id, const Lease
   const LiveRound* round = rounds_.Find(id.round);
   if (round == nullptr || round->state != RoundState::kCollecting) return UploadAnswer::kNotNeeded;
   if (task.state == TaskState::kLeased && task.lease_token == token) {
-    if (size_bytes <= round->spec.contribution_bytes_max()) return UploadAnswer::kSend;
+    if (size_bytes <= round->spec.contribution_bytes_max()) {
+      return round->spec.durability() == v1::DURABLE ? UploadAnswer::kSendToDisk : UploadAnswer::kSendToMemory;
+    }
     return absl::ResourceExhaustedError(
         fmt::format("a contribution of {} bytes is over the {} that round {} takes (contribution_bytes_max); create "
                     "the round with a higher one, or send less",

@@ -54,7 +54,7 @@ class Core {
   void BeginDrain(absl::Time now);
   void CheckpointAll(absl::Time now);
 
-  enum class UploadAnswer { kSend, kNotNeeded, kLeaseLost };
+  enum class UploadAnswer { kSendToDisk, kSendToMemory, kNotNeeded, kLeaseLost };
   // Whether a contribution of this size is still wanted under this lease. NOT_FOUND if there is no such task;
   // RESOURCE_EXHAUSTED if the round takes none so large.
   absl::StatusOr<UploadAnswer> AskUpload(const TaskId& task, const LeaseToken& token, int64_t size_bytes,

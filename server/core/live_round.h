@@ -33,6 +33,8 @@ struct LiveRound {
   // Newest checkpoint.
   std::string checkpoint;
   int64_t checkpoint_sequence = 0;
+  // That it combines.
+  int64_t checkpoint_clients = 0;
   // Accepted since the newest checkpoint began: another is due after enough.
   int64_t spooled_bytes = 0;
   // In the spool, on disk.
@@ -43,11 +45,17 @@ struct LiveRound {
   // Sums over the accepted contributions: only phases, bytes_down, metrics and end_time (of the last one) are
   // used. Kept in RoundRecord::progress.
   v1::Round progress;
+  // Of a round that spools nothing, metrics of few clients stay in memory, like the contributions they came with: the
+  // sums that its checkpoint contains, which are all that the store has, and those of what was folded.
+  google::protobuf::Map<std::string, double> saved_metrics;
+  google::protobuf::Map<std::string, double> folded_metrics;
   // Some task may be there to lease. Cleared when a lease attempt that could take any task finds none.
   bool may_have_work = true;
   // When the last contribution was accepted and when all were folded, of a round that is sealing.
   absl::Time accepted_time;
   absl::Time folded_time;
+  // Digest of the aggregate that was written and that the store does not know yet.
+  std::string written_aggregate;
 };
 
 }  // namespace sheaf

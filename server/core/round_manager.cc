@@ -33,9 +33,13 @@ absl::Status RoundManager::Recover(absl::Time now) {
                      context_.store.ListRounds({.states = {RoundState::kCollecting, RoundState::kSealing},
                                                 .after = std::exchange(after, RoundId()),
                                                 .limit = kPage}));
-    for (const RoundRecord& record : page) RETURN_IF_ERROR(Load(record, now));
+    for (const RoundRecord& record : page) {
+      RETURN_IF_ERROR(DeleteCovered(record));
+      RETURN_IF_ERROR(Load(record, now));
+    }
     if (static_cast<int>(page.size()) == kPage) after = page.back().id;
   } while (!after.empty());
+  RETURN_IF_ERROR(LimitTimes(now));
   // What a crash left of rounds that had ended.
   ASSIGN_OR_RETURN(const std::vector<RoundId> stored, context_.payloads.ListRounds());
   for (const RoundId& id : stored) {
@@ -48,6 +52,28 @@ absl::Status RoundManager::Recover(absl::Time now) {
     if (use == TaskStore::BlobUse::kFormer) retired_broadcasts_[blob.digest] = now + context_.limits.broadcast_linger;
   }
   return absl::OkStatus();
+}
+
+absl::Status RoundManager::LimitTimes(absl::Time now) {
+  RETURN_IF_ERROR(context_.store.BeginBatch());
+  for (const auto& [id, round] : live_) {
+    if (round->state != RoundState::kCollecting) continue;
+    const absl::StatusOr<bool> limited =
+        context_.store.LimitTimes({.round = id,
+                                   .now = now,
+                                   .deadline_time_max = now + FromProto(round->spec.deadline()),
+                                   .expire_time_max = now + FromProto(round->spec.lease_duration()),
+                                   .attempt_deadline_time_max = now + FromProto(round->spec.attempt_deadline()),
+                                   .available_time_max = now + context_.limits.retry_backoff_max});
+    if (!limited.ok()) {
+      context_.store.RollbackBatch();
+      return limited.status();
+    }
+    if (!*limited) continue;
+    LogWarning("the clock was set back while the server was down: the times of round {} were brought nearer", id);
+    round->deadline_time = std::min(round->deadline_time, now + FromProto(round->spec.deadline()));
+  }
+  return context_.store.CommitBatch();
 }
 
 absl::Status RoundManager::OnRollback(absl::Time now) {
@@ -67,6 +93,7 @@ absl::Status RoundManager::OnRollback(absl::Time now) {
     WorkMayHaveCome(round);
     if (round.state == RoundState::kSealing) seal_again_[round.id] = now + kSealAgainAfter;
     SHEAF_CHECK(round.progress.ParseFromString(record->progress), "round {} has no readable progress", round.id);
+    *round.progress.mutable_metrics() = round.folded_metrics;
     ++it;
   }
   return absl::OkStatus();
@@ -182,19 +209,37 @@ void RoundManager::Tick(absl::Time now) {
     it = seal_again_.erase(it);
     context_.executor.Post([this, id](absl::Time at) { Seal(id, at); });
   }
-  for (auto it = retired_broadcasts_.begin(); it != retired_broadcasts_.end();) {
-    if (it->second > now) {
-      ++it;
-      continue;
-    }
-    const absl::StatusOr<TaskStore::BlobUse> use = context_.store.GetBlobUse(it->first);
-    if (use.ok() && *use != TaskStore::BlobUse::kCurrent) {
-      const absl::Status status = context_.payloads.DeleteBlob(it->first);
-      if (!status.ok()) LogWarning("broadcast {} stays on disk: {}", it->first, status.ToString());
-    }
-    ForgetReaders(it->first);
-    it = retired_broadcasts_.erase(it);
+  RetireBroadcasts(now);
+}
+
+void RoundManager::RetireBroadcasts(absl::Time now) {
+  std::vector<std::string> due;
+  for (const auto& [digest, time] : retired_broadcasts_) {
+    if (time <= now) due.push_back(digest);
   }
+  if (due.empty()) return;
+  for (const std::string& digest : due) retired_broadcasts_[digest] = now + context_.limits.broadcast_linger;
+  // What this batch says of the rounds that had it may yet come to nothing.
+  context_.executor.Defer([this, due = std::move(due), now](const absl::Status& commit) {
+    if (!commit.ok()) return;
+    for (const std::string& digest : due) {
+      if (IsUnused(digest, now)) {
+        const absl::Status status = context_.payloads.DeleteBlob(digest);
+        if (!status.ok()) LogWarning("broadcast {} stays on disk: {}", digest, status.ToString());
+      }
+      retired_broadcasts_.erase(digest);
+      ForgetReaders(digest);
+    }
+  });
+}
+
+bool RoundManager::IsUnused(const std::string& digest, absl::Time now) const {
+  const absl::StatusOr<TaskStore::BlobUse> use = context_.store.GetBlobUse(digest);
+  if (!use.ok() || *use == TaskStore::BlobUse::kCurrent) return false;
+  const auto touched = touched_blobs_.find(digest);
+  if (touched != touched_blobs_.end() && touched->second > now) return false;
+  return std::none_of(live_.begin(), live_.end(),
+                      [&](const auto& entry) { return entry.second->written_aggregate == digest; });
 }
 
 void RoundManager::ForgetReaders(const std::string& digest) {
@@ -216,6 +261,8 @@ absl::Time RoundManager::NextTick() const {
 }
 
 void RoundManager::TouchBroadcast(const std::string& digest, absl::Time now) {
+  std::erase_if(touched_blobs_, [now](const auto& entry) { return entry.second <= now; });
+  touched_blobs_[digest] = now + context_.limits.broadcast_linger;
   const auto found = retired_broadcasts_.find(digest);
   if (found != retired_broadcasts_.end()) found->second = now + context_.limits.broadcast_linger;
 }

@@ -95,11 +95,18 @@ class RoundManager {
 
   // When this batch is durable: writes a checkpoint of every live round that has folded something since its last.
   void CheckpointAll();
-  // The next rounds may name this broadcast again: keep it.
+  // The next rounds may name this blob, which is stored, as their broadcast: keep it.
   void TouchBroadcast(const std::string& digest, absl::Time now);
+  // Nobody needs this blob: no round names it, none is about to, and no program was told lately that it is there. True
+  // also of the broadcast of rounds that have all ended. Only of what is durable: in no batch, or after its commit.
+  bool IsUnused(const std::string& digest, absl::Time now) const;
 
  private:
+  // The clock may have been set back while the server was down: nothing that is planned lies further ahead than that.
+  absl::Status LimitTimes(absl::Time now);
   absl::Status Load(const RoundRecord& record, absl::Time now);
+  // Deletes what the round's checkpoint made needless.
+  absl::Status DeleteCovered(const RoundRecord& record);
   absl::Status Refold(LiveRound& round);
   void Fold(LiveRound& round, int64_t sequence, const ValidContribution& valid);
   void CheckpointIfDue(LiveRound& round);
@@ -125,6 +132,7 @@ class RoundManager {
     round.spool_disk_bytes += size_bytes;
     spool_disk_bytes_ += size_bytes;
   }
+  void RetireBroadcasts(absl::Time now);
   // Who may read `digest` from now on: the populations of the live rounds that have it.
   void ForgetReaders(const std::string& digest);
 
@@ -135,6 +143,8 @@ class RoundManager {
   // Of the rounds in live_.
   int64_t num_live_tasks_ = 0;
   int64_t spool_disk_bytes_ = 0;
+  // Blobs that a program was told to be there, and until when they stay.
+  std::map<std::string, absl::Time> touched_blobs_;
   // Rounds that could not write their aggregate, and when to try again.
   std::map<RoundId, absl::Time> seal_again_;
 };

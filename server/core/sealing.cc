@@ -19,10 +19,20 @@ namespace sheaf {
 namespace {
 
 constexpr int kRefoldPage = 256;
+// Contributions that a checkpoint of a round that spools nothing contains at least, and has more than the one before.
+constexpr int64_t kEphemeralCheckpointMin = 2;
 // A disk that was full may have room by then.
 constexpr absl::Duration kSealAgainAfter = absl::Seconds(1);
 
 bool IsSpooled(const LiveRound& round) { return round.spec.durability() == v1::DURABLE; }
+
+// What the store may know of the round's progress.
+std::string StoredProgress(const LiveRound& round, const v1::Round& progress) {
+  if (IsSpooled(round)) return progress.SerializeAsString();
+  v1::Round stored = progress;
+  *stored.mutable_metrics() = round.saved_metrics;
+  return stored.SerializeAsString();
+}
 
 // What the store has a record of must be there.
 template <typename T>
@@ -70,13 +80,24 @@ absl::Status RoundManager::Load(const RoundRecord& record, absl::Time now) {
                                                      .progress = std::move(progress),
                                                      .accepted_time = now});
   round->num_tasks = record.tasks.total();
+  round->checkpoint_clients = round->accumulator.num_clients();
   if (round->recorded > round->folded) RETURN_IF_ERROR(Refold(*round));
+  round->saved_metrics = round->folded_metrics = round->progress.metrics();
   const bool is_sealing = round->state == RoundState::kSealing;
   num_live_tasks_ += round->num_tasks;
   ++work_version_;
   live_[record.id] = std::move(round);
   if (is_sealing) context_.executor.Post([this, id = record.id](absl::Time at) { Seal(id, at); });
   return absl::OkStatus();
+}
+
+absl::Status RoundManager::DeleteCovered(const RoundRecord& record) {
+  // A crash, or a backup, may have left segments that the checkpoint covers: nobody would read them, and nobody should.
+  ASSIGN_OR_RETURN(const std::vector<ContributionRecord> first,
+                   context_.store.ListContributions(record.id, record.checkpoint_sequence, 1));
+  ASSIGN_OR_RETURN(const int64_t newest, context_.payloads.RollSpool(record.id));
+  // Segments grow with the sequence numbers.
+  return context_.payloads.DeleteSpoolSegments(record.id, first.empty() ? newest : first.front().payload.segment - 1);
 }
 
 absl::Status RoundManager::Refold(LiveRound& round) {
@@ -143,16 +164,19 @@ absl::Status RoundManager::Accept(LiveRound& round, Acceptance acceptance) {
                                                       .num_clients = num_clients,
                                                       .payload = payload,
                                                       .timings = acceptance.timings.SerializeAsString(),
-                                                      .progress = progress.SerializeAsString(),
+                                                      .progress = StoredProgress(round, progress),
                                                       .now = acceptance.now}));
   round.progress = std::move(progress);
   round.recorded = record.sequence;
   round.spooled_bytes += size_bytes;
   if (IsSpooled(round)) AddToSpool(round, size_bytes);
   auto valid = std::make_shared<ValidContribution>(std::move(acceptance.valid));
-  context_.executor.Defer([this, id = round.id, sequence = record.sequence, valid](const absl::Status& commit) {
+  context_.executor.Defer([this, id = round.id, sequence = record.sequence, valid,
+                           metrics = round.progress.metrics()](const absl::Status& commit) {
     LiveRound* live = Find(id);
-    if (commit.ok() && live != nullptr) Fold(*live, sequence, *valid);
+    if (!commit.ok() || live == nullptr) return;
+    live->folded_metrics = metrics;
+    Fold(*live, sequence, *valid);
   });
   if (round.recorded >= round.spec.goal()) {
     BeginSealing(round, acceptance.now);
@@ -195,6 +219,13 @@ void RoundManager::CheckpointIfDue(LiveRound& round) {
 
 void RoundManager::Checkpoint(LiveRound& round) {
   if (round.is_checkpointing || round.folded == round.checkpoint_sequence || round.folded != round.recorded) return;
+  const int64_t num_clients = round.accumulator.num_clients();
+  // Nothing individual of such a round reaches the disk: neither a state that combines too few, nor one that differs by
+  // too few from the one before. What is not saved is asked for again.
+  if (!IsSpooled(round) && (round.folded - round.checkpoint_sequence < kEphemeralCheckpointMin ||
+                            num_clients - round.checkpoint_clients < round.spec.min_clients())) {
+    return;
+  }
   // Everything recorded is folded, so the segments so far hold nothing that the checkpoint does not.
   const std::string name = fmt::format("c{}", round.folded);
   const absl::StatusOr<int64_t> segment = context_.payloads.RollSpool(round.id);
@@ -208,25 +239,30 @@ void RoundManager::Checkpoint(LiveRound& round) {
   round.is_checkpointing = true;
   // What the progress sums is what the checkpoint contains.
   std::string progress = round.progress.SerializeAsString();
-  context_.executor.Post([this, id = round.id, name, sequence = round.folded, progress = std::move(progress),
-                          through = *segment, covered_bytes = round.spool_disk_bytes](absl::Time) {
+  const auto metrics = round.progress.metrics();
+  context_.executor.Post([this, id = round.id, name, sequence = round.folded, num_clients, metrics,
+                          progress = std::move(progress), through = *segment,
+                          covered_bytes = round.spool_disk_bytes](absl::Time) {
     LiveRound* live = Find(id);
     if (live == nullptr) return;
     const absl::Status saved =
         context_.store.SaveCheckpoint({.round = id, .checkpoint = name, .sequence = sequence, .progress = progress});
-    context_.executor.Defer([this, id, name, sequence, through, covered_bytes, saved](const absl::Status& commit) {
-      LiveRound* covered = Find(id);
-      if (covered == nullptr) return;
-      covered->is_checkpointing = false;
-      if (!saved.ok() || !commit.ok()) return;
-      covered->checkpoint = name;
-      covered->checkpoint_sequence = sequence;
-      covered->spooled_bytes = 0;
-      AddToSpool(*covered, -covered_bytes);
-      absl::Status deleted = context_.payloads.DeleteSpoolSegments(id, through);
-      deleted.Update(context_.payloads.DeleteCheckpointsExcept(id, name));
-      if (!deleted.ok()) LogWarning("covered payloads of round {} stay until it ends: {}", id, deleted.ToString());
-    });
+    context_.executor.Defer(
+        [this, id, name, sequence, num_clients, metrics, through, covered_bytes, saved](const absl::Status& commit) {
+          LiveRound* covered = Find(id);
+          if (covered == nullptr) return;
+          covered->is_checkpointing = false;
+          if (!saved.ok() || !commit.ok()) return;
+          covered->checkpoint = name;
+          covered->checkpoint_sequence = sequence;
+          covered->checkpoint_clients = num_clients;
+          covered->saved_metrics = metrics;
+          covered->spooled_bytes = 0;
+          AddToSpool(*covered, -covered_bytes);
+          absl::Status deleted = context_.payloads.DeleteSpoolSegments(id, through);
+          deleted.Update(context_.payloads.DeleteCheckpointsExcept(id, name));
+          if (!deleted.ok()) LogWarning("covered payloads of round {} stay until it ends: {}", id, deleted.ToString());
+        });
   });
 }
 
@@ -296,6 +332,7 @@ void RoundManager::Seal(const RoundId& id, absl::Time now) {
     seal_again_[id] = now + kSealAgainAfter;
     return;
   }
+  round->written_aggregate = aggregate->digest();
   v1::Round released;
   *released.mutable_aggregate() = *std::move(aggregate);
   for (const auto& [name, sum] : round->progress.metrics()) {

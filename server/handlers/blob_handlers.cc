@@ -81,14 +81,12 @@ absl::Status CheckRoom(PayloadStore& payloads, const UploadId& id, int64_t size_
   return absl::OkStatus();
 }
 
-absl::StatusOr<v1::StartUploadResponse> Start(PayloadStore& payloads, const UploadId& id,
-                                              const v1::StartUploadRequest& request, const Identity& caller,
-                                              const Limits& limits) {
-  RETURN_IF_ERROR(CheckRoom(payloads, id, request.size_bytes(), caller, limits));
-  ASSIGN_OR_RETURN(const PayloadStore::Upload upload, payloads.StartUpload(id, request.size_bytes(), request.digest()));
+absl::StatusOr<v1::StartUploadResponse> Started(const absl::StatusOr<PayloadStore::Upload>& upload,
+                                                const Limits& limits) {
+  RETURN_IF_ERROR(upload.status());
   v1::StartUploadResponse response = Answer(v1::StartUploadResponse::SEND);
-  response.set_upload_id(upload.id.value());
-  response.set_committed_bytes(upload.committed_bytes);
+  response.set_upload_id(upload->id.value());
+  response.set_committed_bytes(upload->committed_bytes);
   response.set_chunk_bytes_max(limits.chunk_bytes_max);
   return response;
 }
@@ -109,11 +107,16 @@ absl::StatusOr<v1::StartUploadResponse> StartContribution(Core& core, PayloadSto
       return Answer(v1::StartUploadResponse::NOT_NEEDED);
     case Core::UploadAnswer::kLeaseLost:
       return Answer(v1::StartUploadResponse::LEASE_LOST);
-    case Core::UploadAnswer::kSend:
+    case Core::UploadAnswer::kSendToDisk:
+    case Core::UploadAnswer::kSendToMemory:
       break;
   }
   const UploadId id = ContributionUploadId(request.digest(), *task, LeaseToken(contribution.lease_token()), caller);
-  return Start(payloads, id, request, caller, core.limits());
+  RETURN_IF_ERROR(CheckRoom(payloads, id, request.size_bytes(), caller, core.limits()));
+  return Started(answer == Core::UploadAnswer::kSendToDisk
+                     ? payloads.StartUpload(id, request.size_bytes(), request.digest())
+                     : payloads.StartMemoryUpload(id, request.size_bytes(), request.digest()),
+                 core.limits());
 }
 
 }  // namespace
@@ -125,10 +128,15 @@ void BlobHandlers::StartUpload(const v1::StartUploadRequest& request, const Iden
                                Reply<v1::StartUploadResponse> reply) {
   if (absl::Status status = CheckStart(request, core_.limits()); !status.ok()) return reply(std::move(status));
   if (request.has_contribution()) return reply(StartContribution(core_, payloads_, request, *caller));
-  core_.rounds().TouchBroadcast(request.digest(), now);
-  if (payloads_.HasBlob(request.digest())) return reply(Answer(v1::StartUploadResponse::ALREADY_STORED));
-  reply(Start(payloads_, BroadcastUploadId(request.digest(), request.request_id(), *caller), request, *caller,
-              core_.limits()));
+  if (payloads_.HasBlob(request.digest())) {
+    core_.rounds().TouchBroadcast(request.digest(), now);
+    return reply(Answer(v1::StartUploadResponse::ALREADY_STORED));
+  }
+  const UploadId id = BroadcastUploadId(request.digest(), request.request_id(), *caller);
+  if (absl::Status room = CheckRoom(payloads_, id, request.size_bytes(), *caller, core_.limits()); !room.ok()) {
+    return reply(std::move(room));
+  }
+  reply(Started(payloads_.StartUpload(id, request.size_bytes(), request.digest()), core_.limits()));
 }
 
 absl::StatusOr<v1::WriteChunkResponse> BlobHandlers::WriteChunk(const v1::WriteChunkRequest& request) {

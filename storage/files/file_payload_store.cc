@@ -2,6 +2,7 @@
 
 #include <set>
 
+#include "base/log.h"
 #include "base/status_macros.h"
 
 namespace sheaf {
@@ -26,7 +27,11 @@ absl::StatusOr<std::unique_ptr<FilePayloadStore>> FilePayloadStore::Open(FileSys
 
 absl::StatusOr<PayloadStore::Upload> FilePayloadStore::StartUpload(const UploadId& id, int64_t size_bytes,
                                                                    const std::string& digest) {
-  return uploads_.Start(id, size_bytes, digest);
+  return uploads_.Start(id, size_bytes, digest, UploadMedium::kDisk);
+}
+absl::StatusOr<PayloadStore::Upload> FilePayloadStore::StartMemoryUpload(const UploadId& id, int64_t size_bytes,
+                                                                         const std::string& digest) {
+  return uploads_.Start(id, size_bytes, digest, UploadMedium::kMemory);
 }
 absl::StatusOr<PayloadStore::Upload> FilePayloadStore::GetUpload(const UploadId& id) { return uploads_.Get(id); }
 absl::StatusOr<int64_t> FilePayloadStore::WriteChunk(const UploadId& id, int64_t offset, std::string_view data) {
@@ -69,7 +74,12 @@ absl::StatusOr<SpoolRef> FilePayloadStore::AppendToSpool(const RoundId& round, s
 }
 absl::Status FilePayloadStore::SyncSpools() {
   RETURN_IF_ERROR(spools_.Sync());
-  return watch_.status();
+  RETURN_IF_ERROR(watch_.status());
+  // What stays for now is nobody's loss.
+  if (absl::Status status = watch_.DeleteHeld(); !status.ok()) {
+    LogWarning("what a backup held up stays on disk: {}", status.ToString());
+  }
+  return absl::OkStatus();
 }
 absl::StatusOr<std::string> FilePayloadStore::ReadFromSpool(const RoundId& round, const SpoolRef& ref) {
   return spools_.Read(round, ref);

@@ -61,6 +61,9 @@ class FileSystem {
   virtual absl::StatusOr<Stat> GetStat(const std::string& path) = 0;
   // Sets the change time to the present.
   virtual absl::Status Touch(const std::string& path) = 0;
+
+  // Deletes what Unlink and RemoveDirectory have put off, for file systems that do so (holding_files.h).
+  virtual absl::Status DeleteHeld() { return absl::OkStatus(); }
 };
 
 class PosixFileSystem final : public FileSystem {

@@ -4,11 +4,24 @@
 
 #include <algorithm>
 #include <charconv>
+#include <utility>
 
 namespace sheaf {
 namespace {
 
 constexpr int64_t kReadChunkBytes = 1 << 20;
+
+// Of all uploads in memory: several of the largest contribution that a round may ask for.
+constexpr int64_t kMemoryBytesMax = int64_t{4} << 30;
+
+class MemoryView final : public BlobView {
+ public:
+  explicit MemoryView(std::shared_ptr<const std::string> bytes) : bytes_(std::move(bytes)) {}
+  std::string_view bytes() const override { return *bytes_; }
+
+ private:
+  const std::shared_ptr<const std::string> bytes_;
+};
 
 absl::Status NoSuchUpload(const UploadId& id) { return absl::NotFoundError(fmt::format("there is no upload {}", id)); }
 
@@ -77,8 +90,24 @@ absl::Status UploadFiles::OpenFile(Entry& entry, FileSystem::Mode mode) {
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::shared_ptr<UploadFiles::Entry>> UploadFiles::Begin(const std::string& key,
+                                                                       PayloadStore::Upload upload,
+                                                                       UploadMedium medium) {
+  if (medium == UploadMedium::kDisk) {
+    ASSIGN_OR_RETURN(std::unique_ptr<File> file, files_.Open(PathOf(key, upload), FileSystem::kCreate));
+    return std::make_shared<Entry>(key, std::move(upload), std::move(file));
+  }
+  if (memory_bytes_ > kMemoryBytesMax - upload.size_bytes) {
+    return absl::ResourceExhaustedError(
+        fmt::format("uploads of {} bytes for EPHEMERAL rounds are in memory already, the most are {}; try again later",
+                    memory_bytes_, kMemoryBytesMax));
+  }
+  memory_bytes_ += upload.size_bytes;
+  return std::make_shared<Entry>(key, std::move(upload), nullptr, std::make_shared<std::string>());
+}
+
 absl::StatusOr<PayloadStore::Upload> UploadFiles::Start(const UploadId& id, int64_t size_bytes,
-                                                        const std::string& digest) {
+                                                        const std::string& digest, UploadMedium medium) {
   if (!IsSha256Hex(digest)) {
     return absl::InvalidArgumentError(fmt::format("the digest of upload {} is not a SHA-256 in lower-case hex", id));
   }
@@ -90,13 +119,12 @@ absl::StatusOr<PayloadStore::Upload> UploadFiles::Start(const UploadId& id, int6
     Slot& slot = entries_[key];
     slot.id = id;
     if (!slot.entry) {
-      PayloadStore::Upload upload{.size_bytes = size_bytes, .digest = digest};
-      auto file = files_.Open(PathOf(key, upload), FileSystem::kCreate);
-      if (!file.ok()) {
+      absl::StatusOr<std::shared_ptr<Entry>> begun = Begin(key, {.size_bytes = size_bytes, .digest = digest}, medium);
+      if (!begun.ok()) {
         entries_.erase(key);
-        return file.status();
+        return begun.status();
       }
-      slot.entry = std::make_shared<Entry>(key, std::move(upload), *std::move(file));
+      slot.entry = *std::move(begun);
     }
     entry = slot.entry;
   }
@@ -134,15 +162,23 @@ absl::StatusOr<int64_t> UploadFiles::WriteChunk(const UploadId& id, int64_t offs
   }
   if (offset + length <= upload.committed_bytes) return upload.committed_bytes;
   data.remove_prefix(upload.committed_bytes - offset);
-  RETURN_IF_ERROR(OpenFile(*entry, FileSystem::kWrite));
-  if (absl::Status status = entry->file->WriteAt(upload.committed_bytes, data); !status.ok()) {
-    // A later chunk overwrites what got written; this only keeps the length right for a restart.
-    entry->file->Truncate(upload.committed_bytes).IgnoreError();
-    return status;
-  }
+  RETURN_IF_ERROR(Write(*entry, data));
   if (entry->hash) entry->hash->Update(data);
   upload.committed_bytes += static_cast<int64_t>(data.size());
   return upload.committed_bytes;
+}
+
+absl::Status UploadFiles::Write(Entry& entry, std::string_view data) {
+  if (entry.memory) {
+    entry.memory->append(data);
+    entry.is_fresh = true;
+    return absl::OkStatus();
+  }
+  RETURN_IF_ERROR(OpenFile(entry, FileSystem::kWrite));
+  absl::Status status = entry.file->WriteAt(entry.upload.committed_bytes, data);
+  // A later chunk overwrites what got written; this only keeps the length right for a restart.
+  if (!status.ok()) entry.file->Truncate(entry.upload.committed_bytes).IgnoreError();
+  return status;
 }
 
 absl::StatusOr<std::string> UploadFiles::DigestOf(Entry& entry) {
@@ -170,13 +206,17 @@ absl::Status UploadFiles::Finish(const UploadId& id) {
     return absl::FailedPreconditionError(fmt::format("upload {} has {} of {} bytes: send the rest first", id,
                                                      upload.committed_bytes, upload.size_bytes));
   }
-  RETURN_IF_ERROR(OpenFile(*entry, FileSystem::kWrite));
+  if (!entry->memory) RETURN_IF_ERROR(OpenFile(*entry, FileSystem::kWrite));
   ASSIGN_OR_RETURN(std::string digest, DigestOf(*entry));
   if (digest != upload.digest) {
     std::string message = fmt::format("the bytes of upload {} have digest {}, announced was {}; upload them again", id,
                                       digest, upload.digest);
     RETURN_IF_ERROR(Remove(*entry));
     return absl::DataLossError(message);
+  }
+  if (entry->memory) {
+    upload.is_finished = true;
+    return absl::OkStatus();
   }
   RETURN_IF_ERROR(entry->file->Sync());
   std::string part = PathOf(*entry);
@@ -193,6 +233,11 @@ absl::Status UploadFiles::CheckFinished(const UploadId& id, const Entry& entry) 
   if (entry.is_gone) return NoSuchUpload(id);
   if (entry.upload.is_finished) return absl::OkStatus();
   return absl::FailedPreconditionError(fmt::format("upload {} is not finished", id));
+}
+
+absl::Status UploadFiles::CheckOnDisk(const UploadId& id, const Entry& entry) {
+  if (!entry.memory) return absl::OkStatus();
+  return absl::FailedPreconditionError(fmt::format("upload {} is not to leave the memory", id));
 }
 
 absl::Status UploadFiles::CheckDigest(const UploadId& id, Entry& entry) {
@@ -213,6 +258,7 @@ absl::StatusOr<std::shared_ptr<const BlobView>> UploadFiles::OpenView(const Uplo
   MutexLock lock(entry->mutex);
   RETURN_IF_ERROR(CheckFinished(id, *entry));
   RETURN_IF_ERROR(CheckDigest(id, *entry));
+  if (entry->memory) return std::make_shared<const MemoryView>(entry->memory);
   ASSIGN_OR_RETURN(std::shared_ptr<const BlobView> view, files_.Map(PathOf(*entry)));
   if (static_cast<int64_t>(view->bytes().size()) != entry->upload.size_bytes) {
     return absl::DataLossError(fmt::format("{} has {} bytes; {} were accepted", PathOf(*entry), view->bytes().size(),
@@ -225,11 +271,12 @@ void UploadFiles::Forget(Entry& entry) {
   entry.is_gone = true;
   entry.file.reset();
   MutexLock lock(mutex_);
+  if (entry.memory) memory_bytes_ -= entry.upload.size_bytes;
   entries_.erase(entry.key);
 }
 
 absl::Status UploadFiles::Remove(Entry& entry) {
-  RETURN_IF_ERROR(files_.Unlink(PathOf(entry)));
+  if (!entry.memory) RETURN_IF_ERROR(files_.Unlink(PathOf(entry)));
   Forget(entry);
   return absl::OkStatus();
 }
@@ -250,7 +297,12 @@ absl::StatusOr<int64_t> UploadFiles::DeleteStale(absl::Time before) {
   int64_t num_deleted = 0;
   for (const std::shared_ptr<Entry>& entry : entries) {
     MutexLock lock(entry->mutex);
-    if (entry->is_gone) continue;
+    if (entry->is_gone || (entry->memory && std::exchange(entry->is_fresh, false))) continue;
+    if (entry->memory) {
+      RETURN_IF_ERROR(Remove(*entry));
+      ++num_deleted;
+      continue;
+    }
     ASSIGN_OR_RETURN(FileSystem::Stat stat, files_.GetStat(PathOf(*entry)));
     if (stat.change_time >= before) continue;
     RETURN_IF_ERROR(Remove(*entry));

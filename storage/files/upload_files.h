@@ -5,6 +5,8 @@
 // disagree. While chunks arrive in this process the digest is computed on the way, so that finishing reads nothing
 // again.
 //
+// Uploads in memory have no file at all: they end with the process.
+//
 // Thread-safe. A chunk is written and hashed under its own upload's lock only.
 #pragma once
 
@@ -21,6 +23,8 @@
 
 namespace sheaf {
 
+enum class UploadMedium { kDisk, kMemory };
+
 class UploadFiles {
  public:
   UploadFiles(FileSystem& files, std::string directory) : files_(files), directory_(std::move(directory)) {}
@@ -28,7 +32,8 @@ class UploadFiles {
   // Creates the directory and finds the uploads of an earlier process.
   absl::Status Open();
 
-  absl::StatusOr<PayloadStore::Upload> Start(const UploadId& id, int64_t size_bytes, const std::string& digest);
+  absl::StatusOr<PayloadStore::Upload> Start(const UploadId& id, int64_t size_bytes, const std::string& digest,
+                                             UploadMedium medium);
   absl::StatusOr<PayloadStore::Upload> Get(const UploadId& id);
   PayloadStore::UploadUse GetUse(std::string_view id_suffix) EXCLUDES(mutex_);
   absl::StatusOr<int64_t> WriteChunk(const UploadId& id, int64_t offset, std::string_view data);
@@ -44,6 +49,7 @@ class UploadFiles {
     MutexLock lock(entry->mutex);
     RETURN_IF_ERROR(CheckFinished(id, *entry));
     RETURN_IF_ERROR(CheckDigest(id, *entry));
+    RETURN_IF_ERROR(CheckOnDisk(id, *entry));
     RETURN_IF_ERROR(take(PathOf(*entry), entry->upload));
     Forget(*entry);
     return files_.SyncDirectory(directory_);
@@ -51,11 +57,13 @@ class UploadFiles {
 
  private:
   struct Entry {
-    Entry(std::string its_key, PayloadStore::Upload its_upload, std::unique_ptr<File> its_file)
+    Entry(std::string its_key, PayloadStore::Upload its_upload, std::unique_ptr<File> its_file,
+          std::shared_ptr<std::string> its_memory = nullptr)
         : key(std::move(its_key)),
           size_bytes(its_upload.size_bytes),
           upload(std::move(its_upload)),
-          file(std::move(its_file)) {
+          file(std::move(its_file)),
+          memory(std::move(its_memory)) {
       if (upload.committed_bytes == 0) hash.emplace();
       is_unchecked = upload.is_finished;
     }
@@ -65,11 +73,15 @@ class UploadFiles {
     Mutex mutex;
     PayloadStore::Upload upload GUARDED_BY(mutex);
     std::unique_ptr<File> file GUARDED_BY(mutex);
+    // The bytes of an upload in memory; null for one on the disk.
+    std::shared_ptr<std::string> memory GUARDED_BY(mutex);
     // Of the bytes committed so far; nothing if they came from an earlier process.
     std::optional<Sha256> hash GUARDED_BY(mutex);
     // Finished by an earlier process, so the digest has yet to be checked by this one.
     bool is_unchecked GUARDED_BY(mutex) = false;
     bool is_gone GUARDED_BY(mutex) = false;
+    // In memory: written to since the last look at stale ones.
+    bool is_fresh GUARDED_BY(mutex) = true;
   };
 
   struct Slot {
@@ -83,10 +95,14 @@ class UploadFiles {
   std::string PathOf(const Entry& entry) const REQUIRES(entry.mutex) { return PathOf(entry.key, entry.upload); }
   absl::StatusOr<std::shared_ptr<Entry>> Find(const UploadId& id) EXCLUDES(mutex_);
   absl::Status CheckFinished(const UploadId& id, const Entry& entry) const REQUIRES(entry.mutex);
+  static absl::Status CheckOnDisk(const UploadId& id, const Entry& entry) REQUIRES(entry.mutex);
   // Reads a finished upload again if only an earlier process has checked it. DATA_LOSS.
   absl::Status CheckDigest(const UploadId& id, Entry& entry) REQUIRES(entry.mutex);
   absl::StatusOr<std::string> DigestOf(Entry& entry) REQUIRES(entry.mutex);
   absl::Status OpenFile(Entry& entry, FileSystem::Mode mode) REQUIRES(entry.mutex);
+  absl::StatusOr<std::shared_ptr<Entry>> Begin(const std::string& key, PayloadStore::Upload upload, UploadMedium medium)
+      REQUIRES(mutex_);
+  absl::Status Write(Entry& entry, std::string_view data) REQUIRES(entry.mutex);
   absl::Status Remove(Entry& entry) REQUIRES(entry.mutex) EXCLUDES(mutex_);
   void Forget(Entry& entry) REQUIRES(entry.mutex) EXCLUDES(mutex_);
   bool Adopt(const std::string& name) EXCLUDES(mutex_);
@@ -95,6 +111,8 @@ class UploadFiles {
   const std::string directory_;
   Mutex mutex_;
   std::map<std::string, Slot> entries_ GUARDED_BY(mutex_);
+  // Announced by the uploads in memory.
+  int64_t memory_bytes_ GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace sheaf

@@ -22,11 +22,15 @@ class MemoryBlobView final : public BlobView {
 
 absl::Status NoSuchUpload(const UploadId& id) { return absl::NotFoundError(fmt::format("there is no upload {}", id)); }
 
+absl::Status MustStayInMemory(const UploadId& id) {
+  return absl::FailedPreconditionError(fmt::format("upload {} is not to leave the memory", id));
+}
+
 }  // namespace
 
 void MemoryPayloadStore::DropUnsynced() {
   MutexLock lock(mutex_);
-  std::erase_if(uploads_, [](const auto& row) { return !row.second.upload.is_finished; });
+  std::erase_if(uploads_, [](const auto& row) { return !row.second.upload.is_finished || row.second.is_in_memory; });
   for (auto& [round, spool] : spools_) {
     std::erase_if(spool.segments, [](const auto& row) { return row.second.num_synced_bytes == 0; });
     for (auto& [number, segment] : spool.segments) segment.bytes.resize(segment.num_synced_bytes);
@@ -56,6 +60,14 @@ absl::StatusOr<PayloadStore::Upload> MemoryPayloadStore::StartUpload(const Uploa
   return upload;
 }
 
+absl::StatusOr<PayloadStore::Upload> MemoryPayloadStore::StartMemoryUpload(const UploadId& id, int64_t size_bytes,
+                                                                           const std::string& digest) {
+  ASSIGN_OR_RETURN(Upload upload, StartUpload(id, size_bytes, digest));
+  MutexLock lock(mutex_);
+  uploads_[id].is_in_memory = true;
+  return upload;
+}
+
 absl::StatusOr<PayloadStore::Upload> MemoryPayloadStore::GetUpload(const UploadId& id) {
   MutexLock lock(mutex_);
   auto found = uploads_.find(id);
@@ -78,7 +90,7 @@ absl::StatusOr<int64_t> MemoryPayloadStore::WriteChunk(const UploadId& id, int64
   MutexLock lock(mutex_);
   auto found = uploads_.find(id);
   if (found == uploads_.end()) return NoSuchUpload(id);
-  auto& [upload, bytes, change_time] = found->second;
+  auto& [upload, bytes, change_time, is_in_memory] = found->second;
   int64_t length = static_cast<int64_t>(data.size());
   if (offset < 0 || offset > upload.committed_bytes) {
     return absl::OutOfRangeError(fmt::format("the chunk at {} of upload {} leaves a gap", offset, id));
@@ -121,6 +133,7 @@ absl::StatusOr<MemoryPayloadStore::UploadRow*> MemoryPayloadStore::FindFinished(
 absl::Status MemoryPayloadStore::MoveUploadToBlob(const UploadId& id) {
   MutexLock lock(mutex_);
   ASSIGN_OR_RETURN(UploadRow * row, FindFinished(id));
+  if (row->is_in_memory) return MustStayInMemory(id);
   StoreBlob(row->upload.digest, std::move(row->bytes));
   uploads_.erase(id);
   return absl::OkStatus();
@@ -129,6 +142,7 @@ absl::Status MemoryPayloadStore::MoveUploadToBlob(const UploadId& id) {
 absl::StatusOr<SpoolRef> MemoryPayloadStore::MoveUploadToSpool(const UploadId& id, const RoundId& round) {
   MutexLock lock(mutex_);
   ASSIGN_OR_RETURN(UploadRow * row, FindFinished(id));
+  if (row->is_in_memory) return MustStayInMemory(id);
   Spool& spool = spools_[round];
   spool.is_open = false;
   SpoolRef ref = Append(round, row->bytes);

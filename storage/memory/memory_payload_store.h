@@ -27,6 +27,7 @@ class MemoryPayloadStore final : public PayloadStore {
   void DropUnsynced() EXCLUDES(mutex_);
 
   absl::StatusOr<Upload> StartUpload(const UploadId& id, int64_t size_bytes, const std::string& digest) override;
+  absl::StatusOr<Upload> StartMemoryUpload(const UploadId& id, int64_t size_bytes, const std::string& digest) override;
   absl::StatusOr<Upload> GetUpload(const UploadId& id) override;
   UploadUse GetUploadUse(std::string_view id_suffix) override;
   absl::StatusOr<int64_t> WriteChunk(const UploadId& id, int64_t offset, std::string_view data) override;
@@ -61,6 +62,8 @@ class MemoryPayloadStore final : public PayloadStore {
     Upload upload;
     std::string bytes;
     absl::Time change_time;
+    // Gone in a crash, finished or not.
+    bool is_in_memory = false;
   };
   struct BlobRow {
     std::shared_ptr<const BlobView> view;

@@ -98,6 +98,7 @@ absl::Status SqlTaskStore::SaveCheckpoint(const SaveCheckpointParams& params) {
   Touch(*round);
   record.checkpoint = params.checkpoint;
   record.checkpoint_sequence = params.sequence;
+  if (params.sequence == record.num_contributions) record.progress = params.progress;
   return Change(1, "-- save_checkpoint\nUPDATE round_texts SET checkpoint_progress = ? WHERE round_key = ?",
                 {SqlBlob(params.progress), round->key});
 }

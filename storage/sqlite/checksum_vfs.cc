@@ -6,7 +6,9 @@
 #include <bit>
 #include <cstdint>
 #include <cstring>
+#include <fstream>
 #include <string_view>
+#include <vector>
 
 #include "base/check.h"
 #include "base/checksum.h"
@@ -180,6 +182,29 @@ bool ChecksumVfs::HasChecksums(sqlite3* database) {
   sqlite3_file* file = nullptr;
   const int code = sqlite3_file_control(database, "main", SQLITE_FCNTL_FILE_POINTER, &file);
   return code == SQLITE_OK && file != nullptr && file->pMethods == &kMethods && Self(file).has_checksums;
+}
+
+absl::StatusOr<int64_t> CheckPages(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::vector<char> page(kHeaderBytes);
+  if (!file.read(page.data(), kHeaderBytes)) return int64_t{0};
+  const auto byte = [&page](int at) { return static_cast<unsigned char>(page[static_cast<size_t>(at)]); };
+  const int stored = byte(16) << 8 | byte(17);
+  const int length = stored == 1 ? kPageBytesMax : stored;
+  if (byte(kReservedAt) != ChecksumVfs::kReservedBytes || !IsPage(length, 0)) return int64_t{0};
+  page.resize(static_cast<size_t>(length));
+  file.seekg(0);
+  int64_t num_pages = 0;
+  while (file.read(page.data(), length)) {
+    if (!IsSealed(reinterpret_cast<const unsigned char*>(page.data()), length, num_pages * length)) {
+      return absl::DataLossError(fmt::format(
+          "page {} of {} does not match its checksum; restore the store from a backup", num_pages + 1, path));
+    }
+    ++num_pages;
+  }
+  if (file.gcount() == 0) return num_pages;
+  return absl::DataLossError(
+      fmt::format("{} ends in the middle of page {}; restore the store from a backup", path, num_pages + 1));
 }
 
 }  // namespace sheaf

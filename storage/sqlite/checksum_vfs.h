@@ -10,8 +10,11 @@
 // SQLite's own. A database without reserved bytes is read and written as it is. Registered for as long as it lives.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
+
+#include "absl/status/statusor.h"
 
 struct sqlite3;
 struct sqlite3_vfs;
@@ -36,5 +39,9 @@ class ChecksumVfs {
   const std::string name_;
   const std::unique_ptr<sqlite3_vfs> vfs_;
 };
+
+// Reads every page of a database file, freed ones included, without SQLite. DATA_LOSS names the file and the first page
+// that does not match; else how many pages match (0: this database has no checksums).
+absl::StatusOr<int64_t> CheckPages(const std::string& path);
 
 }  // namespace sheaf

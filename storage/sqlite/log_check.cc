@@ -19,6 +19,8 @@ constexpr int64_t kHeaderBytes = 32;
 constexpr int64_t kFrameHeaderBytes = 24;
 constexpr uint32_t kMagic = 0x377f0682;
 constexpr uint32_t kPageBytesMax = 65536;
+// The least that a disk writes as a whole.
+constexpr int64_t kSectorBytes = 512;
 
 uint32_t BigEndian(const unsigned char* bytes) {
   return uint32_t{bytes[0]} << 24 | uint32_t{bytes[1]} << 16 | uint32_t{bytes[2]} << 8 | bytes[3];
@@ -117,12 +119,16 @@ absl::Status CheckLog(const std::string& database, const std::string& vfs) {
     const bool is_good = has_salt[0] && has_salt[1] && sum == before;
     if (!is_good && first_bad < 0) first_bad = at;
     if (first_bad < 0) continue;
-    const bool is_last_of_transaction = BigEndian(&frame[4]) != 0;
     // Only the end of another transaction proves that one was promised after the damage; a crash can leave single
     // frames that match.
+    const bool is_last_of_transaction = BigEndian(&frame[4]) != 0;
     if (is_good && is_last_of_transaction && has_ended) return damaged(first_bad);
-    // A frame of an earlier use of the file has neither salt.
-    has_ended = has_ended || (is_last_of_transaction && (has_salt[0] || has_salt[1]));
+    // An end that does not match is one nevertheless if its header cannot be of two writes: a frame of an earlier use
+    // of the file has neither salt, but where a sector begins between the two, a crash leaves its size before our
+    // salts.
+    const bool is_of_one_write = at / kSectorBytes == (at + kFrameHeaderBytes - 1) / kSectorBytes;
+    const bool is_ours = is_good || (is_of_one_write && (has_salt[0] || has_salt[1]));
+    has_ended = has_ended || (is_last_of_transaction && is_ours);
   }
   return absl::OkStatus();
 }

@@ -15,12 +15,15 @@ namespace {
 // Texts that depend on a filter make a few dozen variants; past this something builds them from values.
 constexpr size_t kStatementsMax = 500;
 
-// EXCLUSIVE keeps the lock and the WAL's index in this process: no shared memory, fewer system calls. A
-// larger automatic checkpoint writes a hot page back once instead of often. Foreign keys are declared for readers and
-// for PRAGMA foreign_key_check; enforced, each deleted task would look through all contributions.
+// Pages in the log after which it is written back: with many, a hot page is written back once instead of often.
+constexpr int kLogPages = 4000;
+
+// EXCLUSIVE keeps the lock and the WAL's index in this process: no shared memory, fewer system calls. Foreign keys are
+// declared for readers and for PRAGMA foreign_key_check; enforced, each deleted task would look through all
+// contributions.
 constexpr char kSettings[] =
     "PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = OFF; "
-    "PRAGMA wal_autocheckpoint = 4000; PRAGMA cache_size = -65536; PRAGMA temp_store = MEMORY; "
+    "PRAGMA cache_size = -65536; PRAGMA temp_store = MEMORY; "
     "BEGIN EXCLUSIVE; COMMIT;";
 
 class SqliteRow final : public SqlRow {
@@ -64,10 +67,19 @@ bool IsFull(sqlite3* database) {
   return false;
 }
 
+// As SQLite's own hook, but for the gate.
+int WriteLogBack(void* gate, sqlite3* database, const char* name, int num_pages) {
+  auto* hold_gate = static_cast<HoldGate*>(gate);
+  if (num_pages < kLogPages || (hold_gate != nullptr && !hold_gate->Enter())) return SQLITE_OK;
+  sqlite3_wal_checkpoint_v2(database, name, SQLITE_CHECKPOINT_PASSIVE, nullptr, nullptr);
+  if (hold_gate != nullptr) hold_gate->Leave();
+  return SQLITE_OK;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<SqliteConnection>> SqliteConnection::Open(const std::string& path,
-                                                                         const std::string& vfs) {
+                                                                         const std::string& vfs, HoldGate* gate) {
   std::unique_ptr<ChecksumVfs> checksums;
   if (path != ":memory:") {
     RETURN_IF_ERROR(CheckLog(path, vfs));
@@ -77,14 +89,26 @@ absl::StatusOr<std::unique_ptr<SqliteConnection>> SqliteConnection::Open(const s
   int code = sqlite3_open_v2(path.c_str(), &database, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX,
                              checksums != nullptr ? checksums->name().c_str() : nullptr);
   if (database == nullptr) return absl::InternalError(fmt::format("{}: no memory for a database connection", path));
-  std::unique_ptr<SqliteConnection> connection(new SqliteConnection(std::move(checksums), database, path));
+  std::unique_ptr<SqliteConnection> connection(new SqliteConnection(std::move(checksums), database, path, gate));
   if (code != SQLITE_OK) return connection->Error("-- open");
   sqlite3_extended_result_codes(database, 1);
   int reserved = ChecksumVfs::kReservedBytes;
   if (connection->vfs_ != nullptr) sqlite3_file_control(database, "main", SQLITE_FCNTL_RESERVE_BYTES, &reserved);
   RETURN_IF_ERROR(connection->ExecuteScript(kSettings));
+  sqlite3_wal_hook(database, WriteLogBack, gate);
   if (connection->vfs_ != nullptr && !ChecksumVfs::HasChecksums(database)) RETURN_IF_ERROR(connection->AddChecksums());
+  RETURN_IF_ERROR(connection->BeginNewLog());
   return connection;
+}
+
+absl::Status SqliteConnection::BeginNewLog() {
+  // While the store is held the log stays as it is, leftovers and all; the next batch tries again.
+  log_has_leftovers_ = gate_ != nullptr && !gate_->Enter();
+  if (log_has_leftovers_) return absl::OkStatus();
+  const absl::Status status = ExecuteScript("PRAGMA wal_checkpoint(TRUNCATE)");
+  if (gate_ != nullptr) gate_->Leave();
+  log_has_leftovers_ = !status.ok();
+  return absl::IsResourceExhausted(status) ? absl::OkStatus() : status;
 }
 
 absl::Status SqliteConnection::AddChecksums() {
@@ -95,7 +119,11 @@ absl::Status SqliteConnection::AddChecksums() {
 
 SqliteConnection::~SqliteConnection() {
   for (auto& [sql, statement] : statements_) sqlite3_finalize(statement);
+  // Closing writes the log back and deletes it.
+  const bool may_write_back = gate_ == nullptr || gate_->Enter();
+  if (!may_write_back) sqlite3_db_config(database_, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
   sqlite3_close(database_);
+  if (gate_ != nullptr && may_write_back) gate_->Leave();
 }
 
 absl::Status SqliteConnection::Error(std::string_view sql) const {
@@ -165,7 +193,10 @@ absl::Status SqliteConnection::ExecuteScript(const std::string& sql) {
   return Error("-- script");
 }
 
-absl::Status SqliteConnection::Begin() { return Execute("BEGIN", {}).status(); }
+absl::Status SqliteConnection::Begin() {
+  if (log_has_leftovers_) RETURN_IF_ERROR(BeginNewLog());
+  return Execute("BEGIN", {}).status();
+}
 
 absl::Status SqliteConnection::Commit() {
   absl::Status status = Execute("COMMIT", {}).status();
@@ -174,6 +205,7 @@ absl::Status SqliteConnection::Commit() {
 }
 
 void SqliteConnection::Rollback() {
+  log_has_leftovers_ = true;
   // Some errors have rolled back already; then there is nothing to do.
   if (!sqlite3_get_autocommit(database_)) {
     // For want of memory, most likely. What the transaction did must neither be seen nor committed.

@@ -12,6 +12,7 @@
 
 #include "storage/sql/sql_connection.h"
 #include "storage/sqlite/checksum_vfs.h"
+#include "storage/store_hold.h"
 
 struct sqlite3;
 struct sqlite3_stmt;
@@ -22,7 +23,9 @@ class SqliteConnection final : public SqlConnection {
  public:
   // Creates the file if there is none, and gives the pages of an older one checksums. `vfs` is the name of a registered
   // SQLite VFS; empty: the machine's files.
-  static absl::StatusOr<std::unique_ptr<SqliteConnection>> Open(const std::string& path, const std::string& vfs = "");
+  // The log is written back only while `gate`, if there is one, lets in; it must outlive the connection.
+  static absl::StatusOr<std::unique_ptr<SqliteConnection>> Open(const std::string& path, const std::string& vfs = "",
+                                                                HoldGate* gate = nullptr);
   ~SqliteConnection() override;
 
   absl::Status Begin() override;
@@ -36,11 +39,14 @@ class SqliteConnection final : public SqlConnection {
   std::string name() const override { return path_; }
 
  private:
-  SqliteConnection(std::unique_ptr<ChecksumVfs> vfs, sqlite3* database, std::string path)
-      : vfs_(std::move(vfs)), database_(database), path_(std::move(path)) {}
+  SqliteConnection(std::unique_ptr<ChecksumVfs> vfs, sqlite3* database, std::string path, HoldGate* gate)
+      : vfs_(std::move(vfs)), database_(database), path_(std::move(path)), gate_(gate) {}
 
   // Rewrites the database with room for checksums.
   absl::Status AddChecksums();
+  // Writes the log back and empties it. What a crash or a failed commit left there has the salts of what comes next,
+  // and CheckLog would take it for a transaction that was promised. Put off while the disk is full.
+  absl::Status BeginNewLog();
 
   struct TextHash {
     using is_transparent = void;
@@ -54,7 +60,10 @@ class SqliteConnection final : public SqlConnection {
   const std::unique_ptr<ChecksumVfs> vfs_;
   sqlite3* const database_;
   const std::string path_;
+  HoldGate* const gate_;
   std::unordered_map<std::string, sqlite3_stmt*, TextHash, std::equal_to<>> statements_;
+  // Frames of a transaction that was not committed may lie behind the end of the log.
+  bool log_has_leftovers_ = true;
   // A transaction could not be rolled back: every later operation returns why.
   absl::Status unusable_;
 };

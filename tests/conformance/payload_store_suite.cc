@@ -84,6 +84,30 @@ PAYLOAD_TEST("Uploads are counted, with their announced sizes, until they are go
   CHECK(store.GetUploadUse("-b").num_matching == 0);
 }
 
+PAYLOAD_TEST("An upload in memory is read like any other, and never becomes a blob or part of a spool") {
+  const std::string digest = Sha256Hex("hello world");
+  REQUIRE(store.StartMemoryUpload(kUpload, 11, digest).ok());
+  CHECK(*store.WriteChunk(kUpload, 0, "hello ") == 6);
+  CHECK(store.StartMemoryUpload(kUpload, 11, digest)->committed_bytes == 6);
+  CHECK(*store.WriteChunk(kUpload, 3, "lo world") == 11);
+  REQUIRE(store.FinishUpload(kUpload).ok());
+  REQUIRE(store.FinishUpload(kUpload).ok());
+  const auto view = store.OpenUpload(kUpload);
+  REQUIRE(view.ok());
+  CHECK((*view)->bytes() == "hello world");
+  CHECK(store.MoveUploadToBlob(kUpload).code() == Code::kFailedPrecondition);
+  CHECK(store.MoveUploadToSpool(kUpload, kRound).status().code() == Code::kFailedPrecondition);
+  REQUIRE(store.DeleteUpload(kUpload).ok());
+  CHECK((*view)->bytes() == "hello world");
+  CHECK(store.GetUpload(kUpload).status().code() == Code::kNotFound);
+
+  const UploadId damaged("damaged");
+  REQUIRE(store.StartMemoryUpload(damaged, 11, digest).ok());
+  REQUIRE(store.WriteChunk(damaged, 0, "hello wurld").ok());
+  CHECK(store.FinishUpload(damaged).code() == Code::kDataLoss);
+  CHECK(store.GetUpload(damaged).status().code() == Code::kNotFound);
+}
+
 PAYLOAD_TEST("Starting an upload again returns it as it is; as another one it is refused") {
   REQUIRE(store.StartUpload(kUpload, 6, Sha256Hex("abcdef")).ok());
   REQUIRE(store.WriteChunk(kUpload, 0, "abc").ok());

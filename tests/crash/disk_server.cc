@@ -5,6 +5,7 @@
 #include <cerrno>
 
 #include "base/status_macros.h"
+#include "storage/care/verify.h"
 #include "storage/sqlite/sqlite_connection.h"
 #include "tests/crash/disk_file_system.h"
 
@@ -64,7 +65,12 @@ absl::Status DiskServer::CheckDatabase() {
   if (found != "ok; ") return absl::DataLossError(found);
   found.clear();
   RETURN_IF_ERROR(connection_->Execute("PRAGMA foreign_key_check", {}, add).status());
-  return found.empty() ? absl::OkStatus() : absl::DataLossError("rows without their parents in " + found);
+  if (!found.empty()) return absl::DataLossError("rows without their parents in " + found);
+  ASSIGN_OR_RETURN(const std::vector<Law> laws, VerifyDatabase(*connection_));
+  for (const Law& law : laws) {
+    if (!law.violations.empty()) return absl::DataLossError(law.name + ": " + law.violations.front());
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace sheaf::crash

@@ -71,7 +71,7 @@ class DiskServer final : public Executor {
     is_killed_ = true;
     stop_status_ = absl::UnavailableError("killed");
   }
-  // What SQLite says of its file. DATA_LOSS.
+  // What SQLite says of its file, and whether the laws of conservation hold in it. DATA_LOSS.
   absl::Status CheckDatabase();
 
   const absl::Status& stop_status() const { return stop_status_; }

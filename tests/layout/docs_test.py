@@ -74,13 +74,14 @@ def differing_moves(text, source):
             yield f"architecture.md: {kind} {start} --> {end} is missing"
 
 
-def unknown_tests(text, test_texts):
-    """Names of tests in the failure matrix that no test has. They stand in quotes in its last column."""
-    matrix = text.partition("## What fails, and what happens")[2]
-    for row in re.findall(r"^\|.*\|\s*$", matrix, re.M):
-        for name in re.findall(r'"([^"]+)"', row.rstrip("| \n").rpartition("|")[2]):
-            if not any(name in test for test in test_texts):
-                yield f"architecture.md: no test is called \"{name}\""
+def unknown_tests(texts, test_texts):
+    """Names of tests that no test has, in tables whose last column is headed "Shown by". They stand in quotes."""
+    for page, text in texts.items():
+        for table in re.findall(r"^\|[^\n]*\| Shown by \|\n((?:\|[^\n]*\|\n?)+)", text, re.M):
+            for row in table.splitlines():
+                for name in re.findall(r'"([^"]+)"', row.rstrip("| ").rpartition("|")[2]):
+                    if not any(name in test for test in test_texts):
+                        yield f"{page}: no test is called \"{name}\""
 
 
 def joined_literals(text):
@@ -124,7 +125,7 @@ def check(binaries):
              if name.startswith("tests/") and name.endswith((".cc", ".h", ".py", ".sh"))]
     problems = list(broken_links(texts, lambda path: (ROOT / path).exists()))
     problems += differing_moves(architecture, (ROOT / "storage/transitions.cc").read_text())
-    problems += unknown_tests(architecture, tests)
+    problems += unknown_tests(texts, tests)
     problems += run_script("generate_rpc.py", "--check")
     problems += uncommented(texts["docs/reference/rpc.md"])
     problems += outdated_excerpts(texts, lambda path: (ROOT / path).read_text())
@@ -143,7 +144,7 @@ def self_test():
             "```mermaid\nstateDiagram-v2\n A --> B: x\n```\n```mermaid\nstateDiagram-v2\n```", ""),
         "a move coded but not drawn": differing_moves(
             "```mermaid\nstateDiagram-v2\n```\n```mermaid\nstateDiagram-v2\n```", "{TaskState::kA, TaskState::kB, \"\"}"),
-        "a test that is not there": unknown_tests('## What fails, and what happens\n| x | y | "Nobody" |\n', ["Somebody"]),
+        "a test that is not there": unknown_tests({"a.md": '| A | Shown by |\n|---|---|\n| x | "Nobody" |\n'}, ["Somebody"]),
         "a field without a comment": uncommented("| `a` | int32 | 1 | One. |\n| `b` | int32 | 2 |  |\n"),
         "an excerpt that was changed": outdated_excerpts({"docs/a.md": "```cpp a.h\nint b;\n```\n"}, lambda path: "int a;\n"),
         "a command without a section": undocumented_commands("\nCommands\n  task  list|describe\n\n", "`sheaf task list --help`"),
@@ -151,7 +152,8 @@ def self_test():
     missed = [case for case, found in cases.items() if len(list(found)) != 1]
     fine = [
         *broken_links({"docs/a.md": "[b](../b.md#two-2) [c](https://example.org)", "b.md": "## Two (2)"}, lambda path: True),
-        *unknown_tests('## What fails, and what happens\n| x | y | "Some body" |\n', [joined_literals('"Some "\n    "body"')]),
+        *unknown_tests({"a.md": '| A | Shown by |\n|---|---|\n| "x" | "Some body" |\n\n| A | B |\n|---|---|\n| x | "y" |\n'},
+                       [joined_literals('"Some "\n    "body"')]),
         *outdated_excerpts({"docs/a.md": "```cpp a.h\nint a;\n```\n```cpp\nint b;\n```\n"}, lambda path: "int a;\n"),
         *undocumented_commands("\nCommands\n  version\n\n", "`sheaf version --help`"),
     ]

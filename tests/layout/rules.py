@@ -9,6 +9,7 @@ MAY_INCLUDE = {
     "proto": [],
     "aggregation": ["base", "proto"],
     "storage": ["base"],
+    "storage/care": ["base", "storage"],
     "sdk/cpp": ["base", "proto", "aggregation"],
     "server/core": ["base", "proto", "aggregation", "storage"],
     "server/handlers": ["base", "proto", "server/core", "storage"],
@@ -16,7 +17,8 @@ MAY_INCLUDE = {
     # The binary: main and runtime join the parts.
     "server": ["base", "proto", "aggregation", "storage", "server/core", "server/handlers", "server/rpc"],
     "worker": ["base", "proto", "aggregation", "sdk/cpp"],
-    "cli": ["base", "proto", "sdk/cpp"],
+    # A store that no server runs on is looked after from the command line (docs/adr/0011).
+    "cli": ["base", "proto", "sdk/cpp", "storage/care"],
 }
 
 # These see everything that is built.
@@ -42,6 +44,7 @@ BANS = [
         r"\bclock_gettime\s*\(|\bgettimeofday\s*\(",
         [
             ("base/clock.cc", "SystemClock is the clock"),
+            ("tests/e2e/stepped_clock.cc", "stands before the C library's, to step it"),
         ],
     ),
     (
@@ -67,6 +70,8 @@ BANS = [
             ("server/core_thread.cc", "the core's thread"),
             ("server/rpc/listener.h", "the thread that takes connections"),
             ("server/rpc/listener.cc", "the thread that takes connections"),
+            ("cli/selftest/faulty_network.h", "the proxy of a selftest"),
+            ("cli/selftest/faulty_network.cc", "the proxy of a selftest"),
             ("worker/thread_pool.h", "the computations' threads"),
             ("worker/thread_pool.cc", "the computations' threads"),
         ],

@@ -1,4 +1,5 @@
 // What a round does, from creation to its aggregate, seen through the handlers.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstring>
 #include <utility>
@@ -213,6 +214,7 @@ TEST_CASE("An EPHEMERAL round that a crash finds sealing collects its contributi
 }
 
 TEST_CASE("What an EPHEMERAL round forgot in a crash is not in its metrics either") {
+  const bool forgets = GENERATE(true, false);
   Limits limits;
   limits.checkpoint_contributions = 2;
   CoreFederation server(limits);
@@ -231,7 +233,8 @@ TEST_CASE("What an EPHEMERAL round forgot in a crash is not in its metrics eithe
     REQUIRE(server.Sync(request).verdicts(0).verdict() == Verdict::ACCEPTED);
   };
   // The first two are in a checkpoint.
-  for (const double loss : {1.0, 2.0, 100.0}) contribute(loss);
+  for (const double loss : {1.0, 2.0}) contribute(loss);
+  if (forgets) contribute(100.0);
   server.CrashAndRestart();
   REQUIRE(server.GetRound(round).num_contributions() == 2);
   for (const double loss : {4.0, 5.0}) contribute(loss);
@@ -243,9 +246,9 @@ TEST_CASE("A graceful stop checkpoints what was accepted in the same batch") {
   v1::RoundSpec spec = SumRound(3);
   spec.set_durability(v1::EPHEMERAL);
   const std::string round = server.CreateRound(spec);
-  const v1::SyncResponse granted = server.Sync(Ask("w", 1));
+  const v1::SyncResponse granted = server.Sync(Ask("w", 2));
   v1::SyncRequest request = Ask("w", 0);
-  *request.add_results() = Result(granted.leases(0), 1);
+  for (const v1::Lease& lease : granted.leases()) *request.add_results() = Result(lease, 1);
   server.Post([&](absl::Time now) {
     server.core().desk().Sync(request, Identity::Anybody(), now, [](const absl::StatusOr<v1::SyncResponse>& answer) {
       REQUIRE(answer->verdicts(0).verdict() == Verdict::ACCEPTED);
@@ -254,7 +257,30 @@ TEST_CASE("A graceful stop checkpoints what was accepted in the same batch") {
   });
   server.Run();
   server.CrashAndRestart();
-  REQUIRE(server.GetRound(round).num_contributions() == 1);
+  REQUIRE(server.GetRound(round).num_contributions() == 2);
+}
+
+TEST_CASE("A checkpoint of an EPHEMERAL round has two contributions and min_clients clients more than the last one") {
+  for (const int min_clients : {0, 3}) {
+    Limits limits;
+    limits.checkpoint_contributions = 1;
+    CoreFederation server(limits);
+    v1::RoundSpec spec = SumRound(10);
+    spec.set_durability(v1::EPHEMERAL);
+    spec.set_min_clients(min_clients);
+    const std::string round = server.CreateRound(spec);
+    const int more = std::max(2, min_clients);
+    for (int kept = 0; kept < 3 * more; kept += more) {
+      for (int i = 1; i < more; ++i) REQUIRE(Contribute(server, "w", 1) == Verdict::ACCEPTED);
+      server.Run();
+      server.CrashAndRestart();
+      REQUIRE(server.GetRound(round).num_contributions() == kept);
+      for (int i = 0; i < more; ++i) REQUIRE(Contribute(server, "w", 1) == Verdict::ACCEPTED);
+      server.Run();
+      server.CrashAndRestart();
+      REQUIRE(server.GetRound(round).num_contributions() == kept + more);
+    }
+  }
 }
 
 TEST_CASE("A broadcast whose round ended before a crash is deleted after the restart") {
@@ -316,6 +342,46 @@ TEST_CASE("Of the rounds that have ended as many are kept as the limit says, wit
   CHECK_FALSE(server.payloads().HasBlob(rounds[1].aggregate().digest()));
   CHECK(FirstOf(server.ReadAggregate(rounds[2].id())) == 3);
   CHECK(FirstOf(server.ReadAggregate(rounds[3].id())) == 1);
+}
+
+TEST_CASE("A round keeps its aggregate when one with the same is deleted before its end is durable") {
+  Limits limits;
+  limits.ended_rounds_max = 0;
+  CoreFederation server(limits);
+  server.CreateRound(SumRound(1));
+  REQUIRE(Contribute(server, "w", 1) == Verdict::ACCEPTED);
+  const std::string second = server.CreateRound(SumRound(1));
+  v1::SyncRequest request = Ask("w", 0);
+  *request.add_results() = Result(server.Sync(Ask("w", 1)).leases(0), 1);
+  server.CallInOneBatch<v1::SyncResponse>("WorkService/Sync", request);
+  // The next batch writes the second aggregate and deletes the first round.
+  server.clock().Advance(absl::Seconds(10));
+  server.Run();
+  REQUIRE(server.GetRound(second).state() == v1::SUCCEEDED);
+  REQUIRE(FirstOf(server.ReadAggregate(second)) == 1);
+}
+
+TEST_CASE("Blobs that no round names are deleted when they are old, but not while a program is about to name them") {
+  Limits limits;
+  CoreFederation server(limits);
+  const std::string round = server.CreateRound(SumRound(1));
+  REQUIRE(Contribute(server, "w", 1) == Verdict::ACCEPTED);
+  const std::string forgotten = *server.payloads().PutBlob("uploaded, and never named");
+  const std::string wanted = *server.payloads().PutBlob("about to be named");
+  server.Advance(limits.unreferenced_keep - absl::Minutes(1));
+  REQUIRE(server.payloads().HasBlob(forgotten));
+  for (int i = 0; i < 150; ++i) {
+    v1::StartUploadRequest request;
+    request.set_request_id("upload");
+    request.set_digest(wanted);
+    request.set_size_bytes(17);
+    const auto answer = server.Call<v1::StartUploadResponse>("BlobService/StartUpload", request);
+    REQUIRE(answer->verdict() == v1::StartUploadResponse::ALREADY_STORED);
+    server.Advance(absl::Seconds(5));
+  }
+  CHECK_FALSE(server.payloads().HasBlob(forgotten));
+  CHECK(server.payloads().HasBlob(wanted));
+  CHECK(FirstOf(server.ReadAggregate(round)) == 1);
 }
 
 TEST_CASE("Rounds and workers of long ago are forgotten, however few they are") {

@@ -39,6 +39,37 @@ std::unique_ptr<FilePayloadStore> OpenAt(const TemporaryDirectory& directory) {
   return *std::move(store);
 }
 
+TEST_CASE("An upload in memory leaves no file, ends with the process, and is stale when nobody writes to it") {
+  TemporaryDirectory directory;
+  auto store = OpenAt(directory);
+  const UploadId upload("u");
+  const auto num_files = [&] {
+    return std::distance(fs::directory_iterator(directory.path() + "/uploads"), fs::directory_iterator());
+  };
+  const auto begin = [&] {
+    REQUIRE(store->StartMemoryUpload(upload, 5, Sha256Hex("hello")).ok());
+    REQUIRE(store->WriteChunk(upload, 0, "hello").ok());
+    CHECK(num_files() == 0);
+  };
+  begin();
+  REQUIRE(store->FinishUpload(upload).ok());
+  CHECK(num_files() == 0);
+  store = OpenAt(directory);
+  CHECK(absl::IsNotFound(store->GetUpload(upload).status()));
+  begin();
+  CHECK(*store->DeleteStaleUploads(absl::InfinitePast()) == 0);
+  CHECK(*store->DeleteStaleUploads(absl::InfinitePast()) == 1);
+  CHECK(absl::IsNotFound(store->GetUpload(upload).status()));
+
+  // What is announced counts, until it is gone.
+  const int64_t half = int64_t{2} << 30;
+  REQUIRE(store->StartMemoryUpload(UploadId("a"), half, Sha256Hex("")).ok());
+  REQUIRE(store->StartMemoryUpload(UploadId("b"), half, Sha256Hex("")).ok());
+  CHECK(absl::IsResourceExhausted(store->StartMemoryUpload(UploadId("c"), 1, Sha256Hex("")).status()));
+  REQUIRE(store->DeleteUpload(UploadId("b")).ok());
+  CHECK(store->StartMemoryUpload(UploadId("c"), 1, Sha256Hex("")).ok());
+}
+
 void CheckNamesTheFile(const absl::Status& status, const std::string& file) {
   CHECK(status.code() == absl::StatusCode::kDataLoss);
   INFO(status.ToString() << " should name " << file);

@@ -279,6 +279,18 @@ TEST_CASE("A lease that lapsed before its grant arrived is not started") {
   CHECK(test.runner.prepared.empty());
 }
 
+TEST_CASE("A lease that lapsed here, and that the server still holds for this worker's, is run again") {
+  LoopHarness test;
+  test.AnswerLastSync(Granting({"t1"}, absl::Seconds(30)));
+  test.Advance(absl::Seconds(31));
+  CHECK(test.runner.runs[0].control->is_cancelled());
+  CHECK(test.loop.num_held() == 0);
+  test.FinishRun(0, "too late");
+  test.AnswerLastSync(Granting({"t1"}, absl::Seconds(30)));
+  CHECK(test.runner.prepared == std::vector<std::string>{"t1", "t1"});
+  CHECK(test.loop.num_held() == 1);
+}
+
 TEST_CASE("One renewal that fails does not cost the lease") {
   LoopHarness test;
   test.AnswerLastSync(Granting({"t1"}, absl::Seconds(30)));

@@ -1,0 +1,46 @@
+// HoldingFiles: a FileSystem that puts deletions off while somebody holds the store (store_hold.h). To its user they
+// have happened: the name is gone from lists and cannot be opened. What was put off is done by DeleteHeld; a process
+// that ends before leaves it to the next start, which deletes what no record names.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/mutex.h"
+#include "storage/files/file_system.h"
+#include "storage/store_hold.h"
+
+namespace sheaf {
+
+class HoldingFiles final : public FileSystem {
+ public:
+  // `gate` must outlive it.
+  HoldingFiles(std::unique_ptr<FileSystem> files, HoldGate& gate) : files_(std::move(files)), gate_(gate) {}
+
+  absl::StatusOr<std::unique_ptr<File>> Open(const std::string& path, Mode mode) override EXCLUDES(mutex_);
+  absl::StatusOr<std::unique_ptr<BlobView>> Map(const std::string& path) override EXCLUDES(mutex_);
+  absl::Status Rename(const std::string& from, const std::string& to) override EXCLUDES(mutex_);
+  absl::Status Unlink(const std::string& path) override EXCLUDES(mutex_);
+  absl::Status CreateDirectory(const std::string& path) override EXCLUDES(mutex_);
+  absl::Status RemoveDirectory(const std::string& path) override EXCLUDES(mutex_);
+  absl::Status SyncDirectory(const std::string& path) override { return files_->SyncDirectory(path); }
+  absl::StatusOr<std::vector<std::string>> List(const std::string& path) override EXCLUDES(mutex_);
+  absl::StatusOr<Stat> GetStat(const std::string& path) override EXCLUDES(mutex_);
+  absl::Status Touch(const std::string& path) override { return files_->Touch(path); }
+  absl::Status DeleteHeld() override EXCLUDES(mutex_);
+
+ private:
+  bool IsHeld(const std::string& path) EXCLUDES(mutex_);
+
+  const std::unique_ptr<FileSystem> files_;
+  HoldGate& gate_;
+  Mutex mutex_;
+  // Deleted as far as anybody is told, and there still.
+  std::set<std::string> files_held_ GUARDED_BY(mutex_);
+  std::set<std::string> directories_held_ GUARDED_BY(mutex_);
+};
+
+}  // namespace sheaf
