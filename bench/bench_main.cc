@@ -23,9 +23,10 @@ struct Measurement {
   const char* name;
   absl::Status (*run)(const Setup& setup, Table& table);
 };
-constexpr Measurement kMeasurements[] = {
-    {"sync", MeasureSync},       {"delivery", MeasureDelivery}, {"round", MeasureRound},         {"idle", MeasureIdle},
-    {"uploads", MeasureUploads}, {"security", MeasureSecurity}, {"endurance", MeasureEndurance}, {"overload", MeasureOverload}};
+constexpr Measurement kMeasurements[] = {{"sync", MeasureSync},           {"delivery", MeasureDelivery},
+                                         {"round", MeasureRound},         {"idle", MeasureIdle},
+                                         {"uploads", MeasureUploads},     {"security", MeasureSecurity},
+                                         {"endurance", MeasureEndurance}, {"overload", MeasureOverload}};
 
 std::string LoadAverage() {
   std::ifstream file("/proc/loadavg");
