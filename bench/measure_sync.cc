@@ -1,52 +1,14 @@
 // Sync cycles: closed loops of workers that hand in what they hold and take as many again.
 #include <fmt/format.h>
 
-#include <cmath>
-
 #include "base/status_macros.h"
 #include "bench/bench.h"
 #include "bench/closed_loop.h"
-#include "bench/rounds.h"
+#include "bench/sync_loop.h"
 #include "sdk/cpp/grpc_transport.h"
 
 namespace sheaf::bench {
 namespace {
-
-// One worker on a connection of its own.
-class SyncCaller final : public Caller {
- public:
-  SyncCaller(const std::string& address, int worker, int batch, const std::string& contribution)
-      : transport_(address, {.own_connection = true}),
-        name_(fmt::format("worker-{}", worker)),
-        batch_(batch),
-        contribution_(contribution) {}
-
-  void Next(Answered answered) override {
-    v1::SyncRequest request = APoll(name_, ++num_polls_, batch_, absl::Seconds(5));
-    for (const v1::Lease& lease : response_.leases()) AddResult(lease, contribution_, request);
-    response_.Clear();
-    transport_.CallMethod(kSync.name, request, &response_, {}, [this, answered](absl::Status status) {
-      if (!status.ok()) return answered(std::move(status));
-      int64_t num_accepted = 0;
-      for (const v1::ResultVerdict& verdict : response_.verdicts()) {
-        if (verdict.verdict() != v1::ResultVerdict::ACCEPTED) {
-          return answered(
-              absl::InternalError(fmt::format("a result was not accepted: {}", verdict.ShortDebugString())));
-        }
-        ++num_accepted;
-      }
-      answered(num_accepted);
-    });
-  }
-
- private:
-  v1::SyncResponse response_;
-  GrpcTransport transport_;
-  const std::string name_;
-  const int batch_;
-  const std::string& contribution_;
-  int64_t num_polls_ = 0;
-};
 
 class EchoCaller final : public Caller {
  public:
@@ -67,30 +29,10 @@ class EchoCaller final : public Caller {
 };
 
 struct Case {
-  int workers;
-  int batch;
+  SyncLoad load;
   absl::Duration flush_delay;
-  // At least as many as the server can possibly complete; a round holds at most 100,000.
-  int num_rounds;
-  int tasks_per_round;
   std::string target;
 };
-
-absl::StatusOr<LoopResult> RunSync(const Setup& setup, const Case& c) {
-  ASSIGN_OR_RETURN(const std::unique_ptr<ChildProcess> server, StartSheafd(setup, {}, c.flush_delay));
-  {
-    GrpcTransport submitter(server->address(), {.own_connection = true});
-    for (int i = 0; i < c.num_rounds; ++i) {
-      RETURN_IF_ERROR(CreateRound(submitter, fmt::format("round-{}", i), c.tasks_per_round).status());
-    }
-  }
-  const std::string contribution = AContribution();
-  std::vector<std::unique_ptr<Caller>> callers;
-  for (int i = 0; i < c.workers; ++i) {
-    callers.push_back(std::make_unique<SyncCaller>(server->address(), i, c.batch, contribution));
-  }
-  return RunClosedLoop(setup.clock, callers, {.duration = setup.duration}, [&] { return server->cpu_time(); });
-}
 
 absl::StatusOr<LoopResult> RunEcho(const Setup& setup, int workers) {
   ASSIGN_OR_RETURN(const std::unique_ptr<ChildProcess> server, StartEcho(setup));
@@ -102,12 +44,13 @@ absl::StatusOr<LoopResult> RunEcho(const Setup& setup, int workers) {
 absl::Status MeasureCase(const Setup& setup, const Case& c, Table& table) {
   const std::string flush =
       c.flush_delay == absl::ZeroDuration() ? "" : fmt::format(", flush +{}", absl::FormatDuration(c.flush_delay));
-  const std::string what = fmt::format("{} workers, {} per Sync{}", c.workers, c.batch, flush);
+  const std::string what = fmt::format("{} workers, {} per Sync{}", c.load.workers, c.load.batch, flush);
   if (what.find(setup.row) == std::string::npos) return absl::OkStatus();
   std::vector<double> tasks, cpu, ratios, echo_rates, echo_cpu;
   for (int i = 0; i < setup.repeats; ++i) {
-    ASSIGN_OR_RETURN(const LoopResult echo, RunEcho(setup, c.workers));
-    ASSIGN_OR_RETURN(const LoopResult sync, RunSync(setup, c));
+    ASSIGN_OR_RETURN(const LoopResult echo, RunEcho(setup, c.load.workers));
+    ASSIGN_OR_RETURN(const std::unique_ptr<ChildProcess> server, StartSheafd(setup, {}, c.flush_delay));
+    ASSIGN_OR_RETURN(const LoopResult sync, RunSyncLoop(setup, *server, c.load, {}));
     tasks.push_back(sync.units_per_second());
     cpu.push_back(sync.cpu_micros_per_unit());
     ratios.push_back(sync.units_per_second() / echo.units_per_second());
@@ -127,16 +70,16 @@ absl::Status MeasureCase(const Setup& setup, const Case& c, Table& table) {
 
 absl::Status MeasureSync(const Setup& setup, Table& table) {
   std::vector<Case> cases = {
-      {1, 1, absl::ZeroDuration(), 1, 50'000, ""},
-      {8, 1, absl::ZeroDuration(), 1, 100'000, ""},
-      {64, 1, absl::ZeroDuration(), 2, 100'000, ">= 0.2x, <= 0.05 ms"},
-      {1, 16, absl::ZeroDuration(), 2, 100'000, ""},
-      {8, 16, absl::ZeroDuration(), 3, 100'000, ""},
-      {64, 16, absl::ZeroDuration(), 3, 100'000, ">= 0.7x"},
+      {{1, 1, 1, 50'000}, absl::ZeroDuration(), ""},
+      {{8, 1, 1, 100'000}, absl::ZeroDuration(), ""},
+      {{64, 1, 2, 100'000}, absl::ZeroDuration(), ">= 0.2x, <= 0.05 ms"},
+      {{1, 16, 2, 100'000}, absl::ZeroDuration(), ""},
+      {{8, 16, 3, 100'000}, absl::ZeroDuration(), ""},
+      {{64, 16, 3, 100'000}, absl::ZeroDuration(), ">= 0.7x"},
   };
   if (!setup.slow_flush.empty()) {
-    cases.push_back({64, 1, absl::Milliseconds(1), 2, 100'000, ">= 11 k/s"});
-    cases.push_back({64, 16, absl::Milliseconds(1), 3, 100'000, ">= 30 k/s"});
+    cases.push_back({{64, 1, 2, 100'000}, absl::Milliseconds(1), ">= 11 k/s"});
+    cases.push_back({{64, 16, 3, 100'000}, absl::Milliseconds(1), ">= 30 k/s"});
   }
   for (const Case& c : cases) RETURN_IF_ERROR(MeasureCase(setup, c, table));
   return absl::OkStatus();

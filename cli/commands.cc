@@ -12,7 +12,7 @@ constexpr Noun kNouns[] = {
     {"queue", "look at what waits and what runs"},
     {"worker", "look at the workers, take one out of service"},
     {"token", "say who may do what"},
-    {"server", "look at the server"},
+    {"server", "look at the server, try it"},
     {"store", "look after a server's data directory: copy it, check it, bring it up to date"},
 };
 
@@ -52,6 +52,8 @@ constexpr CommandRow kCommands[] = {
     {"token", "list", "List tokens, without their secrets.", "sheaf token list", MakeTokenList},
     {"token", "revoke", "End a token at once, for good.", "sheaf token revoke t-7k2m9q4x", MakeTokenRevoke},
     {"server", "info", "Show the server's version, store and limits.", "sheaf server info", MakeServerInfo},
+    {"server", "selftest", "Try a deployment: rounds under faults, and not one contribution lost or counted twice.",
+     "sheaf server selftest --workers 16 --loops 5", MakeServerSelftest},
     {"store", "backup", "Copy a store to a new directory, also while a server works on it.",
      "sheaf store backup /var/lib/sheafd --to /backup/monday", MakeStoreBackup},
     {"store", "restore", "Make a store out of a backup.", "sheaf store restore /backup/monday --to /var/lib/sheafd",

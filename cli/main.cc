@@ -57,9 +57,10 @@ int main(int argc, char** argv) {
           [](absl::Duration duration) { ::poll(nullptr, 0, static_cast<int>(absl::ToInt64Milliseconds(duration))); },
       .environment = Environment,
       .connect = [](const std::string& address,
-                    const sheaf::ChannelSecurity& security) -> absl::StatusOr<std::unique_ptr<sheaf::Transport>> {
-        if (absl::Status status = sheaf::CheckChannelSecurity(address, security); !status.ok()) return status;
-        return std::make_unique<sheaf::GrpcTransport>(address, sheaf::ChannelOptions{.security = security});
+                    const sheaf::ChannelOptions& options) -> absl::StatusOr<std::unique_ptr<sheaf::Transport>> {
+        const std::string& server = options.server_name.empty() ? address : options.server_name;
+        if (absl::Status status = sheaf::CheckChannelSecurity(server, options.security); !status.ok()) return status;
+        return std::make_unique<sheaf::GrpcTransport>(address, options);
       },
       .timer = timer,
       .program = argc > 0 ? argv[0] : "sheaf",

@@ -23,7 +23,7 @@ Session::Session(Host& host, GlobalOptions options)
 
 absl::StatusOr<Transport*> Session::transport() {
   if (transport_ == nullptr) {
-    ASSIGN_OR_RETURN(transport_, host_.connect(options_.server, options_.security));
+    ASSIGN_OR_RETURN(transport_, host_.connect(options_.server, {.security = options_.security}));
   }
   return transport_.get();
 }

@@ -176,6 +176,22 @@ class TaskStore {
   // FAILED_PRECONDITION if the task succeeded or was cancelled, or its round is not kCollecting. NOT_FOUND.
   virtual absl::StatusOr<TaskRecord> RequeueTask(const RequeueTaskParams& params) = 0;
 
+  struct LimitTimesParams {
+    RoundId round;
+    absl::Time now;
+    // Of the round.
+    absl::Time deadline_time_max;
+    // Of its leases.
+    absl::Time expire_time_max;
+    absl::Time attempt_deadline_time_max;
+    // Of its QUEUED tasks: one that would wait for longer is available at `now`.
+    absl::Time available_time_max;
+  };
+  // After a restart, for a clock that was set back meanwhile: no instant of the round lies further ahead than it can.
+  // Those that do become the maximum. Returns whether any did. FAILED_PRECONDITION if the round is not kCollecting.
+  // NOT_FOUND.
+  virtual absl::StatusOr<bool> LimitTimes(const LimitTimesParams& params) = 0;
+
   // --- Contributions ---------------------------------------------------------------------------
 
   struct RecordContributionParams {

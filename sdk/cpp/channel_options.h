@@ -46,6 +46,9 @@ struct ChannelOptions {
   int64_t message_bytes_max = int64_t{64} << 20;
   // A TCP connection of its own, not shared with other transports of this process to the same address.
   bool own_connection = false;
+  // HOST:PORT by which the server knows itself, where the address is that of something on the way to it: what its
+  // certificate is held to. Empty: the address.
+  std::string server_name;
 };
 
 // Whether `address` can be reached so: the files are there and are what they should be, and no token would travel in

@@ -13,6 +13,8 @@ constexpr absl::Duration kInterval = absl::Seconds(10);
 constexpr absl::Duration kPause = absl::Milliseconds(20);
 constexpr int64_t kTasksPerBatch = 1000;
 constexpr absl::Duration kWorkersInterval = absl::Hours(1);
+constexpr absl::Duration kBlobsInterval = absl::Minutes(10);
+constexpr size_t kBlobsPerBatch = 100;
 
 }  // namespace
 
@@ -21,6 +23,10 @@ void Retention::Tick(absl::Time now) {
   due_time_ = now + kInterval;
   DeleteRounds(now);
   if (now >= workers_due_time_) DeleteWorkers(now);
+  // Not at the start: broadcasts of rounds that ended before it stay for a moment.
+  if (blobs_due_time_ == absl::InfinitePast()) blobs_due_time_ = now + kBlobsInterval;
+  if (now >= blobs_due_time_) FindOldBlobs(now);
+  if (!old_blobs_.empty()) DeleteOldBlobs(now);
 }
 
 void Retention::DeleteRounds(absl::Time now) {
@@ -30,20 +36,42 @@ void Retention::DeleteRounds(absl::Time now) {
                                         .tasks_limit = kTasksPerBatch});
   if (!deleted.ok()) return;  // The batch fails with it.
   if (!deleted->is_done) due_time_ = now + kPause;
-  std::vector<std::string> unused;
-  for (const std::string& digest : deleted->aggregate_digests) {
-    const absl::StatusOr<TaskStore::BlobUse> use = context_.store.GetBlobUse(digest);
-    if (use.ok() && *use != TaskStore::BlobUse::kCurrent) unused.push_back(digest);
-  }
   if (deleted->rounds.empty()) return;
-  context_.executor.Defer([this, unused = std::move(unused), rounds = deleted->rounds](const absl::Status& commit) {
+  context_.executor.Defer([this, deleted = *deleted, now](const absl::Status& commit) {
     if (!commit.ok()) return;
-    LogInfo("{} rounds that ended long ago were deleted, {} to {}", rounds.size(), rounds.front(), rounds.back());
-    for (const std::string& digest : unused) {
-      const absl::Status status = context_.payloads.DeleteBlob(digest);
-      if (!status.ok()) LogWarning("aggregate {} stays on disk: {}", digest, status.ToString());
-    }
+    LogInfo("{} rounds that ended long ago were deleted, {} to {}", deleted.rounds.size(), deleted.rounds.front(),
+            deleted.rounds.back());
+    for (const std::string& digest : deleted.aggregate_digests) DeleteIfUnused(digest, now);
   });
+}
+
+void Retention::FindOldBlobs(absl::Time now) {
+  blobs_due_time_ = now + kBlobsInterval;
+  const absl::StatusOr<std::vector<PayloadStore::BlobInfo>> blobs = context_.payloads.ListBlobs();
+  if (!blobs.ok()) return LogWarning("unused blobs stay on disk: {}", blobs.status().ToString());
+  old_blobs_.clear();
+  for (const PayloadStore::BlobInfo& blob : *blobs) {
+    if (blob.time <= now - context_.limits.unreferenced_keep) old_blobs_.push_back(blob.digest);
+  }
+}
+
+void Retention::DeleteOldBlobs(absl::Time now) {
+  std::vector<std::string> part;
+  while (!old_blobs_.empty() && part.size() < kBlobsPerBatch) {
+    part.push_back(std::move(old_blobs_.back()));
+    old_blobs_.pop_back();
+  }
+  if (!old_blobs_.empty()) due_time_ = now + kPause;
+  context_.executor.Defer([this, part = std::move(part), now](const absl::Status& commit) {
+    if (!commit.ok()) return;  // Looked at again next time.
+    for (const std::string& digest : part) DeleteIfUnused(digest, now);
+  });
+}
+
+void Retention::DeleteIfUnused(const std::string& digest, absl::Time now) {
+  if (!rounds_.IsUnused(digest, now)) return;
+  const absl::Status status = context_.payloads.DeleteBlob(digest);
+  if (!status.ok()) LogWarning("blob {}, which nobody needs, stays on disk: {}", digest, status.ToString());
 }
 
 void Retention::DeleteWorkers(absl::Time now) {

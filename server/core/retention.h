@@ -1,19 +1,24 @@
-// Retention: deletes rounds that ended long ago, with their aggregates, and workers not seen for as long. A little in
-// each batch, so that nobody waits for it.
+// Retention: deletes rounds that ended long ago, with their aggregates, workers not seen for as long, and blobs that no
+// round names. A little in each batch, so that nobody waits for it.
 //
 //   retention.Tick(now);
 //
 // Runs in the core's thread, inside a batch.
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "absl/time/time.h"
 #include "server/core/core_context.h"
+#include "server/core/round_manager.h"
 
 namespace sheaf {
 
 class Retention {
  public:
-  explicit Retention(CoreContext& context) : context_(context) {}
+  // Both outlive this.
+  Retention(CoreContext& context, const RoundManager& rounds) : context_(context), rounds_(rounds) {}
 
   void Tick(absl::Time now);
   absl::Time NextTick() const { return due_time_; }
@@ -21,10 +26,19 @@ class Retention {
  private:
   void DeleteRounds(absl::Time now);
   void DeleteWorkers(absl::Time now);
+  // Broadcasts that were uploaded for nothing, and what a crash kept from being deleted.
+  void FindOldBlobs(absl::Time now);
+  void DeleteOldBlobs(absl::Time now);
+  // After a commit.
+  void DeleteIfUnused(const std::string& digest, absl::Time now);
 
   CoreContext& context_;
+  const RoundManager& rounds_;
   absl::Time due_time_ = absl::InfinitePast();
   absl::Time workers_due_time_ = absl::InfinitePast();
+  absl::Time blobs_due_time_ = absl::InfinitePast();
+  // Blobs stored long ago that are still to be looked at.
+  std::vector<std::string> old_blobs_;
 };
 
 }  // namespace sheaf

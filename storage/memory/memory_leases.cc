@@ -127,6 +127,37 @@ absl::StatusOr<TaskRecord> MemoryTaskStore::EndAttempt(const EndAttemptParams& p
   return Show(**task);
 }
 
+absl::StatusOr<bool> MemoryTaskStore::LimitTimes(const LimitTimesParams& params) {
+  SHEAF_CHECK(is_in_batch_, "writing needs a batch");
+  Round* round = FindRound(params.round);
+  if (!round) return NoSuchRound(params.round);
+  if (round->record.state != RoundState::kCollecting) {
+    return RoundIsElsewhere(params.round, round->record.state, RoundState::kCollecting);
+  }
+  RoundRecord limited = round->record;
+  limited.deadline_time = std::min(limited.deadline_time, params.deadline_time_max);
+  bool has_changed = limited.deadline_time != round->record.deadline_time;
+  for (Task& task : round->tasks) {
+    TaskRecord next = task.record;
+    if (next.state == TaskState::kLeased) {
+      next.expire_time = std::min(next.expire_time, params.expire_time_max);
+      next.attempt_deadline_time = std::min(next.attempt_deadline_time, params.attempt_deadline_time_max);
+    } else if (next.state == TaskState::kQueued && next.available_time > params.available_time_max) {
+      next.available_time = params.now;
+    }
+    if (next.expire_time == task.record.expire_time && next.available_time == task.record.available_time &&
+        next.attempt_deadline_time == task.record.attempt_deadline_time) {
+      continue;
+    }
+    PutTask(*round, task, std::move(next));
+    has_changed = true;
+  }
+  if (!has_changed) return false;
+  ++limited.version;
+  PutRound(*round, std::move(limited));
+  return true;
+}
+
 absl::StatusOr<TaskRecord> MemoryTaskStore::RequeueTask(const RequeueTaskParams& params) {
   SHEAF_CHECK(is_in_batch_, "writing needs a batch");
   Task* task = FindTask(params.task);

@@ -46,6 +46,14 @@ std::vector<TaskId> LeaseTable::HeldBy(const WorkerName& worker) const {
   return {held->second.begin(), held->second.end()};
 }
 
+std::vector<TaskId> LeaseTable::OfRound(const RoundId& round) const {
+  std::vector<TaskId> leased;
+  for (auto it = tasks_.lower_bound({round, 0}); it != tasks_.end() && it->first.round == round; ++it) {
+    leased.push_back(it->first);
+  }
+  return leased;
+}
+
 std::vector<TaskId> LeaseTable::Expired(absl::Time now, int limit) const {
   std::vector<TaskId> expired;
   for (auto it = by_expiry_.begin(); it != by_expiry_.end() && it->first <= now; ++it) {

@@ -33,6 +33,7 @@ class LeaseTable {
   const TaskRecord* Find(const TaskId& id) const;
   // In the order of their ids.
   std::vector<TaskId> HeldBy(const WorkerName& worker) const;
+  std::vector<TaskId> OfRound(const RoundId& round) const;
   // At most `limit` that expire at or before `now`, in the order of expire_time, then id.
   std::vector<TaskId> Expired(absl::Time now, int limit) const;
   // The first expire_time after `now`; InfiniteFuture if there is none.

@@ -221,4 +221,37 @@ absl::StatusOr<TaskRecord> SqlTaskStore::RequeueTask(const RequeueTaskParams& pa
   return task;
 }
 
+absl::StatusOr<bool> SqlTaskStore::LimitTimes(const LimitTimesParams& params) {
+  SHEAF_CHECK(is_in_batch_, "writing needs a batch");
+  ASSIGN_OR_RETURN(Round * round, FindCollectingRound(params.round));
+  bool has_changed = false;
+  if (round->record.deadline_time > params.deadline_time_max) {
+    RETURN_IF_ERROR(Change(1, "-- limit_deadline\nUPDATE rounds SET deadline_time = ? WHERE round_key = ?",
+                           {ToSql(params.deadline_time_max), round->key}));
+    round->record.deadline_time = params.deadline_time_max;
+    has_changed = true;
+  }
+  for (const TaskId& id : leases_.OfRound(params.round)) {
+    TaskRecord task = *leases_.Find(id);
+    if (task.expire_time <= params.expire_time_max && task.attempt_deadline_time <= params.attempt_deadline_time_max) {
+      continue;
+    }
+    task.expire_time = std::min(task.expire_time, params.expire_time_max);
+    task.attempt_deadline_time = std::min(task.attempt_deadline_time, params.attempt_deadline_time_max);
+    RETURN_IF_ERROR(Change(1, R"(-- limit_lease
+        UPDATE tasks SET expire_time = ?, attempt_deadline_time = ? WHERE task_key = ? AND state = 2)",
+                           {ToSql(task.expire_time), ToSql(task.attempt_deadline_time), KeyOf(*round, id.index)}));
+    leases_.Put(std::move(task));
+    has_changed = true;
+  }
+  ASSIGN_OR_RETURN(const int64_t num_queued, Run(R"(-- limit_delay
+      UPDATE tasks SET available_time = ?, delayed_until = NULL
+       WHERE task_key BETWEEN ? AND ? AND state = 1 AND available_time > ?)",
+                                                 {ToSql(params.now), KeyOf(*round, 0), KeyOf(*round, INT32_MAX),
+                                                  ToSql(params.available_time_max)}));
+  has_changed |= num_queued > 0;
+  if (has_changed) Touch(*round);
+  return has_changed;
+}
+
 }  // namespace sheaf

@@ -43,6 +43,7 @@ class SqlTaskStore final : public TaskStore {
   absl::StatusOr<std::vector<TaskRecord>> ListExpired(absl::Time now, int limit) override;
   absl::StatusOr<TaskRecord> EndAttempt(const EndAttemptParams& params) override;
   absl::StatusOr<TaskRecord> RequeueTask(const RequeueTaskParams& params) override;
+  absl::StatusOr<bool> LimitTimes(const LimitTimesParams& params) override;
 
   absl::StatusOr<ContributionRecord> RecordContribution(const RecordContributionParams& params) override;
   absl::StatusOr<std::vector<ContributionRecord>> ListContributions(const RoundId& round, int64_t after,

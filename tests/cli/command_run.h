@@ -57,9 +57,9 @@ class CommandRun {
           return found->second;
         },
         .connect = [this](const std::string& address,
-                          const ChannelSecurity& security) -> absl::StatusOr<std::unique_ptr<Transport>> {
+                          const ChannelOptions& options) -> absl::StatusOr<std::unique_ptr<Transport>> {
           connected_to = address;
-          connected_with = security;
+          connected_with = options.security;
           return std::make_unique<BorrowedTransport>(server);
         },
         .timer = timer,

@@ -205,6 +205,47 @@ STORE_TEST("Requeuing a delayed task makes it available at once") {
   f.Lease("w1");
 }
 
+STORE_TEST("After a clock was set back nothing of a round lies further ahead than it can") {
+  f.CreateRound({.num_tasks = 3});
+  TaskRecord held = f.Lease("w1");
+  TaskRecord failed = f.Lease("w1");
+  REQUIRE(f.End(failed, AttemptOutcome::kFailed, TaskState::kQueued, absl::Seconds(40)).ok());
+  auto limit = [&] {
+    return f.Do([&](TaskStore& s) {
+      return s.LimitTimes({.round = f.round,
+                           .now = f.now,
+                           .deadline_time_max = f.now + absl::Hours(1),
+                           .expire_time_max = f.now + absl::Seconds(30),
+                           .attempt_deadline_time_max = f.now + absl::Minutes(10),
+                           .available_time_max = f.now + absl::Minutes(1)});
+    });
+  };
+  std::string before = f.DumpNow();
+  CHECK(*limit() == false);
+  CHECK(f.DumpNow() == before);
+
+  f.now -= absl::Hours(1);
+  f.Reopen();
+  const int64_t version = f.Round().version;
+  CHECK(*limit() == true);
+  f.Reopen();
+  CHECK(f.Round().version > version);
+  CHECK(f.Round().deadline_time == f.now + absl::Hours(1));
+  CHECK(f.Task(0).expire_time == f.now + absl::Seconds(30));
+  CHECK(f.Task(0).attempt_deadline_time == f.now + absl::Minutes(10));
+  CHECK(f.Task(0).lease_token == held.lease_token);
+  CHECK(f.Task(1).available_time == f.now);
+  CHECK(f.Task(2).available_time == f.now);
+  CHECK(*f.store().NextDueTime(f.now) == f.now + absl::Seconds(30));
+  CHECK(f.store().ListExpired(f.now + absl::Seconds(30), 10)->size() == 1);
+  CHECK(f.LeaseUpTo(f.LeaseParams("w2", 3)).size() == 2);
+  CHECK(f.Contribute(held).ok());
+  CHECK(*limit() == false);
+
+  REQUIRE(f.Move(RoundState::kCollecting, RoundState::kSealing).ok());
+  CHECK(limit().status().code() == absl::StatusCode::kFailedPrecondition);
+}
+
 STORE_TEST("A task that succeeded, or whose round has stopped, cannot be requeued") {
   f.CreateRound({.num_tasks = 2});
   REQUIRE(f.Contribute(f.Lease("w1")).ok());

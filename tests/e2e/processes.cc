@@ -130,9 +130,9 @@ absl::Duration Federation::StopServer() {
 }
 
 ChildProcess& Federation::StartWorker(const std::string& name, const std::vector<std::string>& arguments,
-                                      const std::string& server) {
-  std::vector<std::string> argv = {BinaryPath("sheaf-worker"), "--server", server.empty() ? address_ : server, "--name",
-                                   name};
+                                      const std::string& server, std::vector<std::string> wrapper) {
+  std::vector<std::string> argv = std::move(wrapper);
+  argv.insert(argv.end(), {BinaryPath("sheaf-worker"), "--server", server.empty() ? address_ : server, "--name", name});
   const std::vector<std::string> security = SecurityFlags();
   argv.insert(argv.end(), security.begin(), security.end());
   argv.insert(argv.end(), arguments.begin(), arguments.end());

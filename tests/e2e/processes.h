@@ -94,9 +94,9 @@ class Federation {
   // SIGTERM; returns how long it took to end, and fails the test unless it ended well.
   absl::Duration StopServer();
 
-  // `server`: where it connects to, if not to the server itself.
+  // `server`: where it connects to, if not to the server itself. `wrapper`: as FederationOptions::server_wrapper.
   ChildProcess& StartWorker(const std::string& name, const std::vector<std::string>& arguments = {},
-                            const std::string& server = "");
+                            const std::string& server = "", std::vector<std::string> wrapper = {});
   // SIGKILL.
   void KillWorker(const std::string& name);
 

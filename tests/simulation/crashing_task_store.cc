@@ -5,10 +5,10 @@ namespace {
 
 // Between any two operations the server may be gone.
 template <typename Operation>
-auto Between(CrashPoint& point, Operation operation) {
-  point.Pass();
+auto Between(CrashPoint& point, StoreOperation name, Operation operation) {
+  point.PassBefore(name);
   auto result = operation();
-  point.Pass();
+  point.PassAfter(name);
   return result;
 }
 
@@ -17,29 +17,36 @@ auto Between(CrashPoint& point, Operation operation) {
 // --- Batches -------------------------------------------------------------------------------------
 
 absl::Status CrashingTaskStore::BeginBatch() {
-  point_.Pass();
-  absl::Status status = inner_.BeginBatch();
-  is_in_batch_ = status.ok();
-  has_written_ = false;
-  if (status.ok()) monitor_.OnBegin();
-  return status;
+  return Between(point_, StoreOperation::kBeginBatch, [&] {
+    absl::Status status = inner_.BeginBatch();
+    is_in_batch_ = status.ok();
+    has_written_ = false;
+    if (status.ok()) monitor_.OnBegin();
+    return status;
+  });
 }
 
 absl::Status CrashingTaskStore::CommitBatch() {
-  point_.Pass();
-  if (point_.disk_is_full && has_written_) {
-    RollbackBatch();
-    return absl::ResourceExhaustedError("the disk is full");
-  }
-  absl::Status status = inner_.CommitBatch();
-  is_in_batch_ = false;
-  status.ok() ? monitor_.OnCommit() : monitor_.OnRollback();
-  // A crash here: it is durable, and nobody has heard of it.
-  point_.Pass();
-  return status;
+  // A crash after it: it is durable, and nobody has heard of it.
+  return Between(point_, StoreOperation::kCommitBatch, [&]() -> absl::Status {
+    if (point_.disk_is_full && has_written_) {
+      Drop();
+      return absl::ResourceExhaustedError("the disk is full");
+    }
+    absl::Status status = inner_.CommitBatch();
+    is_in_batch_ = false;
+    status.ok() ? monitor_.OnCommit() : monitor_.OnRollback();
+    return status;
+  });
 }
 
 void CrashingTaskStore::RollbackBatch() {
+  point_.PassBefore(StoreOperation::kRollbackBatch);
+  Drop();
+  point_.PassAfter(StoreOperation::kRollbackBatch);
+}
+
+void CrashingTaskStore::Drop() {
   inner_.RollbackBatch();
   is_in_batch_ = false;
   monitor_.OnRollback();
@@ -48,7 +55,7 @@ void CrashingTaskStore::RollbackBatch() {
 // --- What writes ---------------------------------------------------------------------------------
 
 absl::StatusOr<TaskStore::CreateRoundResult> CrashingTaskStore::CreateRound(const CreateRoundParams& params) {
-  return Between(point_, [&] {
+  return Between(point_, StoreOperation::kCreateRound, [&] {
     auto result = inner_.CreateRound(params);
     has_written_ |= result.ok() && result->created;
     if (result.ok() && result->created) monitor_.OnCreateRound(params, *result);
@@ -57,16 +64,16 @@ absl::StatusOr<TaskStore::CreateRoundResult> CrashingTaskStore::CreateRound(cons
 }
 
 absl::StatusOr<RoundRecord> CrashingTaskStore::MoveRound(const MoveRoundParams& params) {
-  return Between(point_, [&] {
+  return Between(point_, StoreOperation::kMoveRound, [&] {
     auto result = inner_.MoveRound(params);
     has_written_ |= result.ok();
-    if (result.ok()) monitor_.OnChange("MoveRound", params.round);
+    if (result.ok()) monitor_.OnMove(params);
     return result;
   });
 }
 
 absl::StatusOr<std::vector<TaskRecord>> CrashingTaskStore::LeaseTasks(const LeaseTasksParams& params) {
-  return Between(point_, [&] {
+  return Between(point_, StoreOperation::kLeaseTasks, [&] {
     auto result = inner_.LeaseTasks(params);
     has_written_ |= result.ok() && !result->empty();
     if (result.ok() && !result->empty()) monitor_.OnLease(params, *result);
@@ -75,26 +82,26 @@ absl::StatusOr<std::vector<TaskRecord>> CrashingTaskStore::LeaseTasks(const Leas
 }
 
 absl::StatusOr<TaskRecord> CrashingTaskStore::RenewLease(const RenewLeaseParams& params) {
-  return Between(point_, [&] {
+  return Between(point_, StoreOperation::kRenewLease, [&] {
     auto result = inner_.RenewLease(params);
     has_written_ |= result.ok();
-    if (result.ok()) monitor_.OnRenew(*result);
+    if (result.ok()) monitor_.OnRenew(params, *result);
     return result;
   });
 }
 
 absl::StatusOr<TaskRecord> CrashingTaskStore::EndAttempt(const EndAttemptParams& params) {
-  return Between(point_, [&] {
+  return Between(point_, StoreOperation::kEndAttempt, [&] {
     monitor_.BeforeEndAttempt(params);
     auto result = inner_.EndAttempt(params);
     has_written_ |= result.ok();
-    if (result.ok()) monitor_.OnChange("EndAttempt", params.task.round);
+    if (result.ok()) monitor_.OnEndAttempt(params);
     return result;
   });
 }
 
 absl::StatusOr<TaskRecord> CrashingTaskStore::RequeueTask(const RequeueTaskParams& params) {
-  return Between(point_, [&] {
+  return Between(point_, StoreOperation::kRequeueTask, [&] {
     auto result = inner_.RequeueTask(params);
     has_written_ |= result.ok();
     if (result.ok()) monitor_.OnChange("RequeueTask", params.task.round);
@@ -102,8 +109,17 @@ absl::StatusOr<TaskRecord> CrashingTaskStore::RequeueTask(const RequeueTaskParam
   });
 }
 
+absl::StatusOr<bool> CrashingTaskStore::LimitTimes(const LimitTimesParams& params) {
+  return Between(point_, StoreOperation::kLimitTimes, [&] {
+    auto result = inner_.LimitTimes(params);
+    has_written_ |= result.ok() && *result;
+    if (result.ok() && *result) monitor_.OnChange("LimitTimes", params.round);
+    return result;
+  });
+}
+
 absl::StatusOr<ContributionRecord> CrashingTaskStore::RecordContribution(const RecordContributionParams& params) {
-  return Between(point_, [&] {
+  return Between(point_, StoreOperation::kRecordContribution, [&] {
     auto result = inner_.RecordContribution(params);
     has_written_ |= result.ok();
     if (result.ok()) monitor_.OnContribution(params, *result);
@@ -112,14 +128,14 @@ absl::StatusOr<ContributionRecord> CrashingTaskStore::RecordContribution(const R
 }
 
 absl::Status CrashingTaskStore::SaveCheckpoint(const SaveCheckpointParams& params) {
-  return Between(point_, [&] {
+  return Between(point_, StoreOperation::kSaveCheckpoint, [&] {
     has_written_ = true;
     return inner_.SaveCheckpoint(params);
   });
 }
 
 absl::StatusOr<int64_t> CrashingTaskStore::ForgetContributionsAfterCheckpoint(const RoundId& round, absl::Time now) {
-  return Between(point_, [&] {
+  return Between(point_, StoreOperation::kForgetContributionsAfterCheckpoint, [&] {
     auto result = inner_.ForgetContributionsAfterCheckpoint(round, now);
     has_written_ |= result.ok();
     if (result.ok()) monitor_.OnForget(round, *result);
@@ -128,7 +144,7 @@ absl::StatusOr<int64_t> CrashingTaskStore::ForgetContributionsAfterCheckpoint(co
 }
 
 absl::StatusOr<WorkerRecord> CrashingTaskStore::SawWorker(const SawWorkerParams& params) {
-  return Between(point_, [&] {
+  return Between(point_, StoreOperation::kSawWorker, [&] {
     has_written_ = true;
     return inner_.SawWorker(params);
   });
@@ -136,40 +152,42 @@ absl::StatusOr<WorkerRecord> CrashingTaskStore::SawWorker(const SawWorkerParams&
 
 absl::StatusOr<WorkerRecord> CrashingTaskStore::SetWorkerDraining(const std::string& population, const WorkerName& name,
                                                                   bool is_draining) {
-  return Between(point_, [&] {
+  return Between(point_, StoreOperation::kSetWorkerDraining, [&] {
     has_written_ = true;
     return inner_.SetWorkerDraining(population, name, is_draining);
   });
 }
 
 absl::StatusOr<TaskStore::DeletedRounds> CrashingTaskStore::DeleteEndedRounds(const DeleteEndedRoundsParams& params) {
-  return Between(point_, [&] {
+  return Between(point_, StoreOperation::kDeleteEndedRounds, [&] {
     has_written_ = true;
-    return inner_.DeleteEndedRounds(params);
+    auto result = inner_.DeleteEndedRounds(params);
+    if (result.ok()) monitor_.OnDelete(params, *result);
+    return result;
   });
 }
 
 absl::StatusOr<int64_t> CrashingTaskStore::DeleteWorkers(absl::Time seen_before) {
-  return Between(point_, [&] {
+  return Between(point_, StoreOperation::kDeleteWorkers, [&] {
     has_written_ = true;
     return inner_.DeleteWorkers(seen_before);
   });
 }
 
 absl::StatusOr<TaskStore::CreateTokenResult> CrashingTaskStore::CreateToken(const TokenRecord& token) {
-  return Between(point_, [&] {
+  return Between(point_, StoreOperation::kCreateToken, [&] {
     has_written_ = true;
     return inner_.CreateToken(token);
   });
 }
 absl::StatusOr<TokenRecord> CrashingTaskStore::RevokeToken(const RevokeTokenParams& params) {
-  return Between(point_, [&] {
+  return Between(point_, StoreOperation::kRevokeToken, [&] {
     has_written_ = true;
     return inner_.RevokeToken(params);
   });
 }
 absl::Status CrashingTaskStore::DeleteToken(const TokenId& id) {
-  return Between(point_, [&] {
+  return Between(point_, StoreOperation::kDeleteToken, [&] {
     has_written_ = true;
     return inner_.DeleteToken(id);
   });
@@ -178,53 +196,58 @@ absl::Status CrashingTaskStore::DeleteToken(const TokenId& id) {
 // --- What reads ----------------------------------------------------------------------------------
 
 absl::StatusOr<RoundRecord> CrashingTaskStore::GetRound(const RoundId& id) {
-  return Between(point_, [&] { return inner_.GetRound(id); });
+  return Between(point_, StoreOperation::kGetRound, [&] { return inner_.GetRound(id); });
 }
 absl::StatusOr<std::vector<RoundRecord>> CrashingTaskStore::ListRounds(const ListRoundsParams& params) {
-  return Between(point_, [&] { return inner_.ListRounds(params); });
+  return Between(point_, StoreOperation::kListRounds, [&] { return inner_.ListRounds(params); });
 }
 absl::StatusOr<TaskStore::BlobUse> CrashingTaskStore::GetBlobUse(const std::string& digest) {
-  return Between(point_, [&] { return inner_.GetBlobUse(digest); });
+  return Between(point_, StoreOperation::kGetBlobUse, [&] { return inner_.GetBlobUse(digest); });
 }
 absl::StatusOr<std::vector<TaskRecord>> CrashingTaskStore::ListLeases(const WorkerName& worker) {
-  return Between(point_, [&] { return inner_.ListLeases(worker); });
+  return Between(point_, StoreOperation::kListLeases, [&] { return inner_.ListLeases(worker); });
 }
 absl::StatusOr<std::vector<TaskRecord>> CrashingTaskStore::ListExpired(absl::Time now, int limit) {
-  return Between(point_, [&] { return inner_.ListExpired(now, limit); });
+  return Between(point_, StoreOperation::kListExpired, [&] { return inner_.ListExpired(now, limit); });
 }
 absl::StatusOr<std::vector<ContributionRecord>> CrashingTaskStore::ListContributions(const RoundId& round,
                                                                                      int64_t after, int limit) {
-  return Between(point_, [&] { return inner_.ListContributions(round, after, limit); });
+  return Between(point_, StoreOperation::kListContributions,
+                 [&] { return inner_.ListContributions(round, after, limit); });
 }
 absl::StatusOr<TaskRecord> CrashingTaskStore::GetTask(const TaskId& id) {
-  return Between(point_, [&] { return inner_.GetTask(id); });
+  return Between(point_, StoreOperation::kGetTask, [&] { return inner_.GetTask(id); });
 }
 absl::StatusOr<TaskRecord> CrashingTaskStore::GetTaskState(const TaskId& id) {
-  return Between(point_, [&] { return inner_.GetTaskState(id); });
+  return Between(point_, StoreOperation::kGetTaskState, [&] { return inner_.GetTaskState(id); });
 }
 absl::StatusOr<std::vector<AttemptRecord>> CrashingTaskStore::ListAttempts(const TaskId& id) {
-  return Between(point_, [&] { return inner_.ListAttempts(id); });
+  return Between(point_, StoreOperation::kListAttempts, [&] { return inner_.ListAttempts(id); });
 }
 absl::StatusOr<std::vector<TaskRecord>> CrashingTaskStore::ListTasks(const ListTasksParams& params) {
-  return Between(point_, [&] { return inner_.ListTasks(params); });
+  return Between(point_, StoreOperation::kListTasks, [&] { return inner_.ListTasks(params); });
 }
 absl::StatusOr<TaskStore::QueueRecord> CrashingTaskStore::DescribeQueue(const std::string& population, absl::Time now) {
-  return Between(point_, [&] { return inner_.DescribeQueue(population, now); });
+  return Between(point_, StoreOperation::kDescribeQueue, [&] { return inner_.DescribeQueue(population, now); });
 }
 absl::StatusOr<std::vector<std::string>> CrashingTaskStore::ListRequirements(const RoundId& round) {
-  return Between(point_, [&] { return inner_.ListRequirements(round); });
+  return Between(point_, StoreOperation::kListRequirements, [&] { return inner_.ListRequirements(round); });
 }
 absl::StatusOr<absl::Time> CrashingTaskStore::NextDueTime(absl::Time now) {
-  return Between(point_, [&] { return inner_.NextDueTime(now); });
+  return Between(point_, StoreOperation::kNextDueTime, [&] { return inner_.NextDueTime(now); });
 }
 absl::StatusOr<std::vector<TokenRecord>> CrashingTaskStore::ListTokens(const ListTokensParams& params) {
-  return Between(point_, [&] { return inner_.ListTokens(params); });
+  return Between(point_, StoreOperation::kListTokens, [&] { return inner_.ListTokens(params); });
 }
 absl::StatusOr<WorkerRecord> CrashingTaskStore::GetWorker(const std::string& population, const WorkerName& name) {
-  return Between(point_, [&] { return inner_.GetWorker(population, name); });
+  return Between(point_, StoreOperation::kGetWorker, [&] { return inner_.GetWorker(population, name); });
 }
 absl::StatusOr<std::vector<WorkerRecord>> CrashingTaskStore::ListWorkers(const ListWorkersParams& params) {
-  return Between(point_, [&] { return inner_.ListWorkers(params); });
+  return Between(point_, StoreOperation::kListWorkers, [&] { return inner_.ListWorkers(params); });
+}
+
+TaskStore::Info CrashingTaskStore::GetInfo() const {
+  return Between(point_, StoreOperation::kGetInfo, [&] { return inner_.GetInfo(); });
 }
 
 }  // namespace sheaf::simulation

@@ -34,6 +34,7 @@ class CrashingTaskStore final : public TaskStore {
   absl::StatusOr<std::vector<TaskRecord>> ListExpired(absl::Time now, int limit) override;
   absl::StatusOr<TaskRecord> EndAttempt(const EndAttemptParams& params) override;
   absl::StatusOr<TaskRecord> RequeueTask(const RequeueTaskParams& params) override;
+  absl::StatusOr<bool> LimitTimes(const LimitTimesParams& params) override;
 
   absl::StatusOr<ContributionRecord> RecordContribution(const RecordContributionParams& params) override;
   absl::StatusOr<std::vector<ContributionRecord>> ListContributions(const RoundId& round, int64_t after,
@@ -62,9 +63,12 @@ class CrashingTaskStore final : public TaskStore {
   absl::StatusOr<DeletedRounds> DeleteEndedRounds(const DeleteEndedRoundsParams& params) override;
   absl::StatusOr<int64_t> DeleteWorkers(absl::Time seen_before) override;
 
-  Info GetInfo() const override { return inner_.GetInfo(); }
+  Info GetInfo() const override;
 
  private:
+  // Nothing of the batch has happened.
+  void Drop();
+
   TaskStore& inner_;
   CrashPoint& point_;
   StoreMonitor& monitor_;

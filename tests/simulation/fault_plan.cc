@@ -22,7 +22,9 @@ FaultPlan FaultPlan::Draw(Random& random) {
   plan.delay_max = random.Between(absl::Milliseconds(100), absl::Seconds(20));
   plan.partition = Rate(random, 0.05);
   plan.partition_max = random.Between(absl::Seconds(1), absl::Seconds(60));
+  plan.swizzle = Rate(random, 0.1);
 
+  plan.uses_tokens = random.Chance(0.2);
   if (random.Chance(0.6)) plan.operations_per_crash = int64_t{50} << random.Below(7);
   plan.downtime_max = random.Between(absl::Milliseconds(10), absl::Seconds(15));
   plan.graceful_restart = Rate(random, 0.05);

@@ -20,8 +20,12 @@ struct FaultPlan {
   // Per seat and second.
   double partition = 0;
   absl::Duration partition_max;
+  // Per second: some links stop one by one, and come back one by one.
+  double swizzle = 0;
 
   // --- The server ---
+  // Calls need tokens, each for its role and population.
+  bool uses_tokens = false;
   // Mean number of passages between store operations from one crash to the next; 0: it never crashes.
   int64_t operations_per_crash = 0;
   absl::Duration downtime_max;

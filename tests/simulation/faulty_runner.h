@@ -19,6 +19,8 @@ class FaultyRunner final : public Runner {
   void Prepare(std::shared_ptr<const v1::Lease> lease, std::shared_ptr<RunControl> control, PrepareDone done) override;
   void Run(std::shared_ptr<PreparedTask> task, std::shared_ptr<const TaskInputs> inputs,
            std::shared_ptr<RunControl> control, RunDone done) override;
+  // What hangs goes on, and what is slow is quick, from here on.
+  void Mend();
 
  private:
   struct Job {
@@ -28,11 +30,13 @@ class FaultyRunner final : public Runner {
     RunDone done;
     absl::Time end;
     bool hangs = false;
+    bool is_over = false;
   };
   void GoOn(const std::shared_ptr<Job>& job);
 
   Weather& weather_;
   Runner& inner_;
+  std::vector<std::weak_ptr<Job>> jobs_;
 };
 
 }  // namespace sheaf::simulation

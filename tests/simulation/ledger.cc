@@ -1,5 +1,7 @@
 #include "tests/simulation/ledger.h"
 
+#include <algorithm>
+
 #include "sdk/cpp/proto_duration.h"
 #include "storage/transitions.h"
 #include "tests/simulation/store_monitor.h"
@@ -20,7 +22,13 @@ int64_t Ledger::OnSyncArrives(const v1::SyncRequest& request) {
   auto& calls = open_[request.worker()];
   const bool is_alone = calls.empty();
   for (auto& [id, call] : calls) call.is_alone = false;
-  calls[++newest_call_] = {.is_alone = is_alone};
+  Open& call = calls[++newest_call_];
+  call.is_alone = is_alone;
+  for (const v1::HeldLease& held : request.held()) {
+    int64_t& most = progress_[held.lease_token()];
+    if (held.progress() > most) call.advanced.insert(held.lease_token());
+    most = std::max(most, held.progress());
+  }
   return newest_call_;
 }
 
@@ -28,7 +36,7 @@ void Ledger::OnSyncEnded(int64_t call, const v1::SyncRequest& request) { open_[r
 
 void Ledger::OnSyncAnswered(int64_t call, const v1::SyncRequest& request, const v1::SyncResponse& response,
                             absl::Time arrival, TaskStore& store, const StoreMonitor& monitor) {
-  const bool is_alone = open_[request.worker()][call].is_alone;
+  const auto [is_alone, advanced] = open_[request.worker()][call];
   OnSyncEnded(call, request);
   // A newer call has ended this one's wait: it is told nothing.
   const bool is_empty = response.held().empty() && response.leases().empty() && request.results().empty();
@@ -37,7 +45,8 @@ void Ledger::OnSyncAnswered(int64_t call, const v1::SyncRequest& request, const 
     return journal_.Break("every result gets a verdict", "{} results got {} verdicts, {} leases got {} updates",
                           request.results_size(), response.verdicts_size(), request.held_size(), response.held_size());
   }
-  for (int i = 0; i < request.results_size(); ++i) CheckVerdict(request.results(i), response.verdicts(i), store);
+  for (int i = 0; i < request.results_size(); ++i)
+    CheckVerdict(request.results(i), response.verdicts(i), store, monitor);
   for (int i = 0; i < request.held_size(); ++i) {
     const v1::LeaseUpdate& update = response.held(i);
     if (update.lease_token() != request.held(i).lease_token()) {
@@ -45,6 +54,9 @@ void Ledger::OnSyncAnswered(int64_t call, const v1::SyncRequest& request, const 
     }
     if (update.verdict() == v1::LeaseUpdate::HELD) {
       CheckPromise("held", request, update.task(), update.lease_token(), update.remaining(), arrival, monitor);
+      if (advanced.contains(update.lease_token())) {
+        CheckRenewal(request, update.task(), update.lease_token(), arrival, monitor);
+      }
     }
   }
   for (const v1::Lease& lease : response.leases()) {
@@ -53,7 +65,8 @@ void Ledger::OnSyncAnswered(int64_t call, const v1::SyncRequest& request, const 
   if (is_alone) CheckNothingWithheld(request, response, store);
 }
 
-void Ledger::CheckVerdict(const v1::TaskResult& result, const v1::ResultVerdict& verdict, TaskStore& store) {
+void Ledger::CheckVerdict(const v1::TaskResult& result, const v1::ResultVerdict& verdict, TaskStore& store,
+                          const StoreMonitor& monitor) {
   using V = v1::ResultVerdict;
   ++statistics_.verdicts[V::Verdict_Name(verdict.verdict())];
   const std::string& name = result.task();
@@ -63,12 +76,20 @@ void Ledger::CheckVerdict(const v1::TaskResult& result, const v1::ResultVerdict&
     journal_.Break("every result gets a verdict", "the verdict on task {} is for {}", name, verdict.task());
   }
   std::optional<TaskId> id = TaskId::Parse(name);
-  absl::StatusOr<TaskRecord> task = store.GetTask(*id);
-  if (!task.ok()) return journal_.Break("the store answers", "task {}: {}", name, task.status().ToString());
-  bool is_counted = task->state == TaskState::kSucceeded && task->lease_token.value() == token;
+  const StoreMonitor::TaskImage* task = monitor.FindTask(*id);
+  if (task == nullptr) return journal_.Break("rounds exist", "a worker has task {}, which never was", name);
+  const bool was_deleted = monitor.WasDeleted(id->round);
   if (verdict.verdict() == V::UNKNOWN_TASK) {
-    return journal_.Break("verdicts are true", "task {} exists and was called unknown", name);
+    if (!was_deleted) journal_.Break("verdicts are true", "task {} exists and was called unknown", name);
+    return;
   }
+  const absl::StatusOr<TaskRecord> stored = store.GetTask(*id);
+  if (stored.ok() == was_deleted || (stored.ok() && stored->state != task->state)) {
+    return journal_.Break("the store answers", "task {} is {} in the store", name,
+                          stored.ok() ? std::string(Name(stored->state)) : stored.status().ToString());
+  }
+  CheckReason(verdict, id->round, store);
+  bool is_counted = task->state == TaskState::kSucceeded && task->token.value() == token;
   if (!IsContribution(result)) return;
   // What a worker hands in wrong in this world is not even a message.
   if (verdict.verdict() == V::REJECTED && verdict.message().find("not a serialised") == std::string::npos) {
@@ -77,13 +98,39 @@ void Ledger::CheckVerdict(const v1::TaskResult& result, const v1::ResultVerdict&
   bool is_said_counted = verdict.verdict() == V::ACCEPTED || verdict.verdict() == V::DUPLICATE;
   if (is_said_counted && !is_counted) {
     journal_.Break("accepted, so counted", "task {} under {} got {} and is {} under {}", name, token,
-                   V::Verdict_Name(verdict.verdict()), Name(task->state), task->lease_token);
+                   V::Verdict_Name(verdict.verdict()), Name(task->state), task->token);
   }
   if (!is_said_counted && is_counted) {
     journal_.Break("verdicts are true", "task {} under {} is counted and got {}", name, token,
                    V::Verdict_Name(verdict.verdict()));
   }
   if (is_said_counted) acked_[name] = token;
+}
+
+void Ledger::CheckReason(const v1::ResultVerdict& verdict, const RoundId& round, TaskStore& store) {
+  using V = v1::ResultVerdict;
+  const absl::StatusOr<RoundRecord> record = store.GetRound(round);
+  if (!record.ok()) return;  // Deleted in the very batch that said it.
+  const bool has_failed = record->state == RoundState::kFailed || record->state == RoundState::kCancelled;
+  const bool has_enough = record->state == RoundState::kSealing || record->state == RoundState::kSucceeded;
+  // A round that was sealing when the verdict was found may have failed in the same batch.
+  if ((verdict.verdict() == V::LATE && !has_failed) ||
+      (verdict.verdict() == V::NOT_NEEDED && !has_enough && record->state != RoundState::kFailed)) {
+    journal_.Break("verdicts are true", "round {} is {}, and a result of it got {}", round, Name(record->state),
+                   V::Verdict_Name(verdict.verdict()));
+  }
+}
+
+void Ledger::CheckRenewal(const v1::SyncRequest& request, const std::string& task, const std::string& token,
+                          absl::Time arrival, const StoreMonitor& monitor) {
+  const StoreMonitor::Grant* grant = monitor.FindGrant(token);
+  if (grant == nullptr) return;
+  const v1::RoundSpec* spec = monitor.FindSpec(grant->task.round);
+  const absl::Time least = std::min(arrival + FromProtoDuration(spec->lease_duration()), grant->attempt_deadline_time);
+  // A store may keep whole microseconds.
+  if (grant->expire_time >= least - absl::Microseconds(1)) return;
+  journal_.Break("a lease is renewed by progress", "worker {} made progress with task {}, and its lease ends {} early",
+                 request.worker(), task, absl::FormatDuration(least - grant->expire_time));
 }
 
 void Ledger::CheckPromise(std::string_view what, const v1::SyncRequest& request, const std::string& task,

@@ -1,6 +1,7 @@
 // Ledger: what was said over the wire. It sees every Sync as it reaches the server and every answer as it leaves, and
 // checks the answers: durable before told, one verdict per result and a true one, leases only of the own population
-// and never promised for longer than the store holds them, nothing forgotten that the worker does not know of.
+// and never promised for longer than the store holds them, renewed where there was progress, nothing forgotten that the
+// worker does not know of.
 #pragma once
 
 #include <map>
@@ -44,7 +45,12 @@ class Ledger {
   const std::map<std::string, std::string>& acked() const { return acked_; }
 
  private:
-  void CheckVerdict(const v1::TaskResult& result, const v1::ResultVerdict& verdict, TaskStore& store);
+  void CheckVerdict(const v1::TaskResult& result, const v1::ResultVerdict& verdict, TaskStore& store,
+                    const StoreMonitor& monitor);
+  // What a verdict says of the round must be so.
+  void CheckReason(const v1::ResultVerdict& verdict, const RoundId& round, TaskStore& store);
+  void CheckRenewal(const v1::SyncRequest& request, const std::string& task, const std::string& token,
+                    absl::Time arrival, const StoreMonitor& monitor);
   void CheckPromise(std::string_view what, const v1::SyncRequest& request, const std::string& task,
                     const std::string& token, const google::protobuf::Duration& remaining, absl::Time arrival,
                     const StoreMonitor& monitor);
@@ -53,6 +59,8 @@ class Ledger {
   struct Open {
     // The worker's calls that reached the server while it was open, and those that were there before.
     bool is_alone = true;
+    // Tokens of the leases of which this call was the first to report so much progress.
+    std::set<std::string> advanced;
   };
 
   Journal& journal_;
@@ -60,6 +68,8 @@ class Ledger {
   std::map<std::string, std::string> populations_;
   std::set<std::pair<std::string, std::string>> offered_;
   std::map<std::string, std::string> acked_;
+  // The most progress of a lease in any call that arrived.
+  std::map<std::string, int64_t> progress_;
   int64_t newest_call_ = 0;
   std::map<std::string, std::map<int64_t, Open>> open_;
 };

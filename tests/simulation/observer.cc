@@ -1,9 +1,14 @@
 #include "tests/simulation/observer.h"
 
+#include <utility>
+
 namespace sheaf::simulation {
 
-Observer::Observer(Weather& weather, SimServer& server, Seats& seats)
-    : weather_(weather), seats_(seats), transport_(weather, server), requeues_(weather.chance.Fraction() * 0.2) {}
+Observer::Observer(Weather& weather, SimServer& server, const std::string& authorization, Seats& seats)
+    : weather_(weather),
+      seats_(seats),
+      transport_(weather, server, authorization),
+      requeues_(weather.chance.Fraction() * 0.2) {}
 
 template <typename M>
 void Observer::Ask(const M& method, const typename M::Request& request) {
@@ -18,6 +23,7 @@ void Observer::Ask(const M& method, const typename M::Request& request) {
 
 void Observer::Act(const std::vector<std::string>& rounds) {
   if (weather_.is_stormy && weather_.chance.Chance(weather_.plan.worker_drained)) Drain();
+  if (weather_.plan.uses_tokens && weather_.chance.Chance(0.05)) MakeToken();
   if (rounds.empty()) return;
   const std::string& round = rounds[weather_.chance.Below(rounds.size())];
   if (weather_.chance.Chance(0.1)) Look(round);
@@ -65,6 +71,24 @@ void Observer::Requeue(const std::string& round) {
   ++weather_.statistics.faults["tasks requeued"];
   weather_.journal.Note("task {} is to be requeued", request.task());
   Ask(kRequeueTask, request);
+}
+
+void Observer::MakeToken() {
+  if (token_.empty()) {
+    v1::CreateTokenRequest request;
+    request.set_request_id(fmt::format("token-{}", ++num_requests_));
+    request.set_name("guest");
+    request.add_roles(v1::VIEWER);
+    Call(transport_, kCreateToken, request, {.timeout = absl::Seconds(5)},
+         [this](const absl::StatusOr<v1::CreateTokenResponse>& response) {
+           if (response.ok()) token_ = response->token().id();
+         });
+    return;
+  }
+  v1::RevokeTokenRequest request;
+  request.set_request_id(fmt::format("revoke-{}", ++num_requests_));
+  request.set_token(std::exchange(token_, ""));
+  Ask(kRevokeToken, request);
 }
 
 void Observer::Drain() {

@@ -13,15 +13,18 @@ namespace sheaf::simulation {
 class Observer {
  public:
   // All outlive the observer.
-  Observer(Weather& weather, SimServer& server, Seats& seats);
+  Observer(Weather& weather, SimServer& server, const std::string& authorization, Seats& seats);
 
   // Once a second: perhaps looks, perhaps acts, on one of these rounds.
   void Act(const std::vector<std::string>& rounds);
+  FaultyTransport& link() { return transport_; }
 
  private:
   void Look(const std::string& round);
   void Requeue(const std::string& round);
   void Drain();
+  // Makes a token that nobody uses, or revokes it.
+  void MakeToken();
   template <typename M>
   void Ask(const M& method, const typename M::Request& request);
 
@@ -31,6 +34,7 @@ class Observer {
   // How often it requeues, per second.
   double requeues_;
   int num_requests_ = 0;
+  std::string token_;
 };
 
 }  // namespace sheaf::simulation

@@ -2,13 +2,55 @@
 
 #include <utility>
 
+#include "base/checksum.h"
 #include "sdk/cpp/proto_duration.h"
 
 namespace sheaf::simulation {
+namespace {
 
-ProgramActor::ProgramActor(Weather& weather, SimServer& server, RoundPlan plan)
-    : weather_(weather), transport_(weather, server), plan_(std::move(plan)) {
-  weather_.agenda.After(plan_.create_after, [this] { Create(); });
+constexpr int64_t kChunkBytes = 64;
+
+}  // namespace
+
+ProgramActor::ProgramActor(Weather& weather, SimServer& server, const std::string& authorization, RoundPlan plan)
+    : weather_(weather), server_(server), transport_(weather, server, authorization), plan_(std::move(plan)) {
+  weather_.agenda.After(plan_.create_after, [this] { plan_.broadcast.empty() ? Create() : Upload(); });
+}
+
+void ProgramActor::Upload() {
+  v1::StartUploadRequest request;
+  request.set_request_id(plan_.request_id);
+  request.set_digest(plan_.spec.broadcast_digest());
+  request.set_size_bytes(static_cast<int64_t>(plan_.broadcast.size()));
+  Call(transport_, kStartUpload, request, {.timeout = absl::Seconds(5)},
+       [this](const absl::StatusOr<v1::StartUploadResponse>& response) {
+         if (!response.ok()) return weather_.agenda.After(Pause(), [this] { Upload(); });
+         if (response->verdict() == v1::StartUploadResponse::ALREADY_STORED) return Create();
+         WriteChunk(response->upload_id(), response->committed_bytes());
+       });
+}
+
+void ProgramActor::WriteChunk(const std::string& upload, int64_t offset) {
+  if (offset == static_cast<int64_t>(plan_.broadcast.size())) return FinishUpload(upload);
+  v1::WriteChunkRequest request;
+  request.set_upload_id(upload);
+  request.set_offset(offset);
+  request.set_data(plan_.broadcast.substr(offset, kChunkBytes));
+  Call(transport_, kWriteChunk, request, {.timeout = absl::Seconds(5)},
+       [this, upload](const absl::StatusOr<v1::WriteChunkResponse>& response) {
+         if (!response.ok()) return weather_.agenda.After(Pause(), [this] { Upload(); });
+         WriteChunk(upload, response->committed_bytes());
+       });
+}
+
+void ProgramActor::FinishUpload(const std::string& upload) {
+  v1::FinishUploadRequest request;
+  request.set_upload_id(upload);
+  Call(transport_, kFinishUpload, request, {.timeout = absl::Seconds(5)},
+       [this](const absl::StatusOr<v1::FinishUploadResponse>& response) {
+         if (!response.ok()) return weather_.agenda.After(Pause(), [this] { Upload(); });
+         Create();
+       });
 }
 
 void ProgramActor::Create() {
@@ -20,6 +62,7 @@ void ProgramActor::Create() {
          if (absl::IsInvalidArgument(response.status())) {
            return weather_.journal.Break("the spec is right", "{}: {}", plan_.request_id, response.status().ToString());
          }
+         if (absl::IsNotFound(response.status())) return weather_.agenda.After(Pause(), [this] { Upload(); });
          if (!response.ok()) return weather_.agenda.After(Pause(), [this] { Create(); });
          round_ = response->round().id();
          weather_.journal.Note("{} is round {}", plan_.request_id, round_);
@@ -37,13 +80,32 @@ void ProgramActor::Watch() {
   Call(transport_, kGetRound, request, {.timeout = wait + absl::Seconds(5)},
        [this](const absl::StatusOr<v1::GetRoundResponse>& response) {
          if (absl::IsNotFound(response.status())) {
+           is_done_ = server_.monitor().WasDeleted(RoundId(round_));
+           if (is_done_) return;
            return weather_.journal.Break("rounds exist", "round {} was created and is gone", round_);
          }
          if (!response.ok()) return weather_.agenda.After(Pause(), [this] { Watch(); });
          etag_ = response->round().etag();
          v1::RoundState state = response->round().state();
-         is_done_ = state == v1::SUCCEEDED || state == v1::FAILED || state == v1::CANCELLED;
+         is_done_ = state == v1::FAILED || state == v1::CANCELLED;
+         if (state == v1::SUCCEEDED) return ReadAggregate();
          if (!is_done_) Watch();
+       });
+}
+
+void ProgramActor::ReadAggregate() {
+  v1::ReadAggregateRequest request;
+  request.set_round(round_);
+  request.set_offset(static_cast<int64_t>(aggregate_.size()));
+  Call(transport_, kReadAggregate, request, {.timeout = absl::Seconds(5)},
+       [this](const absl::StatusOr<v1::ReadAggregateResponse>& response) {
+         if (absl::IsNotFound(response.status())) return Watch();  // Deleted, most likely.
+         if (!response.ok()) return weather_.agenda.After(Pause(), [this] { ReadAggregate(); });
+         aggregate_ += response->data();
+         is_done_ = static_cast<int64_t>(aggregate_.size()) == response->size_bytes();
+         if (!is_done_) return ReadAggregate();
+         if (Sha256Hex(aggregate_) == response->digest()) return;
+         weather_.journal.Break("a released aggregate can be read", "round {}: its program read another", round_);
        });
 }
 
@@ -57,6 +119,7 @@ void ProgramActor::Cancel() {
   Call(transport_, kCancelRound, request, {.timeout = absl::Seconds(5)},
        [this](const absl::StatusOr<v1::CancelRoundResponse>& response) {
          if (response.ok() || absl::IsFailedPrecondition(response.status())) return;
+         if (absl::IsNotFound(response.status())) return;  // Watch looks into that.
          weather_.agenda.After(Pause(), [this] { Cancel(); });
        });
 }

@@ -1,5 +1,5 @@
-// ProgramActor: a program that creates one round, with one request id however often the answer is lost, watches it to
-// its end, and perhaps cancels it.
+// ProgramActor: a program that uploads a broadcast, if it has one, creates one round, with one request id however often
+// the answer is lost, watches it to its end or until it is deleted, reads what it released, and perhaps cancels it.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@ namespace sheaf::simulation {
 class ProgramActor {
  public:
   // Both outlive the actor.
-  ProgramActor(Weather& weather, SimServer& server, RoundPlan plan);
+  ProgramActor(Weather& weather, SimServer& server, const std::string& authorization, RoundPlan plan);
 
   // It has seen the round's end.
   bool is_done() const { return is_done_; }
@@ -21,18 +21,26 @@ class ProgramActor {
   // Empty until the program knows it.
   const std::string& round() const { return round_; }
   const RoundPlan& plan() const { return plan_; }
+  FaultyTransport& link() { return transport_; }
 
  private:
+  void Upload();
+  void WriteChunk(const std::string& upload, int64_t offset);
+  void FinishUpload(const std::string& upload);
   void Create();
   void Watch();
+  void ReadAggregate();
   void Cancel();
   absl::Duration Pause() { return weather_.chance.Between(absl::Milliseconds(100), absl::Seconds(2)); }
 
   Weather& weather_;
+  SimServer& server_;
   FaultyTransport transport_;
   const RoundPlan plan_;
   std::string round_;
   std::string etag_;
+  // As far as it is read.
+  std::string aggregate_;
   bool has_cancelled_ = false;
   bool is_done_ = false;
 };

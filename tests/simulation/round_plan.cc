@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "base/checksum.h"
 #include "sdk/cpp/proto_duration.h"
 
 namespace sheaf::simulation {
@@ -77,6 +78,11 @@ RoundPlan RoundPlan::Draw(int number, Random& random) {
   spec.set_priority(UpTo(random, 5));
   if (random.Chance(0.7)) spec.mutable_retry()->set_failed_max(UpTo(random, 4));
   if (random.Chance(0.5)) spec.mutable_retry()->set_lost_max(UpTo(random, 6));
+  if (random.Chance(0.2)) {
+    // Few different ones, so that rounds share them.
+    plan.broadcast = std::string(100, static_cast<char>('a' + random.Below(3)));
+    spec.set_broadcast_digest(Sha256Hex(plan.broadcast));
+  }
   spec.set_durability(random.Chance(0.65) ? v1::DURABLE : v1::EPHEMERAL);
   return plan;
 }
@@ -90,6 +96,11 @@ Limits DrawLimits(Random& random) {
   }
   if (random.Chance(0.7)) limits.checkpoint_contributions = UpTo(random, 4);
   if (random.Chance(0.3)) limits.checkpoint_spool_bytes = 100;
+  if (random.Chance(0.5)) limits.ended_keep = random.Between(absl::ZeroDuration(), absl::Minutes(2));
+  if (random.Chance(0.5)) limits.ended_rounds_max = static_cast<int64_t>(random.Below(4));
+  if (random.Chance(0.2)) limits.live_rounds_max = UpTo(random, 3);
+  limits.unreferenced_keep = random.Between(absl::Minutes(1), absl::Minutes(5));
+  if (random.Chance(0.5)) limits.broadcast_linger = random.Between(absl::ZeroDuration(), absl::Seconds(10));
   return limits;
 }
 

@@ -15,6 +15,8 @@ namespace sheaf::simulation {
 struct RoundPlan {
   std::string request_id;
   v1::RoundSpec spec;
+  // To be uploaded first; often none.
+  std::string broadcast;
   absl::Duration create_after;
   // Counted from its creation.
   std::optional<absl::Duration> cancel_after;

@@ -1,10 +1,12 @@
 #include "tests/simulation/seats.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace sheaf::simulation {
 
-Seats::Seats(Weather& weather, SimServer& server, Ledger& ledger, Random& random, int count)
+Seats::Seats(Weather& weather, SimServer& server, Ledger& ledger, Random& random, const Credentials& credentials,
+             int count)
     : weather_(weather),
       server_(server),
       ledger_(ledger),
@@ -17,7 +19,7 @@ Seats::Seats(Weather& weather, SimServer& server, Ledger& ledger, Random& random
     seat->population = i % 2 == 0 ? "red" : "blue";
     // The first of each population can run whatever there is.
     if (i < 2 || weather.chance.Chance(0.5)) seat->labels["gpu"] = "yes";
-    seat->transport = std::make_unique<FaultyTransport>(weather, server);
+    seat->transport = std::make_unique<FaultyTransport>(weather, server, credentials.OfWorker(seat->population));
     seats_.push_back(std::move(seat));
     Start(i);
   }
@@ -25,7 +27,7 @@ Seats::Seats(Weather& weather, SimServer& server, Ledger& ledger, Random& random
 
 void Seats::Start(int number) {
   Seat& seat = *seats_[number];
-  if (seat.loop != nullptr) return;
+  if (seat.loop != nullptr || is_closed_) return;
   seat.worker = fmt::format("w{}.{}", number, ++num_lives_);
   ledger_.Register(seat.worker, seat.population);
   weather_.journal.Note("worker {} of {} starts", seat.worker, seat.population);
@@ -42,7 +44,9 @@ void Seats::Start(int number) {
 void Seats::Kill(int number, absl::Duration downtime) {
   seats_[number]->loop.reset();
   ++seats_[number]->timer;
-  weather_.agenda.After(downtime, [this, number] { Start(number); });
+  weather_.agenda.After(downtime, [this, number, rest = ++seats_[number]->rest] {
+    if (rest == seats_[number]->rest) Start(number);
+  });
 }
 
 void Seats::StepAt(absl::Time time, int number) {
@@ -87,6 +91,25 @@ void Seats::Strike() {
 
 void Seats::Mend() {
   for (const auto& seat : seats_) seat->transport->Mend();
+  for (int i = 0; i < count(); ++i) Start(i);
+  runner_.Mend();
+}
+
+void Seats::Close() {
+  is_closed_ = true;
+  for (const auto& seat : seats_) {
+    if (seat->loop != nullptr) seat->loop->RequestDrain();
+  }
+}
+
+bool Seats::is_empty() const {
+  return std::all_of(seats_.begin(), seats_.end(), [](const auto& seat) { return seat->loop == nullptr; });
+}
+
+std::vector<FaultyTransport*> Seats::links() const {
+  std::vector<FaultyTransport*> links;
+  for (const auto& seat : seats_) links.push_back(seat->transport.get());
+  return links;
 }
 
 }  // namespace sheaf::simulation

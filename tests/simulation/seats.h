@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/simulation/credentials.h"
 #include "tests/simulation/faulty_runner.h"
 #include "tests/simulation/faulty_transport.h"
 #include "tests/simulation/ledger.h"
@@ -23,12 +24,16 @@ namespace sheaf::simulation {
 class Seats {
  public:
   // All outlive the seats. `random` is the workers' own.
-  Seats(Weather& weather, SimServer& server, Ledger& ledger, Random& random, int count);
+  Seats(Weather& weather, SimServer& server, Ledger& ledger, Random& random, const Credentials& credentials, int count);
 
   // Once a second: perhaps something happens to somebody.
   void Strike();
-  // Networks are whole from here on.
+  // Networks are whole from here on, who is down comes back, and what hangs goes on.
   void Mend();
+  // All are told to stop, and do not come back.
+  void Close();
+  bool is_empty() const;
+  std::vector<FaultyTransport*> links() const;
   int count() const { return static_cast<int>(seats_.size()); }
   // The worker in this seat, by name.
   const std::string& worker(int seat) const { return seats_[seat]->worker; }
@@ -44,6 +49,8 @@ class Seats {
     std::unique_ptr<WorkerLoop> loop;
     // A loop has one timer: setting it anew makes the old one void.
     int64_t timer = 0;
+    // The same of who is down.
+    int64_t rest = 0;
   };
   class NoWaiter final : public Waiter {
    public:
@@ -63,6 +70,7 @@ class Seats {
   NoWaiter waiter_;
   BuiltinRunner builtin_;
   FaultyRunner runner_;
+  bool is_closed_ = false;
   int num_lives_ = 0;
   std::vector<std::unique_ptr<Seat>> seats_;
 };

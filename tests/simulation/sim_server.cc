@@ -1,6 +1,7 @@
 #include "tests/simulation/sim_server.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "sdk/cpp/proto_duration.h"
@@ -26,6 +27,12 @@ constexpr int64_t kIdleBatchesMax = 100;
 // A task that can be leased and a worker that waits for one find each other; between them lies the core's rest after a
 // failed batch.
 constexpr absl::Duration kMeetWithin = absl::Seconds(1);
+// Beats, of a second each, at which something may be overdue, one after the other.
+constexpr int kOverdueBeatsMax = 2;
+// How often a crash is aimed at one operation.
+constexpr double kAimed = 0.3;
+// Down for so long, if nothing else goes wrong.
+constexpr absl::Duration kRestart = absl::Milliseconds(100);
 // As the core thread's.
 constexpr absl::Duration kTickIntervalMin = absl::Milliseconds(1);
 constexpr absl::Duration kPollWaitMax = absl::Seconds(60);
@@ -65,23 +72,25 @@ struct SimServer::Life {
 
 SimServer::SimServer(Parts parts)
     : parts_(std::move(parts)),
+      point_(parts_.statistics),
       monitor_(parts_.storage.tasks(), parts_.ledger, parts_.journal, parts_.statistics),
       task_store_(std::make_unique<CrashingTaskStore>(parts_.storage.tasks(), point_, monitor_)),
       payload_store_(parts_.storage.payloads(), point_, monitor_) {
+  point_.Arm(parts_.crash_at);
   Start();
 }
 
-SimServer::~SimServer() {
-  parts_.statistics.store_operations += point_.num_passages() / 2;
-  point_.Disarm();
-}
+SimServer::~SimServer() { point_.Disarm(); }
 
 // --- Lives ---------------------------------------------------------------------------------------
 
 void SimServer::Arm() {
+  if (parts_.crash_at > 0) return;
   if (!is_faulty_ || parts_.plan.operations_per_crash == 0) return point_.Disarm();
-  if (!point_.is_armed())
-    point_.Arm(1 + static_cast<int64_t>(parts_.chance.Below(2 * parts_.plan.operations_per_crash)));
+  if (point_.is_armed()) return;
+  point_.Arm(1 + static_cast<int64_t>(parts_.chance.Below(2 * parts_.plan.operations_per_crash)));
+  if (!parts_.chance.Chance(kAimed)) return;
+  point_.Aim(StoreOperations()[parts_.chance.Below(StoreOperations().size())].operation, parts_.chance.Chance(0.5));
 }
 
 void SimServer::Start() {
@@ -113,11 +122,12 @@ void SimServer::Crash(std::string_view why) {
   ++parts_.statistics.faults["server crashes"];
   parts_.journal.Note("the server is gone: {}", why);
   monitor_.NoteCrash();
-  Stop(parts_.chance.Between(absl::ZeroDuration(), parts_.plan.downtime_max));
+  last_crash_ = parts_.agenda.now();
+  Stop(is_faulty_ ? parts_.chance.Between(absl::ZeroDuration(), parts_.plan.downtime_max) : kRestart);
 }
 
 void SimServer::Stop(absl::Duration downtime) {
-  point_.Disarm();
+  if (parts_.crash_at == 0) point_.Disarm();
   if (task_store_->is_in_batch()) task_store_->RollbackBatch();
   inbox_.clear();
   ++batch_;
@@ -131,7 +141,9 @@ void SimServer::Stop(absl::Duration downtime) {
   for (auto& [id, call] : pending) {
     if (parts_.chance.Chance(0.5)) call.on_answer(absl::UnavailableError("the connection was reset"), nullptr);
   }
-  parts_.agenda.After(downtime, [this] { Start(); });
+  parts_.agenda.After(downtime, [this, rest = ++rest_] {
+    if (rest == rest_) Start();
+  });
 }
 
 void SimServer::RestartGracefully() {
@@ -154,16 +166,25 @@ void SimServer::RestartGracefully() {
       if (life != num_lives_ || life_ == nullptr) return;
       if (had_room && !point_.disk_is_full) monitor_.NoteGracefulStop();
       parts_.journal.Note("the server has stopped");
-      Stop(parts_.chance.Between(absl::ZeroDuration(), absl::Seconds(2)));
+      Stop(is_faulty_ ? parts_.chance.Between(absl::ZeroDuration(), absl::Seconds(2)) : absl::ZeroDuration());
     });
   });
 }
 
-void SimServer::SetFaulty(bool is_faulty) {
-  is_faulty_ = is_faulty;
-  if (!is_faulty) EmptyDisk();
-  point_.Disarm();
+void SimServer::BecomeFaulty() {
+  is_faulty_ = true;
   Arm();
+}
+
+void SimServer::Mend() {
+  is_faulty_ = false;
+  EmptyDisk();
+  if (parts_.crash_at == 0) point_.Disarm();
+  if (life_ == nullptr) {
+    ++rest_;
+    return Start();
+  }
+  for (auto& [id, call] : pending_) Abandon(call);
 }
 
 void SimServer::FillDisk(absl::Duration duration) {
@@ -214,8 +235,8 @@ void SimServer::RunBatch() {
 
 // --- Calls ---------------------------------------------------------------------------------------
 
-void SimServer::Call(std::string_view method, std::shared_ptr<const Message> request, std::unique_ptr<Message> response,
-                     OnAnswer on_answer) {
+void SimServer::Call(std::string_view method, const std::string& authorization, std::shared_ptr<const Message> request,
+                     std::unique_ptr<Message> response, OnAnswer on_answer) {
   if (life_ == nullptr || !listens_) return on_answer(absl::UnavailableError("nobody listens"), nullptr);
   ++parts_.statistics.calls;
   absl::Time arrival = parts_.agenda.now();
@@ -233,19 +254,39 @@ void SimServer::Call(std::string_view method, std::shared_ptr<const Message> req
   }
   Guard([&] {
     auto shared = std::shared_ptr<Message>(std::move(response));
-    life_->methods.Dispatch(method, *request, shared.get(),
+    const absl::StatusOr<IdentityPtr> caller = life_->methods.Authenticate(authorization, {});
+    if (!caller.ok()) return Answer(id, caller.status(), *shared, arrival);
+    life_->methods.Dispatch(method, *caller, *request, shared.get(),
                             [this, id, life = num_lives_, arrival, shared](const absl::Status& status) {
                               if (life == num_lives_) Answer(id, status, *shared, arrival);
                             });
   });
+  if (is_faulty_) AbandonOlder(id);
   if (is_faulty_ && WaitOf(*request) > absl::ZeroDuration() && parts_.chance.Chance(kCallerGone)) {
-    parts_.agenda.After(parts_.chance.Between(absl::ZeroDuration(), WaitOf(*request)),
-                        [this, id, life = num_lives_, method = std::string(method), request] {
-                          if (life != num_lives_ || life_ == nullptr || !pending_.contains(id)) return;
-                          ++parts_.statistics.faults["callers gone"];
-                          life_->methods.Abandon(method, *request);
-                        });
+    parts_.agenda.After(parts_.chance.Between(absl::ZeroDuration(), WaitOf(*request)), [this, id, life = num_lives_] {
+      if (life != num_lives_ || life_ == nullptr || !pending_.contains(id)) return;
+      ++parts_.statistics.faults["callers gone"];
+      Abandon(pending_.at(id));
+    });
   }
+}
+
+void SimServer::AbandonOlder(int64_t newest) {
+  const auto found = pending_.find(newest);
+  if (life_ == nullptr || found == pending_.end()) return;
+  const auto* sync = dynamic_cast<const v1::SyncRequest*>(found->second.request.get());
+  if (sync == nullptr) return;
+  for (auto& [id, call] : pending_) {
+    const auto* older = id == newest ? nullptr : dynamic_cast<const v1::SyncRequest*>(call.request.get());
+    if (older == nullptr || older->worker() != sync->worker() || !parts_.chance.Chance(kCallerGone)) continue;
+    ++parts_.statistics.faults["callers gone that call again"];
+    Abandon(call);
+  }
+}
+
+void SimServer::Abandon(Pending& call) {
+  call.is_abandoned = true;
+  life_->methods.Abandon(call.method, *call.request);
 }
 
 void SimServer::Answer(int64_t id, const absl::Status& status, const Message& response, absl::Time arrival) {
@@ -255,6 +296,13 @@ void SimServer::Answer(int64_t id, const absl::Status& status, const Message& re
   }
   Pending call = std::move(found->second);
   pending_.erase(found);
+  if (absl::IsCancelled(status) && !call.is_abandoned) {
+    parts_.journal.Break("only who has gone is dropped", "{} call {} was ended: {}", call.method, id,
+                         status.ToString());
+  }
+  if (absl::IsUnauthenticated(status) || absl::IsPermissionDenied(status)) {
+    parts_.journal.Break("who has a token may do what it says", "{} call {}: {}", call.method, id, status.ToString());
+  }
   if (task_store_->is_in_batch()) {
     parts_.journal.Break("durable before told", "{} call {} was answered inside a batch", call.method, id);
   }
@@ -282,12 +330,61 @@ void SimServer::CheckService() {
     parts_.journal.Break("every poll is answered", "{} call {} is {} overdue", call.method, id,
                          absl::FormatDuration(parts_.agenda.now() - call.due));
   }
+  const bool is_well = IsWell();
+  for (auto& [id, call] : pending_) {
+    call.num_overdue = is_well && HasNews(call) ? call.num_overdue + 1 : 0;
+    if (call.num_overdue <= kOverdueBeatsMax) continue;
+    parts_.journal.Break("who waits is told", "{} call {} is not answered, although what it waits for has happened",
+                         call.method, id);
+  }
+  monitor_.CheckTimely(parts_.agenda.now(), is_well);
+  if (!is_well) return;
+  CheckOnePollPerWorker();
   CheckWorkMeetsWorkers();
+}
+
+void SimServer::CheckOnePollPerWorker() {
+  std::set<std::string> waiting;
+  for (const auto& [id, call] : pending_) {
+    const auto* sync = dynamic_cast<const v1::SyncRequest*>(call.request.get());
+    if (sync == nullptr || call.arrival > parts_.agenda.now() - kMeetWithin) continue;
+    if (waiting.insert(sync->worker()).second) continue;
+    parts_.journal.Break("a newer call ends the older one", "two calls of worker {} wait", sync->worker());
+  }
+}
+
+bool SimServer::IsWell() const {
+  const bool has_room = !point_.disk_is_full && !point_.payload_disk_is_full;
+  return life_ != nullptr && !is_stopping_ && has_room && well_since_ <= parts_.agenda.now() - kMeetWithin;
+}
+
+bool SimServer::HasNews(const Pending& call) {
+  if (const auto* get = dynamic_cast<const v1::GetRoundRequest*>(call.request.get())) {
+    const absl::StatusOr<RoundRecord> round = tasks().GetRound(RoundId(get->round()));
+    return !round.ok() || std::to_string(round->version) != get->etag();
+  }
+  const auto* sync = dynamic_cast<const v1::SyncRequest*>(call.request.get());
+  if (sync == nullptr) return false;
+  return std::any_of(sync->held().begin(), sync->held().end(), [this](const v1::HeldLease& held) {
+    const std::optional<TaskId> task = TaskId::Parse(held.task());
+    return task.has_value() && !monitor_.IsCollecting(task->round);
+  });
+}
+
+std::string SimServer::Leaks() {
+  if (life_ == nullptr) return "it is not up";
+  std::string leaks;
+  for (const auto& [id, call] : pending_) leaks += fmt::format(" {} call {} waits;", call.method, id);
+  for (const auto& [id, round] : life_->core.rounds().live()) leaks += fmt::format(" round {} is live;", id);
+  for (const char* population : {"red", "blue"}) {
+    const int64_t num_parked = life_->core.desk().num_parked(population);
+    if (num_parked > 0) leaks += fmt::format(" {} polls are parked;", num_parked);
+  }
+  return leaks;
 }
 
 void SimServer::CheckWorkMeetsWorkers() {
   const absl::Time lately = parts_.agenda.now() - kMeetWithin;
-  if (life_ == nullptr || is_stopping_ || point_.disk_is_full || well_since_ > lately) return;
   std::map<std::string, std::string> waiting;
   for (const auto& [id, call] : pending_) {
     const auto* sync = dynamic_cast<const v1::SyncRequest*>(call.request.get());

@@ -45,24 +45,29 @@ class SimServer final : public Executor {
     Random& core_random;
     const FaultPlan& plan;
     Limits limits;
+    // See WorldOptions.
+    int64_t crash_at = 0;
   };
   explicit SimServer(Parts parts);
   ~SimServer() override;
 
   // UNAVAILABLE if it is down. If the server dies first, `on_answer` gets UNAVAILABLE or is never called, as chance has
   // it.
-  void Call(std::string_view method, std::shared_ptr<const Message> request, std::unique_ptr<Message> response,
-            OnAnswer on_answer);
+  void Call(std::string_view method, const std::string& authorization, std::shared_ptr<const Message> request,
+            std::unique_ptr<Message> response, OnAnswer on_answer);
 
   void Post(Event event) override;
   void Defer(Deferred deferred) override;
 
-  // Faults from here on, or none any more.
-  void SetFaulty(bool is_faulty);
+  // Faults from here on.
+  void BecomeFaulty();
+  // None any more: it is up, and has noticed that the connections it had are gone.
+  void Mend();
   // SIGTERM, and a new process some time later.
   void RestartGracefully();
   void FillDisk(absl::Duration duration);
   bool is_up() const { return life_ != nullptr; }
+  absl::Time last_crash() const { return last_crash_; }
 
   // Once a second: every call must be answered in its time, a server without work must rest, and work must not lie
   // about while workers wait.
@@ -70,6 +75,13 @@ class SimServer final : public Executor {
   // What the store shows, without faults.
   TaskStore& tasks() { return parts_.storage.tasks(); }
   const StoreMonitor& monitor() const { return monitor_; }
+  StoreMonitor& monitor() { return monitor_; }
+  // Between store operations, so far.
+  int64_t num_passages() const { return point_.num_passages(); }
+  // Calls that wait for their answer.
+  size_t num_open_calls() const { return pending_.size(); }
+  // What the core keeps although nothing is left to do; empty if nothing.
+  std::string Leaks();
 
  private:
   // One process: all that a crash takes away.
@@ -82,6 +94,10 @@ class SimServer final : public Executor {
     OnAnswer on_answer;
     // Of a Sync.
     int64_t ledger_call = 0;
+    // Nobody waits for the answer.
+    bool is_abandoned = false;
+    // Beats at which it should have been answered already.
+    int num_overdue = 0;
   };
 
   void Start();
@@ -93,7 +109,15 @@ class SimServer final : public Executor {
   void RunBatch();
   void Arm();
   void EmptyDisk();
+  void Abandon(Pending& call);
+  // A worker whose connection broke has called again: perhaps the server hears of the break only now.
+  void AbandonOlder(int64_t newest);
+  // False while it may be busy with something else, or cannot write.
+  bool IsWell() const;
+  void CheckOnePollPerWorker();
   void CheckWorkMeetsWorkers();
+  // What a call waits for has happened.
+  bool HasNews(const Pending& call);
   void Answer(int64_t id, const absl::Status& status, const Message& response, absl::Time arrival);
 
   Parts parts_;
@@ -103,6 +127,9 @@ class SimServer final : public Executor {
   CrashingPayloadStore payload_store_;
   std::unique_ptr<Life> life_;
   int64_t num_lives_ = 0;
+  // Appointments for a start: only the newest is kept.
+  int64_t rest_ = 0;
+  absl::Time last_crash_ = absl::InfinitePast();
   bool is_faulty_ = false;
   bool is_stopping_ = false;
   bool listens_ = false;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string_view>
 
 #include "storage/transitions.h"
 
@@ -15,37 +16,92 @@ std::string Join(const std::map<std::string, int64_t>& counts) {
   return text;
 }
 
-template <typename Table, typename Seen>
-std::string Coverage(std::string_view what, const Table& table, const Seen& seen) {
-  std::string missing;
-  int64_t covered = 0;
+// Why a legal move cannot be seen here; empty if it can.
+std::string_view WhyUnreached(const RoundMove& move) {
+  return move.from == RoundState::kAnnounced ? "no round is created ANNOUNCED yet" : "";
+}
+std::string_view WhyUnreached(const TaskMove& /*move*/) { return ""; }
+
+template <typename Move, typename Counts>
+int64_t CountOf(const Move& move, const Counts& counts) {
+  const auto found = counts.find({move.from, move.to});
+  return found == counts.end() ? 0 : found->second;
+}
+
+template <typename Table, typename Counts>
+std::string MovesText(std::string_view what, const Table& table, const Counts& counts) {
+  std::string text;
   for (const auto& move : table) {
-    if (seen.contains({move.from, move.to})) {
-      ++covered;
-    } else {
-      missing += fmt::format(" {}->{}", Name(move.from), Name(move.to));
-    }
+    const std::string_view unreached = WhyUnreached(move);
+    text += fmt::format("| {} | {} | {} | {} | {}{}{} |\n", what, Name(move.from), Name(move.to), CountOf(move, counts),
+                        move.why, unreached.empty() ? "" : "; never here: ", unreached);
   }
-  return fmt::format("{:<14} {} of {} rows{}\n", what, covered, table.size(),
-                     missing.empty() ? "" : ", not:" + missing);
+  return text;
+}
+
+template <typename Table, typename Counts>
+void AddMissingMoves(std::string_view what, const Table& table, const Counts& counts,
+                     std::vector<std::string>& missing) {
+  for (const auto& move : table) {
+    if (CountOf(move, counts) > 0 || !WhyUnreached(move).empty()) continue;
+    missing.push_back(fmt::format("no {} went from {} to {}", what, Name(move.from), Name(move.to)));
+  }
+}
+
+template <typename Table, typename Counts>
+std::string Coverage(std::string_view what, const Table& table, const Counts& counts) {
+  const auto covered = std::count_if(table.begin(), table.end(), [&](const auto& m) { return CountOf(m, counts) > 0; });
+  return fmt::format("{:<14} {} of {} rows\n", what, covered, table.size());
 }
 
 }  // namespace
 
 std::string Statistics::ToText(double seconds, int64_t violations) const {
   double elapsed = std::max(seconds, 1e-9);
-  std::string text = fmt::format("seeds          {} in {:.1f} s: {:.0f} seeds/s\n", seeds, seconds,
-                                 static_cast<double>(seeds) / elapsed);
+  std::string text = fmt::format(
+      "seeds          {} in {:.1f} s: {:.0f} seeds/s; {} with faults to the end, {} on "
+      "SQLite, {} with tokens\n",
+      seeds, seconds, static_cast<double>(seeds) / elapsed, safety_seeds, sqlite_seeds, token_seeds);
+  int64_t store_operations = 0;
+  for (const Passages& passages : operations) store_operations += passages.count;
   text += fmt::format("events         {}: {:.0f} events/s\n", events, static_cast<double>(events) / elapsed);
   text += fmt::format("calls          {} in {} batches, {} store operations\n", calls, batches, store_operations);
-  text += fmt::format("rounds         {}\n", Join(rounds));
+  text += fmt::format("rounds         {}; {} deleted\n", Join(rounds), rounds_deleted);
   text += fmt::format("contributions  {} accepted; {} aggregates checked\n", contributions, aggregates_checked);
   text += fmt::format("verdicts       {}\n", Join(verdicts));
   text += fmt::format("faults         {}\n", Join(faults));
+  text += fmt::format("liveness       the slowest task took {:.0f} % of what it may\n", 100 * slowest_task);
   text += Coverage("round moves", RoundMoves(), round_moves);
   text += Coverage("task moves", TaskMoves(), task_moves);
   text += fmt::format("violations     {}\n", violations);
   return text;
+}
+
+std::string Statistics::CoverageText() const {
+  std::string text = "| what | from | to | times | why |\n|---|---|---|---|---|\n";
+  text += MovesText("round", RoundMoves(), round_moves);
+  text += MovesText("task", TaskMoves(), task_moves);
+  text += "\n| operation | times | crashes before | crashes after |\n|---|---|---|---|\n";
+  for (const StoreOperationRow& row : StoreOperations()) {
+    const Passages& passages = operations[static_cast<size_t>(row.operation)];
+    text += fmt::format("| {} | {} | {} | {} |\n", row.name, passages.count, passages.crashes_before,
+                        passages.crashes_after);
+  }
+  return text;
+}
+
+std::vector<std::string> Statistics::Missing() const {
+  std::vector<std::string> missing;
+  AddMissingMoves("round", RoundMoves(), round_moves, missing);
+  AddMissingMoves("task", TaskMoves(), task_moves, missing);
+  for (const StoreOperationRow& row : StoreOperations()) {
+    if (!row.unreached.empty()) continue;
+    const Passages& passages = operations[static_cast<size_t>(row.operation)];
+    if (passages.count == 0) missing.push_back(fmt::format("{} was never called", row.name));
+    if (passages.crashes_before == 0) missing.push_back(fmt::format("the server never crashed before {}", row.name));
+    if (passages.crashes_after == 0) missing.push_back(fmt::format("the server never crashed after {}", row.name));
+  }
+  return missing;
 }
 
 }  // namespace sheaf::simulation

@@ -1,17 +1,33 @@
 #include "tests/simulation/store_monitor.h"
 
 #include <algorithm>
+#include <tuple>
+#include <utility>
 
 #include "storage/transitions.h"
 #include "tests/simulation/ledger.h"
 
 namespace sheaf::simulation {
+namespace {
+
+// Beats, of a second each, at which something may be overdue, one after the other.
+constexpr int kOverdueBeatsMax = 2;
+// A store may keep whole microseconds.
+constexpr absl::Duration kResolution = absl::Microseconds(1);
+
+}  // namespace
 
 // --- Batches -------------------------------------------------------------------------------------
 
 void StoreMonitor::OnBegin() { before_batch_.clear(); }
 
-void StoreMonitor::OnCommit() { before_batch_.clear(); }
+void StoreMonitor::OnCommit() {
+  for (const auto& [id, before] : std::exchange(before_batch_, {})) {
+    const RoundImage& round = rounds_.at(id);
+    const bool had_ended = before.has_value() && IsFinal(before->state);
+    if (IsFinal(round.state) && !had_ended && !round.is_deleted) on_ended_(id);
+  }
+}
 
 void StoreMonitor::OnRollback() {
   for (auto& [id, image] : before_batch_) {
@@ -31,7 +47,16 @@ void StoreMonitor::OnCreateRound(const TaskStore::CreateRoundParams& params,
   RoundImage image;
   if (!image.spec.ParseFromString(params.round.spec)) journal_.Break("spec", "the stored spec does not parse");
   image.population = result.round.population;
+  image.request_id = params.round.request_id;
+  image.create_time = result.round.create_time;
+  image.deadline_time = result.round.deadline_time;
   image.version = result.round.version - 1;
+  for (const auto& [id, other] : rounds_) {
+    if (!other.is_deleted && other.request_id == image.request_id) {
+      journal_.Break("one request, one round", "{} has made round {} and now {}", image.request_id, id,
+                     result.round.id);
+    }
+  }
   image.tasks.resize(params.tasks.size());
   before_batch_.emplace(result.round.id, std::nullopt);
   rounds_[result.round.id] = std::move(image);
@@ -43,8 +68,10 @@ void StoreMonitor::OnLease(const TaskStore::LeaseTasksParams& params, const std:
     journal_.Note("task {} leased to {} under {} until +{}", task.id.ToString(), params.worker, task.lease_token,
                   absl::FormatDuration(task.expire_time - params.now));
     bool is_new = grants_
-                      .emplace(task.lease_token.value(),
-                               Grant{.task = task.id, .worker = params.worker, .expire_time = task.expire_time})
+                      .emplace(task.lease_token.value(), Grant{.task = task.id,
+                                                               .worker = params.worker,
+                                                               .expire_time = task.expire_time,
+                                                               .attempt_deadline_time = task.attempt_deadline_time})
                       .second;
     if (!is_new) journal_.Break("one token, one lease", "token {} was granted twice", task.lease_token);
     if (task.available_time > params.now) {
@@ -57,11 +84,53 @@ void StoreMonitor::OnLease(const TaskStore::LeaseTasksParams& params, const std:
                    params.round);
   }
   Look("LeaseTasks", params.round);
+  if (round == nullptr) return;
+  const int32_t most = round->spec.open_slots().per_worker_max();
+  const auto taken = std::count_if(round->tasks.begin(), round->tasks.end(), [&](const TaskImage& task) {
+    return task.worker == params.worker && (task.state == TaskState::kLeased || task.state == TaskState::kSucceeded);
+  });
+  if (most > 0 && taken > most) {
+    journal_.Break("no worker has more than its share", "worker {} has {} tasks of round {}, per_worker_max {}",
+                   params.worker, taken, params.round, most);
+  }
 }
 
-void StoreMonitor::OnRenew(const TaskRecord& task) {
+void StoreMonitor::OnMove(const TaskStore::MoveRoundParams& params) {
+  const RoundImage* round = Find(params.round);
+  if (round != nullptr && params.to == RoundState::kSealing) CheckSealing(params.round, *round, params.now);
+  Look("MoveRound", params.round);
+}
+
+void StoreMonitor::CheckSealing(const RoundId& id, const RoundImage& round, absl::Time now) {
+  const bool is_time = round.num_contributions >= round.spec.goal() || now >= round.deadline_time - kResolution ||
+                       round.counts.queued + round.counts.leased == 0;
+  if (is_time) return;
+  journal_.Break("a round collects until its goal",
+                 "round {} is sealed with {} contributions, goal {}, {} before its "
+                 "deadline",
+                 id, round.num_contributions, round.spec.goal(), absl::FormatDuration(round.deadline_time - now));
+}
+
+void StoreMonitor::OnRenew(const TaskStore::RenewLeaseParams& params, const TaskRecord& task) {
   auto grant = grants_.find(task.lease_token.value());
   if (grant == grants_.end()) return;
+  if (task.lease_token != params.token) {
+    journal_.Break("only the holder renews", "task {} was renewed under {}, and is held under {}", task.id.ToString(),
+                   params.token, task.lease_token);
+  }
+  const TaskImage* before = FindTask(task.id);
+  if (before != nullptr && params.progress > before->progress &&
+      task.expire_time < std::min(params.expire_time, task.attempt_deadline_time) - kResolution) {
+    journal_.Break("a lease is renewed by progress", "task {} made progress, and its lease was not renewed",
+                   task.id.ToString());
+  }
+  if (before != nullptr && params.progress <= before->progress && task.expire_time != before->expire_time) {
+    journal_.Break("a lease is renewed by progress", "task {} made none, and its lease was renewed",
+                   task.id.ToString());
+  }
+  if (task.expire_time > task.attempt_deadline_time) {
+    journal_.Break("an attempt ends at its deadline", "task {} is leased beyond it", task.id.ToString());
+  }
   grant->second.expire_time = std::max(grant->second.expire_time, task.expire_time);
   Look("RenewLease", task.id.round);
 }
@@ -76,6 +145,26 @@ void StoreMonitor::BeforeEndAttempt(const TaskStore::EndAttemptParams& params) {
       params.now < task.attempt_deadline_time) {
     journal_.Break("a task is never held by two live tokens", "the lease {} of task {} ended {} early", params.token,
                    params.task.ToString(), absl::FormatDuration(task.expire_time - params.now));
+  }
+}
+
+void StoreMonitor::OnEndAttempt(const TaskStore::EndAttemptParams& params) {
+  const RoundImage* round = Find(params.task.round);
+  if (round == nullptr) return;
+  const TaskImage before = round->tasks[params.task.index];
+  Look("EndAttempt", params.task.round);
+  const TaskImage& now = round->tasks[params.task.index];
+  if (before.token != params.token) {
+    journal_.Break("only the holder's attempt ends", "task {} is held under {}, and an attempt under {} ended",
+                   params.task.ToString(), before.token, params.token);
+  }
+  if (now.num_failed != before.num_failed + (params.outcome == AttemptOutcome::kFailed) ||
+      now.num_lost != before.num_lost + (params.outcome == AttemptOutcome::kLost)) {
+    journal_.Break("attempts are counted",
+                   "an attempt at task {} ended {}; it counts {} failed and {} lost, was {} "
+                   "and {}",
+                   params.task.ToString(), Name(params.outcome), now.num_failed, now.num_lost, before.num_failed,
+                   before.num_lost);
   }
 }
 
@@ -116,10 +205,48 @@ void StoreMonitor::OnForget(const RoundId& round, int64_t count) {
   if (count > 0 && image->spec.durability() != v1::EPHEMERAL) {
     journal_.Break("durable is durable", "the DURABLE round {} forgot {} contributions", round, count);
   }
-  if (count > 0 && !has_crashed_) {
+  // A checkpoint has at least two contributions, of min_clients clients, more than the one before.
+  const bool is_too_few = count < std::max<int64_t>(2, image->spec.min_clients());
+  if (count > 0 && !has_crashed_ && !is_too_few) {
     journal_.Break("a graceful stop loses nothing", "round {} forgot {} contributions", round, count);
   }
   Look("Forget", round);
+}
+
+void StoreMonitor::OnDelete(const TaskStore::DeleteEndedRoundsParams& params, const TaskStore::DeletedRounds& deleted) {
+  const auto key = [](const std::pair<const RoundId, RoundImage>& entry) {
+    return std::tuple(entry.second.end_time, entry.second.create_time, entry.first);
+  };
+  std::vector<std::tuple<absl::Time, absl::Time, RoundId>> ended;
+  for (const auto& entry : rounds_) {
+    if (!entry.second.is_deleted && IsFinal(entry.second.state)) ended.push_back(key(entry));
+  }
+  std::sort(ended.begin(), ended.end());
+  size_t due = 0;
+  while (due < ended.size() &&
+         (std::get<0>(ended[due]) <= params.ended_by || static_cast<int64_t>(ended.size() - due) > params.keep_max)) {
+    ++due;
+  }
+  // A round has far fewer tasks here than one call may delete.
+  bool is_right = deleted.rounds.size() == due;
+  for (size_t i = 0; is_right && i < due; ++i) is_right = deleted.rounds[i] == std::get<2>(ended[i]);
+  if (!is_right) {
+    journal_.Break("only what ended long ago is deleted", "{} rounds were deleted, {} first, and {} of {} were due",
+                   deleted.rounds.size(), deleted.rounds.empty() ? RoundId() : deleted.rounds.front(), due,
+                   ended.size());
+  }
+  for (const RoundId& id : deleted.rounds) {
+    RoundImage* image = Find(id);
+    if (image == nullptr) return;
+    journal_.Note("round {} is deleted", id);
+    before_batch_.emplace(id, *image);
+    image->is_deleted = true;
+    ++statistics_.rounds_deleted;
+    const auto tasks = store_->ListTasks({.round = id, .limit = 1});
+    if (!absl::IsNotFound(store_->GetRound(id).status()) || (tasks.ok() && !tasks->empty())) {
+      journal_.Break("what is deleted is gone", "round {} can still be read", id);
+    }
+  }
 }
 
 void StoreMonitor::OnChange(std::string_view operation, const RoundId& round) { Look(operation, round); }
@@ -141,13 +268,78 @@ const v1::RoundSpec* StoreMonitor::FindSpec(const RoundId& round) const {
   return found == rounds_.end() ? nullptr : &found->second.spec;
 }
 
+bool StoreMonitor::WasDeleted(const RoundId& round) const {
+  auto found = rounds_.find(round);
+  return found != rounds_.end() && found->second.is_deleted;
+}
+
+bool StoreMonitor::IsCollecting(const RoundId& round) const {
+  auto found = rounds_.find(round);
+  return found != rounds_.end() && found->second.state == RoundState::kCollecting;
+}
+
+int64_t StoreMonitor::num_live() const {
+  return std::count_if(rounds_.begin(), rounds_.end(), [](const auto& entry) { return !IsFinal(entry.second.state); });
+}
+
+std::vector<std::string> StoreMonitor::LiveBroadcasts() const {
+  std::vector<std::string> digests;
+  for (const auto& [id, round] : rounds_) {
+    const std::string& digest = round.spec.broadcast_digest();
+    if (!IsFinal(round.state) && !digest.empty()) digests.push_back(digest);
+  }
+  return digests;
+}
+
+const StoreMonitor::TaskImage* StoreMonitor::FindTask(const TaskId& task) const {
+  auto found = rounds_.find(task.round);
+  if (found == rounds_.end() || task.index < 0 || task.index >= static_cast<int32_t>(found->second.tasks.size())) {
+    return nullptr;
+  }
+  return &found->second.tasks[task.index];
+}
+
+const std::string* StoreMonitor::FindRequestId(const RoundId& round) const {
+  auto found = rounds_.find(round);
+  return found == rounds_.end() ? nullptr : &found->second.request_id;
+}
+
+void StoreMonitor::CheckTimely(absl::Time now, bool server_is_well) {
+  for (auto& [id, round] : rounds_) {
+    if (IsFinal(round.state)) continue;
+    const std::string overdue = server_is_well ? OverdueOf(round, now) : "";
+    round.num_overdue = overdue.empty() ? 0 : round.num_overdue + 1;
+    if (round.num_overdue > kOverdueBeatsMax) journal_.Break("what is due happens", "round {}: {}", id, overdue);
+  }
+}
+
+std::string StoreMonitor::OverdueOf(const RoundImage& round, absl::Time now) {
+  // A disk without room for the aggregate has it tried again every second; see IsWell.
+  if (round.state != RoundState::kCollecting) return "it is still sealing";
+  if (now > round.deadline_time) return "its deadline has passed";
+  for (const TaskImage& task : round.tasks) {
+    if (task.state == TaskState::kLeased && now > task.expire_time) return "a lease that is over is not taken back";
+  }
+  const TaskCounts& tasks = round.counts;
+  if (tasks.succeeded >= round.spec.goal()) return "it has all it needs";
+  const bool can_end =
+      tasks.succeeded >= round.spec.min_goal() || tasks.succeeded + tasks.buried < round.spec.min_goal();
+  return tasks.queued + tasks.leased == 0 && can_end ? "nothing can come any more" : "";
+}
+
 // --- Looking -------------------------------------------------------------------------------------
 
 StoreMonitor::RoundImage* StoreMonitor::Find(const RoundId& round) {
   auto found = rounds_.find(round);
-  if (found != rounds_.end()) return &found->second;
-  journal_.Break("rounds exist", "round {} was changed and never created", round);
-  return nullptr;
+  if (found == rounds_.end()) {
+    journal_.Break("rounds exist", "round {} was changed and never created", round);
+    return nullptr;
+  }
+  if (found->second.is_deleted) {
+    journal_.Break("what is deleted stays so", "round {} was changed and is deleted", round);
+    return nullptr;
+  }
+  return &found->second;
 }
 
 void StoreMonitor::Look(std::string_view operation, const RoundId& round) {
@@ -166,12 +358,17 @@ void StoreMonitor::Look(std::string_view operation, const RoundId& round) {
     const TaskRecord& task = (*tasks)[i];
     CheckTask(operation, *image, image->tasks[i], task);
     image->tasks[i] = {.state = task.state,
+                       .worker = task.worker,
                        .token = task.lease_token,
                        .expire_time = task.expire_time,
                        .attempt_deadline_time = task.attempt_deadline_time,
-                       .num_attempts = task.num_attempts};
+                       .progress = task.progress,
+                       .num_attempts = task.num_attempts,
+                       .num_failed = task.num_failed,
+                       .num_lost = task.num_lost};
   }
   image->state = record->state;
+  image->end_time = record->end_time;
   image->version = record->version;
   image->counts = record->tasks;
   image->num_contributions = record->num_contributions;
@@ -180,7 +377,7 @@ void StoreMonitor::Look(std::string_view operation, const RoundId& round) {
 void StoreMonitor::CheckRound(std::string_view operation, const RoundImage& image, const RoundRecord& record) {
   if (record.state != image.state) {
     journal_.Note("round {}: {} -> {} {}", record.id, Name(image.state), Name(record.state), record.error);
-    statistics_.round_moves.emplace(image.state, record.state);
+    ++statistics_.round_moves[{image.state, record.state}];
     if (!IsLegalMove(image.state, record.state)) {
       journal_.Break("states move along the table", "{} moved round {} from {} to {}", operation, record.id,
                      Name(image.state), Name(record.state));
@@ -188,6 +385,13 @@ void StoreMonitor::CheckRound(std::string_view operation, const RoundImage& imag
   }
   if (IsFinal(image.state)) {
     journal_.Break("what is final stays", "{} changed round {}, which is {}", operation, record.id, Name(image.state));
+  }
+  if (record.state != RoundState::kCollecting && record.tasks.queued + record.tasks.leased > 0) {
+    journal_.Break("a closed round has no open tasks", "{} left {} queued and {} leased tasks of round {}, which is {}",
+                   operation, record.tasks.queued, record.tasks.leased, record.id, Name(record.state));
+  }
+  if (IsFinal(record.state) && record.end_time == absl::InfiniteFuture()) {
+    journal_.Break("what ended has an end", "round {} is {} and has no end time", record.id, Name(record.state));
   }
   const bool has_changed = record.state != image.state || record.tasks != image.counts;
   if (record.version < image.version || (has_changed && record.version == image.version)) {
@@ -198,7 +402,7 @@ void StoreMonitor::CheckRound(std::string_view operation, const RoundImage& imag
 void StoreMonitor::CheckTask(std::string_view operation, const RoundImage& round, const TaskImage& before,
                              const TaskRecord& now) {
   if (now.state != before.state) {
-    statistics_.task_moves.emplace(before.state, now.state);
+    ++statistics_.task_moves[{before.state, now.state}];
     if (!IsLegalMove(before.state, now.state)) {
       journal_.Break("states move along the table", "{} moved task {} from {} to {}", operation, now.id.ToString(),
                      Name(before.state), Name(now.state));

@@ -1,9 +1,12 @@
 // StoreMonitor: watches every change the server makes to the task store, and holds it to what must be true after each:
 // states move only along the table of transitions.h, counts equal a recount, a contribution is taken only from the
-// holder and only while its round collects, leases end only by right, nothing crosses populations, limits hold, and
-// what is final stays as it is. It keeps an image of what it saw last.
+// holder and only while its round collects, leases end only by right and are renewed by progress, rounds are sealed
+// only when it is time, nothing crosses populations, limits hold, what is final stays as it is until it is deleted, and
+// only that is deleted whose time has come. It keeps an image of what it saw last, also of rounds that were deleted
+// since.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -27,6 +30,8 @@ class StoreMonitor {
 
   // The store was opened anew, after a crash.
   void set_store(TaskStore& store) { store_ = &store; }
+  // Called when it is durable that a round has ended.
+  void set_on_ended(std::function<void(const RoundId&)> on_ended) { on_ended_ = std::move(on_ended); }
 
   void OnBegin();
   void OnCommit();
@@ -34,51 +39,80 @@ class StoreMonitor {
 
   void OnCreateRound(const TaskStore::CreateRoundParams& params, const TaskStore::CreateRoundResult& result);
   void OnLease(const TaskStore::LeaseTasksParams& params, const std::vector<TaskRecord>& leased);
-  void OnRenew(const TaskRecord& task);
+  void OnMove(const TaskStore::MoveRoundParams& params);
+  void OnRenew(const TaskStore::RenewLeaseParams& params, const TaskRecord& task);
   void BeforeEndAttempt(const TaskStore::EndAttemptParams& params);
+  void OnEndAttempt(const TaskStore::EndAttemptParams& params);
   void OnContribution(const TaskStore::RecordContributionParams& params, const ContributionRecord& record);
   void OnForget(const RoundId& round, int64_t count);
+  void OnDelete(const TaskStore::DeleteEndedRoundsParams& params, const TaskStore::DeletedRounds& deleted);
   // Another operation changed something in this round.
   void OnChange(std::string_view operation, const RoundId& round);
   // Something is written to this round's spool.
   void OnSpool(const RoundId& round);
+  // Once a second: what time alone, or the end of the last task, brings about must have happened, if the server could.
+  void CheckTimely(absl::Time now, bool server_is_well);
 
   // A token, whose it is, and the latest end its lease ever had.
   struct Grant {
     TaskId task;
     WorkerName worker;
     absl::Time expire_time;
+    absl::Time attempt_deadline_time;
   };
   // Null if this token was never granted.
   const Grant* FindGrant(const std::string& token) const;
   const v1::RoundSpec* FindSpec(const RoundId& round) const;
+  bool WasDeleted(const RoundId& round) const;
+  bool IsCollecting(const RoundId& round) const;
+  // Rounds that have not ended, and the digests of their broadcasts.
+  int64_t num_live() const;
+  std::vector<std::string> LiveBroadcasts() const;
+  struct TaskImage {
+    TaskState state = TaskState::kQueued;
+    WorkerName worker;
+    LeaseToken token;
+    absl::Time expire_time;
+    absl::Time attempt_deadline_time;
+    int64_t progress = 0;
+    int32_t num_attempts = 0;
+    int32_t num_failed = 0;
+    int32_t num_lost = 0;
+  };
+  // As it was last, also of a round that was deleted since. Null if there never was such a task.
+  const TaskImage* FindTask(const TaskId& task) const;
+  // Null if there never was such a round.
+  const std::string* FindRequestId(const RoundId& round) const;
   // A crash happened since the round was last seen whole.
   void NoteCrash() { has_crashed_ = true; }
   void NoteGracefulStop() { has_crashed_ = false; }
 
  private:
-  struct TaskImage {
-    TaskState state = TaskState::kQueued;
-    LeaseToken token;
-    absl::Time expire_time;
-    absl::Time attempt_deadline_time;
-    int32_t num_attempts = 0;
-  };
   struct RoundImage {
     v1::RoundSpec spec;
     std::string population;
+    std::string request_id;
+    absl::Time create_time;
+    absl::Time deadline_time;
+    absl::Time end_time;
+    bool is_deleted = false;
     RoundState state = RoundState::kCollecting;
     int64_t version = 0;
     TaskCounts counts;
     int64_t num_contributions = 0;
     std::vector<TaskImage> tasks;
+    // Beats at which something of it was overdue.
+    int num_overdue = 0;
   };
+  // What should have happened to it by `now`; empty if nothing.
+  static std::string OverdueOf(const RoundImage& round, absl::Time now);
 
   RoundImage* Find(const RoundId& round);
   // Compares what the store shows now with the image, and takes it as the new one.
   void Look(std::string_view operation, const RoundId& round);
   void CheckRound(std::string_view operation, const RoundImage& image, const RoundRecord& record);
   void CheckTask(std::string_view operation, const RoundImage& round, const TaskImage& before, const TaskRecord& now);
+  void CheckSealing(const RoundId& id, const RoundImage& round, absl::Time now);
   void CheckCounts(const RoundRecord& record, const std::vector<TaskRecord>& tasks);
 
   TaskStore* store_;
@@ -89,7 +123,7 @@ class StoreMonitor {
   // As they were when the batch began; nothing for those it created.
   std::map<RoundId, std::optional<RoundImage>> before_batch_;
   std::map<std::string, Grant> grants_;
-  std::set<std::string> requests_;
+  std::function<void(const RoundId&)> on_ended_ = [](const RoundId&) {};
   bool has_crashed_ = false;
 };
 

@@ -1,6 +1,6 @@
-// Verifier: what must be true of a round that has ended. A released aggregate is exactly what the contributions make
-// that the store says were counted, each once, and every contribution that a worker was told to be accepted is among
-// them.
+// Verifier: what must be true of a round that has ended, and of the contributions of any. A released aggregate is
+// exactly what the contributions make that the store says were counted, each once, and every contribution that a worker
+// was told to be accepted is among them.
 #pragma once
 
 #include <functional>
@@ -23,8 +23,8 @@ struct EndedRound {
   v1::RoundSpec spec;
   std::vector<TaskRecord> tasks;
   std::vector<ContributionRecord> contributions;
-  // As the server shows it.
-  v1::Round shown;
+  // As a released round describes its aggregate.
+  v1::Round released;
   // The released file, of a round that SUCCEEDED.
   std::string aggregate;
   bool was_cancelled = false;
@@ -37,10 +37,11 @@ class Verifier {
       : journal_(journal), statistics_(statistics), ledger_(ledger) {}
 
   void Check(const EndedRound& round);
+  // Also of a round that goes on.
+  void CheckContributions(const EndedRound& round);
 
  private:
   void CheckEnd(const EndedRound& round);
-  void CheckContributions(const EndedRound& round);
   void CheckAggregate(const EndedRound& round);
 
   Journal& journal_;

@@ -16,6 +16,8 @@ struct Weather {
   Random& chance;
   FaultPlan plan;
   bool is_stormy = true;
+  // Since when nothing goes wrong, if so.
+  absl::Time calm_time = absl::InfiniteFuture();
 
   // True with this probability, and counted, while faults happen.
   bool Strikes(double probability, const char* fault) {

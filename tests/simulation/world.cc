@@ -2,32 +2,38 @@
 
 #include <algorithm>
 
-#include "sdk/cpp/proto_duration.h"
+#include "base/checksum.h"
+#include "server/core/views.h"
 
 namespace sheaf::simulation {
 namespace {
 
 constexpr int kListAll = 1000;
-// Of no seed's rounds is a lease longer.
-constexpr absl::Duration kLongestLease = absl::Seconds(20);
-// A round that can be finished is, in calm, after what still hangs, a lost lease or two, and the backoffs.
-const absl::Duration kFinishWithin = absl::Seconds(40) + 3 * kLongestLease + absl::Seconds(60);
+constexpr int kAsksMax = 5;
+// A worker that is told to stop while nothing goes wrong has handed in or given back what it held.
+constexpr absl::Duration kStopWithin = absl::Seconds(40);
+// The core looks for what nobody refers to every ten minutes.
+constexpr absl::Duration kCleanWithin = absl::Minutes(11);
 
 }  // namespace
 
-World::World(uint64_t seed, StoreKind kind, Statistics& statistics, bool keep_journal)
-    : journal_(agenda_, keep_journal),
+World::World(const WorldOptions& options, Statistics& statistics)
+    : options_(options),
+      journal_(agenda_, options.keep_journal),
       statistics_(statistics),
-      chance_(seed),
-      core_random_(seed ^ 0x636f7265),
-      worker_random_(seed ^ 0x776f726b),
+      chance_(options.seed),
+      core_random_(options.seed ^ 0x636f7265),
+      worker_random_(options.seed ^ 0x776f726b),
       weather_{.agenda = agenda_,
                .journal = journal_,
                .statistics = statistics,
                .chance = chance_,
                .plan = FaultPlan::Draw(chance_)},
+      limits_(DrawLimits(chance_)),
       ledger_(journal_, statistics),
-      storage_(kind, agenda_.clock()),
+      storage_(options.store, agenda_.clock()),
+      credentials_(weather_.plan.uses_tokens ? Credentials::Create(storage_.tasks(), core_random_, agenda_.now())
+                                             : Credentials()),
       server_({.agenda = agenda_,
                .journal = journal_,
                .statistics = statistics,
@@ -36,35 +42,50 @@ World::World(uint64_t seed, StoreKind kind, Statistics& statistics, bool keep_jo
                .chance = chance_,
                .core_random = core_random_,
                .plan = weather_.plan,
-               .limits = DrawLimits(chance_)}),
-      seats_(weather_, server_, ledger_, worker_random_, 2 + static_cast<int>(chance_.Below(5))),
-      observer_(weather_, server_, seats_),
+               .limits = limits_,
+               .crash_at = options.crash_at}),
+      seats_(weather_, server_, ledger_, worker_random_, credentials_, 2 + static_cast<int>(chance_.Below(5))),
+      observer_(weather_, server_, credentials_.operators, seats_),
       verifier_(journal_, statistics, ledger_),
-      storm_end_(agenda_.now() + chance_.Between(absl::Seconds(20), absl::Seconds(120))) {
+      progress_(journal_, statistics, server_, limits_) {
+  server_.monitor().set_on_ended([this](const RoundId& round) { OnRoundEnded(round); });
+  std::vector<FaultyTransport*> links = seats_.links();
+  links.push_back(&observer_.link());
   int count = 1 + static_cast<int>(chance_.Below(5));
   for (int i = 0; i < count; ++i) {
-    programs_.push_back(std::make_unique<ProgramActor>(weather_, server_, RoundPlan::Draw(i, chance_)));
+    programs_.push_back(
+        std::make_unique<ProgramActor>(weather_, server_, credentials_.submitter, RoundPlan::Draw(i, chance_)));
+    links.push_back(&programs_.back()->link());
   }
-  server_.SetFaulty(true);
-  agenda_.At(storm_end_, [this] { BecomeCalm(); });
+  swizzle_ = std::make_unique<Swizzle>(weather_, std::move(links));
+  server_.BecomeFaulty();
+  if (options.mode == Mode::kLiveness) {
+    agenda_.After(chance_.Between(absl::Seconds(20), absl::Seconds(120)), [this] { BecomeCalm(); });
+  } else {
+    agenda_.After(chance_.Between(absl::Seconds(60), absl::Seconds(240)), [this] { is_over_ = true; });
+  }
   Beat();
 }
 
 World::~World() {
   ++statistics_.seeds;
+  statistics_.safety_seeds += options_.mode == Mode::kSafety;
+  statistics_.sqlite_seeds += options_.store == StoreKind::kSqlite;
+  statistics_.token_seeds += weather_.plan.uses_tokens;
   statistics_.events += agenda_.num_events();
 }
 
 std::optional<Violation> World::Run() {
   while (!IsOver() && Advance()) {
   }
-  BecomeCalm();
-  // What is deferred, delayed or left to the next start.
-  absl::Time settled = agenda_.now() + absl::Seconds(20);
-  while (agenda_.now() < settled && Advance()) {
+  if (options_.mode == Mode::kLiveness && !journal_.violation().has_value()) {
+    BecomeCalm();
+    VerifyRounds();
+    Close();
+    VerifyNothingIsLeft();
+  } else if (!journal_.violation().has_value()) {
+    VerifyRounds();
   }
-  if (!journal_.violation().has_value()) VerifyRounds();
-  if (!journal_.violation().has_value()) VerifyNothingIsLeft();
   return journal_.violation();
 }
 
@@ -73,28 +94,46 @@ bool World::Advance() {
   return has_more && !journal_.violation().has_value();
 }
 
+void World::AdvanceTo(absl::Time time) {
+  while (agenda_.now() < time && Advance()) {
+  }
+}
+
 bool World::IsOver() const {
-  return std::all_of(programs_.begin(), programs_.end(), [](const auto& program) { return program->is_done(); });
+  if (is_over_) return true;
+  const bool are_done =
+      std::all_of(programs_.begin(), programs_.end(), [](const auto& program) { return program->is_done(); });
+  // A request that was repeated after its round was deleted makes another, which no program waits for.
+  return are_done && server_.monitor().num_live() == 0;
 }
 
 void World::BecomeCalm() {
   if (!weather_.is_stormy) return;
   journal_.Note("the storm is over");
-  storm_end_ = agenda_.now();
   weather_.is_stormy = false;
-  server_.SetFaulty(false);
+  weather_.calm_time = agenda_.now();
+  server_.Mend();
   seats_.Mend();
+  observer_.link().Mend();
+  for (const auto& program : programs_) program->link().Mend();
 }
 
 void World::Beat() {
+  if (is_closing_) return;
   agenda_.After(absl::Seconds(1), [this] { Beat(); });
   server_.CheckService();
-  CheckProgress();
+  for (const std::string& digest : server_.monitor().LiveBroadcasts()) {
+    if (!storage_.payloads().HasBlob(digest)) {
+      journal_.Break("a live round has its broadcast", "broadcast {} is gone", digest);
+    }
+  }
+  if (!weather_.is_stormy) progress_.Check(weather_.calm_time, agenda_.now());
   if (weather_.Strikes(weather_.plan.graceful_restart, "graceful restarts begun")) server_.RestartGracefully();
   if (weather_.Strikes(weather_.plan.disk_full, "full disks begun")) {
     server_.FillDisk(chance_.Between(absl::ZeroDuration(), absl::Seconds(10)));
   }
   seats_.Strike();
+  swizzle_->Strike();
   std::vector<std::string> rounds;
   for (const auto& program : programs_) {
     if (!program->round().empty()) rounds.push_back(program->round());
@@ -102,51 +141,67 @@ void World::Beat() {
   observer_.Act(rounds);
 }
 
-// --- Progress ------------------------------------------------------------------------------------
+// --- Rounds that end -----------------------------------------------------------------------------
 
-void World::CheckProgress() {
-  if (weather_.is_stormy) return;
-  auto live =
-      server_.tasks().ListRounds({.states = {RoundState::kCollecting, RoundState::kSealing}, .limit = kListAll});
-  if (!live.ok()) return journal_.Break("the store answers", "{}", live.status().ToString());
-  const absl::Time now = agenda_.now();
-  for (const RoundRecord& round : *live) {
-    const v1::RoundSpec* spec = server_.monitor().FindSpec(round.id);
-    const absl::Duration leases = spec != nullptr ? 3 * FromProtoDuration(spec->lease_duration()) : kLongestLease;
-    if (now > std::max(round.deadline_time, storm_end_) + leases) {
-      journal_.Break("every round ends", "round {} is not final {} after its deadline", round.id,
-                     absl::FormatDuration(now - round.deadline_time));
-    }
-    if (now > std::max(round.create_time, storm_end_) + kFinishWithin && CanFinish(round)) {
-      journal_.Break("what can be done gets done", "round {} is still live {} after the storm", round.id,
-                     absl::FormatDuration(now - storm_end_));
-    }
-  }
-  if (now > storm_end_ + absl::Minutes(10)) journal_.Break("every round ends", "a program still waits for its round");
+const ProgramActor* World::ProgramOf(const std::string& request_id) const {
+  auto found = std::find_if(programs_.begin(), programs_.end(),
+                            [&](const auto& program) { return program->plan().request_id == request_id; });
+  return found == programs_.end() ? nullptr : found->get();
 }
 
-bool World::CanFinish(const RoundRecord& round) {
-  const v1::RoundSpec* spec = server_.monitor().FindSpec(round.id);
-  bool is_blocked = round.tasks.failed > 0 || round.tasks.buried > 0;
-  return !is_blocked && spec != nullptr && spec->open_slots().per_worker_max() == 0;
+EndedRound World::ReadRound(const RoundRecord& record) {
+  EndedRound round{.record = record};
+  const ProgramActor* program = ProgramOf(record.request_id);
+  round.was_cancelled = program != nullptr && program->has_cancelled();
+  auto tasks = server_.tasks().ListTasks({.round = record.id, .limit = kListAll});
+  auto contributions = server_.tasks().ListContributions(record.id, 0, kListAll);
+  if (program == nullptr || !tasks.ok() || !contributions.ok() || !round.spec.ParseFromString(record.spec) ||
+      !round.released.ParseFromString(record.aggregate)) {
+    journal_.Break("the store answers", "round {} of {} cannot be read", record.id, record.request_id);
+    return round;
+  }
+  round.tasks = *std::move(tasks);
+  round.contributions = *std::move(contributions);
+  if (record.state != RoundState::kSucceeded) return round;
+  const std::string& digest = round.released.aggregate().digest();
+  auto blob = storage_.payloads().OpenBlob(digest);
+  if (!blob.ok() || Sha256Hex((*blob)->bytes()) != digest) {
+    journal_.Break("a released aggregate can be read", "round {}: {}", record.id, blob.status().ToString());
+    return round;
+  }
+  round.aggregate = std::string((*blob)->bytes());
+  return round;
+}
+
+void World::OnRoundEnded(const RoundId& id) {
+  const absl::StatusOr<RoundRecord> record = server_.tasks().GetRound(id);
+  if (!record.ok()) return journal_.Break("the store answers", "round {}: {}", id, record.status().ToString());
+  const EndedRound round = ReadRound(*record);
+  if (!journal_.violation().has_value()) verifier_.Check(round);
 }
 
 // --- The end -------------------------------------------------------------------------------------
 
 template <typename M>
 absl::StatusOr<typename M::Response> World::Ask(const M& method, const typename M::Request& request) {
-  std::optional<absl::StatusOr<typename M::Response>> result;
-  server_.Call(method.name, std::make_shared<typename M::Request>(request), std::make_unique<typename M::Response>(),
-               [&](absl::Status status, const google::protobuf::Message* response) {
-                 if (status.ok()) {
-                   result = static_cast<const typename M::Response&>(*response);
-                 } else {
-                   result = status;
-                 }
-               });
-  while (!result.has_value() && Advance()) {
+  // Where the server crashes once, it may do so now.
+  for (int attempt = 0; attempt < kAsksMax && !journal_.violation().has_value(); ++attempt) {
+    auto result = std::make_shared<std::optional<absl::StatusOr<typename M::Response>>>();
+    server_.Call(method.name, credentials_.all, std::make_shared<typename M::Request>(request),
+                 std::make_unique<typename M::Response>(),
+                 [result](absl::Status status, const google::protobuf::Message* response) {
+                   if (status.ok()) {
+                     *result = static_cast<const typename M::Response&>(*response);
+                   } else {
+                     *result = status;
+                   }
+                 });
+    const absl::Time due = agenda_.now() + absl::Seconds(1);
+    while (!result->has_value() && agenda_.now() < due && Advance()) {
+    }
+    if (result->has_value() && !absl::IsUnavailable((*result)->status())) return **std::move(result);
+    AdvanceTo(due);
   }
-  if (result.has_value()) return *std::move(result);
   return absl::InternalError("no answer");
 }
 
@@ -157,6 +212,7 @@ std::string World::ReadAggregate(const RoundId& round) {
   for (bool is_read = false; !is_read;) {
     request.set_offset(static_cast<int64_t>(file.size()));
     auto response = Ask(kReadAggregate, request);
+    if (server_.monitor().WasDeleted(round)) return "";
     if (!response.ok()) {
       journal_.Break("a released aggregate can be read", "round {}: {}", round, response.status().ToString());
       return "";
@@ -169,39 +225,72 @@ std::string World::ReadAggregate(const RoundId& round) {
 
 void World::VerifyRounds() {
   auto records = server_.tasks().ListRounds({.limit = kListAll});
-  if (!records.ok() || records->size() != programs_.size()) {
-    return journal_.Break("one request, one round", "{} programs have {} rounds", programs_.size(),
-                          records.ok() ? records->size() : 0);
-  }
+  if (!records.ok()) return journal_.Break("the store answers", "{}", records.status().ToString());
   for (const RoundRecord& record : *records) {
-    auto program = std::find_if(programs_.begin(), programs_.end(),
-                                [&](const auto& other) { return other->plan().request_id == record.request_id; });
-    EndedRound round{.record = record, .was_cancelled = (*program)->has_cancelled()};
-    if ((*program)->round() != record.id.value()) {
-      return journal_.Break("one request, one round", "{} knows of {} and has {}", record.request_id,
-                            (*program)->round(), record.id);
-    }
-    auto tasks = server_.tasks().ListTasks({.round = record.id, .limit = kListAll});
-    auto contributions = server_.tasks().ListContributions(record.id, 0, kListAll);
-    v1::GetRoundRequest get;
-    get.set_round(record.id.value());
-    auto shown = Ask(kGetRound, get);
-    if (!tasks.ok() || !contributions.ok() || !shown.ok() || !round.spec.ParseFromString(record.spec)) {
-      return journal_.Break("the store answers", "round {} cannot be read: {}", record.id, shown.status().ToString());
-    }
-    round.tasks = *std::move(tasks);
-    round.contributions = *std::move(contributions);
-    round.shown = shown->round();
-    if (record.state == RoundState::kSucceeded) round.aggregate = ReadAggregate(record.id);
-    verifier_.Check(round);
+    if (server_.monitor().WasDeleted(record.id)) continue;
+    const EndedRound round = ReadRound(record);
+    if (journal_.violation().has_value()) return;
+    verifier_.CheckContributions(round);
+    if (options_.mode == Mode::kLiveness) VerifyShown(record);
+  }
+  for (const auto& program : programs_) {
+    if (program->round().empty()) continue;
+    const std::string* request_id = server_.monitor().FindRequestId(RoundId(program->round()));
+    if (request_id != nullptr && *request_id == program->plan().request_id) continue;
+    journal_.Break("one request, one round", "{} was told of round {}", program->plan().request_id, program->round());
   }
 }
 
+void World::VerifyShown(const RoundRecord& record) {
+  v1::GetRoundRequest get;
+  get.set_round(record.id.value());
+  const auto shown = Ask(kGetRound, get);
+  if (server_.monitor().WasDeleted(record.id)) return;
+  if (!shown.ok() || shown->round().SerializeAsString() != ToProto(record).SerializeAsString()) {
+    return journal_.Break("what is shown is what is stored", "round {}: {}", record.id, shown.status().ToString());
+  }
+  if (record.state != RoundState::kSucceeded) return;
+  const std::string file = ReadAggregate(record.id);
+  if (server_.monitor().WasDeleted(record.id) || journal_.violation().has_value()) return;
+  if (Sha256Hex(file) != shown->round().aggregate().digest()) {
+    journal_.Break("a released aggregate can be read", "that of round {} is another", record.id);
+  }
+}
+
+void World::Close() {
+  if (journal_.violation().has_value()) return;
+  seats_.Close();
+  const absl::Time stopped = agenda_.now() + kStopWithin;
+  const auto is_quiet = [this] { return seats_.is_empty() && server_.num_open_calls() == 0 && server_.is_up(); };
+  while (!is_quiet() && agenda_.now() < stopped && Advance()) {
+  }
+  is_closing_ = true;
+  if (!seats_.is_empty()) journal_.Break("workers stop when told", "some have not");
+  if (const std::string leaks = server_.Leaks(); !leaks.empty()) {
+    journal_.Break("nothing is left when all has ended", "{}", leaks);
+  }
+  AdvanceTo(agenda_.now() + limits_.unreferenced_keep + (options_.crash_at > 0 ? 2 : 1) * kCleanWithin);
+}
+
 void World::VerifyNothingIsLeft() {
-  auto rounds = storage_.payloads().ListRounds();
-  if (rounds.ok() && rounds->empty()) return;
-  journal_.Break("nothing individual stays", "there are payloads of {} ended rounds, of {} first", rounds->size(),
-                 rounds->empty() ? RoundId() : rounds->front());
+  if (journal_.violation().has_value()) return;
+  MemoryPayloadStore& payloads = storage_.payloads();
+  auto rounds = payloads.ListRounds();
+  if (!rounds.ok() || !rounds->empty()) {
+    return journal_.Break("nothing individual stays", "there are payloads of {} ended rounds", rounds->size());
+  }
+  const auto uploads = payloads.DeleteStaleUploads(absl::InfiniteFuture());
+  if (!uploads.ok() || *uploads > 0) {
+    journal_.Break("nothing is left when all has ended", "{} uploads are there that nobody goes on with", *uploads);
+  }
+  const auto blobs = payloads.ListBlobs();
+  if (!blobs.ok()) return journal_.Break("the store answers", "{}", blobs.status().ToString());
+  for (const PayloadStore::BlobInfo& blob : *blobs) {
+    const auto use = server_.tasks().GetBlobUse(blob.digest);
+    if (use.ok() && *use == TaskStore::BlobUse::kCurrent) continue;
+    journal_.Break("nothing is left when all has ended", "blob {} of {} bytes is there and nothing refers to it",
+                   blob.digest, blob.size_bytes);
+  }
 }
 
 }  // namespace sheaf::simulation

@@ -1,0 +1,113 @@
+// What it costs to be safe: the same Sync cycles in the clear without a token, with one, over TLS, and over TLS with
+// certificates on both sides, in turns.
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "base/status_macros.h"
+#include "bench/bench.h"
+#include "bench/sync_loop.h"
+#include "sdk/cpp/grpc_transport.h"
+
+namespace sheaf::bench {
+namespace {
+
+struct Identity {
+  std::string certificate;
+  std::string key;
+};
+
+// Signed by itself, hence also the authority that the other side trusts.
+absl::StatusOr<Identity> MakeIdentity(const Setup& setup) {
+  Identity made = {.certificate = setup.directory + "/bench.pem", .key = setup.directory + "/bench.key"};
+  const std::string command = fmt::format(
+      "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=bench -addext "
+      "subjectAltName=IP:127.0.0.1 -keyout '{}' -out '{}' 2>/dev/null",
+      made.key, made.certificate);
+  if (std::system(command.c_str()) != 0) return absl::UnavailableError("this failed: " + command);
+  return made;
+}
+
+// A token of the identity "bench", in a file of its own.
+absl::StatusOr<std::string> MakeToken(const Setup& setup, const ChildProcess& server, ChannelSecurity security,
+                                      const std::vector<v1::Role>& roles) {
+  v1::CreateTokenRequest request;
+  request.set_request_id(fmt::format("token-{}", static_cast<int>(roles.front())));
+  request.set_name("bench");
+  for (const v1::Role role : roles) request.add_roles(role);
+  GrpcTransport transport(server.address(), {.security = std::move(security), .own_connection = true});
+  ASSIGN_OR_RETURN(const v1::CreateTokenResponse response, BlockingCall(transport, kCreateToken, request));
+  const std::string path = fmt::format("{}/{}.token", setup.directory, request.request_id());
+  std::ofstream(path) << response.secret();
+  std::filesystem::permissions(path, std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+  return path;
+}
+
+struct Case {
+  const char* name;
+  bool has_token;
+  bool has_tls;
+  bool has_client_certificate;
+};
+constexpr Case kCases[] = {{"in the clear, anonymous", false, false, false},
+                           {"in the clear, token", true, false, false},
+                           {"TLS, token", true, true, false},
+                           {"mTLS, token", true, true, true}};
+
+absl::StatusOr<LoopResult> RunCase(const Setup& setup, const Case& c, const Identity& identity, const SyncLoad& load) {
+  std::vector<std::string> options;
+  ChannelSecurity security;
+  if (c.has_tls) {
+    options = {"--tls-cert", identity.certificate, "--tls-key", identity.key};
+    security.tls_ca = identity.certificate;
+  }
+  if (c.has_client_certificate) {
+    options.insert(options.end(), {"--tls-client-ca", identity.certificate});
+    security.tls_cert = identity.certificate;
+    security.tls_key = identity.key;
+  }
+  ASSIGN_OR_RETURN(const std::unique_ptr<ChildProcess> server, StartSheafd(setup, options));
+  if (c.has_token) {
+    ASSIGN_OR_RETURN(security.token_file, MakeToken(setup, *server, security, {v1::OPERATOR}));
+    ASSIGN_OR_RETURN(security.token_file, MakeToken(setup, *server, security, {v1::SUBMITTER, v1::WORKER}));
+  }
+  return RunSyncLoop(setup, *server, load, security);
+}
+
+absl::Status MeasureLoad(const Setup& setup, const Identity& identity, const SyncLoad& load, Table& table) {
+  struct Figures {
+    std::vector<double> rates, cpu, ratios;
+  };
+  std::vector<Figures> figures(std::size(kCases));
+  for (int i = 0; i < setup.repeats; ++i) {
+    double bare = 0;
+    for (size_t k = 0; k < std::size(kCases); ++k) {
+      ASSIGN_OR_RETURN(const LoopResult result, RunCase(setup, kCases[k], identity, load));
+      figures[k].rates.push_back(result.units_per_second());
+      figures[k].cpu.push_back(result.cpu_micros_per_unit());
+      if (k == 0) bare = result.cpu_micros_per_unit();
+      figures[k].ratios.push_back(result.cpu_micros_per_unit() / bare);
+    }
+  }
+  for (size_t k = 0; k < std::size(kCases); ++k) {
+    Figures& f = figures[k];
+    table.Add({.what = fmt::format("{} workers, {} per Sync, {}", load.workers, load.batch, kCases[k].name),
+               .figure = fmt::format("{:.0f} tasks/s, {:.3f} ms server CPU per task", Quantile(f.rates, 0.5),
+                                     Quantile(f.cpu, 0.5) / 1000),
+               .ratio = k == 0 ? "" : fmt::format("{:.2f}x the CPU of anonymous in the clear", Quantile(f.ratios, 0.5)),
+               .target = ""});
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status MeasureSecurity(const Setup& setup, Table& table) {
+  ASSIGN_OR_RETURN(const Identity identity, MakeIdentity(setup));
+  RETURN_IF_ERROR(MeasureLoad(setup, identity, {64, 1, 2, 100'000}, table));
+  return MeasureLoad(setup, identity, {64, 16, 3, 100'000}, table);
+}
+
+}  // namespace sheaf::bench

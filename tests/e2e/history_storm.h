@@ -1,0 +1,144 @@
+// HistoryStorm: a server and workers as processes, and everything that can go wrong with them and between them, drawn
+// from a seed.
+//
+//   worker processes --TCP--> FaultyNetwork --TCP--> RpcRelay --> FaultyCalls --> RecordingTransport --> sheafd
+//
+//   HistoryStorm storm({.num_workers = 8, .lease = absl::Seconds(1), .seed = 7});
+//   storm.Rage(round, absl::Seconds(5));        // Until the round has ended, or so long. Then everything is well
+//   again. CHECK(storm.history().Check(round, counts).ok());
+//
+// Connections are swallowed, half-closed, reset, trickled and cut; calls sent twice, late by three leases, and their
+// answers lost; the server killed and restarted, also under a clock that was set forward or back by an hour; workers
+// killed; all of them stopped (SIGSTOP) for two leases. Not thread-safe.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "base/mutex.h"
+#include "base/random.h"
+#include "cli/selftest/faulty_calls.h"
+#include "cli/selftest/faulty_network.h"
+#include "sdk/cpp/history.h"
+#include "sdk/cpp/recording_transport.h"
+#include "tests/e2e/processes.h"
+#include "tests/e2e/rpc_relay.h"
+
+namespace sheaf {
+
+// Notes how long the tasks of workers that were killed wait for the next. Thread-safe.
+class TakeoverTransport final : public Transport {
+ public:
+  TakeoverTransport(Transport& inner, const Clock& clock) : inner_(inner), clock_(clock) {}
+
+  void CallMethod(std::string_view method, const google::protobuf::Message& request,
+                  google::protobuf::Message* response, const CallOptions& options, Done done) override;
+
+  // What it held is abandoned.
+  void OnKilled(const std::string& worker) EXCLUDES(mutex_);
+  // From the kill to the next lease, of every task that was taken over.
+  std::vector<absl::Duration> takeovers() const EXCLUDES(mutex_);
+
+ private:
+  struct Holder {
+    std::string worker;
+    std::string lease_token;
+    // Infinite future while the worker lives.
+    absl::Time abandoned = absl::InfiniteFuture();
+  };
+  void OnAnswer(const std::string& worker, const v1::SyncResponse& response) EXCLUDES(mutex_);
+
+  Transport& inner_;
+  const Clock& clock_;
+  mutable Mutex mutex_;
+  // By task.
+  std::map<std::string, Holder> holders_ GUARDED_BY(mutex_);
+  std::vector<absl::Duration> takeovers_ GUARDED_BY(mutex_);
+};
+
+// The file that steps the wall clock of a program (stepped_clock.cc).
+class SteppedClock {
+ public:
+  explicit SteppedClock(std::string path);
+  // Words before a program's own. None where the clock cannot be stepped.
+  std::vector<std::string> Wrapper() const;
+  void Set(absl::Duration offset);
+
+ private:
+  std::string path_;
+};
+
+struct StormOptions {
+  int num_workers = 8;
+  absl::Duration lease = absl::Seconds(1);
+  uint64_t seed = 1;
+};
+
+class HistoryStorm {
+ public:
+  explicit HistoryStorm(const StormOptions& options);
+  ~HistoryStorm();
+
+  Federation& federation() { return federation_; }
+  const History& history() const { return history_; }
+  std::vector<absl::Duration> takeovers() const { return takeover_.takeovers(); }
+
+  // Returns when the round has ended, or after `longest`; all faults have ended then.
+  void Rage(const std::string& round, absl::Duration longest);
+  // One worker of them, drawn; another takes its seat.
+  void KillWorker();
+
+  struct Counts {
+    int server_kills = 0;
+    int worker_kills = 0;
+    int stops = 0;
+    int clock_steps = 0;
+  };
+  const Counts& counts() const { return counts_; }
+  // From the start of each new server to its first answer.
+  const std::vector<absl::Duration>& recoveries() const { return recoveries_; }
+  // Of connections and of calls.
+  int64_t num_network_faults() const;
+  int64_t num_call_faults() const { return calls_.num_faults(); }
+
+ private:
+  struct Seat {
+    std::string worker;
+    pid_t pid = 0;
+    SteppedClock clock;
+  };
+
+  void StartWorker(Seat& seat);
+  void Disturb(absl::Time now);
+  void RestartServer();
+  void Stop(pid_t pid, absl::Time now);
+  // Lets those go on whose time has come.
+  void Continue(absl::Time now);
+  absl::Duration DrawOffset();
+  void SetFaults(bool are_on);
+
+  const StormOptions options_;
+  SeededRandom random_;
+  const TemporaryDirectory directory_ = ScratchDirectory();
+  SteppedClock server_clock_{directory_.path() + "/server-clock"};
+  Federation federation_{{.server_wrapper = server_clock_.Wrapper()}};
+  History history_;
+  GrpcTimer timer_;
+  GrpcTransport wire_;
+  RecordingTransport recording_{wire_, history_};
+  TakeoverTransport takeover_{recording_, federation_.clock()};
+  FaultyCalls calls_;
+  RpcRelay relay_{calls_};
+  std::unique_ptr<FaultyNetwork> network_;
+  std::vector<Seat> seats_;
+  int num_workers_ = 0;
+  // Stopped processes, and until when.
+  std::map<pid_t, absl::Time> stopped_;
+  Counts counts_;
+  std::vector<absl::Duration> recoveries_;
+};
+
+}  // namespace sheaf

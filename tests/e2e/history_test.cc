@@ -1,0 +1,199 @@
+// What was acknowledged is counted, and everything once, whatever happens to whom: real processes, held by a history to
+// the sums that their rounds release. Environment: SHEAF_HISTORY_LOOPS, SHEAF_HISTORY_WORKERS, SHEAF_HISTORY_SEED.
+#include <algorithm>
+#include <cstdlib>
+
+#include "sdk/cpp/methods.h"
+#include "sdk/cpp/proto_duration.h"
+#include "tests/e2e/history_storm.h"
+#include "tests/e2e/rounds.h"
+
+namespace sheaf {
+namespace {
+
+int64_t Setting(const char* name, int64_t fallback) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? fallback : std::stoll(value);
+}
+
+std::string Spread(std::vector<absl::Duration> values) {
+  if (values.empty()) return "none";
+  std::sort(values.begin(), values.end());
+  return fmt::format("{} (median {}, max {})", values.size(), absl::FormatDuration(values[values.size() / 2]),
+                     absl::FormatDuration(values.back()));
+}
+
+// Sixty tasks of up to 300 ms; every other round has enough before all of them are done.
+v1::RoundSpec StormRound(Random& random, absl::Duration lease) {
+  constexpr int kTasks = 60;
+  v1::RoundSpec spec = OneHotRound({.num_tasks = kTasks, .lease = lease});
+  for (int i = 0; i < kTasks; ++i) {
+    const absl::Duration work =
+        absl::Floor(random.Between(absl::ZeroDuration(), absl::Milliseconds(300)), absl::Milliseconds(1));
+    spec.mutable_listed()->mutable_tasks(i)->set_payload(fmt::format("{} {}", absl::FormatDuration(work), i));
+  }
+  if (random.Chance(0.5)) spec.set_goal(kTasks * 3 / 4);
+  // Beyond what the clock is stepped by: the deadline is a promise in wall time.
+  *spec.mutable_deadline() = ToProtoDuration(absl::Hours(5));
+  spec.mutable_retry()->set_lost_max(1000);
+  spec.mutable_retry()->set_failed_max(1000);
+  return spec;
+}
+
+TEST_CASE("Whatever happens to server, workers, network and clocks: what was acknowledged is counted, each once") {
+  SystemRandom chance;
+  const uint64_t seed =
+      static_cast<uint64_t>(Setting("SHEAF_HISTORY_SEED", static_cast<int64_t>(chance.Below(1'000'000'000))));
+  const int64_t loops = Setting("SHEAF_HISTORY_LOOPS", 4);
+  constexpr absl::Duration kLease = absl::Seconds(1);
+  INFO("seed " << seed);
+  fmt::print("  seed {}, {} loops\n", seed, loops);
+  HistoryStorm storm(
+      {.num_workers = static_cast<int>(Setting("SHEAF_HISTORY_WORKERS", 8)), .lease = kLease, .seed = seed});
+  SeededRandom random(seed);
+  Federation& federation = storm.federation();
+  HistoryReport total;
+  std::vector<absl::Duration> calm_downs;
+  for (int64_t loop = 1; loop <= loops; ++loop) {
+    INFO("loop " << loop);
+    const std::string round = StartRound(federation, StormRound(random, kLease));
+    storm.Rage(round, absl::Seconds(6));
+    const absl::Time calm = federation.clock().Now();
+    // Nothing goes wrong any more: it ends, whatever was before.
+    Await(federation, round, absl::Seconds(30));
+    calm_downs.push_back(federation.clock().Now() - calm);
+    const HistoryReport report = storm.history().Check(round, CountsOf(federation.transport(), round));
+    INFO(fmt::format("{}", fmt::join(report.violations, "\n")));
+    REQUIRE(report.ok());
+    REQUIRE(report.acknowledged <= report.counted);
+    REQUIRE(report.counted <= report.attempted);
+    total.Add(report);
+    if (loop % 10 == 0) {
+      fmt::print("  {} loops: {} attempted, {} acknowledged, {} counted, {} duplicated, {} lost\n", loop,
+                 total.attempted, total.acknowledged, total.counted, total.duplicated, total.lost);
+      std::fflush(stdout);
+    }
+  }
+  const HistoryStorm::Counts& counts = storm.counts();
+  Measured("{} loops: {} attempted, {} acknowledged, {} counted, {} duplicated, {} lost", loops, total.attempted,
+           total.acknowledged, total.counted, total.duplicated, total.lost);
+  Measured(
+      "server killed {} times, workers {}; {} stops for two leases, {} clock steps; {} faults of connections, {} of "
+      "calls",
+      counts.server_kills, counts.worker_kills, counts.stops, counts.clock_steps, storm.num_network_faults(),
+      storm.num_call_faults());
+  Measured("the restarted server answered: {}", Spread(storm.recoveries()));
+  Measured("tasks of killed workers were another's, faults going on: {}; lease {}", Spread(storm.takeovers()),
+           absl::FormatDuration(kLease));
+  Measured("rounds ended after the faults had: {}", Spread(calm_downs));
+}
+
+TEST_CASE("The tasks of workers that are killed one after the other run again within the lease and a second") {
+  constexpr absl::Duration kLease = absl::Seconds(1);
+  HistoryStorm storm({.num_workers = 8, .lease = kLease});
+  Federation& federation = storm.federation();
+  const std::string round =
+      StartRound(federation, OneHotRound({.num_tasks = 80, .work = absl::Milliseconds(400), .lease = kLease}));
+  for (int i = 0; i < 6; ++i) {
+    ::poll(nullptr, 0, 300);
+    storm.KillWorker();
+  }
+  Await(federation, round);
+  CHECK(storm.history().Check(round, CountsOf(federation.transport(), round)).ok());
+  const std::vector<absl::Duration> takeovers = storm.takeovers();
+  REQUIRE(takeovers.size() >= 6);
+  for (const absl::Duration takeover : takeovers) CHECK(takeover <= kLease + absl::Seconds(1));
+  Measured("from the kill to the next lease: {}; lease {}", Spread(takeovers), absl::FormatDuration(kLease));
+}
+
+#ifdef SHEAF_STEPPED_CLOCK
+TEST_CASE("A server restarted under a clock an hour off loses no round, and hands a dead worker's task on in time") {
+  constexpr absl::Duration kLease = absl::Seconds(2);
+  const TemporaryDirectory directory = ScratchDirectory();
+  SteppedClock clock(directory.path() + "/clock");
+  Federation federation({.server_wrapper = clock.Wrapper()});
+  for (const int hours : {-1, 1, 0}) {
+    v1::RoundSpec spec = OneHotRound({.num_tasks = 4, .lease = kLease});
+    *spec.mutable_deadline() = ToProtoDuration(absl::Hours(5));
+    const std::string round = StartRound(federation, spec);
+    const std::string poll = fmt::format("poll-{}", hours);
+    // Of two tasks one is handed in after the step, the other's worker is never heard of again; two were never leased.
+    const v1::SyncResponse granted = SyncOnce(federation.transport(), APoll("hand", poll, 2));
+    REQUIRE(granted.leases_size() == 2);
+    federation.KillServer();
+    const absl::Time stepped = federation.clock().Now();
+    clock.Set(absl::Hours(hours));
+    federation.StartServer();
+    const absl::Duration offset =
+        absl::FromUnixSeconds(
+            BlockingCall(federation.transport(), kGetServerInfo, v1::GetServerInfoRequest())->start_time().seconds()) -
+        federation.clock().Now();
+    CHECK(absl::AbsDuration(offset - absl::Hours(hours)) < absl::Minutes(1));
+
+    v1::SyncRequest result = APoll("hand", poll + "-result", 0);
+    AddResult(granted.leases(0), result);
+    const std::vector<std::string> verdicts = VerdictsOf(SyncOnce(federation.transport(), result));
+    // A clock set forward may have ended the lease; one set back must not.
+    if (hours < 0) CHECK(verdicts == std::vector<std::string>{"ACCEPTED"});
+    v1::SyncRequest heir = APoll("heir", poll + "-heir", 4, absl::Seconds(10));
+    const absl::Time deadline = stepped + kLease + absl::Seconds(1);
+    while (RoundOf(federation.transport(), round).state() == v1::COLLECTING) {
+      const v1::SyncResponse answer = SyncOnce(federation.transport(), heir);
+      heir = APoll("heir", heir.poll_id() + "+", 4, absl::Seconds(10));
+      for (const v1::Lease& lease : answer.leases()) AddResult(lease, heir);
+      REQUIRE(federation.clock().Now() < deadline + absl::Seconds(2));
+    }
+    CHECK(federation.clock().Now() < deadline);
+    CHECK(CountsOf(federation.transport(), round) == std::vector<int64_t>(4, 1));
+    Measured("clock at {:+} h: the first result was {}, the round ended {} after the kill (lease {})", hours,
+             verdicts.front(), absl::FormatDuration(federation.clock().Now() - stepped), absl::FormatDuration(kLease));
+  }
+}
+#endif
+
+TEST_CASE("A server with 100,000 tasks in its store serves and hands out within a second of its restart") {
+  constexpr int kTasks = 100'000;
+  constexpr int kBatch = 256;
+  Federation federation;
+  v1::RoundSpec spec = OneHotRound({.num_tasks = 1, .lease = absl::Minutes(10), .size = kTasks});
+  // Sparse only: dense contributions of this size would fill the disk instead of the store.
+  spec.mutable_aggregate()->mutable_outputs()->DeleteSubrange(0, 1);
+  spec.mutable_listed()->clear_tasks();
+  for (int i = 0; i < kTasks; ++i) spec.mutable_listed()->add_tasks()->set_payload(std::to_string(i));
+  *spec.mutable_deadline() = ToProtoDuration(absl::Hours(1));
+  const std::string round = StartRound(federation, spec);
+
+  int num_polls = 0;
+  int num_done = 0;
+  std::vector<absl::Duration> to_answer;
+  std::vector<absl::Duration> to_task;
+  for (int restart = 0; restart < 5; ++restart) {
+    // Some more are done, some more are held.
+    v1::SyncRequest request = APoll("hand", fmt::format("poll-{}", ++num_polls), kBatch);
+    for (int i = 0; i < 20; ++i) {
+      const v1::SyncResponse answer = SyncOnce(federation.transport(), request);
+      request = APoll("hand", fmt::format("poll-{}", ++num_polls), kBatch);
+      for (const v1::Lease& lease : answer.leases()) AddResult(lease, request);
+      num_done += answer.verdicts_size();
+    }
+    SyncOnce(federation.transport(), APoll(fmt::format("holder-{}", restart), "poll", kBatch));
+    federation.KillServer();
+    const absl::Time start = federation.clock().Now();
+    federation.StartServer();
+    GrpcTransport fresh(federation.address(), {.own_connection = true});
+    REQUIRE(BlockingCall(fresh, kGetServerInfo, v1::GetServerInfoRequest()).ok());
+    to_answer.push_back(federation.clock().Now() - start);
+    const v1::SyncResponse task = SyncOnce(fresh, APoll(fmt::format("new-{}", restart), "poll", 1));
+    REQUIRE(task.leases_size() == 1);
+    to_task.push_back(federation.clock().Now() - start);
+    // What was granted before the kill is handed in after it.
+    num_done += SyncOnce(federation.transport(), request).verdicts_size();
+  }
+  CHECK(RoundOf(federation.transport(), round).num_contributions() == num_done);
+  for (const absl::Duration duration : to_task) CHECK(duration <= absl::Seconds(1));
+  Measured("{} tasks, {} done: from the start of the process to the first answer {}, to the first task {}", kTasks,
+           num_done, Spread(to_answer), Spread(to_task));
+}
+
+}  // namespace
+}  // namespace sheaf

@@ -1,0 +1,87 @@
+// StoreOperation: every operation of TaskStore and PayloadStore, each a place between which the simulated server may
+// crash. tests/layout/store_operations_test.py holds the table to the two interfaces; the run reports how often each
+// was passed and how many crashes fell before and after it.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+namespace sheaf::simulation {
+
+enum class StoreOperation {
+  kBeginBatch,
+  kCommitBatch,
+  kRollbackBatch,
+  kCreateRound,
+  kGetRound,
+  kListRounds,
+  kMoveRound,
+  kGetBlobUse,
+  kLeaseTasks,
+  kListLeases,
+  kRenewLease,
+  kListExpired,
+  kEndAttempt,
+  kRequeueTask,
+  kLimitTimes,
+  kRecordContribution,
+  kListContributions,
+  kSaveCheckpoint,
+  kForgetContributionsAfterCheckpoint,
+  kGetTask,
+  kGetTaskState,
+  kListAttempts,
+  kListTasks,
+  kDescribeQueue,
+  kListRequirements,
+  kNextDueTime,
+  kSawWorker,
+  kGetWorker,
+  kListWorkers,
+  kSetWorkerDraining,
+  kDeleteEndedRounds,
+  kDeleteWorkers,
+  kCreateToken,
+  kRevokeToken,
+  kDeleteToken,
+  kListTokens,
+  kGetInfo,
+  kStartUpload,
+  kStartMemoryUpload,
+  kGetUpload,
+  kGetUploadUse,
+  kWriteChunk,
+  kFinishUpload,
+  kMoveUploadToBlob,
+  kMoveUploadToSpool,
+  kOpenUpload,
+  kDeleteUpload,
+  kDeleteStaleUploads,
+  kWriteBlob,
+  kHasBlob,
+  kOpenBlob,
+  kDeleteBlob,
+  kListBlobs,
+  kAppendToSpool,
+  kSyncSpools,
+  kReadFromSpool,
+  kRollSpool,
+  kDeleteSpoolSegments,
+  kWriteCheckpoint,
+  kReadCheckpoint,
+  kDeleteCheckpointsExcept,
+  kDeleteRound,
+  kListRoundsWithPayloads,
+};
+
+struct StoreOperationRow {
+  StoreOperation operation;
+  std::string_view name;
+  // Why no run comes here; empty: runs do.
+  std::string_view unreached = "";
+};
+
+// In the order of the enumeration.
+std::span<const StoreOperationRow> StoreOperations();
+
+}  // namespace sheaf::simulation
