@@ -63,7 +63,7 @@ absl::Status Admission::CheckQueue(Lane lane, absl::Time now) {
   }
   if (is_work && queued >= kCrowd && waited > limits_.queue_wait_max) {
     return Overloaded(
-        fmt::format("the server is overloaded: {} calls wait, the first for {}, queue_wait_max = {} ms; try again in a "
+        fmt::format("the server is overloaded: {} calls wait, the first for {}, queue_wait_max_ms = {}; try again in a "
                     "moment",
                     queued, absl::FormatDuration(waited), absl::ToInt64Milliseconds(limits_.queue_wait_max)));
   }
