@@ -2,6 +2,7 @@
 // runs it.
 #include <fmt/format.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -22,9 +23,10 @@ struct Measurement {
   const char* name;
   absl::Status (*run)(const Setup& setup, Table& table);
 };
-constexpr Measurement kMeasurements[] = {
-    {"sync", MeasureSync},       {"delivery", MeasureDelivery}, {"round", MeasureRound},        {"idle", MeasureIdle},
-    {"uploads", MeasureUploads}, {"security", MeasureSecurity}, {"endurance", MeasureEndurance}};
+constexpr Measurement kMeasurements[] = {{"sync", MeasureSync},           {"delivery", MeasureDelivery},
+                                         {"round", MeasureRound},         {"idle", MeasureIdle},
+                                         {"uploads", MeasureUploads},     {"security", MeasureSecurity},
+                                         {"endurance", MeasureEndurance}, {"overload", MeasureOverload}};
 
 std::string LoadAverage() {
   std::ifstream file("/proc/loadavg");
@@ -74,7 +76,16 @@ absl::Status Run(const Setup& setup, const std::vector<std::string>& only) {
   return absl::OkStatus();
 }
 
+// A connection each for ten thousand workers.
+void RaiseFileLimit() {
+  rlimit files = {};
+  if (getrlimit(RLIMIT_NOFILE, &files) != 0) return;
+  files.rlim_cur = files.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &files);
+}
+
 int Main(int argc, char** argv) {
+  RaiseFileLimit();
   // As sheafd does: the echo shall be no slower than it must be.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   const SystemClock clock;
@@ -91,7 +102,7 @@ int Main(int argc, char** argv) {
   app.add_option("--directory", parent, "Where to put the stores: their disk is measured too.");
   app.add_option("--seconds", seconds, "Length of one run.");
   app.add_option("--repeats", setup.repeats, "Runs of each.");
-  app.add_option("--only", only, "sync, delivery, round, idle, uploads, security, endurance.");
+  app.add_option("--only", only, "sync, delivery, round, idle, uploads, security, endurance, overload.");
   app.add_option("--row", setup.row, "Of sync: only rows whose name contains this, such as \"64 workers, 1 per\".");
   app.add_flag("--pin,!--no-pin", is_pinned, "Server and clients on a CPU each.");
   app.add_flag("--echo-server", is_echo, "Be the yardstick.");

@@ -11,6 +11,11 @@ namespace {
 
 // Events of one batch: bounds how long the first one waits for its answer.
 constexpr size_t kBatchEventsMax = 256;
+// Of those, so many may be urgent ones: who looks on must not stop the work.
+constexpr size_t kUrgentEventsMax = 64;
+// A batch that takes longer makes the next ones smaller: nobody, and no operator above all, waits longer than for two.
+constexpr absl::Duration kBatchDurationMax = absl::Milliseconds(20);
+constexpr size_t kBatchEventsMin = 16;
 // The core is not asked to tick more often than this when nothing happens.
 constexpr absl::Duration kTickIntervalMin = absl::Milliseconds(1);
 
@@ -24,11 +29,11 @@ void CoreThread::Start(BatchRunner& runner, Core& core) {
   thread_ = std::thread([this] { Run(); });
 }
 
-void CoreThread::Post(Event event) {
+void CoreThread::Add(Inbox CoreThread::*inbox, Event event) {
   bool was_waiting = false;
   {
     MutexLock lock(mutex_);
-    inbox_.push_back(std::move(event));
+    (this->*inbox).push_back(std::move(event));
     was_waiting = std::exchange(is_waiting_, false);
   }
   // The first of many wakes the thread, and does not hold what the thread needs next.
@@ -71,24 +76,37 @@ void CoreThread::Run() {
     const absl::Status status = runner_->Run(std::exchange(batch, {}), now);
     if (absl::IsInternal(status) || absl::IsDataLoss(status)) return on_failure_(status);
     if (!status.ok()) LogError("a batch was refused: {}", status.ToString());
+    const absl::Duration took = clock_.Now() - now;
+    if (took > kBatchDurationMax) {
+      batch_events_max_ = std::max(batch_events_max_ / 2, kBatchEventsMin);
+    } else if (took < kBatchDurationMax / 2) {
+      batch_events_max_ = std::min(batch_events_max_ * 2, kBatchEventsMax);
+    }
     next_tick = std::max(core_->NextTick(now), now + kTickIntervalMin);
   }
 }
 
 bool CoreThread::TakeBatch(absl::Time next_tick, std::vector<Event>& batch) {
   MutexLock lock(mutex_);
-  while (inbox_.empty() && !is_stopping_) {
+  while (inbox_.empty() && urgent_.empty() && !is_stopping_) {
     const absl::Duration left = next_tick - clock_.Now();
     if (left <= absl::ZeroDuration()) break;
     is_waiting_ = true;
     wake_.WaitFor(mutex_, left);
   }
   is_waiting_ = false;
-  if (inbox_.empty() && is_stopping_) return false;
-  const auto end = inbox_.begin() + static_cast<std::ptrdiff_t>(std::min(inbox_.size(), kBatchEventsMax));
-  batch.assign(std::make_move_iterator(inbox_.begin()), std::make_move_iterator(end));
-  inbox_.erase(inbox_.begin(), end);
+  if (inbox_.empty() && urgent_.empty() && is_stopping_) return false;
+  batch.clear();
+  Fill(batch, std::min(kUrgentEventsMax, batch_events_max_ / 2), urgent_);
+  Fill(batch, batch_events_max_, inbox_);
   return true;
+}
+
+void CoreThread::Fill(std::vector<Event>& batch, size_t size, Inbox& inbox) {
+  const size_t count = std::min(inbox.size(), size - batch.size());
+  const auto end = inbox.begin() + static_cast<std::ptrdiff_t>(count);
+  batch.insert(batch.end(), std::make_move_iterator(inbox.begin()), std::make_move_iterator(end));
+  inbox.erase(inbox.begin(), end);
 }
 
 }  // namespace sheaf

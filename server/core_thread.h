@@ -14,6 +14,7 @@
 #include <deque>
 #include <functional>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -39,7 +40,8 @@ class CoreThread final : public Executor {
   // Both must live until Stop returns.
   void Start(BatchRunner& runner, Core& core);
 
-  void Post(Event event) override;
+  void Post(Event event) override { Add(&CoreThread::inbox_, std::move(event)); }
+  void PostUrgent(Event event) override { Add(&CoreThread::urgent_, std::move(event)); }
   void Defer(Deferred deferred) override { runner_->Defer(std::move(deferred)); }
 
   // Posts an event and waits until its batch is durable; its commit's status.
@@ -52,15 +54,23 @@ class CoreThread final : public Executor {
   void Run();
   // Waits for events until `next_tick`. False when the thread shall end.
   bool TakeBatch(absl::Time next_tick, std::vector<Event>& batch);
+  using Inbox = std::deque<Event>;
+  void Add(Inbox CoreThread::*inbox, Event event) EXCLUDES(mutex_);
+  // Moves events until `batch` has `size`.
+  static void Fill(std::vector<Event>& batch, size_t size, Inbox& inbox);
 
   const Clock& clock_;
   const OnFailure on_failure_;
   BatchRunner* runner_ = nullptr;
   Core* core_ = nullptr;
 
+  // Only the thread's own.
+  size_t batch_events_max_ = 16;
+
   Mutex mutex_;
   CondVar wake_;
-  std::deque<Event> inbox_ GUARDED_BY(mutex_);
+  Inbox inbox_ GUARDED_BY(mutex_);
+  Inbox urgent_ GUARDED_BY(mutex_);
   bool is_waiting_ GUARDED_BY(mutex_) = false;
   bool is_stopping_ GUARDED_BY(mutex_) = false;
   std::thread thread_;

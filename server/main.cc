@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <malloc.h>
 #include <pthread.h>
+#include <sys/resource.h>
 
 #include <csignal>
 #include <cstdio>
@@ -35,6 +36,14 @@ constexpr int kExitUsage = 2;
 void TuneMalloc() {
   mallopt(M_MMAP_THRESHOLD, 32 << 20);
   mallopt(M_TRIM_THRESHOLD, 64 << 20);
+}
+
+// Each connection and each upload is an open file; the soft limit of many systems is 1024.
+void RaiseFileLimit() {
+  rlimit files = {};
+  if (getrlimit(RLIMIT_NOFILE, &files) != 0) return;
+  files.rlim_cur = files.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &files);
 }
 
 sigset_t StopSignals() {
@@ -148,5 +157,6 @@ int Main(const std::vector<std::string>& arguments) {
 
 int main(int argc, char** argv) {
   sheaf::TuneMalloc();
+  sheaf::RaiseFileLimit();
   return sheaf::Main(std::vector<std::string>(argv + 1, argv + argc));
 }

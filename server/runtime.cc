@@ -78,9 +78,14 @@ absl::StatusOr<std::unique_ptr<Runtime>> Runtime::Start(TaskStore& store, Payloa
   auto runtime = std::unique_ptr<Runtime>(new Runtime(std::move(state)));
   started.thread.Start(started.runner, started.core);
   ASSIGN_OR_RETURN(started.server,
-                   GrpcServer::Start(started.methods, {.listen = options.listen,
-                                                       .request_bytes_max = options.limits.request_bytes_max,
-                                                       .tls = options.tls}));
+                   GrpcServer::Start(started.methods, clock,
+                                     {.listen = options.listen,
+                                      .request_bytes_max = options.limits.request_bytes_max,
+                                      .receive_bytes_max = options.limits.receive_bytes_max,
+                                      .calls_per_connection_max = options.limits.calls_per_connection_max,
+                                      .handshake_timeout = options.limits.handshake_timeout,
+                                      .connection_idle_max = options.limits.connection_idle_max,
+                                      .tls = options.tls}));
   return runtime;
 }
 

@@ -76,6 +76,16 @@ class PayloadStore {
   virtual absl::StatusOr<std::shared_ptr<const BlobView>> OpenUpload(const UploadId& id) = 0;
   // OK also if there is none.
   virtual absl::Status DeleteUpload(const UploadId& id) = 0;
+  struct UploadUse {
+    // All that there are, finished or not, with their announced sizes.
+    int64_t num_uploads = 0;
+    int64_t size_bytes = 0;
+    // Those with ids that end in `id_suffix`. Of an earlier process's uploads only those that were asked for since
+    // count: the others' ids are not known.
+    int64_t num_matching = 0;
+  };
+  // Never waits for one that is being written.
+  virtual UploadUse GetUploadUse(std::string_view id_suffix) = 0;
   // Deletes uploads that were not written to since `before`; of those in memory, those not written to since the last
   // call. Returns how many.
   virtual absl::StatusOr<int64_t> DeleteStaleUploads(absl::Time before) = 0;

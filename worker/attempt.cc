@@ -3,9 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 #include <vector>
 
+#include "aggregation/operators.h"
+#include "aggregation/safetensors.h"
 #include "base/log.h"
 #include "sdk/cpp/blob_client.h"
 #include "sdk/cpp/proto_duration.h"
@@ -20,7 +23,29 @@ void AddDuration(absl::Duration duration, google::protobuf::Duration* proto) {
   *proto = ToProtoDuration(FromProtoDuration(*proto) + duration);
 }
 
+// Of one contribution; as many as there can be if the shapes are beyond all numbers.
+int64_t DenseBytes(const v1::AggregateSpec& aggregate) {
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  int64_t total = 0;
+  for (const v1::OutputSpec& output : aggregate.outputs()) {
+    const Operator* op = FindOperator(Operators(), output.operator_());
+    if (op == nullptr || op->operand != Operand::kDense) continue;
+    int64_t bytes = DTypeSize(output.dtype());
+    for (const int64_t size : output.dense_shape()) {
+      if (__builtin_mul_overflow(bytes, std::max<int64_t>(size, 0), &bytes)) return kMost;
+    }
+    if (__builtin_add_overflow(total, bytes, &total)) return kMost;
+  }
+  return total;
+}
+
 }  // namespace
+
+absl::Status Attempt::TooLarge(std::string_view what, int64_t bytes) const {
+  return absl::ResourceExhaustedError(
+      fmt::format("{} {} bytes and this worker returns at most {}: raise its --contribution-megabytes", what, bytes,
+                  parts_.contribution_bytes_max));
+}
 
 Attempt::Attempt(v1::Lease lease, Parts& parts)
     : lease_(std::make_shared<const v1::Lease>(std::move(lease))), parts_(parts) {
@@ -30,6 +55,10 @@ Attempt::Attempt(v1::Lease lease, Parts& parts)
 
 void Attempt::Start(absl::Time now) {
   phase_start_ = now;
+  // Before anything of that size is made.
+  if (const int64_t bytes = DenseBytes(lease_->aggregate()); bytes > parts_.contribution_bytes_max) {
+    return Fail(TooLarge("the dense outputs of the round take", bytes));
+  }
   busy_ = true;
   ++parts_.busy;
   parts_.runner.Prepare(lease_, control_,
@@ -62,7 +91,8 @@ void Attempt::FetchBroadcast(absl::Time now) {
   if (!task_->input_request().whole_broadcast) return FetchRows(now);
   inputs_->broadcast = parts_.cache.Find(lease_->broadcast_digest());
   if (inputs_->broadcast != nullptr) return FetchRows(now);
-  Drive(std::make_unique<BlobFetch>(lease_->broadcast_digest()), now, &Attempt::OnBroadcast);
+  Drive(std::make_unique<BlobFetch>(lease_->broadcast_digest(), parts_.broadcast_bytes_max), now,
+        &Attempt::OnBroadcast);
 }
 
 void Attempt::OnBroadcast(absl::Time now) {
@@ -78,7 +108,8 @@ void Attempt::OnBroadcast(absl::Time now) {
 void Attempt::FetchRows(absl::Time now) {
   const std::vector<v1::RowSelection>& selections = task_->input_request().selections;
   if (selections.empty()) return Run(now);
-  Drive(std::make_unique<RowFetch>(lease_->broadcast_digest(), selections), now, &Attempt::OnRows);
+  Drive(std::make_unique<RowFetch>(lease_->broadcast_digest(), selections, parts_.broadcast_bytes_max), now,
+        &Attempt::OnRows);
 }
 
 void Attempt::OnRows(absl::Time now) {
@@ -113,6 +144,7 @@ void Attempt::OnRun(absl::StatusOr<std::string> contribution, absl::Time now) {
   Enter(Phase::kUploading, now);
   if (!contribution.ok()) return Fail(contribution.status());
   int64_t size = static_cast<int64_t>(contribution->size());
+  if (size > parts_.contribution_bytes_max) return Fail(TooLarge("the contribution has", size));
   if (lease_->contribution_bytes_max() > 0 && size > lease_->contribution_bytes_max()) {
     return Fail(absl::InvalidArgumentError(
         fmt::format("the contribution has {} bytes and round {} takes at most {}: raise the round's limit or send less",

@@ -36,6 +36,9 @@ class Attempt : public std::enable_shared_from_this<Attempt> {
     Random& random;
     std::shared_ptr<Inbox> inbox;
     absl::Duration call_timeout = absl::Seconds(10);
+    // This worker's own limits, whatever the server says.
+    int64_t broadcast_bytes_max = 0;
+    int64_t contribution_bytes_max = 0;
     // As the server last said.
     int64_t inline_bytes_max = 64 << 10;
     // Prepares and runs that were started and have not come back, also of attempts that are gone.
@@ -84,6 +87,7 @@ class Attempt : public std::enable_shared_from_this<Attempt> {
   void OnRun(absl::StatusOr<std::string> contribution, absl::Time now);
   void Upload(absl::Time now);
   void OnUploaded(absl::Time now);
+  absl::Status TooLarge(std::string_view what, int64_t bytes) const;
   void Fail(const absl::Status& status);
   void Ready();
   // Starts a phase and notes how long the last one took.

@@ -6,6 +6,7 @@
 
 #include "absl/time/time.h"
 #include "base/random.h"
+#include "base/retry_hint.h"
 
 namespace sheaf {
 
@@ -14,11 +15,11 @@ class Backoff {
   static constexpr absl::Duration kFirst = absl::Milliseconds(100);
   static constexpr absl::Duration kMax = absl::Seconds(10);
 
-  // The pause after one more failure.
-  absl::Duration Next(Random& random) {
+  // The pause after one more failure, of which `status` tells; no shorter than that asks for.
+  absl::Duration Next(const absl::Status& status, Random& random) {
     absl::Duration bound = std::min(kMax, kFirst * (int64_t{1} << std::min(failures_, 20)));
     ++failures_;
-    return random.Between(absl::ZeroDuration(), bound);
+    return PauseAfter(status, bound, random);
   }
   void Reset() { failures_ = 0; }
   int failures() const { return failures_; }

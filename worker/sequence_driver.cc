@@ -2,11 +2,13 @@
 
 #include <utility>
 
+#include "base/retry_hint.h"
+
 namespace sheaf {
 namespace {
 
 bool IsUnanswered(const absl::Status& status) {
-  return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status);
+  return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) || RetryAfter(status).has_value();
 }
 
 }  // namespace
@@ -27,7 +29,7 @@ void SequenceDriver::Step(absl::Time now) {
 void SequenceDriver::OnCallDone(const absl::Status& status, absl::Time now) {
   call_is_open_ = false;
   if (IsUnanswered(status)) {
-    resume_ = now + backoff_.Next(parts_.random);
+    resume_ = now + backoff_.Next(status, parts_.random);
     return Step(now);
   }
   ++answers_;

@@ -97,6 +97,13 @@ absl::Status ApplyCache(const std::string& text, WorkerConfig& config) {
   return absl::OkStatus();
 }
 
+template <int64_t WorkerOptions::*limit>
+absl::Status ApplyMegabytes(const std::string& text, WorkerConfig& config) {
+  ASSIGN_OR_RETURN(int64_t megabytes, ParseNumber(text, 1, int64_t{1} << 30));
+  config.options.*limit = megabytes << 20;
+  return absl::OkStatus();
+}
+
 absl::Status ApplyLogLevel(const std::string& text, WorkerConfig& config) {
   if (ParseLogLevel(text, &config.log_level)) return absl::OkStatus();
   return absl::InvalidArgumentError(
@@ -144,6 +151,10 @@ constexpr WorkerSetting kSettings[] = {
     {"grace", "20s", "When told to stop: how long running tasks may go on before they are given back.", false,
      ApplyGrace},
     {"cache_megabytes", "1024", "Memory for broadcasts that several tasks need.", false, ApplyCache},
+    {"broadcast_megabytes", "4096", "Most that it downloads for one task.", false,
+     ApplyMegabytes<&WorkerOptions::broadcast_bytes_max>},
+    {"contribution_megabytes", "1024", "Most that it returns from one task, whatever the server asks for.", false,
+     ApplyMegabytes<&WorkerOptions::contribution_bytes_max>},
     {"log_level", "info", "debug, info, warning, error or off.", false, ApplyLogLevel},
 };
 

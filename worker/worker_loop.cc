@@ -65,7 +65,9 @@ WorkerLoop::WorkerLoop(WorkerOptions options, Parts parts)
                      .cache = parts_.cache,
                      .random = parts_.random,
                      .inbox = inbox_,
-                     .call_timeout = options_.call_timeout} {}
+                     .call_timeout = options_.call_timeout,
+                     .broadcast_bytes_max = options_.broadcast_bytes_max,
+                     .contribution_bytes_max = options_.contribution_bytes_max} {}
 
 WorkerLoop::~WorkerLoop() {
   inbox_->Close();
@@ -297,12 +299,12 @@ void WorkerLoop::OnSyncFailed(const absl::Status& status, absl::Time now) {
   if (IsRefusal(status)) {
     LogError("the server refused this worker, which tries again in a minute: {}", status.ToString());
     backoff_until_ = now + parts_.random.Between(kRefusedPauseMin, kRefusedPauseMax);
-    backoff_.Next(parts_.random);
+    backoff_.Next(status, parts_.random);
     return;
   }
   // Said once per outage.
   if (backoff_.failures() == 0) LogWarning("no answer, trying again: {}", status.ToString());
-  backoff_until_ = now + backoff_.Next(parts_.random);
+  backoff_until_ = now + backoff_.Next(status, parts_.random);
 }
 
 void WorkerLoop::OnAnswer(const OpenSync& sync, v1::SyncResponse& response, bool is_newest, absl::Time now) {

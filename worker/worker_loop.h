@@ -60,6 +60,9 @@ struct WorkerOptions {
   absl::Duration call_timeout = absl::Seconds(10);
   // When told to stop: how long what runs may go on before it is given back.
   absl::Duration grace = absl::Seconds(20);
+  // What a server may make this worker download for one task, and return from it.
+  int64_t broadcast_bytes_max = int64_t{4} << 30;
+  int64_t contribution_bytes_max = int64_t{1} << 30;
 };
 
 enum class WorkerState { kIdle, kPulling, kFetching, kRunning, kSubmitting, kDraining, kDone };

@@ -40,7 +40,8 @@ absl::Time ProtocolWorker::Step(absl::Time now) {
 }
 
 bool ProtocolWorker::HasResult(absl::Time now) const {
-  return std::any_of(held_.begin(), held_.end(), [&](const auto& entry) { return entry.second.done_time <= now; });
+  return std::any_of(held_.begin(), held_.end(),
+                     [&](const auto& entry) { return entry.second.done_time <= now && entry.second.result_call == 0; });
 }
 
 int ProtocolWorker::NumUnfinished(absl::Time now) const {
@@ -65,14 +66,16 @@ void ProtocolWorker::Send(absl::Time now) {
   v1::OfferedComputation& offer = *request.add_computations();
   offer.set_name(kSelftestComputation);
   offer.set_version(1);
-  for (const auto& [token, held] : held_) {
-    if (held.done_time > now) {
+  open_call_ = ++last_call_;
+  for (auto& [token, held] : held_) {
+    if (held.done_time > now || held.result_call != 0) {
       v1::HeldLease& lease = *request.add_held();
       lease.set_task(held.lease.task());
       lease.set_lease_token(token);
       lease.set_progress(++progress_);
       continue;
     }
+    held.result_call = open_call_;
     int64_t index = 0;
     const std::string& payload = held.lease.payload();
     std::from_chars(payload.data(), payload.data() + payload.size(), index);
@@ -90,7 +93,6 @@ void ProtocolWorker::Send(absl::Time now) {
     *request.mutable_wait() = ToProtoDuration(wait);
   }
   last_sent_ = now;
-  open_call_ = ++last_call_;
   is_open_call_parked_ = request.want() > 0;
   Call(transport_, kSync, request, {.timeout = wait + kAnswerTime},
        [this, &queue = queue_, generation = generation_, current = *generation_, call = open_call_,
@@ -104,6 +106,9 @@ void ProtocolWorker::Send(absl::Time now) {
 void ProtocolWorker::OnAnswer(absl::StatusOr<v1::SyncResponse> answer, int64_t call, absl::Time sent, absl::Time now) {
   const bool is_newest = call == open_call_;
   if (is_newest) open_call_ = 0;
+  for (auto& [token, held] : held_) {
+    if (held.result_call == call) held.result_call = 0;
+  }
   if (!answer.ok()) {
     if (IsRefusal(answer.status())) observer_.OnRefused(answer.status());
     if (is_newest) OnSilence(now);

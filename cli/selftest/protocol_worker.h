@@ -67,8 +67,11 @@ class ProtocolWorker {
     v1::Lease lease;
     absl::Time done_time;
     absl::Time expire_time;
+    // The call that its result is on; 0: none.
+    int64_t result_call = 0;
   };
 
+  // One that is on no call.
   bool HasResult(absl::Time now) const;
   int NumUnfinished(absl::Time now) const;
   void DropLapsed(absl::Time now);

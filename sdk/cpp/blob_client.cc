@@ -37,6 +37,11 @@ CallSequence::NextCall BlobFetch::Next() {
 
 void BlobFetch::OnDone(const absl::Status& call) {
   absl::Status status = call;
+  if (status.ok() && response_->size_bytes() > bytes_max_) {
+    status =
+        absl::ResourceExhaustedError(fmt::format("the broadcast {} has {} bytes, and no more than {} are taken here",
+                                                 digest_, response_->size_bytes(), bytes_max_));
+  }
   if (status.ok()) status = file_.Add(response_->data(), response_->size_bytes());
   if (status.ok() && !file_.complete()) return;
   if (status.ok()) status = file_.Check(digest_);
@@ -44,7 +49,8 @@ void BlobFetch::OnDone(const absl::Status& call) {
   done_ = true;
 }
 
-RowFetch::RowFetch(std::string digest, std::vector<v1::RowSelection> selections) {
+RowFetch::RowFetch(std::string digest, std::vector<v1::RowSelection> selections, int64_t bytes_max)
+    : bytes_max_(bytes_max) {
   request_.set_digest(std::move(digest));
   for (v1::RowSelection& selection : selections) {
     tensors_.push_back({.name = selection.tensor()});
@@ -63,6 +69,11 @@ void RowFetch::OnDone(const absl::Status& call) {
   for (v1::SelectRowsResponse::Piece& piece : *response_->mutable_pieces()) {
     absl::Status joined = Join(piece);
     if (!joined.ok()) return End(std::move(joined));
+  }
+  if (bytes_received_ > bytes_max_) {
+    return End(absl::ResourceExhaustedError(
+        fmt::format("the rows of broadcast {} have more than {} bytes, and no more are taken here", request_.digest(),
+                    bytes_max_)));
   }
   if (response_->next_cursor().empty()) return End(CheckComplete());
   if (response_->pieces().empty() || response_->next_cursor() == request_.cursor()) {

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -78,7 +79,9 @@ class UploadSession final : public CallSequence {
 // Reads a whole blob by ranges and checks its digest.
 class BlobFetch final : public CallSequence {
  public:
-  explicit BlobFetch(std::string digest) : digest_(std::move(digest)) {}
+  // RESOURCE_EXHAUSTED, before more than a piece has arrived, if it is larger than `bytes_max`.
+  explicit BlobFetch(std::string digest, int64_t bytes_max = std::numeric_limits<int64_t>::max())
+      : digest_(std::move(digest)), bytes_max_(bytes_max) {}
 
   bool done() const override { return done_; }
   const absl::Status& status() const override { return status_; }
@@ -90,6 +93,7 @@ class BlobFetch final : public CallSequence {
 
  private:
   std::string digest_;
+  const int64_t bytes_max_;
   RangeJoiner file_;
   bool done_ = false;
   absl::Status status_;
@@ -99,7 +103,9 @@ class BlobFetch final : public CallSequence {
 // Reads rows of tensors of a broadcast, following the cursor and joining the pieces.
 class RowFetch final : public CallSequence {
  public:
-  RowFetch(std::string digest, std::vector<v1::RowSelection> selections);
+  // RESOURCE_EXHAUSTED once more than `bytes_max` have arrived.
+  RowFetch(std::string digest, std::vector<v1::RowSelection> selections,
+           int64_t bytes_max = std::numeric_limits<int64_t>::max());
 
   bool done() const override { return done_; }
   const absl::Status& status() const override { return status_; }
@@ -117,6 +123,7 @@ class RowFetch final : public CallSequence {
   absl::Status CheckComplete() const;
   void End(absl::Status status);
 
+  const int64_t bytes_max_;
   v1::SelectRowsRequest request_;
   std::vector<NamedTensor> tensors_;
   int64_t bytes_received_ = 0;

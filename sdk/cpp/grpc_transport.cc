@@ -8,10 +8,12 @@
 #include <grpcpp/security/credentials.h>
 #include <grpcpp/security/tls_credentials_options.h>
 
+#include <charconv>
 #include <set>
 #include <utility>
 
 #include "base/mutex.h"
+#include "base/retry_hint.h"
 #include "sdk/cpp/token_file.h"
 
 namespace sheaf {
@@ -84,6 +86,18 @@ absl::Status ToAbslStatus(const grpc::Status& status, std::string_view address) 
   return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
 }
 
+// The server's word on when to ask again.
+absl::Status WithHint(absl::Status status, const grpc::ClientContext& context) {
+  if (status.ok()) return status;
+  const auto& metadata = context.GetServerTrailingMetadata();
+  const auto found = metadata.find("grpc-retry-pushback-ms");
+  if (found == metadata.end()) return status;
+  int64_t millis = 0;
+  const char* end = found->second.data() + found->second.size();
+  if (std::from_chars(found->second.data(), end, millis).ptr != end || millis < 0) return status;
+  return WithRetryAfter(std::move(status), absl::Milliseconds(millis));
+}
+
 }  // namespace
 
 struct GrpcTransport::Impl {
@@ -124,7 +138,7 @@ void GrpcTransport::CallMethod(std::string_view method, const Message& request, 
   impl_->stub.UnaryCall(context.get(), fmt::format("/{}", method), {}, &request, response,
                         [impl = impl_.get(), context, done = std::move(done)](const grpc::Status& status) mutable {
                           if (status.error_code() == grpc::StatusCode::UNAUTHENTICATED) impl->token.Refused();
-                          done(ToAbslStatus(status, impl->address));
+                          done(WithHint(ToAbslStatus(status, impl->address), *context));
                           {
                             MutexLock lock(impl->mutex);
                             impl->open.erase(context.get());

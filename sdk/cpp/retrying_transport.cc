@@ -4,6 +4,8 @@
 #include <string>
 #include <utility>
 
+#include "base/retry_hint.h"
+
 namespace sheaf {
 
 struct RetryingTransport::PendingCall {
@@ -36,18 +38,18 @@ void RetryingTransport::Attempt(std::shared_ptr<PendingCall> call) {
 }
 
 void RetryingTransport::OnAttemptDone(std::shared_ptr<PendingCall> call, absl::Status status) {
-  if (!absl::IsUnavailable(status)) return call->done(std::move(status));
-  absl::Duration pause = Pause(call->attempts);
+  if (!absl::IsUnavailable(status) && !RetryAfter(status)) return call->done(std::move(status));
+  const absl::Duration pause = Pause(status, call->attempts);
   if (clock_.Now() + pause >= call->deadline) return call->done(std::move(status));
   timer_.After(pause, [this, call] { Attempt(call); });
 }
 
-absl::Duration RetryingTransport::Pause(int attempt) {
+absl::Duration RetryingTransport::Pause(const absl::Status& status, int attempt) {
   // 2^30 times anything sensible is beyond the maximum.
   absl::Duration bound =
       std::min(options_.backoff_max, options_.backoff_first * (int64_t{1} << std::min(attempt - 1, 30)));
   MutexLock lock(random_mutex_);
-  return random_.Between(absl::ZeroDuration(), bound);
+  return PauseAfter(status, bound, random_);
 }
 
 }  // namespace sheaf

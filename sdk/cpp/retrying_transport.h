@@ -2,10 +2,10 @@
 //
 //   RetryingTransport transport(grpc_transport, timer, clock, random, {});
 //
-// Repeats UNAVAILABLE only, after a pause drawn between zero and a bound that doubles, within the call's timeout; then
-// the last UNAVAILABLE is the answer. Every mutating request carries a request_id, so that repeating one is
-// harmless. Workers do not use it: their loop decides itself what to say next.
-// Thread-safe. What it is given must outlive the last `done`.
+// Repeats UNAVAILABLE, and what comes with a retry hint (base/retry_hint.h: the server is overloaded), after a pause
+// drawn between zero, or what the hint asks for, and a bound that doubles, within the call's timeout; then the last
+// refusal is the answer. Every mutating request carries a request_id, so that repeating one is harmless. Workers do not
+// use it: their loop decides itself what to say next. Thread-safe. What it is given must outlive the last `done`.
 #pragma once
 
 #include <functional>
@@ -45,7 +45,7 @@ class RetryingTransport final : public Transport {
   struct PendingCall;
   void Attempt(std::shared_ptr<PendingCall> call);
   void OnAttemptDone(std::shared_ptr<PendingCall> call, absl::Status status);
-  absl::Duration Pause(int attempt);
+  absl::Duration Pause(const absl::Status& status, int attempt);
 
   Transport& inner_;
   Timer& timer_;

@@ -13,10 +13,11 @@ absl::Status BatchRunner::Run(std::vector<Executor::Event> events, absl::Time no
   for (const Executor::Event& event : events) event(now);
   core_.Tick(now);
   const absl::Status commit = Commit();
-  if (!commit.ok()) core_.OnRollback(now);
+  const absl::Status reread = commit.ok() ? commit : core_.OnRollback(now);
   // What is deferred may defer no more; what it posts goes into the next batch.
   for (const Executor::Deferred& deferred : std::exchange(deferred_, {})) deferred(commit);
-  return commit;
+  if (reread.ok()) return commit;
+  return absl::InternalError("after a batch that failed the store cannot be read: " + reread.ToString());
 }
 
 absl::Status BatchRunner::Commit() {

@@ -1,12 +1,16 @@
 #include "server/core/contribution_intake.h"
 
 #include <fmt/format.h>
+#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "base/checksum.h"
 #include "base/log.h"
 #include "base/status_macros.h"
+#include "base/utf8.h"
+#include "server/core/message_parts.h"
 #include "server/core/proto_time.h"
 #include "server/core/retry_policy.h"
 
@@ -22,9 +26,35 @@ bool IsOurs(const absl::Status& status) {
 
 std::string Sentence(const absl::Status& status) { return std::string(status.message()); }
 
+// As the tensors declare it: whether they have as many is checked later.
+int64_t NumEntries(const v1::Contribution& contribution) {
+  constexpr int64_t kMost = int64_t{1} << 40;
+  int64_t entries = 0;
+  for (const v1::OutputValue& output : contribution.outputs()) {
+    const auto& shape = output.has_sparse() ? output.sparse().indices().shape() : output.keyed().values().shape();
+    if (!shape.empty()) entries += std::clamp<int64_t>(shape.Get(0), 0, kMost);
+  }
+  return entries;
+}
+
 bool IsContributionUpload(const v1::TaskResult& result) { return result.upload_id().rfind("c-", 0) == 0; }
 
 }  // namespace
+
+std::string ContributionIntake::CheckMetrics(const v1::Contribution& contribution, const LiveRound& round) const {
+  const Limits& limits = context_.limits;
+  int64_t total = round.progress.metrics_size();
+  for (const auto& [name, value] : contribution.metrics()) {
+    if (static_cast<int64_t>(name.size()) > limits.metric_name_bytes_max) {
+      return fmt::format("the name of the metric \"{}...\" has {} bytes, over metric_name_bytes_max = {}; shorten it",
+                         name.substr(0, 32), name.size(), limits.metric_name_bytes_max);
+    }
+    if (!round.progress.metrics().contains(name)) ++total;
+  }
+  if (total <= limits.metrics_max) return "";
+  return fmt::format("with its metrics the round would have {}, over metrics_max = {}; report fewer", total,
+                     limits.metrics_max);
+}
 
 absl::StatusOr<v1::ResultVerdict> ContributionIntake::Take(const v1::TaskResult& result, const std::string& population,
                                                            const Identity& caller, absl::Time now) {
@@ -46,9 +76,9 @@ absl::StatusOr<v1::ResultVerdict> ContributionIntake::Judge(const v1::TaskResult
   v1::ResultVerdict verdict;
   verdict.set_task(result.task());
   verdict.set_lease_token(result.lease_token());
-  const auto answer = [&](v1::ResultVerdict::Verdict value, std::string message = "") {
+  const auto answer = [&](v1::ResultVerdict::Verdict value, const std::string& message = "") {
     verdict.set_verdict(value);
-    verdict.set_message(std::move(message));
+    verdict.set_message(CutUtf8(message, kErrorBytesMax));
     return verdict;
   };
   const std::optional<TaskId> id = TaskId::Parse(result.task());
@@ -126,12 +156,12 @@ absl::Status ContributionIntake::EndAttempt(LiveRound& round, const TaskRecord& 
                                    .outcome = outcome,
                                    .to = decision.to,
                                    .available_time = decision.available_time,
-                                   .error = error.substr(0, kErrorBytesMax),
+                                   .error = CutUtf8(error, kErrorBytesMax),
                                    .timings = timings.SerializeAsString(),
                                    .now = now})
                       .status());
   if (decision.to == TaskState::kQueued) {
-    round.may_have_work = true;
+    rounds_.WorkMayHaveCome(round);
     if (decision.available_time > now) on_delayed_(decision.available_time);
   } else {
     rounds_.CheckExhausted(round, now);
@@ -152,8 +182,10 @@ absl::StatusOr<ContributionIntake::Received> ContributionIntake::Receive(const L
   }
   ASSIGN_OR_RETURN(const PayloadStore::Upload upload, context_.payloads.GetUpload(UploadId(result.upload_id())));
   if (upload.size_bytes > round.spec.contribution_bytes_max()) {
-    return absl::InvalidArgumentError(fmt::format("it has {} bytes, over the round's contribution_bytes_max = {}",
-                                                  upload.size_bytes, round.spec.contribution_bytes_max()));
+    return absl::InvalidArgumentError(
+        fmt::format("it has {} bytes, over the round's contribution_bytes_max = {}; create the round with a higher "
+                    "one, or send less",
+                    upload.size_bytes, round.spec.contribution_bytes_max()));
   }
   ASSIGN_OR_RETURN(std::shared_ptr<const BlobView> file, context_.payloads.OpenUpload(upload.id));
   // The digest was checked when the upload was finished.
@@ -173,16 +205,25 @@ absl::StatusOr<std::string> ContributionIntake::TakeContribution(LiveRound& roun
   }
   const auto size = static_cast<int64_t>(received->bytes.size());
   if (size > round.spec.contribution_bytes_max()) {
-    return fmt::format("it has {} bytes, over the round's contribution_bytes_max = {}", size,
-                       round.spec.contribution_bytes_max());
+    return fmt::format(
+        "it has {} bytes, over the round's contribution_bytes_max = {}; create the round with a higher one, or send "
+        "less",
+        size, round.spec.contribution_bytes_max());
+  }
+  if (size > kUncountedBytesMax && size <= INT32_MAX) {
+    google::protobuf::io::ArrayInputStream stream(received->bytes.data(), static_cast<int>(size));
+    const absl::Status status = CheckParts(*v1::Contribution::descriptor(), stream, "contribution_parts_max",
+                                           context_.limits.contribution_parts_max);
+    if (!status.ok()) return Sentence(status);
   }
   v1::Contribution contribution;
   if (size > INT32_MAX || !contribution.ParseFromArray(received->bytes.data(), static_cast<int>(size)))
     return "it is not a serialised sheaf.v1.Contribution";
-  if (contribution.metrics_size() > context_.limits.metrics_max) {
-    return fmt::format("it has {} metrics, over metrics_max = {}", contribution.metrics_size(),
-                       context_.limits.metrics_max);
+  if (const int64_t entries = NumEntries(contribution); entries > context_.limits.contribution_entries_max) {
+    return fmt::format("it has {} rows of sparse and keyed outputs, over contribution_entries_max = {}; send fewer",
+                       entries, context_.limits.contribution_entries_max);
   }
+  if (std::string refusal = CheckMetrics(contribution, round); !refusal.empty()) return refusal;
   if (round.accumulator_bytes > context_.limits.accumulator_bytes_max) {
     return fmt::format("the round's accumulators hold {} bytes, over accumulator_bytes_max = {}; they take no more",
                        round.accumulator_bytes, context_.limits.accumulator_bytes_max);
@@ -190,6 +231,8 @@ absl::StatusOr<std::string> ContributionIntake::TakeContribution(LiveRound& roun
   absl::StatusOr<ValidContribution> valid = round.accumulator.Validate(std::move(contribution));
   if (!valid.ok()) return Sentence(valid.status());
 
+  // Before an upload moves: whoever sends it again finds it there.
+  RETURN_IF_ERROR(rounds_.CheckSpool(round, size));
   RoundManager::Acceptance acceptance{.task = task,
                                       .bytes = received->bytes,
                                       .digest = received->digest,

@@ -39,6 +39,8 @@ class ContributionIntake {
   // Returns the sentence why the contribution is refused, or an empty one if it was accepted.
   absl::StatusOr<std::string> TakeContribution(LiveRound& round, const TaskRecord& task, const v1::TaskResult& result,
                                                const Identity& caller, absl::Time now);
+  // The sentence why its metrics are refused, or an empty one.
+  std::string CheckMetrics(const v1::Contribution& contribution, const LiveRound& round) const;
   // The upload went into the spool in a batch that a crash or a full disk undid: not the worker's fault, and nothing
   // speaks against the task. A StartUpload that comes late may have begun it anew, with nothing in it.
   bool UploadIsGone(const v1::TaskResult& result);

@@ -32,7 +32,10 @@ Core::Core(TaskStore& store, PayloadStore& payloads, Executor& executor, Random&
       desk_(context_, rounds_, workers_),
       watch_(context_, rounds_),
       retention_(context_, rounds_) {
-  access_.set_on_void([this](const TokenId& token) { desk_.EndPollsOf(token); });
+  access_.set_on_void([this](const TokenId& token) {
+    desk_.EndPollsOf(token);
+    watch_.EndWaitsOf(token);
+  });
   rounds_.set_on_closed([this](const RoundId& round) { desk_.OnRoundClosed(round); });
 }
 
@@ -58,12 +61,13 @@ absl::Time Core::NextTick(absl::Time /*now*/) const {
                                          retention_.NextTick(), next_housekeeping_}));
 }
 
-void Core::OnRollback(absl::Time now) {
+absl::Status Core::OnRollback(absl::Time now) {
   access_.OnRollback(now);
-  rounds_.OnRollback(now);
+  RETURN_IF_ERROR(rounds_.OnRollback(now));
   workers_.OnRollback();
   desk_.Wake();
   rest_until_ = now + kRestAfterRollback;
+  return absl::OkStatus();
 }
 
 void Core::BeginDrain(absl::Time now) {

@@ -47,8 +47,8 @@ class Core {
   void Tick(absl::Time now);
   // When Tick wants to be called although nothing else happens.
   absl::Time NextTick(absl::Time now) const;
-  // Called by BatchRunner when a batch has failed.
-  void OnRollback(absl::Time now);
+  // Called by BatchRunner when a batch has failed. An error if the store cannot be read: the process must stop.
+  absl::Status OnRollback(absl::Time now);
 
   // Answers everybody who waits, and grants nothing more; results are still taken.
   void BeginDrain(absl::Time now);

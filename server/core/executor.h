@@ -12,6 +12,7 @@
 #pragma once
 
 #include <functional>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
@@ -26,6 +27,9 @@ class Executor {
 
   // Runs `event` in a batch soon. Thread-safe.
   virtual void Post(Event event) = 0;
+  // The same, ahead of everything that was only posted: for the little that must work while a server is overloaded, to
+  // see it and to mend it. Thread-safe.
+  virtual void PostUrgent(Event event) { Post(std::move(event)); }
   // Only from inside an event: runs `deferred` when this batch is durable, or has failed. Deferred work
   // that changes state posts a new event.
   virtual void Defer(Deferred deferred) = 0;

@@ -22,6 +22,47 @@ struct Limits {
   int64_t sync_items_max = 256;
   // Page size of lists.
   int64_t page_size_max = 1000;
+  // Messages and listed strings in one request: each takes some hundred bytes once it is parsed, but two on the wire.
+  // Twice what a round of as many tasks as there may be needs, with four labels each.
+  int64_t request_parts_max = 1 << 20;
+
+  // --- Load ---
+  // A crowd that waits for the core's thread: once the first of them has waited this long, further calls are refused
+  // with a time to come back.
+  absl::Duration queue_wait_max = absl::Milliseconds(200);
+  // And no more than so many wait, however short.
+  int64_t queued_calls_max = 2048;
+  // The same for inspection, which has a queue of its own: people and dashboards.
+  int64_t queued_inspections_max = 256;
+  // Bytes of all requests that are being answered.
+  int64_t open_request_bytes_max = 512 << 20;
+  // Bytes that gRPC may hold of what is arriving, on all connections, of strangers too: it gathers a request whole
+  // before anybody can look at it. Beyond this it cuts calls off.
+  int64_t receive_bytes_max = int64_t{1} << 30;
+  // Calls of one identity: no single one can take all there is. Lower it where each worker has a token of its own.
+  int64_t calls_per_second_max = 100'000;
+  // Open calls of one connection; further ones wait at the client. A proxy opens another connection.
+  int64_t calls_per_connection_max = 1000;
+  // Whoever connects and does not get as far as its first call in this time is hung up on.
+  absl::Duration handshake_timeout = absl::Seconds(20);
+  // So is who has had no call open for this long; it connects again when it has one.
+  absl::Duration connection_idle_max = absl::Minutes(10);
+  // Polls that wait for work, at 10 KiB each; further ones are answered at once, and told to come back later.
+  int64_t parked_polls_max = 50'000;
+  // A poll with more bytes is never parked: it would keep them.
+  int64_t parked_poll_bytes_max = 64 << 10;
+  // GetRound calls that wait for a change.
+  int64_t watches_max = 10'000;
+
+  // --- Workers ---
+  // Workers that called within the last ten minutes: each is remembered.
+  int64_t workers_max = 200'000;
+  // Those of one identity: a fleet may share a token, but not take all the room.
+  int64_t workers_per_identity_max = 100'000;
+  // What a worker says of itself, its computations and labels: it is kept, and stored.
+  int64_t worker_bytes_max = 8 << 10;
+  // Leases of one worker: as many as it can name in one Sync.
+  int64_t leases_per_worker_max = 256;
 
   // --- Rounds ---
   // Tasks of one round: they are created in one transaction.
@@ -30,15 +71,32 @@ struct Limits {
   // Payload of a task and config of a computation: larger things belong into a broadcast.
   int64_t task_payload_bytes_max = 64 << 10;
   int64_t data_selector_bytes_max = 1 << 10;
+  // Payloads and data selectors of all tasks of a round together: open slots repeat one for each.
+  int64_t round_payload_bytes_max = 64 << 20;
+  // Tasks of all rounds that have not ended: a row each.
+  int64_t live_tasks_max = 2'000'000;
   // Largest contribution a round may ask for.
   int64_t contribution_bytes_max = int64_t{1} << 30;
+  // Rows and keys of one contribution's sparse and keyed outputs: some 50 bytes of memory each while it is checked.
+  int64_t contribution_entries_max = 1 << 26;
+  // String keys, and other parts, of one contribution: some 100 bytes each once it is parsed.
+  int64_t contribution_parts_max = 1 << 22;
+  // Contributions on disk that no checkpoint covers yet, of all rounds: then each round writes a checkpoint first.
+  int64_t spool_bytes_max = int64_t{256} << 30;
+  // Uploads under way, by their announced sizes, of all identities, on disk,
+  int64_t upload_bytes_max = int64_t{256} << 30;
+  // how many: each is an open file,
+  int64_t uploads_max = 4096;
+  // and how many of them one identity may have.
+  int64_t uploads_per_identity_max = 1024;
   // Largest broadcast.
   int64_t broadcast_bytes_max = int64_t{16} << 30;
   // Memory for the accumulators of one round: estimated for dense outputs when it is created; once it is exceeded, the
   // round takes no more contributions.
   int64_t accumulator_bytes_max = int64_t{8} << 30;
-  // Names of metrics in one contribution: they are summed per name for as long as the round lives.
+  // Names of metrics in one round: they are summed per name for as long as it lives.
   int64_t metrics_max = 64;
+  int64_t metric_name_bytes_max = 128;
   // Tokens, void ones of the last 30 days included: all are kept in memory.
   int64_t tokens_max = 10'000;
   // Rounds that have not ended.

@@ -35,8 +35,11 @@ struct LiveRound {
   int64_t checkpoint_sequence = 0;
   // That it combines.
   int64_t checkpoint_clients = 0;
-  // Spooled since the newest checkpoint began.
+  // Accepted since the newest checkpoint began: another is due after enough.
   int64_t spooled_bytes = 0;
+  // In the spool, on disk.
+  int64_t spool_disk_bytes = 0;
+  int64_t num_tasks = 0;
   bool is_checkpointing = false;
 
   // Sums over the accepted contributions: only phases, bytes_down, metrics and end_time (of the last one) are

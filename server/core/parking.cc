@@ -12,15 +12,21 @@
 
 namespace sheaf {
 
-void WorkDesk::Park(const v1::SyncRequest& request, const WorkerProfile& worker, absl::Time now,
+bool WorkDesk::HasRoomToPark(const v1::SyncRequest& request) const {
+  return static_cast<int64_t>(parked_.size()) < context_.limits.parked_polls_max &&
+         static_cast<int64_t>(request.ByteSizeLong()) <= context_.limits.parked_poll_bytes_max;
+}
+
+void WorkDesk::Park(const v1::SyncRequest& request, const WorkerProfile& worker, int32_t want, absl::Time now,
                     Reply<v1::SyncResponse> reply) {
   parked_.push_back({.population = worker.population,
                      .worker = worker.name,
                      .poll_id = request.poll_id(),
-                     .want = request.want(),
+                     .want = want,
                      .held = {request.held().begin(), request.held().end()},
                      .caller = worker.caller,
                      .request = &request,
+                     .looked_at = rounds_.work_version(),
                      .arrival_time = now,
                      .until = now + std::min(FromProto(request.wait()), context_.limits.poll_wait_max),
                      .reply = std::move(reply)});
@@ -70,12 +76,15 @@ void WorkDesk::Supersede(const std::string& population, const WorkerName& worker
 void WorkDesk::ServeParked(absl::Time now) {
   const bool has_news = !closed_rounds_.empty() || !drain_changed_.empty() || is_draining_;
   bool may_have_work = HasLeasableWork();
-  if (!has_news && !may_have_work && now < parked_until_) return;
+  const bool is_new_work = may_have_work && served_version_ != rounds_.work_version();
+  if (!has_news && !is_new_work && now < parked_until_) return;
+  served_version_ = rounds_.work_version();
   parked_until_ = absl::InfiniteFuture();
   for (auto it = parked_.begin(); it != parked_.end();) {
     std::optional<absl::StatusOr<v1::SyncResponse>> response;
-    if (has_news || may_have_work || it->until <= now) response = TryAnswerParked(*it, may_have_work, now);
+    if (MayHaveAnswer(*it, may_have_work, now)) response = TryAnswerParked(*it, may_have_work, now);
     if (!response) {
+      it->looked_at = rounds_.work_version();
       parked_until_ = std::min(parked_until_, it->until);
       ++it;
       continue;
@@ -87,6 +96,13 @@ void WorkDesk::ServeParked(absl::Time now) {
   }
   closed_rounds_.clear();
   drain_changed_.clear();
+}
+
+bool WorkDesk::MayHaveAnswer(const Parked& parked, bool may_have_work, absl::Time now) const {
+  return parked.until <= now || is_draining_ ||
+         (may_have_work && parked.want > 0 && parked.looked_at != rounds_.work_version()) ||
+         (!closed_rounds_.empty() && !parked.held.empty()) ||
+         (!drain_changed_.empty() && drain_changed_.contains({parked.population, parked.worker}));
 }
 
 std::optional<absl::StatusOr<v1::SyncResponse>> WorkDesk::TryAnswerParked(const Parked& parked, bool may_have_work,

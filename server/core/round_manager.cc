@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "base/status_macros.h"
+#include "base/utf8.h"
 #include "server/core/proto_time.h"
 #include "server/core/round_spec.h"
 #include "storage/transitions.h"
@@ -19,6 +20,7 @@ namespace {
 constexpr int kRoundIdCharacters = 8;
 
 constexpr int kPage = 1000;
+constexpr size_t kReasonBytesMax = 1024;
 // A disk that was full may have room by then.
 constexpr absl::Duration kSealAgainAfter = absl::Seconds(1);
 
@@ -74,24 +76,27 @@ absl::Status RoundManager::LimitTimes(absl::Time now) {
   return context_.store.CommitBatch();
 }
 
-void RoundManager::OnRollback(absl::Time now) {
+absl::Status RoundManager::OnRollback(absl::Time now) {
   for (auto it = live_.begin(); it != live_.end();) {
     LiveRound& round = *it->second;
     const absl::StatusOr<RoundRecord> record = context_.store.GetRound(round.id);
+    // What cannot be read has not ended for that; but what is assumed of it may be wrong.
+    if (!record.ok() && !absl::IsNotFound(record.status())) return record.status();
     if (!record.ok() || IsFinal(record->state)) {
       const std::string digest = round.spec.broadcast_digest();
-      it = live_.erase(it);
+      it = Erase(it);
       if (!digest.empty() && !retired_broadcasts_.contains(digest)) ForgetReaders(digest);
       continue;
     }
     round.state = record->state;
     round.recorded = record->num_contributions;
-    round.may_have_work = true;
+    WorkMayHaveCome(round);
     if (round.state == RoundState::kSealing) seal_again_[round.id] = now + kSealAgainAfter;
     SHEAF_CHECK(round.progress.ParseFromString(record->progress), "round {} has no readable progress", round.id);
     *round.progress.mutable_metrics() = round.folded_metrics;
     ++it;
   }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<RoundRecord> RoundManager::Create(const v1::CreateRoundRequest& request, absl::Time now) {
@@ -113,11 +118,7 @@ absl::StatusOr<RoundRecord> RoundManager::Create(const v1::CreateRoundRequest& r
     record.tasks.queued = static_cast<int64_t>(prepared.tasks.size());
     return record;
   }
-  if (static_cast<int64_t>(live_.size()) >= context_.limits.live_rounds_max) {
-    return absl::ResourceExhaustedError(
-        fmt::format("{} rounds are live, live_rounds_max = {}; wait for some to end, or cancel them", live_.size(),
-                    context_.limits.live_rounds_max));
-  }
+  RETURN_IF_ERROR(CheckRoom(static_cast<int64_t>(prepared.tasks.size())));
   record.id = RoundId("r-" + context_.random.Token(kRoundIdCharacters));
   ASSIGN_OR_RETURN(TaskStore::CreateRoundResult result,
                    context_.store.CreateRound({.round = std::move(record), .tasks = std::move(prepared.tasks)}));
@@ -138,8 +139,30 @@ absl::StatusOr<RoundRecord> RoundManager::Cancel(const RoundId& id, const std::s
     return absl::FailedPreconditionError(
         fmt::format("round {} is {}; only a round that is COLLECTING can be cancelled", id, Name(record.state)));
   }
-  End(*round, RoundState::kCancelled, reason.empty() ? "cancelled by request" : reason, now);
+  End(*round, RoundState::kCancelled, reason.empty() ? "cancelled by request" : CutUtf8(reason, kReasonBytesMax), now);
   return context_.store.GetRound(id);
+}
+
+absl::Status RoundManager::CheckRoom(int64_t num_tasks) const {
+  const Limits& limits = context_.limits;
+  if (static_cast<int64_t>(live_.size()) >= limits.live_rounds_max) {
+    return absl::ResourceExhaustedError(
+        fmt::format("{} rounds are live, live_rounds_max = {}; wait for some to end, or cancel them", live_.size(),
+                    limits.live_rounds_max));
+  }
+  if (num_live_tasks_ + num_tasks > limits.live_tasks_max) {
+    return absl::ResourceExhaustedError(fmt::format(
+        "the live rounds have {} tasks, and {} more would be over live_tasks_max = {}; wait for some rounds "
+        "to end, or cancel them",
+        num_live_tasks_, num_tasks, limits.live_tasks_max));
+  }
+  return absl::OkStatus();
+}
+
+RoundManager::LiveMap::iterator RoundManager::Erase(LiveMap::iterator round) {
+  num_live_tasks_ -= round->second->num_tasks;
+  spool_disk_bytes_ -= round->second->spool_disk_bytes;
+  return live_.erase(round);
 }
 
 LiveRound* RoundManager::Find(const RoundId& id) {
@@ -264,7 +287,7 @@ void RoundManager::Forget(const RoundId& id, absl::Time now) {
   if (found == live_.end()) return;
   const std::string digest = found->second->spec.broadcast_digest();
   if (!digest.empty()) retired_broadcasts_[digest] = now + context_.limits.broadcast_linger;
-  live_.erase(found);
+  Erase(found);
   const absl::Status status = context_.payloads.DeleteRound(id);
   if (!status.ok()) LogWarning("the spool of round {} stays on disk until the next start: {}", id, status.ToString());
 }

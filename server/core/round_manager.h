@@ -37,8 +37,9 @@ class RoundManager {
 
   // Rebuilds the live rounds from the stores. Once, before anything else, outside a batch.
   absl::Status Recover(absl::Time now);
-  // The batch in progress has failed: drop what was assumed from it.
-  void OnRollback(absl::Time now);
+  // The batch in progress has failed: drop what was assumed from it. An error if the store does not tell what is true:
+  // nothing may go on then.
+  absl::Status OnRollback(absl::Time now);
 
   // INVALID_ARGUMENT, NOT_FOUND (the broadcast), ALREADY_EXISTS (the request_id), RESOURCE_EXHAUSTED; see
   // RoundService.CreateRound. With validate_only, a record that was not stored and has no id.
@@ -48,6 +49,18 @@ class RoundManager {
 
   // Null if it has ended or never was.
   LiveRound* Find(const RoundId& id);
+  // Tasks that somebody could lease may have come to `round`, or to any.
+  void WorkMayHaveCome(LiveRound& round) {
+    round.may_have_work = true;
+    ++work_version_;
+  }
+  void WorkMayHaveCome() {
+    for (const auto& [id, round] : live_) round->may_have_work = true;
+    ++work_version_;
+  }
+  // Grows with each: who found nothing finds nothing until then.
+  int64_t work_version() const { return work_version_; }
+
   // By id.
   const std::map<RoundId, std::unique_ptr<LiveRound>>& live() const { return live_; }
 
@@ -63,6 +76,9 @@ class RoundManager {
     v1::AttemptTimings timings;
     absl::Time now;
   };
+  // RESOURCE_EXHAUSTED if there is no room on disk for so many more bytes of a contribution; then every round that has
+  // some writes a checkpoint, and there soon is.
+  absl::Status CheckSpool(const LiveRound& round, int64_t size_bytes);
   // The exactly-once step for a contribution that was validated: spool, record, and fold when durable. Errors as
   // TaskStore::RecordContribution and PayloadStore::AppendToSpool.
   absl::Status Accept(LiveRound& round, Acceptance acceptance);
@@ -108,6 +124,14 @@ class RoundManager {
   CoreContext& context_;
   std::function<void(const RoundId&)> on_closed_ = [](const RoundId&) {};
   std::map<RoundId, std::unique_ptr<LiveRound>> live_;
+  using LiveMap = std::map<RoundId, std::unique_ptr<LiveRound>>;
+  LiveMap::iterator Erase(LiveMap::iterator round);
+  // RESOURCE_EXHAUSTED if there is no room for one more round of so many tasks.
+  absl::Status CheckRoom(int64_t num_tasks) const;
+  void AddToSpool(LiveRound& round, int64_t size_bytes) {
+    round.spool_disk_bytes += size_bytes;
+    spool_disk_bytes_ += size_bytes;
+  }
   void RetireBroadcasts(absl::Time now);
   // Who may read `digest` from now on: the populations of the live rounds that have it.
   void ForgetReaders(const std::string& digest);
@@ -115,6 +139,10 @@ class RoundManager {
   BroadcastReaders readers_;
   // When to delete broadcasts whose rounds have ended.
   std::map<std::string, absl::Time> retired_broadcasts_;
+  int64_t work_version_ = 0;
+  // Of the rounds in live_.
+  int64_t num_live_tasks_ = 0;
+  int64_t spool_disk_bytes_ = 0;
   // Blobs that a program was told to be there, and until when they stay.
   std::map<std::string, absl::Time> touched_blobs_;
   // Rounds that could not write their aggregate, and when to try again.

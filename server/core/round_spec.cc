@@ -25,9 +25,10 @@ absl::Status CheckTask(const v1::TaskSpec& task, std::string_view where, const L
                     where, task.payload().size(), limits.task_payload_bytes_max));
   }
   if (static_cast<int64_t>(task.data_selector().size()) > limits.data_selector_bytes_max) {
-    return absl::ResourceExhaustedError(fmt::format("{}.data_selector has {} bytes, over data_selector_bytes_max = {}",
-                                                    where, task.data_selector().size(),
-                                                    limits.data_selector_bytes_max));
+    return absl::ResourceExhaustedError(
+        fmt::format("{}.data_selector has {} bytes, over data_selector_bytes_max = {}; name the data, "
+                    "and keep its content at the workers",
+                    where, task.data_selector().size(), limits.data_selector_bytes_max));
   }
   for (const auto& [key, value] : task.requirements()) {
     if (key.empty() || key.find_first_of("=,") != std::string::npos || value.find(',') != std::string::npos) {
@@ -36,6 +37,20 @@ absl::Status CheckTask(const v1::TaskSpec& task, std::string_view where, const L
     }
   }
   return absl::OkStatus();
+}
+
+int64_t PayloadBytes(const v1::TaskSpec& task) {
+  size_t bytes = task.payload().size() + task.data_selector().size();
+  for (const auto& [key, value] : task.requirements()) bytes += key.size() + value.size() + 2;
+  return static_cast<int64_t>(bytes);
+}
+
+absl::Status CheckPayloadBytes(int64_t bytes, const Limits& limits) {
+  if (bytes <= limits.round_payload_bytes_max) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      fmt::format("the payloads, data selectors and requirements of the round's tasks have {} bytes together, over "
+                  "round_payload_bytes_max = {}; put what they share into the broadcast, or split the round",
+                  bytes, limits.round_payload_bytes_max));
 }
 
 TaskStore::NewTask ToNewTask(const v1::TaskSpec& task) {
@@ -50,10 +65,13 @@ absl::StatusOr<std::vector<TaskStore::NewTask>> PrepareTasks(const v1::RoundSpec
     case v1::RoundSpec::kListed: {
       if (spec.listed().tasks().empty()) return Invalid("spec.listed.tasks is empty; list at least one task");
       int index = 0;
+      int64_t payload_bytes = 0;
       for (const v1::TaskSpec& task : spec.listed().tasks()) {
         RETURN_IF_ERROR(CheckTask(task, fmt::format("spec.listed.tasks[{}]", index++), limits));
+        payload_bytes += PayloadBytes(task);
         tasks.push_back(ToNewTask(task));
       }
+      RETURN_IF_ERROR(CheckPayloadBytes(payload_bytes, limits));
       break;
     }
     case v1::RoundSpec::kOpenSlots: {
@@ -66,6 +84,7 @@ absl::StatusOr<std::vector<TaskStore::NewTask>> PrepareTasks(const v1::RoundSpec
       const int64_t count = slots.count() > 0 ? slots.count() : static_cast<int64_t>(std::ceil(spec.goal() * factor));
       if (count == 0) return Invalid("spec.open_slots needs a count, or spec.goal to derive it from");
       if (count > limits.tasks_per_round_max) break;  // Refused below, without building them.
+      RETURN_IF_ERROR(CheckPayloadBytes(count * PayloadBytes(slots.task()), limits));
       tasks.assign(count, ToNewTask(slots.task()));
       break;
     }
@@ -169,12 +188,15 @@ absl::StatusOr<PreparedRound> PrepareRound(const v1::RoundSpec& requested, const
   if (spec.computation().version_min() < 0) return Invalid("spec.computation.version_min is negative");
   if (static_cast<int64_t>(spec.computation().config().size()) > limits.task_payload_bytes_max) {
     return absl::ResourceExhaustedError(
-        fmt::format("spec.computation.config has {} bytes, over task_payload_bytes_max = {}",
+        fmt::format("spec.computation.config has {} bytes, over task_payload_bytes_max = {}; put large values into the "
+                    "broadcast",
                     spec.computation().config().size(), limits.task_payload_bytes_max));
   }
   if (spec.aggregate().outputs_size() > limits.outputs_per_round_max) {
-    return absl::ResourceExhaustedError(fmt::format("spec.aggregate has {} outputs, over outputs_per_round_max = {}",
-                                                    spec.aggregate().outputs_size(), limits.outputs_per_round_max));
+    return absl::ResourceExhaustedError(
+        fmt::format("spec.aggregate has {} outputs, over outputs_per_round_max = {}; join "
+                    "those of one operator and type into one tensor",
+                    spec.aggregate().outputs_size(), limits.outputs_per_round_max));
   }
   RETURN_IF_ERROR(ValidateAggregateSpec(spec.aggregate()));
   RETURN_IF_ERROR(CheckStateSize(spec.aggregate(), limits));

@@ -1,8 +1,11 @@
 #include "server/core/round_watch.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
+#include "base/retry_hint.h"
 #include "base/status_macros.h"
 #include "server/core/proto_time.h"
 #include "server/core/views.h"
@@ -12,6 +15,8 @@ namespace sheaf {
 namespace {
 
 constexpr absl::Duration kMoment = absl::Milliseconds(200);
+// Until some of those that wait have their answer.
+constexpr absl::Duration kComeBackAfter = absl::Seconds(2);
 
 absl::StatusOr<v1::GetRoundResponse> Read(TaskStore& store, const RoundId& id) {
   ASSIGN_OR_RETURN(const RoundRecord record, store.GetRound(id));
@@ -22,32 +27,69 @@ absl::StatusOr<v1::GetRoundResponse> Read(TaskStore& store, const RoundId& id) {
 
 }  // namespace
 
-void RoundWatch::Get(const v1::GetRoundRequest& request, absl::Time now, Reply<v1::GetRoundResponse> reply) {
+void RoundWatch::Get(const v1::GetRoundRequest& request, const IdentityPtr& caller, absl::Time now,
+                     Reply<v1::GetRoundResponse> reply) {
   absl::StatusOr<v1::GetRoundResponse> response = Read(context_.store, RoundId(request.round()));
   const absl::Duration wait = std::min(FromProto(request.wait()), context_.limits.poll_wait_max);
   if (!response.ok() || is_draining_ || wait <= absl::ZeroDuration() || request.etag() != response->round().etag() ||
       IsFinal(static_cast<RoundState>(response->round().state()))) {
     return reply(std::move(response));
   }
-  waiting_.push_back({.round = RoundId(request.round()),
+  if (static_cast<int64_t>(waiting_.size()) >= context_.limits.watches_max) {
+    return reply(
+        WithRetryAfter(absl::ResourceExhaustedError(fmt::format(
+                           "{} calls wait for a round to change, watches_max = {}; try again later, or do not wait",
+                           waiting_.size(), context_.limits.watches_max)),
+                       kComeBackAfter));
+  }
+  waiting_.push_back({.request = &request,
+                      .caller = caller,
+                      .round = RoundId(request.round()),
                       .etag = request.etag(),
                       .not_before = now + kMoment,
                       .until = now + wait,
                       .reply = std::move(reply)});
 }
 
-bool RoundWatch::IsDue(Waiting& waiting, absl::Time now) {
+void RoundWatch::Abandon(const v1::GetRoundRequest* request) {
+  const auto found = std::find_if(waiting_.begin(), waiting_.end(),
+                                  [&](const Waiting& waiting) { return waiting.request == request; });
+  if (found == waiting_.end()) return;
+  const Reply<v1::GetRoundResponse> reply = std::move(found->reply);
+  waiting_.erase(found);
+  reply(absl::CancelledError("the caller has gone"));
+}
+
+void RoundWatch::EndWaitsOf(const TokenId& token) {
+  for (auto it = waiting_.begin(); it != waiting_.end();) {
+    if (it->caller->token != token) {
+      ++it;
+      continue;
+    }
+    const Reply<v1::GetRoundResponse> reply = std::move(it->reply);
+    it = waiting_.erase(it);
+    reply(absl::UnauthenticatedError(fmt::format("token {} is no longer valid", token)));
+  }
+}
+
+bool RoundWatch::IsDue(Waiting& waiting, Versions& versions, absl::Time now) {
   const LiveRound* live = rounds_.Find(waiting.round);
   if (live == nullptr || IsFinal(live->state) || now >= waiting.until || is_draining_) return true;
   if (now < waiting.not_before) return false;
   waiting.has_passed_moment = true;
-  const absl::StatusOr<RoundRecord> record = context_.store.GetRound(waiting.round);
-  return !record.ok() || std::to_string(record->version) != waiting.etag;
+  const auto [version, is_new] = versions.try_emplace(waiting.round);
+  if (is_new) {
+    const absl::StatusOr<RoundRecord> record = context_.store.GetRound(waiting.round);
+    // Of one that cannot be read: none, so that its watchers hear why.
+    if (record.ok()) version->second = std::to_string(record->version);
+  }
+  return version->second != waiting.etag;
 }
 
 void RoundWatch::Tick(absl::Time now) {
+  Versions versions;
   for (auto it = waiting_.begin(); it != waiting_.end();) {
-    if (!IsDue(*it, now)) {
+    if (!IsDue(*it, versions, now)) {
       ++it;
       continue;
     }

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <list>
+#include <map>
 #include <string>
 
 #include "absl/time/time.h"
+#include "server/core/access_control.h"
 #include "server/core/core_context.h"
 #include "server/core/reply.h"
 #include "server/core/round_manager.h"
@@ -16,8 +18,13 @@ class RoundWatch {
  public:
   RoundWatch(CoreContext& context, RoundManager& rounds) : context_(context), rounds_(rounds) {}
 
-  // See RoundService.GetRound.
-  void Get(const v1::GetRoundRequest& request, absl::Time now, Reply<v1::GetRoundResponse> reply);
+  // See RoundService.GetRound. RESOURCE_EXHAUSTED with a retry hint if it would have to wait and too many wait already.
+  void Get(const v1::GetRoundRequest& request, const IdentityPtr& caller, absl::Time now,
+           Reply<v1::GetRoundResponse> reply);
+  // Nobody waits for this call's answer any more: if it waits it ends with CANCELLED. Only compared.
+  void Abandon(const v1::GetRoundRequest* request);
+  // The token is void: who waits under it is sent away.
+  void EndWaitsOf(const TokenId& token);
   // Answers those whose round ended at once, those whose round changed after a moment, so that a busy
   // round costs its watchers a few answers per second and not one per task.
   void Tick(absl::Time now);
@@ -27,6 +34,8 @@ class RoundWatch {
 
  private:
   struct Waiting {
+    const v1::GetRoundRequest* request = nullptr;
+    IdentityPtr caller;
     RoundId round;
     std::string etag;
     absl::Time not_before;
@@ -34,7 +43,9 @@ class RoundWatch {
     absl::Time until;
     Reply<v1::GetRoundResponse> reply;
   };
-  bool IsDue(Waiting& waiting, absl::Time now);
+  // The newest versions of rounds, each read once while many waits are looked at.
+  using Versions = std::map<RoundId, std::string>;
+  bool IsDue(Waiting& waiting, Versions& versions, absl::Time now);
 
   CoreContext& context_;
   RoundManager& rounds_;

@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "base/checksum.h"
 #include "base/log.h"
+#include "base/retry_hint.h"
 #include "base/status_macros.h"
 #include "server/core/proto_time.h"
 #include "server/core/round_manager.h"
@@ -78,10 +79,13 @@ absl::Status RoundManager::Load(const RoundRecord& record, absl::Time now) {
                                                      .checkpoint_sequence = record.checkpoint_sequence,
                                                      .progress = std::move(progress),
                                                      .accepted_time = now});
+  round->num_tasks = record.tasks.total();
   round->checkpoint_clients = round->accumulator.num_clients();
   if (round->recorded > round->folded) RETURN_IF_ERROR(Refold(*round));
   round->saved_metrics = round->folded_metrics = round->progress.metrics();
   const bool is_sealing = round->state == RoundState::kSealing;
+  num_live_tasks_ += round->num_tasks;
+  ++work_version_;
   live_[record.id] = std::move(round);
   if (is_sealing) context_.executor.Post([this, id = record.id](absl::Time at) { Seal(id, at); });
   return absl::OkStatus();
@@ -134,6 +138,7 @@ absl::Status RoundManager::Refold(LiveRound& round) {
       round.accumulator.Accumulate(*valid, context_.parallel);
       round.folded = record.sequence;
       round.spooled_bytes += record.size_bytes;
+      AddToSpool(round, record.size_bytes);
     }
   }
   return absl::OkStatus();
@@ -164,6 +169,7 @@ absl::Status RoundManager::Accept(LiveRound& round, Acceptance acceptance) {
   round.progress = std::move(progress);
   round.recorded = record.sequence;
   round.spooled_bytes += size_bytes;
+  if (IsSpooled(round)) AddToSpool(round, size_bytes);
   auto valid = std::make_shared<ValidContribution>(std::move(acceptance.valid));
   context_.executor.Defer([this, id = round.id, sequence = record.sequence, valid,
                            metrics = round.progress.metrics()](const absl::Status& commit) {
@@ -178,6 +184,17 @@ absl::Status RoundManager::Accept(LiveRound& round, Acceptance acceptance) {
     CheckExhausted(round, acceptance.now);
   }
   return absl::OkStatus();
+}
+
+absl::Status RoundManager::CheckSpool(const LiveRound& round, int64_t size_bytes) {
+  if (!IsSpooled(round) || spool_disk_bytes_ + size_bytes <= context_.limits.spool_bytes_max) return absl::OkStatus();
+  CheckpointAll();
+  return WithRetryAfter(absl::ResourceExhaustedError(fmt::format(
+                            "contributions that no checkpoint covers yet take {} bytes of disk, and {} more would be "
+                            "over spool_bytes_max "
+                            "= {}; the rounds are writing checkpoints, so try again, or raise --spool-bytes-max",
+                            spool_disk_bytes_, size_bytes, context_.limits.spool_bytes_max)),
+                        absl::Seconds(1));
 }
 
 void RoundManager::Fold(LiveRound& round, int64_t sequence, const ValidContribution& valid) {
@@ -224,13 +241,14 @@ void RoundManager::Checkpoint(LiveRound& round) {
   std::string progress = round.progress.SerializeAsString();
   const auto metrics = round.progress.metrics();
   context_.executor.Post([this, id = round.id, name, sequence = round.folded, num_clients, metrics,
-                          progress = std::move(progress), through = *segment](absl::Time) {
+                          progress = std::move(progress), through = *segment,
+                          covered_bytes = round.spool_disk_bytes](absl::Time) {
     LiveRound* live = Find(id);
     if (live == nullptr) return;
     const absl::Status saved =
         context_.store.SaveCheckpoint({.round = id, .checkpoint = name, .sequence = sequence, .progress = progress});
     context_.executor.Defer(
-        [this, id, name, sequence, num_clients, metrics, through, saved](const absl::Status& commit) {
+        [this, id, name, sequence, num_clients, metrics, through, covered_bytes, saved](const absl::Status& commit) {
           LiveRound* covered = Find(id);
           if (covered == nullptr) return;
           covered->is_checkpointing = false;
@@ -240,6 +258,7 @@ void RoundManager::Checkpoint(LiveRound& round) {
           covered->checkpoint_clients = num_clients;
           covered->saved_metrics = metrics;
           covered->spooled_bytes = 0;
+          AddToSpool(*covered, -covered_bytes);
           absl::Status deleted = context_.payloads.DeleteSpoolSegments(id, through);
           deleted.Update(context_.payloads.DeleteCheckpointsExcept(id, name));
           if (!deleted.ok()) LogWarning("covered payloads of round {} stay until it ends: {}", id, deleted.ToString());

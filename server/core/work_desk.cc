@@ -22,6 +22,8 @@ constexpr int kExpiredPage = 1000;
 // one that may not is told to take its time.
 constexpr absl::Duration kAfterWait = absl::Milliseconds(50);
 constexpr absl::Duration kWithoutWait = absl::Seconds(1);
+// Where everybody waits who may, the others come back now and then.
+constexpr absl::Duration kWhenCrowded = absl::Seconds(10);
 // A stopping server is given this long to come back.
 constexpr absl::Duration kAfterDrain = absl::Seconds(2);
 
@@ -46,7 +48,7 @@ absl::Status Validate(const v1::SyncRequest& request, const Limits& limits) {
                                   static_cast<int64_t>(request.held_size())});
   if (items > limits.sync_items_max) {
     return absl::InvalidArgumentError(
-        fmt::format("results, held and want are limited to sync_items_max = {} each; this call has {}",
+        fmt::format("results, held and want are limited to sync_items_max = {} each; this call has {}, so make several",
                     limits.sync_items_max, items));
   }
   return absl::OkStatus();
@@ -60,19 +62,25 @@ void WorkDesk::Sync(const v1::SyncRequest& request, const IdentityPtr& caller, a
   const absl::StatusOr<const WorkerProfile*> worker = workers_.Saw(request, caller, now);
   if (!worker.ok()) return reply(worker.status());
   Supersede((*worker)->population, (*worker)->name);
-  absl::StatusOr<v1::SyncResponse> response = Answer(request, **worker, now);
+  int32_t want = 0;
+  absl::StatusOr<v1::SyncResponse> response = Answer(request, **worker, now, want);
   const bool may_wait = !is_draining_ && !request.draining() && !(*worker)->is_draining &&
                         FromProto(request.wait()) > absl::ZeroDuration();
-  if (response.ok() && may_wait && response->verdicts().empty() && response->leases().empty() &&
+  const bool has_nothing_to_wait_for = request.want() > 0 && want <= 0;
+  if (response.ok() && may_wait && !has_nothing_to_wait_for && response->verdicts().empty() &&
+      response->leases().empty() &&
       std::all_of(response->held().begin(), response->held().end(),
                   [](const v1::LeaseUpdate& update) { return update.verdict() == v1::LeaseUpdate::HELD; })) {
-    return Park(request, **worker, now, std::move(reply));
+    if (HasRoomToPark(request)) return Park(request, **worker, want, now, std::move(reply));
+    // The newest is sent away: whoever waits already goes on waiting.
+    *response->mutable_next_min() = ToProto(kWhenCrowded / 2);
+    *response->mutable_next_max() = ToProto(kWhenCrowded);
   }
   reply(std::move(response));
 }
 
 absl::StatusOr<v1::SyncResponse> WorkDesk::Answer(const v1::SyncRequest& request, const WorkerProfile& worker,
-                                                  absl::Time now) {
+                                                  absl::Time now, int32_t& want) {
   v1::SyncResponse response = EmptyResponse(worker);
   for (const v1::TaskResult& result : request.results()) {
     ASSIGN_OR_RETURN(*response.add_verdicts(), intake_.Take(result, worker.population, *worker.caller, now));
@@ -83,9 +91,15 @@ absl::StatusOr<v1::SyncResponse> WorkDesk::Answer(const v1::SyncRequest& request
   for (const v1::HeldLease& held : request.held()) {
     ASSIGN_OR_RETURN(*response.add_held(), Update(held, worker, now, now));
   }
-  ASSIGN_OR_RETURN(const int32_t resent, Resend(request, worker, now, response));
-  if (!request.draining() && !worker.is_draining && !is_draining_ && request.want() > resent) {
-    RETURN_IF_ERROR(Grant(worker, request.poll_id(), request.want() - resent, now, now, response));
+  ASSIGN_OR_RETURN(const Held leased, Resend(request, worker, now, response));
+  const int64_t room = std::max<int64_t>(context_.limits.leases_per_worker_max - leased.total, 0);
+  // Not an error: what else the call brought has been done.
+  if (request.want() > 0 && room == 0) {
+    response.set_suggested_concurrency(static_cast<int32_t>(context_.limits.leases_per_worker_max));
+  }
+  want = static_cast<int32_t>(std::min<int64_t>(request.want() - leased.resent, room));
+  if (!request.draining() && !worker.is_draining && !is_draining_ && want > 0) {
+    RETURN_IF_ERROR(Grant(worker, request.poll_id(), want, now, now, response));
   }
   SetPace(FromProto(request.wait()) > absl::ZeroDuration(), response);
   return response;
@@ -135,14 +149,14 @@ absl::StatusOr<v1::LeaseUpdate> WorkDesk::Update(const v1::HeldLease& held, cons
   return update;
 }
 
-absl::StatusOr<int32_t> WorkDesk::Resend(const v1::SyncRequest& request, const WorkerProfile& worker, absl::Time now,
-                                         v1::SyncResponse& response) {
+absl::StatusOr<WorkDesk::Held> WorkDesk::Resend(const v1::SyncRequest& request, const WorkerProfile& worker,
+                                                absl::Time now, v1::SyncResponse& response) {
   ASSIGN_OR_RETURN(const std::vector<TaskRecord> leased, context_.store.ListLeases(WorkerName(request.worker())));
-  if (leased.empty()) return 0;
+  Held held_by_worker = {.total = static_cast<int64_t>(leased.size())};
+  if (leased.empty()) return held_by_worker;
   std::unordered_set<std::string> known;
   for (const v1::HeldLease& held : request.held()) known.insert(held.lease_token());
   for (const v1::TaskResult& result : request.results()) known.insert(result.lease_token());
-  int32_t resent = 0;
   for (const TaskRecord& task : leased) {
     const LiveRound* round = rounds_.Find(task.id.round);
     if (round == nullptr || round->spec.population() != worker.population || known.contains(task.lease_token.value()) ||
@@ -150,9 +164,9 @@ absl::StatusOr<int32_t> WorkDesk::Resend(const v1::SyncRequest& request, const W
       continue;
     }
     *response.add_leases() = ToLease(*round, task, now);
-    ++resent;
+    ++held_by_worker.resent;
   }
-  return resent;
+  return held_by_worker;
 }
 
 absl::Status WorkDesk::Grant(const WorkerProfile& worker, const std::string& poll_id, int32_t want, absl::Time arrival,
@@ -214,7 +228,7 @@ v1::Lease WorkDesk::ToLease(const LiveRound& round, const TaskRecord& task, absl
 
 absl::StatusOr<TaskRecord> WorkDesk::Requeue(const TaskId& id, absl::Time now) {
   ASSIGN_OR_RETURN(TaskRecord task, context_.store.RequeueTask({.task = id, .now = now}));
-  if (LiveRound* round = rounds_.Find(id.round); round != nullptr) round->may_have_work = true;
+  if (LiveRound* round = rounds_.Find(id.round); round != nullptr) rounds_.WorkMayHaveCome(*round);
   return task;
 }
 
@@ -244,7 +258,7 @@ void WorkDesk::ExpireLeases(absl::Time now) {
     if (!ended.ok()) LogError("task {} cannot be taken back: {}", task.id.ToString(), ended.ToString());
   }
   // A delayed task may have become available in any round.
-  for (const auto& [id, round] : rounds_.live()) round->may_have_work = true;
+  rounds_.WorkMayHaveCome();
   const absl::StatusOr<absl::Time> due = context_.store.NextDueTime(now);
   due_time_ = !due.ok() || expired->size() == kExpiredPage ? now : *due;
 }

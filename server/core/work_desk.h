@@ -84,6 +84,8 @@ class WorkDesk {
     std::vector<v1::HeldLease> held;
     IdentityPtr caller;
     const v1::SyncRequest* request = nullptr;
+    // RoundManager::work_version() when it last looked for work.
+    int64_t looked_at = 0;
     absl::Time arrival_time;
     absl::Time until;
     Reply<v1::SyncResponse> reply;
@@ -94,24 +96,34 @@ class WorkDesk {
     RateWindow completions;
   };
 
-  absl::StatusOr<v1::SyncResponse> Answer(const v1::SyncRequest& request, const WorkerProfile& worker, absl::Time now);
+  // Sets `want` to how many leases the worker may have, those granted now included.
+  absl::StatusOr<v1::SyncResponse> Answer(const v1::SyncRequest& request, const WorkerProfile& worker, absl::Time now,
+                                          int32_t& want);
   v1::SyncResponse EmptyResponse(const WorkerProfile& worker) const;
   void SetPace(bool has_waited, v1::SyncResponse& response) const;
 
   absl::StatusOr<v1::LeaseUpdate> Update(const v1::HeldLease& held, const WorkerProfile& worker, absl::Time arrival,
                                          absl::Time now);
-  // Sends again what the worker was given and does not know of; returns how many.
-  absl::StatusOr<int32_t> Resend(const v1::SyncRequest& request, const WorkerProfile& worker, absl::Time now,
-                                 v1::SyncResponse& response);
+  struct Held {
+    int64_t total = 0;
+    int32_t resent = 0;
+  };
+  // Sends again what the worker was given and does not know of. Returns how many leases it has.
+  absl::StatusOr<Held> Resend(const v1::SyncRequest& request, const WorkerProfile& worker, absl::Time now,
+                              v1::SyncResponse& response);
   // Leases up to `want` tasks.
   absl::Status Grant(const WorkerProfile& worker, const std::string& poll_id, int32_t want, absl::Time arrival,
                      absl::Time now, v1::SyncResponse& response);
   v1::Lease ToLease(const LiveRound& round, const TaskRecord& task, absl::Time arrival) const;
 
-  void Park(const v1::SyncRequest& request, const WorkerProfile& worker, absl::Time now, Reply<v1::SyncResponse> reply);
+  void Park(const v1::SyncRequest& request, const WorkerProfile& worker, int32_t want, absl::Time now,
+            Reply<v1::SyncResponse> reply);
+  bool HasRoomToPark(const v1::SyncRequest& request) const;
   // Ends an older wait of the same worker.
   void Supersede(const std::string& population, const WorkerName& worker);
   void ServeParked(absl::Time now);
+  // False if there is certainly nothing to say yet: ten thousand parked calls are looked at in every batch.
+  bool MayHaveAnswer(const Parked& parked, bool may_have_work, absl::Time now) const;
   // Nothing if the call stays parked.
   std::optional<absl::StatusOr<v1::SyncResponse>> TryAnswerParked(const Parked& parked, bool may_have_work,
                                                                   absl::Time now);
@@ -130,6 +142,8 @@ class WorkDesk {
   // Longest waiting first.
   ParkedList parked_;
   std::map<std::pair<std::string, WorkerName>, ParkedList::iterator> parked_by_worker_;
+  // RoundManager::work_version() when parked calls were last looked through.
+  int64_t served_version_ = -1;
   // No parked call has waited its time before this.
   absl::Time parked_until_ = absl::InfiniteFuture();
   std::map<std::string, Rates> rates_;

@@ -31,35 +31,81 @@ absl::StatusOr<const WorkerProfile*> WorkerRegistry::Saw(const v1::SyncRequest& 
                                                          absl::Time now) {
   const std::string population = PopulationOrDefault(request.population());
   const WorkerName name(request.worker());
-  Entry& entry = profiles_[{population, name}];
-  WorkerProfile& profile = entry.profile;
-  const bool is_known = entry.stored_time != absl::InfinitePast();
-  if (is_known && profile.caller->name != caller->name && !profile.caller->name.empty() &&
-      now - profile.last_seen_time < kNameKept) {
-    return absl::PermissionDeniedError(
-        fmt::format("worker {} of population '{}' is somebody else's, who called within the last minute; give this one "
-                    "another name (--name)",
-                    name, population));
-  }
   std::string description = DescribeWorker(request);
-  if (description != entry.description || now - entry.stored_time >= kStoreEvery) {
+  if (static_cast<int64_t>(description.size()) > context_.limits.worker_bytes_max) {
+    return absl::ResourceExhaustedError(
+        fmt::format("the computations and labels of worker {} have {} bytes, over worker_bytes_max = {}; offer fewer",
+                    name, description.size(), context_.limits.worker_bytes_max));
+  }
+  const auto known = profiles_.find({population, name});
+  if (known != profiles_.end()) {
+    const WorkerProfile& profile = known->second.profile;
+    if (known->second.stored_time != absl::InfinitePast() && profile.caller->name != caller->name &&
+        !profile.caller->name.empty() && now - profile.last_seen_time < kNameKept) {
+      return absl::PermissionDeniedError(
+          fmt::format("worker {} of population '{}' is somebody else's, who called within the last minute; give this "
+                      "one another name (--name)",
+                      name, population));
+    }
+  }
+  if (known == profiles_.end() || known->second.profile.caller->name != caller->name) {
+    RETURN_IF_ERROR(CheckRoom(*caller, known == profiles_.end()));
+  }
+  if (known == profiles_.end() || description != known->second.description ||
+      now - known->second.stored_time >= kStoreEvery) {
     ASSIGN_OR_RETURN(
         const WorkerRecord record,
         context_.store.SawWorker({.name = name, .population = population, .description = description, .now = now}));
-    profile = {.name = name,
-               .population = population,
-               .caller = caller,
-               .software_version = request.software_version(),
-               .protocol_version = request.protocol_version(),
-               .computations = {request.computations().begin(), request.computations().end()},
-               .labels = request.labels(),
-               .is_draining = record.is_draining};
+    Entry& entry = profiles_[{population, name}];
+    SetCaller(entry, caller);
+    WorkerProfile& profile = entry.profile;
+    profile.name = name;
+    profile.population = population;
+    profile.software_version = request.software_version();
+    profile.protocol_version = request.protocol_version();
+    profile.computations = {request.computations().begin(), request.computations().end()};
+    profile.labels = request.labels();
+    profile.is_draining = record.is_draining;
+    profile.last_seen_time = now;
     entry.description = std::move(description);
     entry.stored_time = now;
+    return &profile;
   }
-  profile.last_seen_time = now;
-  if (profile.caller != caller) profile.caller = caller;
-  return &profile;
+  known->second.profile.last_seen_time = now;
+  SetCaller(known->second, caller);
+  return &known->second.profile;
+}
+
+absl::Status WorkerRegistry::CheckRoom(const Identity& caller, bool is_new) const {
+  if (is_new && static_cast<int64_t>(profiles_.size()) >= context_.limits.workers_max) {
+    return absl::ResourceExhaustedError(fmt::format(
+        "{} workers called within the last ten minutes, workers_max = {}; stop some, or raise --workers-max",
+        profiles_.size(), context_.limits.workers_max));
+  }
+  const auto found = num_by_identity_.find(caller.name);
+  if (found == num_by_identity_.end() || found->second < context_.limits.workers_per_identity_max) {
+    return absl::OkStatus();
+  }
+  return absl::ResourceExhaustedError(fmt::format(
+      "{} workers of {} called within the last ten minutes, workers_per_identity_max = {}; stop some, give others a "
+      "token of another name, or raise --workers-per-identity-max",
+      found->second, caller.name.empty() ? "this machine" : caller.name, context_.limits.workers_per_identity_max));
+}
+
+void WorkerRegistry::SetCaller(Entry& entry, const IdentityPtr& caller) {
+  if (entry.is_counted && entry.profile.caller->name == caller->name) {
+    if (entry.profile.caller != caller) entry.profile.caller = caller;
+    return;
+  }
+  if (entry.is_counted) Uncount(entry.profile.caller->name);
+  ++num_by_identity_[caller->name];
+  entry.is_counted = true;
+  entry.profile.caller = caller;
+}
+
+void WorkerRegistry::Uncount(const std::string& identity) {
+  const auto found = num_by_identity_.find(identity);
+  if (--found->second == 0) num_by_identity_.erase(found);
 }
 
 const WorkerProfile* WorkerRegistry::Find(const std::string& population, const WorkerName& name) const {
@@ -89,7 +135,12 @@ bool WorkerRegistry::CanAnyRun(const std::string& population, const v1::Computat
 
 void WorkerRegistry::Prune(absl::Time now) {
   for (auto it = profiles_.begin(); it != profiles_.end();) {
-    it = now - it->second.profile.last_seen_time > kForgetAfter ? profiles_.erase(it) : std::next(it);
+    if (now - it->second.profile.last_seen_time <= kForgetAfter) {
+      ++it;
+      continue;
+    }
+    Uncount(it->second.profile.caller->name);
+    it = profiles_.erase(it);
   }
 }
 

@@ -33,8 +33,9 @@ class WorkerRegistry {
  public:
   explicit WorkerRegistry(CoreContext& context) : context_(context) {}
 
-  // Notes the call. PERMISSION_DENIED if another identity has used the name within the last minute. The profile stays
-  // valid until the next call of a method that is not const.
+  // Notes the call. PERMISSION_DENIED if another identity has used the name within the last minute; RESOURCE_EXHAUSTED,
+  // naming the limit, if there are too many workers, or it says too much of itself. The profile stays valid until the
+  // next call of a method that is not const.
   absl::StatusOr<const WorkerProfile*> Saw(const v1::SyncRequest& request, const IdentityPtr& caller, absl::Time now);
   // Null if it was not heard of since the server started.
   const WorkerProfile* Find(const std::string& population, const WorkerName& name) const;
@@ -55,10 +56,18 @@ class WorkerRegistry {
     // As last stored, and when.
     std::string description;
     absl::Time stored_time = absl::InfinitePast();
+    bool is_counted = false;
   };
+
+  absl::Status CheckRoom(const Identity& caller, bool is_new) const;
+  // Notes that the worker is this identity's from now on.
+  void SetCaller(Entry& entry, const IdentityPtr& caller);
+  void Uncount(const std::string& identity);
 
   CoreContext& context_;
   std::map<std::pair<std::string, WorkerName>, Entry> profiles_;
+  // How many of them are whose, by the identity's name.
+  std::map<std::string, int64_t> num_by_identity_;
 };
 
 // WorkerRecord::description: an empty Worker but for versions, computations and labels. Serialised v1::Worker.

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/checksum.h"
+#include "base/retry_hint.h"
 #include "base/status_macros.h"
 #include "server/core/core.h"
 #include "server/core/proto_time.h"
@@ -16,6 +17,9 @@
 
 namespace sheaf {
 namespace {
+
+// Uploads take seconds.
+constexpr absl::Duration kComeBackAfter = absl::Seconds(2);
 
 absl::Status CheckStart(const v1::StartUploadRequest& request, const Limits& limits) {
   if (!IsSha256Hex(request.digest())) {
@@ -32,9 +36,10 @@ absl::Status CheckStart(const v1::StartUploadRequest& request, const Limits& lim
   const bool is_broadcast = !request.has_contribution();
   const int64_t size_max = is_broadcast ? limits.broadcast_bytes_max : limits.contribution_bytes_max;
   if (request.size_bytes() > size_max) {
-    return absl::ResourceExhaustedError(fmt::format("{} bytes are more than the server's limit of {} ({})",
-                                                    request.size_bytes(), size_max,
-                                                    is_broadcast ? "broadcast_bytes_max" : "contribution_bytes_max"));
+    return absl::ResourceExhaustedError(
+        fmt::format("{} bytes are over the server's {} = {}; send less, or raise {}", request.size_bytes(),
+                    is_broadcast ? "broadcast_bytes_max" : "contribution_bytes_max", size_max,
+                    is_broadcast ? "--broadcast-bytes-max" : "--contribution-bytes-max"));
   }
   return absl::OkStatus();
 }
@@ -43,6 +48,37 @@ v1::StartUploadResponse Answer(v1::StartUploadResponse::Verdict verdict) {
   v1::StartUploadResponse response;
   response.set_verdict(verdict);
   return response;
+}
+
+absl::Status CheckRoom(PayloadStore& payloads, const UploadId& id, int64_t size_bytes, const Identity& caller,
+                       const Limits& limits) {
+  // One that goes on takes no more than it has.
+  if (payloads.GetUpload(id).ok()) return absl::OkStatus();
+  const PayloadStore::UploadUse use = payloads.GetUploadUse(caller.upload_tag);
+  if (use.num_uploads >= limits.uploads_max) {
+    return WithRetryAfter(
+        absl::ResourceExhaustedError(fmt::format("{} uploads are under way, uploads_max = {}; try again when some are "
+                                                 "finished or, without a byte for unreferenced_keep, forgotten",
+                                                 use.num_uploads, limits.uploads_max)),
+        kComeBackAfter);
+  }
+  if (use.num_matching >= limits.uploads_per_identity_max) {
+    return WithRetryAfter(
+        absl::ResourceExhaustedError(fmt::format(
+            "{} has {} uploads under way, uploads_per_identity_max = {}; finish some first, or raise "
+            "--uploads-per-identity-max",
+            caller.name.empty() ? "this machine" : caller.name, use.num_matching, limits.uploads_per_identity_max)),
+        kComeBackAfter);
+  }
+  if (size_bytes > limits.upload_bytes_max - use.size_bytes) {
+    return WithRetryAfter(
+        absl::ResourceExhaustedError(
+            fmt::format("the uploads under way announce {} bytes, and {} more would be over upload_bytes_max = {}; "
+                        "try again when some are finished, or raise --upload-bytes-max",
+                        use.size_bytes, size_bytes, limits.upload_bytes_max)),
+        kComeBackAfter);
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<v1::StartUploadResponse> Started(const absl::StatusOr<PayloadStore::Upload>& upload,
@@ -76,6 +112,7 @@ absl::StatusOr<v1::StartUploadResponse> StartContribution(Core& core, PayloadSto
       break;
   }
   const UploadId id = ContributionUploadId(request.digest(), *task, LeaseToken(contribution.lease_token()), caller);
+  RETURN_IF_ERROR(CheckRoom(payloads, id, request.size_bytes(), caller, core.limits()));
   return Started(answer == Core::UploadAnswer::kSendToDisk
                      ? payloads.StartUpload(id, request.size_bytes(), request.digest())
                      : payloads.StartMemoryUpload(id, request.size_bytes(), request.digest()),
@@ -95,9 +132,11 @@ void BlobHandlers::StartUpload(const v1::StartUploadRequest& request, const Iden
     core_.rounds().TouchBroadcast(request.digest(), now);
     return reply(Answer(v1::StartUploadResponse::ALREADY_STORED));
   }
-  reply(Started(payloads_.StartUpload(BroadcastUploadId(request.digest(), request.request_id(), *caller),
-                                      request.size_bytes(), request.digest()),
-                core_.limits()));
+  const UploadId id = BroadcastUploadId(request.digest(), request.request_id(), *caller);
+  if (absl::Status room = CheckRoom(payloads_, id, request.size_bytes(), *caller, core_.limits()); !room.ok()) {
+    return reply(std::move(room));
+  }
+  reply(Started(payloads_.StartUpload(id, request.size_bytes(), request.digest()), core_.limits()));
 }
 
 absl::StatusOr<v1::WriteChunkResponse> BlobHandlers::WriteChunk(const v1::WriteChunkRequest& request) {

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "server/core/core.h"
+#include "server/core/message_parts.h"
 #include "server/handlers/access_handlers.h"
 #include "server/handlers/blob_handlers.h"
 #include "server/handlers/inspection_handlers.h"
@@ -27,13 +28,21 @@ absl::Status CheckUploader(const v1::StartUploadRequest& request, const Identity
   return caller.CheckRole("StartUpload", request.has_contribution() ? RoleSet{WORKER} : RoleSet{SUBMITTER});
 }
 
+// Those by which an overload is seen and mended.
+Lane LaneOf(std::string_view method) {
+  const bool is_inspection =
+      method.starts_with("sheaf.v1.InspectionService/") || method.starts_with("sheaf.v1.AccessService/");
+  return is_inspection ? Lane::kInspection : Lane::kWork;
+}
+
 absl::Status CheckNewRound(const v1::CreateRoundRequest& request, const Identity& caller, Core&) {
   return CheckPopulationScope(request.spec().population(), caller);
 }
 
 }  // namespace
 
-MethodTable::MethodTable(Executor& executor, Core& core, Handlers handlers) : executor_(executor), core_(core) {
+MethodTable::MethodTable(Executor& executor, Core& core, Handlers handlers)
+    : executor_(executor), core_(core), admission_(core.limits()) {
   Add("sheaf.v1.WorkService/Sync", {WORKER}, OfPopulation(&v1::SyncRequest::population), handlers.work,
       &WorkHandlers::Sync);
   rows_["sheaf.v1.WorkService/Sync"].abandon = [&work = handlers.work](const google::protobuf::Message& request) {
@@ -60,6 +69,9 @@ MethodTable::MethodTable(Executor& executor, Core& core, Handlers handlers) : ex
       &RoundHandlers::CreateRound);
   Add("sheaf.v1.RoundService/GetRound", kLooking, OfRound(&v1::GetRoundRequest::round), round,
       &RoundHandlers::GetRound);
+  rows_["sheaf.v1.RoundService/GetRound"].abandon = [&round](const google::protobuf::Message& request) {
+    round.AbandonGetRound(static_cast<const v1::GetRoundRequest&>(request));
+  };
   Add("sheaf.v1.RoundService/ListRounds", kLooking, OfPopulation(&v1::ListRoundsRequest::population), round,
       &RoundHandlers::ListRounds);
   Add("sheaf.v1.RoundService/CancelRound", {SUBMITTER, OPERATOR}, OfRound(&v1::CancelRoundRequest::round), round,
@@ -108,8 +120,9 @@ Reply<Response> ReplyInto(google::protobuf::Message* response, MethodTable::Done
 }  // namespace
 
 template <typename Request>
-MethodTable::Row MethodTable::MakeRow(bool in_batch, RoleSet roles, Scope<Request> scope) {
+MethodTable::Row MethodTable::MakeRow(std::string_view name, bool in_batch, RoleSet roles, Scope<Request> scope) {
   return {.in_batch = in_batch,
+          .lane = LaneOf(name),
           .roles = roles,
           .check_scope = [this, scope = std::move(scope)](const google::protobuf::Message& request,
                                                           const Identity& caller) {
@@ -120,7 +133,7 @@ MethodTable::Row MethodTable::MakeRow(bool in_batch, RoleSet roles, Scope<Reques
 template <typename H, typename Request, typename Response>
 void MethodTable::Add(const char* name, RoleSet roles, Scope<Request> scope, H& handlers,
                       void (H::*handler)(const Request&, absl::Time, Reply<Response>)) {
-  Row& row = rows_[name] = MakeRow(true, roles, std::move(scope));
+  Row& row = rows_[name] = MakeRow(name, true, roles, std::move(scope));
   row.call = [&handlers, handler](const google::protobuf::Message& request, const IdentityPtr&,
                                   google::protobuf::Message* response, absl::Time now, Done done) {
     (handlers.*handler)(static_cast<const Request&>(request), now, ReplyInto<Response>(response, std::move(done)));
@@ -130,7 +143,7 @@ void MethodTable::Add(const char* name, RoleSet roles, Scope<Request> scope, H& 
 template <typename H, typename Request, typename Response>
 void MethodTable::Add(const char* name, RoleSet roles, Scope<Request> scope, H& handlers,
                       void (H::*handler)(const Request&, const IdentityPtr&, absl::Time, Reply<Response>)) {
-  Row& row = rows_[name] = MakeRow(true, roles, std::move(scope));
+  Row& row = rows_[name] = MakeRow(name, true, roles, std::move(scope));
   row.call = [&handlers, handler](const google::protobuf::Message& request, const IdentityPtr& caller,
                                   google::protobuf::Message* response, absl::Time now, Done done) {
     (handlers.*handler)(static_cast<const Request&>(request), caller, now,
@@ -141,7 +154,7 @@ void MethodTable::Add(const char* name, RoleSet roles, Scope<Request> scope, H& 
 template <typename H, typename Request, typename Response>
 void MethodTable::Add(const char* name, RoleSet roles, Scope<Request> scope, H& handlers,
                       absl::StatusOr<Response> (H::*handler)(const Request&)) {
-  Row& row = rows_[name] = MakeRow(false, roles, std::move(scope));
+  Row& row = rows_[name] = MakeRow(name, false, roles, std::move(scope));
   row.call = [&handlers, handler](const google::protobuf::Message& request, const IdentityPtr&,
                                   google::protobuf::Message* response, absl::Time, Done done) {
     ReplyInto<Response>(response, std::move(done))((handlers.*handler)(static_cast<const Request&>(request)));
@@ -158,7 +171,9 @@ void MethodTable::Dispatch(std::string_view method, const IdentityPtr& caller, c
     if (absl::Status status = row.check_scope(request, *caller); !status.ok()) return done(std::move(status));
     return row.call(request, caller, response, absl::InfinitePast(), std::move(done));
   }
-  executor_.Post([this, &row, caller, &request, response, done = std::move(done)](absl::Time now) {
+  admission_.Queue(row.lane);
+  Post(row.lane, [this, &row, caller, &request, response, done = std::move(done)](absl::Time now) {
+    admission_.Dequeue(row.lane);
     auto answer = [this, done](absl::Status status) {
       executor_.Defer(
           [done, status = std::move(status)](const absl::Status& commit) { done(commit.ok() ? status : commit); });
@@ -166,6 +181,27 @@ void MethodTable::Dispatch(std::string_view method, const IdentityPtr& caller, c
     if (absl::Status status = row.check_scope(request, *caller); !status.ok()) return answer(std::move(status));
     row.call(request, caller, response, now, std::move(answer));
   });
+}
+
+void MethodTable::Post(Lane lane, Executor::Event event) const {
+  lane == Lane::kInspection ? executor_.PostUrgent(std::move(event)) : executor_.Post(std::move(event));
+}
+
+absl::Status MethodTable::Enter(std::string_view method, const Identity& caller, int64_t bytes, absl::Time now) const {
+  if (bytes > core_.limits().request_bytes_max) {
+    return absl::ResourceExhaustedError(fmt::format(
+        "the request has {} bytes, over request_bytes_max = {}; send less in one call: fewer tasks, smaller "
+        "payloads, and what tasks share in the round's broadcast",
+        bytes, core_.limits().request_bytes_max));
+  }
+  return admission_.Enter(LaneOf(method), caller, bytes, now);
+}
+
+bool MethodTable::CountsParts(int64_t bytes) { return bytes > kUncountedBytesMax; }
+
+absl::Status MethodTable::CheckParts(const google::protobuf::Descriptor& type,
+                                     google::protobuf::io::ZeroCopyInputStream& stream) const {
+  return sheaf::CheckParts(type, stream, "request_parts_max", core_.limits().request_parts_max);
 }
 
 bool MethodTable::requires_tokens() const { return core_.access().is_required(); }

@@ -18,10 +18,12 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "google/protobuf/io/zero_copy_stream.h"
 #include "google/protobuf/message.h"
 #include "server/core/access_control.h"
 #include "server/core/executor.h"
 #include "server/core/reply.h"
+#include "server/handlers/admission.h"
 #include "server/handlers/scope.h"
 
 namespace sheaf {
@@ -62,6 +64,15 @@ class MethodTable {
   bool requires_tokens() const;
   absl::StatusOr<IdentityPtr> Authenticate(std::string_view authorization,
                                            std::span<const std::string> certificate_names) const;
+  // Before the request is parsed: whether there is room for it; see Admission. RESOURCE_EXHAUSTED also if it has more
+  // bytes than any request may. If OK, Leave must follow. Thread-safe.
+  absl::Status Enter(std::string_view method, const Identity& caller, int64_t bytes, absl::Time now) const;
+  void Leave(int64_t bytes) const { admission_.Leave(bytes); }
+  // Whether a request of this size must be looked through by CheckParts before it may be parsed; see message_parts.h.
+  static bool CountsParts(int64_t bytes);
+  absl::Status CheckParts(const google::protobuf::Descriptor& type,
+                          google::protobuf::io::ZeroCopyInputStream& stream) const;
+
   // Who may call `method`, which exists.
   RoleSet RolesOf(std::string_view method) const;
 
@@ -75,6 +86,7 @@ class MethodTable {
  private:
   struct Row {
     bool in_batch;
+    Lane lane;
     RoleSet roles;
     std::function<absl::Status(const google::protobuf::Message& request, const Identity& caller)> check_scope;
     std::function<void(const google::protobuf::Message& request, const IdentityPtr& caller,
@@ -98,10 +110,12 @@ class MethodTable {
   void Add(const char* name, RoleSet roles, Scope<Request> scope, H& handlers,
            absl::StatusOr<Response> (H::*handler)(const Request&));
   template <typename Request>
-  Row MakeRow(bool in_batch, RoleSet roles, Scope<Request> scope);
+  Row MakeRow(std::string_view name, bool in_batch, RoleSet roles, Scope<Request> scope);
+  void Post(Lane lane, Executor::Event event) const;
 
   Executor& executor_;
   Core& core_;
+  mutable Admission admission_;
   std::unordered_map<std::string, Row> rows_;
 };
 

@@ -78,8 +78,14 @@ void RoundHandlers::CreateRound(const v1::CreateRoundRequest& request, absl::Tim
   reply(Create(core_, request, now));
 }
 
-void RoundHandlers::GetRound(const v1::GetRoundRequest& request, absl::Time now, Reply<v1::GetRoundResponse> reply) {
-  core_.watch().Get(request, now, std::move(reply));
+void RoundHandlers::GetRound(const v1::GetRoundRequest& request, const IdentityPtr& caller, absl::Time now,
+                             Reply<v1::GetRoundResponse> reply) {
+  core_.watch().Get(request, caller, now, std::move(reply));
+}
+
+void RoundHandlers::AbandonGetRound(const v1::GetRoundRequest& request) {
+  // Behind the call itself, which may not have begun; and before any later call whose request lies at the same address.
+  core_.context().executor.Post([this, request = &request](absl::Time) { core_.watch().Abandon(request); });
 }
 
 void RoundHandlers::ListRounds(const v1::ListRoundsRequest& request, absl::Time /*now*/,

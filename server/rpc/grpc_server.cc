@@ -6,6 +6,7 @@
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
+#include <grpcpp/resource_quota.h>
 #include <grpcpp/security/tls_certificate_provider.h>
 #include <grpcpp/security/tls_credentials_options.h>
 #include <sched.h>
@@ -18,7 +19,7 @@
 #include "absl/synchronization/mutex.h"
 #include "base/log.h"
 #include "base/status_macros.h"
-#include "server/rpc/listen_failure.h"
+#include "server/rpc/listener.h"
 #include "server/rpc/services.h"
 #include "server/rpc/unary_adaptor.h"
 
@@ -67,10 +68,20 @@ class BatchScheduling {
   const int policy_;
 };
 
-void SetOptions(grpc::ServerBuilder& builder, int64_t request_bytes_max) {
-  builder.SetMaxReceiveMessageSize(static_cast<int>(std::min<int64_t>(kReceiveFactor * request_bytes_max, INT_MAX)));
-  // A busy port is an error and not a second server that takes half of the calls.
-  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+int Milliseconds(absl::Duration duration) {
+  return static_cast<int>(std::clamp<int64_t>(absl::ToInt64Milliseconds(duration), 1, INT_MAX));
+}
+
+void SetOptions(grpc::ServerBuilder& builder, const GrpcServer::Options& options) {
+  builder.SetMaxReceiveMessageSize(
+      static_cast<int>(std::min<int64_t>(kReceiveFactor * options.request_bytes_max, INT_MAX)));
+  grpc::ResourceQuota quota("sheafd");
+  quota.Resize(static_cast<size_t>(options.receive_bytes_max));
+  builder.SetResourceQuota(quota);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS,
+                             static_cast<int>(std::min<int64_t>(options.calls_per_connection_max, INT_MAX)));
+  builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, Milliseconds(options.handshake_timeout));
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, Milliseconds(options.connection_idle_max));
   // Tensors hardly compress, and gzip costs 20 times what the bytes do.
   builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_GZIP, false);
   builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_DEFLATE, false);
@@ -101,31 +112,36 @@ std::shared_ptr<grpc::ServerCredentials> Credentials(const CertificateFiles& fil
 }  // namespace
 
 struct GrpcServer::State {
-  State(const MethodTable& methods, int64_t request_bytes_max)
-      : adaptor(methods, request_bytes_max), services(MakeServices(adaptor)) {}
+  State(const MethodTable& methods, const Clock& clock) : adaptor(methods, clock), services(MakeServices(adaptor)) {}
 
   UnaryAdaptor adaptor;
   std::vector<NamedService> services;
-  std::string address;
+  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor;
   std::unique_ptr<grpc::Server> server;
+  std::unique_ptr<Listener> listener;
 };
 
-absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const MethodTable& methods, const Options& options) {
+absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const MethodTable& methods, const Clock& clock,
+                                                              const Options& options) {
   ConfigureGrpcOnce();
   RETURN_IF_ERROR(CheckCertificates(options.tls));
-  const std::string& listen = options.listen;
-  auto state = std::make_unique<State>(methods, options.request_bytes_max);
+  auto state = std::make_unique<State>(methods, clock);
   grpc::ServerBuilder builder;
-  SetOptions(builder, options.request_bytes_max);
-  int port = 0;
-  builder.AddListeningPort(listen, Credentials(options.tls), &port);
+  SetOptions(builder, options);
+  ASSIGN_OR_RETURN(state->listener, Listener::Open(options.listen));
+  state->acceptor = builder.experimental().AddExternalConnectionAcceptor(
+      grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD, Credentials(options.tls));
   for (const NamedService& service : state->services) builder.RegisterService(service.service.get());
   {
     const BatchScheduling scheduling;
     state->server = builder.BuildAndStart();
   }
-  if (state->server == nullptr || port == 0) return ExplainListenFailure(listen);
-  state->address = fmt::format("{}:{}", listen.substr(0, listen.rfind(':')), port);
+  if (state->server == nullptr) return absl::InternalError("gRPC does not start a server");
+  state->listener->Start([acceptor = state->acceptor.get()](int fd) {
+    grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
+    connection.fd = fd;
+    acceptor->HandleNewConnection(&connection);
+  });
   auto server = std::unique_ptr<GrpcServer>(new GrpcServer(std::move(state)));
   server->SetServing(true);
   return server;
@@ -135,7 +151,7 @@ GrpcServer::GrpcServer(std::unique_ptr<State> state) : state_(std::move(state)) 
 
 GrpcServer::~GrpcServer() { Shutdown(absl::ZeroDuration()); }
 
-const std::string& GrpcServer::address() const { return state_->address; }
+const std::string& GrpcServer::address() const { return state_->listener->address(); }
 
 void GrpcServer::SetServing(bool is_serving) {
   grpc::HealthCheckServiceInterface* health = state_->server->GetHealthCheckService();
@@ -146,6 +162,7 @@ void GrpcServer::SetServing(bool is_serving) {
 bool GrpcServer::WaitUntilIdle(absl::Duration timeout) { return state_->adaptor.WaitUntilIdle(timeout); }
 
 void GrpcServer::Shutdown(absl::Duration grace) {
+  state_->listener->Stop();
   state_->server->Shutdown(gpr_time_from_millis(absl::ToInt64Milliseconds(grace), GPR_TIMESPAN));
 }
 

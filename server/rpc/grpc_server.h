@@ -1,6 +1,6 @@
 // GrpcServer: the server's methods on a TCP port, by gRPC's callback API: a parked call costs no thread.
 //
-//   ASSIGN_OR_RETURN(auto server, GrpcServer::Start(methods, {.listen = "127.0.0.1:0"}));
+//   ASSIGN_OR_RETURN(auto server, GrpcServer::Start(methods, clock, {.listen = "127.0.0.1:0"}));
 //   ... server->address() ...                          // "127.0.0.1:41234"
 //   server->SetServing(false);                         // Health says NOT_SERVING, for the server and each service.
 //   server->WaitUntilIdle(absl::Seconds(1));           // Whoever is answered has been answered.
@@ -17,6 +17,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/certificates.h"
+#include "base/clock.h"
 #include "server/handlers/method_table.h"
 
 namespace sheaf {
@@ -28,13 +29,21 @@ class GrpcServer {
     std::string listen;
     // Larger requests get RESOURCE_EXHAUSTED.
     int64_t request_bytes_max = 8 << 20;
+    // Memory for what is arriving, on all connections.
+    int64_t receive_bytes_max = int64_t{1} << 30;
+    // More calls on one connection wait at the client.
+    int64_t calls_per_connection_max = 1000;
+    // When to hang up on who connected and says nothing, and on who has no call open.
+    absl::Duration handshake_timeout = absl::Seconds(20);
+    absl::Duration connection_idle_max = absl::Minutes(10);
     // Without a certificate nothing is encrypted. With authorities, clients must show a certificate that one of these
     // signed. The files are read again when they change.
     CertificateFiles tls;
   };
-  // Serves `methods`, which must outlive the server. UNAVAILABLE, with the remedy, if the port is in use;
+  // Serves `methods`; both must outlive the server. UNAVAILABLE, with the remedy, if the port is in use;
   // INVALID_ARGUMENT if this machine has no such address; the codes of CheckCertificates.
-  static absl::StatusOr<std::unique_ptr<GrpcServer>> Start(const MethodTable& methods, const Options& options);
+  static absl::StatusOr<std::unique_ptr<GrpcServer>> Start(const MethodTable& methods, const Clock& clock,
+                                                           const Options& options);
 
   // Shuts down at once if Shutdown was not called.
   ~GrpcServer();

@@ -1,95 +1,70 @@
 #include "server/rpc/services.h"
 
-#include "sheaf/v1/access_service.grpc.pb.h"
-#include "sheaf/v1/blob_service.grpc.pb.h"
-#include "sheaf/v1/inspection_service.grpc.pb.h"
-#include "sheaf/v1/round_service.grpc.pb.h"
-#include "sheaf/v1/work_service.grpc.pb.h"
+#include <fmt/format.h>
+#include <google/protobuf/message.h>
+#include <grpcpp/impl/codegen/server_callback_handlers.h>
+#include <grpcpp/impl/rpc_service_method.h>
+#include <grpcpp/support/byte_buffer.h>
+#include <grpcpp/support/server_callback.h>
+
+#include <list>
+
+#include "sheaf/v1/access_service.pb.h"
+#include "sheaf/v1/blob_service.pb.h"
+#include "sheaf/v1/inspection_service.pb.h"
+#include "sheaf/v1/round_service.pb.h"
+#include "sheaf/v1/work_service.pb.h"
 
 namespace sheaf {
 namespace {
 
-// One override of the generated class: one line, the same for all.
-#define SHEAF_SERVE(service, method)                                                                         \
-  grpc::ServerUnaryReactor* method(grpc::CallbackServerContext* context, const v1::method##Request* request, \
-                                   v1::method##Response* response) override {                                \
-    return adaptor_.Serve("sheaf.v1." #service "/" #method, *context, *request, *response);                  \
+using google::protobuf::MessageFactory;
+using google::protobuf::MethodDescriptor;
+using google::protobuf::ServiceDescriptor;
+
+const google::protobuf::Message& Prototype(const google::protobuf::Descriptor& type) {
+  return *MessageFactory::generated_factory()->GetPrototype(&type);
+}
+
+// What the generated classes do, but with bytes in place of messages.
+class DescribedService final : public grpc::Service {
+ public:
+  DescribedService(const ServiceDescriptor& service, UnaryAdaptor& adaptor) {
+    for (int i = 0; i < service.method_count(); ++i) {
+      const MethodDescriptor& method = *service.method(i);
+      const ServedMethod& served =
+          methods_.emplace_back(ServedMethod{.name = fmt::format("{}/{}", service.full_name(), method.name()),
+                                             .path = fmt::format("/{}/{}", service.full_name(), method.name()),
+                                             .request = Prototype(*method.input_type()),
+                                             .response = Prototype(*method.output_type())});
+      // Both become gRPC's own.
+      AddMethod(
+          new grpc::internal::RpcServiceMethod(served.path.c_str(), grpc::internal::RpcMethod::NORMAL_RPC, nullptr));
+      MarkMethodRawCallback(i, new grpc::internal::CallbackUnaryHandler<grpc::ByteBuffer, grpc::ByteBuffer>(
+                                   [&adaptor, &served](grpc::CallbackServerContext* context,
+                                                       const grpc::ByteBuffer* request, grpc::ByteBuffer* response) {
+                                     return adaptor.Serve(served, *context, *request, *response);
+                                   }));
+    }
   }
 
-class WorkService final : public v1::WorkService::CallbackService {
- public:
-  explicit WorkService(UnaryAdaptor& adaptor) : adaptor_(adaptor) {}
-  SHEAF_SERVE(WorkService, Sync)
-
  private:
-  UnaryAdaptor& adaptor_;
+  // Referred to by the handlers, and by gRPC.
+  std::list<ServedMethod> methods_;
 };
-
-class BlobService final : public v1::BlobService::CallbackService {
- public:
-  explicit BlobService(UnaryAdaptor& adaptor) : adaptor_(adaptor) {}
-  SHEAF_SERVE(BlobService, StartUpload)
-  SHEAF_SERVE(BlobService, WriteChunk)
-  SHEAF_SERVE(BlobService, QueryUpload)
-  SHEAF_SERVE(BlobService, FinishUpload)
-  SHEAF_SERVE(BlobService, ReadBlob)
-  SHEAF_SERVE(BlobService, SelectRows)
-
- private:
-  UnaryAdaptor& adaptor_;
-};
-
-class RoundService final : public v1::RoundService::CallbackService {
- public:
-  explicit RoundService(UnaryAdaptor& adaptor) : adaptor_(adaptor) {}
-  SHEAF_SERVE(RoundService, CreateRound)
-  SHEAF_SERVE(RoundService, GetRound)
-  SHEAF_SERVE(RoundService, ListRounds)
-  SHEAF_SERVE(RoundService, CancelRound)
-  SHEAF_SERVE(RoundService, ReadAggregate)
-
- private:
-  UnaryAdaptor& adaptor_;
-};
-
-class InspectionService final : public v1::InspectionService::CallbackService {
- public:
-  explicit InspectionService(UnaryAdaptor& adaptor) : adaptor_(adaptor) {}
-  SHEAF_SERVE(InspectionService, ListTasks)
-  SHEAF_SERVE(InspectionService, GetTask)
-  SHEAF_SERVE(InspectionService, RequeueTask)
-  SHEAF_SERVE(InspectionService, DescribeQueue)
-  SHEAF_SERVE(InspectionService, ListWorkers)
-  SHEAF_SERVE(InspectionService, DrainWorker)
-  SHEAF_SERVE(InspectionService, ExplainRound)
-  SHEAF_SERVE(InspectionService, GetServerInfo)
-
- private:
-  UnaryAdaptor& adaptor_;
-};
-
-class AccessService final : public v1::AccessService::CallbackService {
- public:
-  explicit AccessService(UnaryAdaptor& adaptor) : adaptor_(adaptor) {}
-  SHEAF_SERVE(AccessService, CreateToken)
-  SHEAF_SERVE(AccessService, ListTokens)
-  SHEAF_SERVE(AccessService, RevokeToken)
-
- private:
-  UnaryAdaptor& adaptor_;
-};
-
-#undef SHEAF_SERVE
 
 }  // namespace
 
 std::vector<NamedService> MakeServices(UnaryAdaptor& adaptor) {
   std::vector<NamedService> services;
-  services.push_back({v1::WorkService::service_full_name(), std::make_unique<WorkService>(adaptor)});
-  services.push_back({v1::BlobService::service_full_name(), std::make_unique<BlobService>(adaptor)});
-  services.push_back({v1::RoundService::service_full_name(), std::make_unique<RoundService>(adaptor)});
-  services.push_back({v1::InspectionService::service_full_name(), std::make_unique<InspectionService>(adaptor)});
-  services.push_back({v1::AccessService::service_full_name(), std::make_unique<AccessService>(adaptor)});
+  for (const auto* file : {v1::SyncRequest::descriptor()->file(), v1::ReadBlobRequest::descriptor()->file(),
+                           v1::GetRoundRequest::descriptor()->file(), v1::GetTaskRequest::descriptor()->file(),
+                           v1::CreateTokenRequest::descriptor()->file()}) {
+    for (int i = 0; i < file->service_count(); ++i) {
+      services.push_back(
+          {file->service(i)->full_name(), std::make_unique<DescribedService>(*file->service(i), adaptor)});
+    }
+  }
   return services;
 }
 

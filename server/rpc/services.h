@@ -1,4 +1,5 @@
-// The generated services of the wire contract, each method handed to the UnaryAdaptor.
+// The services of the wire contract as gRPC serves them: every method of every descriptor, each handed to the
+// UnaryAdaptor with its bytes as they came, before anybody has parsed them.
 #pragma once
 
 #include <grpcpp/grpcpp.h>

@@ -1,20 +1,22 @@
-// UnaryAdaptor: the one way from gRPC to a handler. The generated service classes (services.cc) only call it.
+// UnaryAdaptor: the one way from gRPC to a handler. The services (services.cc) only call it.
 //
-//   return adaptor.Serve("sheaf.v1.WorkService/Sync", *context, *request, *response);
+//   return adaptor.Serve(method, *context, request_bytes, response_bytes);
 //
-// Who calls is told by the metadata `authorization`, or the certificate of the connection: a call that is
-// not let in never reaches the methods. A call that its client cancelled, or whose connection broke, is abandoned: a
-// parked poll ends at once; any other call runs to its end, because request and response live until it is finished. The
-// answer goes nowhere. Thread-safe.
+// In this order: who calls (the metadata `authorization`, or the certificate of the connection), how large the request
+// is, whether there is room for it (Admission), and only then the request is parsed. So what is refused has cost
+// little, and the bytes of a stranger are never looked at. A call that its client cancelled, or whose connection broke,
+// is abandoned: a parked poll ends at once; any other call runs to its end. The answer goes nowhere. Thread-safe.
 #pragma once
 
+#include <google/protobuf/message.h>
 #include <grpcpp/grpcpp.h>
 
 #include <cstdint>
-#include <string_view>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "base/clock.h"
 #include "base/mutex.h"
 #include "server/handlers/method_table.h"
 
@@ -23,14 +25,24 @@ namespace sheaf {
 // The same code; the message, cut where gRPC's headers would not carry it.
 grpc::Status ToGrpcStatus(const absl::Status& status);
 
+struct ServedMethod {
+  // "sheaf.v1.WorkService/Sync"
+  std::string name;
+  // "/sheaf.v1.WorkService/Sync"
+  std::string path;
+  // Prototypes.
+  const google::protobuf::Message& request;
+  const google::protobuf::Message& response;
+};
+
 class UnaryAdaptor {
  public:
-  // `methods` must outlive it.
-  UnaryAdaptor(const MethodTable& methods, int64_t request_bytes_max)
-      : methods_(methods), request_bytes_max_(request_bytes_max) {}
+  // Both must outlive it.
+  UnaryAdaptor(const MethodTable& methods, const Clock& clock) : methods_(methods), clock_(clock) {}
 
-  grpc::ServerUnaryReactor* Serve(std::string_view method, grpc::CallbackServerContext& context,
-                                  const google::protobuf::Message& request, google::protobuf::Message& response);
+  // All arguments must live until the call is done.
+  grpc::ServerUnaryReactor* Serve(const ServedMethod& method, grpc::CallbackServerContext& context,
+                                  const grpc::ByteBuffer& request, grpc::ByteBuffer& response);
 
   // True if no call is open, within `timeout`.
   bool WaitUntilIdle(absl::Duration timeout);
@@ -40,7 +52,7 @@ class UnaryAdaptor {
   void End();
 
   const MethodTable& methods_;
-  const int64_t request_bytes_max_;
+  const Clock& clock_;
   Mutex mutex_;
   CondVar idle_;
   int64_t num_open_ GUARDED_BY(mutex_) = 0;

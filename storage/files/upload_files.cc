@@ -56,7 +56,7 @@ bool UploadFiles::Adopt(const std::string& name) {
                               .committed_bytes = std::min(stat->size_bytes, size),
                               .is_finished = suffix == "done"};
   MutexLock lock(mutex_);
-  entries_[key] = std::make_shared<Entry>(key, std::move(upload), nullptr);
+  entries_[key].entry = std::make_shared<Entry>(key, std::move(upload), nullptr);
   return true;
 }
 
@@ -69,7 +69,19 @@ absl::StatusOr<std::shared_ptr<UploadFiles::Entry>> UploadFiles::Find(const Uplo
   MutexLock lock(mutex_);
   auto found = entries_.find(KeyOf(id));
   if (found == entries_.end()) return NoSuchUpload(id);
-  return found->second;
+  found->second.id = id;
+  return found->second.entry;
+}
+
+PayloadStore::UploadUse UploadFiles::GetUse(std::string_view id_suffix) {
+  PayloadStore::UploadUse use;
+  MutexLock lock(mutex_);
+  for (const auto& [key, slot] : entries_) {
+    ++use.num_uploads;
+    use.size_bytes += slot.entry->size_bytes;
+    if (!slot.id.empty() && slot.id.value().ends_with(id_suffix)) ++use.num_matching;
+  }
+  return use;
 }
 
 absl::Status UploadFiles::OpenFile(Entry& entry, FileSystem::Mode mode) {
@@ -104,16 +116,17 @@ absl::StatusOr<PayloadStore::Upload> UploadFiles::Start(const UploadId& id, int6
   {
     MutexLock lock(mutex_);
     std::string key = KeyOf(id);
-    std::shared_ptr<Entry>& slot = entries_[key];
-    if (!slot) {
+    Slot& slot = entries_[key];
+    slot.id = id;
+    if (!slot.entry) {
       absl::StatusOr<std::shared_ptr<Entry>> begun = Begin(key, {.size_bytes = size_bytes, .digest = digest}, medium);
       if (!begun.ok()) {
         entries_.erase(key);
         return begun.status();
       }
-      slot = *std::move(begun);
+      slot.entry = *std::move(begun);
     }
-    entry = slot;
+    entry = slot.entry;
   }
   MutexLock lock(entry->mutex);
   if (entry->upload.size_bytes != size_bytes || entry->upload.digest != digest) {
@@ -279,7 +292,7 @@ absl::StatusOr<int64_t> UploadFiles::DeleteStale(absl::Time before) {
   std::vector<std::shared_ptr<Entry>> entries;
   {
     MutexLock lock(mutex_);
-    for (const auto& [key, entry] : entries_) entries.push_back(entry);
+    for (const auto& [key, slot] : entries_) entries.push_back(slot.entry);
   }
   int64_t num_deleted = 0;
   for (const std::shared_ptr<Entry>& entry : entries) {

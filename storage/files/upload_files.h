@@ -35,6 +35,7 @@ class UploadFiles {
   absl::StatusOr<PayloadStore::Upload> Start(const UploadId& id, int64_t size_bytes, const std::string& digest,
                                              UploadMedium medium);
   absl::StatusOr<PayloadStore::Upload> Get(const UploadId& id);
+  PayloadStore::UploadUse GetUse(std::string_view id_suffix) EXCLUDES(mutex_);
   absl::StatusOr<int64_t> WriteChunk(const UploadId& id, int64_t offset, std::string_view data);
   absl::Status Finish(const UploadId& id);
   absl::StatusOr<std::shared_ptr<const BlobView>> OpenView(const UploadId& id);
@@ -59,6 +60,7 @@ class UploadFiles {
     Entry(std::string its_key, PayloadStore::Upload its_upload, std::unique_ptr<File> its_file,
           std::shared_ptr<std::string> its_memory = nullptr)
         : key(std::move(its_key)),
+          size_bytes(its_upload.size_bytes),
           upload(std::move(its_upload)),
           file(std::move(its_file)),
           memory(std::move(its_memory)) {
@@ -66,6 +68,7 @@ class UploadFiles {
       is_unchecked = upload.is_finished;
     }
     const std::string key;
+    const int64_t size_bytes;
     // Taken before the map's.
     Mutex mutex;
     PayloadStore::Upload upload GUARDED_BY(mutex);
@@ -79,6 +82,12 @@ class UploadFiles {
     bool is_gone GUARDED_BY(mutex) = false;
     // In memory: written to since the last look at stale ones.
     bool is_fresh GUARDED_BY(mutex) = true;
+  };
+
+  struct Slot {
+    std::shared_ptr<Entry> entry;
+    // Empty until it is asked for, if it is of an earlier process.
+    UploadId id;
   };
 
   static std::string KeyOf(const UploadId& id) { return Sha256Hex(id.value()); }
@@ -101,7 +110,7 @@ class UploadFiles {
   FileSystem& files_;
   const std::string directory_;
   Mutex mutex_;
-  std::map<std::string, std::shared_ptr<Entry>> entries_ GUARDED_BY(mutex_);
+  std::map<std::string, Slot> entries_ GUARDED_BY(mutex_);
   // Announced by the uploads in memory.
   int64_t memory_bytes_ GUARDED_BY(mutex_) = 0;
 };

@@ -75,6 +75,17 @@ absl::StatusOr<PayloadStore::Upload> MemoryPayloadStore::GetUpload(const UploadI
   return found->second.upload;
 }
 
+PayloadStore::UploadUse MemoryPayloadStore::GetUploadUse(std::string_view id_suffix) {
+  UploadUse use;
+  MutexLock lock(mutex_);
+  for (const auto& [id, row] : uploads_) {
+    ++use.num_uploads;
+    use.size_bytes += row.upload.size_bytes;
+    if (id.value().ends_with(id_suffix)) ++use.num_matching;
+  }
+  return use;
+}
+
 absl::StatusOr<int64_t> MemoryPayloadStore::WriteChunk(const UploadId& id, int64_t offset, std::string_view data) {
   MutexLock lock(mutex_);
   auto found = uploads_.find(id);

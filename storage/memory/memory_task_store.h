@@ -19,7 +19,7 @@
 
 namespace sheaf {
 
-class MemoryTaskStore final : public TaskStore {
+class MemoryTaskStore : public TaskStore {
  public:
   absl::Status BeginBatch() override;
   absl::Status CommitBatch() override;

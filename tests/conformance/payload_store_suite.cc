@@ -67,6 +67,23 @@ PAYLOAD_TEST("Chunks may come again and overlap, but leave no gap and never run 
   CHECK(store.FinishUpload(kUpload).ok());
 }
 
+PAYLOAD_TEST("Uploads are counted, with their announced sizes, until they are gone") {
+  CHECK(store.GetUploadUse("").num_uploads == 0);
+  REQUIRE(store.StartUpload(UploadId("one-a"), 6, Sha256Hex("abcdef")).ok());
+  REQUIRE(store.StartUpload(UploadId("two-a"), 100, Sha256Hex("anything")).ok());
+  REQUIRE(store.StartUpload(UploadId("one-b"), 3, Sha256Hex("abc")).ok());
+  REQUIRE(store.WriteChunk(UploadId("one-b"), 0, "abc").ok());
+  REQUIRE(store.FinishUpload(UploadId("one-b")).ok());
+  const PayloadStore::UploadUse use = store.GetUploadUse("-a");
+  CHECK(use.num_uploads == 3);
+  CHECK(use.size_bytes == 109);
+  CHECK(use.num_matching == 2);
+  REQUIRE(store.MoveUploadToBlob(UploadId("one-b")).ok());
+  REQUIRE(store.DeleteUpload(UploadId("two-a")).ok());
+  CHECK(store.GetUploadUse("-b").size_bytes == 6);
+  CHECK(store.GetUploadUse("-b").num_matching == 0);
+}
+
 PAYLOAD_TEST("An upload in memory is read like any other, and never becomes a blob or part of a spool") {
   const std::string digest = Sha256Hex("hello world");
   REQUIRE(store.StartMemoryUpload(kUpload, 11, digest).ok());

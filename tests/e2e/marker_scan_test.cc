@@ -414,11 +414,12 @@ std::string EverythingSaid(Federation& federation, const std::string& round) {
 }
 
 TEST_CASE("min_contributors and min_clients hold on every way to what a round has: RPC, command line, files") {
-  Federation federation;
   const auto has = [](const std::string& text, const std::string& what) {
     return text.find(what) != std::string::npos;
   };
+  // A server for each: lists show all rounds of one.
   {
+    Federation federation;
     // A key that too few touched is held back; what enough touched shows that the ways lead somewhere.
     const std::string round = StartRound(federation, KeyedRound(3));
     SendKeys(federation, "poll-a", 2);
@@ -433,6 +434,7 @@ TEST_CASE("min_contributors and min_clients hold on every way to what a round ha
     CHECK(has(after, kRareKey));
   }
   {
+    Federation federation;
     const std::string round = StartRound(federation, KeyedRound(3));
     SendKeys(federation, "poll-c", 3);
     Await(federation, round);
@@ -441,13 +443,17 @@ TEST_CASE("min_contributors and min_clients hold on every way to what a round ha
     CHECK_FALSE(has(after, kRareKey));
   }
   {
+    Federation federation;
     const std::string round = StartRound(federation, KeyedRound(4));
     SendKeys(federation, "poll-d", 3);
     WaitUntil("it has ended", absl::Seconds(10),
               [&] { return RoundOf(federation.transport(), round).state() == v1::FAILED; });
     const std::string said = EverythingSaid(federation, round);
     CHECK(has(said, "min_clients = 4"));
-    for (const char* what : {kRareKey, "common", "planted_metric", "plantedMetric"}) CHECK_FALSE(has(said, what));
+    for (const char* what : {kRareKey, "common", "planted_metric", "plantedMetric"}) {
+      INFO(what);
+      CHECK_FALSE(has(said, what));
+    }
     CHECK(FilesWith({kRareKey}, federation.data_directory() + "/blobs").empty());
     CHECK(FilesWith({kRareKey}, federation.data_directory() + "/spools").empty());
   }

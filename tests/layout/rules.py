@@ -68,6 +68,8 @@ BANS = [
             ("server/aggregation_pool.cc", "the helpers of large folds"),
             ("server/core_thread.h", "the core's thread"),
             ("server/core_thread.cc", "the core's thread"),
+            ("server/rpc/listener.h", "the thread that takes connections"),
+            ("server/rpc/listener.cc", "the thread that takes connections"),
             ("cli/selftest/faulty_network.h", "the proxy of a selftest"),
             ("cli/selftest/faulty_network.cc", "the proxy of a selftest"),
             ("worker/thread_pool.h", "the computations' threads"),

@@ -2,6 +2,7 @@
 #include <deque>
 #include <vector>
 
+#include "base/retry_hint.h"
 #include "sdk/cpp/retrying_transport.h"
 
 namespace sheaf {
@@ -72,6 +73,18 @@ TEST_CASE("An answer that is an error is an answer, and is not asked for again")
     CHECK(test.Cancel(absl::Seconds(30)) == status);
     CHECK(test.inner.request_ids.size() == 1);
   }
+}
+
+TEST_CASE("An overloaded server is asked again when it said, or later") {
+  const absl::Status refused = WithRetryAfter(absl::ResourceExhaustedError("overloaded"), absl::Seconds(2));
+  Fixture test({refused, refused, absl::OkStatus()});
+  CHECK(test.Cancel(absl::Seconds(30)).ok());
+  REQUIRE(test.timer.pauses.size() == 2);
+  for (const absl::Duration pause : test.timer.pauses) {
+    CHECK(pause >= absl::Seconds(2));
+    CHECK(pause <= absl::Seconds(4));
+  }
+  CHECK(test.timer.pauses[0] != test.timer.pauses[1]);
 }
 
 TEST_CASE("The pauses between attempts stay under a bound that doubles, and end with the call's timeout") {

@@ -4,7 +4,10 @@
 #include <fmt/format.h>
 
 #include <catch2/catch.hpp>
+#include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "tests/server/core_federation.h"
 
@@ -127,6 +130,34 @@ TEST_CASE("A token ends at its time, and a wait under it with it") {
   CHECK_THAT(guarded.Show(secret).status().ToString(), Contains("UNAUTHENTICATED") && Contains("has expired"));
   CHECK(ended.code() == Code::kUnauthenticated);
   CHECK(guarded.server().core().desk().num_parked("default") == 0);
+}
+
+TEST_CASE("Who waits for a round under a token that is revoked is sent away at once, and others wait on") {
+  Guarded guarded;
+  guarded.Secret(AToken("admin", v1::OPERATOR));
+  const auto looker = guarded.Create(AToken("looker", v1::VIEWER));
+  REQUIRE(looker.ok());
+  const IdentityPtr revoked = *guarded.Show(looker->secret());
+  const IdentityPtr other = *guarded.Show(guarded.Secret(AToken("other", v1::VIEWER)));
+  const std::string round = guarded.server().CreateRound(SumRound(1));
+  v1::GetRoundRequest watch;
+  watch.set_round(round);
+  watch.set_etag(guarded.server().GetRound(round).etag());
+  watch.mutable_wait()->set_seconds(50);
+  std::vector<std::pair<IdentityPtr, std::optional<absl::Status>>> waits = {{revoked, {}}, {other, {}}, {revoked, {}}};
+  for (auto& [identity, ended] : waits) {
+    guarded.server().Post([&, &identity = identity, &ended = ended](absl::Time now) {
+      guarded.server().core().watch().Get(watch, identity, now,
+                                          [&ended](const auto& answer) { ended = answer.status(); });
+    });
+  }
+  guarded.server().Run();
+  REQUIRE(guarded.Revoke(looker->token().id()).ok());
+  guarded.server().Run();
+  for (const auto& [identity, ended] : waits) {
+    CHECK(ended.has_value() == (identity == revoked));
+    if (ended) CHECK(ended->code() == Code::kUnauthenticated);
+  }
 }
 
 TEST_CASE("Of a batch that fails no token stays, and none is revoked") {

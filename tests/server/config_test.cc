@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <regex>
 
 namespace sheaf {
 namespace {
@@ -168,6 +169,44 @@ TEST_CASE("--help and --version print and do nothing else") {
   const auto version = ParseInvocation({"--version"}, Of({}));
   REQUIRE(version.ok());
   CHECK_THAT(version->output, Catch::Matchers::StartsWith("sheafd "));
+}
+
+// A row of docs/reference/limits.md: "| `name` | default | `--flag` | why |".
+struct DocumentedLimit {
+  std::string default_text;
+  std::string flag;
+};
+
+std::map<std::string, DocumentedLimit> DocumentedLimits() {
+  std::ifstream page(SHEAF_SOURCE "/docs/reference/limits.md");
+  std::map<std::string, DocumentedLimit> rows;
+  const std::regex row("\\| `(\\w+)` \\| (\\d+) \\| (?:`(--[\\w-]+)`)? *\\| .{10,} \\|");
+  for (std::string line; std::getline(page, line);) {
+    std::smatch match;
+    if (std::regex_match(line, match, row)) rows[match[1]] = {match[2], match[3]};
+  }
+  return rows;
+}
+
+TEST_CASE("The page of the limits has each of them, with its default and its setting, and no other") {
+  const std::map<std::string, DocumentedLimit> documented = DocumentedLimits();
+  for (const auto& [name, value] : Limits().ByName()) {
+    INFO(name);
+    REQUIRE(documented.contains(name));
+    CHECK(documented.at(name).default_text == std::to_string(value));
+    const std::string key = name.ends_with("_ms") ? name.substr(0, name.size() - 3) : name;
+    const Setting* setting = FindSetting(key);
+    CHECK(documented.at(name).flag == (setting == nullptr ? "" : setting->flag()));
+    if (setting == nullptr) continue;
+    // What the setting says is its default is what it sets, and it sets this limit.
+    Config config;
+    REQUIRE(setting->apply(std::string(setting->default_text), config).ok());
+    CHECK(config.limits.ByName() == Limits().ByName());
+    const bool is_time = name.ends_with("_ms");
+    REQUIRE(setting->apply(is_time ? "7ms" : "7", config).ok());
+    CHECK(config.limits.ByName().at(name) == 7);
+  }
+  CHECK(documented.size() == Limits().ByName().size());
 }
 
 }  // namespace

@@ -35,6 +35,7 @@ class CoreFederation final : public Executor {
 
   ManualClock& clock() { return clock_; }
   Core& core() { return parts_->core; }
+  MethodTable& table() { return parts_->table; }
   MemoryTaskStore& store() { return store_; }
   MemoryPayloadStore& payloads() { return payloads_; }
 

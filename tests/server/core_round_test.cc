@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstring>
+#include <utility>
+#include <vector>
 
 #include "aggregation/safetensors.h"
 #include "server/core/proto_time.h"
@@ -10,6 +12,7 @@
 namespace sheaf {
 namespace {
 
+using Catch::Matchers::Contains;
 using Verdict = v1::ResultVerdict;
 
 // The first element of the released sum.
@@ -467,6 +470,83 @@ TEST_CASE("Explain says that no worker offers the computation") {
                Catch::Contains("offers the computation") && Catch::Contains("unheard_of"));
   v1::DescribeQueueRequest queue;
   REQUIRE(server.Call<v1::DescribeQueueResponse>("InspectionService/DescribeQueue", queue)->num_unschedulable() == 1);
+}
+
+TEST_CASE("Whoever stops waiting for a round takes up no room any more") {
+  Limits limits;
+  limits.watches_max = 1;
+  CoreFederation server(limits);
+  const std::string round = server.CreateRound(SumRound(1));
+  v1::GetRoundRequest watch;
+  watch.set_round(round);
+  watch.set_etag(server.GetRound(round).etag());
+  watch.mutable_wait()->set_seconds(50);
+  const auto gone = server.CallLater<v1::GetRoundResponse>("RoundService/GetRound", watch);
+  CHECK_FALSE(gone->has_value());
+  server.AbandonmentOfNewestCall()();
+  server.Run();
+  REQUIRE(gone->has_value());
+  CHECK((*gone)->status().code() == absl::StatusCode::kCancelled);
+  const auto next = server.CallLater<v1::GetRoundResponse>("RoundService/GetRound", watch);
+  CHECK_FALSE(next->has_value());
+}
+
+// A disk that is full, and then perhaps cannot be read either.
+class FailingStore final : public MemoryTaskStore {
+ public:
+  absl::Status CommitBatch() override {
+    if (!commit_fails) return MemoryTaskStore::CommitBatch();
+    RollbackBatch();
+    return absl::ResourceExhaustedError("the disk is full");
+  }
+  absl::StatusOr<RoundRecord> GetRound(const RoundId& id) override {
+    if (read_fails) return absl::InternalError("the disk cannot be read");
+    return MemoryTaskStore::GetRound(id);
+  }
+  bool commit_fails = false;
+  bool read_fails = false;
+};
+
+// A core and what runs it, without handlers.
+class BareCore final : public Executor {
+ public:
+  explicit BareCore(FailingStore& store)
+      : core_(store, payloads_, *this, random_, {}), runner_(store, payloads_, core_) {
+    REQUIRE(core_.Recover(clock_.Now()).ok());
+  }
+  Core& core() { return core_; }
+  absl::Status Run() { return runner_.Run(std::exchange(inbox_, {}), clock_.Now()); }
+  void Post(Event event) override { inbox_.push_back(std::move(event)); }
+  void Defer(Deferred deferred) override { runner_.Defer(std::move(deferred)); }
+
+ private:
+  ManualClock clock_;
+  SeededRandom random_{1};
+  MemoryPayloadStore payloads_{clock_};
+  std::vector<Event> inbox_;
+  Core core_;
+  BatchRunner runner_;
+};
+
+TEST_CASE("A round that cannot be read after a batch failed is not taken for ended: the server stops") {
+  FailingStore store;
+  BareCore server(store);
+  RoundId id;
+  server.Post([&](absl::Time now) {
+    v1::CreateRoundRequest request;
+    request.set_request_id("create");
+    *request.mutable_spec() = SumRound(1);
+    id = server.core().rounds().Create(request, now)->id;
+  });
+  REQUIRE(server.Run().ok());
+  store.commit_fails = true;
+  CHECK(server.Run().code() == absl::StatusCode::kResourceExhausted);
+  CHECK(server.core().rounds().Find(id) != nullptr);
+  store.read_fails = true;
+  const absl::Status status = server.Run();
+  CHECK(status.code() == absl::StatusCode::kInternal);
+  CHECK_THAT(std::string(status.message()), Contains("cannot be read"));
+  CHECK(server.core().rounds().Find(id) != nullptr);
 }
 
 }  // namespace

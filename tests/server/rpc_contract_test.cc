@@ -108,7 +108,8 @@ TEST_CASE("Every method says which roles may call it; viewers change nothing, an
 
 TEST_CASE("Every service of the contract is offered by gRPC") {
   const ATable table;
-  UnaryAdaptor adaptor(table.table(), 8 << 20);
+  const ManualClock clock;
+  UnaryAdaptor adaptor(table.table(), clock);
   std::set<std::string> described;
   for (const ServiceDescriptor* service : AllServices()) described.insert(service->full_name());
   std::set<std::string> offered;

@@ -53,6 +53,37 @@ TEST_CASE("Reflection lists the services to those who have no proto files") {
   }
 }
 
+TEST_CASE("A connection has calls_per_connection_max calls open; more of them wait, and other connections do not") {
+  Limits limits;
+  limits.calls_per_connection_max = 3;
+  RunningServer server(limits);
+  std::vector<std::future<absl::StatusOr<v1::SyncResponse>>> parked;
+  for (int i = 0; i < 3; ++i) {
+    parked.push_back(CallLater(server.transport(), kSync, AParkedPoll("w" + std::to_string(i))));
+  }
+  GrpcTransport other(server.address(), {.own_connection = true});
+  WaitForParkedPolls(other, 3);
+  auto fourth = CallLater(server.transport(), kGetServerInfo, {});
+  CHECK(fourth.wait_for(std::chrono::milliseconds(200)) == std::future_status::timeout);
+  CHECK(BlockingCall(other, kGetServerInfo, {}).ok());
+  // One of them ends: a newer poll of the same worker.
+  REQUIRE(BlockingCall(other, kSync, AParkedPoll("w1", 0)).ok());
+  CHECK(fourth.get().ok());
+}
+
+TEST_CASE("A connection without a call is ended after connection_idle_max, and made again for the next") {
+  Limits limits;
+  limits.connection_idle_max = absl::Milliseconds(100);
+  RunningServer server(limits);
+  // While a call is open it is not idle.
+  REQUIRE(BlockingCall(server.transport(), kSync, AParkedPoll("w1", 1)).ok());
+  REQUIRE(BlockingCall(server.transport(), kGetServerInfo, {}).ok());
+  GrpcTransport other(server.address(), {.own_connection = true});
+  auto parked = CallLater(server.transport(), kSync, AParkedPoll("w2", 1));
+  CHECK(parked.get().ok());
+  CHECK(BlockingCall(other, kGetServerInfo, {}).ok());
+}
+
 TEST_CASE("A port that is in use is an error with a remedy") {
   RunningServer first;
   SystemClock clock;

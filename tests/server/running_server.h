@@ -24,8 +24,8 @@ namespace sheaf {
 
 class RunningServer {
  public:
-  RunningServer() {
-    auto started = Runtime::Start(store_, payloads_, clock_, random_, {.listen = "127.0.0.1:0"});
+  explicit RunningServer(const Limits& limits = {}) {
+    auto started = Runtime::Start(store_, payloads_, clock_, random_, {.listen = "127.0.0.1:0", .limits = limits});
     INFO(started.status().ToString());
     REQUIRE(started.ok());
     runtime_ = *std::move(started);

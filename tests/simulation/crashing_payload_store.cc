@@ -63,6 +63,9 @@ absl::Status CrashingPayloadStore::WriteCheckpoint(const RoundId& round, const s
 absl::StatusOr<PayloadStore::Upload> CrashingPayloadStore::GetUpload(const UploadId& id) {
   return Between(point_, StoreOperation::kGetUpload, [&] { return inner_.GetUpload(id); });
 }
+PayloadStore::UploadUse CrashingPayloadStore::GetUploadUse(std::string_view id_suffix) {
+  return Between(point_, StoreOperation::kGetUploadUse, [&] { return inner_.GetUploadUse(id_suffix); });
+}
 absl::StatusOr<std::shared_ptr<const BlobView>> CrashingPayloadStore::OpenUpload(const UploadId& id) {
   return Between(point_, StoreOperation::kOpenUpload, [&] { return inner_.OpenUpload(id); });
 }

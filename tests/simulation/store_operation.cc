@@ -45,6 +45,7 @@ constexpr StoreOperationRow kOperations[] = {
     {StoreOperation::kStartUpload, "PayloadStore::StartUpload"},
     {StoreOperation::kStartMemoryUpload, "PayloadStore::StartMemoryUpload"},
     {StoreOperation::kGetUpload, "PayloadStore::GetUpload"},
+    {StoreOperation::kGetUploadUse, "PayloadStore::GetUploadUse"},
     {StoreOperation::kWriteChunk, "PayloadStore::WriteChunk"},
     {StoreOperation::kFinishUpload, "PayloadStore::FinishUpload"},
     {StoreOperation::kMoveUploadToBlob, "PayloadStore::MoveUploadToBlob"},

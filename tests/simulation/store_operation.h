@@ -49,6 +49,7 @@ enum class StoreOperation {
   kStartUpload,
   kStartMemoryUpload,
   kGetUpload,
+  kGetUploadUse,
   kWriteChunk,
   kFinishUpload,
   kMoveUploadToBlob,

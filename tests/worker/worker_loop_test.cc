@@ -3,11 +3,13 @@
 #include <catch2/catch.hpp>
 #include <set>
 
+#include "base/retry_hint.h"
 #include "tests/worker/loop_harness.h"
 
 namespace sheaf {
 namespace {
 
+using Catch::Matchers::Contains;
 using V = v1::ResultVerdict;
 
 v1::SyncResponse WithVerdict(const std::string& token, V::Verdict verdict, const std::string& message = "") {
@@ -164,6 +166,76 @@ TEST_CASE("A contribution larger than the round allows is a failure that says so
   test.FinishRun(0, std::string(11, 'x'));
   REQUIRE(test.LastSync().results(0).has_failure());
   CHECK_THAT(test.LastSync().results(0).failure().message(), Catch::Contains("11 bytes") && Catch::Contains("most 10"));
+}
+
+// The reason with which the newest call reports a failure.
+std::string ReportedFailure(const LoopHarness& h) {
+  REQUIRE(h.LastSync().results_size() == 1);
+  return h.LastSync().results(0).failure().message();
+}
+
+TEST_CASE("What a server may have a worker return is the worker's to limit, and is checked before it is computed") {
+  LoopHarness h({.worker = "w", .contribution_bytes_max = 1000});
+  v1::SyncResponse granting = Granting({"t1"});
+  v1::OutputSpec& output = *granting.mutable_leases(0)->mutable_aggregate()->add_outputs();
+  output.set_operator_("sum");
+  output.set_dtype(v1::FLOAT64);
+  output.add_dense_shape(GENERATE(int64_t{126}, int64_t{1} << 60));
+  h.AnswerSync(0, granting);
+  CHECK(h.runner.prepared.empty());
+  CHECK_THAT(ReportedFailure(h), Contains("at most 1000") && Contains("--contribution-megabytes"));
+  output.set_dense_shape(0, 125);
+  granting.mutable_leases(0)->set_lease_token("another");
+  h.AnswerLastSync(granting);
+  REQUIRE(h.runner.runs.size() == 1);
+  h.FinishRun(0, std::string(1001, 'x'));
+  CHECK_THAT(ReportedFailure(h), Contains("has 1001 bytes") && Contains("at most 1000"));
+}
+
+TEST_CASE("A broadcast that is larger than the worker takes is given up at its first piece") {
+  LoopHarness h({.worker = "w", .broadcast_bytes_max = 1000});
+  h.runner.needs.whole_broadcast = true;
+  h.AnswerSync(0, Granting({"t1"}));
+  v1::ReadBlobResponse piece;
+  piece.set_data(std::string(10, 'x'));
+  piece.set_size_bytes(int64_t{1} << 50);
+  h.AnswerLastCall(piece);
+  CHECK_THAT(ReportedFailure(h), Contains("no more than 1000"));
+  CHECK(h.Calls(kReadBlob.name).size() == 1);
+}
+
+TEST_CASE("Rows that never end are given up when they are more than the worker takes") {
+  LoopHarness h({.worker = "w", .broadcast_bytes_max = 1000});
+  h.runner.needs.selections.emplace_back().set_tensor("x");
+  h.runner.needs.selections.back().set_all(true);
+  h.AnswerSync(0, Granting({"t1"}));
+  for (int i = 0; i < 11; ++i) {
+    REQUIRE(h.transport.calls.back().method == kSelectRows.name);
+    v1::SelectRowsResponse response;
+    v1::SelectRowsResponse::Piece& piece = *response.add_pieces();
+    piece.set_first_row(100 * i);
+    piece.mutable_rows()->set_dtype(v1::UINT8);
+    piece.mutable_rows()->add_shape(100);
+    piece.mutable_rows()->set_data(std::string(100, 'x'));
+    response.set_next_cursor("0:" + std::to_string(100 * (i + 1)));
+    h.AnswerLastCall(response);
+  }
+  CHECK_THAT(ReportedFailure(h), Contains("more than 1000 bytes"));
+}
+
+TEST_CASE(
+    "A worker that an overloaded server turned away keeps what it has and comes back when it was told, or later") {
+  LoopHarness h;
+  h.AnswerSync(0, Granting({"t1"}));
+  h.FinishRun(0, "contribution");
+  REQUIRE(h.num_syncs() == 2);
+  h.FailLastSync(WithRetryAfter(absl::ResourceExhaustedError("the server is overloaded"), absl::Seconds(3)));
+  h.Advance(absl::Seconds(2.9));
+  CHECK(h.num_syncs() == 2);
+  h.Advance(absl::Seconds(3.2));
+  REQUIRE(h.num_syncs() == 3);
+  CHECK(h.LastSync().results_size() == 1);
+  CHECK(h.LastSync().results(0).lease_token() == "token-t1");
 }
 
 TEST_CASE("A lease is renewed when a third of it has passed, with the progress the computation reported") {

@@ -1,0 +1,405 @@
+// More than the server can do: ten thousand parked polls, and calls that come ten times as fast as it completes them,
+// whatever it answers. What it refuses, how long what it accepts takes, what an operator sees meanwhile, how much
+// memory it takes; and afterwards whether every task was counted, once.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <deque>
+#include <map>
+
+#include "aggregation/safetensors.h"
+#include "base/mutex.h"
+#include "base/retry_hint.h"
+#include "base/status_macros.h"
+#include "bench/bench.h"
+#include "bench/noop_workers.h"
+#include "bench/rounds.h"
+#include "sdk/cpp/grpc_transport.h"
+#include "sdk/cpp/proto_duration.h"
+#include "sdk/cpp/round_client.h"
+
+namespace sheaf::bench {
+namespace {
+
+constexpr int kParked = 10'000;
+// Below calls_per_connection_max each.
+constexpr int kConnections = 32;
+constexpr int kTasks = 30'000;
+// Many outputs: the server has ten times the work of a call that the client has, so that one CPU can offer ten times
+// what the other can do.
+constexpr int kOutputs = 256;
+// Workers that take part; as many calls may be open.
+constexpr int kWorkers = 15'000;
+constexpr double kFactor = 10;
+constexpr absl::Duration kOverload = absl::Seconds(10);
+
+void Pause(absl::Duration duration) {
+  Mutex mutex;
+  CondVar never;
+  MutexLock lock(mutex);
+  never.WaitFor(mutex, duration);
+}
+
+// Polls that nothing can be given to: what they offer nobody asks for.
+class ParkedPolls {
+ public:
+  ParkedPolls(const std::string& address, int num_polls, int num_connections) {
+    for (int i = 0; i < num_connections; ++i) {
+      connections_.push_back(std::make_unique<GrpcTransport>(address, ChannelOptions{.own_connection = true}));
+    }
+    for (int i = 0; i < num_polls; ++i) Poll(i);
+  }
+  ~ParkedPolls() {
+    is_ending_ = true;
+    connections_.clear();
+  }
+
+ private:
+  void Poll(int i) {
+    v1::SyncRequest request = APoll(fmt::format("parked-{}", i), ++num_polls_, 1, absl::Seconds(55));
+    request.mutable_computations(0)->set_name("nothing-that-is-asked-for");
+    auto response = std::make_shared<v1::SyncResponse>();
+    connections_[static_cast<size_t>(i) % connections_.size()]->CallMethod(
+        kSync.name, request, response.get(), {.timeout = absl::Seconds(70)},
+        [this, i, response](const absl::Status& status) {
+          if (status.ok() && !is_ending_) Poll(i);
+        });
+  }
+
+  std::atomic<int64_t> num_polls_ = 0;
+  std::atomic<bool> is_ending_ = false;
+  std::vector<std::unique_ptr<GrpcTransport>> connections_;
+};
+
+// Workers that hand in what they hold and take one more, as often as they are told to.
+class Crowd {
+ public:
+  Crowd(const Clock& clock, const std::string& address) : clock_(clock) {
+    v1::Contribution contribution;
+    for (int i = 0; i < kOutputs; ++i) {
+      v1::OutputValue& output = *contribution.add_outputs();
+      output.set_name(fmt::format("x{}", i));
+      output.mutable_dense()->set_dtype(v1::INT64);
+      output.mutable_dense()->add_shape(1);
+      const int64_t one = 1;
+      output.mutable_dense()->set_data(std::string(reinterpret_cast<const char*>(&one), sizeof one));
+    }
+    contribution_ = contribution.SerializeAsString();
+    for (int i = 0; i < kConnections; ++i) {
+      connections_.push_back(std::make_unique<GrpcTransport>(address, ChannelOptions{.own_connection = true}));
+    }
+    for (int i = 0; i < kWorkers; ++i) {
+      workers_.emplace_back();
+      workers_.back().name = fmt::format("worker-{}", i);
+      idle_.push_back(&workers_.back());
+    }
+  }
+  ~Crowd() { connections_.clear(); }
+
+  struct Counts {
+    int64_t offered = 0;
+    int64_t answered = 0;
+    int64_t refused = 0;
+    int64_t without_hint = 0;
+    int64_t failed = 0;
+    int64_t accepted_results = 0;
+    std::vector<double> millis;
+  };
+
+  // One call of a worker that has none open, one with a task first. False if all have one open.
+  bool CallOnce(bool wants_more) {
+    Worker* worker = nullptr;
+    {
+      MutexLock lock(mutex_);
+      if (idle_.empty()) return false;
+      worker = idle_.front();
+      idle_.pop_front();
+      ++counts_.offered;
+    }
+    v1::SyncRequest request = APoll(worker->name, ++worker->num_polls, wants_more ? 1 : 0, absl::ZeroDuration());
+    for (const v1::Lease& lease : worker->leases) AddResult(lease, contribution_, request);
+    worker->response.Clear();
+    const absl::Time start = clock_.Now();
+    GrpcTransport& connection = *connections_[num_calls_++ % connections_.size()];
+    connection.CallMethod(kSync.name, request, &worker->response, {.timeout = absl::Seconds(60)},
+                          [this, worker, start](const absl::Status& status) { Answered(*worker, start, status); });
+    return true;
+  }
+
+  // As many calls open as that, until `end`.
+  void CallClosed(int num_open, absl::Time end) {
+    while (clock_.Now() < end) {
+      while (num_open_calls() < num_open && CallOnce(true)) {
+      }
+      Pause(absl::Microseconds(100));
+    }
+    WaitUntilIdle();
+  }
+
+  // So many calls each second, whatever is answered.
+  void CallOpen(double per_second, absl::Duration duration) {
+    const absl::Time start = clock_.Now();
+    int64_t num_sent = 0;
+    for (absl::Time now = start; now < start + duration; now = clock_.Now()) {
+      const auto due = static_cast<int64_t>(per_second * absl::ToDoubleSeconds(now - start));
+      // What cannot be sent now is not made up for.
+      for (; num_sent < due; ++num_sent) {
+        if (!CallOnce(true)) break;
+      }
+      num_sent = due;
+      Pause(absl::Microseconds(200));
+    }
+  }
+
+  int64_t num_open_calls() {
+    MutexLock lock(mutex_);
+    return kWorkers - static_cast<int64_t>(idle_.size());
+  }
+  void WaitUntilIdle() {
+    MutexLock lock(mutex_);
+    while (idle_.size() < kWorkers) changed_.WaitFor(mutex_, absl::Seconds(1));
+  }
+  int64_t num_held() {
+    MutexLock lock(mutex_);
+    return std::count_if(workers_.begin(), workers_.end(), [](const Worker& worker) { return !worker.leases.empty(); });
+  }
+  Counts TakeCounts() {
+    MutexLock lock(mutex_);
+    return std::exchange(counts_, {});
+  }
+  std::map<std::string, int64_t> verdicts() {
+    MutexLock lock(mutex_);
+    return verdicts_;
+  }
+  absl::Status first_failure() {
+    MutexLock lock(mutex_);
+    return first_failure_;
+  }
+
+ private:
+  struct Worker {
+    std::string name;
+    int64_t num_polls = 0;
+    std::vector<v1::Lease> leases;
+    v1::SyncResponse response;
+  };
+
+  void Answered(Worker& worker, absl::Time start, const absl::Status& status) {
+    const double millis = absl::ToDoubleMilliseconds(clock_.Now() - start);
+    if (status.ok()) worker.leases = {worker.response.leases().begin(), worker.response.leases().end()};
+    MutexLock lock(mutex_);
+    if (status.ok()) {
+      ++counts_.answered;
+      counts_.millis.push_back(millis);
+      for (const v1::ResultVerdict& verdict : worker.response.verdicts()) {
+        ++verdicts_[v1::ResultVerdict::Verdict_Name(verdict.verdict())];
+        if (verdict.verdict() == v1::ResultVerdict::ACCEPTED) ++counts_.accepted_results;
+      }
+    } else if (absl::IsResourceExhausted(status)) {
+      ++counts_.refused;
+      if (!RetryAfter(status)) ++counts_.without_hint;
+    } else {
+      ++counts_.failed;
+      first_failure_.Update(status);
+    }
+    // Those with a task to hand in come first again.
+    worker.leases.empty() ? idle_.push_back(&worker) : idle_.push_front(&worker);
+    if (idle_.size() == kWorkers) changed_.NotifyAll();
+  }
+
+  const Clock& clock_;
+  std::string contribution_;
+  std::atomic<size_t> num_calls_ = 0;
+  std::deque<Worker> workers_;
+  Mutex mutex_;
+  CondVar changed_;
+  std::deque<Worker*> idle_ GUARDED_BY(mutex_);
+  Counts counts_ GUARDED_BY(mutex_);
+  std::map<std::string, int64_t> verdicts_ GUARDED_BY(mutex_);
+  absl::Status first_failure_ GUARDED_BY(mutex_);
+  std::vector<std::unique_ptr<GrpcTransport>> connections_;
+};
+
+// An operator who looks every 20 ms.
+class Onlooker {
+ public:
+  Onlooker(const Clock& clock, const std::string& address)
+      : clock_(clock), transport_(address, {.own_connection = true}) {
+    Look();
+  }
+  ~Onlooker() {
+    is_ending_ = true;
+    while (!is_over_) Pause(absl::Milliseconds(1));
+  }
+  std::vector<double> TakeMillis() {
+    MutexLock lock(mutex_);
+    return std::exchange(millis_, {});
+  }
+
+ private:
+  void Look() {
+    const absl::Time start = clock_.Now();
+    transport_.CallMethod(
+        kDescribeQueue.name, v1::DescribeQueueRequest(), &response_, {.timeout = absl::Seconds(60)},
+        [this, start](const absl::Status& status) {
+          {
+            MutexLock lock(mutex_);
+            // A failure is as bad as an answer that never comes.
+            millis_.push_back(status.ok() ? absl::ToDoubleMilliseconds(clock_.Now() - start) : 60'000);
+          }
+          if (is_ending_) {
+            is_over_ = true;
+            return;
+          }
+          timer_.After(absl::Milliseconds(20), [this] { Look(); });
+        });
+  }
+
+  const Clock& clock_;
+  std::atomic<bool> is_ending_ = false;
+  std::atomic<bool> is_over_ = false;
+  GrpcTimer timer_;
+  v1::DescribeQueueResponse response_;
+  Mutex mutex_;
+  std::vector<double> millis_ GUARDED_BY(mutex_);
+  GrpcTransport transport_;
+};
+
+absl::StatusOr<std::string> StartRound(Transport& transport) {
+  v1::CreateRoundRequest request = ARound("overload", kTasks);
+  v1::RoundSpec& spec = *request.mutable_spec();
+  spec.clear_aggregate();
+  for (int i = 0; i < kOutputs; ++i) {
+    v1::OutputSpec& output = *spec.mutable_aggregate()->add_outputs();
+    output.set_name(fmt::format("x{}", i));
+    output.set_operator_("sum");
+    output.set_dtype(v1::INT64);
+    output.add_dense_shape(1);
+  }
+  spec.mutable_lease_duration()->set_seconds(120);
+  ASSIGN_OR_RETURN(const v1::CreateRoundResponse created,
+                   BlockingCall(transport, kCreateRound, request, {.timeout = absl::Minutes(1)}));
+  return created.round().id();
+}
+
+// Every task was counted, once, in every output.
+absl::Status Verify(Transport& transport, const Clock& clock, const std::string& id) {
+  ASSIGN_OR_RETURN(const v1::Round round, WaitForRound(transport, clock, id, {.timeout = absl::Minutes(2)}));
+  ASSIGN_OR_RETURN(const std::string file, ReadAggregate(transport, id));
+  ASSIGN_OR_RETURN(const SafetensorsView view, SafetensorsView::Parse(file));
+  for (int i = 0; i < kOutputs; ++i) {
+    ASSIGN_OR_RETURN(const TensorView* tensor, view.Find(fmt::format("x{}", i)));
+    int64_t sum = 0;
+    std::memcpy(&sum, tensor->data.data(), sizeof sum);
+    if (sum != kTasks) return absl::InternalError(fmt::format("output {} sums {} of {} tasks", i, sum, kTasks));
+  }
+  if (round.aggregate().num_contributions() == kTasks) return absl::OkStatus();
+  return absl::InternalError(
+      fmt::format("{} contributions of {} tasks", round.aggregate().num_contributions(), kTasks));
+}
+
+std::string MiB(int64_t bytes) { return fmt::format("{:.0f} MiB", static_cast<double>(bytes) / (1 << 20)); }
+
+absl::Status MeasureWith(const Setup& setup, int parked_connections, Table& table) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<ChildProcess> server, StartSheafd(setup));
+  const std::string& address = server->address();
+  GrpcTransport operator_transport(address, {.own_connection = true});
+  RETURN_IF_ERROR(BlockingCall(operator_transport, kGetServerInfo, {}).status());
+  const int64_t idle = server->rss_bytes();
+  ASSIGN_OR_RETURN(const std::string round, StartRound(operator_transport));
+
+  auto parked = std::make_unique<ParkedPolls>(address, kParked, parked_connections);
+  const auto are_parked = [&]() -> absl::Status {
+    const absl::Time give_up = setup.clock.Now() + absl::Seconds(60);
+    for (int64_t seen = 0; seen != kParked; Pause(absl::Milliseconds(10))) {
+      ASSIGN_OR_RETURN(const v1::DescribeQueueResponse queue, BlockingCall(operator_transport, kDescribeQueue, {}));
+      seen = queue.num_parked_polls();
+      if (setup.clock.Now() > give_up) return absl::DeadlineExceededError(fmt::format("{} polls are parked", seen));
+    }
+    return absl::OkStatus();
+  };
+  RETURN_IF_ERROR(are_parked());
+  const int64_t with_parked = server->rss_bytes();
+  table.Add({.what = fmt::format("memory: idle; with {} parked polls on {} connections", kParked, parked_connections),
+             .figure = fmt::format("{}; {} ({:.1f} KiB each)", MiB(idle), MiB(with_parked),
+                                   static_cast<double>(with_parked - idle) / kParked / 1024),
+             .ratio = "",
+             .target = parked_connections == kParked ? "<= 20 KiB each" : ""});
+
+  Crowd crowd(setup.clock, address);
+  Onlooker onlooker(setup.clock, address);
+  crowd.CallClosed(64, setup.clock.Now() + absl::Seconds(1));
+  crowd.TakeCounts();
+  onlooker.TakeMillis();
+  crowd.CallClosed(64, setup.clock.Now() + setup.duration);
+  Crowd::Counts usual = crowd.TakeCounts();
+  std::vector<double> usual_looks = onlooker.TakeMillis();
+  const double capacity = static_cast<double>(usual.answered) / absl::ToDoubleSeconds(setup.duration);
+  table.Add({.what = "capacity: 64 calls open, one task each",
+             .figure = fmt::format("{:.0f} calls/s, p99 {:.0f} ms, inspection p99 {:.0f} ms", capacity,
+                                   Quantile(usual.millis, 0.99), Quantile(usual_looks, 0.99)),
+             .ratio = "",
+             .target = ""});
+
+  crowd.CallOpen(kFactor * capacity, kOverload);
+  Crowd::Counts overload = crowd.TakeCounts();
+  std::vector<double> looks = onlooker.TakeMillis();
+  const int64_t peak = server->peak_rss_bytes();
+  const double seconds = absl::ToDoubleSeconds(kOverload);
+  table.Add(
+      {.what =
+           fmt::format("{:.0f} times as many, for {}, whatever is answered", kFactor, absl::FormatDuration(kOverload)),
+       .figure = fmt::format("offered {:.0f}/s ({:.1f}x), accepted {:.0f}/s, refused {:.0f}/s ({} without a hint), "
+                             "failed {}",
+                             static_cast<double>(overload.offered) / seconds,
+                             static_cast<double>(overload.offered) / seconds / capacity,
+                             static_cast<double>(overload.answered) / seconds,
+                             static_cast<double>(overload.refused) / seconds, overload.without_hint, overload.failed),
+       .ratio = "",
+       .target = "failed 0"});
+  if (overload.failed > 0) fmt::print(stderr, "the first failure: {}\n", crowd.first_failure().ToString());
+  table.Add({.what = "meanwhile: what is accepted; inspection; memory at most",
+             .figure = fmt::format("p50 {:.0f} ms, p99 {:.0f} ms; p50 {:.0f} ms, p99 {:.0f} ms; {}",
+                                   Quantile(overload.millis, 0.5), Quantile(overload.millis, 0.99),
+                                   Quantile(looks, 0.5), Quantile(looks, 0.99), MiB(peak)),
+             .ratio = "",
+             .target = ""});
+
+  const absl::Time drain_start = setup.clock.Now();
+  crowd.WaitUntilIdle();
+  for (bool is_over = false; !is_over;) {
+    crowd.CallClosed(64, setup.clock.Now() + absl::Milliseconds(500));
+    v1::GetRoundRequest request;
+    request.set_round(round);
+    ASSIGN_OR_RETURN(const v1::GetRoundResponse response, BlockingCall(operator_transport, kGetRound, request));
+    is_over = response.round().state() == v1::SUCCEEDED;
+    if (setup.clock.Now() > drain_start + absl::Minutes(5)) {
+      return absl::DeadlineExceededError("the tasks were not all done: " + response.round().ShortDebugString());
+    }
+  }
+  RETURN_IF_ERROR(Verify(operator_transport, setup.clock, round));
+  RETURN_IF_ERROR(are_parked());
+  parked.reset();
+  for (int64_t seen = 1; seen != 0;) {
+    ASSIGN_OR_RETURN(const v1::DescribeQueueResponse queue, BlockingCall(operator_transport, kDescribeQueue, {}));
+    seen = queue.num_parked_polls() + queue.tasks().queued() + queue.tasks().leased();
+  }
+  std::string verdicts;
+  for (const auto& [name, count] : crowd.verdicts()) verdicts += fmt::format(" {} {}", count, name);
+  table.Add({.what = fmt::format("afterwards: {} tasks, each counted once; nothing queued, leased or parked", kTasks),
+             .figure = fmt::format("verdicts:{}; {}", verdicts, MiB(server->rss_bytes())),
+             .ratio = "",
+             .target = fmt::format("{} ACCEPTED", kTasks)});
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status MeasureOverload(const Setup& setup, Table& table) {
+  RETURN_IF_ERROR(MeasureWith(setup, kConnections, table));
+  return MeasureWith(setup, kParked, table);
+}
+
+}  // namespace sheaf::bench

@@ -1,0 +1,71 @@
+// Admission: who is let in while there is too much to do. Asked before a request is parsed, when it has cost next to
+// nothing: what is let in is then done, and what is not is told so at once, with a time to come back. So the newest
+// work is shed, and what waits has a bounded wait.
+//
+//   RETURN_IF_ERROR(admission.Enter(lane, caller, bytes, now));
+//   admission.Queue(lane);        // It goes to the core's thread.
+//   admission.Dequeue(lane);      // The core has begun with it.
+//   admission.Leave(bytes);       // It was answered.
+//
+// Inspection has a lane of its own, with its own small queue that the core empties first, so that whoever wants to know
+// what is going on is not behind what is going on. Thread-safe.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <string>
+#include <unordered_map>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "base/mutex.h"
+#include "server/core/access_control.h"
+#include "server/core/limits.h"
+
+namespace sheaf {
+
+enum class Lane { kWork, kInspection };
+
+class Admission {
+ public:
+  explicit Admission(const Limits& limits) : limits_(limits) {}
+
+  // RESOURCE_EXHAUSTED with a retry hint, naming the limit, if the caller is over its rate, too many calls wait, or the
+  // requests that are being answered hold too much memory. If OK, Leave must follow.
+  absl::Status Enter(Lane lane, const Identity& caller, int64_t bytes, absl::Time now) EXCLUDES(mutex_);
+  void Leave(int64_t bytes) { bytes_.fetch_sub(bytes, std::memory_order_relaxed); }
+
+  void Queue(Lane lane) EXCLUDES(mutex_);
+  void Dequeue(Lane lane) EXCLUDES(mutex_);
+
+  int64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
+  int64_t num_refused() const { return refused_.load(std::memory_order_relaxed); }
+
+ private:
+  // A bucket of tokens: one second's worth at most, one for each call.
+  struct Bucket {
+    double tokens = 0;
+    absl::Time filled = absl::InfinitePast();
+  };
+
+  // Arrivals of those that wait, the oldest first.
+  using Waiting = std::deque<absl::Time>;
+  Waiting& waiting(Lane lane) REQUIRES(mutex_) { return waiting_[static_cast<size_t>(lane)]; }
+  absl::Status CheckRate(const Identity& caller, absl::Time now) EXCLUDES(mutex_);
+  absl::Status CheckQueue(Lane lane, absl::Time now) EXCLUDES(mutex_);
+  absl::Status CheckBytes(Lane lane, int64_t bytes) const;
+
+  const Limits limits_;
+  std::atomic<int64_t> bytes_ = 0;
+  std::atomic<int64_t> refused_ = 0;
+  Mutex mutex_;
+  std::array<Waiting, 2> waiting_ GUARDED_BY(mutex_);
+  // When somebody entered last.
+  absl::Time newest_ GUARDED_BY(mutex_) = absl::InfinitePast();
+  // By the identity's name: no more than there were tokens.
+  std::unordered_map<std::string, Bucket> buckets_ GUARDED_BY(mutex_);
+};
+
+}  // namespace sheaf

@@ -1,0 +1,662 @@
+// Whoever means harm, against a real server over sockets: nonsense in every request, requests that are larger than they
+// look, connections that never say anything, names that are paths. After each the same server, not much larger, runs a
+// round whose aggregate is right.
+#include <arpa/inet.h>
+#include <google/protobuf/descriptor.h>
+#include <google/protobuf/message.h>
+#include <grpcpp/create_channel.h>
+#include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/support/byte_buffer.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <set>
+
+#include "base/checksum.h"
+#include "base/mutex.h"
+#include "sdk/cpp/methods.h"
+#include "sdk/cpp/proto_duration.h"
+#include "tests/e2e/processes.h"
+#include "tests/e2e/rounds.h"
+#include "tests/fuzz/message_mutator.h"
+#include "worker/computations/unit_contribution.h"
+
+namespace sheaf {
+namespace {
+
+using Catch::Matchers::Contains;
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+using google::protobuf::MethodDescriptor;
+using Code = absl::StatusCode;
+
+std::vector<const MethodDescriptor*> AllMethods() {
+  std::vector<const MethodDescriptor*> methods;
+  for (const auto* file : {v1::SyncRequest::descriptor()->file(), v1::ReadBlobRequest::descriptor()->file(),
+                           v1::GetRoundRequest::descriptor()->file(), v1::GetTaskRequest::descriptor()->file(),
+                           v1::CreateTokenRequest::descriptor()->file()}) {
+    for (int s = 0; s < file->service_count(); ++s) {
+      for (int m = 0; m < file->service(s)->method_count(); ++m) methods.push_back(file->service(s)->method(m));
+    }
+  }
+  return methods;
+}
+
+std::string PathOf(const MethodDescriptor& method) { return "/" + method.service()->full_name() + "/" + method.name(); }
+
+// In bytes; 0 if there is no such process any more.
+int64_t StatusBytes(pid_t pid, const std::string& field) {
+  std::ifstream file(fmt::format("/proc/{}/status", pid));
+  for (std::string line; std::getline(file, line);) {
+    if (line.rfind(field + ":", 0) == 0) return std::stoll(line.substr(field.size() + 1)) * 1024;
+  }
+  return 0;
+}
+
+// Sends bytes, whatever they are.
+class RawClient {
+ public:
+  explicit RawClient(const std::string& address, const std::string& secret = "") : secret_(secret) {
+    grpc::ChannelArguments arguments;
+    arguments.SetMaxReceiveMessageSize(64 << 20);
+    arguments.SetMaxSendMessageSize(-1);
+    arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+    stub_ = std::make_unique<Stub>(grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments));
+  }
+
+  struct Options {
+    absl::Duration timeout = absl::Seconds(20);
+    bool is_compressed = false;
+  };
+  absl::Status Call(const std::string& path, const std::string& bytes, const Options& options) {
+    grpc::Slice slice(bytes);
+    const grpc::ByteBuffer request(&slice, 1);
+    grpc::ByteBuffer response;
+    grpc::ClientContext context;
+    if (!secret_.empty()) context.AddMetadata("authorization", "Bearer " + secret_);
+    if (options.is_compressed) context.set_compression_algorithm(GRPC_COMPRESS_GZIP);
+    context.set_deadline(gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC),
+                                      gpr_time_from_millis(absl::ToInt64Milliseconds(options.timeout), GPR_TIMESPAN)));
+    Mutex mutex;
+    CondVar ended;
+    std::optional<absl::Status> result;
+    stub_->UnaryCall(&context, path, {}, &request, &response, [&](const grpc::Status& status) {
+      MutexLock lock(mutex);
+      result = absl::Status(static_cast<Code>(status.error_code()), status.error_message());
+      ended.NotifyAll();
+    });
+    MutexLock lock(mutex);
+    while (!result) ended.Wait(mutex);
+    return *result;
+  }
+
+ private:
+  using Stub = grpc::TemplatedGenericStub<grpc::ByteBuffer, grpc::ByteBuffer>;
+  const std::string secret_;
+  std::unique_ptr<Stub> stub_;
+};
+
+// A server under attack, and the proof that it bore it.
+class AttackedServer {
+ public:
+  explicit AttackedServer(std::vector<std::string> arguments = {})
+      : federation_({.server_arguments = std::move(arguments)}), pid_(federation_.server().pid()) {
+    CheckWell();
+    rss_ = Rss();
+  }
+
+  Federation& federation() { return federation_; }
+  Transport& transport() { return federation_.transport(); }
+  const std::string& address() const { return federation_.address(); }
+  int64_t Rss() const { return StatusBytes(pid_, "VmRSS"); }
+  int64_t PeakRss() const { return StatusBytes(pid_, "VmHWM"); }
+
+  // The process is the same, grew by no more than `growth_max` even for a moment, and its rounds are right.
+  void CheckWell(int64_t growth_max = 256 << 20) {
+    REQUIRE(federation_.server().IsRunning());
+    REQUIRE(federation_.server().pid() == pid_);
+    if (rss_ > 0) {
+      INFO(fmt::format("from {} to {} MiB", rss_ >> 20, PeakRss() >> 20));
+      CHECK(PeakRss() - rss_ < growth_max);
+    }
+    const SystemClock clock;
+    const absl::Time start = clock.Now();
+    REQUIRE(BlockingCall(transport(), kGetServerInfo, {}).ok());
+    CHECK(clock.Now() - start < absl::Seconds(2));
+    constexpr int kNumTasks = 8;
+    // Away from what the attack has queued.
+    v1::RoundSpec spec = OneHotRound({.num_tasks = kNumTasks});
+    spec.set_population("proof");
+    const std::string round = StartRound(federation_, spec);
+    const auto poll = [&](const std::string& id, int want) {
+      v1::SyncRequest request = APoll("honest", fmt::format("{}-{}", id, num_rounds_), want);
+      request.set_population("proof");
+      return request;
+    };
+    ++num_rounds_;
+    const v1::SyncResponse granted = SyncOnce(transport(), poll("poll", kNumTasks));
+    REQUIRE(granted.leases_size() == kNumTasks);
+    v1::SyncRequest results = poll("results", 0);
+    for (const v1::Lease& lease : granted.leases()) AddResult(lease, results);
+    CHECK(VerdictsOf(SyncOnce(transport(), results)) == std::vector<std::string>(kNumTasks, "ACCEPTED"));
+    Await(federation_, round);
+    CHECK(CountsOf(transport(), round) == std::vector<int64_t>(kNumTasks, 1));
+  }
+
+ private:
+  Federation federation_;
+  const pid_t pid_;
+  int64_t rss_ = 0;
+  int num_rounds_ = 0;
+};
+
+// --- Nonsense -------------------------------------------------------------------------------------
+
+// What fields of these names may hold, so that a request gets past the first check.
+using Known = std::map<std::string, std::string>;
+
+// Fills every field with something plausible, by its name.
+void Fill(const Known& known, Random& random, Message& message, int depth = 0) {
+  const google::protobuf::Reflection& reflection = *message.GetReflection();
+  for (int i = 0; i < message.GetDescriptor()->field_count(); ++i) {
+    const FieldDescriptor* field = message.GetDescriptor()->field(i);
+    if (field->is_map() || random.Chance(0.2)) continue;
+    if (field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
+      if (depth == 4) continue;
+      Fill(known, random,
+           field->is_repeated() ? *reflection.AddMessage(&message, field) : *reflection.MutableMessage(&message, field),
+           depth + 1);
+    } else if (field->cpp_type() == FieldDescriptor::CPPTYPE_STRING) {
+      const auto found = known.find(field->name());
+      const std::string text = found != known.end() ? found->second : random.Token(8);
+      field->is_repeated() ? reflection.AddString(&message, field, text) : reflection.SetString(&message, field, text);
+    } else if (field->cpp_type() == FieldDescriptor::CPPTYPE_INT32 && !field->is_repeated()) {
+      reflection.SetInt32(&message, field, static_cast<int32_t>(random.Below(4)));
+    } else if (field->cpp_type() == FieldDescriptor::CPPTYPE_INT64) {
+      const auto number = static_cast<int64_t>(random.Below(16));
+      field->is_repeated() ? reflection.AddInt64(&message, field, number)
+                           : reflection.SetInt64(&message, field, number);
+    } else if (field->cpp_type() == FieldDescriptor::CPPTYPE_ENUM) {
+      const int number =
+          field->enum_type()
+              ->value(static_cast<int>(random.Below(static_cast<uint64_t>(field->enum_type()->value_count()))))
+              ->number();
+      field->is_repeated() ? reflection.AddEnumValue(&message, field, number)
+                           : reflection.SetEnumValue(&message, field, number);
+    }
+  }
+}
+
+SeededRandom* byte_random = nullptr;
+size_t MutateSomeBytes(uint8_t* data, size_t size, size_t size_max) {
+  const size_t new_size = size_max == 0 ? 0 : byte_random->Below(size_max + 1);
+  for (size_t i = size; i < new_size; ++i) data[i] = static_cast<uint8_t>(byte_random->Bits());
+  if (new_size > 0) data[byte_random->Below(new_size)] = static_cast<uint8_t>(byte_random->Bits());
+  return new_size;
+}
+
+std::string RandomBytes(Random& random, size_t size) {
+  std::string bytes(size, '\0');
+  for (char& c : bytes) c = static_cast<char>(random.Bits());
+  return bytes;
+}
+
+TEST_CASE("Nonsense in every request of every service: answered with an error, and nothing else happens") {
+  AttackedServer server;
+  Federation& federation = server.federation();
+  SeededRandom random(20221101);
+  byte_random = &random;
+  fuzz::SetByteMutator(MutateSomeBytes);
+  const std::string round = StartRound(federation, OneHotRound({.num_tasks = 20, .lease = absl::Minutes(10)}));
+  const v1::SyncResponse granted = SyncOnce(server.transport(), APoll("victim", "poll", 1));
+  const Known known = {{"round", round},
+                       {"task", granted.leases(0).task()},
+                       {"lease_token", granted.leases(0).lease_token()},
+                       {"population", "default"},
+                       {"worker", "attacker"},
+                       {"digest", Sha256Hex("anything")},
+                       {"broadcast_digest", ""},
+                       {"operator", "sum"},
+                       {"page_token", ""}};
+  RawClient client(federation.address());
+  std::map<Code, int> answers;
+  constexpr int kPerMethod = 120;
+  for (const MethodDescriptor* method : AllMethods()) {
+    // Its first success locks everybody out who has no token: that is what it is for. See access_table_test.cc.
+    if (method->name() == "CreateToken") continue;
+    const Message& prototype =
+        *google::protobuf::MessageFactory::generated_factory()->GetPrototype(method->input_type());
+    for (int i = 0; i < kPerMethod; ++i) {
+      std::unique_ptr<Message> request(prototype.New());
+      Fill(known, random, *request);
+      for (uint64_t n = random.Below(4); n > 0; --n) fuzz::MutateMessage(*request, random);
+      std::string bytes = request->SerializeAsString();
+      if (random.Chance(0.3) && !bytes.empty())
+        bytes[random.Below(bytes.size())] ^= static_cast<char>(1 << random.Below(8));
+      if (random.Chance(0.1)) bytes.resize(random.Below(bytes.size() + 1));
+      if (random.Chance(0.1)) bytes = RandomBytes(random, random.Below(2000));
+      const absl::Status status = client.Call(PathOf(*method), bytes, {.timeout = absl::Milliseconds(250)});
+      ++answers[status.code()];
+      INFO(method->full_name() << ": " << status.ToString());
+      // Never the server's own fault. (What waits as it was told to runs into the deadline.)
+      CHECK(status.code() != Code::kInternal);
+      CHECK(status.code() != Code::kUnknown);
+      CHECK(status.code() != Code::kUnavailable);
+    }
+  }
+  server.CheckWell();
+  std::string counted;
+  for (const auto& [code, count] : answers) counted += fmt::format(" {} {}", count, absl::StatusCodeToString(code));
+  Measured("{} requests to each of {} methods:{}; peak RSS {} MiB", kPerMethod, AllMethods().size() - 1, counted,
+           server.PeakRss() >> 20);
+}
+
+// --- Larger than they look ------------------------------------------------------------------------
+
+TEST_CASE("A compressed request is refused without being expanded") {
+  AttackedServer server;
+  RawClient client(server.address());
+  const int64_t before = server.PeakRss();
+  // A gibibyte of zeros is a mebibyte when it arrives.
+  const absl::Status status = client.Call("/sheaf.v1.WorkService/Sync", std::string(size_t{1} << 30, '\0'),
+                                          {.timeout = absl::Seconds(60), .is_compressed = true});
+  CHECK(status.code() != Code::kOk);
+  CHECK(status.code() != Code::kDeadlineExceeded);
+  server.CheckWell(64 << 20);
+  Measured("{}; peak RSS from {} to {} MiB", status.ToString().substr(0, 120), before >> 20, server.PeakRss() >> 20);
+}
+
+TEST_CASE("A request that is far too large is refused, and does not stay in memory") {
+  AttackedServer server({"--receive-bytes-max", "96MiB"});
+  RawClient client(server.address());
+  const absl::Status refused = client.Call("/sheaf.v1.WorkService/Sync", std::string(9 << 20, 'x'), {});
+  CHECK(refused.code() == Code::kResourceExhausted);
+  CHECK_THAT(std::string(refused.message()), Contains("request_bytes_max = 8388608"));
+  // gRPC would gather all of it before it looks at the size; it stops when it has what it may have.
+  const absl::Status stopped = client.Call("/sheaf.v1.WorkService/Sync", std::string(512 << 20, 'x'), {});
+  CHECK_FALSE(stopped.ok());
+  CHECK(stopped.code() != Code::kDeadlineExceeded);
+  const int64_t peak = server.PeakRss();
+  server.CheckWell(192 << 20);
+  Measured("{}; peak RSS {} MiB", stopped.ToString().substr(0, 100), peak >> 20);
+}
+
+TEST_CASE("A request of very many very small parts is refused before it is parsed") {
+  AttackedServer server;
+  RawClient client(server.address());
+  // Two bytes each: an empty TaskResult, which takes a hundred once it is parsed.
+  std::string bytes;
+  for (int i = 0; i < (4 << 20) - 8; ++i) bytes += std::string("\x42\x00", 2);
+  for (int i = 0; i < 4; ++i) {
+    const absl::Status status = client.Call("/sheaf.v1.WorkService/Sync", bytes, {});
+    CHECK(status.code() == Code::kResourceExhausted);
+    CHECK_THAT(std::string(status.message()), Contains("request_parts_max = 1048576"));
+  }
+  server.CheckWell(64 << 20);
+}
+
+TEST_CASE("Shapes that nobody has memory for are refused when the round is created, and so are payloads times tasks") {
+  AttackedServer server;
+  const auto create = [&](const std::function<void(v1::RoundSpec&)>& spoil) {
+    v1::CreateRoundRequest request;
+    request.set_request_id(server.federation().random().Token(16));
+    request.set_validate_only(true);
+    *request.mutable_spec() = OneHotRound({.num_tasks = 2});
+    spoil(*request.mutable_spec());
+    return BlockingCall(server.federation().impatient_transport(), kCreateRound, request).status();
+  };
+  for (const std::vector<int64_t>& shape : std::vector<std::vector<int64_t>>{{int64_t{1} << 40},
+                                                                             {int64_t{1} << 62},
+                                                                             {INT64_MAX},
+                                                                             {int64_t{1} << 32, int64_t{1} << 32},
+                                                                             {INT64_MAX, INT64_MAX, INT64_MAX},
+                                                                             {-1},
+                                                                             std::vector<int64_t>(1000, 2)}) {
+    for (const char* symbol : {"sum", "sparse_sum_to_dense", "slices_sum", "coordinate_mean"}) {
+      const absl::Status status = create([&](v1::RoundSpec& spec) {
+        v1::OutputSpec& output = *spec.mutable_aggregate()->mutable_outputs(0);
+        output.set_operator_(symbol);
+        output.clear_dense_shape();
+        for (const int64_t size : shape) output.add_dense_shape(size);
+      });
+      INFO(symbol << " of " << shape.size() << " dimensions, the first " << shape[0] << ": " << status.ToString());
+      // What is sparse takes no memory before somebody contributes.
+      const bool is_sparse = symbol[0] == 'c' || std::string(symbol) == "slices_sum";
+      const bool is_sane = shape.size() == 1 && shape[0] > 0;
+      if (!(is_sparse && is_sane)) {
+        CHECK((status.code() == Code::kResourceExhausted || status.code() == Code::kInvalidArgument));
+      }
+    }
+  }
+  const absl::Status repeated = create([](v1::RoundSpec& spec) {
+    spec.mutable_open_slots()->set_count(100'000);
+    spec.mutable_open_slots()->mutable_task()->set_payload(std::string(60'000, 'p'));
+  });
+  CHECK(repeated.code() == Code::kResourceExhausted);
+  CHECK_THAT(std::string(repeated.message()), Contains("round_payload_bytes_max"));
+  server.CheckWell(64 << 20);
+}
+
+// --- Workers that take, and keys that collide -----------------------------------------------------
+
+TEST_CASE("A worker that asks for 100,000 leases under ever new poll_ids gets as many as it could name") {
+  AttackedServer server;
+  const std::string round =
+      StartRound(server.federation(), OneHotRound({.num_tasks = 2000, .lease = absl::Seconds(3)}));
+  for (int i = 0; i < 100'000 / 256; ++i) {
+    const v1::SyncResponse response = SyncOnce(server.transport(), APoll("greedy", fmt::format("poll-{}", i), 256));
+    REQUIRE(response.leases_size() <= 256);
+  }
+  CHECK(RoundOf(server.transport(), round).tasks().leased() == 256);
+  // The others get theirs meanwhile.
+  server.CheckWell();
+  WaitUntil("the greedy worker's leases are over", absl::Seconds(10),
+            [&] { return RoundOf(server.transport(), round).tasks().leased() == 0; });
+}
+
+v1::RoundSpec KeyedRound(v1::KeyType type) {
+  v1::RoundSpec spec;
+  spec.mutable_computation()->set_name("noop");
+  v1::OutputSpec& output = *spec.mutable_aggregate()->add_outputs();
+  output.set_name("x");
+  output.set_operator_("keyed_sum");
+  output.set_dtype(v1::INT64);
+  output.set_key_type(type);
+  spec.mutable_listed()->add_tasks();
+  return spec;
+}
+
+// How long the server takes over one contribution of these keys.
+absl::Duration TimeToFold(AttackedServer& server, const v1::RoundSpec& spec,
+                          const std::function<void(int i, v1::KeyedTable&)>& add_key) {
+  constexpr int kNumKeys = 50'000;
+  const std::string round = StartRound(server.federation(), spec);
+  const std::string worker = server.federation().random().Token(8);
+  const v1::SyncResponse granted = SyncOnce(server.transport(), APoll(worker, "poll", 1));
+  REQUIRE(granted.leases_size() == 1);
+  v1::Contribution contribution;
+  v1::OutputValue& output = *contribution.add_outputs();
+  output.set_name("x");
+  v1::KeyedTable& table = *output.mutable_keyed();
+  for (int i = 0; i < kNumKeys; ++i) add_key(i, table);
+  if (table.has_int_keys()) {
+    table.mutable_int_keys()->set_dtype(v1::INT64);
+    table.mutable_int_keys()->add_shape(kNumKeys);
+  }
+  table.mutable_values()->set_dtype(v1::INT64);
+  table.mutable_values()->add_shape(kNumKeys);
+  table.mutable_values()->set_data(std::string(8 * kNumKeys, '\0'));
+  v1::SyncRequest results = APoll(worker, "results", 0);
+  v1::TaskResult& result = *results.add_results();
+  result.set_task(granted.leases(0).task());
+  result.set_lease_token(granted.leases(0).lease_token());
+  result.set_contribution(contribution.SerializeAsString());
+  const SystemClock clock;
+  const absl::Time start = clock.Now();
+  REQUIRE(VerdictsOf(SyncOnce(server.transport(), results)) == std::vector<std::string>{"ACCEPTED"});
+  Await(server.federation(), round);
+  return clock.Now() - start;
+}
+
+void AddIntKey(int64_t key, v1::KeyedTable& table) {
+  table.mutable_int_keys()->mutable_data()->append(reinterpret_cast<const char*>(&key), sizeof key);
+}
+
+TEST_CASE("Keys that were chosen to collide take no longer than others: tables are seeded where the program lies") {
+  AttackedServer server;
+  SeededRandom random(7);
+  const absl::Duration usual = TimeToFold(server, KeyedRound(v1::INT64_KEYS),
+                                          [&](int, auto& t) { AddIntKey(static_cast<int64_t>(random.Bits()), t); });
+  for (const int shift : {8, 16, 24, 32, 44}) {
+    const absl::Duration flooded = TimeToFold(server, KeyedRound(v1::INT64_KEYS),
+                                              [&](int i, auto& t) { AddIntKey(static_cast<int64_t>(i) << shift, t); });
+    INFO(absl::FormatDuration(usual) << " against " << absl::FormatDuration(flooded));
+    CHECK(flooded < 10 * usual + absl::Seconds(1));
+  }
+  TimeToFold(server, KeyedRound(v1::STRING_KEYS), [&](int i, v1::KeyedTable& table) {
+    // The same sum and the same xor of bytes, for hashes that are as simple as that.
+    table.add_string_keys(fmt::format("{:06}{:06}", i, 999'999 - i));
+  });
+  // The seed is an address: it differs from start to start only in a program that may lie anywhere.
+  std::ifstream program(BinaryPath("sheafd"), std::ios::binary);
+  char header[18] = {};
+  program.read(header, sizeof header);
+  CHECK(header[16] == 3);  // ET_DYN
+  server.CheckWell();
+}
+
+// --- Names that are paths -------------------------------------------------------------------------
+
+void SetStrings(const std::string& trick, Message& message, const Known& known, Random& random,
+                const FieldDescriptor* only) {
+  Fill(known, random, message);
+  message.GetReflection()->SetString(&message, only, trick);
+}
+
+std::set<std::string> FilesBelow(const std::string& directory, const std::string& without) {
+  std::set<std::string> files;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(directory)) {
+    if (entry.path().string().rfind(without, 0) != 0) files.insert(entry.path().string());
+  }
+  return files;
+}
+
+TEST_CASE("A path in a name, a digest or an id reaches no file") {
+  AttackedServer server;
+  Federation& federation = server.federation();
+  const std::string secret_file = federation.directory() + "/secret";
+  std::ofstream(secret_file) << "the content of a file that is nobody's business";
+  const std::string round = StartRound(federation, OneHotRound({.num_tasks = 4}));
+  const v1::SyncResponse granted = SyncOnce(server.transport(), APoll("victim", "poll", 1));
+  const Known known = {{"round", round},
+                       {"task", granted.leases(0).task()},
+                       {"lease_token", granted.leases(0).lease_token()},
+                       {"population", "default"},
+                       {"worker", "attacker"},
+                       {"digest", Sha256Hex("anything")},
+                       {"operator", "sum"}};
+  const std::vector<std::string> tricks = {"../../secret",
+                                           "../../../../../../../../etc/passwd",
+                                           "/etc/passwd",
+                                           secret_file,
+                                           "..",
+                                           ".",
+                                           std::string("a\0../../secret", 14),
+                                           "..%2f..%2fsecret",
+                                           "%s%n%x{}{0}",
+                                           "'; DROP TABLE rounds; --",
+                                           "b-" + std::string(64, '.') + "-" + std::string(32, '/'),
+                                           std::string(64, '/'),
+                                           std::string(100'000, 'n'),
+                                           "\xf0\x9f\x92\xa5"};
+  const std::set<std::string> before = FilesBelow(federation.directory(), federation.data_directory());
+  SeededRandom random(5);
+  RawClient client(federation.address());
+  int num_calls = 0;
+  for (const MethodDescriptor* method : AllMethods()) {
+    if (method->name() == "CreateToken") continue;
+    const Message& prototype =
+        *google::protobuf::MessageFactory::generated_factory()->GetPrototype(method->input_type());
+    for (int i = 0; i < method->input_type()->field_count(); ++i) {
+      const FieldDescriptor* field = method->input_type()->field(i);
+      if (field->cpp_type() != FieldDescriptor::CPPTYPE_STRING || field->is_repeated()) continue;
+      for (const std::string& trick : tricks) {
+        std::unique_ptr<Message> request(prototype.New());
+        SetStrings(trick, *request, known, random, field);
+        const absl::Status status =
+            client.Call(PathOf(*method), request->SerializeAsString(), {.timeout = absl::Milliseconds(250)});
+        INFO(method->full_name() << " with " << field->name() << " = " << trick.substr(0, 60) << ": "
+                                 << status.ToString());
+        CHECK(status.code() != Code::kInternal);
+        CHECK(status.code() != Code::kUnknown);
+        ++num_calls;
+      }
+    }
+  }
+  // Inside of larger requests.
+  for (const std::string& trick : tricks) {
+    v1::CreateRoundRequest create;
+    create.set_request_id(federation.random().Token(16));
+    *create.mutable_spec() = OneHotRound({.num_tasks = 1});
+    create.mutable_spec()->set_broadcast_digest(trick);
+    CHECK_FALSE(client.Call("/sheaf.v1.RoundService/CreateRound", create.SerializeAsString(), {}).ok());
+    create.mutable_spec()->clear_broadcast_digest();
+    create.mutable_spec()->set_population(trick);
+    const bool is_a_name = trick == "." || trick == "..";
+    CHECK(client.Call("/sheaf.v1.RoundService/CreateRound", create.SerializeAsString(), {}).ok() == is_a_name);
+    v1::SyncRequest sync = APoll("attacker", "poll", 0);
+    v1::TaskResult& result = *sync.add_results();
+    result.set_task(granted.leases(0).task());
+    result.set_lease_token(granted.leases(0).lease_token());
+    result.set_upload_id(trick);
+    client.Call("/sheaf.v1.WorkService/Sync", sync.SerializeAsString(), {}).IgnoreError();
+  }
+  CHECK(FilesBelow(federation.directory(), federation.data_directory()) == before);
+  CHECK(std::filesystem::file_size(secret_file) == 47);
+  server.CheckWell();
+  Measured("{} names", num_calls + 3 * tricks.size());
+}
+
+TEST_CASE("A worker's last words are cut between characters: whoever asks for the task can read the answer") {
+  AttackedServer server;
+  const std::string round = StartRound(server.federation(), OneHotRound({.num_tasks = 1}));
+  const v1::SyncResponse granted = SyncOnce(server.transport(), APoll("babbler", "poll", 1));
+  v1::SyncRequest failed = APoll("babbler", "poll-2", 0);
+  v1::TaskResult& result = *failed.add_results();
+  result.set_task(granted.leases(0).task());
+  result.set_lease_token(granted.leases(0).lease_token());
+  std::string words = "x";
+  while (words.size() < 3000) words += "\xe2\x82\xac";
+  result.mutable_failure()->set_message(words);
+  SyncOnce(server.transport(), failed);
+  const v1::Task task = TaskOf(server.transport(), granted.leases(0).task());
+  CHECK(task.last_error().size() > 1000);
+  CHECK(words.rfind(task.last_error(), 0) == 0);
+  // The same of an output's name.
+  const v1::SyncResponse again = [&] {
+    v1::SyncResponse response;
+    WaitUntil("the task is there again", absl::Seconds(10), [&] {
+      response = SyncOnce(server.transport(), APoll("babbler", server.federation().random().Token(8), 1));
+      return response.leases_size() == 1;
+    });
+    return response;
+  }();
+  v1::Contribution contribution;
+  contribution.add_outputs()->set_name(words);
+  v1::SyncRequest named = APoll("babbler", "poll-4", 0);
+  v1::TaskResult& misnamed = *named.add_results();
+  misnamed.set_task(again.leases(0).task());
+  misnamed.set_lease_token(again.leases(0).lease_token());
+  misnamed.set_contribution(contribution.SerializeAsString());
+  CHECK(VerdictsOf(SyncOnce(server.transport(), named)) == std::vector<std::string>{"REJECTED"});
+  CHECK(TaskOf(server.transport(), again.leases(0).task()).attempts_size() == 2);
+}
+
+// --- Connections ----------------------------------------------------------------------------------
+
+class Socket {
+ public:
+  explicit Socket(const std::string& address) : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0)) {
+    sockaddr_in to = {};
+    to.sin_family = AF_INET;
+    to.sin_port = htons(static_cast<uint16_t>(std::stoi(address.substr(address.rfind(':') + 1))));
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    ::connect(fd_, reinterpret_cast<const sockaddr*>(&to), sizeof to);
+  }
+  Socket(Socket&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  ~Socket() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  void Send(std::string_view bytes) { ::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL); }
+  // The server has hung up.
+  bool IsOver() {
+    char bytes[4096];
+    for (;;) {
+      const ssize_t count = ::recv(fd_, bytes, sizeof bytes, 0);
+      if (count == 0) return true;
+      if (count < 0) return errno != EAGAIN && errno != EWOULDBLOCK;
+    }
+  }
+
+ private:
+  int fd_;
+};
+
+constexpr std::string_view kPreface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+// Length 0, type SETTINGS.
+constexpr std::string_view kSettings("\0\0\0\4\0\0\0\0\0", 9);
+// A HEADERS frame that announces 100 bytes and is never finished.
+constexpr std::string_view kHalfHeaders("\0\0\x64\1\4\0\0\0\1\x82", 10);
+
+TEST_CASE("Connections that say nothing, or a byte at a time, stop nobody else, and are hung up on") {
+  AttackedServer server({"--handshake-timeout", "2s"});
+  constexpr int kEach = 150;
+  std::vector<Socket> silent, slow, halfway;
+  for (int i = 0; i < kEach; ++i) {
+    silent.emplace_back(server.address());
+    slow.emplace_back(server.address());
+    halfway.emplace_back(server.address());
+  }
+  const SystemClock clock;
+  const absl::Time start = clock.Now();
+  std::vector<double> millis;
+  size_t next_byte = 0;
+  const auto num_over = [](std::vector<Socket>& sockets) {
+    return std::count_if(sockets.begin(), sockets.end(), [](Socket& socket) { return socket.IsOver(); });
+  };
+  bool is_halfway = false;
+  WaitUntil("those who do not get through the handshake are hung up on", absl::Seconds(30), [&] {
+    if (!is_halfway) {
+      for (Socket& socket : halfway) {
+        socket.Send(kPreface);
+        socket.Send(kSettings);
+        socket.Send(kHalfHeaders);
+      }
+      is_halfway = true;
+    }
+    if (next_byte < kPreface.size() && clock.Now() - start > next_byte * absl::Milliseconds(500)) {
+      for (Socket& socket : slow) socket.Send(kPreface.substr(next_byte, 1));
+      ++next_byte;
+    }
+    const absl::Time before = clock.Now();
+    REQUIRE(BlockingCall(server.federation().impatient_transport(), kGetServerInfo, {}).ok());
+    millis.push_back(absl::ToDoubleMilliseconds(clock.Now() - before));
+    return num_over(silent) == kEach && num_over(slow) == kEach;
+  });
+  const absl::Duration took = clock.Now() - start;
+  CHECK(took > absl::Seconds(1));
+  std::sort(millis.begin(), millis.end());
+  CHECK(millis[millis.size() * 99 / 100] < 500);
+  server.CheckWell();
+  Measured(
+      "{} connections; others answered within {:.1f} ms (p99) meanwhile; hung up on after {}; of those that got half "
+      "through a request {} are left, peak RSS {} MiB",
+      3 * kEach, millis[millis.size() * 99 / 100], absl::FormatDuration(took), kEach - num_over(halfway),
+      server.PeakRss() >> 20);
+}
+
+TEST_CASE("A server that has run out of files takes connections again when there are some") {
+  FederationOptions options;
+  options.server_wrapper = {"/bin/sh", "-c", "ulimit -n 60; exec \"$@\"", "sh"};
+  Federation federation(options);
+  REQUIRE(BlockingCall(federation.transport(), kGetServerInfo, {}).ok());
+  {
+    std::vector<Socket> sockets;
+    for (int i = 0; i < 120; ++i) sockets.emplace_back(federation.address());
+    WaitUntil("a call on the old connection", absl::Seconds(5),
+              [&] { return BlockingCall(federation.impatient_transport(), kGetServerInfo, {}).ok(); });
+  }
+  WaitUntil("a new connection is taken", absl::Seconds(20), [&] {
+    GrpcTransport other(federation.address(), {.own_connection = true});
+    return BlockingCall(other, kGetServerInfo, {}, {.timeout = absl::Seconds(1)}).ok();
+  });
+}
+
+}  // namespace
+}  // namespace sheaf

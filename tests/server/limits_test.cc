@@ -1,0 +1,657 @@
+// Every limit, by name: what happens at it, and that whoever runs into it is told its name, its value and what to do.
+// The names come from Limits::ByName: a limit without a row here fails the test.
+#include <fmt/format.h>
+#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
+
+#include <catch2/catch.hpp>
+#include <cstring>
+#include <map>
+#include <set>
+#include <string>
+
+#include "base/checksum.h"
+#include "base/retry_hint.h"
+#include "server/core/message_parts.h"
+#include "server/core/proto_time.h"
+#include "server/handlers/admission.h"
+#include "tests/server/core_federation.h"
+
+namespace sheaf {
+namespace {
+
+using Catch::Matchers::Contains;
+using Code = absl::StatusCode;
+
+constexpr absl::Duration kMinute = absl::Minutes(1);
+
+absl::Status Create(CoreFederation& server, v1::RoundSpec spec, const std::string& request_id = "again") {
+  v1::CreateRoundRequest request;
+  request.set_request_id(request_id);
+  *request.mutable_spec() = std::move(spec);
+  return server.Call<v1::CreateRoundResponse>("RoundService/CreateRound", request).status();
+}
+
+v1::Lease LeaseOne(CoreFederation& server, const v1::RoundSpec& spec) {
+  server.CreateRound(spec);
+  const v1::SyncResponse response = server.Sync(Ask("w1", 1));
+  REQUIRE(response.leases_size() == 1);
+  return response.leases(0);
+}
+
+// The reason why a contribution is rejected, as if it were a call's: a verdict is no error.
+absl::Status HandIn(CoreFederation& server, const v1::RoundSpec& spec,
+                    const std::function<void(v1::Contribution&)>& spoil) {
+  v1::TaskResult result = Result(LeaseOne(server, spec), 1);
+  v1::Contribution contribution;
+  REQUIRE(contribution.ParseFromString(result.contribution()));
+  spoil(contribution);
+  result.set_contribution(contribution.SerializeAsString());
+  v1::SyncRequest sync = Ask("w1", 0);
+  *sync.add_results() = result;
+  const auto response = server.Call<v1::SyncResponse>("WorkService/Sync", sync);
+  if (!response.ok()) return response.status();
+  REQUIRE(response->verdicts_size() == 1);
+  const v1::ResultVerdict& verdict = response->verdicts(0);
+  return verdict.verdict() == v1::ResultVerdict::REJECTED ? absl::ResourceExhaustedError(verdict.message())
+                                                          : absl::OkStatus();
+}
+
+v1::StartUploadRequest AnUpload(const std::string& request_id, int64_t size) {
+  v1::StartUploadRequest request;
+  request.set_request_id(request_id);
+  request.set_size_bytes(size);
+  request.set_digest(Sha256Hex(request_id));
+  return request;
+}
+
+absl::Status Start(CoreFederation& server, const v1::StartUploadRequest& request) {
+  return server.Call<v1::StartUploadResponse>("BlobService/StartUpload", request).status();
+}
+
+// The parked polls of "default".
+int64_t NumParked(CoreFederation& server) { return server.core().desk().num_parked("default"); }
+
+v1::SyncRequest Waiting(const std::string& worker) {
+  v1::SyncRequest request = Ask(worker, 1);
+  request.mutable_wait()->set_seconds(50);
+  return request;
+}
+
+v1::RoundSpec KeyedRound() {
+  v1::RoundSpec spec = SumRound(1);
+  v1::OutputSpec& output = *spec.mutable_aggregate()->mutable_outputs(0);
+  output.set_operator_("sparse_sum");
+  output.set_dense_shape(0, 1'000'000);
+  return spec;
+}
+
+// What is refused at a limit.
+struct Refusal {
+  std::function<void(Limits&)> set;
+  // With the limit set so: what the caller hears.
+  std::function<absl::Status(CoreFederation&)> provoke;
+  Code code = Code::kResourceExhausted;
+  // Whoever is refused is told when to come back.
+  bool has_hint = false;
+};
+
+std::map<std::string, Refusal> Refusals() {
+  std::map<std::string, Refusal> rows;
+  rows["request_bytes_max"] = {[](Limits& l) { l.request_bytes_max = 1000; },
+                               [](CoreFederation& server) {
+                                 return server.table().Enter("sheaf.v1.WorkService/Sync", *Identity::Anybody(), 1001,
+                                                             server.clock().Now());
+                               }};
+  rows["request_parts_max"] = {[](Limits& l) { l.request_parts_max = 50; },
+                               [](CoreFederation& server) {
+                                 v1::SyncRequest request;
+                                 for (int i = 0; i < 51; ++i) request.add_results();
+                                 const std::string bytes = request.SerializeAsString();
+                                 google::protobuf::io::ArrayInputStream stream(bytes.data(),
+                                                                               static_cast<int>(bytes.size()));
+                                 return server.table().CheckParts(*request.GetDescriptor(), stream);
+                               }};
+  rows["chunk_bytes_max"] = {[](Limits& l) { l.chunk_bytes_max = 10; },
+                             [](CoreFederation& server) {
+                               const auto started = server.Call<v1::StartUploadResponse>("BlobService/StartUpload",
+                                                                                         AnUpload("broadcast", 100));
+                               REQUIRE(started.ok());
+                               v1::WriteChunkRequest chunk;
+                               chunk.set_upload_id(started->upload_id());
+                               chunk.set_data(std::string(11, 'x'));
+                               return server.Call<v1::WriteChunkResponse>("BlobService/WriteChunk", chunk).status();
+                             },
+                             Code::kInvalidArgument};
+  rows["sync_items_max"] = {
+      [](Limits& l) { l.sync_items_max = 3; },
+      [](CoreFederation& server) { return server.Call<v1::SyncResponse>("WorkService/Sync", Ask("w1", 4)).status(); },
+      Code::kInvalidArgument};
+  rows["queued_calls_max"] = {[](Limits& l) { l.queued_calls_max = 2; },
+                              [](CoreFederation& server) {
+                                v1::SyncRequest request;
+                                v1::SyncResponse response;
+                                for (int i = 0; i < 2; ++i) {
+                                  server.table().Dispatch("sheaf.v1.WorkService/Sync", request, &response, [](auto) {});
+                                }
+                                const auto enter = [&](const char* method) {
+                                  return server.table().Enter(method, *Identity::Anybody(), 1, server.clock().Now());
+                                };
+                                CHECK(enter("sheaf.v1.InspectionService/DescribeQueue").ok());
+                                const absl::Status refused = enter("sheaf.v1.WorkService/Sync");
+                                // They are done in the end, and others are let in.
+                                server.Run();
+                                CHECK(enter("sheaf.v1.WorkService/Sync").ok());
+                                return refused;
+                              },
+                              Code::kResourceExhausted, true};
+  rows["queue_wait_max_ms"] = {[](Limits& l) { l.queue_wait_max = absl::Milliseconds(77); },
+                               [](CoreFederation& server) {
+                                 v1::SyncRequest request;
+                                 v1::SyncResponse response;
+                                 const auto enter = [&](const char* method) {
+                                   return server.table().Enter(method, *Identity::Anybody(), 1, server.clock().Now());
+                                 };
+                                 const auto call = [&] {
+                                   CHECK(enter("sheaf.v1.WorkService/Sync").ok());
+                                   server.table().Dispatch("sheaf.v1.WorkService/Sync", request, &response,
+                                                           [](auto) {});
+                                 };
+                                 // One that waits long is no overload, and a crowd that does not is none either.
+                                 call();
+                                 server.clock().Advance(absl::Seconds(5));
+                                 call();
+                                 server.Run();
+                                 for (int i = 0; i < 256; ++i) call();
+                                 CHECK(enter("sheaf.v1.WorkService/Sync").ok());
+                                 server.clock().Advance(absl::Milliseconds(78));
+                                 const absl::Status refused = enter("sheaf.v1.WorkService/Sync");
+                                 CHECK(enter("sheaf.v1.InspectionService/DescribeQueue").ok());
+                                 server.Run();
+                                 CHECK(enter("sheaf.v1.WorkService/Sync").ok());
+                                 return refused;
+                               },
+                               Code::kResourceExhausted, true};
+  rows["queued_inspections_max"] = {
+      [](Limits& l) { l.queued_inspections_max = 1; },
+      [](CoreFederation& server) {
+        v1::DescribeQueueRequest request;
+        v1::DescribeQueueResponse response;
+        server.table().Dispatch("sheaf.v1.InspectionService/DescribeQueue", request, &response, [](auto) {});
+        const absl::Status refused = server.table().Enter("sheaf.v1.InspectionService/DescribeQueue",
+                                                          *Identity::Anybody(), 1, server.clock().Now());
+        server.Run();
+        return refused;
+      },
+      Code::kResourceExhausted, true};
+  rows["open_request_bytes_max"] = {[](Limits& l) { l.open_request_bytes_max = 100'000; },
+                                    [](CoreFederation& server) {
+                                      const auto enter = [&](int64_t bytes) {
+                                        return server.table().Enter("sheaf.v1.WorkService/Sync", *Identity::Anybody(),
+                                                                    bytes, server.clock().Now());
+                                      };
+                                      CHECK(enter(90'000).ok());
+                                      const absl::Status refused = enter(10'001);
+                                      server.table().Leave(90'000);
+                                      CHECK(enter(10'001).ok());
+                                      return refused;
+                                    },
+                                    Code::kResourceExhausted, true};
+  rows["calls_per_second_max"] = {[](Limits& l) { l.calls_per_second_max = 5; },
+                                  [](CoreFederation& server) {
+                                    const auto enter = [&](const std::string& who) {
+                                      Identity identity;
+                                      identity.name = who;
+                                      return server.table().Enter("sheaf.v1.WorkService/Sync", identity, 1,
+                                                                  server.clock().Now());
+                                    };
+                                    for (int i = 0; i < 5; ++i) CHECK(enter("greedy").ok());
+                                    const absl::Status refused = enter("greedy");
+                                    CHECK(enter("modest").ok());
+                                    server.clock().Advance(absl::Milliseconds(200));
+                                    CHECK(enter("greedy").ok());
+                                    CHECK_FALSE(enter("greedy").ok());
+                                    return refused;
+                                  },
+                                  Code::kResourceExhausted, true};
+  rows["watches_max"] = {[](Limits& l) { l.watches_max = 1; },
+                         [](CoreFederation& server) {
+                           const std::string round = server.CreateRound(SumRound(1));
+                           v1::GetRoundRequest watch;
+                           watch.set_round(round);
+                           watch.set_etag(server.GetRound(round).etag());
+                           watch.mutable_wait()->set_seconds(50);
+                           const auto first = server.CallLater<v1::GetRoundResponse>("RoundService/GetRound", watch);
+                           const absl::Status refused =
+                               server.Call<v1::GetRoundResponse>("RoundService/GetRound", watch).status();
+                           CHECK_FALSE(first->has_value());
+                           return refused;
+                         },
+                         Code::kResourceExhausted, true};
+  rows["workers_max"] = {[](Limits& l) { l.workers_max = 2; },
+                         [](CoreFederation& server) {
+                           server.Sync(Ask("w1", 1));
+                           server.Sync(Ask("w2", 1));
+                           const auto third = server.Call<v1::SyncResponse>("WorkService/Sync", Ask("w3", 1));
+                           server.Sync(Ask("w2", 1));
+                           // They are forgotten.
+                           server.Advance(absl::Minutes(21));
+                           server.Sync(Ask("w3", 1));
+                           return third.status();
+                         }};
+  rows["workers_per_identity_max"] = {[](Limits& l) { l.workers_per_identity_max = 2; },
+                                      [](CoreFederation& server) {
+                                        server.Sync(Ask("w1", 1));
+                                        server.Sync(Ask("w2", 1));
+                                        const auto third =
+                                            server.Call<v1::SyncResponse>("WorkService/Sync", Ask("w3", 1));
+                                        server.Advance(absl::Minutes(21));
+                                        server.Sync(Ask("w3", 1));
+                                        return third.status();
+                                      }};
+  rows["worker_bytes_max"] = {[](Limits& l) { l.worker_bytes_max = 100; },
+                              [](CoreFederation& server) {
+                                v1::SyncRequest request = Ask("w1", 1);
+                                (*request.mutable_labels())["zone"] = std::string(100, 'z');
+                                return server.Call<v1::SyncResponse>("WorkService/Sync", request).status();
+                              }};
+  rows["tasks_per_round_max"] = {[](Limits& l) { l.tasks_per_round_max = 3; },
+                                 [](CoreFederation& server) { return Create(server, SumRound(4)); }};
+  rows["outputs_per_round_max"] = {[](Limits& l) { l.outputs_per_round_max = 1; },
+                                   [](CoreFederation& server) {
+                                     v1::RoundSpec spec = SumRound(1);
+                                     *spec.mutable_aggregate()->add_outputs() = spec.aggregate().outputs(0);
+                                     return Create(server, spec);
+                                   }};
+  rows["task_payload_bytes_max"] = {[](Limits& l) { l.task_payload_bytes_max = 10; },
+                                    [](CoreFederation& server) {
+                                      v1::RoundSpec config = SumRound(1);
+                                      config.mutable_computation()->set_config("eleven char");
+                                      CHECK_THAT(Create(server, config).ToString(), Contains("task_payload_bytes_max"));
+                                      v1::RoundSpec spec = SumRound(1);
+                                      spec.mutable_listed()->mutable_tasks(0)->set_payload("eleven char");
+                                      return Create(server, spec);
+                                    }};
+  rows["data_selector_bytes_max"] = {[](Limits& l) { l.data_selector_bytes_max = 3; },
+                                     [](CoreFederation& server) { return Create(server, SumRound(1)); }};
+  rows["round_payload_bytes_max"] = {[](Limits& l) { l.round_payload_bytes_max = 500; },
+                                     [](CoreFederation& server) {
+                                       CHECK_THAT(Create(server, SumRound(100)).ToString(),
+                                                  Contains("round_payload_bytes_max"));
+                                       v1::RoundSpec spec = SumRound(0);
+                                       spec.mutable_open_slots()->set_count(100);
+                                       spec.mutable_open_slots()->mutable_task()->set_payload("six ch");
+                                       return Create(server, spec);
+                                     }};
+  rows["live_rounds_max"] = {[](Limits& l) { l.live_rounds_max = 1; },
+                             [](CoreFederation& server) {
+                               server.CreateRound(SumRound(1));
+                               return Create(server, SumRound(1));
+                             }};
+  rows["live_tasks_max"] = {[](Limits& l) { l.live_tasks_max = 10; },
+                            [](CoreFederation& server) {
+                              const std::string round = server.CreateRound(SumRound(8));
+                              const absl::Status refused = Create(server, SumRound(3));
+                              server.CrashAndRestart();
+                              CHECK(Create(server, SumRound(3)).code() == Code::kResourceExhausted);
+                              CHECK(Create(server, SumRound(2), "fits").ok());
+                              v1::CancelRoundRequest cancel;
+                              cancel.set_request_id("cancel");
+                              cancel.set_round(round);
+                              REQUIRE(server.Call<v1::CancelRoundResponse>("RoundService/CancelRound", cancel).ok());
+                              CHECK(Create(server, SumRound(8), "has room again").ok());
+                              return refused;
+                            }};
+  rows["contribution_bytes_max"] = {[](Limits& l) { l.contribution_bytes_max = 20; },
+                                    [](CoreFederation& server) {
+                                      v1::StartUploadRequest upload = AnUpload("contribution", 21);
+                                      upload.mutable_contribution()->set_task("r-1/0");
+                                      CHECK_THAT(Start(server, upload).ToString(), Contains("contribution_bytes_max"));
+                                      return HandIn(server, SumRound(1), [](v1::Contribution&) {});
+                                    }};
+  rows["contribution_entries_max"] = {[](Limits& l) { l.contribution_entries_max = 3; },
+                                      [](CoreFederation& server) {
+                                        return HandIn(server, KeyedRound(), [](v1::Contribution& contribution) {
+                                          v1::SparseTensor& sparse = *contribution.mutable_outputs(0)->mutable_sparse();
+                                          sparse.mutable_indices()->add_shape(4);
+                                        });
+                                      }};
+  rows["contribution_parts_max"] = {[](Limits& l) { l.contribution_parts_max = 50'000; },
+                                    [](CoreFederation& server) {
+                                      return HandIn(server, KeyedRound(), [](v1::Contribution& contribution) {
+                                        v1::KeyedTable& table = *contribution.mutable_outputs(0)->mutable_keyed();
+                                        for (int i = 0; i < 60'000; ++i) table.add_string_keys("");
+                                      });
+                                    }};
+  rows["spool_bytes_max"] = {[](Limits& l) { l.spool_bytes_max = 60; },
+                             [](CoreFederation& server) {
+                               const std::string round = server.CreateRound(SumRound(3));
+                               const v1::SyncResponse granted = server.Sync(Ask("w1", 3));
+                               absl::Status refused;
+                               for (const v1::Lease& lease : granted.leases()) {
+                                 v1::SyncRequest sync = Ask("w1", 0);
+                                 *sync.add_results() = Result(lease, 1);
+                                 absl::Status status = server.Call<v1::SyncResponse>("WorkService/Sync", sync).status();
+                                 // A checkpoint makes room meanwhile.
+                                 if (!status.ok()) {
+                                   refused = status;
+                                   server.Sync(sync);
+                                 }
+                               }
+                               CHECK(server.GetRound(round).state() == v1::SUCCEEDED);
+                               CHECK(server.GetRound(round).aggregate().num_contributions() == 3);
+                               return refused;
+                             },
+                             Code::kResourceExhausted, true};
+  rows["upload_bytes_max"] = {[](Limits& l) { l.upload_bytes_max = 1000; },
+                              [](CoreFederation& server) {
+                                CHECK(Start(server, AnUpload("one", 600)).ok());
+                                CHECK(Start(server, AnUpload("one", 600)).ok());
+                                return Start(server, AnUpload("two", 401));
+                              },
+                              Code::kResourceExhausted, true};
+  rows["uploads_max"] = {[](Limits& l) { l.uploads_max = 1; },
+                         [](CoreFederation& server) {
+                           CHECK(Start(server, AnUpload("one", 600)).ok());
+                           return Start(server, AnUpload("two", 1));
+                         },
+                         Code::kResourceExhausted, true};
+  rows["uploads_per_identity_max"] = {[](Limits& l) { l.uploads_per_identity_max = 1; },
+                                      [](CoreFederation& server) {
+                                        CHECK(Start(server, AnUpload("one", 600)).ok());
+                                        const absl::Status refused = Start(server, AnUpload("two", 1));
+                                        // It is forgotten.
+                                        server.Advance(absl::Hours(2));
+                                        CHECK(Start(server, AnUpload("two", 1)).ok());
+                                        return refused;
+                                      },
+                                      Code::kResourceExhausted, true};
+  rows["broadcast_bytes_max"] = {[](Limits& l) { l.broadcast_bytes_max = 1000; },
+                                 [](CoreFederation& server) { return Start(server, AnUpload("one", 1001)); }};
+  rows["accumulator_bytes_max"] = {[](Limits& l) { l.accumulator_bytes_max = 1000; },
+                                   [](CoreFederation& server) {
+                                     v1::RoundSpec spec = SumRound(1);
+                                     spec.mutable_aggregate()->mutable_outputs(0)->set_dense_shape(0, 1000);
+                                     return Create(server, spec);
+                                   }};
+  rows["metrics_max"] = {[](Limits& l) { l.metrics_max = 3; },
+                         [](CoreFederation& server) {
+                           const auto add = [](const std::string& prefix) {
+                             return [prefix](v1::Contribution& contribution) {
+                               for (int i = 0; i < 2; ++i)
+                                 (*contribution.mutable_metrics())[prefix + std::to_string(i)] = 1;
+                             };
+                           };
+                           v1::RoundSpec spec = SumRound(3);
+                           CHECK(HandIn(server, spec, add("a")).ok());
+                           return HandIn(server, spec, [](v1::Contribution& contribution) {
+                             for (int i = 0; i < 4; ++i) (*contribution.mutable_metrics())["b" + std::to_string(i)] = 1;
+                           });
+                         }};
+  rows["metric_name_bytes_max"] = {[](Limits& l) { l.metric_name_bytes_max = 8; },
+                                   [](CoreFederation& server) {
+                                     return HandIn(server, SumRound(1), [](v1::Contribution& contribution) {
+                                       (*contribution.mutable_metrics())["nine char"] = 1;
+                                     });
+                                   }};
+  rows["tokens_max"] = {[](Limits& l) { l.tokens_max = 1; },
+                        [](CoreFederation& server) {
+                          v1::CreateTokenRequest token;
+                          token.set_request_id("first");
+                          token.set_name("admin");
+                          token.add_roles(v1::OPERATOR);
+                          absl::Status refused;
+                          server.Post([&](absl::Time now) {
+                            CHECK(server.core().access().Create(token, *Identity::Anybody(), now).ok());
+                            token.set_request_id("second");
+                            refused = server.core().access().Create(token, *Identity::Anybody(), now).status();
+                          });
+                          server.Run();
+                          return refused;
+                        }};
+  return rows;
+}
+
+// What a limit does where nothing is refused.
+std::map<std::string, std::function<void()>> Effects() {
+  std::map<std::string, std::function<void()>> rows;
+  const auto with = [](const std::function<void(Limits&)>& set) {
+    Limits limits;
+    set(limits);
+    return limits;
+  };
+  rows["inline_bytes_max"] = [=] {
+    CoreFederation server(with([](Limits& l) { l.inline_bytes_max = 77; }));
+    CHECK(server.Sync(Ask("w1", 1)).inline_bytes_max() == 77);
+  };
+  rows["page_size_max"] = [=] {
+    CoreFederation server(with([](Limits& l) { l.page_size_max = 2; }));
+    server.CreateRound(SumRound(3));
+    v1::ListTasksRequest list;
+    list.set_page_size(1000);
+    CHECK(server.Call<v1::ListTasksResponse>("InspectionService/ListTasks", list)->tasks_size() == 2);
+  };
+  // The newest poll is sent away; the others go on waiting, and so does the next when there is room.
+  rows["parked_polls_max"] = [=] {
+    CoreFederation server(with([](Limits& l) { l.parked_polls_max = 2; }));
+    server.CallLater<v1::SyncResponse>("WorkService/Sync", Waiting("w1"));
+    server.CallLater<v1::SyncResponse>("WorkService/Sync", Waiting("w2"));
+    const v1::SyncResponse sent_away = server.Sync(Waiting("w3"));
+    CHECK(FromProto(sent_away.next_min()) >= absl::Seconds(5));
+    CHECK(FromProto(sent_away.next_max()) >= FromProto(sent_away.next_min()));
+    CHECK(NumParked(server) == 2);
+    server.Advance(absl::Seconds(51));
+    server.CallLater<v1::SyncResponse>("WorkService/Sync", Waiting("w3"));
+    CHECK(NumParked(server) == 1);
+  };
+  rows["parked_poll_bytes_max"] = [=] {
+    CoreFederation server(with([](Limits& l) { l.parked_poll_bytes_max = 200; }));
+    v1::SyncRequest large = Waiting("w1");
+    (*large.mutable_labels())["zone"] = std::string(200, 'z');
+    CHECK(server.Sync(large).leases().empty());
+    CHECK(NumParked(server) == 0);
+  };
+  // However often it asks, under whatever poll_id, whether it says what it has or conceals it.
+  rows["leases_per_worker_max"] = [=] {
+    CoreFederation server(with([](Limits& l) { l.leases_per_worker_max = 5; }));
+    const std::string round = server.CreateRound(SumRound(50));
+    v1::SyncRequest honest = Ask("honest", 3);
+    for (int i = 0; i < 5; ++i) {
+      CHECK(server.Sync(Ask("greedy", 3)).leases_size() == 3);
+      const v1::SyncResponse response = server.Sync(honest);
+      CHECK(response.suggested_concurrency() == (honest.held_size() == 5 ? 5 : 0));
+      v1::SyncRequest next = Ask("honest", 3);
+      *next.mutable_held() = honest.held();
+      for (const v1::Lease& lease : response.leases()) *next.add_held() = Held(lease, 1);
+      honest = next;
+    }
+    CHECK(honest.held_size() == 5);
+    CHECK(server.GetRound(round).tasks().leased() == 3 + 5);
+    CHECK(server.Sync(Ask("modest", 3)).leases_size() == 3);
+  };
+  rows["lease_default_ms"] = [=] {
+    CoreFederation server(with([](Limits& l) { l.lease_default = absl::Seconds(7); }));
+    CHECK(FromProto(LeaseOne(server, SumRound(1)).remaining()) == absl::Seconds(7));
+  };
+  rows["round_deadline_default_ms"] = [=] {
+    CoreFederation server(with([](Limits& l) { l.round_deadline_default = absl::Seconds(9); }));
+    const std::string round = server.CreateRound(SumRound(1));
+    server.Advance(absl::Seconds(9));
+    CHECK(server.GetRound(round).state() == v1::FAILED);
+  };
+  rows["poll_wait_max_ms"] = [=] {
+    CoreFederation server(with([](Limits& l) { l.poll_wait_max = absl::Seconds(2); }));
+    const auto poll = server.CallLater<v1::SyncResponse>("WorkService/Sync", Waiting("w1"));
+    server.Advance(absl::Seconds(2));
+    CHECK(poll->has_value());
+  };
+  const auto attempts = [](CoreFederation& server, bool fails) {
+    const std::string round = server.CreateRound(SumRound(1));
+    int granted = 0;
+    for (int i = 0; i < 20; ++i) {
+      const v1::SyncResponse response = server.Sync(Ask("w1", 1));
+      for (const v1::Lease& lease : response.leases()) {
+        ++granted;
+        if (!fails) continue;
+        v1::SyncRequest sync = Ask("w1", 0);
+        *sync.add_results() = Failure(lease, "no luck");
+        server.Sync(sync);
+      }
+      server.Advance(kMinute);
+    }
+    return granted;
+  };
+  rows["failed_attempts_max"] = [=] {
+    CoreFederation server(with([](Limits& l) { l.failed_attempts_max = 2; }));
+    CHECK(attempts(server, true) == 2);
+  };
+  rows["lost_attempts_max"] = [=] {
+    CoreFederation server(with([](Limits& l) { l.lost_attempts_max = 3; }));
+    CHECK(attempts(server, false) == 3);
+  };
+  const auto pause_after_failure = [](CoreFederation& server) {
+    const v1::Lease lease = LeaseOne(server, SumRound(1));
+    v1::SyncRequest sync = Ask("w1", 0);
+    *sync.add_results() = Failure(lease, "no luck");
+    server.Sync(sync);
+    return server.store().GetTaskState(*TaskId::Parse(lease.task()))->available_time - server.clock().Now();
+  };
+  rows["retry_backoff_base_ms"] = [=] {
+    CoreFederation server(with([](Limits& l) { l.retry_backoff_base = absl::Milliseconds(1); }));
+    CHECK(pause_after_failure(server) <= absl::Milliseconds(1));
+  };
+  rows["retry_backoff_max_ms"] = [=] {
+    CoreFederation server(with([](Limits& l) {
+      l.retry_backoff_base = absl::Hours(1);
+      l.retry_backoff_max = absl::Milliseconds(2);
+    }));
+    CHECK(pause_after_failure(server) <= absl::Milliseconds(2));
+  };
+  rows["unreferenced_keep_ms"] = [=] {
+    CoreFederation server(with([](Limits& l) { l.unreferenced_keep = absl::Minutes(2); }));
+    REQUIRE(Start(server, AnUpload("one", 600)).ok());
+    server.Advance(absl::Minutes(12));
+    CHECK(server.payloads().GetUploadUse("").num_uploads == 0);
+  };
+  const auto kept_rounds = [](CoreFederation& server, int num_rounds, absl::Duration later) {
+    for (int i = 0; i < num_rounds; ++i) {
+      const v1::Lease lease = LeaseOne(server, SumRound(1));
+      v1::SyncRequest sync = Ask("w1", 0);
+      *sync.add_results() = Result(lease, 1);
+      server.Sync(sync);
+    }
+    server.Advance(later);
+    return server.Call<v1::ListRoundsResponse>("RoundService/ListRounds", v1::ListRoundsRequest())->rounds_size();
+  };
+  rows["ended_keep_ms"] = [=] {
+    CoreFederation server(with([](Limits& l) { l.ended_keep = kMinute; }));
+    CHECK(kept_rounds(server, 3, 2 * kMinute) == 0);
+  };
+  rows["ended_rounds_max"] = [=] {
+    CoreFederation server(with([](Limits& l) { l.ended_rounds_max = 1; }));
+    CHECK(kept_rounds(server, 3, kMinute) == 1);
+  };
+  const auto broadcast_after = [](CoreFederation& server, absl::Duration later) {
+    const std::string digest = *server.payloads().PutBlob("a broadcast");
+    v1::RoundSpec spec = SumRound(1);
+    spec.set_broadcast_digest(digest);
+    v1::SyncRequest sync = Ask("w1", 0);
+    *sync.add_results() = Result(LeaseOne(server, spec), 1);
+    server.Sync(sync);
+    server.Advance(later);
+    return server.payloads().HasBlob(digest);
+  };
+  rows["broadcast_linger_ms"] = [=] {
+    CoreFederation server(with([](Limits& l) { l.broadcast_linger = absl::Seconds(5); }));
+    CHECK(broadcast_after(server, absl::Seconds(4)));
+    CHECK_FALSE(broadcast_after(server, absl::Seconds(5)));
+  };
+  const auto checkpoint_sequence = [](CoreFederation& server) {
+    const std::string round = server.CreateRound(SumRound(4));
+    const v1::SyncResponse granted = server.Sync(Ask("w1", 3));
+    for (const v1::Lease& lease : granted.leases()) {
+      v1::SyncRequest sync = Ask("w1", 0);
+      *sync.add_results() = Result(lease, 1);
+      server.Sync(sync);
+    }
+    return server.store().GetRound(RoundId(round))->checkpoint_sequence;
+  };
+  rows["checkpoint_spool_bytes"] = [=] {
+    CoreFederation server(with([](Limits& l) { l.checkpoint_spool_bytes = 1 << 20; }));
+    CHECK(checkpoint_sequence(server) == 0);
+  };
+  rows["checkpoint_contributions"] = [=] {
+    CoreFederation server(with([](Limits& l) { l.checkpoint_contributions = 2; }));
+    CHECK(checkpoint_sequence(server) == 2);
+  };
+  return rows;
+}
+
+// At the socket: rpc_server_test.cc, and hostile_test.cc in tests/e2e.
+const std::set<std::string> kElsewhere = {"receive_bytes_max", "calls_per_connection_max", "handshake_timeout_ms",
+                                          "connection_idle_max_ms"};
+
+TEST_CASE("Every limit has a test of its own, by its name") {
+  std::set<std::string> tested = kElsewhere;
+  for (const auto& [name, row] : Refusals()) tested.insert(name);
+  for (const auto& [name, row] : Effects()) tested.insert(name);
+  std::set<std::string> names;
+  for (const auto& [name, value] : Limits().ByName()) names.insert(name);
+  CHECK(tested == names);
+}
+
+TEST_CASE("Whoever runs into a limit hears its name, its value and what to do") {
+  for (const auto& [name, row] : Refusals()) {
+    INFO(name);
+    Limits limits;
+    row.set(limits);
+    const int64_t value = limits.ByName().at(name);
+    CHECK(value != Limits().ByName().at(name));
+    CoreFederation server(limits);
+    const absl::Status refused = row.provoke(server);
+    INFO(refused.ToString());
+    CHECK(refused.code() == row.code);
+    CHECK_THAT(std::string(refused.message()), Contains(name) && Contains(std::to_string(value)) && Contains("; "));
+    CHECK(RetryAfter(refused).has_value() == row.has_hint);
+  }
+}
+
+TEST_CASE("The same passes below the limit: what is there by default stands in nobody's way") {
+  for (const char* name : {"data_selector_bytes_max", "tasks_per_round_max", "metric_name_bytes_max", "workers_max",
+                           "watches_max", "worker_bytes_max"}) {
+    INFO(name);
+    CoreFederation server;
+    const absl::Status status = Refusals().at(name).provoke(server);
+    // Of two, the second is parked, as it should be.
+    CHECK((status.ok() || absl::IsDeadlineExceeded(status)));
+  }
+}
+
+TEST_CASE("A limit that refuses nothing does what it says") {
+  for (const auto& [name, check] : Effects()) {
+    INFO(name);
+    check();
+  }
+}
+
+TEST_CASE("Parts of a message are counted on the wire, before they are parsed") {
+  const auto check = [](const std::string& bytes, int64_t parts_max) {
+    google::protobuf::io::ArrayInputStream stream(bytes.data(), static_cast<int>(bytes.size()), 7);
+    return CheckParts(*v1::SyncRequest::descriptor(), stream, "parts_max", parts_max);
+  };
+  v1::SyncRequest request = Ask("w1", 1);
+  for (int i = 0; i < 10; ++i) request.add_results()->mutable_timings()->mutable_compute()->set_seconds(1);
+  // The computation; and per result itself, its timings and the duration in them.
+  CHECK(check(request.SerializeAsString(), 31).ok());
+  CHECK(check(request.SerializeAsString(), 30).code() == Code::kResourceExhausted);
+  // Fields that nobody knows are kept by the parser, too: 1000 of the number 2000, varints.
+  std::string unknown;
+  for (int i = 0; i < 1000; ++i) unknown += std::string("\x80\x7d\x01", 3);
+  CHECK(check(unknown, 1000).ok());
+  CHECK(check(unknown, 999).code() == Code::kResourceExhausted);
+  // Nonsense is the parser's to refuse.
+  CHECK(check("\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", 1).ok());
+  CHECK(check(std::string("\x42\x7f", 2), 1).ok());
+}
+
+}  // namespace
+}  // namespace sheaf
