@@ -55,11 +55,11 @@ class PayloadStore {
   // Starting one that exists with the same size and digest returns it as it is; with others, ALREADY_EXISTS.
   // INVALID_ARGUMENT if the digest is not a SHA-256 in hex or the size is negative.
   virtual absl::StatusOr<Upload> StartUpload(const UploadId& id, int64_t size_bytes, const std::string& digest) = 0;
-  // NOT_FOUND.
   // The same for bytes that must not reach a disk: they are kept in memory, are gone when the process ends, and never
   // become a blob or part of a spool (FAILED_PRECONDITION). RESOURCE_EXHAUSTED while too many bytes are announced.
   virtual absl::StatusOr<Upload> StartMemoryUpload(const UploadId& id, int64_t size_bytes,
                                                    const std::string& digest) = 0;
+  // NOT_FOUND.
   virtual absl::StatusOr<Upload> GetUpload(const UploadId& id) = 0;
   // Appends at committed_bytes; a chunk wholly below it changes nothing. Returns the committed bytes. OUT_OF_RANGE if
   // it leaves a gap or runs past the announced size. NOT_FOUND.

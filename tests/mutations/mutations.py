@@ -129,7 +129,7 @@ def verdict(check_name, code, output):
     if code is None:
         return f"{check_name}: it never ends", ""
     seed = re.search(r"^seed (\d+) ", output, re.M)
-    after = f"{seed[1]} seeds" if seed else ""
+    after = f"{seed[1]} seed{'s' if seed[1] != '1' else ''}" if seed else ""
     invariant = re.search(r"^seed \d+ breaks an invariant: (.*)$", output, re.M)
     failed_check = re.search(r"(\S+):\d+: CHECK failed: (.*)$", output, re.M)
     test = re.search(r"^-{79}\n(.+?)\n-{79}$", output, re.M | re.S)
