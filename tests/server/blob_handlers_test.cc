@@ -224,10 +224,10 @@ TEST_CASE("An upload that is malformed or too large is refused before it begins"
   request.set_size_bytes(1001);
   const auto large = service.Start(request);
   CHECK(large.status().code() == absl::StatusCode::kResourceExhausted);
-  CHECK_THAT(Text(large.status()), Contains("1000 (broadcast_bytes_max)"));
+  CHECK_THAT(Text(large.status()), Contains("broadcast_bytes_max = 1000"));
   request.set_size_bytes(501);
   request.mutable_contribution()->set_task("r-aaaaaaaa/0");
-  CHECK_THAT(Text(service.Start(request).status()), Contains("500 (contribution_bytes_max)"));
+  CHECK_THAT(Text(service.Start(request).status()), Contains("contribution_bytes_max = 500"));
   request.set_size_bytes(10);
   request.clear_request_id();
   CHECK(service.Start(request).status().code() == absl::StatusCode::kInvalidArgument);
