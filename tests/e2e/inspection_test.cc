@@ -63,7 +63,8 @@ struct Look {
   bool has_json = true;
 };
 
-std::vector<Look> Looks(const std::string& live, const std::string& ended, const std::string& file) {
+std::vector<Look> Looks(const std::string& live, const std::string& ended, const std::string& file,
+                        const std::string& store) {
   const auto* round = &v1::GetRoundResponse::default_instance();
   return {
       {{"round", "list"}, 0, &v1::ListRoundsResponse::default_instance()},
@@ -85,6 +86,8 @@ std::vector<Look> Looks(const std::string& live, const std::string& ended, const
       {{"worker", "list"}, 0, &v1::ListWorkersResponse::default_instance()},
       {{"token", "list"}, 0, &v1::ListTokensResponse::default_instance()},
       {{"server", "info"}, 0, &v1::GetServerInfoResponse::default_instance()},
+      {{"store", "inspect", store}},
+      {{"store", "verify", store}},
       {{"version"}},
       {{"help", "exit-codes"}, 0, nullptr, false},
   };
@@ -99,8 +102,9 @@ void CheckJson(const Look& look, const std::string& text) {
 }
 
 // The commands that change something, or start something; the test below looks with all others.
-const std::set<std::string> kChanging = {"demo tags",    "demo reco",    "demo hitters", "round create", "round cancel",
-                                         "task requeue", "worker drain", "token create", "token revoke"};
+const std::set<std::string> kChanging = {
+    "demo tags",    "demo reco",    "demo hitters",    "round create", "round cancel",  "task requeue", "worker drain",
+    "token create", "token revoke", "server selftest", "store backup", "store restore", "store migrate"};
 
 TEST_CASE("Every command that reads changes nothing, and its JSON is what the API says") {
   Federation federation;
@@ -111,7 +115,7 @@ TEST_CASE("Every command that reads changes nothing, and its JSON is what the AP
 
   std::set<std::string> looked;
   int runs = 0;
-  for (const Look& look : Looks(live, ended, federation.directory() + "/result.npz")) {
+  for (const Look& look : Looks(live, ended, federation.directory() + "/result.npz", federation.data_directory())) {
     looked.insert(look.words.size() > 1 && look.words[0] != "help" ? look.words[0] + " " + look.words[1]
                                                                    : look.words[0]);
     for (const bool json : {false, true}) {
