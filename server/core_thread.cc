@@ -73,10 +73,10 @@ void CoreThread::Run() {
   std::vector<Event> batch;
   while (TakeBatch(next_tick, batch)) {
     const absl::Time now = clock_.Now();
-    const absl::Status status = runner_->Run(std::exchange(batch, {}), now);
+    absl::Duration took;
+    const absl::Status status = runner_->Run(std::exchange(batch, {}), now, [&] { took = clock_.Now() - now; });
     if (absl::IsInternal(status) || absl::IsDataLoss(status)) return on_failure_(status);
     if (!status.ok()) LogError("a batch was refused: {}", status.ToString());
-    const absl::Duration took = clock_.Now() - now;
     if (took > kBatchDurationMax) {
       batch_events_max_ = std::max(batch_events_max_ / 2, kBatchEventsMin);
     } else if (took < kBatchDurationMax / 2) {

@@ -72,6 +72,10 @@ absl::Status CheckArguments(const TokenRecord& token) {
   return absl::OkStatus();
 }
 
+absl::Status NoSuchRequest(const std::string& request_id) {
+  return absl::NotFoundError(fmt::format("request_id {} has created no round", request_id));
+}
+
 absl::Status NoSuchRound(const RoundId& id) { return absl::NotFoundError(fmt::format("there is no round {}", id)); }
 
 absl::Status NoSuchTask(const TaskId& id) {

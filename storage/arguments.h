@@ -17,6 +17,7 @@ absl::Status CheckArguments(const TaskStore::RecordContributionParams& params);
 absl::Status CheckArguments(const TokenRecord& token);
 
 absl::Status NoSuchRound(const RoundId& id);
+absl::Status NoSuchRequest(const std::string& request_id);
 absl::Status NoSuchTask(const TaskId& id);
 absl::Status NoSuchWorker(const std::string& population, const WorkerName& name);
 absl::Status NoSuchToken(const TokenId& id);

@@ -57,6 +57,8 @@ class TaskStore {
     // Its counts are set by the store; its tasks are available at once.
     RoundRecord round;
     std::vector<NewTask> tasks;
+    // False: only look for what `request_id` created before; NOT_FOUND if that is nothing.
+    bool may_create = true;
   };
   struct CreateRoundResult {
     RoundRecord round;

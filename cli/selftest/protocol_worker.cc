@@ -4,6 +4,7 @@
 #include <charconv>
 #include <utility>
 
+#include "base/retry_hint.h"
 #include "base/version.h"
 #include "sdk/cpp/one_hot.h"
 #include "sdk/cpp/proto_duration.h"
@@ -111,7 +112,7 @@ void ProtocolWorker::OnAnswer(absl::StatusOr<v1::SyncResponse> answer, int64_t c
   }
   if (!answer.ok()) {
     if (IsRefusal(answer.status())) observer_.OnRefused(answer.status());
-    if (is_newest) OnSilence(now);
+    if (is_newest) OnSilence(answer.status(), now);
     return;
   }
   if (is_newest) {
@@ -138,10 +139,10 @@ void ProtocolWorker::OnAnswer(absl::StatusOr<v1::SyncResponse> answer, int64_t c
   for (const v1::Lease& lease : answer->leases()) Take(lease, sent, now);
 }
 
-void ProtocolWorker::OnSilence(absl::Time now) {
+void ProtocolWorker::OnSilence(const absl::Status& status, absl::Time now) {
   if (num_silences_++ == 0) first_silence_ = now;
   const absl::Duration bound = std::min(kPauseMax, kPauseFirst * (int64_t{1} << std::min(num_silences_, 10)));
-  next_call_ = now + random_.Between(absl::ZeroDuration(), bound);
+  next_call_ = now + PauseAfter(status, bound, random_);
 }
 
 void ProtocolWorker::Take(const v1::Lease& lease, absl::Time sent, absl::Time now) {

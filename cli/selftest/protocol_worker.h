@@ -77,7 +77,7 @@ class ProtocolWorker {
   void DropLapsed(absl::Time now);
   void Send(absl::Time now);
   void OnAnswer(absl::StatusOr<v1::SyncResponse> answer, int64_t call, absl::Time sent, absl::Time now);
-  void OnSilence(absl::Time now);
+  void OnSilence(const absl::Status& status, absl::Time now);
   void Take(const v1::Lease& lease, absl::Time sent, absl::Time now);
   absl::Duration DrawWork();
 

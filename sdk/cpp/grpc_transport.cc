@@ -83,7 +83,10 @@ absl::Status ToAbslStatus(const grpc::Status& status, std::string_view address) 
                     "share in the round's broadcast",
                     status.error_message()));
   }
-  return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
+  const absl::Status other(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
+  // ENHANCE_YOUR_CALM: a server whose memory for what is arriving is used up gives up calls so, without a word of ours.
+  const bool is_calmed = status.error_message().find("RST_STREAM with error code 11") != std::string::npos;
+  return is_calmed ? WithRetryAfter(other, absl::Seconds(1)) : other;
 }
 
 // The server's word on when to ask again.

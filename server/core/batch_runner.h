@@ -28,7 +28,9 @@ class BatchRunner {
 
   // Runs `events` and the core's tick at `now`. INTERNAL or DATA_LOSS means that the process must stop: a flush
   // failed, and what is on disk is not known. RESOURCE_EXHAUSTED (the disk is full) only fails this batch.
-  absl::Status Run(std::vector<Executor::Event> events, absl::Time now);
+  // `on_worked` is called in between: what follows is the disk's time, which a smaller batch would not shorten.
+  absl::Status Run(
+      std::vector<Executor::Event> events, absl::Time now, const std::function<void()>& on_worked = [] {});
 
   // Only from inside an event or the core's tick.
   void Defer(Executor::Deferred deferred) { deferred_.push_back(std::move(deferred)); }

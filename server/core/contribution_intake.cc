@@ -107,7 +107,10 @@ absl::StatusOr<v1::ResultVerdict> ContributionIntake::Judge(const v1::TaskResult
       }
       ASSIGN_OR_RETURN(const std::string refusal, TakeContribution(*round, *task, result, caller, now));
       if (refusal.empty()) return answer(v1::ResultVerdict::ACCEPTED);
-      RETURN_IF_ERROR(EndAttempt(*round, *task, AttemptOutcome::kFailed, false, "contribution rejected: " + refusal,
+      // It may quote a value, and nothing individual of an EPHEMERAL round reaches the disk.
+      const bool may_quote = round->spec.durability() == v1::DURABLE;
+      RETURN_IF_ERROR(EndAttempt(*round, *task, AttemptOutcome::kFailed, false,
+                                 "contribution rejected: " + (may_quote ? refusal : "its worker was told why"),
                                  result.timings(), now));
       return answer(v1::ResultVerdict::REJECTED, refusal);
     }

@@ -43,7 +43,7 @@ struct Limits {
   int64_t calls_per_second_max = 100'000;
   // Open calls of one connection; further ones wait at the client. A proxy opens another connection.
   int64_t calls_per_connection_max = 1000;
-  // Whoever connects and does not get as far as its first call in this time is hung up on.
+  // Whoever connects and does not get as far as an HTTP/2 connection in this time is hung up on.
   absl::Duration handshake_timeout = absl::Seconds(20);
   // So is who has had no call open for this long; it connects again when it has one.
   absl::Duration connection_idle_max = absl::Minutes(10);

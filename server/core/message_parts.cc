@@ -27,12 +27,21 @@ class PartCounter {
   bool Count(const Descriptor& type, int depth) {
     while (const uint32_t tag = stream_.ReadTag()) {
       const FieldDescriptor* field = type.FindFieldByNumber(WireFormatLite::GetTagFieldNumber(tag));
-      const bool is_delimited = WireFormatLite::GetTagWireType(tag) == WireFormatLite::WIRETYPE_LENGTH_DELIMITED;
+      const WireFormatLite::WireType wire_type = WireFormatLite::GetTagWireType(tag);
+      // No message of ours has one, and what is in it would have to be counted, too.
+      if (wire_type == WireFormatLite::WIRETYPE_START_GROUP) left_ = -1;
+      if (left_ < 0) return false;
+      const bool is_delimited = wire_type == WireFormatLite::WIRETYPE_LENGTH_DELIMITED;
       const bool is_message = is_delimited && field != nullptr && field->type() == FieldDescriptor::TYPE_MESSAGE;
       const bool is_listed_string =
           is_delimited && field != nullptr && field->is_repeated() &&
           (field->type() == FieldDescriptor::TYPE_STRING || field->type() == FieldDescriptor::TYPE_BYTES);
-      if ((is_message || is_listed_string || field == nullptr) && --left_ < 0) return false;
+      // What the parser does not expect it keeps, each by itself.
+      const bool is_expected =
+          field != nullptr &&
+          (wire_type == WireFormatLite::WireTypeForFieldType(static_cast<WireFormatLite::FieldType>(field->type())) ||
+           (is_delimited && field->is_packable()));
+      if ((is_message || is_listed_string || !is_expected) && --left_ < 0) return false;
       if (!(is_message ? Enter(*field->message_type(), depth) : WireFormatLite::SkipField(&stream_, tag))) return false;
     }
     return true;

@@ -12,9 +12,18 @@
 
 namespace sheaf {
 
+namespace {
+
+// Of the bytes of all open requests, polls that wait may have one in so many: the rest is for those that work.
+constexpr int64_t kParkedShare = 4;
+
+}  // namespace
+
 bool WorkDesk::HasRoomToPark(const v1::SyncRequest& request) const {
   return static_cast<int64_t>(parked_.size()) < context_.limits.parked_polls_max &&
-         static_cast<int64_t>(request.ByteSizeLong()) <= context_.limits.parked_poll_bytes_max;
+         // In memory, with what the parser did not know and kept.
+         static_cast<int64_t>(request.SpaceUsedLong()) <= context_.limits.parked_poll_bytes_max &&
+         parked_bytes_ <= context_.limits.open_request_bytes_max / kParkedShare;
 }
 
 void WorkDesk::Park(const v1::SyncRequest& request, const WorkerProfile& worker, int32_t want, absl::Time now,
@@ -26,16 +35,19 @@ void WorkDesk::Park(const v1::SyncRequest& request, const WorkerProfile& worker,
                      .held = {request.held().begin(), request.held().end()},
                      .caller = worker.caller,
                      .request = &request,
+                     .bytes = static_cast<int64_t>(request.ByteSizeLong()),
                      .looked_at = rounds_.work_version(),
                      .arrival_time = now,
                      .until = now + std::min(FromProto(request.wait()), context_.limits.poll_wait_max),
                      .reply = std::move(reply)});
   parked_by_worker_[{worker.population, worker.name}] = std::prev(parked_.end());
+  parked_bytes_ += parked_.back().bytes;
   parked_until_ = std::min(parked_until_, parked_.back().until);
 }
 
 WorkDesk::ParkedList::iterator WorkDesk::Unpark(ParkedList::iterator parked) {
   parked_by_worker_.erase({parked->population, parked->worker});
+  parked_bytes_ -= parked->bytes;
   return parked_.erase(parked);
 }
 

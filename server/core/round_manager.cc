@@ -102,8 +102,9 @@ absl::Status RoundManager::OnRollback(absl::Time now) {
 absl::StatusOr<RoundRecord> RoundManager::Create(const v1::CreateRoundRequest& request, absl::Time now) {
   ASSIGN_OR_RETURN(PreparedRound prepared, PrepareRound(request.spec(), context_.limits));
   const v1::RoundSpec& spec = prepared.spec;
+  absl::Status refusal;
   if (!spec.broadcast_digest().empty() && !context_.payloads.HasBlob(spec.broadcast_digest())) {
-    return absl::NotFoundError(fmt::format(
+    refusal = absl::NotFoundError(fmt::format(
         "the broadcast {} was not uploaded; upload it first (sheaf round create --broadcast FILE does both)",
         spec.broadcast_digest()));
   }
@@ -115,13 +116,17 @@ absl::StatusOr<RoundRecord> RoundManager::Create(const v1::CreateRoundRequest& r
                      .deadline_time = now + FromProto(spec.deadline()),
                      .broadcast_digest = spec.broadcast_digest()};
   if (request.validate_only()) {
+    RETURN_IF_ERROR(refusal);
     record.tasks.queued = static_cast<int64_t>(prepared.tasks.size());
     return record;
   }
-  RETURN_IF_ERROR(CheckRoom(static_cast<int64_t>(prepared.tasks.size())));
+  refusal.Update(CheckRoom(static_cast<int64_t>(prepared.tasks.size())));
   record.id = RoundId("r-" + context_.random.Token(kRoundIdCharacters));
-  ASSIGN_OR_RETURN(TaskStore::CreateRoundResult result,
-                   context_.store.CreateRound({.round = std::move(record), .tasks = std::move(prepared.tasks)}));
+  absl::StatusOr<TaskStore::CreateRoundResult> created = context_.store.CreateRound(
+      {.round = std::move(record), .tasks = std::move(prepared.tasks), .may_create = refusal.ok()});
+  // A repeated request gets its round, also if that was what took the last room.
+  if (absl::IsNotFound(created.status()) && !refusal.ok()) return refusal;
+  ASSIGN_OR_RETURN(TaskStore::CreateRoundResult result, std::move(created));
   // Else whoever knows an id could look into another population.
   if (result.round.population != spec.population()) {
     return absl::AlreadyExistsError(

@@ -14,6 +14,8 @@
 namespace sheaf {
 namespace {
 
+// A request that is larger in memory is answered at once: those that wait count as open requests.
+constexpr size_t kRequestBytesMax = 4096;
 constexpr absl::Duration kMoment = absl::Milliseconds(200);
 // Until some of those that wait have their answer.
 constexpr absl::Duration kComeBackAfter = absl::Seconds(2);
@@ -31,8 +33,8 @@ void RoundWatch::Get(const v1::GetRoundRequest& request, const IdentityPtr& call
                      Reply<v1::GetRoundResponse> reply) {
   absl::StatusOr<v1::GetRoundResponse> response = Read(context_.store, RoundId(request.round()));
   const absl::Duration wait = std::min(FromProto(request.wait()), context_.limits.poll_wait_max);
-  if (!response.ok() || is_draining_ || wait <= absl::ZeroDuration() || request.etag() != response->round().etag() ||
-      IsFinal(static_cast<RoundState>(response->round().state()))) {
+  if (!response.ok() || is_draining_ || wait <= absl::ZeroDuration() || request.SpaceUsedLong() > kRequestBytesMax ||
+      request.etag() != response->round().etag() || IsFinal(static_cast<RoundState>(response->round().state()))) {
     return reply(std::move(response));
   }
   if (static_cast<int64_t>(waiting_.size()) >= context_.limits.watches_max) {

@@ -84,6 +84,8 @@ class WorkDesk {
     std::vector<v1::HeldLease> held;
     IdentityPtr caller;
     const v1::SyncRequest* request = nullptr;
+    // Of the request on the wire: they count as open until it is answered.
+    int64_t bytes = 0;
     // RoundManager::work_version() when it last looked for work.
     int64_t looked_at = 0;
     absl::Time arrival_time;
@@ -141,6 +143,7 @@ class WorkDesk {
 
   // Longest waiting first.
   ParkedList parked_;
+  int64_t parked_bytes_ = 0;
   std::map<std::pair<std::string, WorkerName>, ParkedList::iterator> parked_by_worker_;
   // RoundManager::work_version() when parked calls were last looked through.
   int64_t served_version_ = -1;

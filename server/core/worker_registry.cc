@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "base/retry_hint.h"
 #include "base/status_macros.h"
 #include "server/core/round_spec.h"
 #include "server/core/scheduler.h"
@@ -15,6 +16,8 @@ constexpr absl::Duration kStoreEvery = absl::Seconds(10);
 // A name is its identity's for this long after a call.
 constexpr absl::Duration kNameKept = absl::Minutes(1);
 constexpr absl::Duration kForgetAfter = absl::Minutes(10);
+// Of a worker that there is no room for.
+constexpr absl::Duration kComeBackAfter = absl::Seconds(30);
 
 }  // namespace
 
@@ -78,18 +81,23 @@ absl::StatusOr<const WorkerProfile*> WorkerRegistry::Saw(const v1::SyncRequest& 
 
 absl::Status WorkerRegistry::CheckRoom(const Identity& caller, bool is_new) const {
   if (is_new && static_cast<int64_t>(profiles_.size()) >= context_.limits.workers_max) {
-    return absl::ResourceExhaustedError(fmt::format(
-        "{} workers called within the last ten minutes, workers_max = {}; stop some, or raise --workers-max",
-        profiles_.size(), context_.limits.workers_max));
+    return WithRetryAfter(
+        absl::ResourceExhaustedError(fmt::format(
+            "{} workers called within the last ten minutes, workers_max = {}; stop some, or raise --workers-max",
+            profiles_.size(), context_.limits.workers_max)),
+        kComeBackAfter);
   }
   const auto found = num_by_identity_.find(caller.name);
   if (found == num_by_identity_.end() || found->second < context_.limits.workers_per_identity_max) {
     return absl::OkStatus();
   }
-  return absl::ResourceExhaustedError(fmt::format(
-      "{} workers of {} called within the last ten minutes, workers_per_identity_max = {}; stop some, give others a "
-      "token of another name, or raise --workers-per-identity-max",
-      found->second, caller.name.empty() ? "this machine" : caller.name, context_.limits.workers_per_identity_max));
+  return WithRetryAfter(
+      absl::ResourceExhaustedError(fmt::format("{} workers of {} called within the last ten minutes, "
+                                               "workers_per_identity_max = {}; stop some, give others a "
+                                               "token of another name, or raise --workers-per-identity-max",
+                                               found->second, caller.name.empty() ? "this machine" : caller.name,
+                                               context_.limits.workers_per_identity_max)),
+      kComeBackAfter);
 }
 
 void WorkerRegistry::SetCaller(Entry& entry, const IdentityPtr& caller) {

@@ -25,8 +25,12 @@ namespace {
 
 // Connections that the kernel keeps until they are taken.
 constexpr int kBacklog = 1024;
-// Files that connections leave to the stores; a quarter if there are few.
-constexpr int kReservedFiles = 256;
+// Files that connections leave to the stores, where each upload and each round may hold one; half if there are few.
+constexpr int kReservedFiles = 16 << 10;
+// Connections taken before another look at whether to stop.
+constexpr int kAcceptsPerTurn = 64;
+// A connection that takes nothing of what is sent for so long is gone: gRPC's own value, for its own listeners.
+constexpr int kUnansweredMillis = 20'000;
 // Without a file, those that wait are looked at again after this long.
 constexpr int kPauseMillis = 50;
 
@@ -35,7 +39,7 @@ int ConnectionFilesMax() {
   rlimit files = {};
   if (getrlimit(RLIMIT_NOFILE, &files) != 0) return INT32_MAX;
   const auto all = static_cast<int64_t>(std::min<rlim_t>(files.rlim_cur, INT32_MAX));
-  return static_cast<int>(all - std::min<int64_t>(kReservedFiles, all / 4));
+  return static_cast<int>(all - std::min<int64_t>(kReservedFiles, all / 2));
 }
 
 int PortOf(int socket) {
@@ -61,6 +65,7 @@ int ListenOn(const addrinfo& where) {
   setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
   // Connections inherit it: an answer does not wait for more to send.
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+  setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &kUnansweredMillis, sizeof kUnansweredMillis);
   if (bind(fd, where.ai_addr, where.ai_addrlen) == 0 && listen(fd, kBacklog) == 0) return fd;
   const int error = errno;
   close(fd);
@@ -97,8 +102,13 @@ absl::StatusOr<std::unique_ptr<Listener>> Listener::Open(const std::string& list
   }
   freeaddrinfo(found);
   if (sockets.empty()) return ExplainListenFailure(listen);
-  return std::unique_ptr<Listener>(new Listener(std::move(sockets), eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK),
-                                                fmt::format("{}:{}", listen.substr(0, colon), port)));
+  const int stop_event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (stop_event < 0) {
+    for (const int socket : sockets) close(socket);
+    return absl::UnavailableError(fmt::format("cannot listen on {}: {}", listen, std::strerror(errno)));
+  }
+  return std::unique_ptr<Listener>(
+      new Listener(std::move(sockets), stop_event, fmt::format("{}:{}", listen.substr(0, colon), port)));
 }
 
 Listener::~Listener() { Stop(); }
@@ -136,10 +146,11 @@ void Listener::Run(const std::function<void(int fd)>& take) {
 
 bool Listener::Accept(int socket, const std::function<void(int fd)>& take) {
   const int fd_max = ConnectionFilesMax();
-  while (true) {
+  for (int i = 0; i < kAcceptsPerTurn; ++i) {
     const int fd = accept4(socket, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
-    if (fd < 0 && (errno == EINTR || errno == ECONNABORTED)) continue;
-    if (fd < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return true;
+    const bool has_no_file = fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM);
+    // Nobody waits, or whoever did is gone.
+    if (fd < 0 && !has_no_file) return true;
     if (fd >= 0 && fd < fd_max) {
       is_full_ = false;
       take(fd);
@@ -153,8 +164,9 @@ bool Listener::Accept(int socket, const std::function<void(int fd)>& take) {
           "raise the limit of open files (LimitNOFILE)",
           fd_max);
     }
-    return false;
+    if (has_no_file) return false;
   }
+  return true;
 }
 
 }  // namespace sheaf

@@ -134,8 +134,11 @@ grpc::ServerUnaryReactor* UnaryAdaptor::Serve(const ServedMethod& method, grpc::
 }
 
 bool UnaryAdaptor::WaitUntilIdle(absl::Duration timeout) {
+  const absl::Time end = clock_.Now() + timeout;
   MutexLock lock(mutex_);
-  if (num_open_ > 0) idle_.WaitFor(mutex_, timeout);
+  for (absl::Duration left = timeout; num_open_ > 0 && left > absl::ZeroDuration(); left = end - clock_.Now()) {
+    idle_.WaitFor(mutex_, left);
+  }
   return num_open_ == 0;
 }
 

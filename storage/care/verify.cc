@@ -175,7 +175,7 @@ bool StoreReport::holds() const {
 
 absl::StatusOr<StoreReport> VerifyStore(const std::string& directory, const std::string& scratch) {
   ASSIGN_OR_RETURN(const std::unique_ptr<StoreHold> hold, StoreHold::Take(directory));
-  const std::string holder = DirectoryLock::HolderOf(directory);
+  std::string holder = DirectoryLock::HolderOf(directory);
   StoreReport report;
   absl::StatusOr<DatabaseCopy> copy = CopyDatabase(*hold, directory, scratch + "/tasks.db", CopyUse::kLook);
   if (absl::IsDataLoss(copy.status())) {
@@ -193,6 +193,8 @@ absl::StatusOr<StoreReport> VerifyStore(const std::string& directory, const std:
   Law law{.name = "no payload is an orphan"};
   int64_t num_unused_blobs = 0;
   ASSIGN_OR_RETURN(const std::vector<std::string> orphans, files.FindOrphans(law.num_checked, num_unused_blobs));
+  // A server that has started meanwhile has begun files of its own.
+  if (holder.empty()) holder = DirectoryLock::HolderOf(directory);
   if (!holder.empty() || copy->has_log) {
     // They may be newer than the copy, or about to be deleted.
     const std::string why = holder.empty() ? "the store was not closed in order; the next start deletes them"

@@ -95,6 +95,9 @@ absl::Status FileError(int error, std::string_view what, const std::string& path
     case EDQUOT:
     case EFBIG:
       return absl::ResourceExhaustedError(message + "; free some space or move the store to a larger disk");
+    case EMFILE:
+    case ENFILE:
+      return absl::ResourceExhaustedError(message + "; raise the limit of open files (LimitNOFILE)");
     case EACCES:
     case EPERM:
     case EROFS:

@@ -16,9 +16,8 @@ absl::StatusOr<std::unique_ptr<File>> HoldingFiles::Open(const std::string& path
   if (IsHeld(path)) {
     if (mode != kCreate) return FileError(ENOENT, "open", path);
     // Only what nobody else reads is made again under its old name: files that are not whole yet.
-    RETURN_IF_ERROR(files_->Unlink(path));
     MutexLock lock(mutex_);
-    files_held_.erase(path);
+    if (files_held_.erase(path) > 0) RETURN_IF_ERROR(files_->Unlink(path));
   }
   return files_->Open(path, mode);
 }
@@ -29,8 +28,9 @@ absl::StatusOr<std::unique_ptr<BlobView>> HoldingFiles::Map(const std::string& p
 }
 
 absl::Status HoldingFiles::Rename(const std::string& from, const std::string& to) {
-  RETURN_IF_ERROR(files_->Rename(from, to));
+  // At once: DeleteHeld must not take what is there from now on for what was there before.
   MutexLock lock(mutex_);
+  RETURN_IF_ERROR(files_->Rename(from, to));
   files_held_.erase(to);
   return absl::OkStatus();
 }
@@ -48,8 +48,8 @@ absl::Status HoldingFiles::Unlink(const std::string& path) {
 }
 
 absl::Status HoldingFiles::CreateDirectory(const std::string& path) {
-  RETURN_IF_ERROR(files_->CreateDirectory(path));
   MutexLock lock(mutex_);
+  RETURN_IF_ERROR(files_->CreateDirectory(path));
   directories_held_.erase(path);
   return absl::OkStatus();
 }

@@ -6,6 +6,8 @@
 #include <charconv>
 #include <utility>
 
+#include "base/retry_hint.h"
+
 namespace sheaf {
 namespace {
 
@@ -13,6 +15,8 @@ constexpr int64_t kReadChunkBytes = 1 << 20;
 
 // Of all uploads in memory: several of the largest contribution that a round may ask for.
 constexpr int64_t kMemoryBytesMax = int64_t{4} << 30;
+// Until some of them are folded.
+constexpr absl::Duration kComeBackAfter = absl::Seconds(2);
 
 class MemoryView final : public BlobView {
  public:
@@ -98,9 +102,11 @@ absl::StatusOr<std::shared_ptr<UploadFiles::Entry>> UploadFiles::Begin(const std
     return std::make_shared<Entry>(key, std::move(upload), std::move(file));
   }
   if (memory_bytes_ > kMemoryBytesMax - upload.size_bytes) {
-    return absl::ResourceExhaustedError(
-        fmt::format("uploads of {} bytes for EPHEMERAL rounds are in memory already, the most are {}; try again later",
-                    memory_bytes_, kMemoryBytesMax));
+    return WithRetryAfter(
+        absl::ResourceExhaustedError(fmt::format(
+            "uploads of {} bytes for EPHEMERAL rounds are in memory already, the most are {}; try again later",
+            memory_bytes_, kMemoryBytesMax)),
+        kComeBackAfter);
   }
   memory_bytes_ += upload.size_bytes;
   return std::make_shared<Entry>(key, std::move(upload), nullptr, std::make_shared<std::string>());
@@ -129,6 +135,7 @@ absl::StatusOr<PayloadStore::Upload> UploadFiles::Start(const UploadId& id, int6
     entry = slot.entry;
   }
   MutexLock lock(entry->mutex);
+  if (entry->is_gone) return absl::UnavailableError(fmt::format("upload {} has ended just now; try again", id));
   if (entry->upload.size_bytes != size_bytes || entry->upload.digest != digest) {
     return absl::AlreadyExistsError(
         fmt::format("upload {} was started with another size or digest; choose a new id", id));
@@ -141,6 +148,7 @@ absl::StatusOr<PayloadStore::Upload> UploadFiles::Start(const UploadId& id, int6
 absl::StatusOr<PayloadStore::Upload> UploadFiles::Get(const UploadId& id) {
   ASSIGN_OR_RETURN(std::shared_ptr<Entry> entry, Find(id));
   MutexLock lock(entry->mutex);
+  if (entry->is_gone) return NoSuchUpload(id);
   PayloadStore::Upload upload = entry->upload;
   upload.id = id;
   return upload;

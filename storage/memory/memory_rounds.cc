@@ -15,6 +15,7 @@ absl::StatusOr<TaskStore::CreateRoundResult> MemoryTaskStore::CreateRound(const 
   if (auto earlier = requests_.find(params.round.request_id); earlier != requests_.end()) {
     return CreateRoundResult{.round = Show(rounds_.at(earlier->second)), .created = false};
   }
+  if (!params.may_create) return NoSuchRequest(params.round.request_id);
   if (rounds_.contains(id)) return absl::AlreadyExistsError(fmt::format("there is a round {} already", id));
 
   Round& round = rounds_[id];

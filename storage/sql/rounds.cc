@@ -23,6 +23,7 @@ absl::StatusOr<TaskStore::CreateRoundResult> SqlTaskStore::CreateRound(const Cre
     ASSIGN_OR_RETURN(Round * round, FindRound(RoundId(earlier)));
     return CreateRoundResult{.round = round->record, .created = false};
   }
+  if (!params.may_create) return NoSuchRequest(params.round.request_id);
   const RoundId& id = params.round.id;
   if (FindRound(id).ok()) return absl::AlreadyExistsError(fmt::format("there is a round {} already", id));
 

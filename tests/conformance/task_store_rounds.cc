@@ -27,6 +27,20 @@ STORE_TEST("The same request creates one round and is told of it again") {
   CHECK(f.store().GetRound(RoundId("r-two")).status().code() == absl::StatusCode::kNotFound);
 }
 
+STORE_TEST("Where no round may be created, what an earlier request created is still told") {
+  f.CreateRound({.id = "r-one", .request_id = "q"});
+  const auto ask = [&](const std::string& request_id) {
+    return f.Do([&](TaskStore& s) {
+      TaskStore::CreateRoundParams params = f.RoundParams({.id = "r-two", .request_id = request_id});
+      params.may_create = false;
+      return s.CreateRound(params);
+    });
+  };
+  CHECK(ask("q")->round.id == RoundId("r-one"));
+  CHECK(ask("another").status().code() == absl::StatusCode::kNotFound);
+  CHECK(f.store().GetRound(RoundId("r-two")).status().code() == absl::StatusCode::kNotFound);
+}
+
 STORE_TEST("A round id taken by another request is refused") {
   f.CreateRound({});
   auto second = f.Do([&](TaskStore& s) { return s.CreateRound(f.RoundParams({.request_id = "another"})); });

@@ -80,6 +80,22 @@ TEST_CASE("The same request_id gets the same round") {
   REQUIRE(first->round().id() == again->round().id());
 }
 
+TEST_CASE("A repeated creation gets its round, also if that took the last room; another is refused") {
+  Limits limits;
+  limits.live_rounds_max = 1;
+  CoreFederation server(limits);
+  v1::CreateRoundRequest request;
+  request.set_request_id("once");
+  *request.mutable_spec() = SumRound(1);
+  const auto first = server.Call<v1::CreateRoundResponse>("RoundService/CreateRound", request);
+  const auto again = server.Call<v1::CreateRoundResponse>("RoundService/CreateRound", request);
+  REQUIRE(again.ok());
+  CHECK(first->round().id() == again->round().id());
+  request.set_request_id("another");
+  const auto other = server.Call<v1::CreateRoundResponse>("RoundService/CreateRound", request);
+  CHECK(absl::IsResourceExhausted(other.status()));
+}
+
 TEST_CASE("A wrong spec is refused with the field and the reason, and nothing is created") {
   CoreFederation server;
   v1::RoundSpec spec = SumRound(2);

@@ -237,7 +237,8 @@ std::map<std::string, Refusal> Refusals() {
                            server.Advance(absl::Minutes(21));
                            server.Sync(Ask("w3", 1));
                            return third.status();
-                         }};
+                         },
+                         Code::kResourceExhausted, true};
   rows["workers_per_identity_max"] = {[](Limits& l) { l.workers_per_identity_max = 2; },
                                       [](CoreFederation& server) {
                                         server.Sync(Ask("w1", 1));
@@ -247,7 +248,8 @@ std::map<std::string, Refusal> Refusals() {
                                         server.Advance(absl::Minutes(21));
                                         server.Sync(Ask("w3", 1));
                                         return third.status();
-                                      }};
+                                      },
+                                      Code::kResourceExhausted, true};
   rows["worker_bytes_max"] = {[](Limits& l) { l.worker_bytes_max = 100; },
                               [](CoreFederation& server) {
                                 v1::SyncRequest request = Ask("w1", 1);
@@ -648,6 +650,13 @@ TEST_CASE("Parts of a message are counted on the wire, before they are parsed") 
   for (int i = 0; i < 1000; ++i) unknown += std::string("\x80\x7d\x01", 3);
   CHECK(check(unknown, 1000).ok());
   CHECK(check(unknown, 999).code() == Code::kResourceExhausted);
+  // So are known ones of another type: 1000 empty strings where `want` is a number.
+  std::string mistyped;
+  for (int i = 0; i < 1000; ++i) mistyped += std::string("\x52\x00", 2);
+  CHECK(check(mistyped, 1000).ok());
+  CHECK(check(mistyped, 999).code() == Code::kResourceExhausted);
+  // A group may hold any number: none is let in.
+  CHECK(check(std::string("\x13\x08\x01\x14", 4), 1000).code() == Code::kResourceExhausted);
   // Nonsense is the parser's to refuse.
   CHECK(check("\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", 1).ok());
   CHECK(check(std::string("\x42\x7f", 2), 1).ok());
