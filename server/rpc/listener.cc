@@ -25,8 +25,8 @@ namespace {
 
 // Connections that the kernel keeps until they are taken.
 constexpr int kBacklog = 1024;
-// Files that connections leave to the stores, where each upload and each round may hold one; half if there are few.
-constexpr int kReservedFiles = 16 << 10;
+// Files that connections leave to the stores, where each upload may hold one, and each round; a quarter if there are few.
+constexpr int kReservedFiles = 4096 + 256;
 // Connections taken before another look at whether to stop.
 constexpr int kAcceptsPerTurn = 64;
 // A connection that takes nothing of what is sent for so long is gone: gRPC's own value, for its own listeners.
@@ -39,7 +39,7 @@ int ConnectionFilesMax() {
   rlimit files = {};
   if (getrlimit(RLIMIT_NOFILE, &files) != 0) return INT32_MAX;
   const auto all = static_cast<int64_t>(std::min<rlim_t>(files.rlim_cur, INT32_MAX));
-  return static_cast<int>(all - std::min<int64_t>(kReservedFiles, all / 2));
+  return static_cast<int>(all - std::min<int64_t>(kReservedFiles, all / 4));
 }
 
 int PortOf(int socket) {
