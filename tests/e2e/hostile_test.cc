@@ -23,6 +23,7 @@
 #include "sdk/cpp/proto_duration.h"
 #include "tests/e2e/processes.h"
 #include "tests/e2e/rounds.h"
+#include "tests/e2e/service_methods.h"
 #include "tests/fuzz/message_mutator.h"
 #include "worker/computations/unit_contribution.h"
 
@@ -34,18 +35,6 @@ using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using google::protobuf::MethodDescriptor;
 using Code = absl::StatusCode;
-
-std::vector<const MethodDescriptor*> AllMethods() {
-  std::vector<const MethodDescriptor*> methods;
-  for (const auto* file : {v1::SyncRequest::descriptor()->file(), v1::ReadBlobRequest::descriptor()->file(),
-                           v1::GetRoundRequest::descriptor()->file(), v1::GetTaskRequest::descriptor()->file(),
-                           v1::CreateTokenRequest::descriptor()->file()}) {
-    for (int s = 0; s < file->service_count(); ++s) {
-      for (int m = 0; m < file->service(s)->method_count(); ++m) methods.push_back(file->service(s)->method(m));
-    }
-  }
-  return methods;
-}
 
 std::string PathOf(const MethodDescriptor& method) { return "/" + method.service()->full_name() + "/" + method.name(); }
 
