@@ -21,8 +21,6 @@ constexpr int kRoundIdCharacters = 8;
 
 constexpr int kPage = 1000;
 constexpr size_t kReasonBytesMax = 1024;
-// A disk that was full may have room by then.
-constexpr absl::Duration kSealAgainAfter = absl::Seconds(1);
 
 }  // namespace
 

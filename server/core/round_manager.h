@@ -102,6 +102,9 @@ class RoundManager {
   bool IsUnused(const std::string& digest, absl::Time now) const;
 
  private:
+  // A disk that was full may have room by then.
+  static constexpr absl::Duration kSealAgainAfter = absl::Seconds(1);
+
   // The clock may have been set back while the server was down: nothing that is planned lies further ahead than that.
   absl::Status LimitTimes(absl::Time now);
   absl::Status Load(const RoundRecord& record, absl::Time now);

@@ -21,8 +21,6 @@ namespace {
 constexpr int kRefoldPage = 256;
 // Contributions that a checkpoint of a round that spools nothing contains at least, and has more than the one before.
 constexpr int64_t kEphemeralCheckpointMin = 2;
-// A disk that was full may have room by then.
-constexpr absl::Duration kSealAgainAfter = absl::Seconds(1);
 
 bool IsSpooled(const LiveRound& round) { return round.spec.durability() == v1::DURABLE; }
 

@@ -17,7 +17,10 @@ absl::StatusOr<std::unique_ptr<File>> HoldingFiles::Open(const std::string& path
     if (mode != kCreate) return FileError(ENOENT, "open", path);
     // Only what nobody else reads is made again under its old name: files that are not whole yet.
     MutexLock lock(mutex_);
-    if (files_held_.erase(path) > 0) RETURN_IF_ERROR(files_->Unlink(path));
+    if (files_held_.contains(path)) {
+      RETURN_IF_ERROR(files_->Unlink(path));
+      files_held_.erase(path);
+    }
   }
   return files_->Open(path, mode);
 }
