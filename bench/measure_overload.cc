@@ -27,9 +27,9 @@ constexpr int kParked = 10'000;
 // Below calls_per_connection_max each.
 constexpr int kConnections = 32;
 constexpr int kTasks = 30'000;
-// Many outputs: the server has ten times the work of a call that the client has, so that one CPU can offer ten times
-// what the other can do.
-constexpr int kOutputs = 256;
+// Many outputs: the server has more than ten times the work of a call that the client has, so that one CPU can offer
+// ten times what the other can do.
+constexpr int kOutputs = 512;
 // Workers that take part; as many calls may be open.
 constexpr int kWorkers = 15'000;
 constexpr double kFactor = 10;
@@ -337,18 +337,24 @@ absl::Status MeasureWith(const Setup& setup, int parked_connections, Table& tabl
   crowd.CallClosed(64, setup.clock.Now() + absl::Seconds(1));
   crowd.TakeCounts();
   onlooker.TakeMillis();
+  const absl::Duration cpu_before = server->cpu_time();
   crowd.CallClosed(64, setup.clock.Now() + setup.duration);
   Crowd::Counts usual = crowd.TakeCounts();
+  const absl::Duration cpu_per_call = (server->cpu_time() - cpu_before) / std::max<int64_t>(usual.answered, 1);
   std::vector<double> usual_looks = onlooker.TakeMillis();
   const double capacity = static_cast<double>(usual.answered) / absl::ToDoubleSeconds(setup.duration);
   table.Add({.what = "capacity: 64 calls open, one task each",
-             .figure = fmt::format("{:.0f} calls/s, p99 {:.0f} ms, inspection p99 {:.0f} ms", capacity,
-                                   Quantile(usual.millis, 0.99), Quantile(usual_looks, 0.99)),
+             .figure = fmt::format(
+                 "{:.0f} calls/s, {:.2f} ms of server CPU each, p99 {:.0f} ms, inspection p99 {:.0f} ms", capacity,
+                 absl::ToDoubleMilliseconds(cpu_per_call), Quantile(usual.millis, 0.99), Quantile(usual_looks, 0.99)),
              .ratio = "",
              .target = ""});
 
+  const absl::Duration cpu_before_overload = server->cpu_time();
   crowd.CallOpen(kFactor * capacity, kOverload);
   Crowd::Counts overload = crowd.TakeCounts();
+  const absl::Duration cpu_of_refusals =
+      server->cpu_time() - cpu_before_overload - cpu_per_call * static_cast<double>(overload.answered);
   std::vector<double> looks = onlooker.TakeMillis();
   const int64_t peak = server->peak_rss_bytes();
   const double seconds = absl::ToDoubleSeconds(kOverload);
@@ -363,6 +369,11 @@ absl::Status MeasureWith(const Setup& setup, int parked_connections, Table& tabl
                              static_cast<double>(overload.refused) / seconds, overload.without_hint, overload.failed),
        .ratio = "",
        .target = "failed 0"});
+  table.Add({.what = "what a refusal takes of the server's CPU, if what it accepts takes as much as before",
+             .figure = fmt::format("{:.3f} ms", absl::ToDoubleMilliseconds(cpu_of_refusals) /
+                                                    static_cast<double>(std::max<int64_t>(overload.refused, 1))),
+             .ratio = "",
+             .target = ""});
   if (overload.failed > 0) fmt::print(stderr, "the first failure: {}\n", crowd.first_failure().ToString());
   table.Add({.what = "meanwhile: what is accepted; inspection; memory at most",
              .figure = fmt::format("p50 {:.0f} ms, p99 {:.0f} ms; p50 {:.0f} ms, p99 {:.0f} ms; {}",

@@ -42,7 +42,8 @@ class DemoHitters final : public Command {
 
  private:
   absl::Status RunIn(Session& session, InterruptGuard& guard, const std::string& directory) {
-    ASSIGN_OR_RETURN(const HittersDataset dataset, PrepareDataset(session, directory));
+    ASSIGN_OR_RETURN(const HittersDataset dataset,
+                     PrepareDataset<HittersDataset>(session, directory + "/debian-dependencies.snapshot", data_));
     ASSIGN_OR_RETURN(LocalFederation federation,
                      LocalFederation::Start(session.host(), guard,
                                             {.directory = directory,
@@ -65,16 +66,6 @@ class DemoHitters final : public Command {
         absl::AbortedError(fmt::format("{} released values differ from brute force; the first: {}",
                                        report.verification().num_mismatches, report.verification().first_mismatch)),
         "run it again with --keep and report it");
-  }
-
-  // The index is parsed once, here; the workers load the snapshot.
-  absl::StatusOr<HittersDataset> PrepareDataset(Session& session, const std::string& directory) {
-    if (!data_.empty()) return HittersDataset::Load(data_);
-    ASSIGN_OR_RETURN(const std::string index, ReadIndexForDemo(session));
-    ASSIGN_OR_RETURN(HittersDataset dataset, HittersDataset::ParseAvailable(index));
-    data_ = directory + "/debian-dependencies.snapshot";
-    RETURN_IF_ERROR(dataset.Save(data_));
-    return dataset;
   }
 
   int64_t workers_ = 8;

@@ -1,117 +1,54 @@
 #include <fmt/format.h>
 
+#include <optional>
+
+#include "base/status_macros.h"
 #include "cli/commands.h"
-#include "cli/demo_report.h"
 #include "cli/demo_run.h"
-#include "cli/errors.h"
+#include "cli/demo_training.h"
+#include "cli/human_text.h"
 #include "sdk/cpp/workloads/reco_program.h"
 
 namespace sheaf {
 namespace {
 
-// A demonstration that stands still this long is broken.
-constexpr absl::Duration kRoundDeadline = absl::Minutes(5);
-
-class DemoReco final : public Command {
+class DemoReco final : public TrainingDemo {
  public:
-  void Declare(Arguments& arguments) override {
-    arguments.Number("--rounds", "N", "how many rounds to train", {.min = 1, .max = 100'000}, &rounds_);
-    arguments.Number("--workers", "N", "how many workers to start", {.min = 1, .max = 60}, &workers_);
-    arguments.Number("--clients", "N", "packages sampled per round", {.min = 1, .max = 10'000}, &clients_);
-    arguments.Number("--seed", "N", "of everything that is drawn; the same seed gives the same model", {.min = 0},
-                     &seed_);
-    arguments.Flag("--verify", "recompute every round by brute force and compare all bits", &verify_);
-    arguments.Flag("--keep", "keep the store and the logs", &keep_);
-    arguments.Text("--data", "FILE", "a snapshot of what packages need [this machine's, from apt-cache dumpavail]",
-                   &data_);
-  }
-
-  absl::Status Run(Session& session) override {
-    return RunDemo(session, keep_, [&](InterruptGuard& guard, const std::string& directory) {
-      return RunIn(session, guard, directory);
-    });
-  }
+  DemoReco()
+      : TrainingDemo({.name = "reco",
+                      .clients = "packages",
+                      .dataset = "debian-needs",
+                      .dataset_help = "what packages need",
+                      .rounds = 50,
+                      .clients_per_round = 100}) {}
 
  private:
-  absl::Status RunIn(Session& session, InterruptGuard& guard, const std::string& directory) {
-    ASSIGN_OR_RETURN(const RecoDataset dataset, PrepareDataset(session, directory));
-    ASSIGN_OR_RETURN(LocalFederation federation, LocalFederation::Start(session.host(), guard,
-                                                                        {.directory = directory,
-                                                                         .num_workers = static_cast<int>(workers_),
-                                                                         .worker_data = "debian-needs=" + data_}));
-    PrintIntroduction(session, federation.address());
-    RETURN_IF_ERROR(Train(session, guard, federation, dataset));
-    PrintNext(session, directory);
+  absl::Status Prepare(Session& session, const std::string& snapshot, std::string& data) override {
+    ASSIGN_OR_RETURN(dataset_, PrepareDataset<RecoDataset>(session, snapshot, data));
+    session.err() << fmt::format("{} packages, each a client; half of what one needs predicts the rest, of {} names\n",
+                                 HumanCount(dataset_->num_clients()), HumanCount(dataset_->num_items()));
     return absl::OkStatus();
   }
 
-  // The index is parsed once, here; the workers load the snapshot.
-  absl::StatusOr<RecoDataset> PrepareDataset(Session& session, const std::string& directory) {
-    if (!data_.empty()) return RecoDataset::Load(data_);
-    ASSIGN_OR_RETURN(const std::string index, ReadIndexForDemo(session));
-    absl::StatusOr<RecoDataset> dataset = RecoDataset::ParseAvailable(index);
-    if (!dataset.ok()) return WithHint(dataset.status(), "give a snapshot with --data");
-    data_ = directory + "/debian-needs.snapshot";
-    RETURN_IF_ERROR(dataset->Save(data_));
-    session.err() << fmt::format("{} packages, each a client; half of what one needs predicts the rest, of {} names\n",
-                                 HumanCount(dataset->num_clients()), HumanCount(dataset->num_items()));
-    return dataset;
+  absl::StatusOr<Training> MakeTraining(const TrainingOptions& options) override {
+    auto program =
+        std::make_unique<RecoProgram>(*dataset_, RecoProgramOptions{.clients_per_round = options.clients_per_round,
+                                                                    .seed = options.seed,
+                                                                    .client = {},
+                                                                    .population = options.population,
+                                                                    .round_deadline = options.round_deadline});
+    const RecoProgram& reco = *program;
+    return Training{.program = std::move(program),
+                    .model_digest = [&reco] { return reco.ModelDigest(); },
+                    .facts = {.metric = kRecoRecallMetric,
+                              .metric_label = "recall@20",
+                              .measured_on = "packages that no client saw",
+                              .rows_output = kRecoRowsOutput,
+                              .model_bytes = reco.model_bytes(),
+                              .popularity_recall = reco.PopularityRecall()}};
   }
 
-  void PrintIntroduction(Session& session, const std::string& address) const {
-    const std::string sheaf = fmt::format("{} -s {}", session.host().program, address);
-    session.err() << fmt::format(
-                         "training {} rounds of {} packages each on {} workers, which nobody can connect to\n"
-                         "\nwhile it runs, in another terminal:\n"
-                         "  {} queue describe\n  {} task list\n  {} worker list\n",
-                         rounds_, clients_, workers_, sheaf, sheaf, sheaf)
-                  << std::flush;
-  }
-
-  absl::Status Train(Session& session, InterruptGuard& guard, LocalFederation& federation, const RecoDataset& dataset) {
-    RecoProgram program(dataset, {.clients_per_round = static_cast<int>(clients_),
-                                  .seed = static_cast<uint64_t>(seed_),
-                                  .client = {},
-                                  .population = session.options().population,
-                                  .round_deadline = kRoundDeadline});
-    DemoReport report(session, {.metric = kRecoRecallMetric,
-                                .metric_label = "recall@20",
-                                .measured_on = "packages that no client saw",
-                                .rows_output = kRecoRowsOutput,
-                                .num_rounds = static_cast<int>(rounds_),
-                                .model_bytes = program.model_bytes(),
-                                .popularity_recall = program.PopularityRecall()});
-    RETURN_IF_ERROR(RunProgramOn(session, guard, federation, program,
-                                 {.rounds = static_cast<int>(rounds_), .verify = verify_}, report));
-    report.PrintEnd(program.ModelDigest());
-    if (report.totals().mismatches == 0) return absl::OkStatus();
-    return WithHint(absl::AbortedError(fmt::format("{} released values differ from brute force; the first in {}",
-                                                   report.totals().mismatches, report.totals().first_mismatch)),
-                    fmt::format("run it again with --seed {} --keep and report it", seed_));
-  }
-
-  void PrintNext(Session& session, const std::string& directory) const {
-    if (session.json()) return;
-    const std::string& sheaf = session.host().program;
-    std::ostream& err = session.err();
-    err << "\nnext:\n";
-    if (!verify_)
-      err << fmt::format("  {} demo reco --rounds 5 --verify      compare every round with brute force\n", sheaf);
-    if (keep_) {
-      const std::string server = session.host().binary_directory + "/sheafd";
-      err << fmt::format("  {} --data-dir {}/server      serve these rounds again\n", server, directory);
-    }
-    err << fmt::format("  {} --help                              everything else\n", sheaf);
-  }
-
-  int64_t rounds_ = 50;
-  int64_t workers_ = 8;
-  int64_t clients_ = 100;
-  int64_t seed_ = 1;
-  bool verify_ = false;
-  bool keep_ = false;
-  // Path of the snapshot; the workers read it, too.
-  std::string data_;
+  std::optional<RecoDataset> dataset_;
 };
 
 }  // namespace

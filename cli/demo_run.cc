@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "base/status_macros.h"
-#include "cli/errors.h"
 #include "cli/supervised_transport.h"
 #include "cli/temporary_directory.h"
 #include "sdk/cpp/workloads/package_index.h"

@@ -11,6 +11,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/status_macros.h"
+#include "cli/errors.h"
 #include "cli/interrupt.h"
 #include "cli/local_federation.h"
 #include "cli/session.h"
@@ -25,6 +27,19 @@ absl::Status RunDemo(Session& session, bool keep,
 
 // This machine's package index. Errors say how to come by one.
 absl::StatusOr<std::string> ReadIndexForDemo(Session& session);
+
+// The dataset whose snapshot is at `data`. If that is empty, it is parsed from this machine's package index, once, and
+// saved as `snapshot`, which `data` is then: the workers load it from there.
+template <typename Dataset>
+absl::StatusOr<Dataset> PrepareDataset(Session& session, const std::string& snapshot, std::string& data) {
+  if (!data.empty()) return Dataset::Load(data);
+  ASSIGN_OR_RETURN(const std::string index, ReadIndexForDemo(session));
+  absl::StatusOr<Dataset> dataset = Dataset::ParseAvailable(index);
+  if (!dataset.ok()) return WithHint(dataset.status(), "give a snapshot with --data");
+  RETURN_IF_ERROR(dataset->Save(snapshot));
+  data = snapshot;
+  return dataset;
+}
 
 // Errors of RunProgram; ABORTED, with the end of its log, if a process of the federation ended.
 absl::Status RunProgramOn(Session& session, InterruptGuard& guard, LocalFederation& federation, Program& program,

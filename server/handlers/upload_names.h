@@ -1,10 +1,10 @@
 // Uploads are named by who asks for what, so that asking again finds the same one: "b-<digest>-<caller>" for a
-// broadcast, "c-<digest>-<lease>" for a contribution, where the last part is the head of a hash,
-// and ends in the tag of the identity that asked.
+// broadcast, "c-<digest>-<lease>" for a contribution, where the last part is the head of a hash and ends in the tag of
+// the identity that asked.
 //
 //   UploadId id = BroadcastUploadId(request.digest(), request.request_id(), caller);
-//   ASSIGN_OR_RETURN(UploadName name, ParseUploadName(request.upload_id()));   // From outside: it becomes part of a
-//   path.
+//   // What comes from outside becomes part of a path.
+//   ASSIGN_OR_RETURN(UploadName name, ParseUploadName(request.upload_id()));
 #pragma once
 
 #include <string>

@@ -1,29 +1,20 @@
 #include "sdk/cpp/workloads/reco_program.h"
 
-#include <algorithm>
 #include <bit>
 #include <utility>
 
 #include "base/checksum.h"
-#include "base/random.h"
 #include "base/status_macros.h"
 #include "sdk/cpp/proto_duration.h"
 #include "sdk/cpp/released_rows.h"
 #include "sdk/cpp/workloads/brute_force.h"
+#include "sdk/cpp/workloads/client_sampling.h"
 #include "sdk/cpp/workloads/client_selector.h"
 
 namespace sheaf {
 namespace {
 
 static_assert(std::endian::native == std::endian::little);
-
-// Two independent streams of chance per round.
-enum class Stream : uint64_t { kClients = 1, kDraws = 2 };
-
-SeededRandom RoundRandom(uint64_t seed, int number, Stream stream) {
-  SeededRandom random(seed);
-  return SeededRandom(random.Bits() + static_cast<uint64_t>(number) * 4 + static_cast<uint64_t>(stream));
-}
 
 std::string_view AsBytes(std::span<const float> values) {
   return {reinterpret_cast<const char*>(values.data()), values.size_bytes()};
@@ -42,12 +33,8 @@ RecoProgram::RecoProgram(const RecoDataset& dataset, RecoProgramOptions options)
 }
 
 std::vector<int> RecoProgram::SampleClients(int number) const {
-  SeededRandom random = RoundRandom(options_.seed, number, Stream::kClients);
-  std::vector<int> clients = training_clients_;
-  const size_t num_sampled = std::min<size_t>(clients.size(), options_.clients_per_round);
-  for (size_t i = 0; i < num_sampled; ++i) std::swap(clients[i], clients[i + random.Below(clients.size() - i)]);
-  clients.resize(num_sampled);
-  return clients;
+  SeededRandom random = RoundRandom(options_.seed, number, RoundStream::kClients);
+  return sheaf::SampleClients(training_clients_, options_.clients_per_round, random);
 }
 
 absl::StatusOr<RoundPlan> RecoProgram::Plan(int number) {
@@ -56,7 +43,7 @@ absl::StatusOr<RoundPlan> RecoProgram::Plan(int number) {
   spec.set_population(options_.population);
   spec.set_job(options_.job);
   RecoConfig config = options_.client;
-  config.seed = RoundRandom(options_.seed, number, Stream::kDraws).Bits();
+  config.seed = RoundRandom(options_.seed, number, RoundStream::kTraining).Bits();
   spec.mutable_computation()->set_name(kRecoComputation);
   spec.mutable_computation()->set_version_min(kRecoComputationVersion);
   spec.mutable_computation()->set_config(config.Serialize());

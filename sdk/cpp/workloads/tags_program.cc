@@ -2,28 +2,19 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <bit>
 #include <utility>
 
 #include "base/checksum.h"
-#include "base/random.h"
 #include "base/status_macros.h"
 #include "sdk/cpp/proto_duration.h"
 #include "sdk/cpp/released_rows.h"
+#include "sdk/cpp/workloads/client_sampling.h"
 
 namespace sheaf {
 namespace {
 
 static_assert(std::endian::native == std::endian::little);
-
-// Two independent streams of chance per round.
-enum class Stream : uint64_t { kClients = 1, kOrder = 2 };
-
-SeededRandom RoundRandom(uint64_t seed, int number, Stream stream) {
-  SeededRandom random(seed);
-  return SeededRandom(random.Bits() + static_cast<uint64_t>(number) * 4 + static_cast<uint64_t>(stream));
-}
 
 std::string_view AsBytes(std::span<const float> values) {
   return {reinterpret_cast<const char*>(values.data()), values.size_bytes()};
@@ -45,19 +36,15 @@ TagsProgram::TagsProgram(const TagsDataset& dataset, TagsProgramOptions options)
       optimizer_(*ServerOptimizer::Create("FedAvg")) {}
 
 std::vector<int> TagsProgram::SampleClients(int number) const {
-  SeededRandom random = RoundRandom(options_.seed, number, Stream::kClients);
-  std::vector<int> clients = training_clients_;
-  const size_t num_sampled = std::min<size_t>(clients.size(), options_.clients_per_round);
-  for (size_t i = 0; i < num_sampled; ++i) std::swap(clients[i], clients[i + random.Below(clients.size() - i)]);
-  clients.resize(num_sampled);
-  return clients;
+  SeededRandom random = RoundRandom(options_.seed, number, RoundStream::kClients);
+  return sheaf::SampleClients(training_clients_, options_.clients_per_round, random);
 }
 
 TagsConfig TagsProgram::RoundConfig(int number) const {
   return {.learning_rate = options_.learning_rate,
           .batch = options_.batch,
           .examples_max = options_.examples_max,
-          .seed = RoundRandom(options_.seed, number, Stream::kOrder).Bits(),
+          .seed = RoundRandom(options_.seed, number, RoundStream::kTraining).Bits(),
           .num_features = model_.num_features,
           .num_labels = model_.num_labels};
 }
