@@ -13,6 +13,7 @@
 #include "server/core/proto_time.h"
 #include "server/core/round_spec.h"
 #include "server/core/views.h"
+#include "server/handlers/state_filter.h"
 
 namespace sheaf {
 namespace {
@@ -31,7 +32,7 @@ absl::StatusOr<v1::ListTasksResponse> List(Core& core, const v1::ListTasksReques
     params.round = RoundId(request.round());
     RETURN_IF_ERROR(core.context().store.GetRound(*params.round).status());
   }
-  for (const int state : request.states()) params.states.push_back(static_cast<TaskState>(state));
+  ASSIGN_OR_RETURN(params.states, ParseStates<TaskState>(request.states(), *v1::TaskState_descriptor()));
   if (!request.page_token().empty()) {
     params.after = TaskId::Parse(request.page_token());
     if (!params.after) return BadPageToken(request.page_token());

@@ -10,6 +10,7 @@
 #include "server/core/paging.h"
 #include "server/core/round_spec.h"
 #include "server/core/views.h"
+#include "server/handlers/state_filter.h"
 
 namespace sheaf {
 namespace {
@@ -28,7 +29,7 @@ absl::StatusOr<v1::ListRoundsResponse> List(Core& core, const v1::ListRoundsRequ
                                      .job = request.job(),
                                      .after = RoundId(request.page_token()),
                                      .limit = page_size};
-  for (const int state : request.states()) params.states.push_back(static_cast<RoundState>(state));
+  ASSIGN_OR_RETURN(params.states, ParseStates<RoundState>(request.states(), *v1::RoundState_descriptor()));
   const absl::StatusOr<std::vector<RoundRecord>> records = core.context().store.ListRounds(params);
   if (absl::IsNotFound(records.status())) return BadPageToken(request.page_token());
   RETURN_IF_ERROR(records.status());

@@ -1,4 +1,6 @@
 // What a round does, from creation to its aggregate, seen through the handlers.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstring>
@@ -111,6 +113,21 @@ TEST_CASE("A wrong spec is refused with the field and the reason, and nothing is
   spec.set_broadcast_digest(std::string(64, 'a'));
   REQUIRE(absl::IsNotFound(StatusOfCreate(server, spec)));
   REQUIRE(server.Call<v1::ListRoundsResponse>("RoundService/ListRounds", v1::ListRoundsRequest())->rounds().empty());
+}
+
+TEST_CASE("A list of rounds or tasks in a state that there is not is refused, whatever its number") {
+  CoreFederation server;
+  server.CreateRound(SumRound(1));
+  for (const int number : {-1, 8, 36, 64, 100}) {
+    v1::ListRoundsRequest rounds;
+    rounds.mutable_states()->Add(number);
+    const absl::Status of_rounds = server.Call<v1::ListRoundsResponse>("RoundService/ListRounds", rounds).status();
+    CHECK(of_rounds == absl::InvalidArgumentError(fmt::format("states has {}, which is no RoundState", number)));
+    v1::ListTasksRequest tasks;
+    tasks.mutable_states()->Add(number);
+    const absl::Status of_tasks = server.Call<v1::ListTasksResponse>("InspectionService/ListTasks", tasks).status();
+    CHECK(of_tasks == absl::InvalidArgumentError(fmt::format("states has {}, which is no TaskState", number)));
+  }
 }
 
 TEST_CASE("At the deadline a round succeeds with min_goal contributions and fails with fewer") {
