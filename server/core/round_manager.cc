@@ -88,6 +88,8 @@ absl::Status RoundManager::OnRollback(absl::Time now) {
     }
     round.state = record->state;
     round.recorded = record->num_contributions;
+    // No checkpoint would make room for it, and the disk may be full.
+    if (round.recorded == round.checkpoint_sequence) DropSpool(round);
     WorkMayHaveCome(round);
     if (round.state == RoundState::kSealing) seal_again_[round.id] = now + kSealAgainAfter;
     SHEAF_CHECK(round.progress.ParseFromString(record->progress), "round {} has no readable progress", round.id);

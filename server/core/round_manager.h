@@ -114,6 +114,8 @@ class RoundManager {
   void Fold(LiveRound& round, int64_t sequence, const ValidContribution& valid);
   void CheckpointIfDue(LiveRound& round);
   void Checkpoint(LiveRound& round);
+  // Of a round whose newest checkpoint contains all that is recorded: what is there is of batches that failed.
+  void DropSpool(LiveRound& round);
   void BeginSealing(LiveRound& round, absl::Time now);
   // OUT_OF_RANGE if an integer does not fit; else errors of PayloadStore::WriteBlob.
   absl::StatusOr<v1::Aggregate> WriteAggregate(const RoundAccumulator& accumulator);

@@ -526,11 +526,12 @@ class FailingStore final : public MemoryTaskStore {
 // A core and what runs it, without handlers.
 class BareCore final : public Executor {
  public:
-  explicit BareCore(FailingStore& store)
-      : core_(store, payloads_, *this, random_, {}), runner_(store, payloads_, core_) {
+  explicit BareCore(FailingStore& store, const Limits& limits = {})
+      : core_(store, payloads_, *this, random_, {.limits = limits}), runner_(store, payloads_, core_) {
     REQUIRE(core_.Recover(clock_.Now()).ok());
   }
   Core& core() { return core_; }
+  PayloadStore& payloads() { return payloads_; }
   absl::Status Run() { return runner_.Run(std::exchange(inbox_, {}), clock_.Now()); }
   void Post(Event event) override { inbox_.push_back(std::move(event)); }
   void Defer(Deferred deferred) override { runner_.Defer(std::move(deferred)); }
@@ -563,6 +564,42 @@ TEST_CASE("A round that cannot be read after a batch failed is not taken for end
   CHECK(status.code() == absl::StatusCode::kInternal);
   CHECK_THAT(std::string(status.message()), Contains("cannot be read"));
   CHECK(server.core().rounds().Find(id) != nullptr);
+}
+
+TEST_CASE("What batches that failed have left in the spool takes up no room in it") {
+  FailingStore store;
+  Limits limits;
+  limits.spool_bytes_max = 60;  // One contribution, and not two.
+  BareCore server(store, limits);
+  const auto sync = [&](const v1::SyncRequest& request) {
+    absl::StatusOr<v1::SyncResponse> answer;
+    server.Post([&](absl::Time now) {
+      server.core().desk().Sync(request, Identity::Anybody(), now, [&](auto response) { answer = response; });
+    });
+    CHECK(server.Run().ok() != store.commit_fails);
+    return answer;
+  };
+  server.Post([&](absl::Time now) {
+    v1::CreateRoundRequest request;
+    request.set_request_id("create");
+    *request.mutable_spec() = SumRound(2);
+    REQUIRE(server.core().rounds().Create(request, now).ok());
+  });
+  REQUIRE(server.Run().ok());
+  v1::SyncRequest hand_in = Ask("w", 0);
+  *hand_in.add_results() = Result(sync(Ask("w", 1))->leases(0), 1);
+
+  store.commit_fails = true;
+  for (int i = 0; i < 3; ++i) {
+    INFO(i);
+    CHECK(sync(hand_in).ok());  // Until its commit fails.
+    CHECK(server.payloads().ListRounds()->empty());
+  }
+  store.commit_fails = false;
+  const auto accepted = sync(hand_in);
+  INFO(accepted.status().ToString());
+  REQUIRE(accepted.ok());
+  CHECK(accepted->verdicts(0).verdict() == Verdict::ACCEPTED);
 }
 
 }  // namespace
