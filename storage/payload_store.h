@@ -56,7 +56,8 @@ class PayloadStore {
   // INVALID_ARGUMENT if the digest is not a SHA-256 in hex or the size is negative.
   virtual absl::StatusOr<Upload> StartUpload(const UploadId& id, int64_t size_bytes, const std::string& digest) = 0;
   // The same for bytes that must not reach a disk: they are kept in memory, are gone when the process ends, and never
-  // become a blob or part of a spool (FAILED_PRECONDITION). RESOURCE_EXHAUSTED while too many bytes are announced.
+  // become a blob or part of a spool (FAILED_PRECONDITION). Room for all of them is set aside at once: whoever starts
+  // them bounds them (GetUploadUse).
   virtual absl::StatusOr<Upload> StartMemoryUpload(const UploadId& id, int64_t size_bytes,
                                                    const std::string& digest) = 0;
   // NOT_FOUND.
@@ -79,7 +80,8 @@ class PayloadStore {
   struct UploadUse {
     // All that there are, finished or not, with their announced sizes.
     int64_t num_uploads = 0;
-    int64_t size_bytes = 0;
+    int64_t disk_bytes = 0;
+    int64_t memory_bytes = 0;
     // Those with ids that end in `id_suffix`. Of an earlier process's uploads only those that were asked for since
     // count: the others' ids are not known.
     int64_t num_matching = 0;

@@ -85,6 +85,8 @@ struct Limits {
   int64_t spool_bytes_max = int64_t{256} << 30;
   // Uploads under way, by their announced sizes, of all identities, on disk,
   int64_t upload_bytes_max = int64_t{256} << 30;
+  // in memory, those for EPHEMERAL rounds: several of the largest contribution,
+  int64_t memory_upload_bytes_max = int64_t{4} << 30;
   // how many: each is an open file,
   int64_t uploads_max = 4096;
   // and how many of them one identity may have.

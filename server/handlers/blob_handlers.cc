@@ -50,8 +50,8 @@ v1::StartUploadResponse Answer(v1::StartUploadResponse::Verdict verdict) {
   return response;
 }
 
-absl::Status CheckRoom(PayloadStore& payloads, const UploadId& id, int64_t size_bytes, const Identity& caller,
-                       const Limits& limits) {
+absl::Status CheckRoom(PayloadStore& payloads, const UploadId& id, const v1::StartUploadRequest& request,
+                       bool is_in_memory, const Identity& caller, const Limits& limits) {
   // One that goes on takes no more than it has.
   if (payloads.GetUpload(id).ok()) return absl::OkStatus();
   const PayloadStore::UploadUse use = payloads.GetUploadUse(caller.upload_tag);
@@ -70,12 +70,20 @@ absl::Status CheckRoom(PayloadStore& payloads, const UploadId& id, int64_t size_
             caller.name.empty() ? "this machine" : caller.name, use.num_matching, limits.uploads_per_identity_max)),
         kComeBackAfter);
   }
-  if (size_bytes > limits.upload_bytes_max - use.size_bytes) {
+  if (is_in_memory && request.size_bytes() > limits.memory_upload_bytes_max - use.memory_bytes) {
+    return WithRetryAfter(
+        absl::ResourceExhaustedError(fmt::format(
+            "the uploads to EPHEMERAL rounds have {} bytes in memory, and {} more would be over "
+            "memory_upload_bytes_max = {}; try again when some are folded, or raise --memory-upload-bytes-max",
+            use.memory_bytes, request.size_bytes(), limits.memory_upload_bytes_max)),
+        kComeBackAfter);
+  }
+  if (!is_in_memory && request.size_bytes() > limits.upload_bytes_max - use.disk_bytes) {
     return WithRetryAfter(
         absl::ResourceExhaustedError(
             fmt::format("the uploads under way announce {} bytes, and {} more would be over upload_bytes_max = {}; "
                         "try again when some are finished, or raise --upload-bytes-max",
-                        use.size_bytes, size_bytes, limits.upload_bytes_max)),
+                        use.disk_bytes, request.size_bytes(), limits.upload_bytes_max)),
         kComeBackAfter);
   }
   return absl::OkStatus();
@@ -112,10 +120,10 @@ absl::StatusOr<v1::StartUploadResponse> StartContribution(Core& core, PayloadSto
       break;
   }
   const UploadId id = ContributionUploadId(request.digest(), *task, LeaseToken(contribution.lease_token()), caller);
-  RETURN_IF_ERROR(CheckRoom(payloads, id, request.size_bytes(), caller, core.limits()));
-  return Started(answer == Core::UploadAnswer::kSendToDisk
-                     ? payloads.StartUpload(id, request.size_bytes(), request.digest())
-                     : payloads.StartMemoryUpload(id, request.size_bytes(), request.digest()),
+  const bool is_in_memory = answer == Core::UploadAnswer::kSendToMemory;
+  RETURN_IF_ERROR(CheckRoom(payloads, id, request, is_in_memory, caller, core.limits()));
+  return Started(is_in_memory ? payloads.StartMemoryUpload(id, request.size_bytes(), request.digest())
+                              : payloads.StartUpload(id, request.size_bytes(), request.digest()),
                  core.limits());
 }
 
@@ -133,7 +141,7 @@ void BlobHandlers::StartUpload(const v1::StartUploadRequest& request, const Iden
     return reply(Answer(v1::StartUploadResponse::ALREADY_STORED));
   }
   const UploadId id = BroadcastUploadId(request.digest(), request.request_id(), *caller);
-  if (absl::Status room = CheckRoom(payloads_, id, request.size_bytes(), *caller, core_.limits()); !room.ok()) {
+  if (absl::Status room = CheckRoom(payloads_, id, request, false, *caller, core_.limits()); !room.ok()) {
     return reply(std::move(room));
   }
   reply(Started(payloads_.StartUpload(id, request.size_bytes(), request.digest()), core_.limits()));

@@ -351,6 +351,28 @@ std::map<std::string, Refusal> Refusals() {
                                 return Start(server, AnUpload("two", 401));
                               },
                               Code::kResourceExhausted, true};
+  rows["memory_upload_bytes_max"] = {[](Limits& l) { l.memory_upload_bytes_max = 1000; },
+                                     [](CoreFederation& server) {
+                                       v1::RoundSpec spec = SumRound(2);
+                                       spec.set_durability(v1::EPHEMERAL);
+                                       server.CreateRound(spec);
+                                       const v1::SyncResponse granted = server.Sync(Ask("w1", 2));
+                                       const auto start = [&](int task, int64_t size) {
+                                         v1::StartUploadRequest request = AnUpload("contribution", size);
+                                         const v1::Lease& lease = granted.leases(task);
+                                         request.mutable_contribution()->set_task(lease.task());
+                                         request.mutable_contribution()->set_lease_token(lease.lease_token());
+                                         return Start(server, request);
+                                       };
+                                       CHECK(start(0, 600).ok());
+                                       CHECK(start(0, 600).ok());
+                                       const absl::Status refused = start(1, 401);
+                                       CHECK(start(1, 400).ok());
+                                       // The disk has room of its own.
+                                       CHECK(Start(server, AnUpload("broadcast", 1001)).ok());
+                                       return refused;
+                                     },
+                                     Code::kResourceExhausted, true};
   rows["uploads_max"] = {[](Limits& l) { l.uploads_max = 1; },
                          [](CoreFederation& server) {
                            CHECK(Start(server, AnUpload("one", 600)).ok());
