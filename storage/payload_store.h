@@ -65,8 +65,9 @@ class PayloadStore {
   // Appends at committed_bytes; a chunk wholly below it changes nothing. Returns the committed bytes. OUT_OF_RANGE if
   // it leaves a gap or runs past the announced size. NOT_FOUND.
   virtual absl::StatusOr<int64_t> WriteChunk(const UploadId& id, int64_t offset, std::string_view data) = 0;
-  // Checks size and digest, and makes the bytes durable. Finishing a finished one is OK. FAILED_PRECONDITION if
-  // bytes are missing. DATA_LOSS if the digest differs (the upload is deleted). NOT_FOUND.
+  // Checks size and digest, and makes the bytes durable. Finishing a finished one is OK; what an earlier process had
+  // checked is read again, so that moving it need not. FAILED_PRECONDITION if bytes are missing. DATA_LOSS if the
+  // digest differs (what was not finished before is deleted). NOT_FOUND.
   virtual absl::Status FinishUpload(const UploadId& id) = 0;
   // A finished upload becomes the blob of its digest; the upload is gone.
   virtual absl::Status MoveUploadToBlob(const UploadId& id) = 0;

@@ -13,7 +13,6 @@
 #include "server/core/core.h"
 #include "server/core/proto_time.h"
 #include "server/core/row_selection.h"
-#include "server/handlers/upload_names.h"
 
 namespace sheaf {
 namespace {
@@ -99,6 +98,12 @@ absl::StatusOr<v1::StartUploadResponse> Started(const absl::StatusOr<PayloadStor
   return response;
 }
 
+v1::FinishUploadResponse Finished(const Limits& limits) {
+  v1::FinishUploadResponse response;
+  *response.mutable_keep() = ToProto(limits.unreferenced_keep);
+  return response;
+}
+
 absl::StatusOr<v1::StartUploadResponse> StartContribution(Core& core, PayloadStore& payloads,
                                                           const v1::StartUploadRequest& request,
                                                           const Identity& caller) {
@@ -137,7 +142,7 @@ void BlobHandlers::StartUpload(const v1::StartUploadRequest& request, const Iden
   if (absl::Status status = CheckStart(request, core_.limits()); !status.ok()) return reply(std::move(status));
   if (request.has_contribution()) return reply(StartContribution(core_, payloads_, request, *caller));
   if (payloads_.HasBlob(request.digest())) {
-    core_.rounds().TouchBroadcast(request.digest(), now);
+    core_.rounds().TouchBroadcast(request.digest(), core_.limits().broadcast_linger, now);
     return reply(Answer(v1::StartUploadResponse::ALREADY_STORED));
   }
   const UploadId id = BroadcastUploadId(request.digest(), request.request_id(), *caller);
@@ -177,16 +182,31 @@ absl::StatusOr<v1::QueryUploadResponse> BlobHandlers::QueryUpload(const v1::Quer
   return response;
 }
 
-absl::StatusOr<v1::FinishUploadResponse> BlobHandlers::FinishUpload(const v1::FinishUploadRequest& request) {
-  ASSIGN_OR_RETURN(const UploadName parsed, ParseUploadName(request.upload_id()));
-  absl::Status status = payloads_.FinishUpload(parsed.id);
-  if (status.ok() && parsed.is_broadcast) status = payloads_.MoveUploadToBlob(parsed.id);
+void BlobHandlers::FinishUpload(const v1::FinishUploadRequest& request, Reply<v1::FinishUploadResponse> reply) {
+  absl::StatusOr<UploadName> parsed = ParseUploadName(request.upload_id());
+  if (!parsed.ok()) return reply(parsed.status());
+  // Here is what takes long: the digest and the flush.
+  const absl::Status finished = payloads_.FinishUpload(parsed->id);
+  if (!parsed->is_broadcast) {
+    if (!finished.ok()) return reply(finished);
+    return reply(Finished(core_.limits()));
+  }
+  Executor& executor = core_.context().executor;
+  executor.Post([this, &executor, broadcast = *std::move(parsed), finished, reply = std::move(reply)](absl::Time now) {
+    executor.Defer([reply, answer = MoveToBlob(broadcast, finished, now)](const absl::Status& commit) {
+      reply(commit.ok() ? answer : commit);
+    });
+  });
+}
+
+absl::StatusOr<v1::FinishUploadResponse> BlobHandlers::MoveToBlob(const UploadName& broadcast,
+                                                                  const absl::Status& finished, absl::Time now) {
+  const absl::Status moved = finished.ok() ? payloads_.MoveUploadToBlob(broadcast.id) : finished;
   // The answer to an earlier call was lost: the upload is the blob by now.
-  const bool was_finished = absl::IsNotFound(status) && parsed.is_broadcast && payloads_.HasBlob(parsed.digest);
-  if (!was_finished) RETURN_IF_ERROR(status);
-  v1::FinishUploadResponse response;
-  *response.mutable_keep() = ToProto(core_.limits().unreferenced_keep);
-  return response;
+  const bool was_moved = absl::IsNotFound(moved) && payloads_.HasBlob(broadcast.digest);
+  if (!was_moved) RETURN_IF_ERROR(moved);
+  core_.rounds().TouchBroadcast(broadcast.digest, core_.limits().unreferenced_keep, now);
+  return Finished(core_.limits());
 }
 
 absl::StatusOr<v1::ReadBlobResponse> BlobHandlers::ReadBlob(const v1::ReadBlobRequest& request) {

@@ -197,7 +197,7 @@ absl::Status UploadFiles::Finish(const UploadId& id) {
   MutexLock lock(entry->mutex);
   if (entry->is_gone) return NoSuchUpload(id);
   PayloadStore::Upload& upload = entry->upload;
-  if (upload.is_finished) return absl::OkStatus();
+  if (upload.is_finished) return CheckDigest(id, *entry);
   if (upload.committed_bytes < upload.size_bytes) {
     return absl::FailedPreconditionError(fmt::format("upload {} has {} of {} bytes: send the rest first", id,
                                                      upload.committed_bytes, upload.size_bytes));

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "aggregation/safetensors.h"
+#include "base/checksum.h"
 #include "server/core/proto_time.h"
 #include "tests/server/core_federation.h"
 
@@ -317,6 +318,38 @@ TEST_CASE("A broadcast whose round ended before a crash is deleted after the res
   REQUIRE_FALSE(server.payloads().HasBlob(former));
   REQUIRE(server.payloads().HasBlob(current));
   REQUIRE(server.payloads().HasBlob(fresh));
+}
+
+TEST_CASE("A broadcast that was just uploaded stays for its round, although another's of the same bytes is retired") {
+  Limits limits;
+  CoreFederation server(limits);
+  const std::string bytes = "the model that both start from";
+  v1::StartUploadRequest start;
+  start.set_request_id("second");
+  start.set_size_bytes(static_cast<int64_t>(bytes.size()));
+  start.set_digest(Sha256Hex(bytes));
+  const auto upload = server.Call<v1::StartUploadResponse>("BlobService/StartUpload", start);
+  REQUIRE(upload.ok());
+  v1::WriteChunkRequest chunk;
+  chunk.set_upload_id(upload->upload_id());
+  chunk.set_data(bytes);
+  REQUIRE(server.Call<v1::WriteChunkResponse>("BlobService/WriteChunk", chunk).ok());
+
+  v1::RoundSpec spec = SumRound(1);
+  spec.set_broadcast_digest(*server.payloads().PutBlob(bytes));
+  server.CreateRound(spec);
+  REQUIRE(Contribute(server, "w", 1) == Verdict::ACCEPTED);
+  server.Advance(limits.broadcast_linger - absl::Seconds(1));
+  v1::FinishUploadRequest finish;
+  finish.set_upload_id(upload->upload_id());
+  const auto finished = server.Call<v1::FinishUploadResponse>("BlobService/FinishUpload", finish);
+  REQUIRE(finished.ok());
+
+  // As long as it was told.
+  server.Advance(FromProto(finished->keep()) - absl::Seconds(1));
+  CHECK(server.payloads().HasBlob(spec.broadcast_digest()));
+  server.Advance(absl::Minutes(20));
+  CHECK_FALSE(server.payloads().HasBlob(spec.broadcast_digest()));
 }
 
 TEST_CASE("An aggregate that the next round broadcasts stays readable when that round has ended") {
