@@ -24,6 +24,7 @@ std::map<std::string, int64_t> Limits::ByName() const {
       {"watches_max", watches_max},
       {"workers_max", workers_max},
       {"workers_per_identity_max", workers_per_identity_max},
+      {"worker_records_max", worker_records_max},
       {"worker_bytes_max", worker_bytes_max},
       {"leases_per_worker_max", leases_per_worker_max},
       {"round_payload_bytes_max", round_payload_bytes_max},

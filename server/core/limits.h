@@ -59,6 +59,9 @@ struct Limits {
   int64_t workers_max = 200'000;
   // Those of one identity: a fleet may share a token, but not take all the room.
   int64_t workers_per_identity_max = 100'000;
+  // Records of workers in the store, whenever they called: those not seen for the longest are forgotten first. Not
+  // fewer than workers_max.
+  int64_t worker_records_max = 400'000;
   // What a worker says of itself, its computations and labels: it is kept, and stored.
   int64_t worker_bytes_max = 8 << 10;
   // Leases of one worker: as many as it can name in one Sync.

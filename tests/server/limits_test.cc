@@ -574,6 +574,20 @@ std::map<std::string, std::function<void()>> Effects() {
     CoreFederation server(with([](Limits& l) { l.ended_rounds_max = 1; }));
     CHECK(kept_rounds(server, 3, kMinute) == 1);
   };
+  rows["worker_records_max"] = [=] {
+    CoreFederation server(with([](Limits& l) {
+      l.workers_max = 1;
+      l.worker_records_max = 2;
+    }));
+    for (const char* name : {"w1", "w2", "w3"}) {
+      server.Sync(Ask(name, 0));
+      server.Advance(absl::Minutes(21));
+    }
+    const auto known = server.store().ListWorkers({});
+    REQUIRE(known->size() == 2);
+    CHECK(known->front().name == WorkerName("w2"));
+    CHECK(known->back().name == WorkerName("w3"));
+  };
   const auto broadcast_after = [](CoreFederation& server, absl::Duration later) {
     const std::string digest = *server.payloads().PutBlob("a broadcast");
     v1::RoundSpec spec = SumRound(1);
