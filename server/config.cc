@@ -88,6 +88,31 @@ absl::Status CheckListen(Config& config) {
                   config.listen));
 }
 
+// What could never be let in would be told to try again for ever.
+absl::Status CheckLimits(const Limits& limits) {
+  struct Room {
+    const char* key;
+    int64_t size_bytes;
+    const char* largest_key;
+    int64_t largest_bytes;
+  };
+  for (const Room& room : {
+           Room{"spool_bytes_max", limits.spool_bytes_max, "contribution_bytes_max", limits.contribution_bytes_max},
+           Room{"memory_upload_bytes_max", limits.memory_upload_bytes_max, "contribution_bytes_max",
+                limits.contribution_bytes_max},
+           Room{"upload_bytes_max", limits.upload_bytes_max, "contribution_bytes_max", limits.contribution_bytes_max},
+           Room{"upload_bytes_max", limits.upload_bytes_max, "broadcast_bytes_max", limits.broadcast_bytes_max},
+       }) {
+    if (room.size_bytes >= room.largest_bytes) continue;
+    const std::string flag = FindSetting(room.key)->flag();
+    const std::string largest_flag = FindSetting(room.largest_key)->flag();
+    return absl::InvalidArgumentError(
+        fmt::format("{} = {} has no room for the largest that {} = {} lets in; raise {}, or lower {}", room.key,
+                    room.size_bytes, room.largest_key, room.largest_bytes, flag, largest_flag));
+  }
+  return absl::OkStatus();
+}
+
 // The settings as rows of text for people.
 std::string Table(const std::vector<std::array<std::string, 3>>& rows) {
   std::array<size_t, 2> widths = {0, 0};
@@ -152,6 +177,7 @@ absl::StatusOr<Invocation> ParseInvocation(const std::vector<std::string>& argum
   }
   invocation.create_operator_token = line.create_operator_token;
   RETURN_IF_ERROR(CheckListen(invocation.config));
+  RETURN_IF_ERROR(CheckLimits(invocation.config.limits));
   if (line.print_config) invocation.output = Table(rows);
   return invocation;
 }

@@ -136,6 +136,8 @@ constexpr Setting kSettings[] = {
      [](const std::string& text, Config& config) { return ParseBytes(text, config.limits.spool_bytes_max); }},
     {"upload_bytes_max", "256GiB", "Disk for uploads under way, by their announced sizes.", false,
      [](const std::string& text, Config& config) { return ParseBytes(text, config.limits.upload_bytes_max); }},
+    {"memory_upload_bytes_max", "4GiB", "Memory for uploads under way to EPHEMERAL rounds.", false,
+     [](const std::string& text, Config& config) { return ParseBytes(text, config.limits.memory_upload_bytes_max); }},
     {"uploads_per_identity_max", "1024", "Uploads that one identity may have under way.", false,
      [](const std::string& text, Config& config) { return ParseCount(text, config.limits.uploads_per_identity_max); }},
     {"checkpoint_spool_bytes", "64MiB", "Contributions spooled before a checkpoint replaces them.", false,

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -27,6 +26,15 @@ absl::Status SyncParent(FileSystem& files, const std::string& directory) {
   return absl::IsPermissionDenied(status) ? absl::OkStatus() : status;
 }
 
+// A lock on the whole of an open file: of the open file and not of the process, so that it also keeps out whoever opens
+// the file once more in here. Unlike one of flock() it can be asked for without being taken.
+struct flock WholeFile(short type) {
+  struct flock lock = {};
+  lock.l_type = type;
+  lock.l_whence = SEEK_SET;
+  return lock;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<DirectoryLock>> DirectoryLock::Take(const std::string& directory) {
@@ -34,13 +42,14 @@ absl::StatusOr<std::unique_ptr<DirectoryLock>> DirectoryLock::Take(const std::st
   int descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (descriptor < 0) return FileError(errno, "open", path);
   std::unique_ptr<DirectoryLock> lock(new DirectoryLock(descriptor));
-  if (::flock(descriptor, LOCK_EX | LOCK_NB) == 0) {
+  struct flock whole = WholeFile(F_WRLCK);
+  if (::fcntl(descriptor, F_OFD_SETLK, &whole) == 0) {
     const std::string process = fmt::format("{}\n", ::getpid());
     // Only messages need it.
     if (::ftruncate(descriptor, 0) == 0) std::ignore = ::pwrite(descriptor, process.data(), process.size(), 0);
     return lock;
   }
-  if (errno != EWOULDBLOCK) return FileError(errno, "lock", path);
+  if (errno != EAGAIN && errno != EACCES) return FileError(errno, "lock", path);
   return absl::FailedPreconditionError(
       fmt::format("another server uses the store in {}: stop it, or give this one a directory of its own", directory));
 }
@@ -50,7 +59,8 @@ std::string DirectoryLock::HolderOf(const std::string& directory) {
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (descriptor < 0) return "";
   const DirectoryLock looked_at(descriptor);
-  if (::flock(descriptor, LOCK_SH | LOCK_NB) == 0 || errno != EWOULDBLOCK) return "";
+  struct flock held = WholeFile(F_RDLCK);
+  if (::fcntl(descriptor, F_OFD_GETLK, &held) != 0 || held.l_type == F_UNLCK) return "";
   char process[16];
   const ssize_t length = ::pread(descriptor, process, sizeof process, 0);
   if (length <= 1) return "another process";

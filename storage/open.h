@@ -25,7 +25,8 @@ namespace sheaf {
 // An advisory lock on "<directory>/LOCK", released when it goes. The file says which process has it.
 class DirectoryLock {
  public:
-  // Whether a process has the store in `directory`, as "process 1234"; empty if none has.
+  // Whether a process has the store in `directory`, as "process 1234"; empty if none has. Looks only: a server that
+  // starts meanwhile is not kept out.
   static std::string HolderOf(const std::string& directory);
   static absl::StatusOr<std::unique_ptr<DirectoryLock>> Take(const std::string& directory);
   ~DirectoryLock();

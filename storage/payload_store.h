@@ -56,7 +56,8 @@ class PayloadStore {
   // INVALID_ARGUMENT if the digest is not a SHA-256 in hex or the size is negative.
   virtual absl::StatusOr<Upload> StartUpload(const UploadId& id, int64_t size_bytes, const std::string& digest) = 0;
   // The same for bytes that must not reach a disk: they are kept in memory, are gone when the process ends, and never
-  // become a blob or part of a spool (FAILED_PRECONDITION). RESOURCE_EXHAUSTED while too many bytes are announced.
+  // become a blob or part of a spool (FAILED_PRECONDITION). Room for all of them is set aside at once: whoever starts
+  // them bounds them (GetUploadUse).
   virtual absl::StatusOr<Upload> StartMemoryUpload(const UploadId& id, int64_t size_bytes,
                                                    const std::string& digest) = 0;
   // NOT_FOUND.
@@ -64,8 +65,9 @@ class PayloadStore {
   // Appends at committed_bytes; a chunk wholly below it changes nothing. Returns the committed bytes. OUT_OF_RANGE if
   // it leaves a gap or runs past the announced size. NOT_FOUND.
   virtual absl::StatusOr<int64_t> WriteChunk(const UploadId& id, int64_t offset, std::string_view data) = 0;
-  // Checks size and digest, and makes the bytes durable. Finishing a finished one is OK. FAILED_PRECONDITION if
-  // bytes are missing. DATA_LOSS if the digest differs (the upload is deleted). NOT_FOUND.
+  // Checks size and digest, and makes the bytes durable. Finishing a finished one is OK; what an earlier process had
+  // checked is read again, so that moving it need not. FAILED_PRECONDITION if bytes are missing. DATA_LOSS if the
+  // digest differs (what was not finished before is deleted). NOT_FOUND.
   virtual absl::Status FinishUpload(const UploadId& id) = 0;
   // A finished upload becomes the blob of its digest; the upload is gone.
   virtual absl::Status MoveUploadToBlob(const UploadId& id) = 0;
@@ -79,7 +81,8 @@ class PayloadStore {
   struct UploadUse {
     // All that there are, finished or not, with their announced sizes.
     int64_t num_uploads = 0;
-    int64_t size_bytes = 0;
+    int64_t disk_bytes = 0;
+    int64_t memory_bytes = 0;
     // Those with ids that end in `id_suffix`. Of an earlier process's uploads only those that were asked for since
     // count: the others' ids are not known.
     int64_t num_matching = 0;

@@ -319,8 +319,16 @@ class TaskStore {
   // With their tasks, attempts and contributions; their ids and request ids may be used again.
   virtual absl::StatusOr<DeletedRounds> DeleteEndedRounds(const DeleteEndedRoundsParams& params) = 0;
 
-  // Deletes workers that were last seen before `seen_before` and hold no task. Returns how many.
-  virtual absl::StatusOr<int64_t> DeleteWorkers(absl::Time seen_before) = 0;
+  struct DeleteWorkersParams {
+    // Workers that were last seen before this go;
+    absl::Time seen_before = absl::InfinitePast();
+    // and of the others the first, in the order of last_seen_time, name and population, if there are more.
+    int64_t keep_max = 0;
+    // Bounds the work of one call: only the first so many, in that order, are looked at.
+    int64_t limit = 1000;
+  };
+  // Those that hold a task stay. Returns how many were deleted.
+  virtual absl::StatusOr<int64_t> DeleteWorkers(const DeleteWorkersParams& params) = 0;
 
   // --- Tokens ----------------------------------------------------------------------------------
 

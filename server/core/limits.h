@@ -59,6 +59,9 @@ struct Limits {
   int64_t workers_max = 200'000;
   // Those of one identity: a fleet may share a token, but not take all the room.
   int64_t workers_per_identity_max = 100'000;
+  // Records of workers in the store, whenever they called: those not seen for the longest are forgotten first. Not
+  // fewer than workers_max.
+  int64_t worker_records_max = 400'000;
   // What a worker says of itself, its computations and labels: it is kept, and stored.
   int64_t worker_bytes_max = 8 << 10;
   // Leases of one worker: as many as it can name in one Sync.
@@ -85,6 +88,8 @@ struct Limits {
   int64_t spool_bytes_max = int64_t{256} << 30;
   // Uploads under way, by their announced sizes, of all identities, on disk,
   int64_t upload_bytes_max = int64_t{256} << 30;
+  // in memory, those for EPHEMERAL rounds: several of the largest contribution,
+  int64_t memory_upload_bytes_max = int64_t{4} << 30;
   // how many: each is an open file,
   int64_t uploads_max = 4096;
   // and how many of them one identity may have.

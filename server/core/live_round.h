@@ -35,9 +35,9 @@ struct LiveRound {
   int64_t checkpoint_sequence = 0;
   // That it combines.
   int64_t checkpoint_clients = 0;
-  // Accepted since the newest checkpoint began: another is due after enough.
+  // Of contributions folded since a checkpoint was last tried: another is due after enough.
   int64_t spooled_bytes = 0;
-  // In the spool, on disk.
+  // In the spool, on disk: also what batches that failed have left there.
   int64_t spool_disk_bytes = 0;
   int64_t num_tasks = 0;
   bool is_checkpointing = false;

@@ -1,5 +1,6 @@
 #include "server/core/retention.h"
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -12,7 +13,9 @@ constexpr absl::Duration kInterval = absl::Seconds(10);
 // Between two parts of a larger deletion.
 constexpr absl::Duration kPause = absl::Milliseconds(20);
 constexpr int64_t kTasksPerBatch = 1000;
-constexpr absl::Duration kWorkersInterval = absl::Hours(1);
+constexpr absl::Duration kWorkersInterval = absl::Minutes(10);
+// Each call looks through the records of all.
+constexpr int64_t kWorkersPerBatch = 10'000;
 constexpr absl::Duration kBlobsInterval = absl::Minutes(10);
 constexpr size_t kBlobsPerBatch = 100;
 
@@ -75,9 +78,17 @@ void Retention::DeleteIfUnused(const std::string& digest, absl::Time now) {
 }
 
 void Retention::DeleteWorkers(absl::Time now) {
-  workers_due_time_ = now + kWorkersInterval;
-  const absl::StatusOr<int64_t> deleted = context_.store.DeleteWorkers(now - context_.limits.ended_keep);
-  if (deleted.ok() && *deleted > 0) LogInfo("{} workers not seen for long were forgotten", *deleted);
+  const Limits& limits = context_.limits;
+  const absl::StatusOr<int64_t> deleted =
+      context_.store.DeleteWorkers({.seen_before = now - limits.ended_keep,
+                                    // Who calls now is not forgotten.
+                                    .keep_max = std::max(limits.worker_records_max, limits.workers_max),
+                                    .limit = kWorkersPerBatch});
+  if (!deleted.ok()) return;  // The batch fails with it.
+  const bool is_done = *deleted < kWorkersPerBatch;
+  workers_due_time_ = is_done ? now + kWorkersInterval : now;
+  if (!is_done) due_time_ = now + kPause;
+  if (*deleted > 0) LogInfo("{} workers not seen for long were forgotten", *deleted);
 }
 
 }  // namespace sheaf

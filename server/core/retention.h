@@ -1,5 +1,5 @@
-// Retention: deletes rounds that ended long ago, with their aggregates, workers not seen for as long, and blobs that no
-// round names. A little in each batch, so that nobody waits for it.
+// Retention: deletes rounds that ended long ago, with their aggregates, workers not seen for as long (or too many),
+// and blobs that no round names. A little in each batch, so that nobody waits for it.
 //
 //   retention.Tick(now);
 //

@@ -88,6 +88,8 @@ absl::Status RoundManager::OnRollback(absl::Time now) {
     }
     round.state = record->state;
     round.recorded = record->num_contributions;
+    // No checkpoint would make room for it, and the disk may be full.
+    if (round.recorded == round.checkpoint_sequence) DropSpool(round);
     WorkMayHaveCome(round);
     if (round.state == RoundState::kSealing) seal_again_[round.id] = now + kSealAgainAfter;
     SHEAF_CHECK(round.progress.ParseFromString(record->progress), "round {} has no readable progress", round.id);
@@ -263,11 +265,12 @@ absl::Time RoundManager::NextTick() const {
   return next;
 }
 
-void RoundManager::TouchBroadcast(const std::string& digest, absl::Time now) {
+void RoundManager::TouchBroadcast(const std::string& digest, absl::Duration keep, absl::Time now) {
   std::erase_if(touched_blobs_, [now](const auto& entry) { return entry.second <= now; });
-  touched_blobs_[digest] = now + context_.limits.broadcast_linger;
+  absl::Time& until = touched_blobs_.try_emplace(digest, now).first->second;
+  until = std::max(until, now + keep);
   const auto found = retired_broadcasts_.find(digest);
-  if (found != retired_broadcasts_.end()) found->second = now + context_.limits.broadcast_linger;
+  if (found != retired_broadcasts_.end()) found->second = until;
 }
 
 void RoundManager::End(LiveRound& round, RoundState to, const std::string& error, absl::Time now) {

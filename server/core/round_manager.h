@@ -95,8 +95,8 @@ class RoundManager {
 
   // When this batch is durable: writes a checkpoint of every live round that has folded something since its last.
   void CheckpointAll();
-  // The next rounds may name this blob, which is stored, as their broadcast: keep it.
-  void TouchBroadcast(const std::string& digest, absl::Time now);
+  // A program was told that this blob is stored, and may name it as a broadcast within `keep`: it stays as long.
+  void TouchBroadcast(const std::string& digest, absl::Duration keep, absl::Time now);
   // Nobody needs this blob: no round names it, none is about to, and no program was told lately that it is there. True
   // also of the broadcast of rounds that have all ended. Only of what is durable: in no batch, or after its commit.
   bool IsUnused(const std::string& digest, absl::Time now) const;
@@ -114,6 +114,8 @@ class RoundManager {
   void Fold(LiveRound& round, int64_t sequence, const ValidContribution& valid);
   void CheckpointIfDue(LiveRound& round);
   void Checkpoint(LiveRound& round);
+  // Of a round whose newest checkpoint contains all that is recorded: what is there is of batches that failed.
+  void DropSpool(LiveRound& round);
   void BeginSealing(LiveRound& round, absl::Time now);
   // OUT_OF_RANGE if an integer does not fit; else errors of PayloadStore::WriteBlob.
   absl::StatusOr<v1::Aggregate> WriteAggregate(const RoundAccumulator& accumulator);

@@ -152,6 +152,8 @@ absl::Status RoundManager::Accept(LiveRound& round, Acceptance acceptance) {
   } else if (IsSpooled(round)) {
     ASSIGN_OR_RETURN(payload, context_.payloads.AppendToSpool(round.id, acceptance.bytes));
   }
+  // It is there from now on, whatever becomes of this batch.
+  if (IsSpooled(round)) AddToSpool(round, size_bytes);
   v1::Round progress = round.progress;
   AddAttempt(acceptance.task, acceptance.timings, contribution, num_clients, acceptance.now, progress);
   ASSIGN_OR_RETURN(const ContributionRecord record,
@@ -166,14 +168,13 @@ absl::Status RoundManager::Accept(LiveRound& round, Acceptance acceptance) {
                                                       .now = acceptance.now}));
   round.progress = std::move(progress);
   round.recorded = record.sequence;
-  round.spooled_bytes += size_bytes;
-  if (IsSpooled(round)) AddToSpool(round, size_bytes);
   auto valid = std::make_shared<ValidContribution>(std::move(acceptance.valid));
-  context_.executor.Defer([this, id = round.id, sequence = record.sequence, valid,
+  context_.executor.Defer([this, id = round.id, sequence = record.sequence, size_bytes, valid,
                            metrics = round.progress.metrics()](const absl::Status& commit) {
     LiveRound* live = Find(id);
     if (!commit.ok() || live == nullptr) return;
     live->folded_metrics = metrics;
+    live->spooled_bytes += size_bytes;
     Fold(*live, sequence, *valid);
   });
   if (round.recorded >= round.spec.goal()) {
@@ -224,6 +225,8 @@ void RoundManager::Checkpoint(LiveRound& round) {
                             num_clients - round.checkpoint_clients < round.spec.min_clients())) {
     return;
   }
+  // Whatever comes of it, the next is due after as much more.
+  round.spooled_bytes = 0;
   // Everything recorded is folded, so the segments so far hold nothing that the checkpoint does not.
   const std::string name = fmt::format("c{}", round.folded);
   const absl::StatusOr<int64_t> segment = context_.payloads.RollSpool(round.id);
@@ -231,7 +234,6 @@ void RoundManager::Checkpoint(LiveRound& round) {
   if (status.ok()) status = context_.payloads.WriteCheckpoint(round.id, name, round.accumulator.Serialize());
   if (!status.ok()) {
     LogWarning("round {} goes on without a new checkpoint: {}", round.id, status.ToString());
-    round.spooled_bytes = 0;  // Try again after as much more.
     return;
   }
   round.is_checkpointing = true;
@@ -255,13 +257,24 @@ void RoundManager::Checkpoint(LiveRound& round) {
           covered->checkpoint_sequence = sequence;
           covered->checkpoint_clients = num_clients;
           covered->saved_metrics = metrics;
-          covered->spooled_bytes = 0;
           AddToSpool(*covered, -covered_bytes);
           absl::Status deleted = context_.payloads.DeleteSpoolSegments(id, through);
           deleted.Update(context_.payloads.DeleteCheckpointsExcept(id, name));
           if (!deleted.ok()) LogWarning("covered payloads of round {} stay until it ends: {}", id, deleted.ToString());
         });
   });
+}
+
+void RoundManager::DropSpool(LiveRound& round) {
+  if (round.spool_disk_bytes == 0) return;
+  const absl::StatusOr<int64_t> segment = context_.payloads.RollSpool(round.id);
+  absl::Status deleted = segment.status();
+  if (deleted.ok()) deleted = context_.payloads.DeleteSpoolSegments(round.id, *segment);
+  if (!deleted.ok()) {
+    LogWarning("what was not accepted stays in the spool of round {}: {}", round.id, deleted.ToString());
+    return;
+  }
+  AddToSpool(round, -round.spool_disk_bytes);
 }
 
 void RoundManager::CheckpointAll() {

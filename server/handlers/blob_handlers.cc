@@ -13,7 +13,6 @@
 #include "server/core/core.h"
 #include "server/core/proto_time.h"
 #include "server/core/row_selection.h"
-#include "server/handlers/upload_names.h"
 
 namespace sheaf {
 namespace {
@@ -50,8 +49,8 @@ v1::StartUploadResponse Answer(v1::StartUploadResponse::Verdict verdict) {
   return response;
 }
 
-absl::Status CheckRoom(PayloadStore& payloads, const UploadId& id, int64_t size_bytes, const Identity& caller,
-                       const Limits& limits) {
+absl::Status CheckRoom(PayloadStore& payloads, const UploadId& id, const v1::StartUploadRequest& request,
+                       bool is_in_memory, const Identity& caller, const Limits& limits) {
   // One that goes on takes no more than it has.
   if (payloads.GetUpload(id).ok()) return absl::OkStatus();
   const PayloadStore::UploadUse use = payloads.GetUploadUse(caller.upload_tag);
@@ -70,12 +69,20 @@ absl::Status CheckRoom(PayloadStore& payloads, const UploadId& id, int64_t size_
             caller.name.empty() ? "this machine" : caller.name, use.num_matching, limits.uploads_per_identity_max)),
         kComeBackAfter);
   }
-  if (size_bytes > limits.upload_bytes_max - use.size_bytes) {
+  if (is_in_memory && request.size_bytes() > limits.memory_upload_bytes_max - use.memory_bytes) {
+    return WithRetryAfter(
+        absl::ResourceExhaustedError(fmt::format(
+            "the uploads to EPHEMERAL rounds have {} bytes in memory, and {} more would be over "
+            "memory_upload_bytes_max = {}; try again when some are folded, or raise --memory-upload-bytes-max",
+            use.memory_bytes, request.size_bytes(), limits.memory_upload_bytes_max)),
+        kComeBackAfter);
+  }
+  if (!is_in_memory && request.size_bytes() > limits.upload_bytes_max - use.disk_bytes) {
     return WithRetryAfter(
         absl::ResourceExhaustedError(
             fmt::format("the uploads under way announce {} bytes, and {} more would be over upload_bytes_max = {}; "
                         "try again when some are finished, or raise --upload-bytes-max",
-                        use.size_bytes, size_bytes, limits.upload_bytes_max)),
+                        use.disk_bytes, request.size_bytes(), limits.upload_bytes_max)),
         kComeBackAfter);
   }
   return absl::OkStatus();
@@ -88,6 +95,12 @@ absl::StatusOr<v1::StartUploadResponse> Started(const absl::StatusOr<PayloadStor
   response.set_upload_id(upload->id.value());
   response.set_committed_bytes(upload->committed_bytes);
   response.set_chunk_bytes_max(limits.chunk_bytes_max);
+  return response;
+}
+
+v1::FinishUploadResponse Finished(const Limits& limits) {
+  v1::FinishUploadResponse response;
+  *response.mutable_keep() = ToProto(limits.unreferenced_keep);
   return response;
 }
 
@@ -112,10 +125,10 @@ absl::StatusOr<v1::StartUploadResponse> StartContribution(Core& core, PayloadSto
       break;
   }
   const UploadId id = ContributionUploadId(request.digest(), *task, LeaseToken(contribution.lease_token()), caller);
-  RETURN_IF_ERROR(CheckRoom(payloads, id, request.size_bytes(), caller, core.limits()));
-  return Started(answer == Core::UploadAnswer::kSendToDisk
-                     ? payloads.StartUpload(id, request.size_bytes(), request.digest())
-                     : payloads.StartMemoryUpload(id, request.size_bytes(), request.digest()),
+  const bool is_in_memory = answer == Core::UploadAnswer::kSendToMemory;
+  RETURN_IF_ERROR(CheckRoom(payloads, id, request, is_in_memory, caller, core.limits()));
+  return Started(is_in_memory ? payloads.StartMemoryUpload(id, request.size_bytes(), request.digest())
+                              : payloads.StartUpload(id, request.size_bytes(), request.digest()),
                  core.limits());
 }
 
@@ -129,11 +142,11 @@ void BlobHandlers::StartUpload(const v1::StartUploadRequest& request, const Iden
   if (absl::Status status = CheckStart(request, core_.limits()); !status.ok()) return reply(std::move(status));
   if (request.has_contribution()) return reply(StartContribution(core_, payloads_, request, *caller));
   if (payloads_.HasBlob(request.digest())) {
-    core_.rounds().TouchBroadcast(request.digest(), now);
+    core_.rounds().TouchBroadcast(request.digest(), core_.limits().broadcast_linger, now);
     return reply(Answer(v1::StartUploadResponse::ALREADY_STORED));
   }
   const UploadId id = BroadcastUploadId(request.digest(), request.request_id(), *caller);
-  if (absl::Status room = CheckRoom(payloads_, id, request.size_bytes(), *caller, core_.limits()); !room.ok()) {
+  if (absl::Status room = CheckRoom(payloads_, id, request, false, *caller, core_.limits()); !room.ok()) {
     return reply(std::move(room));
   }
   reply(Started(payloads_.StartUpload(id, request.size_bytes(), request.digest()), core_.limits()));
@@ -169,16 +182,31 @@ absl::StatusOr<v1::QueryUploadResponse> BlobHandlers::QueryUpload(const v1::Quer
   return response;
 }
 
-absl::StatusOr<v1::FinishUploadResponse> BlobHandlers::FinishUpload(const v1::FinishUploadRequest& request) {
-  ASSIGN_OR_RETURN(const UploadName parsed, ParseUploadName(request.upload_id()));
-  absl::Status status = payloads_.FinishUpload(parsed.id);
-  if (status.ok() && parsed.is_broadcast) status = payloads_.MoveUploadToBlob(parsed.id);
+void BlobHandlers::FinishUpload(const v1::FinishUploadRequest& request, Reply<v1::FinishUploadResponse> reply) {
+  absl::StatusOr<UploadName> parsed = ParseUploadName(request.upload_id());
+  if (!parsed.ok()) return reply(parsed.status());
+  // Here is what takes long: the digest and the flush.
+  const absl::Status finished = payloads_.FinishUpload(parsed->id);
+  if (!parsed->is_broadcast) {
+    if (!finished.ok()) return reply(finished);
+    return reply(Finished(core_.limits()));
+  }
+  Executor& executor = core_.context().executor;
+  executor.Post([this, &executor, broadcast = *std::move(parsed), finished, reply = std::move(reply)](absl::Time now) {
+    executor.Defer([reply, answer = MoveToBlob(broadcast, finished, now)](const absl::Status& commit) {
+      reply(commit.ok() ? answer : commit);
+    });
+  });
+}
+
+absl::StatusOr<v1::FinishUploadResponse> BlobHandlers::MoveToBlob(const UploadName& broadcast,
+                                                                  const absl::Status& finished, absl::Time now) {
+  const absl::Status moved = finished.ok() ? payloads_.MoveUploadToBlob(broadcast.id) : finished;
   // The answer to an earlier call was lost: the upload is the blob by now.
-  const bool was_finished = absl::IsNotFound(status) && parsed.is_broadcast && payloads_.HasBlob(parsed.digest);
-  if (!was_finished) RETURN_IF_ERROR(status);
-  v1::FinishUploadResponse response;
-  *response.mutable_keep() = ToProto(core_.limits().unreferenced_keep);
-  return response;
+  const bool was_moved = absl::IsNotFound(moved) && payloads_.HasBlob(broadcast.digest);
+  if (!was_moved) RETURN_IF_ERROR(moved);
+  core_.rounds().TouchBroadcast(broadcast.digest, core_.limits().unreferenced_keep, now);
+  return Finished(core_.limits());
 }
 
 absl::StatusOr<v1::ReadBlobResponse> BlobHandlers::ReadBlob(const v1::ReadBlobRequest& request) {

@@ -1,5 +1,5 @@
 // BlobHandlers: BlobService, free of transport. See proto/sheaf/v1/blob_service.proto for the contract of each method.
-// All but StartUpload only move bytes of the PayloadStore and run in the caller's thread; thread-safe.
+// All but StartUpload move bytes of the PayloadStore and run in the caller's thread; thread-safe.
 #pragma once
 
 #include "absl/status/statusor.h"
@@ -7,6 +7,7 @@
 #include "server/core/access_control.h"
 #include "server/core/open_blobs.h"
 #include "server/core/reply.h"
+#include "server/handlers/upload_names.h"
 #include "sheaf/v1/blob_service.pb.h"
 #include "storage/payload_store.h"
 
@@ -24,12 +25,16 @@ class BlobHandlers {
                    Reply<v1::StartUploadResponse> reply);
   absl::StatusOr<v1::WriteChunkResponse> WriteChunk(const v1::WriteChunkRequest& request);
   absl::StatusOr<v1::QueryUploadResponse> QueryUpload(const v1::QueryUploadRequest& request);
-  // A finished broadcast becomes a blob; a finished contribution stays an upload until a Sync refers to it.
-  absl::StatusOr<v1::FinishUploadResponse> FinishUpload(const v1::FinishUploadRequest& request);
+  // A finished broadcast becomes a blob, in a batch: the core must not delete one of the same bytes meanwhile. A
+  // finished contribution stays an upload until a Sync refers to it.
+  void FinishUpload(const v1::FinishUploadRequest& request, Reply<v1::FinishUploadResponse> reply);
   absl::StatusOr<v1::ReadBlobResponse> ReadBlob(const v1::ReadBlobRequest& request);
   absl::StatusOr<v1::SelectRowsResponse> SelectRows(const v1::SelectRowsRequest& request);
 
  private:
+  absl::StatusOr<v1::FinishUploadResponse> MoveToBlob(const UploadName& broadcast, const absl::Status& finished,
+                                                      absl::Time now);
+
   Core& core_;
   PayloadStore& payloads_;
   OpenBlobs open_blobs_;

@@ -161,6 +161,16 @@ void MethodTable::Add(const char* name, RoleSet roles, Scope<Request> scope, H& 
   };
 }
 
+template <typename H, typename Request, typename Response>
+void MethodTable::Add(const char* name, RoleSet roles, Scope<Request> scope, H& handlers,
+                      void (H::*handler)(const Request&, Reply<Response>)) {
+  Row& row = rows_[name] = MakeRow(name, false, roles, std::move(scope));
+  row.call = [&handlers, handler](const google::protobuf::Message& request, const IdentityPtr&,
+                                  google::protobuf::Message* response, absl::Time, Done done) {
+    (handlers.*handler)(static_cast<const Request&>(request), ReplyInto<Response>(response, std::move(done)));
+  };
+}
+
 void MethodTable::Dispatch(std::string_view method, const IdentityPtr& caller, const google::protobuf::Message& request,
                            google::protobuf::Message* response, Done done) const {
   const auto found = rows_.find(std::string(method));

@@ -109,6 +109,10 @@ class MethodTable {
   template <typename H, typename Request, typename Response>
   void Add(const char* name, RoleSet roles, Scope<Request> scope, H& handlers,
            absl::StatusOr<Response> (H::*handler)(const Request&));
+  // The same, for one that may leave its answer to a batch.
+  template <typename H, typename Request, typename Response>
+  void Add(const char* name, RoleSet roles, Scope<Request> scope, H& handlers,
+           void (H::*handler)(const Request&, Reply<Response>));
   template <typename Request>
   Row MakeRow(std::string_view name, bool in_batch, RoleSet roles, Scope<Request> scope);
   void Post(Lane lane, Executor::Event event) const;

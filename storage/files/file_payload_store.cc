@@ -2,7 +2,6 @@
 
 #include <set>
 
-#include "base/log.h"
 #include "base/status_macros.h"
 
 namespace sheaf {
@@ -75,11 +74,7 @@ absl::StatusOr<SpoolRef> FilePayloadStore::AppendToSpool(const RoundId& round, s
 absl::Status FilePayloadStore::SyncSpools() {
   RETURN_IF_ERROR(spools_.Sync());
   RETURN_IF_ERROR(watch_.status());
-  // What stays for now is nobody's loss.
-  if (absl::Status status = watch_.DeleteHeld(); !status.ok()) {
-    LogWarning("what a backup held up stays on disk: {}", status.ToString());
-  }
-  return absl::OkStatus();
+  return watch_.DeleteHeld();
 }
 absl::StatusOr<std::string> FilePayloadStore::ReadFromSpool(const RoundId& round, const SpoolRef& ref) {
   return spools_.Read(round, ref);

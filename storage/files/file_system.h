@@ -62,7 +62,8 @@ class FileSystem {
   // Sets the change time to the present.
   virtual absl::Status Touch(const std::string& path) = 0;
 
-  // Deletes what Unlink and RemoveDirectory have put off, for file systems that do so (holding_files.h).
+  // Deletes some of what Unlink and RemoveDirectory have put off, for file systems that do so (holding_files.h). What
+  // cannot be deleted is logged: an error is that of a flush.
   virtual absl::Status DeleteHeld() { return absl::OkStatus(); }
 };
 

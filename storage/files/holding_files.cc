@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "base/log.h"
 #include "base/status_macros.h"
 
 namespace sheaf {
@@ -46,7 +47,7 @@ absl::Status HoldingFiles::Unlink(const std::string& path) {
   }
   if (!files_->GetStat(path).ok()) return absl::OkStatus();
   MutexLock lock(mutex_);
-  files_held_.insert(path);
+  if (files_held_.insert(path).second) deletions_.push_back({.path = path, .is_directory = false});
   return absl::OkStatus();
 }
 
@@ -62,7 +63,7 @@ absl::Status HoldingFiles::RemoveDirectory(const std::string& path) {
     MutexLock lock(mutex_);
     const auto inside = files_held_.lower_bound(path + "/");
     if (inside != files_held_.end() && inside->rfind(path + "/", 0) == 0) {
-      directories_held_.insert(path);
+      if (directories_held_.insert(path).second) deletions_.push_back({.path = path, .is_directory = true});
       return absl::OkStatus();
     }
   }
@@ -85,30 +86,37 @@ absl::StatusOr<FileSystem::Stat> HoldingFiles::GetStat(const std::string& path) 
 
 absl::Status HoldingFiles::DeleteHeld() {
   MutexLock lock(mutex_);
-  if (files_held_.empty() && directories_held_.empty()) return absl::OkStatus();
-  if (!gate_.Enter()) return absl::OkStatus();
-  absl::Status status;
-  std::set<std::string> changed;
-  while (status.ok() && !files_held_.empty()) {
-    const std::string& path = *files_held_.begin();
-    status = files_->Unlink(path);
-    if (!status.ok()) break;
-    changed.insert(path.substr(0, path.rfind('/')));
-    files_held_.erase(files_held_.begin());
-  }
-  while (status.ok() && !directories_held_.empty()) {
-    const std::string path = *directories_held_.begin();
-    status = files_->RemoveDirectory(path);
-    if (!status.ok()) break;
-    changed.erase(path);
-    changed.insert(path.substr(0, path.rfind('/')));
-    directories_held_.erase(path);
-  }
-  for (const std::string& directory : changed) {
-    if (status.ok()) status = files_->SyncDirectory(directory);
-  }
+  if (deletions_.empty() || !gate_.Enter()) return absl::OkStatus();
+  const absl::Status flushed = DeleteSome();
   gate_.Leave();
-  return status;
+  return flushed;
+}
+
+absl::Status HoldingFiles::DeleteSome() {
+  std::set<std::string> changed;
+  for (int i = 0; i < kDeletionsPerCall && !deletions_.empty(); ++i) {
+    const Deletion deletion = std::move(deletions_.front());
+    deletions_.pop_front();
+    std::set<std::string>& held = deletion.is_directory ? directories_held_ : files_held_;
+    if (!held.contains(deletion.path)) continue;
+    const absl::Status deleted =
+        deletion.is_directory ? files_->RemoveDirectory(deletion.path) : files_->Unlink(deletion.path);
+    if (!deleted.ok()) {
+      // It stays hidden: to everybody else it is gone.
+      LogWarning("what was deleted during a backup stays on disk until the next start: {}", deleted.ToString());
+      continue;
+    }
+    held.erase(deletion.path);
+    if (deletion.is_directory) changed.erase(deletion.path);
+    changed.insert(deletion.path.substr(0, deletion.path.rfind('/')));
+  }
+  absl::Status flushed;
+  for (const std::string& directory : changed) {
+    const absl::Status status = files_->SyncDirectory(directory);
+    // One that was deleted meanwhile needs no flush.
+    if (!absl::IsNotFound(status)) flushed.Update(status);
+  }
+  return flushed;
 }
 
 }  // namespace sheaf

@@ -1,9 +1,10 @@
 // HoldingFiles: a FileSystem that puts deletions off while somebody holds the store (store_hold.h). To its user they
-// have happened: the name is gone from lists and cannot be opened. What was put off is done by DeleteHeld; a process
-// that ends before leaves it to the next start, which deletes what no record names.
+// have happened: the name is gone from lists and cannot be opened. What was put off is done by DeleteHeld, a few at a
+// time; what is left when the process ends, or cannot be deleted, is for the next start, which deletes what no record
+// names.
 #pragma once
 
-#include <map>
+#include <deque>
 #include <memory>
 #include <set>
 #include <string>
@@ -33,7 +34,17 @@ class HoldingFiles final : public FileSystem {
   absl::Status DeleteHeld() override EXCLUDES(mutex_);
 
  private:
+  // A commit waits for them, and for the flushes of their directories.
+  static constexpr int kDeletionsPerCall = 16;
+
+  struct Deletion {
+    std::string path;
+    bool is_directory = false;
+  };
+
   bool IsHeld(const std::string& path) EXCLUDES(mutex_);
+  // Tries the next few deletions once each. The status of the flushes.
+  absl::Status DeleteSome() REQUIRES(mutex_);
 
   const std::unique_ptr<FileSystem> files_;
   HoldGate& gate_;
@@ -41,6 +52,8 @@ class HoldingFiles final : public FileSystem {
   // Deleted as far as anybody is told, and there still.
   std::set<std::string> files_held_ GUARDED_BY(mutex_);
   std::set<std::string> directories_held_ GUARDED_BY(mutex_);
+  // Those of them that were not tried yet, a directory behind what is in it; and some that have been made anew since.
+  std::deque<Deletion> deletions_ GUARDED_BY(mutex_);
 };
 
 }  // namespace sheaf

@@ -6,17 +6,10 @@
 #include <charconv>
 #include <utility>
 
-#include "base/retry_hint.h"
-
 namespace sheaf {
 namespace {
 
 constexpr int64_t kReadChunkBytes = 1 << 20;
-
-// Of all uploads in memory: several of the largest contribution that a round may ask for.
-constexpr int64_t kMemoryBytesMax = int64_t{4} << 30;
-// Until some of them are folded.
-constexpr absl::Duration kComeBackAfter = absl::Seconds(2);
 
 class MemoryView final : public BlobView {
  public:
@@ -82,7 +75,7 @@ PayloadStore::UploadUse UploadFiles::GetUse(std::string_view id_suffix) {
   MutexLock lock(mutex_);
   for (const auto& [key, slot] : entries_) {
     ++use.num_uploads;
-    use.size_bytes += slot.entry->size_bytes;
+    (slot.entry->is_in_memory ? use.memory_bytes : use.disk_bytes) += slot.entry->size_bytes;
     if (!slot.id.empty() && slot.id.value().ends_with(id_suffix)) ++use.num_matching;
   }
   return use;
@@ -101,15 +94,10 @@ absl::StatusOr<std::shared_ptr<UploadFiles::Entry>> UploadFiles::Begin(const std
     ASSIGN_OR_RETURN(std::unique_ptr<File> file, files_.Open(PathOf(key, upload), FileSystem::kCreate));
     return std::make_shared<Entry>(key, std::move(upload), std::move(file));
   }
-  if (memory_bytes_ > kMemoryBytesMax - upload.size_bytes) {
-    return WithRetryAfter(
-        absl::ResourceExhaustedError(fmt::format(
-            "uploads of {} bytes for EPHEMERAL rounds are in memory already, the most are {}; try again later",
-            memory_bytes_, kMemoryBytesMax)),
-        kComeBackAfter);
-  }
-  memory_bytes_ += upload.size_bytes;
-  return std::make_shared<Entry>(key, std::move(upload), nullptr, std::make_shared<std::string>());
+  auto memory = std::make_shared<std::string>();
+  // A buffer that grows on its own would take twice as much as it has.
+  memory->reserve(static_cast<size_t>(upload.size_bytes));
+  return std::make_shared<Entry>(key, std::move(upload), nullptr, std::move(memory));
 }
 
 absl::StatusOr<PayloadStore::Upload> UploadFiles::Start(const UploadId& id, int64_t size_bytes,
@@ -209,7 +197,7 @@ absl::Status UploadFiles::Finish(const UploadId& id) {
   MutexLock lock(entry->mutex);
   if (entry->is_gone) return NoSuchUpload(id);
   PayloadStore::Upload& upload = entry->upload;
-  if (upload.is_finished) return absl::OkStatus();
+  if (upload.is_finished) return CheckDigest(id, *entry);
   if (upload.committed_bytes < upload.size_bytes) {
     return absl::FailedPreconditionError(fmt::format("upload {} has {} of {} bytes: send the rest first", id,
                                                      upload.committed_bytes, upload.size_bytes));
@@ -279,7 +267,6 @@ void UploadFiles::Forget(Entry& entry) {
   entry.is_gone = true;
   entry.file.reset();
   MutexLock lock(mutex_);
-  if (entry.memory) memory_bytes_ -= entry.upload.size_bytes;
   entries_.erase(entry.key);
 }
 

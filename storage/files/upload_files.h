@@ -61,6 +61,7 @@ class UploadFiles {
           std::shared_ptr<std::string> its_memory = nullptr)
         : key(std::move(its_key)),
           size_bytes(its_upload.size_bytes),
+          is_in_memory(its_memory != nullptr),
           upload(std::move(its_upload)),
           file(std::move(its_file)),
           memory(std::move(its_memory)) {
@@ -69,6 +70,7 @@ class UploadFiles {
     }
     const std::string key;
     const int64_t size_bytes;
+    const bool is_in_memory;
     // Taken before the map's.
     Mutex mutex;
     PayloadStore::Upload upload GUARDED_BY(mutex);
@@ -111,8 +113,6 @@ class UploadFiles {
   const std::string directory_;
   Mutex mutex_;
   std::map<std::string, Slot> entries_ GUARDED_BY(mutex_);
-  // Announced by the uploads in memory.
-  int64_t memory_bytes_ GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace sheaf

@@ -80,7 +80,7 @@ PayloadStore::UploadUse MemoryPayloadStore::GetUploadUse(std::string_view id_suf
   MutexLock lock(mutex_);
   for (const auto& [id, row] : uploads_) {
     ++use.num_uploads;
-    use.size_bytes += row.upload.size_bytes;
+    (row.is_in_memory ? use.memory_bytes : use.disk_bytes) += row.upload.size_bytes;
     if (id.value().ends_with(id_suffix)) ++use.num_matching;
   }
   return use;

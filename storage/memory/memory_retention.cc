@@ -43,19 +43,25 @@ absl::StatusOr<TaskStore::DeletedRounds> MemoryTaskStore::DeleteEndedRounds(cons
   return deleted;
 }
 
-absl::StatusOr<int64_t> MemoryTaskStore::DeleteWorkers(absl::Time seen_before) {
+absl::StatusOr<int64_t> MemoryTaskStore::DeleteWorkers(const DeleteWorkersParams& params) {
   SHEAF_CHECK(is_in_batch_, "writing needs a batch");
-  std::vector<WorkerKey> gone;
-  for (const auto& [key, record] : workers_) {
-    const auto held = leases_.lower_bound({key.second, TaskId()});
-    const bool holds_any = held != leases_.end() && held->first == key.second;
-    if (record.last_seen_time < seen_before && !holds_any) gone.push_back(key);
-  }
-  for (const WorkerKey& key : gone) {
+  std::vector<std::tuple<absl::Time, WorkerName, std::string>> unseen;
+  for (const auto& [key, record] : workers_) unseen.emplace_back(record.last_seen_time, key.second, key.first);
+  std::sort(unseen.begin(), unseen.end());
+  int64_t left_over = static_cast<int64_t>(unseen.size()) - params.keep_max;
+  if (static_cast<int64_t>(unseen.size()) > params.limit) unseen.resize(static_cast<size_t>(params.limit));
+  int64_t num_deleted = 0;
+  for (const auto& [last_seen_time, name, population] : unseen) {
+    const auto held = leases_.lower_bound({name, TaskId()});
+    const bool holds_any = held != leases_.end() && held->first == name;
+    const bool is_left_over = left_over-- > 0;
+    if (holds_any || (!is_left_over && last_seen_time >= params.seen_before)) continue;
+    const WorkerKey key{population, name};
     undo_.push_back([this, key, record = workers_.at(key)] { workers_[key] = record; });
     workers_.erase(key);
+    ++num_deleted;
   }
-  return static_cast<int64_t>(gone.size());
+  return num_deleted;
 }
 
 }  // namespace sheaf

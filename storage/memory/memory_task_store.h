@@ -60,7 +60,7 @@ class MemoryTaskStore : public TaskStore {
                                                  bool is_draining) override;
 
   absl::StatusOr<DeletedRounds> DeleteEndedRounds(const DeleteEndedRoundsParams& params) override;
-  absl::StatusOr<int64_t> DeleteWorkers(absl::Time seen_before) override;
+  absl::StatusOr<int64_t> DeleteWorkers(const DeleteWorkersParams& params) override;
   absl::StatusOr<CreateTokenResult> CreateToken(const TokenRecord& token) override;
   absl::StatusOr<TokenRecord> RevokeToken(const RevokeTokenParams& params) override;
   absl::Status DeleteToken(const TokenId& id) override;

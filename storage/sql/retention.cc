@@ -88,13 +88,22 @@ absl::StatusOr<int64_t> SqlTaskStore::DeleteTasks(int64_t round_key, int64_t tas
   return Run("-- delete_tasks\nDELETE FROM tasks WHERE task_key BETWEEN ? AND ?", {first, last});
 }
 
-absl::StatusOr<int64_t> SqlTaskStore::DeleteWorkers(absl::Time seen_before) {
+absl::StatusOr<int64_t> SqlTaskStore::DeleteWorkers(const DeleteWorkersParams& params) {
   SHEAF_CHECK(is_in_batch_, "writing needs a batch");
   RETURN_IF_ERROR(FlushWorkers());
+  int64_t left_over = -params.keep_max;
+  RETURN_IF_ERROR(Run("-- count_workers\nSELECT count(*) FROM workers", {}, [&](const SqlRow& row) {
+                    left_over += row.Int(0);
+                  }).status());
   std::vector<WorkerKey> gone;
-  RETURN_IF_ERROR(Run("-- find_unseen_workers\nSELECT name, population FROM workers WHERE last_seen_time < ?",
-                      {ToSql(seen_before)},
-                      [&](const SqlRow& row) { gone.emplace_back(row.String(1), WorkerName(row.Bytes(0))); })
+  RETURN_IF_ERROR(Run(R"(-- find_unseen_workers
+      SELECT name, population, last_seen_time < ?
+        FROM workers ORDER BY last_seen_time, name, population LIMIT ?)",
+                      {ToSql(params.seen_before), params.limit},
+                      [&](const SqlRow& row) {
+                        const bool is_left_over = left_over-- > 0;
+                        if (is_left_over || row.Int(2) != 0) gone.emplace_back(row.String(1), WorkerName(row.Bytes(0)));
+                      })
                       .status());
   int64_t num_deleted = 0;
   for (const WorkerKey& key : gone) {

@@ -103,32 +103,40 @@ absl::Status CheckLog(const std::string& database, const std::string& vfs) {
     return damaged(0);
   }
 
-  // Where the frames stop matching, and whether a transaction has ended since.
+  // Where the frames stop matching; from there on, whether all since the newest end of a transaction have matched.
   int64_t first_bad = -1;
-  bool has_ended = false;
+  bool follows_end = false;
+  // What the newest frame's checksum is by its content. Its header says `before`: one is right if the other is damaged.
+  Sum computed = before;
   std::vector<unsigned char> frame(kFrameHeaderBytes + page_bytes);
   const auto frame_bytes = static_cast<int64_t>(frame.size());
   for (int64_t at = kHeaderBytes; at + frame_bytes <= size && file.Read(at, frame); at += frame_bytes) {
-    // Against what the frame before says of itself: right also where that one is damaged in its page.
-    Sum sum = before;
-    sum.Add(frame.data(), 8, is_big_endian);
-    sum.Add(&frame[kFrameHeaderBytes], page_bytes, is_big_endian);
-    before = Sum::At(&frame[16]);
+    const auto sum_after = [&](Sum sum) {
+      sum.Add(frame.data(), 8, is_big_endian);
+      sum.Add(&frame[kFrameHeaderBytes], page_bytes, is_big_endian);
+      return sum;
+    };
+    const Sum said = Sum::At(&frame[16]);
+    const Sum sum = sum_after(before);
+    const bool matches = sum == said || (computed != before && sum_after(computed) == said);
+    before = said;
+    computed = sum;
     const bool has_salt[] = {std::equal(&frame[8], &frame[12], &header[16]),
                              std::equal(&frame[12], &frame[16], &header[20])};
-    const bool is_good = has_salt[0] && has_salt[1] && sum == before;
+    const bool is_good = has_salt[0] && has_salt[1] && matches;
     if (!is_good && first_bad < 0) first_bad = at;
     if (first_bad < 0) continue;
-    // Only the end of another transaction proves that one was promised after the damage; a crash can leave single
-    // frames that match.
+    // Only a whole transaction behind the end of another proves that one was promised after the damage. A crash leaves
+    // frames that match, and the end of what it cut off; and so may one before it, farther back. But what follows the
+    // end of either was not written after it, and its checksums do not go on from there.
     const bool is_last_of_transaction = BigEndian(&frame[4]) != 0;
-    if (is_good && is_last_of_transaction && has_ended) return damaged(first_bad);
+    if (is_good && is_last_of_transaction && follows_end) return damaged(first_bad);
     // An end that does not match is one nevertheless if its header cannot be of two writes: a frame of an earlier use
     // of the file has neither salt, but where a sector begins between the two, a crash leaves its size before our
     // salts.
     const bool is_of_one_write = at / kSectorBytes == (at + kFrameHeaderBytes - 1) / kSectorBytes;
     const bool is_ours = is_good || (is_of_one_write && (has_salt[0] || has_salt[1]));
-    has_ended = has_ended || (is_last_of_transaction && is_ours);
+    follows_end = is_last_of_transaction ? is_ours : follows_end && is_good;
   }
   return absl::OkStatus();
 }

@@ -3,8 +3,9 @@
 //   RETURN_IF_ERROR(CheckLog("/var/lib/sheafd/tasks.db", vfs));   // Before the database is opened.
 //
 // SQLite reads its log up to the first frame that does not match its checksum, because that is what a crash leaves: the
-// frames of one transaction that was not flushed. Where whole transactions follow such a frame, they were flushed and
-// promised, and it is damage. Damage in the last transaction, or a log cut short, looks like a crash and is not found.
+// frames of one transaction that was not flushed. Where a whole transaction follows the end of that one, both were
+// flushed and promised, and it is damage. Frames that earlier crashes and full disks cut off may lie behind. Damage in
+// the last transaction, or a log cut short, looks like a crash and is not found.
 #pragma once
 
 #include <string>

@@ -44,8 +44,8 @@ class SqliteConnection final : public SqlConnection {
 
   // Rewrites the database with room for checksums.
   absl::Status AddChecksums();
-  // Writes the log back and empties it. What a crash or a failed commit left there has the salts of what comes next,
-  // and CheckLog would take it for a transaction that was promised. Put off while the disk is full.
+  // Writes the log back and empties it: what a crash or a failed commit left behind its end has the salts of what comes
+  // next, and had better not be there when it is read again. Put off while the disk is full or the store is held.
   absl::Status BeginNewLog();
 
   struct TextHash {

@@ -74,13 +74,17 @@ PAYLOAD_TEST("Uploads are counted, with their announced sizes, until they are go
   REQUIRE(store.StartUpload(UploadId("one-b"), 3, Sha256Hex("abc")).ok());
   REQUIRE(store.WriteChunk(UploadId("one-b"), 0, "abc").ok());
   REQUIRE(store.FinishUpload(UploadId("one-b")).ok());
+  REQUIRE(store.StartMemoryUpload(UploadId("three-a"), 50, Sha256Hex("unseen")).ok());
   const PayloadStore::UploadUse use = store.GetUploadUse("-a");
-  CHECK(use.num_uploads == 3);
-  CHECK(use.size_bytes == 109);
-  CHECK(use.num_matching == 2);
+  CHECK(use.num_uploads == 4);
+  CHECK(use.disk_bytes == 109);
+  CHECK(use.memory_bytes == 50);
+  CHECK(use.num_matching == 3);
   REQUIRE(store.MoveUploadToBlob(UploadId("one-b")).ok());
   REQUIRE(store.DeleteUpload(UploadId("two-a")).ok());
-  CHECK(store.GetUploadUse("-b").size_bytes == 6);
+  REQUIRE(store.DeleteUpload(UploadId("three-a")).ok());
+  CHECK(store.GetUploadUse("-b").disk_bytes == 6);
+  CHECK(store.GetUploadUse("-b").memory_bytes == 0);
   CHECK(store.GetUploadUse("-b").num_matching == 0);
 }
 

@@ -106,7 +106,7 @@ STORE_TEST("Deleting is undone with its batch") {
   const std::string before = f.DumpNow();
   REQUIRE(f.store().BeginBatch().ok());
   REQUIRE(f.store().DeleteEndedRounds({.keep_max = 0, .tasks_limit = 100})->rounds.size() == 1);
-  REQUIRE(*f.store().DeleteWorkers(f.now + absl::Seconds(1)) == 1);
+  REQUIRE(*f.store().DeleteWorkers({.seen_before = f.now + absl::Seconds(1)}) == 1);
   f.store().RollbackBatch();
   CHECK(f.DumpNow() == before);
   CHECK_FALSE(f.Do([&](TaskStore& s) {
@@ -120,12 +120,33 @@ STORE_TEST("Workers not seen for long are forgotten, unless they hold a task") {
   f.Lease("holds");
   f.now += absl::Hours(1);
   f.Saw("new");
-  CHECK(*f.Do([&](TaskStore& s) { return s.DeleteWorkers(f.now); }) == 1);
+  CHECK(*f.Do([&](TaskStore& s) { return s.DeleteWorkers({.seen_before = f.now, .keep_max = 10}); }) == 1);
   CHECK(f.store().GetWorker("default", WorkerName("idle")).status().code() == absl::StatusCode::kNotFound);
   CHECK(f.Worker("holds").num_leased == 1);
   f.Worker("new");
   f.Saw("idle");
   CHECK(f.Worker("idle").first_seen_time == f.now);
+}
+
+STORE_TEST("Of too many workers those go that were not seen for the longest, unless they hold a task") {
+  f.CreateRound({});
+  for (const char* name : {"holds", "first", "second", "third", "fourth"}) {
+    f.now += absl::Hours(1);
+    f.Saw(name);
+  }
+  f.Lease("holds");
+  f.Saw("first");
+  f.Reopen();
+  const auto remove = [&](int64_t limit) {
+    return *f.Do([&](TaskStore& s) { return s.DeleteWorkers({.keep_max = 2, .limit = limit}); });
+  };
+  CHECK(remove(1) == 0);  // Which is the one that holds a task.
+  CHECK(remove(2) == 1);
+  CHECK(f.store().GetWorker("default", WorkerName("second")).status().code() == absl::StatusCode::kNotFound);
+  CHECK(remove(100) == 1);
+  CHECK(f.store().GetWorker("default", WorkerName("third")).status().code() == absl::StatusCode::kNotFound);
+  CHECK(remove(100) == 0);
+  for (const char* name : {"holds", "first", "fourth"}) f.Worker(name);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <catch2/catch.hpp>
+#include <cerrno>
 #include <memory>
 #include <string>
 #include <vector>
@@ -12,12 +13,14 @@
 #include "base/clock.h"
 #include "tests/crash/aftermath.h"
 #include "tests/crash/report.h"
+#include "tests/storage/temporary_directory.h"
 
 namespace sheaf::crash {
 namespace {
 
 constexpr int kOperations = 300;
 constexpr int kRandomRuns = 12;
+constexpr int kHeldRuns = 40;
 
 struct Image {
   std::unique_ptr<SimulatedDisk> disk;
@@ -97,6 +100,62 @@ TEST_CASE("Crashes at random points, one after the other, also while a server st
                    [&] { return fmt::format("seed {}, operation {}", seed, operations); });
       disk = std::move(after);
     }
+  }
+  report.Print();
+  CHECK(report.num_violations() == 0);
+}
+
+TEST_CASE("While a backup holds the store, neither full disks nor crashes, one after the other, lose anything") {
+  // What each leaves behind the end of the log stays there: it is not begun anew before the hold ends.
+  Report report("crashes under a hold");
+  const TemporaryDirectory directory;
+  const auto gate = HoldGate::Open(directory.path());
+  REQUIRE(gate.ok());
+  const auto hold = StoreHold::Take(directory.path());
+  REQUIRE(hold.ok());
+  for (int seed = 1; seed <= kHeldRuns * Effort(); ++seed) {
+    ManualClock clock;
+    SeededRandom random(static_cast<uint64_t>(seed));
+    Script script(random.Bits(), clock);
+    script.Expect({absl::StatusCode::kResourceExhausted});
+    auto disk = std::make_unique<SimulatedDisk>(clock);
+    int operations = 0;
+    while (operations < kOperations) {
+      std::unique_ptr<SimulatedDisk> after;
+      Ledger::Mark mark{};
+      {
+        DiskServer::Options options = ServerOptions(random.Bits());
+        options.gate = gate->get();
+        auto server = DiskServer::Start(*disk, clock, options);
+        if (!server.ok()) {
+          report.Violate(fmt::format("seed {}: the server does not start: {}", seed, server.status().ToString()));
+          break;
+        }
+        disk->set_fault([&](const DiskCall& call) {
+          if (after != nullptr || !call.path.ends_with("/tasks.db-wal")) return DiskFault{};
+          if (call.operation == DiskOperation::kWrite && random.Chance(0.02)) {
+            report.Note("full disks", 1);
+            return DiskFault{.error = ENOSPC, .written = random.Chance(0.5) ? 0 : 0.6};
+          }
+          // A whole transaction lies there, and of each sector the crash keeps what it likes.
+          if (call.operation == DiskOperation::kSync && random.Chance(0.1)) {
+            after = disk->Crash(random);
+            mark = script.ledger().mark();
+            (*server)->Kill();
+          }
+          return DiskFault{};
+        });
+        while (after == nullptr && operations < kOperations) {
+          script.Step(**server);
+          ++operations;
+        }
+      }
+      if (after == nullptr) break;
+      report.Count(CheckAftermath(*after->Copy(), clock.Now(), script.ledger(), mark, ServerOptions()),
+                   [&] { return fmt::format("seed {}, operation {}", seed, operations); });
+      disk = std::move(after);
+    }
+    for (const std::string& complaint : script.ledger().complaints) report.Violate(complaint);
   }
   report.Print();
   CHECK(report.num_violations() == 0);

@@ -6,6 +6,7 @@
 
 #include "base/status_macros.h"
 #include "storage/care/verify.h"
+#include "storage/files/holding_files.h"
 #include "storage/sqlite/sqlite_connection.h"
 #include "tests/crash/disk_file_system.h"
 
@@ -29,13 +30,17 @@ absl::StatusOr<std::unique_ptr<DiskServer>> DiskServer::Start(SimulatedDisk& dis
                                                               const Options& options) {
   std::unique_ptr<DiskServer> server(new DiskServer(disk, clock, options.seed));
   const auto open_database = [&](const std::string& path) -> absl::StatusOr<std::unique_ptr<SqlConnection>> {
-    ASSIGN_OR_RETURN(std::unique_ptr<SqliteConnection> connection, SqliteConnection::Open(path, server->vfs_.name()));
-    RETURN_IF_ERROR(connection->ExecuteScript(fmt::format("PRAGMA wal_autocheckpoint = {}", options.wal_pages)));
+    ASSIGN_OR_RETURN(std::unique_ptr<SqliteConnection> connection,
+                     SqliteConnection::Open(path, server->vfs_.name(), options.gate));
+    // It would not ask the gate.
+    const int wal_pages = options.gate == nullptr ? options.wal_pages : 0;
+    RETURN_IF_ERROR(connection->ExecuteScript(fmt::format("PRAGMA wal_autocheckpoint = {}", wal_pages)));
     server->connection_ = connection.get();
     return connection;
   };
-  ASSIGN_OR_RETURN(server->store_, OpenStore("/store", {.files = std::make_unique<DiskFileSystem>(disk),
-                                                        .open_database = open_database}));
+  std::unique_ptr<FileSystem> files = std::make_unique<DiskFileSystem>(disk);
+  if (options.gate != nullptr) files = std::make_unique<HoldingFiles>(std::move(files), *options.gate);
+  ASSIGN_OR_RETURN(server->store_, OpenStore("/store", {.files = std::move(files), .open_database = open_database}));
   server->parts_ = std::make_unique<Parts>(*server, options.limits);
   RETURN_IF_ERROR(server->parts_->core.Recover(clock.Now()));
   server->Run();

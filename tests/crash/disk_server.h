@@ -26,6 +26,7 @@
 #include "server/handlers/round_handlers.h"
 #include "server/handlers/work_handlers.h"
 #include "storage/open.h"
+#include "storage/store_hold.h"
 #include "tests/crash/disk_vfs.h"
 #include "tests/crash/simulated_disk.h"
 
@@ -38,6 +39,8 @@ class DiskServer final : public Executor {
     // Pages in the WAL before they are written back: few, so that this happens in a short script too.
     int wal_pages = 40;
     uint64_t seed = 1;
+    // While somebody holds it the log is not written back, and deletions are put off. Must outlive the server.
+    HoldGate* gate = nullptr;
   };
   // As a server's main would end: the error of opening the store, or of recovering what is in it.
   static absl::StatusOr<std::unique_ptr<DiskServer>> Start(SimulatedDisk& disk, ManualClock& clock,

@@ -17,11 +17,15 @@ namespace {
 
 using Catch::Matchers::Contains;
 
-// Runs nothing: these handlers answer at once.
-class NoExecutor final : public Executor {
+// Everything at once: there is no store to commit to.
+class ImmediateExecutor final : public Executor {
  public:
-  void Post(Event) override {}
-  void Defer(Deferred) override {}
+  explicit ImmediateExecutor(const Clock& clock) : clock_(clock) {}
+  void Post(Event event) override { event(clock_.Now()); }
+  void Defer(Deferred deferred) override { deferred(absl::OkStatus()); }
+
+ private:
+  const Clock& clock_;
 };
 
 Limits SmallLimits() {
@@ -64,7 +68,10 @@ class ABlobService {
   absl::Status Finish(const std::string& upload) {
     v1::FinishUploadRequest request;
     request.set_upload_id(upload);
-    return handlers_.FinishUpload(request).status();
+    std::optional<absl::Status> answer;
+    handlers_.FinishUpload(request, [&](const auto& response) { answer = response.status(); });
+    REQUIRE(answer.has_value());
+    return *answer;
   }
   absl::StatusOr<std::string> Read(const std::string& digest, int64_t offset, int64_t length = 0) {
     v1::ReadBlobRequest request;
@@ -81,7 +88,7 @@ class ABlobService {
   SeededRandom random_{1};
   MemoryTaskStore store_;
   MemoryPayloadStore payloads_{clock_};
-  NoExecutor executor_;
+  ImmediateExecutor executor_{clock_};
   Core core_{store_, payloads_, executor_, random_, {.limits = SmallLimits(), .data_directory = ""}};
   BlobHandlers handlers_{core_, payloads_};
 };

@@ -162,6 +162,20 @@ TEST_CASE("With a certificate and its key the server may listen anywhere; half o
   CHECK_THAT(ErrorOf({"--tls-client-ca", "ca.pem"}), Contains("--tls-cert"));
 }
 
+TEST_CASE("A server without room for the largest that it lets in is refused, with both settings to change") {
+  CHECK_THAT(ErrorOf({"--spool-bytes-max", "512MiB"}),
+             Contains("spool_bytes_max = 536870912") && Contains("contribution_bytes_max = 1073741824") &&
+                 Contains("raise --spool-bytes-max, or lower --contribution-bytes-max"));
+  for (const std::string flag : {"--spool-bytes-max", "--upload-bytes-max", "--memory-upload-bytes-max"}) {
+    CHECK_THAT(ErrorOf({flag, "7", "--broadcast-bytes-max", "7"}),
+               Contains("raise " + flag + ", or lower --contribution-bytes-max"));
+  }
+  CHECK_THAT(ErrorOf({"--upload-bytes-max", "2GiB"}),
+             Contains("raise --upload-bytes-max, or lower --broadcast-bytes-max"));
+  CHECK(ParseInvocation({"--spool-bytes-max", "1GiB"}, Of({})).ok());
+  CHECK(ParseInvocation({"--spool-bytes-max", "512MiB", "--contribution-bytes-max", "512MiB"}, Of({})).ok());
+}
+
 TEST_CASE("--help and --version print and do nothing else") {
   const auto help = ParseInvocation({"--help"}, Of({}));
   REQUIRE(help.ok());

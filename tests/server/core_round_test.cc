@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "aggregation/safetensors.h"
+#include "base/checksum.h"
 #include "server/core/proto_time.h"
 #include "tests/server/core_federation.h"
 
@@ -336,6 +337,38 @@ TEST_CASE("A broadcast whose round ended before a crash is deleted after the res
   REQUIRE(server.payloads().HasBlob(fresh));
 }
 
+TEST_CASE("A broadcast that was just uploaded stays for its round, although another's of the same bytes is retired") {
+  Limits limits;
+  CoreFederation server(limits);
+  const std::string bytes = "the model that both start from";
+  v1::StartUploadRequest start;
+  start.set_request_id("second");
+  start.set_size_bytes(static_cast<int64_t>(bytes.size()));
+  start.set_digest(Sha256Hex(bytes));
+  const auto upload = server.Call<v1::StartUploadResponse>("BlobService/StartUpload", start);
+  REQUIRE(upload.ok());
+  v1::WriteChunkRequest chunk;
+  chunk.set_upload_id(upload->upload_id());
+  chunk.set_data(bytes);
+  REQUIRE(server.Call<v1::WriteChunkResponse>("BlobService/WriteChunk", chunk).ok());
+
+  v1::RoundSpec spec = SumRound(1);
+  spec.set_broadcast_digest(*server.payloads().PutBlob(bytes));
+  server.CreateRound(spec);
+  REQUIRE(Contribute(server, "w", 1) == Verdict::ACCEPTED);
+  server.Advance(limits.broadcast_linger - absl::Seconds(1));
+  v1::FinishUploadRequest finish;
+  finish.set_upload_id(upload->upload_id());
+  const auto finished = server.Call<v1::FinishUploadResponse>("BlobService/FinishUpload", finish);
+  REQUIRE(finished.ok());
+
+  // As long as it was told.
+  server.Advance(FromProto(finished->keep()) - absl::Seconds(1));
+  CHECK(server.payloads().HasBlob(spec.broadcast_digest()));
+  server.Advance(absl::Minutes(20));
+  CHECK_FALSE(server.payloads().HasBlob(spec.broadcast_digest()));
+}
+
 TEST_CASE("An aggregate that the next round broadcasts stays readable when that round has ended") {
   Limits limits;
   CoreFederation server(limits);
@@ -543,11 +576,12 @@ class FailingStore final : public MemoryTaskStore {
 // A core and what runs it, without handlers.
 class BareCore final : public Executor {
  public:
-  explicit BareCore(FailingStore& store)
-      : core_(store, payloads_, *this, random_, {}), runner_(store, payloads_, core_) {
+  explicit BareCore(FailingStore& store, const Limits& limits = {})
+      : core_(store, payloads_, *this, random_, {.limits = limits}), runner_(store, payloads_, core_) {
     REQUIRE(core_.Recover(clock_.Now()).ok());
   }
   Core& core() { return core_; }
+  PayloadStore& payloads() { return payloads_; }
   absl::Status Run() { return runner_.Run(std::exchange(inbox_, {}), clock_.Now()); }
   void Post(Event event) override { inbox_.push_back(std::move(event)); }
   void Defer(Deferred deferred) override { runner_.Defer(std::move(deferred)); }
@@ -580,6 +614,42 @@ TEST_CASE("A round that cannot be read after a batch failed is not taken for end
   CHECK(status.code() == absl::StatusCode::kInternal);
   CHECK_THAT(std::string(status.message()), Contains("cannot be read"));
   CHECK(server.core().rounds().Find(id) != nullptr);
+}
+
+TEST_CASE("What batches that failed have left in the spool takes up no room in it") {
+  FailingStore store;
+  Limits limits;
+  limits.spool_bytes_max = 60;  // One contribution, and not two.
+  BareCore server(store, limits);
+  const auto sync = [&](const v1::SyncRequest& request) {
+    absl::StatusOr<v1::SyncResponse> answer;
+    server.Post([&](absl::Time now) {
+      server.core().desk().Sync(request, Identity::Anybody(), now, [&](auto response) { answer = response; });
+    });
+    CHECK(server.Run().ok() != store.commit_fails);
+    return answer;
+  };
+  server.Post([&](absl::Time now) {
+    v1::CreateRoundRequest request;
+    request.set_request_id("create");
+    *request.mutable_spec() = SumRound(2);
+    REQUIRE(server.core().rounds().Create(request, now).ok());
+  });
+  REQUIRE(server.Run().ok());
+  v1::SyncRequest hand_in = Ask("w", 0);
+  *hand_in.add_results() = Result(sync(Ask("w", 1))->leases(0), 1);
+
+  store.commit_fails = true;
+  for (int i = 0; i < 3; ++i) {
+    INFO(i);
+    CHECK(sync(hand_in).ok());  // Until its commit fails.
+    CHECK(server.payloads().ListRounds()->empty());
+  }
+  store.commit_fails = false;
+  const auto accepted = sync(hand_in);
+  INFO(accepted.status().ToString());
+  REQUIRE(accepted.ok());
+  CHECK(accepted->verdicts(0).verdict() == Verdict::ACCEPTED);
 }
 
 }  // namespace

@@ -351,6 +351,28 @@ std::map<std::string, Refusal> Refusals() {
                                 return Start(server, AnUpload("two", 401));
                               },
                               Code::kResourceExhausted, true};
+  rows["memory_upload_bytes_max"] = {[](Limits& l) { l.memory_upload_bytes_max = 1000; },
+                                     [](CoreFederation& server) {
+                                       v1::RoundSpec spec = SumRound(2);
+                                       spec.set_durability(v1::EPHEMERAL);
+                                       server.CreateRound(spec);
+                                       const v1::SyncResponse granted = server.Sync(Ask("w1", 2));
+                                       const auto start = [&](int task, int64_t size) {
+                                         v1::StartUploadRequest request = AnUpload("contribution", size);
+                                         const v1::Lease& lease = granted.leases(task);
+                                         request.mutable_contribution()->set_task(lease.task());
+                                         request.mutable_contribution()->set_lease_token(lease.lease_token());
+                                         return Start(server, request);
+                                       };
+                                       CHECK(start(0, 600).ok());
+                                       CHECK(start(0, 600).ok());
+                                       const absl::Status refused = start(1, 401);
+                                       CHECK(start(1, 400).ok());
+                                       // The disk has room of its own.
+                                       CHECK(Start(server, AnUpload("broadcast", 1001)).ok());
+                                       return refused;
+                                     },
+                                     Code::kResourceExhausted, true};
   rows["uploads_max"] = {[](Limits& l) { l.uploads_max = 1; },
                          [](CoreFederation& server) {
                            CHECK(Start(server, AnUpload("one", 600)).ok());
@@ -551,6 +573,20 @@ std::map<std::string, std::function<void()>> Effects() {
   rows["ended_rounds_max"] = [=] {
     CoreFederation server(with([](Limits& l) { l.ended_rounds_max = 1; }));
     CHECK(kept_rounds(server, 3, kMinute) == 1);
+  };
+  rows["worker_records_max"] = [=] {
+    CoreFederation server(with([](Limits& l) {
+      l.workers_max = 1;
+      l.worker_records_max = 2;
+    }));
+    for (const char* name : {"w1", "w2", "w3"}) {
+      server.Sync(Ask(name, 0));
+      server.Advance(absl::Minutes(21));
+    }
+    const auto known = server.store().ListWorkers({});
+    REQUIRE(known->size() == 2);
+    CHECK(known->front().name == WorkerName("w2"));
+    CHECK(known->back().name == WorkerName("w3"));
   };
   const auto broadcast_after = [](CoreFederation& server, absl::Duration later) {
     const std::string digest = *server.payloads().PutBlob("a broadcast");

@@ -167,10 +167,10 @@ absl::StatusOr<TaskStore::DeletedRounds> CrashingTaskStore::DeleteEndedRounds(co
   });
 }
 
-absl::StatusOr<int64_t> CrashingTaskStore::DeleteWorkers(absl::Time seen_before) {
+absl::StatusOr<int64_t> CrashingTaskStore::DeleteWorkers(const DeleteWorkersParams& params) {
   return Between(point_, StoreOperation::kDeleteWorkers, [&] {
     has_written_ = true;
-    return inner_.DeleteWorkers(seen_before);
+    return inner_.DeleteWorkers(params);
   });
 }
 

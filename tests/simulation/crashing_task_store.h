@@ -61,7 +61,7 @@ class CrashingTaskStore final : public TaskStore {
                                                  bool is_draining) override;
 
   absl::StatusOr<DeletedRounds> DeleteEndedRounds(const DeleteEndedRoundsParams& params) override;
-  absl::StatusOr<int64_t> DeleteWorkers(absl::Time seen_before) override;
+  absl::StatusOr<int64_t> DeleteWorkers(const DeleteWorkersParams& params) override;
 
   Info GetInfo() const override;
 

@@ -60,14 +60,6 @@ TEST_CASE("An upload in memory leaves no file, ends with the process, and is sta
   CHECK(*store->DeleteStaleUploads(absl::InfinitePast()) == 0);
   CHECK(*store->DeleteStaleUploads(absl::InfinitePast()) == 1);
   CHECK(absl::IsNotFound(store->GetUpload(upload).status()));
-
-  // What is announced counts, until it is gone.
-  const int64_t half = int64_t{2} << 30;
-  REQUIRE(store->StartMemoryUpload(UploadId("a"), half, Sha256Hex("")).ok());
-  REQUIRE(store->StartMemoryUpload(UploadId("b"), half, Sha256Hex("")).ok());
-  CHECK(absl::IsResourceExhausted(store->StartMemoryUpload(UploadId("c"), 1, Sha256Hex("")).status()));
-  REQUIRE(store->DeleteUpload(UploadId("b")).ok());
-  CHECK(store->StartMemoryUpload(UploadId("c"), 1, Sha256Hex("")).ok());
 }
 
 void CheckNamesTheFile(const absl::Status& status, const std::string& file) {

@@ -128,5 +128,24 @@ TEST_CASE("The end of an earlier transaction, left in half a frame's header, is 
   CHECK(Check(crashed).ok());
 }
 
+TEST_CASE("What a crash or a full disk cut off, and a later transaction began to overwrite, is no damage") {
+  // A transaction of ten pages was cut off: all but its first frame is there, its end too.
+  Log cut_off(7);
+  cut_off.Commit(3);
+  cut_off.Commit(10);
+  // Two of its frames were overwritten by one that was flushed, and four by one that a second crash cut off likewise.
+  Log log(7);
+  log.Commit(3);
+  log.Commit(2);
+  log.Commit(4);
+  for (const int missing : {5, 6, 7}) {
+    INFO("frame " << missing);
+    std::string crashed = log.bytes() + cut_off.bytes().substr(log.bytes().size());
+    const auto at = static_cast<size_t>(FrameOffset(missing));
+    crashed.replace(at, kFrameBytes, cut_off.bytes(), at, kFrameBytes);
+    CHECK(Check(crashed).ok());
+  }
+}
+
 }  // namespace
 }  // namespace sheaf

@@ -2,11 +2,15 @@
 #include "storage/open.h"
 
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <catch2/catch.hpp>
 #include <fstream>
+#include <string>
 
 #include "storage/sql/migrator.h"
 #include "storage/sql/sql_task_store.h"
@@ -47,6 +51,27 @@ TEST_CASE("A second server on the same directory is refused until the first has 
   CHECK(Mentions(second.status(), directory.path()));
   first = absl::CancelledError();
   CHECK(OpenStore(directory.path()).ok());
+}
+
+TEST_CASE("Whoever asks who has a store keeps no server from starting") {
+  TemporaryDirectory directory;
+  REQUIRE(DirectoryLock::Take(directory.path()).ok());
+  const pid_t asking = ::fork();
+  REQUIRE(asking >= 0);
+  if (asking == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    while (true) DirectoryLock::HolderOf(directory.path());
+  }
+  int num_refused = 0;
+  for (int i = 0; i < 5000; ++i) {
+    const auto lock = DirectoryLock::Take(directory.path());
+    if (!lock.ok()) ++num_refused;
+    if (i == 0) CHECK(DirectoryLock::HolderOf(directory.path()) == "process " + std::to_string(::getpid()));
+  }
+  ::kill(asking, SIGKILL);
+  ::waitpid(asking, nullptr, 0);
+  CHECK(num_refused == 0);
+  CHECK(DirectoryLock::HolderOf(directory.path()).empty());
 }
 
 TEST_CASE("A directory whose parent is missing is refused and named") {

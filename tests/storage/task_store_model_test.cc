@@ -181,8 +181,10 @@ class Model {
 
   void Delete() {
     if (random_.Chance(0.3)) {
-      const absl::Time seen_before = now_ - Soon();
-      return Both([&](TaskStore& s) { return s.DeleteWorkers(seen_before); });
+      const TaskStore::DeleteWorkersParams params{.seen_before = now_ - Soon() * 10,
+                                                  .keep_max = static_cast<int64_t>(random_.Below(6)),
+                                                  .limit = static_cast<int64_t>(random_.Below(6)) + 1};
+      return Both([&](TaskStore& s) { return s.DeleteWorkers(params); });
     }
     const TaskStore::DeleteEndedRoundsParams params{.ended_by = now_ - Soon() * 10,
                                                     .keep_max = static_cast<int64_t>(random_.Below(6)),
