@@ -106,11 +106,15 @@ TEST_CASE("A connection without a call is ended after connection_idle_max; one w
   auto parked = CallLater(busy, kSync, AParkedPoll("w1"));
   GrpcTransport other(server.address(), {.own_connection = true});
   WaitForParkedPolls(other, 1);
-  // A stranger who gets through the handshake, and never calls.
+  // Strangers who get through the handshake: one never calls, one begins to, and never comes to what.
   RawConnection silent(server.address());
   silent.Send(kHttp2Preface);
   silent.Send(kEmptySettings);
-  WaitUntil("who says nothing is hung up on", [&] { return silent.IsOver(); });
+  RawConnection halfway(server.address());
+  halfway.Send(kHttp2Preface);
+  halfway.Send(kEmptySettings);
+  halfway.Send(kHalfHeaders);
+  WaitUntil("they are hung up on", [&] { return silent.IsOver() && halfway.IsOver(); });
   // Who was ended so connects anew for the next call.
   CHECK(BlockingCall(other, kGetServerInfo, {}).ok());
   // This one has been there for longer.
