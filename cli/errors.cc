@@ -50,7 +50,7 @@ std::string DefaultHint(const absl::Status& status, const ErrorContext& context)
     case absl::StatusCode::kInvalidArgument:
       return fmt::format("'sheaf {}--help' shows what it takes", context.command.empty() ? "" : context.command + " ");
     case absl::StatusCode::kNotFound:
-      if (context.noun == "round" || context.noun == "task" || context.noun == "worker") {
+      if (context.noun == "round" || context.noun == "task" || context.noun == "worker" || context.noun == "token") {
         return fmt::format("'sheaf {} list' shows those there are", context.noun);
       }
       return "check the name";

@@ -25,6 +25,7 @@ class ServerInfo final : public Command {
     fields.AddIf("Data directory", info.data_directory());
     fields.Add("Live rounds", HumanCount(info.num_live_rounds()));
     fields.Add("Workers", HumanCount(info.num_workers()));
+    fields.Add("Refused calls", HumanCount(info.num_refused_calls()));
     fields.Add("Operators", absl::StrJoin(info.operators(), ", "));
     session.out() << fields.Render(session.table_style());
     PrintLimits(session, info);

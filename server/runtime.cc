@@ -12,6 +12,7 @@
 #include "server/core/core.h"
 #include "server/core_thread.h"
 #include "server/handlers/access_handlers.h"
+#include "server/handlers/admission.h"
 #include "server/handlers/blob_handlers.h"
 #include "server/handlers/inspection_handlers.h"
 #include "server/handlers/method_table.h"
@@ -44,9 +45,10 @@ struct Runtime::State {
         work(core),
         blob(core, payloads),
         round(core),
-        inspection(core),
+        admission(options.limits),
+        inspection(core, admission),
         access(core),
-        methods(thread, core,
+        methods(thread, core, admission,
                 {.work = work, .blob = blob, .round = round, .inspection = inspection, .access = access}) {}
 
   const absl::Duration stop_grace;
@@ -57,6 +59,7 @@ struct Runtime::State {
   WorkHandlers work;
   BlobHandlers blob;
   RoundHandlers round;
+  Admission admission;
   InspectionHandlers inspection;
   AccessHandlers access;
   MethodTable methods;

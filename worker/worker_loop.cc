@@ -217,7 +217,7 @@ bool WorkerLoop::SyncIsDue(absl::Time now) const {
 }
 
 void WorkerLoop::SendSync(absl::Time now) {
-  OpenSync sync{.sent = now, .draining = draining_};
+  OpenSync sync{.sent = now, .draining = draining_, .renews_only = renews_first_ && HasUnsentResult()};
   v1::SyncRequest request;
   request.set_protocol_version(kProtocolVersionMax);
   request.set_worker(options_.worker);
@@ -226,9 +226,9 @@ void WorkerLoop::SendSync(absl::Time now) {
   for (v1::OfferedComputation& offer : parts_.runner.Offers()) *request.add_computations() = std::move(offer);
   request.mutable_labels()->insert(options_.labels.begin(), options_.labels.end());
   request.set_draining(draining_);
-  AddResults(request, sync);
+  if (!sync.renews_only) AddResults(request, sync);
   AddHeld(now, request, sync);
-  AddPoll(now, request, sync);
+  if (!sync.renews_only) AddPoll(now, request, sync);
 
   ++counters_.syncs;
   int64_t id = ++newest_sync_;
@@ -289,10 +289,10 @@ void WorkerLoop::OnSyncDone(int64_t id, absl::StatusOr<v1::SyncResponse> respons
   if (response.ok()) return OnAnswer(sync, *response, is_newest, now);
   ++counters_.failed_syncs;
   // When an overtaken call fails, the newer one tells how the server is; its results go into the next.
-  if (is_newest || absl::IsFailedPrecondition(response.status())) OnSyncFailed(response.status(), now);
+  if (is_newest || absl::IsFailedPrecondition(response.status())) OnSyncFailed(sync, response.status(), now);
 }
 
-void WorkerLoop::OnSyncFailed(const absl::Status& status, absl::Time now) {
+void WorkerLoop::OnSyncFailed(const OpenSync& sync, const absl::Status& status, absl::Time now) {
   if (absl::IsFailedPrecondition(status)) {
     return Finish(status);
   }
@@ -302,14 +302,20 @@ void WorkerLoop::OnSyncFailed(const absl::Status& status, absl::Time now) {
     backoff_.Next(status, parts_.random);
     return;
   }
+  // More than once: there may be no room for its results for longer than the leases last, theirs and the others'.
+  renews_first_ = absl::IsResourceExhausted(status) && !sync.results.empty() && backoff_.failures() > 0;
   // Said once per outage.
   if (backoff_.failures() == 0) LogWarning("no answer, trying again: {}", status.ToString());
   backoff_until_ = now + backoff_.Next(status, parts_.random);
 }
 
 void WorkerLoop::OnAnswer(const OpenSync& sync, v1::SyncResponse& response, bool is_newest, absl::Time now) {
-  if (backoff_.failures() > 0) LogInfo("the server answers again");
-  backoff_.Reset();
+  // Renewals tell nothing of whether there is room again.
+  if (!sync.renews_only) {
+    if (backoff_.failures() > 0) LogInfo("the server answers again");
+    backoff_.Reset();
+  }
+  renews_first_ = false;
   backoff_until_ = absl::InfinitePast();
   if (response.inline_bytes_max() > 0) attempt_parts_.inline_bytes_max = response.inline_bytes_max();
   suggested_concurrency_ = response.suggested_concurrency();

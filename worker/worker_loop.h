@@ -131,6 +131,8 @@ class WorkerLoop {
     bool draining = false;
     // Tokens of the results it carries.
     std::set<std::string> results;
+    // It leaves results out, and asks for nothing.
+    bool renews_only = false;
 
     bool may_park() const { return wait > absl::ZeroDuration(); }
   };
@@ -151,7 +153,7 @@ class WorkerLoop {
   void AddHeld(absl::Time now, v1::SyncRequest& request, const OpenSync& sync);
   void AddPoll(absl::Time now, v1::SyncRequest& request, OpenSync& sync);
   void OnSyncDone(int64_t id, absl::StatusOr<v1::SyncResponse> response, absl::Time now);
-  void OnSyncFailed(const absl::Status& status, absl::Time now);
+  void OnSyncFailed(const OpenSync& sync, const absl::Status& status, absl::Time now);
   void OnAnswer(const OpenSync& sync, v1::SyncResponse& response, bool is_newest, absl::Time now);
   void OnVerdict(const v1::ResultVerdict& verdict);
   void OnLeaseUpdate(const v1::LeaseUpdate& update, absl::Time sent);
@@ -185,6 +187,8 @@ class WorkerLoop {
   absl::Time next_poll_ = absl::InfinitePast();
   Backoff backoff_;
   absl::Time backoff_until_ = absl::InfinitePast();
+  // The newest call was refused like one before, and its results may be why.
+  bool renews_first_ = false;
   int suggested_concurrency_ = 0;
 
   bool draining_ = false;

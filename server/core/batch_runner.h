@@ -1,7 +1,7 @@
 // BatchRunner: runs a batch of events as one store transaction: the group commit.
 //
 //   BatchRunner runner(store, payloads, core);
-//   BatchRunner::Outcome outcome = runner.Run(std::move(events), clock.Now());
+//   absl::Status committed = runner.Run(std::move(events), clock.Now());
 //
 // Begins a batch; runs the events; lets the core tick (expired leases, deadlines, parked polls); flushes the spools,
 // then commits; then runs what was deferred. If the commit fails nothing has happened, everyone deferred is told so,

@@ -82,15 +82,19 @@ void WorkDesk::Sync(const v1::SyncRequest& request, const IdentityPtr& caller, a
 absl::StatusOr<v1::SyncResponse> WorkDesk::Answer(const v1::SyncRequest& request, const WorkerProfile& worker,
                                                   absl::Time now, int32_t& want) {
   v1::SyncResponse response = EmptyResponse(worker);
+  absl::Status refusal;
   for (const v1::TaskResult& result : request.results()) {
-    ASSIGN_OR_RETURN(*response.add_verdicts(), intake_.Take(result, worker.population, *worker.caller, now));
-    if (response.verdicts().rbegin()->verdict() == v1::ResultVerdict::ACCEPTED) {
-      rates_[worker.population].completions.Add(now);
-    }
+    const absl::StatusOr<v1::ResultVerdict> verdict = intake_.Take(result, worker.population, *worker.caller, now);
+    refusal = verdict.status();
+    if (!refusal.ok()) break;
+    *response.add_verdicts() = *verdict;
+    if (verdict->verdict() == v1::ResultVerdict::ACCEPTED) rates_[worker.population].completions.Add(now);
   }
+  // Renewals need no room: while a result waits for some, what else the worker holds stays its.
   for (const v1::HeldLease& held : request.held()) {
     ASSIGN_OR_RETURN(*response.add_held(), Update(held, worker, now, now));
   }
+  RETURN_IF_ERROR(refusal);
   ASSIGN_OR_RETURN(const Held leased, Resend(request, worker, now, response));
   const int64_t room = std::max<int64_t>(context_.limits.leases_per_worker_max - leased.total, 0);
   // Not an error: what else the call brought has been done.

@@ -13,6 +13,7 @@
 #include "server/core/proto_time.h"
 #include "server/core/round_spec.h"
 #include "server/core/views.h"
+#include "server/handlers/admission.h"
 #include "server/handlers/state_filter.h"
 
 namespace sheaf {
@@ -120,7 +121,7 @@ absl::StatusOr<v1::DrainWorkerResponse> Drain(Core& core, const v1::DrainWorkerR
   return response;
 }
 
-absl::StatusOr<v1::GetServerInfoResponse> Info(Core& core) {
+absl::StatusOr<v1::GetServerInfoResponse> Info(Core& core, const Admission& admission) {
   const TaskStore::Info store = core.context().store.GetInfo();
   v1::GetServerInfoResponse response;
   response.set_version(kVersion);
@@ -135,6 +136,7 @@ absl::StatusOr<v1::GetServerInfoResponse> Info(Core& core) {
   response.set_num_live_rounds(static_cast<int64_t>(core.rounds().live().size()));
   response.set_num_workers(static_cast<int64_t>(core.workers().size()));
   response.set_is_draining(core.desk().is_draining());
+  response.set_num_refused_calls(admission.num_refused());
   return response;
 }
 
@@ -177,7 +179,7 @@ void InspectionHandlers::ExplainRound(const v1::ExplainRoundRequest& request, ab
 
 void InspectionHandlers::GetServerInfo(const v1::GetServerInfoRequest& /*request*/, absl::Time /*now*/,
                                        Reply<v1::GetServerInfoResponse> reply) {
-  reply(Info(core_));
+  reply(Info(core_, admission_));
 }
 
 }  // namespace sheaf

@@ -8,11 +8,13 @@
 
 namespace sheaf {
 
+class Admission;
 class Core;
 
 class InspectionHandlers {
  public:
-  explicit InspectionHandlers(Core& core) : core_(core) {}
+  // Both must outlive the handlers.
+  InspectionHandlers(Core& core, const Admission& admission) : core_(core), admission_(admission) {}
 
   void ListTasks(const v1::ListTasksRequest& request, absl::Time now, Reply<v1::ListTasksResponse> reply);
   void GetTask(const v1::GetTaskRequest& request, absl::Time now, Reply<v1::GetTaskResponse> reply);
@@ -25,6 +27,7 @@ class InspectionHandlers {
 
  private:
   Core& core_;
+  const Admission& admission_;
 };
 
 }  // namespace sheaf

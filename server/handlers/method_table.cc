@@ -41,8 +41,8 @@ absl::Status CheckNewRound(const v1::CreateRoundRequest& request, const Identity
 
 }  // namespace
 
-MethodTable::MethodTable(Executor& executor, Core& core, Handlers handlers)
-    : executor_(executor), core_(core), admission_(core.limits()) {
+MethodTable::MethodTable(Executor& executor, Core& core, Admission& admission, Handlers handlers)
+    : executor_(executor), core_(core), admission_(admission) {
   Add("sheaf.v1.WorkService/Sync", {WORKER}, OfPopulation(&v1::SyncRequest::population), handlers.work,
       &WorkHandlers::Sync);
   rows_["sheaf.v1.WorkService/Sync"].abandon = [&work = handlers.work](const google::protobuf::Message& request) {

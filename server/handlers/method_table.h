@@ -48,7 +48,7 @@ class MethodTable {
   using Done = std::function<void(absl::Status)>;
 
   // All must outlive the table.
-  MethodTable(Executor& executor, Core& core, Handlers handlers);
+  MethodTable(Executor& executor, Core& core, Admission& admission, Handlers handlers);
 
   // Calls `done` exactly once, from any thread, with `response` filled if OK. Request and response must live until
   // then. PERMISSION_DENIED if `caller` may not do this, or not there; UNIMPLEMENTED, naming it, if there is no such
@@ -119,7 +119,7 @@ class MethodTable {
 
   Executor& executor_;
   Core& core_;
-  mutable Admission admission_;
+  Admission& admission_;
   std::unordered_map<std::string, Row> rows_;
 };
 

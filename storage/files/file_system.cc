@@ -11,8 +11,13 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/retry_hint.h"
+
 namespace sheaf {
 namespace {
+
+// Whoever has files open closes them when it is done.
+constexpr absl::Duration kUntilFilesAreClosed = absl::Seconds(1);
 
 class PosixFile final : public File {
  public:
@@ -97,7 +102,8 @@ absl::Status FileError(int error, std::string_view what, const std::string& path
       return absl::ResourceExhaustedError(message + "; free some space or move the store to a larger disk");
     case EMFILE:
     case ENFILE:
-      return absl::ResourceExhaustedError(message + "; raise the limit of open files (LimitNOFILE)");
+      return WithRetryAfter(absl::ResourceExhaustedError(message + "; raise the limit of open files (LimitNOFILE)"),
+                            kUntilFilesAreClosed);
     case EACCES:
     case EPERM:
     case EROFS:

@@ -198,6 +198,7 @@ TEST_CASE("server info shows version, store and limits") {
     response.add_operators("mean");
     (*response.mutable_limits())["tasks_per_round_max"] = 100'000;
     response.set_num_workers(8);
+    response.set_num_refused_calls(1234);
     return response;
   });
   CHECK(run({"server", "info"}) == 0);
@@ -211,6 +212,7 @@ Store:           sqlite, schema 1
 Data directory:  /var/lib/sheaf
 Live rounds:     0
 Workers:         8
+Refused calls:   1,234
 Operators:       sum, mean
 
 Limits

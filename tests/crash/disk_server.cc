@@ -18,9 +18,10 @@ DiskServer::Parts::Parts(DiskServer& owner, const Limits& limits)
       work(core),
       blob(core, *owner.store_.payloads),
       round(core),
-      inspection(core),
+      admission(limits),
+      inspection(core, admission),
       access(core),
-      table(owner, core, {work, blob, round, inspection, access}),
+      table(owner, core, admission, {work, blob, round, inspection, access}),
       runner(*owner.store_.tasks, *owner.store_.payloads, core) {}
 
 DiskServer::DiskServer(SimulatedDisk& disk, ManualClock& clock, uint64_t seed)

@@ -1,15 +1,11 @@
 // Whoever means harm, against a real server over sockets: nonsense in every request, requests that are larger than they
 // look, connections that never say anything, names that are paths. After each the same server, not much larger, runs a
 // round whose aggregate is right.
-#include <arpa/inet.h>
 #include <google/protobuf/descriptor.h>
 #include <google/protobuf/message.h>
 #include <grpcpp/create_channel.h>
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/support/byte_buffer.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
@@ -19,12 +15,14 @@
 
 #include "base/checksum.h"
 #include "base/mutex.h"
+#include "base/retry_hint.h"
 #include "sdk/cpp/methods.h"
 #include "sdk/cpp/proto_duration.h"
 #include "tests/e2e/processes.h"
 #include "tests/e2e/rounds.h"
 #include "tests/e2e/service_methods.h"
 #include "tests/fuzz/message_mutator.h"
+#include "tests/server/raw_connection.h"
 #include "worker/computations/unit_contribution.h"
 
 namespace sheaf {
@@ -556,44 +554,10 @@ TEST_CASE("A worker's last words are cut between characters: whoever asks for th
 
 // --- Connections ----------------------------------------------------------------------------------
 
-class Socket {
- public:
-  explicit Socket(const std::string& address) : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0)) {
-    sockaddr_in to = {};
-    to.sin_family = AF_INET;
-    to.sin_port = htons(static_cast<uint16_t>(std::stoi(address.substr(address.rfind(':') + 1))));
-    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    ::connect(fd_, reinterpret_cast<const sockaddr*>(&to), sizeof to);
-  }
-  Socket(Socket&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  ~Socket() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  void Send(std::string_view bytes) { ::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL); }
-  // The server has hung up.
-  bool IsOver() {
-    char bytes[4096];
-    for (;;) {
-      const ssize_t count = ::recv(fd_, bytes, sizeof bytes, 0);
-      if (count == 0) return true;
-      if (count < 0) return errno != EAGAIN && errno != EWOULDBLOCK;
-    }
-  }
-
- private:
-  int fd_;
-};
-
-constexpr std::string_view kPreface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-// Length 0, type SETTINGS.
-constexpr std::string_view kSettings("\0\0\0\4\0\0\0\0\0", 9);
-// A HEADERS frame that announces 100 bytes and is never finished.
-constexpr std::string_view kHalfHeaders("\0\0\x64\1\4\0\0\0\1\x82", 10);
-
 TEST_CASE("Connections that say nothing, or a byte at a time, stop nobody else, and are hung up on") {
   AttackedServer server({"--handshake-timeout", "2s"});
   constexpr int kEach = 150;
-  std::vector<Socket> silent, slow, halfway;
+  std::vector<RawConnection> silent, slow, halfway;
   for (int i = 0; i < kEach; ++i) {
     silent.emplace_back(server.address());
     slow.emplace_back(server.address());
@@ -603,21 +567,21 @@ TEST_CASE("Connections that say nothing, or a byte at a time, stop nobody else, 
   const absl::Time start = clock.Now();
   std::vector<double> millis;
   size_t next_byte = 0;
-  const auto num_over = [](std::vector<Socket>& sockets) {
-    return std::count_if(sockets.begin(), sockets.end(), [](Socket& socket) { return socket.IsOver(); });
+  const auto num_over = [](std::vector<RawConnection>& sockets) {
+    return std::count_if(sockets.begin(), sockets.end(), [](RawConnection& socket) { return socket.IsOver(); });
   };
   bool is_halfway = false;
   WaitUntil("those who do not get through the handshake are hung up on", absl::Seconds(30), [&] {
     if (!is_halfway) {
-      for (Socket& socket : halfway) {
-        socket.Send(kPreface);
-        socket.Send(kSettings);
+      for (RawConnection& socket : halfway) {
+        socket.Send(kHttp2Preface);
+        socket.Send(kEmptySettings);
         socket.Send(kHalfHeaders);
       }
       is_halfway = true;
     }
-    if (next_byte < kPreface.size() && clock.Now() - start > next_byte * absl::Milliseconds(500)) {
-      for (Socket& socket : slow) socket.Send(kPreface.substr(next_byte, 1));
+    if (next_byte < kHttp2Preface.size() && clock.Now() - start > next_byte * absl::Milliseconds(500)) {
+      for (RawConnection& socket : slow) socket.Send(kHttp2Preface.substr(next_byte, 1));
       ++next_byte;
     }
     const absl::Time before = clock.Now();
@@ -637,13 +601,54 @@ TEST_CASE("Connections that say nothing, or a byte at a time, stop nobody else, 
       server.PeakRss() >> 20);
 }
 
+// A call's whole HEADERS frame, in HPACK's plainest form. Its request never comes.
+std::string HeadersOf(std::string_view path, uint32_t stream) {
+  const auto field = [](std::string_view name, std::string_view value) {
+    const auto text = [](std::string_view bytes) { return static_cast<char>(bytes.size()) + std::string(bytes); };
+    return std::string(1, '\0') + text(name) + text(value);
+  };
+  const std::string block = field(":method", "POST") + field(":scheme", "http") + field(":path", path) +
+                            field(":authority", "a") + field("te", "trailers") +
+                            field("content-type", "application/grpc");
+  // Type HEADERS, flag END_HEADERS.
+  std::string frame = {0, 0, static_cast<char>(block.size()), 1, 4};
+  for (int shift = 24; shift >= 0; shift -= 8) frame += static_cast<char>(stream >> shift & 0xff);
+  return frame + block;
+}
+
+// Whose they are is asked when they are made.
+TEST_CASE("Calls that are begun and never made stop nobody else, and are forgotten with their connection") {
+  AttackedServer server;
+  constexpr int kAttacks = 8;
+  constexpr int kConnections = 8;
+  constexpr uint32_t kCalls = 1000;
+  // Of one such call, at the most.
+  constexpr int64_t kCallBytes = 64 << 10;
+  for (int attack = 0; attack < kAttacks; ++attack) {
+    std::vector<RawConnection> attackers;
+    for (int i = 0; i < kConnections; ++i) {
+      RawConnection& attacker = attackers.emplace_back(server.address());
+      attacker.Send(kHttp2Preface);
+      attacker.Send(kEmptySettings);
+      for (uint32_t call = 0; call < kCalls; ++call) {
+        attacker.Send(HeadersOf("/sheaf.v1.WorkService/Sync", 2 * call + 1));
+      }
+      REQUIRE(BlockingCall(server.transport(), kGetServerInfo, {}).ok());
+    }
+    server.CheckWell(kConnections * kCalls * kCallBytes);
+    for (RawConnection& attacker : attackers) CHECK_FALSE(attacker.IsOver());
+  }
+  Measured("{} times {} connections with {} calls each: peak RSS {} MiB", kAttacks, kConnections, kCalls,
+           server.PeakRss() >> 20);
+}
+
 TEST_CASE("A server that has run out of files takes connections again when there are some") {
   FederationOptions options;
   options.server_wrapper = {"/bin/sh", "-c", "ulimit -n 60; exec \"$@\"", "sh"};
   Federation federation(options);
   REQUIRE(BlockingCall(federation.transport(), kGetServerInfo, {}).ok());
   {
-    std::vector<Socket> sockets;
+    std::vector<RawConnection> sockets;
     for (int i = 0; i < 120; ++i) sockets.emplace_back(federation.address());
     WaitUntil("a call on the old connection", absl::Seconds(5),
               [&] { return BlockingCall(federation.impatient_transport(), kGetServerInfo, {}).ok(); });
@@ -652,6 +657,59 @@ TEST_CASE("A server that has run out of files takes connections again when there
     GrpcTransport other(federation.address(), {.own_connection = true});
     return BlockingCall(other, kGetServerInfo, {}, {.timeout = absl::Seconds(1)}).ok();
   });
+}
+
+TEST_CASE(
+    "A server that has no file left for an upload or a spool says when to come back, and goes on when there are") {
+  FederationOptions options;
+  options.server_wrapper = {"/bin/sh", "-c", "ulimit -n 60; exec \"$@\"", "sh"};
+  Federation federation(options);
+  Transport& wire = federation.impatient_transport();
+  const std::string round = StartRound(federation, OneHotRound({.num_tasks = 3}));
+  const v1::SyncResponse granted = SyncOnce(wire, APoll("hand", "poll", 3));
+  REQUIRE(granted.leases_size() == 3);
+  // Each upload takes a file.
+  std::map<std::string, std::string> uploads;
+  absl::Status refused;
+  while (refused.ok()) {
+    REQUIRE(uploads.size() < 100);
+    const std::string bytes = fmt::format("upload {}", uploads.size());
+    v1::StartUploadRequest start;
+    start.set_request_id(federation.random().Token(16));
+    start.set_size_bytes(static_cast<int64_t>(bytes.size()));
+    start.set_digest(Sha256Hex(bytes));
+    const absl::StatusOr<v1::StartUploadResponse> started = BlockingCall(wire, kStartUpload, start);
+    refused = started.status();
+    if (refused.ok()) uploads[started->upload_id()] = bytes;
+  }
+  v1::SyncRequest results = APoll("hand", "results", 0);
+  for (const v1::Lease& lease : granted.leases()) AddResult(lease, results);
+  const absl::Status spooled = BlockingCall(wire, kSync, results).status();
+  for (const absl::Status& status : {refused, spooled}) {
+    INFO(status.ToString());
+    CHECK(status.code() == Code::kResourceExhausted);
+    CHECK_THAT(std::string(status.message()), Contains("open files"));
+    CHECK(RetryAfter(status).has_value());
+  }
+  // It looks and answers as before, and ends uploads; each that ends leaves a file.
+  REQUIRE(federation.server().IsRunning());
+  CHECK(RoundOf(wire, round).num_contributions() == 0);
+  for (const auto& [id, bytes] : uploads) {
+    v1::WriteChunkRequest chunk;
+    chunk.set_upload_id(id);
+    chunk.set_data(bytes);
+    REQUIRE(BlockingCall(wire, kWriteChunk, chunk).ok());
+    v1::FinishUploadRequest finish;
+    finish.set_upload_id(id);
+    const absl::Status finished = BlockingCall(federation.transport(), kFinishUpload, finish).status();
+    INFO(finished.ToString());
+    CHECK(finished.ok());
+  }
+  CHECK(VerdictsOf(SyncOnce(federation.transport(), results)) == std::vector<std::string>(3, "ACCEPTED"));
+  Await(federation, round);
+  CHECK(CountsOf(federation.transport(), round) == std::vector<int64_t>(3, 1));
+  Measured("after {} uploads: {}; Sync: {}", uploads.size(), std::string(refused.message()),
+           std::string(spooled.message()));
 }
 
 }  // namespace

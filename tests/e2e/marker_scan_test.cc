@@ -325,6 +325,35 @@ TEST_CASE("An upload that is refused does not stay on the disk") {
   CHECK(scene.Scan() == kNowhere);
 }
 
+// A refusal may quote what is wrong, as it must where a name or key is: to its worker, and not into the store.
+TEST_CASE("What is quoted of a rejected contribution to an EPHEMERAL round is told to its worker, and nowhere else") {
+  constexpr char kMarker[] = "a name that is nobody else's business";
+  for (const v1::Durability durability : {v1::DURABLE, v1::EPHEMERAL}) {
+    INFO(v1::Durability_Name(durability));
+    Federation federation;
+    const std::string round = StartRound(federation, UpdateRound(durability, v1::EXACT));
+    const v1::SyncResponse granted = SyncOnce(federation.transport(), APoll("hand", "poll", 1));
+    REQUIRE(granted.leases_size() == 1);
+    v1::Contribution contribution;
+    contribution.add_outputs()->set_name(kMarker);
+    v1::SyncRequest request = APoll("hand", "send", 0);
+    v1::TaskResult& result = *request.add_results();
+    result.set_task(granted.leases(0).task());
+    result.set_lease_token(granted.leases(0).lease_token());
+    result.set_contribution(contribution.SerializeAsString());
+    const v1::SyncResponse answer = SyncOnce(federation.transport(), request);
+    REQUIRE(VerdictsOf(answer) == std::vector<std::string>{"REJECTED"});
+    CHECK_THAT(answer.verdicts(0).message(), Catch::Contains(kMarker));
+    const bool is_kept = durability == v1::DURABLE;
+    CHECK((TaskOf(federation.transport(), granted.leases(0).task()).last_error().find(kMarker) != std::string::npos) ==
+          is_kept);
+    CHECK(FilesWith({kMarker}, federation.data_directory()).empty() == !is_kept);
+    CHECK(federation.server().LogTail(1'000'000).find(kMarker) == std::string::npos);
+    federation.StopServer();
+    CHECK(FilesWith({kMarker}, federation.data_directory()).empty() == !is_kept);
+  }
+}
+
 // --- Thresholds of release, on every path ---
 
 constexpr char kRareKey[] = "a key that only one client has ever seen";

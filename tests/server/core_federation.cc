@@ -9,9 +9,10 @@ CoreFederation::Parts::Parts(CoreFederation& owner, const Limits& limits)
       work(core),
       blob(core, owner.payloads_),
       round(core),
-      inspection(core),
+      admission(limits),
+      inspection(core, admission),
       access(core),
-      table(owner, core, {work, blob, round, inspection, access}),
+      table(owner, core, admission, {work, blob, round, inspection, access}),
       runner(owner.store_, owner.payloads_, core) {}
 
 CoreFederation::CoreFederation(Limits limits) : limits_(limits), parts_(std::make_unique<Parts>(*this, limits)) {

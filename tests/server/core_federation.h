@@ -19,6 +19,7 @@
 #include "server/core/batch_runner.h"
 #include "server/core/core.h"
 #include "server/handlers/access_handlers.h"
+#include "server/handlers/admission.h"
 #include "server/handlers/blob_handlers.h"
 #include "server/handlers/inspection_handlers.h"
 #include "server/handlers/method_table.h"
@@ -90,6 +91,7 @@ class CoreFederation final : public Executor {
     WorkHandlers work;
     BlobHandlers blob;
     RoundHandlers round;
+    Admission admission;
     InspectionHandlers inspection;
     AccessHandlers access;
     MethodTable table;

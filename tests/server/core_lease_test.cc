@@ -1,6 +1,7 @@
 // Leases, verdicts and long polls, seen through WorkService.Sync.
 #include <catch2/catch.hpp>
 
+#include "base/retry_hint.h"
 #include "server/core/proto_time.h"
 #include "tests/server/core_federation.h"
 
@@ -49,6 +50,29 @@ TEST_CASE("A lease is renewed by progress and only by progress") {
   REQUIRE(FromProto(server.Sync(renew).held(0).remaining()) == absl::Seconds(10));
   server.Advance(absl::Seconds(10));
   REQUIRE(server.Sync(renew).held(0).verdict() == v1::LeaseUpdate::LOST);
+}
+
+TEST_CASE("A result that there is no room for does not keep the other leases of its call from being renewed") {
+  Limits limits;
+  limits.spool_bytes_max = 1;
+  CoreFederation server(limits);
+  server.CreateRound(SumRound(2));
+  const v1::SyncResponse granted = server.Sync(Ask("w", 2));
+  REQUIRE(granted.leases_size() == 2);
+  for (int i = 1; i <= 4; ++i) {
+    server.Advance(absl::Seconds(20));
+    v1::SyncRequest request = HandIn("w", Result(granted.leases(0), 1));
+    *request.add_held() = Held(granted.leases(1), i);
+    const absl::Status refused = server.Call<v1::SyncResponse>("WorkService/Sync", request).status();
+    CHECK(absl::IsResourceExhausted(refused));
+    CHECK(RetryAfter(refused).has_value());
+    // As a worker does that minds both: the result is kept, and its lease with it.
+    v1::SyncRequest renewal = Ask("w", 0);
+    *renewal.add_held() = Held(granted.leases(0), i);
+    CHECK(server.Sync(renewal).held(0).verdict() == v1::LeaseUpdate::HELD);
+  }
+  CHECK(server.GetTask(granted.leases(1).task()).state() == v1::LEASED);
+  CHECK(server.GetTask(granted.leases(1).task()).num_lost() == 0);
 }
 
 TEST_CASE("The same result handed in twice is counted once") {

@@ -5,6 +5,8 @@
 
 #include <catch2/catch.hpp>
 #include <cstring>
+#include <fstream>
+#include <iterator>
 #include <map>
 #include <set>
 #include <string>
@@ -624,12 +626,23 @@ std::map<std::string, std::function<void()>> Effects() {
   return rows;
 }
 
-// At the socket: rpc_server_test.cc, and hostile_test.cc in tests/e2e.
-const std::set<std::string> kElsewhere = {"receive_bytes_max", "calls_per_connection_max", "handshake_timeout_ms",
-                                          "connection_idle_max_ms"};
+// What holds at the socket, by its test in rpc_server_test.cc.
+const std::map<std::string, std::string> kAtTheSocket = {
+    {"receive_bytes_max", "What arrives beyond receive_bytes_max is given up, and is to be tried again"},
+    {"calls_per_connection_max",
+     "A connection has calls_per_connection_max calls open; more of them wait, and other connections do not"},
+    {"handshake_timeout_ms", "Connections that do not get through the handshake in handshake_timeout are hung up on"},
+    {"connection_idle_max_ms",
+     "A connection without a call is ended after connection_idle_max; one whose poll waits is not"}};
 
 TEST_CASE("Every limit has a test of its own, by its name") {
-  std::set<std::string> tested = kElsewhere;
+  std::set<std::string> tested;
+  std::ifstream file(SHEAF_SOURCE "/tests/server/rpc_server_test.cc");
+  const std::string socket_tests((std::istreambuf_iterator<char>(file)), {});
+  for (const auto& [name, test] : kAtTheSocket) {
+    CHECK_THAT(socket_tests, Contains("TEST_CASE(\"" + test + "\")"));
+    tested.insert(name);
+  }
   for (const auto& [name, row] : Refusals()) tested.insert(name);
   for (const auto& [name, row] : Effects()) tested.insert(name);
   std::set<std::string> names;
@@ -668,6 +681,23 @@ TEST_CASE("A limit that refuses nothing does what it says") {
   for (const auto& [name, check] : Effects()) {
     INFO(name);
     check();
+  }
+}
+
+TEST_CASE("How many calls were refused because there was too much to do is to be seen where it is not refused") {
+  const auto num_refused = [](CoreFederation& server) {
+    return server.Call<v1::GetServerInfoResponse>("InspectionService/GetServerInfo", v1::GetServerInfoRequest())
+        ->num_refused_calls();
+  };
+  for (const char* name : {"queued_calls_max", "queued_inspections_max", "open_request_bytes_max"}) {
+    INFO(name);
+    const Refusal row = Refusals().at(name);
+    Limits limits;
+    row.set(limits);
+    CoreFederation server(limits);
+    CHECK(num_refused(server) == 0);
+    CHECK_FALSE(row.provoke(server).ok());
+    CHECK(num_refused(server) == 1);
   }
 }
 

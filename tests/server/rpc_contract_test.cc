@@ -8,6 +8,7 @@
 #include "sdk/cpp/methods.h"
 #include "server/core/core.h"
 #include "server/handlers/access_handlers.h"
+#include "server/handlers/admission.h"
 #include "server/handlers/blob_handlers.h"
 #include "server/handlers/inspection_handlers.h"
 #include "server/handlers/method_table.h"
@@ -68,10 +69,13 @@ class ATable {
   WorkHandlers work_{core_};
   BlobHandlers blob_{core_, payloads_};
   RoundHandlers round_{core_};
-  InspectionHandlers inspection_{core_};
+  Admission admission_{core_.limits()};
+  InspectionHandlers inspection_{core_, admission_};
   AccessHandlers access_{core_};
-  MethodTable table_{
-      executor_, core_, {.work = work_, .blob = blob_, .round = round_, .inspection = inspection_, .access = access_}};
+  MethodTable table_{executor_,
+                     core_,
+                     admission_,
+                     {.work = work_, .blob = blob_, .round = round_, .inspection = inspection_, .access = access_}};
 };
 
 TEST_CASE("No method of any service streams, in either direction") {

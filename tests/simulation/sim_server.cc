@@ -8,6 +8,7 @@
 #include "server/core/batch_runner.h"
 #include "server/core/core.h"
 #include "server/handlers/access_handlers.h"
+#include "server/handlers/admission.h"
 #include "server/handlers/blob_handlers.h"
 #include "server/handlers/inspection_handlers.h"
 #include "server/handlers/method_table.h"
@@ -55,9 +56,10 @@ struct SimServer::Life {
         work(core),
         blob(core, payloads),
         round(core),
-        inspection(core),
+        admission(limits),
+        inspection(core, admission),
         access(core),
-        methods(executor, core,
+        methods(executor, core, admission,
                 {.work = work, .blob = blob, .round = round, .inspection = inspection, .access = access}) {}
 
   Core core;
@@ -65,6 +67,7 @@ struct SimServer::Life {
   WorkHandlers work;
   BlobHandlers blob;
   RoundHandlers round;
+  Admission admission;
   InspectionHandlers inspection;
   AccessHandlers access;
   MethodTable methods;

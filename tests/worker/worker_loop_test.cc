@@ -349,6 +349,36 @@ TEST_CASE("A result that cannot be handed in is dropped when its lease is over a
   CHECK(test.loop.counters().undelivered == 1);
 }
 
+TEST_CASE("While there is no room for a result, it and whatever else the worker holds is renewed without it") {
+  LoopHarness test({.worker = "w", .concurrency = 3});
+  test.AnswerLastSync(Granting({"t1", "t2"}, absl::Seconds(30)));
+  test.FinishRun(0, "result");
+  const absl::Status refusal = WithRetryAfter(absl::ResourceExhaustedError("the spool is full"), absl::Seconds(1));
+  const absl::Time full_until = test.clock.Now() + absl::Minutes(5);
+  int num_refused = 0;
+  while (test.clock.Now() < full_until) {
+    if (!test.SyncIsOpen(test.num_syncs() - 1)) {
+      test.Advance(absl::Milliseconds(100));
+    } else if (test.LastSync().results_size() > 0) {
+      ++num_refused;
+      test.FailLastSync(refusal);
+    } else {
+      test.AnswerLastSync();
+    }
+    REQUIRE(test.loop.num_held() == 2);
+    REQUIRE_FALSE(test.runner.runs[1].control->is_cancelled());
+  }
+  // Neither hammered nor left alone.
+  CHECK(num_refused > 20);
+  CHECK(num_refused < 300);
+  while (test.loop.counters().verdicts.empty()) {
+    if (test.SyncIsOpen(test.num_syncs() - 1)) test.AnswerLastSync();
+    test.Advance(absl::Milliseconds(100));
+  }
+  CHECK(test.loop.counters().verdicts.at(V::ACCEPTED) == 1);
+  CHECK(test.loop.counters().stopped == 0);
+}
+
 TEST_CASE("A server that is down is asked again after pauses that grow to ten seconds at most, and never for ever") {
   LoopHarness test;
   absl::Duration longest;
@@ -591,6 +621,34 @@ TEST_CASE("A large contribution is asked about before it is sent, and then hande
     test.AnswerLastCall(started);
     CHECK(test.Calls(kWriteChunk.name).empty());
     CHECK(test.loop.num_held() == 0);
+  }
+}
+
+TEST_CASE("An upload that is refused for the moment is tried again when the server said, and costs no attempt") {
+  for (const bool has_hint : {true, false}) {
+    INFO((has_hint ? "for the moment" : "for good"));
+    LoopHarness test;
+    test.AnswerLastSync(Granting({"t1"}));
+    test.FinishRun(0, std::string(1001, 'x'));
+    absl::Status refusal = absl::ResourceExhaustedError("uploads are under way");
+    if (has_hint) refusal = WithRetryAfter(std::move(refusal), absl::Seconds(2));
+    const size_t first = test.Calls(kStartUpload.name).back();
+    test.Answer(first, refusal);
+    if (!has_hint) {
+      CHECK(test.LastSync().results(0).failure().message().find("uploads are under way") != std::string::npos);
+      continue;
+    }
+    test.Advance(absl::Seconds(1.9));
+    CHECK(test.Calls(kStartUpload.name).size() == 1);
+    test.Advance(absl::Seconds(2.2));
+    REQUIRE(test.Calls(kStartUpload.name).size() == 2);
+    v1::StartUploadResponse started;
+    started.set_verdict(v1::StartUploadResponse::SEND);
+    started.set_upload_id("u1");
+    started.set_chunk_bytes_max(2000);
+    test.Answer(test.Calls(kStartUpload.name).back(), std::make_unique<v1::StartUploadResponse>(started));
+    CHECK(test.LastCall<v1::WriteChunkRequest>().upload_id() == "u1");
+    CHECK(test.LastSync().results_size() == 0);
   }
 }
 
