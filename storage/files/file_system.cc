@@ -18,6 +18,8 @@ namespace {
 
 // Whoever has files open closes them when it is done.
 constexpr absl::Duration kUntilFilesAreClosed = absl::Seconds(1);
+// Somebody has to make some: until then an upload waits, and its task has not failed.
+constexpr absl::Duration kUntilThereIsSpace = absl::Seconds(10);
 
 class PosixFile final : public File {
  public:
@@ -98,8 +100,11 @@ absl::Status FileError(int error, std::string_view what, const std::string& path
       return absl::NotFoundError(message);
     case ENOSPC:
     case EDQUOT:
+      return WithRetryAfter(
+          absl::ResourceExhaustedError(message + "; free some space or move the store to a larger disk"),
+          kUntilThereIsSpace);
     case EFBIG:
-      return absl::ResourceExhaustedError(message + "; free some space or move the store to a larger disk");
+      return absl::ResourceExhaustedError(message + "; move the store to a file system for larger files");
     case EMFILE:
     case ENFILE:
       return WithRetryAfter(absl::ResourceExhaustedError(message + "; raise the limit of open files (LimitNOFILE)"),

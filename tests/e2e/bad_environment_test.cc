@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/retry_hint.h"
 #include "sdk/cpp/blob_client.h"
 #include "sdk/cpp/methods.h"
 #include "sdk/cpp/round_client.h"
@@ -159,6 +160,8 @@ TEST_CASE("A full disk refuses what needs room, keeps what was accepted, and goe
     CHECK(status.code() == absl::StatusCode::kResourceExhausted);
     CHECK_THAT(std::string(status.message()), Contains("full") || Contains("space"));
   }
+  // A worker that uploads waits for space, and does not call its task failed.
+  CHECK(RetryAfter(upload) == absl::Seconds(10));
   // Reading goes on, and nothing has changed.
   REQUIRE(federation.server().IsRunning());
   CHECK(RoundOf(transport, round).etag() == etag);
