@@ -12,7 +12,7 @@
 namespace sheaf {
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(__SANITIZE_ADDRESS__) || defined(SHEAF_SANITIZE_THREAD)
 constexpr int kScale = 10;
 #else
 constexpr int kScale = 1;
@@ -405,7 +405,7 @@ TEST_CASE("A sum over a billion coordinates takes at most 24 bytes for each that
               static_cast<long long>(touched), static_cast<long long>(accumulator.memory_bytes()),
               static_cast<long long>(worst), static_cast<long long>(resident));
   CHECK(accumulator.Report()->outputs[0].touched() == touched);
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#if !defined(__SANITIZE_ADDRESS__) && !defined(SHEAF_SANITIZE_THREAD)
   // What is told is what is held: beside it there is the contribution, and what malloc keeps.
   CHECK(resident <= accumulator.memory_bytes() + (int64_t{64} << 20));
 #endif

@@ -11,7 +11,7 @@
 namespace sheaf {
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(__SANITIZE_ADDRESS__) || defined(SHEAF_SANITIZE_THREAD)
 constexpr int kTrials = 50;
 #else
 constexpr int kTrials = 2000;
