@@ -8,7 +8,7 @@
 // One body, compiled for AVX2 with FMA and for every x86-64, chosen when the program is loaded. Both give the same
 // bits: wherever FMA saves a rounding, that rounding is exact. Sanitizers start too late for the choice.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
-    !defined(SHEAF_SANITIZE_THREAD)
+    !defined(__SANITIZE_THREAD__) && !defined(SHEAF_SANITIZE_THREAD)
 #define SHEAF_KERNEL __attribute__((target_clones("arch=x86-64-v3", "default")))
 #else
 #define SHEAF_KERNEL
