@@ -307,7 +307,8 @@ absl::Status Verify(Transport& transport, const Clock& clock, const std::string&
 std::string MiB(int64_t bytes) { return fmt::format("{:.0f} MiB", static_cast<double>(bytes) / (1 << 20)); }
 
 absl::Status MeasureWith(const Setup& setup, int parked_connections, Table& table) {
-  ASSIGN_OR_RETURN(const std::unique_ptr<ChildProcess> server, StartSheafd(setup));
+  ASSIGN_OR_RETURN(const std::unique_ptr<ChildProcess> server,
+                   StartSheafd(setup, {"--outputs-per-round-max", std::to_string(kOutputs)}));
   const std::string& address = server->address();
   GrpcTransport operator_transport(address, {.own_connection = true});
   RETURN_IF_ERROR(BlockingCall(operator_transport, kGetServerInfo, {}).status());
