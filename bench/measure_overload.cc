@@ -30,7 +30,7 @@ constexpr int kTasks = 30'000;
 // Many outputs, of more than one task: the server has more than ten times the work of a call that the client has, so
 // that one CPU can offer ten times what the other can do.
 constexpr int kOutputs = 256;
-constexpr int kTasksPerCall = 2;
+constexpr int kTasksPerCall = 3;
 // Workers that take part; as many calls may be open.
 constexpr int kWorkers = 15'000;
 constexpr double kFactor = 10;
