@@ -132,7 +132,15 @@ absl::StatusOr<RoundRecord> RoundManager::Create(const v1::CreateRoundRequest& r
     return absl::AlreadyExistsError(
         fmt::format("request_id {} created a round of another population; choose another", request.request_id()));
   }
-  if (result.created) RETURN_IF_ERROR(Load(result.round, now));
+  if (!result.created) return std::move(result.round);
+  RETURN_IF_ERROR(Load(result.round, now));
+  context_.executor.Defer([this, digest = spec.broadcast_digest(), now](const absl::Status& commit) {
+    const auto touched = touched_blobs_.find(digest);
+    // From here on the broadcast lives as its rounds do, and not for as long as one was waited for.
+    if (commit.ok() && touched != touched_blobs_.end()) {
+      touched->second = std::min(touched->second, now + context_.limits.broadcast_linger);
+    }
+  });
   return std::move(result.round);
 }
 

@@ -95,7 +95,8 @@ class RoundManager {
 
   // When this batch is durable: writes a checkpoint of every live round that has folded something since its last.
   void CheckpointAll();
-  // A program was told that this blob is stored, and may name it as a broadcast within `keep`: it stays as long.
+  // A program was told that this blob is stored, and may name it as a broadcast within `keep`: it stays as long, or
+  // until a round has named it and has ended.
   void TouchBroadcast(const std::string& digest, absl::Duration keep, absl::Time now);
   // Nobody needs this blob: no round names it, none is about to, and no program was told lately that it is there. True
   // also of the broadcast of rounds that have all ended. Only of what is durable: in no batch, or after its commit.

@@ -337,12 +337,10 @@ TEST_CASE("A broadcast whose round ended before a crash is deleted after the res
   REQUIRE(server.payloads().HasBlob(fresh));
 }
 
-TEST_CASE("A broadcast that was just uploaded stays for its round, although another's of the same bytes is retired") {
-  Limits limits;
-  CoreFederation server(limits);
-  const std::string bytes = "the model that both start from";
+// An upload of `bytes` that only has to be finished; its id.
+std::string AlmostUpload(CoreFederation& server, const std::string& bytes) {
   v1::StartUploadRequest start;
-  start.set_request_id("second");
+  start.set_request_id("upload");
   start.set_size_bytes(static_cast<int64_t>(bytes.size()));
   start.set_digest(Sha256Hex(bytes));
   const auto upload = server.Call<v1::StartUploadResponse>("BlobService/StartUpload", start);
@@ -351,19 +349,46 @@ TEST_CASE("A broadcast that was just uploaded stays for its round, although anot
   chunk.set_upload_id(upload->upload_id());
   chunk.set_data(bytes);
   REQUIRE(server.Call<v1::WriteChunkResponse>("BlobService/WriteChunk", chunk).ok());
+  return upload->upload_id();
+}
 
+// How long it is promised to be kept.
+absl::Duration FinishUpload(CoreFederation& server, const std::string& upload_id) {
+  v1::FinishUploadRequest finish;
+  finish.set_upload_id(upload_id);
+  const auto finished = server.Call<v1::FinishUploadResponse>("BlobService/FinishUpload", finish);
+  REQUIRE(finished.ok());
+  return FromProto(finished->keep());
+}
+
+TEST_CASE("A broadcast is deleted when its round has ended, however lately it was uploaded") {
+  Limits limits;
+  CoreFederation server(limits);
+  const std::string bytes = "a model of each round";
+  FinishUpload(server, AlmostUpload(server, bytes));
+  v1::RoundSpec spec = SumRound(1);
+  spec.set_broadcast_digest(Sha256Hex(bytes));
+  server.CreateRound(spec);
+  REQUIRE(Contribute(server, "w", 1) == Verdict::ACCEPTED);
+  REQUIRE(server.payloads().HasBlob(spec.broadcast_digest()));
+  server.Advance(limits.broadcast_linger + absl::Seconds(1));
+  CHECK_FALSE(server.payloads().HasBlob(spec.broadcast_digest()));
+}
+
+TEST_CASE("A broadcast that was just uploaded stays for its round, although another's of the same bytes is retired") {
+  Limits limits;
+  CoreFederation server(limits);
+  const std::string bytes = "the model that both start from";
+  const std::string upload = AlmostUpload(server, bytes);
   v1::RoundSpec spec = SumRound(1);
   spec.set_broadcast_digest(*server.payloads().PutBlob(bytes));
   server.CreateRound(spec);
   REQUIRE(Contribute(server, "w", 1) == Verdict::ACCEPTED);
   server.Advance(limits.broadcast_linger - absl::Seconds(1));
-  v1::FinishUploadRequest finish;
-  finish.set_upload_id(upload->upload_id());
-  const auto finished = server.Call<v1::FinishUploadResponse>("BlobService/FinishUpload", finish);
-  REQUIRE(finished.ok());
+  const absl::Duration keep = FinishUpload(server, upload);
 
   // As long as it was told.
-  server.Advance(FromProto(finished->keep()) - absl::Seconds(1));
+  server.Advance(keep - absl::Seconds(1));
   CHECK(server.payloads().HasBlob(spec.broadcast_digest()));
   server.Advance(absl::Minutes(20));
   CHECK_FALSE(server.payloads().HasBlob(spec.broadcast_digest()));
