@@ -22,6 +22,7 @@
 
 #include "absl/status/status.h"
 #include "aggregation/state_bytes.h"
+#include "aggregation/state_origin.h"
 #include "aggregation/zeroed_pool.h"
 #include "sheaf/v1/aggregation.pb.h"
 #include "sheaf/v1/tensor.pb.h"
@@ -29,10 +30,6 @@
 namespace sheaf {
 
 enum class Reduction;
-
-// Whose bytes a state is restored from. All are untrusted; a worker's is held to tighter bounds, so
-// that no number of them can overflow a sum; and to finite values, if the output takes no others.
-enum class StateOrigin { kCheckpoint, kPartialAggregate, kFinitePartialAggregate };
 
 // Cells are serialised in chunks of this many.
 inline constexpr int kCellChunk = 1024;

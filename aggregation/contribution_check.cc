@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "aggregation/operators.h"
-#include "aggregation/state_envelope.h"
+#include "aggregation/state_origin.h"
 #include "aggregation/tensor_check.h"
 #include "base/status_macros.h"
 

@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "aggregation/state_envelope.h"
+#include "aggregation/state_origin.h"
 #include "base/check.h"
 #include "base/status_macros.h"
 
@@ -51,11 +51,11 @@ void NonzeroCount::WriteChunk(int count, StateWriter& out) const {
   for (int i = 0; i < count; ++i) out.Put(counts_[i]);
 }
 
-absl::Status NonzeroCount::ReadChunk(int64_t at, int count, StateReader& in, StateOrigin) {
+absl::Status NonzeroCount::ReadChunk(int64_t at, int count, StateReader& in, StateOrigin origin) {
   int64_t counts[kCellChunk];
   RETURN_IF_ERROR(in.GetArray(counts, count));
   for (int i = 0; i < count; ++i) {
-    if (counts[i] < 0 || counts[i] > kClientsMax) return absl::DataLossError("the state's counts are malformed");
+    if (counts[i] < 0 || counts[i] > ClientsMax(origin)) return absl::DataLossError("the state's counts are malformed");
     counts_[at + i] = counts[i];
   }
   return absl::OkStatus();

@@ -34,7 +34,7 @@ absl::Status OutputAccumulator::Restore(std::string_view state, StateOrigin orig
   ASSIGN_OR_RETURN(const std::string_view body, OpenState(kMagic, layout_.Signature(), state));
   StateReader in(body);
   ASSIGN_OR_RETURN(num_clients_, in.Get<int64_t>());
-  if (num_clients_ < 0 || num_clients_ > kClientsMax)
+  if (num_clients_ < 0 || num_clients_ > ClientsMax(origin))
     return absl::DataLossError("the state's number of clients is malformed");
   RETURN_IF_ERROR(DoRead(in, origin));
   return in.End();

@@ -13,9 +13,6 @@
 
 namespace sheaf {
 
-// Clients that one state may claim to combine; 2^22 such claims still add up in 64 bits.
-inline constexpr int64_t kClientsMax = int64_t{1} << 40;
-
 std::string SealState(uint32_t magic, std::string_view signature, std::string_view body);
 // The body, a view into `state`. INVALID_ARGUMENT if it is no such state, of another version, or of another signature
 // (says both); DATA_LOSS if the checksum or a length is wrong.

@@ -5,6 +5,7 @@
 #include "aggregation/operators.h"
 #include "aggregation/output_accumulator.h"
 #include "aggregation/state_envelope.h"
+#include "aggregation/state_origin.h"
 #include "base/checksum.h"
 #include "tests/aggregation/values.h"
 
@@ -299,6 +300,27 @@ TEST_CASE("A partial aggregate must say how many clients it combines") {
   weighted.set_weight(2);
   REQUIRE(std::string(Fold(root, weighted).message()) ==
           "a partial aggregate carries its weights inside its states; leave weight unset");
+}
+
+TEST_CASE("A round of the largest partial aggregates can be restored from its checkpoint") {
+  for (const v1::AggregateSpec& spec : Specs()) {
+    INFO(spec.ShortDebugString());
+    RoundAccumulator leaf = SomeState(spec, 1);
+    v1::Contribution largest, doubled = leaf.PartialAggregate();
+    while (Fold(leaf, doubled).ok()) {
+      largest = std::move(doubled);
+      doubled = leaf.PartialAggregate();
+    }
+    // Sums of random INT64 reach the bound of integers first.
+    REQUIRE(largest.num_clients() >= kClientsMax / 16);
+    RoundAccumulator root = Accumulator(spec);
+    for (int i = 0; i < 3; ++i) REQUIRE(Fold(root, largest).ok());
+    const std::string checkpoint = root.Serialize();
+    const absl::StatusOr<RoundAccumulator> restored = RoundAccumulator::Restore(spec, checkpoint);
+    INFO(restored.status().ToString());
+    REQUIRE(restored.ok());
+    REQUIRE(restored->Serialize() == checkpoint);
+  }
 }
 
 TEST_CASE("A contribution carries states for all outputs or values for all") {

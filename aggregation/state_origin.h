@@ -1,0 +1,20 @@
+// StateOrigin: whose bytes a state is restored from, and what may be claimed there.
+#pragma once
+
+#include <cstdint>
+
+namespace sheaf {
+
+// All are untrusted; a worker's is held to tighter bounds, so that no number of them can overflow a sum, and what they
+// add up to can be restored from the round's checkpoint; and to finite values, if the output takes no others.
+enum class StateOrigin { kCheckpoint, kPartialAggregate, kFinitePartialAggregate };
+
+// Clients that one partial aggregate may claim to combine. 2^22 of them, which are more than a round's tasks, add up in
+// 64 bits.
+inline constexpr int64_t kClientsMax = int64_t{1} << 40;
+
+constexpr int64_t ClientsMax(StateOrigin origin) {
+  return origin == StateOrigin::kCheckpoint ? kClientsMax << 22 : kClientsMax;
+}
+
+}  // namespace sheaf
