@@ -101,8 +101,8 @@ absl::Status CheckPartial(const OutputLayout& layout, const v1::OutputValue& val
                           CheckedOutput& output) {
   output.partial = layout.op->create(layout);
   const absl::Status status =
-      output.partial->Restore(value.state(), layout.propagates_non_finite ? StateOrigin::kPartialAggregate
-                                                                          : StateOrigin::kFinitePartialAggregate);
+      output.partial->Restore(value.state(), layout.propagates_non_finite ? StateSource::kPartialAggregate
+                                                                          : StateSource::kFinitePartialAggregate);
   if (!status.ok()) {
     return absl::InvalidArgumentError(fmt::format("output '{}': {}", layout.name, std::string(status.message())));
   }

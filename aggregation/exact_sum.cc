@@ -175,9 +175,9 @@ void ExactSum::WriteChunk(int count, StateWriter& out) const {
 }
 
 absl::Status ExactSum::ReadChunk(int64_t at, int count, StateReader& in, StateOrigin origin) {
-  RETURN_IF_ERROR(ReadDigits(at, count, in, origin == StateOrigin::kCheckpoint ? kBinMax : kBinMaxOfPartial));
+  RETURN_IF_ERROR(ReadDigits(at, count, in, origin.source == StateSource::kCheckpoint ? kBinMax : kBinMaxOfPartial));
   RETURN_IF_ERROR(ReadFlags(at, count, in));
-  if (origin != StateOrigin::kFinitePartialAggregate || non_finite_.empty()) return absl::OkStatus();
+  if (origin.source != StateSource::kFinitePartialAggregate || non_finite_.empty()) return absl::OkStatus();
   return absl::DataLossError("the state holds NaN or infinities; this output takes finite values only");
 }
 

@@ -82,7 +82,7 @@ absl::Status Extremum<Value, kIsMax>::ReadChunk(int64_t at, int count, StateRead
       return absl::DataLossError("the state's extremes are malformed");
     }
     if constexpr (std::is_floating_point_v<Value>) {
-      if (origin == StateOrigin::kFinitePartialAggregate && !std::isfinite(chunk[i])) {
+      if (origin.source == StateSource::kFinitePartialAggregate && !std::isfinite(chunk[i])) {
         return absl::DataLossError("the state holds NaN or infinities; this output takes finite values only");
       }
     }

@@ -77,7 +77,7 @@ absl::Status FloatSum<Cell, Value>::ReadChunk(int64_t at, int count, StateReader
     if (std::memcmp(&canonical, &chunk[i], sizeof canonical) != 0 || (chunk[i] == 0 && std::signbit(chunk[i]))) {
       return absl::DataLossError("the state's sums are malformed");
     }
-    if (origin == StateOrigin::kFinitePartialAggregate && !std::isfinite(chunk[i])) {
+    if (origin.source == StateSource::kFinitePartialAggregate && !std::isfinite(chunk[i])) {
       return absl::DataLossError("the state holds NaN or infinities; this output takes finite values only");
     }
     cells_[at + i] = chunk[i];

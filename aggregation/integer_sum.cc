@@ -72,7 +72,7 @@ absl::Status IntegerSum<Integer>::ReadChunk(int64_t at, int count, StateReader& 
     std::copy_n(narrow, count, sums);
   }
   const bool is_bounded = std::all_of(sums, sums + count, [origin](Sum sum) {
-    return origin == StateOrigin::kCheckpoint || (-kPartialMax <= sum && sum <= kPartialMax);
+    return origin.source == StateSource::kCheckpoint || (-kPartialMax <= sum && sum <= kPartialMax);
   });
   if (width != WidthOf(sums, count) || !is_bounded) return absl::DataLossError("the state's integers are malformed");
   for (int i = 0; i < count && width != 0; ++i) sums_[at + i] = sums[i];

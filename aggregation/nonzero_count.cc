@@ -2,7 +2,6 @@
 
 #include <cstring>
 
-#include "aggregation/state_origin.h"
 #include "base/check.h"
 #include "base/status_macros.h"
 
@@ -55,7 +54,7 @@ absl::Status NonzeroCount::ReadChunk(int64_t at, int count, StateReader& in, Sta
   int64_t counts[kCellChunk];
   RETURN_IF_ERROR(in.GetArray(counts, count));
   for (int i = 0; i < count; ++i) {
-    if (counts[i] < 0 || counts[i] > ClientsMax(origin)) return absl::DataLossError("the state's counts are malformed");
+    if (counts[i] < 0 || counts[i] > origin.num_clients) return absl::DataLossError("the state's counts are malformed");
     counts_[at + i] = counts[i];
   }
   return absl::OkStatus();

@@ -30,13 +30,14 @@ std::string OutputAccumulator::Serialize() const {
   return SealState(kMagic, layout_.Signature(), out.bytes());
 }
 
-absl::Status OutputAccumulator::Restore(std::string_view state, StateOrigin origin) {
+absl::Status OutputAccumulator::Restore(std::string_view state, StateSource source) {
   ASSIGN_OR_RETURN(const std::string_view body, OpenState(kMagic, layout_.Signature(), state));
   StateReader in(body);
   ASSIGN_OR_RETURN(num_clients_, in.Get<int64_t>());
-  if (num_clients_ < 0 || num_clients_ > ClientsMax(origin))
+  const int64_t clients_max = source == StateSource::kCheckpoint ? kClientsOfRoundMax : kClientsMax;
+  if (num_clients_ < 0 || num_clients_ > clients_max)
     return absl::DataLossError("the state's number of clients is malformed");
-  RETURN_IF_ERROR(DoRead(in, origin));
+  RETURN_IF_ERROR(DoRead(in, {source, num_clients_}));
   return in.End();
 }
 

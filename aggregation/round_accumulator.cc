@@ -127,7 +127,7 @@ absl::StatusOr<RoundAccumulator> RoundAccumulator::Restore(const v1::AggregateSp
   ASSIGN_OR_RETURN(state.num_clients, in.Get<int64_t>());
   for (const auto& output : state.outputs) {
     ASSIGN_OR_RETURN(const std::string_view output_state, in.GetString());
-    RETURN_IF_ERROR(output->Restore(output_state, StateOrigin::kCheckpoint));
+    RETURN_IF_ERROR(output->Restore(output_state, StateSource::kCheckpoint));
     if (output->num_clients() != state.num_clients) {
       return absl::DataLossError(fmt::format("output '{}': its state combines {} clients, the round's {}",
                                              output->layout().name, output->num_clients(), state.num_clients));

@@ -65,7 +65,7 @@ class DenseFold final : public OutputAccumulator {
   }
 
   absl::Status DoRead(StateReader& in, StateOrigin origin) override {
-    if (is_weighted()) RETURN_IF_ERROR(weight_.Read(in, origin, num_clients() > 0));
+    if (is_weighted()) RETURN_IF_ERROR(weight_.Read(in, origin));
     for (const auto& stripe : stripes_) RETURN_IF_ERROR(ReadCells(*stripe, stripe->size(), in, origin));
     return absl::OkStatus();
   }

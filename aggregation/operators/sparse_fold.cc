@@ -136,7 +136,7 @@ absl::Status SparseFold::DoRead(StateReader& in, StateOrigin origin) {
   }
   if (num_slots > 0 && num_clients() == 0) return absl::DataLossError("the state has coordinates that nobody touched");
   if (has_slot_weights()) RETURN_IF_ERROR(ReadWeights(keys, in, origin));
-  if (has_weight()) RETURN_IF_ERROR(weight_.Read(in, origin, num_clients() > 0));
+  if (has_weight()) RETURN_IF_ERROR(weight_.Read(in, origin));
   CellStreamReader cells(layout().cell_type(), num_cells, origin, in);
   for (const int64_t key : keys) {
     const SparseStore::Place place = store_->FindOrAdd(key);

@@ -20,9 +20,9 @@ class WeightSum {
   void Merge(const WeightSum& other) { sum_.AddFrom(0, other.sum_, 0, 1); }
   void Write(StateWriter& out) const { sum_.WriteChunk(1, out); }
   // DATA_LOSS unless it is finite, and positive exactly if there is anybody to have weight.
-  absl::Status Read(StateReader& in, StateOrigin origin, bool has_clients) {
+  absl::Status Read(StateReader& in, StateOrigin origin) {
     RETURN_IF_ERROR(sum_.ReadChunk(0, 1, in, origin));
-    const bool is_legal = !sum_.has_non_finite() && (has_clients ? value() > 0 : value() == 0);
+    const bool is_legal = !sum_.has_non_finite() && (origin.num_clients > 0 ? value() > 0 : value() == 0);
     return is_legal ? absl::OkStatus() : absl::DataLossError("the state's sum of weights is malformed");
   }
   double value() const {

@@ -206,6 +206,20 @@ TEST_CASE("A state that claims impossible numbers of clients or contributors is 
   refused(kKeys + 8, 10, 3, "coordinates");
 }
 
+TEST_CASE("A state that counts more values than it has clients is refused") {
+  const v1::AggregateSpec spec = ASpec("count", v1::FLOAT32, {2});
+  RoundAccumulator leaf = Accumulator(spec);
+  for (int i = 0; i < 3; ++i) REQUIRE(Fold(leaf, Contribute(Floats({1, 0}))).ok());
+  // Clients, counts.
+  const std::string body = BodyOf(spec, leaf.OutputStates().at("w"));
+  for (const auto& [count, is_taken] : {std::pair<int64_t, bool>{-1, false}, {0, true}, {3, true}, {4, false}}) {
+    std::string forged = body;
+    Overwrite(forged, 16, count);
+    INFO(count);
+    CHECK(Offer(spec, forged, 3).ok() == is_taken);
+  }
+}
+
 TEST_CASE("A keyed state with keys that are unsorted, repeated or too long is refused") {
   v1::OutputSpec output = AnOutput("keyed_sum", v1::INT64, {});
   output.set_key_type(v1::STRING_KEYS);
