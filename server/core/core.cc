@@ -36,7 +36,10 @@ Core::Core(TaskStore& store, PayloadStore& payloads, Executor& executor, Random&
     desk_.EndPollsOf(token);
     watch_.EndWaitsOf(token);
   });
-  rounds_.set_on_closed([this](const RoundId& round) { desk_.OnRoundClosed(round); });
+  rounds_.set_on_closed([this](const RoundId& round) {
+    desk_.OnRoundClosed(round);
+    retention_.OnRoundClosed();
+  });
 }
 
 absl::Status Core::Recover(absl::Time now) {

@@ -10,6 +10,8 @@ namespace sheaf {
 namespace {
 
 constexpr absl::Duration kInterval = absl::Seconds(10);
+// So many more than the limit are kept for a moment, however fast rounds are.
+constexpr int kRoundsBetween = 64;
 // Between two parts of a larger deletion.
 constexpr absl::Duration kPause = absl::Milliseconds(20);
 constexpr int64_t kTasksPerBatch = 1000;
@@ -22,8 +24,9 @@ constexpr size_t kBlobsPerBatch = 100;
 }  // namespace
 
 void Retention::Tick(absl::Time now) {
-  if (now < due_time_) return;
+  if (now < due_time_ && num_closed_ < kRoundsBetween) return;
   due_time_ = now + kInterval;
+  num_closed_ = 0;
   DeleteRounds(now);
   if (now >= workers_due_time_) DeleteWorkers(now);
   // Not at the start: broadcasts of rounds that ended before it stay for a moment.

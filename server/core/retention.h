@@ -21,6 +21,8 @@ class Retention {
   Retention(CoreContext& context, const RoundManager& rounds) : context_(context), rounds_(rounds) {}
 
   void Tick(absl::Time now);
+  // Many rounds that end in a short time are not waited for.
+  void OnRoundClosed() { ++num_closed_; }
   absl::Time NextTick() const { return due_time_; }
 
  private:
@@ -35,6 +37,8 @@ class Retention {
   CoreContext& context_;
   const RoundManager& rounds_;
   absl::Time due_time_ = absl::InfinitePast();
+  // Since rounds were last deleted.
+  int num_closed_ = 0;
   absl::Time workers_due_time_ = absl::InfinitePast();
   absl::Time blobs_due_time_ = absl::InfinitePast();
   // Blobs stored long ago that are still to be looked at.

@@ -435,6 +435,22 @@ TEST_CASE("Of the rounds that have ended as many are kept as the limit says, wit
   CHECK(FirstOf(server.ReadAggregate(rounds[3].id())) == 1);
 }
 
+TEST_CASE("However fast rounds end, not many more are kept than the limit says") {
+  Limits limits;
+  limits.ended_rounds_max = 2;
+  CoreFederation server(limits);
+  for (int i = 0; i < 200; ++i) {
+    server.CreateRound(SumRound(1));
+    REQUIRE(Contribute(server, "w", static_cast<float>(i)) == Verdict::ACCEPTED);
+  }
+  v1::ListRoundsRequest request;
+  request.set_page_size(200);
+  const auto rounds = server.Call<v1::ListRoundsResponse>("RoundService/ListRounds", request);
+  REQUIRE(rounds.ok());
+  CHECK(rounds->rounds_size() < 2 + 70);
+  CHECK(server.payloads().ListBlobs()->size() < 2 + 70);
+}
+
 TEST_CASE("A round keeps its aggregate when one with the same is deleted before its end is durable") {
   Limits limits;
   limits.ended_rounds_max = 0;
