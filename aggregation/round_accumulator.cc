@@ -13,6 +13,7 @@
 #include "aggregation/output_accumulator.h"
 #include "aggregation/output_layout.h"
 #include "aggregation/safetensors.h"
+#include "aggregation/sparse/sparse_block.h"
 #include "aggregation/state_envelope.h"
 #include "aggregation/zeroed_pool.h"
 #include "base/check.h"
@@ -94,8 +95,10 @@ std::vector<int64_t> EstimateStateBytes(const v1::AggregateSpec& spec) {
   SHEAF_CHECK(layouts.ok(), "{}", layouts.status().ToString());
   std::vector<int64_t> bytes;
   for (const OutputLayout& layout : *layouts) {
-    const int64_t cells = layout.releases_dense ? layout.num_coordinates * layout.width : 0;
-    bytes.push_back(cells * CellBytes(layout.cell_type()));
+    const bool has_slots = layout.op->operand == Operand::kSparse;
+    const int64_t cell_bytes = layout.width * CellBytes(layout.cell_type());
+    const int64_t coordinate_bytes = cell_bytes + (has_slots ? SlotBytes(layout) : 0);
+    bytes.push_back(layout.releases_dense ? layout.num_coordinates * coordinate_bytes : 0);
   }
   return bytes;
 }

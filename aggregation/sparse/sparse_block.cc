@@ -17,18 +17,27 @@ constexpr int64_t kThinCost = 3;
 constexpr uint64_t kDenseRangeMax = uint64_t{1} << 19;
 constexpr uint64_t kAlwaysDense = 1024;
 
+CellType WeightType(v1::Numerics numerics) {
+  return {.reduction = Reduction::kSum, .dtype = v1::FLOAT64, .numerics = numerics == v1::EXACT ? v1::EXACT : v1::F64};
+}
+
+bool HasWeights(const OutputLayout& layout) { return layout.op->divisor == Divisor::kTouchingWeight; }
+
+bool IsCounted(const OutputLayout& layout) { return layout.counts_contributors() || HasWeights(layout); }
+
 }  // namespace
+
+int64_t SlotBytes(const OutputLayout& layout) {
+  constexpr int64_t kCounts = sizeof(SlotColumns::contributors[0]) + sizeof(SlotColumns::newest_folds[0]);
+  return (HasWeights(layout) ? CellBytes(WeightType(layout.numerics)) : 0) + (IsCounted(layout) ? kCounts : 0);
+}
 
 SlotColumns::SlotColumns(const OutputLayout& layout, bool is_scattered, ZeroedPool* pool)
     : width(layout.width),
       cells(MakeCells(layout.cell_type(), {.size_hint = std::nullopt, .is_scattered = is_scattered, .pool = pool})),
-      is_counted(layout.counts_contributors() || layout.op->divisor == Divisor::kTouchingWeight) {
-  if (layout.op->divisor == Divisor::kTouchingWeight) {
-    const CellType type{.reduction = Reduction::kSum,
-                        .dtype = v1::FLOAT64,
-                        .numerics = layout.numerics == v1::EXACT ? v1::EXACT : v1::F64};
-    weights = MakeCells(type, {.size_hint = std::nullopt, .is_scattered = true, .pool = pool});
-  }
+      is_counted(IsCounted(layout)) {
+  if (!HasWeights(layout)) return;
+  weights = MakeCells(WeightType(layout.numerics), {.size_hint = std::nullopt, .is_scattered = true, .pool = pool});
 }
 
 void SlotColumns::Resize(int64_t new_num_slots) {

@@ -19,6 +19,9 @@
 
 namespace sheaf {
 
+// Bytes that SlotColumns takes for a slot beside its cells.
+int64_t SlotBytes(const OutputLayout& layout);
+
 // What is kept for each slot.
 struct SlotColumns {
   int64_t num_slots = 0;
