@@ -18,6 +18,16 @@ namespace {
 
 absl::Status Invalid(std::string message) { return absl::InvalidArgumentError(std::move(message)); }
 
+// What the number of open slots is derived from.
+absl::Status CheckGoal(const v1::RoundSpec& spec) {
+  if (spec.goal() < 0) return Invalid(fmt::format("spec.goal is {}; it must not be negative", spec.goal()));
+  // Not a number fails, too.
+  if (spec.over_selection() != 0 && !(spec.over_selection() >= 1 && spec.over_selection() <= 100)) {
+    return Invalid("spec.over_selection must lie between 1 and 100");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckTask(const v1::TaskSpec& task, std::string_view where, const Limits& limits) {
   if (static_cast<int64_t>(task.payload().size()) > limits.task_payload_bytes_max) {
     return absl::ResourceExhaustedError(
@@ -169,6 +179,7 @@ bool Fulfils(const google::protobuf::Map<std::string, std::string>& labels, std:
 }
 
 absl::StatusOr<PreparedRound> PrepareRound(const v1::RoundSpec& requested, const Limits& limits) {
+  RETURN_IF_ERROR(CheckGoal(requested));
   ASSIGN_OR_RETURN(std::vector<TaskStore::NewTask> tasks, PrepareTasks(requested, limits));
   const int32_t num_tasks = static_cast<int32_t>(tasks.size());
   PreparedRound prepared{.spec = requested, .tasks = std::move(tasks)};
@@ -201,7 +212,7 @@ absl::StatusOr<PreparedRound> PrepareRound(const v1::RoundSpec& requested, const
   RETURN_IF_ERROR(ValidateAggregateSpec(spec.aggregate()));
   RETURN_IF_ERROR(CheckStateSize(spec.aggregate(), limits));
 
-  if (spec.goal() < 0 || spec.goal() > num_tasks) {
+  if (spec.goal() > num_tasks) {
     return Invalid(
         fmt::format("spec.goal is {}, but the round has {} tasks; ask for 0 to {}", spec.goal(), num_tasks, num_tasks));
   }
@@ -211,9 +222,6 @@ absl::StatusOr<PreparedRound> PrepareRound(const v1::RoundSpec& requested, const
         fmt::format("spec.min_goal is {}; it must lie between 0 and the goal, {}", spec.min_goal(), spec.goal()));
   }
   if (spec.min_goal() == 0) spec.set_min_goal(spec.goal());
-  if (spec.over_selection() != 0 && !(spec.over_selection() >= 1 && spec.over_selection() <= 100)) {
-    return Invalid("spec.over_selection must lie between 1 and 100");
-  }
   if (spec.over_selection() == 0) spec.set_over_selection(1.3);
   RETURN_IF_ERROR(SetDuration("deadline", limits.round_deadline_default, spec.mutable_deadline()));
   RETURN_IF_ERROR(SetDuration("attempt_deadline", FromProto(spec.deadline()), spec.mutable_attempt_deadline()));

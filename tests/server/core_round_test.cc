@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <cstring>
 #include <utility>
 #include <vector>
@@ -114,6 +115,23 @@ TEST_CASE("A wrong spec is refused with the field and the reason, and nothing is
   spec.set_broadcast_digest(std::string(64, 'a'));
   REQUIRE(absl::IsNotFound(StatusOfCreate(server, spec)));
   REQUIRE(server.Call<v1::ListRoundsResponse>("RoundService/ListRounds", v1::ListRoundsRequest())->rounds().empty());
+}
+
+TEST_CASE("A number of tasks cannot be derived from a goal or a factor that is none") {
+  CoreFederation server;
+  v1::RoundSpec spec = SumRound(0);
+  spec.mutable_open_slots();
+  spec.set_goal(-5);
+  CHECK_THAT(std::string(StatusOfCreate(server, spec).message()), Contains("spec.goal is -5"));
+  spec.set_goal(5);
+  for (const double factor : {std::nan(""), -2.0, 0.5, 101.0, 1e308, HUGE_VAL, -HUGE_VAL}) {
+    spec.set_over_selection(factor);
+    INFO(factor);
+    CHECK_THAT(std::string(StatusOfCreate(server, spec).message()), Contains("spec.over_selection must lie between"));
+  }
+  spec.set_over_selection(100);
+  spec.set_goal(INT32_MAX);
+  CHECK_THAT(std::string(StatusOfCreate(server, spec).message()), Contains("tasks_per_round_max"));
 }
 
 TEST_CASE("A list of rounds or tasks in a state that there is not is refused, whatever its number") {
