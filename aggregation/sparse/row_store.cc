@@ -19,8 +19,8 @@ constexpr size_t kRunMax = 1024;
 
 RowStore::RowStore(const OutputLayout& layout)
     : layout_(layout), block_(layout, static_cast<uint64_t>(layout.num_coordinates), /*is_scattered=*/false, nullptr) {
-  // The result takes the same room, sooner or later.
-  if (layout.releases_dense) block_.MakeDense();
+  // The result takes the same room, sooner or later; but for rows of no values, of which there may be any number.
+  if (layout.releases_dense && layout.width > 0) block_.MakeDense();
 }
 
 void RowStore::Accumulate(const CheckedValue& value, float weight) {

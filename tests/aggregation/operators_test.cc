@@ -115,5 +115,25 @@ TEST_CASE("Coordinates far apart in a space of 2^62 are told apart") {
   REQUIRE(ValuesOf<float>(Find(report, "w.values").data) == std::vector<float>{4, 2});
 }
 
+TEST_CASE("Rows of no values take no room for those that could come, also where the result is dense") {
+  for (const char* symbol : {"slices_sum", "coordinate_mean"}) {
+    v1::OutputSpec output = AnOutput(symbol, v1::FLOAT32, {int64_t{1} << 62, 0});
+    output.set_index_dims(1);
+    output.set_form(v1::DENSE);
+    const v1::AggregateSpec spec = ASpec(output);
+    RoundAccumulator sum = Accumulator(spec);
+    const v1::Tensor row = ATensor(v1::INT64, {1}, BytesOf<int64_t>({(int64_t{1} << 62) - 1}));
+    const v1::Tensor nothing = ATensor(v1::FLOAT32, {1, 0}, "");
+    REQUIRE(Fold(sum, Contribute(Sparse({int64_t{1} << 62, 0}, row, nothing))).ok());
+    CHECK(sum.memory_bytes() < 1 << 20);
+    const auto restored = RoundAccumulator::Restore(spec, sum.Serialize());
+    REQUIRE(restored.ok());
+    const absl::StatusOr<AggregateReport> report = restored->Report();
+    REQUIRE(report.ok());
+    CHECK(Find(*report, "w").data.empty());
+    CHECK(report->outputs.front().released() == 1);
+  }
+}
+
 }  // namespace
 }  // namespace sheaf
