@@ -103,8 +103,10 @@ absl::StatusOr<ParsedTensor> ParseTensor(const std::string& name, const Json& js
     return absl::InvalidArgumentError(fmt::format("safetensors: tensor '{}' {}", name.substr(0, 128), why));
   };
   if (!json.is_object()) return refuse("is not described by an object");
-  const auto field = [&](const char* key) { return json.contains(key) ? json.at(key) : Json(); };
-  const Json dtype = field("dtype");
+  // Never copied: copies recurse, and a header may be nested deeper than any stack.
+  static const Json kNothing;
+  const auto field = [&](const char* key) -> const Json& { return json.contains(key) ? json.at(key) : kNothing; };
+  const Json& dtype = field("dtype");
   ParsedTensor tensor;
   tensor.view.name = name;
   tensor.view.dtype = dtype.is_string() ? DTypeFromName(dtype.get<std::string>()) : v1::DTYPE_UNSPECIFIED;

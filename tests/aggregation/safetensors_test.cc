@@ -92,6 +92,18 @@ TEST_CASE("A malformed file is refused with the reason") {
   REQUIRE(RefusalOf(FileWith(R"({"__metadata__":{"a":1}})")) == "safetensors: metadata 'a' is not a string");
 }
 
+TEST_CASE("A header that is nested very deeply is refused, and does not end the process that reads it") {
+  constexpr size_t kDepth = 1'000'000;
+  const std::string nested = std::string(kDepth, '[') + std::string(kDepth, ']');
+  for (const std::string value : {R"("F32")", "[0]", "[0,0]"}) {
+    std::string header = R"({"t":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}})";
+    REQUIRE(SafetensorsView::Parse(FileWith(header)).ok());
+    header.replace(header.find(value), value.size(), nested);
+    INFO(value);
+    CHECK_FALSE(SafetensorsView::Parse(FileWith(header)).ok());
+  }
+}
+
 TEST_CASE("No damage to a file crashes the reader") {
   const std::string file = EncodeSafetensors(
       std::vector<NamedTensor>{{"w", v1::FLOAT32, {2, 2}, std::string(16, 'x')}, {"v", v1::INT64, {1}, "12345678"}},
