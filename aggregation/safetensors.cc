@@ -153,9 +153,12 @@ absl::Status CheckCoverage(std::vector<ParsedTensor>& tensors, int64_t data_size
 int64_t TensorView::num_rows() const { return shape.empty() ? 1 : shape.front(); }
 
 int64_t TensorView::row_bytes() const {
-  int64_t bytes = DTypeSize(dtype);
-  for (size_t d = 1; d < shape.size(); ++d) bytes *= shape[d];
-  return bytes;
+  const std::span<const int64_t> row = std::span(shape).subspan(std::min<size_t>(shape.size(), 1));
+  const std::optional<int64_t> elements = Product(row);
+  int64_t bytes = 0;
+  // Of rows that no number of bytes holds there are none.
+  const bool overflows = !elements.has_value() || __builtin_mul_overflow(*elements, DTypeSize(dtype), &bytes);
+  return overflows ? 0 : bytes;
 }
 
 int64_t DTypeSize(v1::DType dtype) {

@@ -48,6 +48,16 @@ TEST_CASE("Tensors come back as they went in") {
   REQUIRE(std::string(missing.message()).find("scalar") != std::string::npos);
 }
 
+TEST_CASE("A tensor without elements has rows of no bytes where no number says how many they would have") {
+  constexpr int64_t kMuch = int64_t{1} << 61;
+  for (const std::vector<int64_t>& shape : {std::vector<int64_t>{0, 3, kMuch}, {0, kMuch, kMuch}, {4, kMuch, 7, 0}}) {
+    const std::string file = EncodeSafetensors(std::vector<NamedTensor>{{"t", v1::FLOAT32, shape, ""}}, {});
+    const auto view = SafetensorsView::Parse(file);
+    REQUIRE(view.ok());
+    CHECK((*view->Find("t"))->row_bytes() == 0);
+  }
+}
+
 TEST_CASE("The same tensors in another order give the same file") {
   const NamedTensor a = {"a", v1::FLOAT32, {1}, "1234"}, b = {"b", v1::INT64, {1}, "12345678"};
   REQUIRE(EncodeSafetensors(std::vector<NamedTensor>{a, b}, {}) ==
