@@ -153,7 +153,7 @@ absl::Status SparseFold::ReadWeights(std::span<const int64_t> keys, StateReader&
     double weight = 0;
     place.columns->weights->Round(place.slot, 1, {}, reinterpret_cast<char*>(&weight));
     // Not a number fails, too.
-    if (!(weight > 0 && weight < std::numeric_limits<double>::infinity())) {
+    if (!(weight > 0 && weight <= WeightMax(origin.num_clients))) {
       return absl::DataLossError("the state's sums of weights are malformed");
     }
   }

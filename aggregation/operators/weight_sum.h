@@ -3,11 +3,19 @@
 #pragma once
 
 #include <bit>
+#include <cstdint>
+#include <limits>
 
 #include "aggregation/exact_sum.h"
 #include "base/status_macros.h"
 
 namespace sheaf {
+
+// More than so many clients can weigh together, also where sums are rounded. A worker's state with more is refused, so
+// that what states add up to is a number, which is what checkpoints are held to.
+inline double WeightMax(int64_t num_clients) {
+  return 2.0 * std::numeric_limits<float>::max() * static_cast<double>(num_clients);
+}
 
 class WeightSum {
  public:
@@ -19,10 +27,11 @@ class WeightSum {
   }
   void Merge(const WeightSum& other) { sum_.AddFrom(0, other.sum_, 0, 1); }
   void Write(StateWriter& out) const { sum_.WriteChunk(1, out); }
-  // DATA_LOSS unless it is finite, and positive exactly if there is anybody to have weight.
+  // DATA_LOSS unless it is what so many clients can weigh, and positive exactly if there is anybody to have weight.
   absl::Status Read(StateReader& in, StateOrigin origin) {
     RETURN_IF_ERROR(sum_.ReadChunk(0, 1, in, origin));
-    const bool is_legal = !sum_.has_non_finite() && (origin.num_clients > 0 ? value() > 0 : value() == 0);
+    const double sum = value();
+    const bool is_legal = origin.num_clients > 0 ? sum > 0 && sum <= WeightMax(origin.num_clients) : sum == 0;
     return is_legal ? absl::OkStatus() : absl::DataLossError("the state's sum of weights is malformed");
   }
   double value() const {

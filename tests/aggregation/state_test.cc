@@ -1,6 +1,7 @@
 // Serialised states are untrusted: from a disk that rots, from another release, from a worker that lies.
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <limits>
 
 #include "aggregation/operators.h"
 #include "aggregation/output_accumulator.h"
@@ -217,6 +218,48 @@ TEST_CASE("A state that counts more values than it has clients is refused") {
     Overwrite(forged, 16, count);
     INFO(count);
     CHECK(Offer(spec, forged, 3).ok() == is_taken);
+  }
+}
+
+TEST_CASE("A state with more weight than its clients can have is refused, so that weights always add up to a number") {
+  constexpr float kWeightMax = std::numeric_limits<float>::max();
+  for (const char* symbol : {"weighted_mean", "weighted_coordinate_mean", "weighted_client_mean"}) {
+    for (const v1::Numerics numerics : {v1::EXACT, v1::F64, v1::F32}) {
+      INFO(symbol << " " << v1::Numerics_Name(numerics));
+      v1::AggregateSpec spec = ASpec(symbol, v1::FLOAT32, {1});
+      spec.set_numerics(numerics);
+      v1::Contribution heaviest = OneValue(spec, v1::FLOAT32, 0);
+      heaviest.set_weight(kWeightMax);
+      RoundAccumulator leaf = Accumulator(spec);
+      for (int i = 0; i < 4; ++i) REQUIRE(Fold(leaf, heaviest).ok());
+      std::string body = BodyOf(spec, leaf.OutputStates().at("w"));
+      REQUIRE(Offer(spec, body, 4).ok());
+      // The same weight of one client. Clients; coordinates, keys, contributors.
+      Overwrite(body, 0, int64_t{1});
+      if (std::string(symbol) == "weighted_coordinate_mean") Overwrite(body, 24, int64_t{1});
+      const absl::Status status = Offer(spec, body, 1);
+      CHECK_THAT(std::string(status.message()), Catch::Contains("weight"));
+    }
+  }
+}
+
+TEST_CASE("A round of states of the heaviest weights can be restored from its checkpoint") {
+  v1::AggregateSpec spec = ASpec("weighted_coordinate_mean", v1::FLOAT32, {1});
+  spec.set_numerics(v1::F64);
+  RoundAccumulator leaf = Accumulator(spec);
+  REQUIRE(Fold(leaf, OneValue(spec, v1::FLOAT32, 1)).ok());
+  std::string body = BodyOf(spec, leaf.OutputStates().at("w"));
+  // Clients, coordinates, key, contributors; weight.
+  for (const double weight : {1e38, 1e40, 1e300, std::numeric_limits<double>::max()}) {
+    INFO(weight);
+    Overwrite(body, 32, weight);
+    RoundAccumulator root = Accumulator(spec);
+    const v1::Contribution partial = PartialOf(SealState(kOutputMagic, LayoutOf(spec).Signature(), body), 1);
+    const bool is_taken = Fold(root, partial).ok() && Fold(root, partial).ok();
+    CHECK(is_taken == (weight == 1e38));
+    const absl::Status restored = RoundAccumulator::Restore(spec, root.Serialize()).status();
+    INFO(restored.ToString());
+    CHECK(restored.ok());
   }
 }
 
