@@ -138,7 +138,8 @@ absl::Status SetDuration(std::string_view field, absl::Duration fallback, google
   const absl::Duration value = FromProto(*duration);
   if (value < absl::ZeroDuration()) return Invalid(fmt::format("spec.{} is negative", field));
   if (value > absl::Hours(24 * 365)) return Invalid(fmt::format("spec.{} is longer than a year", field));
-  if (value == absl::ZeroDuration()) *duration = ToProto(fallback);
+  // Seconds and nanoseconds may have come with different signs, or too many of them, which JSON has no form for.
+  *duration = ToProto(value == absl::ZeroDuration() ? fallback : value);
   return absl::OkStatus();
 }
 

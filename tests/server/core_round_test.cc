@@ -1,5 +1,6 @@
 // What a round does, from creation to its aggregate, seen through the handlers.
 #include <fmt/format.h>
+#include <google/protobuf/util/json_util.h>
 
 #include <algorithm>
 #include <catch2/catch.hpp>
@@ -37,6 +38,14 @@ Verdict::Verdict Contribute(CoreFederation& server, const std::string& worker, f
   v1::SyncRequest request = Ask(worker, 0);
   *request.add_results() = Result(granted.leases(0), value);
   return server.Sync(request).verdicts(0).verdict();
+}
+
+bool HasJson(const google::protobuf::Message& message) {
+  std::string json;
+  const auto status = google::protobuf::util::MessageToJsonString(message, &json);
+  INFO(status.ToString());
+  CHECK(status.ok());
+  return status.ok();
 }
 
 absl::Status StatusOfCreate(CoreFederation& server, const v1::RoundSpec& spec) {
@@ -132,6 +141,21 @@ TEST_CASE("A number of tasks cannot be derived from a goal or a factor that is n
   spec.set_over_selection(100);
   spec.set_goal(INT32_MAX);
   CHECK_THAT(std::string(StatusOfCreate(server, spec).message()), Contains("tasks_per_round_max"));
+}
+
+TEST_CASE("The durations of a spec are kept in the form in which JSON can say them") {
+  CoreFederation server;
+  v1::RoundSpec spec = SumRound(1);
+  spec.mutable_deadline()->set_seconds(-1);
+  spec.mutable_deadline()->set_nanos(2'000'000'000);
+  spec.mutable_attempt_deadline()->set_seconds(1);
+  spec.mutable_attempt_deadline()->set_nanos(-5);
+  spec.mutable_lease_duration()->set_nanos(INT32_MAX);
+  const v1::Round round = server.GetRound(server.CreateRound(spec));
+  CHECK(HasJson(round));
+  CHECK(FromProto(round.spec().deadline()) == absl::Seconds(1));
+  CHECK(FromProto(round.spec().attempt_deadline()) == absl::Seconds(1) - absl::Nanoseconds(5));
+  CHECK(FromProto(round.spec().lease_duration()) == absl::Nanoseconds(INT32_MAX));
 }
 
 TEST_CASE("A list of rounds or tasks in a state that there is not is refused, whatever its number") {
