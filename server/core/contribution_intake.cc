@@ -13,6 +13,7 @@
 #include "server/core/message_parts.h"
 #include "server/core/proto_time.h"
 #include "server/core/retry_policy.h"
+#include "server/core/round_timing.h"
 
 namespace sheaf {
 namespace {
@@ -160,7 +161,7 @@ absl::Status ContributionIntake::EndAttempt(LiveRound& round, const TaskRecord& 
                                    .to = decision.to,
                                    .available_time = decision.available_time,
                                    .error = CutUtf8(error, kErrorBytesMax),
-                                   .timings = timings.SerializeAsString(),
+                                   .timings = Plausible(timings).SerializeAsString(),
                                    .now = now})
                       .status());
   if (decision.to == TaskState::kQueued) {
@@ -241,7 +242,7 @@ absl::StatusOr<std::string> ContributionIntake::TakeContribution(LiveRound& roun
                                       .digest = received->digest,
                                       .uploaded = {},
                                       .valid = *std::move(valid),
-                                      .timings = result.timings(),
+                                      .timings = Plausible(result.timings()),
                                       .now = now};
   if (is_uploaded && round.spec.durability() == v1::DURABLE) {
     ASSIGN_OR_RETURN(acceptance.uploaded, context_.payloads.MoveUploadToSpool(UploadId(result.upload_id()), round.id));

@@ -12,7 +12,26 @@ void Add(absl::Duration by, google::protobuf::Duration* sum) {
   *sum = ToProto(FromProto(*sum) + std::max(by, absl::ZeroDuration()));
 }
 
+// No round lasts longer.
+constexpr absl::Duration kAttemptMax = absl::Hours(24 * 365);
+// A round's tasks times this stay within 64 bits.
+constexpr int64_t kBytesDownMax = int64_t{1} << 45;
+
+google::protobuf::Duration Plausible(const google::protobuf::Duration& duration) {
+  return ToProto(std::clamp(FromProto(duration), absl::ZeroDuration(), kAttemptMax));
+}
+
 }  // namespace
+
+v1::AttemptTimings Plausible(const v1::AttemptTimings& timings) {
+  v1::AttemptTimings plausible;
+  if (timings.has_download()) *plausible.mutable_download() = Plausible(timings.download());
+  if (timings.has_prepare()) *plausible.mutable_prepare() = Plausible(timings.prepare());
+  if (timings.has_compute()) *plausible.mutable_compute() = Plausible(timings.compute());
+  if (timings.has_upload()) *plausible.mutable_upload() = Plausible(timings.upload());
+  plausible.set_bytes_down(std::clamp<int64_t>(timings.bytes_down(), 0, kBytesDownMax));
+  return plausible;
+}
 
 void AddAttempt(const TaskRecord& task, const v1::AttemptTimings& timings, const v1::Contribution& contribution,
                 int64_t num_clients, absl::Time accept_time, v1::Round& progress) {

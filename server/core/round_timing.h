@@ -8,6 +8,10 @@
 
 namespace sheaf {
 
+// What a worker says of an attempt's time is kept, shown and added up, so that it is brought to what can be: no time is
+// negative or longer than a round, and fields that this server does not know are left out.
+v1::AttemptTimings Plausible(const v1::AttemptTimings& timings);
+
 // Adds an accepted attempt to a round's progress: its timings, bytes and metrics. What the worker did not account for
 // between the lease and the acceptance is upload.
 void AddAttempt(const TaskRecord& task, const v1::AttemptTimings& timings, const v1::Contribution& contribution,

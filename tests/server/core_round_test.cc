@@ -1,5 +1,6 @@
 // What a round does, from creation to its aggregate, seen through the handlers.
 #include <fmt/format.h>
+#include <google/protobuf/unknown_field_set.h>
 #include <google/protobuf/util/json_util.h>
 
 #include <algorithm>
@@ -46,6 +47,11 @@ bool HasJson(const google::protobuf::Message& message) {
   INFO(status.ToString());
   CHECK(status.ok());
   return status.ok();
+}
+
+// A field of a later version, most likely.
+void AddUnknown(google::protobuf::Message& message, size_t size) {
+  message.GetReflection()->MutableUnknownFields(&message)->AddLengthDelimited(1000, std::string(size, 'u'));
 }
 
 absl::Status StatusOfCreate(CoreFederation& server, const v1::RoundSpec& spec) {
@@ -156,6 +162,41 @@ TEST_CASE("The durations of a spec are kept in the form in which JSON can say th
   CHECK(FromProto(round.spec().deadline()) == absl::Seconds(1));
   CHECK(FromProto(round.spec().attempt_deadline()) == absl::Seconds(1) - absl::Nanoseconds(5));
   CHECK(FromProto(round.spec().lease_duration()) == absl::Nanoseconds(INT32_MAX));
+}
+
+TEST_CASE("What a worker says of its time can be shown and added up, however absurd") {
+  CoreFederation server;
+  const std::string round = server.CreateRound(SumRound(3));
+  const v1::SyncResponse granted = server.Sync(Ask("w", 3));
+  REQUIRE(granted.leases_size() == 3);
+  server.Advance(absl::Seconds(2));
+  v1::AttemptTimings absurd;
+  absurd.mutable_download()->set_seconds(INT64_MAX);
+  absurd.mutable_prepare()->set_seconds(5);
+  absurd.mutable_prepare()->set_nanos(-3);
+  absurd.mutable_compute()->set_seconds(INT64_MIN);
+  absurd.mutable_upload()->set_nanos(INT32_MAX);
+  absurd.set_bytes_down(INT64_MAX);
+  AddUnknown(absurd, 1 << 20);
+  AddUnknown(*absurd.mutable_upload(), 1 << 20);
+  v1::SyncRequest request = Ask("w", 0);
+  for (int i = 0; i < 2; ++i) *request.add_results() = Result(granted.leases(i), 1);
+  *request.add_results() = Failure(granted.leases(2), "broken");
+  for (v1::TaskResult& result : *request.mutable_results()) *result.mutable_timings() = absurd;
+  server.Sync(request);
+  for (const v1::Lease& lease : granted.leases()) {
+    const v1::Task task = server.GetTask(lease.task());
+    CHECK(HasJson(task));
+    CHECK(task.ByteSizeLong() < 1000);
+    REQUIRE(task.attempts_size() == 1);
+    CHECK(FromProto(task.attempts(0).timings().prepare()) == absl::Seconds(5) - absl::Nanoseconds(3));
+  }
+  server.Advance(absl::Minutes(2));
+  REQUIRE(Contribute(server, "w", 1) == Verdict::ACCEPTED);
+  const v1::Round done = server.GetRound(round);
+  REQUIRE(done.state() == v1::SUCCEEDED);
+  CHECK(HasJson(done));
+  CHECK(done.bytes_down() > 0);
 }
 
 TEST_CASE("A list of rounds or tasks in a state that there is not is refused, whatever its number") {
