@@ -190,6 +190,8 @@ absl::StatusOr<PreparedRound> PrepareRound(const v1::RoundSpec& requested, const
     *spec.mutable_open_slots() = requested.open_slots();
     spec.mutable_open_slots()->set_count(num_tasks);
   }
+  // What this server does not know no limit of its own bounds; and it would be kept, listed, and sent with each lease.
+  spec.DiscardUnknownFields();
 
   spec.set_population(PopulationOrDefault(spec.population()));
   RETURN_IF_ERROR(ValidateName("spec.population", spec.population()));

@@ -164,6 +164,20 @@ TEST_CASE("The durations of a spec are kept in the form in which JSON can say th
   CHECK(FromProto(round.spec().lease_duration()) == absl::Nanoseconds(INT32_MAX));
 }
 
+TEST_CASE("What a server does not know of a spec is neither kept nor handed on") {
+  CoreFederation server;
+  v1::RoundSpec spec = SumRound(1);
+  AddUnknown(spec, 1 << 20);
+  AddUnknown(*spec.mutable_computation(), 1 << 20);
+  AddUnknown(*spec.mutable_aggregate()->mutable_outputs(0), 1 << 20);
+  AddUnknown(*spec.mutable_deadline(), 1 << 20);
+  const std::string round = server.CreateRound(spec);
+  CHECK(server.GetRound(round).ByteSizeLong() < 1000);
+  const v1::SyncResponse granted = server.Sync(Ask("w", 1));
+  REQUIRE(granted.leases_size() == 1);
+  CHECK(granted.leases(0).ByteSizeLong() < 1000);
+}
+
 TEST_CASE("What a worker says of its time can be shown and added up, however absurd") {
   CoreFederation server;
   const std::string round = server.CreateRound(SumRound(3));
