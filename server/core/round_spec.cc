@@ -40,11 +40,19 @@ absl::Status CheckTask(const v1::TaskSpec& task, std::string_view where, const L
                     "and keep its content at the workers",
                     where, task.data_selector().size(), limits.data_selector_bytes_max));
   }
+  int64_t requirements_bytes = 0;
   for (const auto& [key, value] : task.requirements()) {
+    requirements_bytes += static_cast<int64_t>(key.size() + value.size());
     if (key.empty() || key.find_first_of("=,") != std::string::npos || value.find(',') != std::string::npos) {
       return Invalid(
           fmt::format("{}.requirements: the label \"{}={}\" may not hold ',' or, in its key, '='", where, key, value));
     }
+  }
+  if (requirements_bytes > limits.worker_bytes_max) {
+    return absl::ResourceExhaustedError(
+        fmt::format("{}.requirements have {} bytes, over worker_bytes_max = {}: no worker may have as many labels; "
+                    "require fewer",
+                    where, requirements_bytes, limits.worker_bytes_max));
   }
   return absl::OkStatus();
 }

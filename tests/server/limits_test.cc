@@ -677,6 +677,24 @@ TEST_CASE("The same passes below the limit: what is there by default stands in n
   }
 }
 
+TEST_CASE("A task that requires more than a worker may say of itself is refused") {
+  Limits limits;
+  limits.worker_bytes_max = 100;
+  CoreFederation server(limits);
+  v1::RoundSpec listed = SumRound(2);
+  (*listed.mutable_listed()->mutable_tasks(1)->mutable_requirements())["zone"] = std::string(100, 'z');
+  v1::RoundSpec open = SumRound(0);
+  open.mutable_open_slots()->set_count(1);
+  *open.mutable_open_slots()->mutable_task() = listed.listed().tasks(1);
+  for (const v1::RoundSpec& spec : {listed, open}) {
+    const absl::Status refused = Create(server, spec);
+    CHECK(refused.code() == Code::kResourceExhausted);
+    CHECK_THAT(std::string(refused.message()), Contains("requirements") && Contains("worker_bytes_max = 100"));
+  }
+  (*open.mutable_open_slots()->mutable_task()->mutable_requirements())["zone"] = std::string(90, 'z');
+  CHECK(Create(server, open).ok());
+}
+
 TEST_CASE("A limit that refuses nothing does what it says") {
   for (const auto& [name, check] : Effects()) {
     INFO(name);
