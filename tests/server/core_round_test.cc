@@ -178,6 +178,27 @@ TEST_CASE("What a server does not know of a spec is neither kept nor handed on")
   CHECK(granted.leases(0).ByteSizeLong() < 1000);
 }
 
+TEST_CASE("A page of rounds is cut where it grows too large for a message") {
+  CoreFederation server;
+  v1::RoundSpec spec = SumRound(1);
+  spec.mutable_computation()->set_config(std::string(64 << 10, 'c'));
+  std::vector<std::string> expected, listed;
+  for (int i = 0; i < 100; ++i) expected.push_back(server.CreateRound(spec));
+  v1::ListRoundsRequest request;
+  request.set_page_size(1000);
+  do {
+    const auto page = server.Call<v1::ListRoundsResponse>("RoundService/ListRounds", request);
+    REQUIRE(page.ok());
+    REQUIRE(page->rounds_size() > 0);
+    CHECK(page->ByteSizeLong() < 4 << 20);
+    for (const v1::Round& round : page->rounds()) listed.push_back(round.id());
+    request.set_page_token(page->next_page_token());
+  } while (!request.page_token().empty());
+  std::sort(listed.begin(), listed.end());
+  std::sort(expected.begin(), expected.end());
+  CHECK(listed == expected);
+}
+
 TEST_CASE("What a worker says of its time can be shown and added up, however absurd") {
   CoreFederation server;
   const std::string round = server.CreateRound(SumRound(3));
