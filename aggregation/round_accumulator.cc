@@ -71,6 +71,14 @@ ValidContribution::~ValidContribution() = default;
 const v1::Contribution& ValidContribution::contribution() const { return parsed_->contribution; }
 int64_t ValidContribution::num_clients() const { return parsed_->num_clients; }
 
+int64_t ValidContribution::memory_bytes() const {
+  int64_t bytes = 0;
+  for (const CheckedOutput& output : parsed_->outputs) {
+    if (output.partial != nullptr) bytes += output.partial->memory_bytes();
+  }
+  return bytes;
+}
+
 RoundAccumulator::RoundAccumulator(std::unique_ptr<State> state) : state_(std::move(state)) {}
 RoundAccumulator::RoundAccumulator(RoundAccumulator&&) noexcept = default;
 RoundAccumulator& RoundAccumulator::operator=(RoundAccumulator&&) noexcept = default;

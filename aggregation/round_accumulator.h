@@ -97,6 +97,8 @@ class ValidContribution {
   const v1::Contribution& contribution() const;
   // 1 unless it is a partial aggregate.
   int64_t num_clients() const;
+  // Bytes of memory that the states of a partial aggregate hold, which may be many times those it came in; else 0.
+  int64_t memory_bytes() const;
 
  private:
   friend class RoundAccumulator;

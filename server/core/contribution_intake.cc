@@ -234,6 +234,11 @@ absl::StatusOr<std::string> ContributionIntake::TakeContribution(LiveRound& roun
   }
   absl::StatusOr<ValidContribution> valid = round.accumulator.Validate(std::move(contribution));
   if (!valid.ok()) return Sentence(valid.status());
+  // Zeros take next to nothing on their way, and room when they are folded: here, and after each restart.
+  if (const int64_t bytes = valid->memory_bytes(); bytes > context_.limits.accumulator_bytes_max) {
+    return fmt::format("its states take {} bytes of memory, over accumulator_bytes_max = {}; combine fewer rows in one",
+                       bytes, context_.limits.accumulator_bytes_max);
+  }
 
   // Before an upload moves: whoever sends it again finds it there.
   RETURN_IF_ERROR(rounds_.CheckSpool(round, size));

@@ -11,6 +11,7 @@
 #include <set>
 #include <string>
 
+#include "aggregation/round_accumulator.h"
 #include "base/checksum.h"
 #include "base/retry_hint.h"
 #include "server/core/message_parts.h"
@@ -693,6 +694,40 @@ TEST_CASE("A task that requires more than a worker may say of itself is refused"
   }
   (*open.mutable_open_slots()->mutable_task()->mutable_requirements())["zone"] = std::string(90, 'z');
   CHECK(Create(server, open).ok());
+}
+
+TEST_CASE("A partial aggregate that is small on its way and large in memory is rejected before it is folded") {
+  v1::RoundSpec spec = SumRound(1);
+  v1::OutputSpec& output = *spec.mutable_aggregate()->mutable_outputs(0);
+  output.set_operator_("keyed_sum");
+  output.set_dtype(v1::INT64);
+  output.set_dense_shape(0, 1 << 16);
+  output.set_key_type(v1::INT64_KEYS);
+  RoundAccumulator leaf = RoundAccumulator::Create(spec.aggregate()).value();
+  for (int64_t key = 0; key < 64; ++key) {
+    v1::Contribution row;
+    row.add_outputs()->set_name("x");
+    v1::KeyedTable& table = *row.mutable_outputs(0)->mutable_keyed();
+    table.mutable_int_keys()->set_dtype(v1::INT64);
+    table.mutable_int_keys()->add_shape(1);
+    table.mutable_int_keys()->set_data(std::string(reinterpret_cast<const char*>(&key), sizeof key));
+    table.mutable_values()->set_dtype(v1::INT64);
+    table.mutable_values()->add_shape(1);
+    table.mutable_values()->add_shape(1 << 16);
+    table.mutable_values()->set_data(std::string(8 << 16, '\0'));
+    leaf.Accumulate(leaf.Validate(std::move(row)).value());
+  }
+  const v1::Contribution partial = leaf.PartialAggregate();
+  CHECK(partial.ByteSizeLong() < 10'000);
+  for (const int64_t bytes_max : {int64_t{16} << 20, Limits().accumulator_bytes_max}) {
+    Limits limits;
+    limits.accumulator_bytes_max = bytes_max;
+    CoreFederation server(limits);
+    const absl::Status status = HandIn(server, spec, [&](v1::Contribution& contribution) { contribution = partial; });
+    INFO(status.ToString());
+    CHECK(status.ok() == (bytes_max == Limits().accumulator_bytes_max));
+    if (!status.ok()) CHECK_THAT(std::string(status.message()), Contains("accumulator_bytes_max = 16777216"));
+  }
 }
 
 TEST_CASE("A limit that refuses nothing does what it says") {
