@@ -156,17 +156,17 @@ absl::StatusOr<v1::LeaseUpdate> WorkDesk::Update(const v1::HeldLease& held, cons
 absl::StatusOr<WorkDesk::Held> WorkDesk::Resend(const v1::SyncRequest& request, const WorkerProfile& worker,
                                                 absl::Time now, v1::SyncResponse& response) {
   ASSIGN_OR_RETURN(const std::vector<TaskRecord> leased, context_.store.ListLeases(WorkerName(request.worker())));
-  Held held_by_worker = {.total = static_cast<int64_t>(leased.size())};
+  Held held_by_worker;
   if (leased.empty()) return held_by_worker;
   std::unordered_set<std::string> known;
   for (const v1::HeldLease& held : request.held()) known.insert(held.lease_token());
   for (const v1::TaskResult& result : request.results()) known.insert(result.lease_token());
   for (const TaskRecord& task : leased) {
     const LiveRound* round = rounds_.Find(task.id.round);
-    if (round == nullptr || round->spec.population() != worker.population || known.contains(task.lease_token.value()) ||
-        !worker.caller->OwnsLease(task.lease_token.value())) {
-      continue;
-    }
+    // Another population may have a worker of the same name.
+    if (round == nullptr || round->spec.population() != worker.population) continue;
+    ++held_by_worker.total;
+    if (known.contains(task.lease_token.value()) || !worker.caller->OwnsLease(task.lease_token.value())) continue;
     *response.add_leases() = ToLease(*round, task, now);
     ++held_by_worker.resent;
   }

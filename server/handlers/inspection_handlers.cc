@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -92,7 +93,11 @@ absl::StatusOr<v1::Worker> ViewOf(Core& core, const WorkerRecord& record) {
   ASSIGN_OR_RETURN(const std::vector<TaskRecord> held, core.context().store.ListLeases(record.name));
   v1::Worker worker = ToProto(record, core.workers().Find(record.population, record.name),
                               core.desk().IsParked(record.population, record.name));
-  worker.set_num_leased(static_cast<int64_t>(held.size()));
+  // Another population may have a worker of the same name.
+  worker.set_num_leased(std::count_if(held.begin(), held.end(), [&](const TaskRecord& task) {
+    const LiveRound* round = core.rounds().Find(task.id.round);
+    return round != nullptr && round->spec.population() == record.population;
+  }));
   return worker;
 }
 

@@ -136,6 +136,27 @@ TEST_CASE("Nothing crosses populations") {
   REQUIRE(server.Sync(stolen).verdicts(0).verdict() == Verdict::UNKNOWN_TASK);
 }
 
+TEST_CASE("The leases of a worker of one population take no room from its namesake in another") {
+  Limits limits;
+  limits.leases_per_worker_max = 2;
+  CoreFederation server(limits);
+  v1::SyncRequest asks[2];
+  for (int i = 0; i < 2; ++i) {
+    v1::RoundSpec spec = SumRound(3);
+    spec.set_population(i == 0 ? "left" : "right");
+    server.CreateRound(spec);
+    asks[i] = Ask("w", 3);
+    asks[i].set_population(spec.population());
+  }
+  CHECK(server.Sync(asks[0]).leases_size() == 2);
+  CHECK(server.Sync(asks[1]).leases_size() == 2);
+  v1::ListWorkersRequest request;
+  request.set_population("left");
+  const auto workers = server.Call<v1::ListWorkersResponse>("InspectionService/ListWorkers", request);
+  REQUIRE(workers->workers_size() == 1);
+  CHECK(workers->workers(0).num_leased() == 2);
+}
+
 TEST_CASE("A wrong contribution is rejected with the reason and counts as a failed attempt") {
   CoreFederation server;
   const std::string round = server.CreateRound(SumRound(1));
