@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <set>
+#include <string>
+#include <unordered_set>
+#include <vector>
 
 #include "base/status_macros.h"
 #include "storage/transitions.h"
@@ -13,6 +16,8 @@ namespace {
 // A worker that has not called for this long is not counted on.
 constexpr absl::Duration kSeenLately = absl::Minutes(2);
 constexpr int kErrorsShown = 3;
+// Each task may have its own.
+constexpr int64_t kRequirementsShown = 10;
 
 std::string Plural(int64_t count, std::string_view noun) {
   return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
@@ -88,8 +93,10 @@ class Explanation {
     const v1::Computation& computation = round.spec.computation();
     Reason(
         fmt::format("{} queued.", Plural(record_.tasks.queued, "task") + (record_.tasks.queued == 1 ? " is" : " are")));
+    int64_t num_unmet = 0;
     for (const std::string& requirement : round.requirements) {
       if (workers_.CanAnyRun(record_.population, computation, requirement, kSeenLately, now_)) continue;
+      if (++num_unmet > kRequirementsShown) continue;
       const std::string version =
           computation.version_min() > 0 ? fmt::format(" (version {} or newer)", computation.version_min()) : "";
       const std::string labels = requirement.empty() ? "" : fmt::format(" with the labels {}", requirement);
@@ -97,6 +104,10 @@ class Explanation {
                          absl::FormatDuration(kSeenLately), computation.name(), version, labels, record_.population));
       Hint(fmt::format("Start a worker that offers \"{}\"{}, or cancel the round with `sheaf round cancel {}`.",
                        computation.name(), labels, record_.id));
+    }
+    if (num_unmet > kRequirementsShown) {
+      Reason(fmt::format("Nor does any carry the labels of {}.",
+                         Plural(num_unmet - kRequirementsShown, "further requirement")));
     }
   }
 
@@ -138,19 +149,24 @@ absl::StatusOr<int64_t> CountUnschedulable(const std::string& population, CoreCo
   int64_t count = 0;
   for (const auto& [id, round] : rounds.live()) {
     if (round->spec.population() != population || round->state != RoundState::kCollecting) continue;
+    std::unordered_set<std::string> unmet;
     for (const std::string& requirement : round->requirements) {
-      if (workers.CanAnyRun(population, round->spec.computation(), requirement, kSeenLately, now)) continue;
-      if (round->requirements.size() == 1) {
-        ASSIGN_OR_RETURN(const RoundRecord record, context.store.GetRound(id));
-        count += record.tasks.queued;
-        continue;
+      if (!workers.CanAnyRun(population, round->spec.computation(), requirement, kSeenLately, now)) {
+        unmet.insert(requirement);
       }
-      ASSIGN_OR_RETURN(const std::vector<TaskRecord> tasks,
-                       context.store.ListTasks({.round = id,
-                                                .states = {TaskState::kQueued},
-                                                .limit = static_cast<int>(context.limits.tasks_per_round_max)}));
-      for (const TaskRecord& task : tasks) count += task.requirement == requirement ? 1 : 0;
     }
+    if (unmet.empty()) continue;
+    if (unmet.size() == round->requirements.size()) {
+      ASSIGN_OR_RETURN(const RoundRecord record, context.store.GetRound(id));
+      count += record.tasks.queued;
+      continue;
+    }
+    // All at once: each task may have a requirement of its own.
+    ASSIGN_OR_RETURN(const std::vector<TaskRecord> tasks,
+                     context.store.ListTasks({.round = id,
+                                              .states = {TaskState::kQueued},
+                                              .limit = static_cast<int>(context.limits.tasks_per_round_max)}));
+    for (const TaskRecord& task : tasks) count += unmet.contains(task.requirement) ? 1 : 0;
   }
   return count;
 }

@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string_view>
+#include <unordered_set>
 
 #include "base/check.h"
 #include "base/status_macros.h"
@@ -65,11 +67,13 @@ absl::StatusOr<std::vector<TaskRecord>> SqlTaskStore::LeaseTasks(const LeaseTask
         FROM tasks t LEFT JOIN task_inputs i ON i.task_key = t.task_key
        WHERE t.round_key = ? AND t.requirement = ? AND t.state = 1 AND t.available_time <= ?
        ORDER BY t.task_key LIMIT ?)";
-  const std::vector<std::string>& fulfilled = params.fulfilled_requirements;
+  // Each task may have a requirement of its own, and a worker fulfil them all.
+  const std::unordered_set<std::string_view> fulfilled(params.fulfilled_requirements.begin(),
+                                                       params.fulfilled_requirements.end());
   int num_searches = 0;
   for (size_t number = 0; number < round->requirements.size(); ++number) {
     const std::string& requirement = round->requirements[number];
-    if (!requirement.empty() && std::find(fulfilled.begin(), fulfilled.end(), requirement) == fulfilled.end()) continue;
+    if (!requirement.empty() && !fulfilled.contains(requirement)) continue;
     ++num_searches;
     auto read = [&](const SqlRow& row) {
       leased.push_back({.id = {params.round, static_cast<int32_t>(row.Int(0) & INT32_MAX)},

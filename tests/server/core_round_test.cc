@@ -12,6 +12,7 @@
 
 #include "aggregation/safetensors.h"
 #include "base/checksum.h"
+#include "base/clock.h"
 #include "server/core/proto_time.h"
 #include "tests/server/core_federation.h"
 
@@ -695,6 +696,32 @@ TEST_CASE("Explain says that no worker offers the computation") {
                Catch::Contains("offers the computation") && Catch::Contains("unheard_of"));
   v1::DescribeQueueRequest queue;
   REQUIRE(server.Call<v1::DescribeQueueResponse>("InspectionService/DescribeQueue", queue)->num_unschedulable() == 1);
+}
+
+TEST_CASE("Where each task has a requirement of its own, some are explained, all are counted, and nobody waits") {
+  constexpr int kTasks = 10'000;
+  CoreFederation server;
+  v1::RoundSpec spec = SumRound(kTasks);
+  for (int i = 0; i < kTasks; ++i) {
+    (*spec.mutable_listed()->mutable_tasks(i)->mutable_requirements())["client"] = std::to_string(i);
+  }
+  const std::string round = server.CreateRound(spec);
+  v1::SyncRequest seventeen = Ask("w", 0);
+  (*seventeen.mutable_labels())["client"] = "17";
+  server.Sync(seventeen);
+  const SystemClock clock;
+  const absl::Time start = clock.Now();
+  const auto queue =
+      server.Call<v1::DescribeQueueResponse>("InspectionService/DescribeQueue", v1::DescribeQueueRequest());
+  CHECK(queue->num_unschedulable() == kTasks - 1);
+  // Milliseconds; minutes if the tasks are looked through for each requirement.
+  CHECK(clock.Now() - start < absl::Seconds(2));
+  v1::ExplainRoundRequest request;
+  request.set_round(round);
+  const auto explained = server.Call<v1::ExplainRoundResponse>("InspectionService/ExplainRound", request);
+  REQUIRE(explained.ok());
+  CHECK(explained->reasons_size() < 20);
+  CHECK_THAT(explained->reasons(explained->reasons_size() - 1), Contains("9989 further requirements"));
 }
 
 TEST_CASE("Whoever stops waiting for a round takes up no room any more") {
