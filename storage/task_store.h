@@ -240,8 +240,8 @@ class TaskStore {
   virtual absl::StatusOr<TaskRecord> GetTask(const TaskId& id) = 0;
   // The same without what its submitter wrote: payload and data_selector are empty. Cheap for a task that is leased.
   virtual absl::StatusOr<TaskRecord> GetTaskState(const TaskId& id) = 0;
-  // Oldest first.
-  virtual absl::StatusOr<std::vector<AttemptRecord>> ListAttempts(const TaskId& id) = 0;
+  // The newest `limit`, oldest first.
+  virtual absl::StatusOr<std::vector<AttemptRecord>> ListAttempts(const TaskId& id, int limit) = 0;
 
   struct ListTasksParams {
     // Empty means all.

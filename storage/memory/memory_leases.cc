@@ -305,10 +305,12 @@ absl::StatusOr<TaskRecord> MemoryTaskStore::GetTaskState(const TaskId& id) {
   return state;
 }
 
-absl::StatusOr<std::vector<AttemptRecord>> MemoryTaskStore::ListAttempts(const TaskId& id) {
+absl::StatusOr<std::vector<AttemptRecord>> MemoryTaskStore::ListAttempts(const TaskId& id, int limit) {
   Task* task = FindTask(id);
   if (!task) return NoSuchTask(id);
-  return task->attempts;
+  const auto count = static_cast<size_t>(std::max(limit, 0));
+  const size_t first = task->attempts.size() - std::min(task->attempts.size(), count);
+  return std::vector<AttemptRecord>(task->attempts.begin() + static_cast<int64_t>(first), task->attempts.end());
 }
 
 absl::StatusOr<std::vector<TaskRecord>> MemoryTaskStore::ListTasks(const ListTasksParams& params) {

@@ -136,6 +136,22 @@ STORE_TEST("Expired leases come earliest first and no more than asked for") {
   CHECK(expired[1].id.index == 0);
 }
 
+STORE_TEST("Of a task's many attempts the newest are listed, oldest first, with the one that runs") {
+  f.CreateRound({});
+  for (int i = 0; i < 4; ++i) REQUIRE(f.End(f.Lease("w1"), AttemptOutcome::kReleased, TaskState::kQueued).ok());
+  const auto numbers = [&](int limit) {
+    std::vector<int32_t> listed;
+    for (const AttemptRecord& attempt : f.Attempts(0, limit)) listed.push_back(attempt.number);
+    return listed;
+  };
+  CHECK(numbers(3) == std::vector<int32_t>{2, 3, 4});
+  f.Lease("w1");
+  CHECK(numbers(10) == std::vector<int32_t>{1, 2, 3, 4, 5});
+  CHECK(numbers(2) == std::vector<int32_t>{4, 5});
+  CHECK(numbers(1) == std::vector<int32_t>{5});
+  CHECK(numbers(0).empty());
+}
+
 STORE_TEST("Lost and failed attempts are counted apart, released and cancelled ones not at all") {
   f.Saw("w1");
   f.CreateRound({});

@@ -157,6 +157,24 @@ TEST_CASE("The leases of a worker of one population take no room from its namesa
   CHECK(workers->workers(0).num_leased() == 2);
 }
 
+TEST_CASE("Of a task that is given back again and again the newest attempts are shown") {
+  CoreFederation server;
+  server.CreateRound(SumRound(1));
+  v1::Lease lease = server.Sync(Ask("w", 1)).leases(0);
+  for (int i = 0; i < 1500; ++i) {
+    v1::SyncRequest request = Ask("w", 1);
+    request.add_results()->set_task(lease.task());
+    request.mutable_results(0)->set_lease_token(lease.lease_token());
+    request.mutable_results(0)->mutable_release()->set_reason("not now");
+    lease = server.Sync(request).leases(0);
+  }
+  const v1::Task task = server.GetTask(lease.task());
+  CHECK(task.num_attempts() == 1501);
+  REQUIRE(task.attempts_size() == 1000);
+  CHECK(task.attempts(0).number() == 502);
+  CHECK(task.attempts(999).number() == 1501);
+}
+
 TEST_CASE("A wrong contribution is rejected with the reason and counts as a failed attempt") {
   CoreFederation server;
   const std::string round = server.CreateRound(SumRound(1));
