@@ -25,6 +25,8 @@ constexpr size_t kTagCharacters = 16;
 constexpr size_t kCertificateBytesMax = 256;
 constexpr size_t kPopulationsMax = 64;
 constexpr int kPage = 1000;
+// A later one has no form in JSON, nor has a list with it.
+constexpr absl::Time kLastTime = absl::FromUnixSeconds(253'402'300'799);
 constexpr absl::Duration kVoidKeep = absl::Hours(24 * 30);
 
 std::string HashOfSecret(std::string_view secret) { return Sha256Hex(secret); }
@@ -104,6 +106,10 @@ absl::StatusOr<TokenRecord> PrepareToken(const v1::CreateTokenRequest& request, 
       return absl::InvalidArgumentError("lifetime is not positive; leave it out for a token that does not expire");
     }
     record.expire_time = now + lifetime;
+    if (record.expire_time > kLastTime) {
+      return absl::InvalidArgumentError(
+          "lifetime ends after the year 9999; leave it out for a token that does not expire");
+    }
   }
   return record;
 }

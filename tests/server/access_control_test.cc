@@ -132,6 +132,18 @@ TEST_CASE("A token ends at its time, and a wait under it with it") {
   CHECK(guarded.server().core().desk().num_parked("default") == 0);
 }
 
+TEST_CASE("A token that would outlive the calendar is refused") {
+  Guarded guarded;
+  guarded.Secret(AToken("admin", v1::OPERATOR));
+  for (const int64_t seconds : {int64_t{400'000'000'000}, INT64_MAX}) {
+    v1::CreateTokenRequest request = AToken("edge", v1::WORKER);
+    request.mutable_lifetime()->set_seconds(seconds);
+    const absl::Status refused = guarded.Create(request).status();
+    CHECK(refused.code() == Code::kInvalidArgument);
+    CHECK_THAT(std::string(refused.message()), Contains("lifetime") && Contains("leave it out"));
+  }
+}
+
 TEST_CASE("Who waits for a round under a token that is revoked is sent away at once, and others wait on") {
   Guarded guarded;
   guarded.Secret(AToken("admin", v1::OPERATOR));
