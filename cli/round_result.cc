@@ -23,6 +23,8 @@ const char* NumpyType(v1::DType dtype) {
       return "<i8";
     case v1::UINT64:
       return "<u8";
+    case v1::UINT8:
+      return "|u1";
     default:
       return nullptr;
   }

@@ -91,6 +91,7 @@ TEST_CASE("numpy reads every type and shape we write") {
                               {.name = "layer/bias", .descr = "<i4", .shape = {1}, .data = i4},
                               {.name = "w.indices", .descr = "<i8", .shape = {2, 1}, .data = i8},
                               {.name = "count", .descr = "<u8", .shape = {1}, .data = u8},
+                              {.name = "t.keys", .descr = "|u1", .shape = {2}, .data = "ab"},
                               {.name = "empty", .descr = "<f4", .shape = {0, 500}, .data = ""}});
   REQUIRE(npz.ok());
   const std::string path = directory->path() + "/w.npz";
@@ -99,12 +100,13 @@ TEST_CASE("numpy reads every type and shape we write") {
 import numpy, sys, zipfile
 assert zipfile.ZipFile(sys.argv[1]).testzip() is None
 f = numpy.load(sys.argv[1])
-assert f.files == ['w.values', 'scalar', 'layer/bias', 'w.indices', 'count', 'empty'], f.files
+assert f.files == ['w.values', 'scalar', 'layer/bias', 'w.indices', 'count', 't.keys', 'empty'], f.files
 assert f['w.values'].dtype == '<f4' and f['w.values'].tolist() == [[1.5, -2, 3], [4, 5, 6]]
 assert f['scalar'].shape == () and float(f['scalar']) == 0.1
 assert f['layer/bias'].tolist() == [-7]
 assert f['w.indices'].tolist() == [[1], [2**62]]
 assert f['count'].tolist() == [2**64 - 1]
+assert f['t.keys'].tobytes() == b'ab'
 assert f['empty'].shape == (0, 500)
 )";
   std::ofstream(directory->path() + "/check.py") << script;

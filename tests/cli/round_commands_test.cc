@@ -277,6 +277,19 @@ TEST_CASE("round result writes .safetensors as it is and .npz for numpy, and ove
   CHECK(run({"round", "result", "r-1", "-o", directory->path() + "/w.txt"}) == 2);
 }
 
+TEST_CASE("round result writes a table with string keys for numpy, too") {
+  auto directory = TemporaryDirectory::Create("/tmp", "sheaf-cli-");
+  REQUIRE(directory.ok());
+  const std::string file = EncodeSafetensors(
+      std::vector<NamedTensor>{{.name = "t.keys", .dtype = v1::UINT8, .shape = {2}, .data = "ab"}}, {});
+  CommandRun run;
+  AnswerAggregate(run, file, Sha256Hex(file));
+  const std::string npz = directory->path() + "/t.npz";
+  CHECK(run({"round", "result", "r-1", "-o", npz}) == 0);
+  CHECK_THAT(run.err(), Contains("t.keys  UINT8 [2]"));
+  CHECK_THAT(*ReadFile(npz), Contains("'descr': '|u1'"));
+}
+
 TEST_CASE("A result whose bytes do not have the server's digest is not written") {
   auto directory = TemporaryDirectory::Create("/tmp", "sheaf-cli-");
   REQUIRE(directory.ok());
