@@ -118,9 +118,8 @@ absl::Status SetShape(const v1::OutputSpec& spec, OutputLayout& layout) {
         fmt::format("its shape {} has more than 2^63 coordinates", ShapeText(layout.shape)));
   }
   const std::optional<int64_t> all = Product(layout.shape);
-  // Coordinates of no elements are counted and touched, too.
   if (!width.has_value() || *width > kDenseElementsMax ||
-      (layout.releases_dense && (!all.has_value() || std::max(*all, *coordinates) > kDenseElementsMax))) {
+      (layout.releases_dense && (!all.has_value() || *all > kDenseElementsMax))) {
     return absl::InvalidArgumentError(
         fmt::format("its shape {} holds more than {} dense elements; use a sparse operator", ShapeText(layout.shape),
                     kDenseElementsMax));

@@ -103,10 +103,11 @@ std::vector<int64_t> EstimateStateBytes(const v1::AggregateSpec& spec) {
   SHEAF_CHECK(layouts.ok(), "{}", layouts.status().ToString());
   std::vector<int64_t> bytes;
   for (const OutputLayout& layout : *layouts) {
-    const bool has_slots = layout.op->operand == Operand::kSparse;
-    const int64_t cell_bytes = layout.width * CellBytes(layout.cell_type());
-    const int64_t coordinate_bytes = cell_bytes + (has_slots ? SlotBytes(layout) : 0);
-    bytes.push_back(layout.releases_dense ? layout.num_coordinates * coordinate_bytes : 0);
+    // Rows of no values come one by one, as those of sparse results.
+    const bool is_full = layout.releases_dense && layout.width > 0;
+    const int64_t slot_bytes = layout.op->operand == Operand::kSparse ? SlotBytes(layout) : 0;
+    const int64_t coordinate_bytes = layout.width * CellBytes(layout.cell_type()) + slot_bytes;
+    bytes.push_back(is_full ? layout.num_coordinates * coordinate_bytes : 0);
   }
   return bytes;
 }
