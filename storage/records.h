@@ -96,6 +96,9 @@ struct TaskRecord {
   std::string last_error;
 };
 
+// Of each task, the newest, the one that runs included. A task may be given back any number of times.
+inline constexpr int32_t kAttemptsKept = 1000;
+
 struct AttemptRecord {
   // 1 for the first.
   int32_t number = 0;

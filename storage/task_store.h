@@ -131,7 +131,8 @@ class TaskStore {
     absl::Time attempt_deadline_time;
   };
   // Leases up to tokens.size() QUEUED tasks whose available_time has come, lowest index first, opening an attempt for
-  // each. An empty answer is success. FAILED_PRECONDITION if the round is not kCollecting.
+  // each, and deletes those of its attempts that are older than the newest kAttemptsKept. An empty answer is success.
+  // FAILED_PRECONDITION if the round is not kCollecting.
   virtual absl::StatusOr<std::vector<TaskRecord>> LeaseTasks(const LeaseTasksParams& params) = 0;
 
   // The tasks leased to a worker, by id.
@@ -240,8 +241,8 @@ class TaskStore {
   virtual absl::StatusOr<TaskRecord> GetTask(const TaskId& id) = 0;
   // The same without what its submitter wrote: payload and data_selector are empty. Cheap for a task that is leased.
   virtual absl::StatusOr<TaskRecord> GetTaskState(const TaskId& id) = 0;
-  // The newest `limit`, oldest first.
-  virtual absl::StatusOr<std::vector<AttemptRecord>> ListAttempts(const TaskId& id, int limit) = 0;
+  // Those that are kept, oldest first.
+  virtual absl::StatusOr<std::vector<AttemptRecord>> ListAttempts(const TaskId& id) = 0;
 
   struct ListTasksParams {
     // Empty means all.

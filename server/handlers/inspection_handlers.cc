@@ -49,8 +49,7 @@ absl::StatusOr<v1::ListTasksResponse> List(Core& core, const v1::ListTasksReques
 absl::StatusOr<v1::GetTaskResponse> Get(Core& core, const v1::GetTaskRequest& request) {
   ASSIGN_OR_RETURN(const TaskId id, ParseTask(request.task()));
   ASSIGN_OR_RETURN(const TaskRecord record, core.context().store.GetTask(id));
-  ASSIGN_OR_RETURN(const std::vector<AttemptRecord> attempts,
-                   core.context().store.ListAttempts(id, static_cast<int>(core.limits().page_size_max)));
+  ASSIGN_OR_RETURN(const std::vector<AttemptRecord> attempts, core.context().store.ListAttempts(id));
   v1::GetTaskResponse response;
   *response.mutable_task() = ToProto(record);
   for (const AttemptRecord& attempt : attempts) {

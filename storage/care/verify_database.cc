@@ -3,6 +3,7 @@
 
 #include "base/status_macros.h"
 #include "storage/care/verify.h"
+#include "storage/records.h"
 
 namespace sheaf {
 namespace {
@@ -124,20 +125,21 @@ absl::StatusOr<Law> CheckAcceptedTasks(SqlConnection& connection) {
 absl::StatusOr<Law> CheckAttempts(SqlConnection& connection) {
   Law law{.name = "every lease is an attempt, running or ended"};
   RETURN_IF_ERROR(Look(connection, R"(-- verify_attempts
-      SELECT r.id, t.task_key & 4294967295, t.num_attempts, t.state = 2, count(a.number), coalesce(max(a.number), 0),
-             coalesce(sum(a.outcome = 1), 0), t.state = 3
+      SELECT r.id, t.task_key & 4294967295, t.num_attempts, t.state = 2, count(a.number), coalesce(min(a.number), 1),
+             coalesce(max(a.number), 0), coalesce(sum(a.outcome = 1), 0), t.state = 3
         FROM rounds r JOIN tasks t ON t.task_key BETWEEN r.round_key << 32 AND (r.round_key << 32) + 4294967295
         LEFT JOIN attempts a ON a.task_key = t.task_key GROUP BY t.task_key)",
                        law, [&](const SqlRow& row) {
-                         const int64_t ended = row.Int(4);
-                         if (row.Int(2) != ended + row.Int(3) || row.Int(5) != ended) {
+                         const int64_t kept = row.Int(4), deleted = row.Int(5) - 1, ended = deleted + kept;
+                         const bool is_short = deleted > 0 && kept + row.Int(3) < kAttemptsKept;
+                         if (row.Int(2) != ended + row.Int(3) || row.Int(6) != ended || is_short) {
                            law.violations.push_back(
                                fmt::format("task {}/{} was leased {} times; {} attempts ended and {} runs",
-                                           row.String(0), row.Int(1), row.Int(2), ended, row.Int(3)));
-                         } else if (row.Int(6) != row.Int(7)) {
+                                           row.String(0), row.Int(1), row.Int(2), kept, row.Int(3)));
+                         } else if (row.Int(7) != row.Int(8)) {
                            law.violations.push_back(fmt::format("task {}/{} has {} attempts that succeeded, and {}",
-                                                                row.String(0), row.Int(1), row.Int(6),
-                                                                row.Int(7) != 0 ? "SUCCEEDED" : "has not succeeded"));
+                                                                row.String(0), row.Int(1), row.Int(7),
+                                                                row.Int(8) != 0 ? "SUCCEEDED" : "has not succeeded"));
                          }
                        }));
   return law;

@@ -52,6 +52,10 @@ absl::StatusOr<std::vector<TaskRecord>> MemoryTaskStore::LeaseTasks(const LeaseT
     ++next.num_attempts;
     std::vector<AttemptRecord> attempts = task.attempts;
     attempts.push_back({.number = next.num_attempts, .worker = params.worker, .lease_time = params.now});
+    if (next.num_attempts > kAttemptsKept) {
+      std::erase_if(attempts,
+                    [&](const AttemptRecord& attempt) { return attempt.number <= next.num_attempts - kAttemptsKept; });
+    }
     PutAttempts(task, std::move(attempts));
     MoveTask(*round, task, std::move(next), counts);
     leased.push_back(Show(task));
@@ -305,12 +309,10 @@ absl::StatusOr<TaskRecord> MemoryTaskStore::GetTaskState(const TaskId& id) {
   return state;
 }
 
-absl::StatusOr<std::vector<AttemptRecord>> MemoryTaskStore::ListAttempts(const TaskId& id, int limit) {
+absl::StatusOr<std::vector<AttemptRecord>> MemoryTaskStore::ListAttempts(const TaskId& id) {
   Task* task = FindTask(id);
   if (!task) return NoSuchTask(id);
-  const auto count = static_cast<size_t>(std::max(limit, 0));
-  const size_t first = task->attempts.size() - std::min(task->attempts.size(), count);
-  return std::vector<AttemptRecord>(task->attempts.begin() + static_cast<int64_t>(first), task->attempts.end());
+  return task->attempts;
 }
 
 absl::StatusOr<std::vector<TaskRecord>> MemoryTaskStore::ListTasks(const ListTasksParams& params) {

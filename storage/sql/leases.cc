@@ -111,6 +111,11 @@ absl::StatusOr<std::vector<TaskRecord>> SqlTaskStore::LeaseTasks(const LeaseTask
                            {SqlText(task.worker.value()), SqlText(task.lease_token.value()), SqlText(task.poll_id),
                             ToSql(task.lease_time), ToSql(task.expire_time), ToSql(task.attempt_deadline_time),
                             int64_t{task.num_attempts}, KeyOf(*round, task.id.index)}));
+    if (task.num_attempts > kAttemptsKept) {
+      RETURN_IF_ERROR(Run("-- delete_old_attempts\nDELETE FROM attempts WHERE task_key = ? AND number <= ?",
+                          {KeyOf(*round, task.id.index), int64_t{task.num_attempts} - kAttemptsKept})
+                          .status());
+    }
     leases_.Put(task);
   }
   int64_t num_leased = static_cast<int64_t>(leased.size());

@@ -53,7 +53,7 @@ class SqlTaskStore final : public TaskStore {
 
   absl::StatusOr<TaskRecord> GetTask(const TaskId& id) override;
   absl::StatusOr<TaskRecord> GetTaskState(const TaskId& id) override;
-  absl::StatusOr<std::vector<AttemptRecord>> ListAttempts(const TaskId& id, int limit) override;
+  absl::StatusOr<std::vector<AttemptRecord>> ListAttempts(const TaskId& id) override;
   absl::StatusOr<std::vector<TaskRecord>> ListTasks(const ListTasksParams& params) override;
   absl::StatusOr<QueueRecord> DescribeQueue(const std::string& population, absl::Time now) override;
   absl::StatusOr<std::vector<std::string>> ListRequirements(const RoundId& round) override;

@@ -97,19 +97,14 @@ absl::StatusOr<TaskRecord> SqlTaskStore::GetTaskState(const TaskId& id) {
   return task;
 }
 
-absl::StatusOr<std::vector<AttemptRecord>> SqlTaskStore::ListAttempts(const TaskId& id, int limit) {
+absl::StatusOr<std::vector<AttemptRecord>> SqlTaskStore::ListAttempts(const TaskId& id) {
   ASSIGN_OR_RETURN(TaskRecord task, GetTask(id));
   ASSIGN_OR_RETURN(Round * round, FindRound(id.round));
   std::vector<AttemptRecord> attempts;
-  int64_t ended = std::max(limit, 0);
-  if (task.state == TaskState::kLeased && ended > 0) {
-    attempts.push_back({.number = task.num_attempts, .worker = task.worker, .lease_time = task.lease_time});
-    --ended;
-  }
   RETURN_IF_ERROR(Run(R"(-- list_attempts
       SELECT number, worker, lease_time, end_time, outcome, error, timings, bytes_up
-        FROM attempts WHERE task_key = ? ORDER BY number DESC LIMIT ?)",
-                      {KeyOf(*round, id.index), ended},
+        FROM attempts WHERE task_key = ? ORDER BY number)",
+                      {KeyOf(*round, id.index)},
                       [&](const SqlRow& row) {
                         attempts.push_back({.number = static_cast<int32_t>(row.Int(0)),
                                             .worker = WorkerName(row.Bytes(1)),
@@ -121,7 +116,9 @@ absl::StatusOr<std::vector<AttemptRecord>> SqlTaskStore::ListAttempts(const Task
                                             .bytes_up = row.Int(7)});
                       })
                       .status());
-  std::reverse(attempts.begin(), attempts.end());
+  if (task.state == TaskState::kLeased) {
+    attempts.push_back({.number = task.num_attempts, .worker = task.worker, .lease_time = task.lease_time});
+  }
   return attempts;
 }
 

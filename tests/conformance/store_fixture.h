@@ -150,8 +150,8 @@ class StoreFixture {
     REQUIRE(found.ok());
     return *found;
   }
-  std::vector<AttemptRecord> Attempts(int index, int limit = 1000) {
-    auto found = store().ListAttempts({round, index}, limit);
+  std::vector<AttemptRecord> Attempts(int index) {
+    auto found = store().ListAttempts({round, index});
     REQUIRE(found.ok());
     return *found;
   }

@@ -84,7 +84,7 @@ std::string Dump(TaskStore& store, absl::Time now) {
     SHEAF_CHECK(state.ok(), "{}", state.status().ToString());
     SHEAF_CHECK(Describe(*state) == Describe(task), "the state of a task is\n{}\ninstead of\n{}", Describe(*state),
                 Describe(task));
-    auto attempts = store.ListAttempts(task.id, kAll);
+    auto attempts = store.ListAttempts(task.id);
     SHEAF_CHECK(attempts.ok(), "{}", attempts.status().ToString());
     for (const AttemptRecord& attempt : *attempts) add(Describe(attempt));
   }

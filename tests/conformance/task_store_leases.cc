@@ -136,20 +136,21 @@ STORE_TEST("Expired leases come earliest first and no more than asked for") {
   CHECK(expired[1].id.index == 0);
 }
 
-STORE_TEST("Of a task's many attempts the newest are listed, oldest first, with the one that runs") {
+STORE_TEST("Of a task's many attempts the newest are kept, the one that runs included") {
   f.CreateRound({});
-  for (int i = 0; i < 4; ++i) REQUIRE(f.End(f.Lease("w1"), AttemptOutcome::kReleased, TaskState::kQueued).ok());
-  const auto numbers = [&](int limit) {
-    std::vector<int32_t> listed;
-    for (const AttemptRecord& attempt : f.Attempts(0, limit)) listed.push_back(attempt.number);
-    return listed;
+  for (int i = 0; i < kAttemptsKept + 4; ++i) {
+    REQUIRE(f.End(f.Lease("w1"), AttemptOutcome::kReleased, TaskState::kQueued).ok());
+  }
+  const auto check = [&](int32_t oldest, int32_t newest) {
+    const std::vector<AttemptRecord> attempts = f.Attempts(0);
+    REQUIRE(attempts.size() == kAttemptsKept);
+    CHECK(attempts.front().number == oldest);
+    CHECK(attempts.back().number == newest);
   };
-  CHECK(numbers(3) == std::vector<int32_t>{2, 3, 4});
+  check(5, kAttemptsKept + 4);
   f.Lease("w1");
-  CHECK(numbers(10) == std::vector<int32_t>{1, 2, 3, 4, 5});
-  CHECK(numbers(2) == std::vector<int32_t>{4, 5});
-  CHECK(numbers(1) == std::vector<int32_t>{5});
-  CHECK(numbers(0).empty());
+  check(6, kAttemptsKept + 5);
+  CHECK(f.store().GetTask({f.round, 0})->num_attempts == kAttemptsKept + 5);
 }
 
 STORE_TEST("Lost and failed attempts are counted apart, released and cancelled ones not at all") {

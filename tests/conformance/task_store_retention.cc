@@ -92,7 +92,7 @@ STORE_TEST("What is deleted in parts is not seen again, and its names may be use
     }
     for (const RoundId& id : gone) {
       CHECK(f.store().ListTasks({.round = id})->size() == 1);
-      CHECK(f.store().ListAttempts({id, 0}, 10)->empty());
+      CHECK(f.store().ListAttempts({id, 0})->empty());
       CHECK(f.store().ListContributions(id, 0, 10)->empty());
     }
     f.Reopen();

@@ -64,7 +64,7 @@ STORE_TEST("What does not exist is NOT_FOUND and named") {
   for (TaskId id : {TaskId{f.round, 7}, TaskId{f.round, -1}, TaskId{RoundId("r-none"), 0}}) {
     CHECK(f.store().GetTask(id).status().code() == absl::StatusCode::kNotFound);
     CHECK(f.store().GetTaskState(id).status().code() == absl::StatusCode::kNotFound);
-    CHECK(f.store().ListAttempts(id, 10).status().code() == absl::StatusCode::kNotFound);
+    CHECK(f.store().ListAttempts(id).status().code() == absl::StatusCode::kNotFound);
     CHECK(f.Do([&](TaskStore& s) { return s.RequeueTask({.task = id, .now = f.now}); }).status().code() ==
           absl::StatusCode::kNotFound);
     CHECK(f.Do([&](TaskStore& s) { return s.RenewLease({.task = id}); }).status().code() ==

@@ -221,8 +221,8 @@ absl::StatusOr<TaskRecord> CrashingTaskStore::GetTask(const TaskId& id) {
 absl::StatusOr<TaskRecord> CrashingTaskStore::GetTaskState(const TaskId& id) {
   return Between(point_, StoreOperation::kGetTaskState, [&] { return inner_.GetTaskState(id); });
 }
-absl::StatusOr<std::vector<AttemptRecord>> CrashingTaskStore::ListAttempts(const TaskId& id, int limit) {
-  return Between(point_, StoreOperation::kListAttempts, [&] { return inner_.ListAttempts(id, limit); });
+absl::StatusOr<std::vector<AttemptRecord>> CrashingTaskStore::ListAttempts(const TaskId& id) {
+  return Between(point_, StoreOperation::kListAttempts, [&] { return inner_.ListAttempts(id); });
 }
 absl::StatusOr<std::vector<TaskRecord>> CrashingTaskStore::ListTasks(const ListTasksParams& params) {
   return Between(point_, StoreOperation::kListTasks, [&] { return inner_.ListTasks(params); });

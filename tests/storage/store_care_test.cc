@@ -234,6 +234,12 @@ TEST_CASE("Every kind of damage to a store is found, and named") {
       {"an attempt lost",
        [](SampleStore& s) { s.Execute("DELETE FROM attempts WHERE task_key & 4294967295 = 1"); },
        {"task r-live/1 was leased 1 times; 0 attempts ended and 0 runs"}},
+      {"the first of two attempts lost",
+       [](SampleStore& s) {
+         s.Execute("UPDATE attempts SET number = 2 WHERE task_key & 4294967295 = 1");
+         s.Execute("UPDATE tasks SET num_attempts = 2 WHERE task_key & 4294967295 = 1");
+       },
+       {"task r-live/1 was leased 2 times; 1 attempts ended and 0 runs"}},
       {"a round's row lost",
        [](SampleStore& s) { s.Execute("DELETE FROM rounds WHERE id = 'r-done'"); },
        {"1 rows of tasks belong to nothing", "1 rows of round_texts belong to nothing"}},
