@@ -33,7 +33,9 @@ release="$(. /etc/os-release && printf '%s' "${PRETTY_NAME:-unknown}")"
 packages_of() {
   awk -v section="[$1]" '/^\[/ { is_in = ($1 == section); next } is_in && !/^#/ && NF { print $1 }' "$list"
 }
-is_installed() { [[ "$(dpkg-query -W -f '${db:Status-Status}\n' "$1" 2>/dev/null)" == *installed* ]]; }
+# dpkg knows packages that were never here or were removed, too: "not-installed", "config-files". One line for each
+# architecture.
+is_installed() { dpkg-query -W -f '${db:Status-Status}\n' "$1" 2>/dev/null | grep -qx installed; }
 has_index() { [[ -n "$(apt-get indextargets --format '$(FILENAME)' 'Created-By: Packages' 2>/dev/null)" ]]; }
 
 as_root() {
