@@ -1,7 +1,6 @@
 #include "server/core_thread.h"
 
 #include <algorithm>
-#include <iterator>
 #include <utility>
 
 #include "base/log.h"
@@ -21,6 +20,19 @@ constexpr absl::Duration kTickIntervalMin = absl::Milliseconds(1);
 
 }  // namespace
 
+class CoreThread::Control final : public BatchControl {
+ public:
+  Control(CoreThread& thread, absl::Time begin) : thread_(thread), begin_(begin) {}
+  absl::Time ReadUntil(absl::Time now) override { return thread_.ReadUntil(now); }
+  void OnWorked() override { took_ = thread_.clock_.Now() - begin_; }
+  absl::Duration took() const { return took_; }
+
+ private:
+  CoreThread& thread_;
+  const absl::Time begin_;
+  absl::Duration took_;
+};
+
 CoreThread::~CoreThread() { Stop(); }
 
 void CoreThread::Start(BatchRunner& runner, Core& core) {
@@ -33,7 +45,7 @@ void CoreThread::Add(Inbox CoreThread::*inbox, Event event) {
   bool was_waiting = false;
   {
     MutexLock lock(mutex_);
-    (this->*inbox).push_back(std::move(event));
+    (this->*inbox).push_back({std::move(event), clock_.Now()});
     was_waiting = std::exchange(is_waiting_, false);
   }
   // The first of many wakes the thread, and does not hold what the thread needs next.
@@ -73,8 +85,9 @@ void CoreThread::Run() {
   std::vector<Event> batch;
   while (TakeBatch(next_tick, batch)) {
     const absl::Time now = clock_.Now();
-    absl::Duration took;
-    const absl::Status status = runner_->Run(std::exchange(batch, {}), now, [&] { took = clock_.Now() - now; });
+    Control control(*this, now);
+    const absl::Status status = runner_->Run(std::exchange(batch, {}), now, control);
+    const absl::Duration took = control.took();
     if (absl::IsInternal(status) || absl::IsDataLoss(status)) return on_failure_(status);
     if (!status.ok()) LogError("a batch was refused: {}", status.ToString());
     if (took > kBatchDurationMax) {
@@ -84,6 +97,14 @@ void CoreThread::Run() {
     }
     next_tick = std::max(core_->NextTick(now), now + kTickIntervalMin);
   }
+}
+
+absl::Time CoreThread::ReadUntil(absl::Time now) {
+  MutexLock lock(mutex_);
+  for (const Inbox* inbox : {&inbox_, &urgent_}) {
+    if (!inbox->empty()) now = std::min(now, inbox->front().arrival);
+  }
+  return now;
 }
 
 bool CoreThread::TakeBatch(absl::Time next_tick, std::vector<Event>& batch) {
@@ -105,7 +126,7 @@ bool CoreThread::TakeBatch(absl::Time next_tick, std::vector<Event>& batch) {
 void CoreThread::Fill(std::vector<Event>& batch, size_t size, Inbox& inbox) {
   const size_t count = std::min(inbox.size(), size - batch.size());
   const auto end = inbox.begin() + static_cast<std::ptrdiff_t>(count);
-  batch.insert(batch.end(), std::make_move_iterator(inbox.begin()), std::make_move_iterator(end));
+  for (auto it = inbox.begin(); it != end; ++it) batch.push_back(std::move(it->event));
   inbox.erase(inbox.begin(), end);
 }
 

@@ -1,5 +1,6 @@
 // CoreThread: the Executor of a running server. One thread owns the core; what others post is drained in batches, so
-// that concurrent calls share one transaction and one flush.
+// that concurrent calls share one transaction and one flush. Each event is stamped when it is posted, and nothing
+// expires in the core while an event that is older than its expiry waits (see Core::Tick).
 //
 //   CoreThread thread(clock, StopProcess);
 //   Core core(store, payloads, thread, random, options);      // Refers to its executor, so that it comes second.
@@ -51,11 +52,19 @@ class CoreThread final : public Executor {
   void Stop();
 
  private:
+  class Control;
   void Run();
   // Waits for events until `next_tick`. False when the thread shall end.
   bool TakeBatch(absl::Time next_tick, std::vector<Event>& batch);
-  using Inbox = std::deque<Event>;
+  struct Posted {
+    Event event;
+    absl::Time arrival;
+  };
+  // The oldest first.
+  using Inbox = std::deque<Posted>;
   void Add(Inbox CoreThread::*inbox, Event event) EXCLUDES(mutex_);
+  // As BatchControl.
+  absl::Time ReadUntil(absl::Time now) EXCLUDES(mutex_);
   // Moves events until `batch` has `size`.
   static void Fill(std::vector<Event>& batch, size_t size, Inbox& inbox);
 

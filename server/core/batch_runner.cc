@@ -6,14 +6,13 @@
 
 namespace sheaf {
 
-absl::Status BatchRunner::Run(std::vector<Executor::Event> events, absl::Time now,
-                              const std::function<void()>& on_worked) {
+absl::Status BatchRunner::Run(std::vector<Executor::Event> events, absl::Time now, BatchControl& control) {
   if (const absl::Status begun = store_.BeginBatch(); !begun.ok()) {
     return absl::InternalError("the store cannot begin a batch: " + begun.ToString());
   }
   for (const Executor::Event& event : events) event(now);
-  core_.Tick(now);
-  on_worked();
+  core_.Tick(now, control.ReadUntil(now));
+  control.OnWorked();
   const absl::Status commit = Commit();
   const absl::Status reread = commit.ok() ? commit : core_.OnRollback(now);
   // What is deferred may defer no more; what it posts goes into the next batch.

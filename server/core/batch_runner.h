@@ -8,7 +8,7 @@
 // and the core forgets what it had assumed. Not thread-safe: the runtime's core thread, or the simulation, owns it.
 #pragma once
 
-#include <functional>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -21,6 +21,17 @@ namespace sheaf {
 
 class Core;
 
+// What whoever runs batches decides while one runs; as it stands, nothing waits behind the batch.
+class BatchControl {
+ public:
+  virtual ~BatchControl() = default;
+  // After the events: no call that arrived before this still waits to be read. Nothing expires later than that (see
+  // Core::Tick).
+  virtual absl::Time ReadUntil(absl::Time now) { return now; }
+  // After the core's tick: what follows is the disk's time, which a smaller batch would not shorten.
+  virtual void OnWorked() {}
+};
+
 class BatchRunner {
  public:
   // All must outlive the runner.
@@ -28,9 +39,11 @@ class BatchRunner {
 
   // Runs `events` and the core's tick at `now`. INTERNAL or DATA_LOSS means that the process must stop: a flush
   // failed, and what is on disk is not known. RESOURCE_EXHAUSTED (the disk is full) only fails this batch.
-  // `on_worked` is called in between: what follows is the disk's time, which a smaller batch would not shorten.
-  absl::Status Run(
-      std::vector<Executor::Event> events, absl::Time now, const std::function<void()>& on_worked = [] {});
+  absl::Status Run(std::vector<Executor::Event> events, absl::Time now, BatchControl& control);
+  absl::Status Run(std::vector<Executor::Event> events, absl::Time now) {
+    BatchControl nothing_waits;
+    return Run(std::move(events), now, nothing_waits);
+  }
 
   // Only from inside an event or the core's tick.
   void Defer(Executor::Deferred deferred) { deferred_.push_back(std::move(deferred)); }

@@ -50,10 +50,10 @@ absl::Status Core::Recover(absl::Time now) {
   return absl::OkStatus();
 }
 
-void Core::Tick(absl::Time now) {
+void Core::Tick(absl::Time now, absl::Time read_until) {
   access_.Tick(now);
-  rounds_.Tick(now);
-  desk_.Tick(now);
+  rounds_.Tick(now, read_until);
+  desk_.Tick(now, read_until);
   watch_.Tick(now);
   retention_.Tick(now);
   if (now >= next_housekeeping_) KeepHouse(now);

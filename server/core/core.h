@@ -4,7 +4,7 @@
 //   Core core(store, payloads, executor, random, {.limits = limits});
 //   RETURN_IF_ERROR(core.Recover(now));
 //   core.desk().Sync(request, now, reply);
-//   core.Tick(now);
+//   core.Tick(now, read_until);
 //
 // Not thread-safe.
 #pragma once
@@ -43,8 +43,12 @@ class Core {
   // DATA_LOSS if what is stored cannot be true; names it.
   absl::Status Recover(absl::Time now);
 
-  // Called by BatchRunner in each batch: expired leases, deadlines, parked calls.
-  void Tick(absl::Time now);
+  // Called by BatchRunner in each batch: expired leases, deadlines, parked calls. A renewal or result that came in time
+  // counts although the core stood still when it should have been read: a lease, an attempt or a round whose time ran
+  // out after `read_until` has not run out yet, because a call that arrived before that may still wait. Calls are read
+  // in the order in which they came, so that `read_until` follows `now` at the distance that the queue is long
+  // (queue_wait_max, queued_calls_max), and a crowd that never ends puts nothing off for longer.
+  void Tick(absl::Time now, absl::Time read_until);
   // When Tick wants to be called although nothing else happens.
   absl::Time NextTick(absl::Time now) const;
   // Called by BatchRunner when a batch has failed. An error if the store cannot be read: the process must stop.

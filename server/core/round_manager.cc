@@ -198,10 +198,10 @@ void RoundManager::CheckExhausted(LiveRound& round, absl::Time now) {
       now);
 }
 
-void RoundManager::Tick(absl::Time now) {
+void RoundManager::Tick(absl::Time now, absl::Time read_until) {
   std::vector<LiveRound*> due;
   for (const auto& [id, round] : live_) {
-    if (round->state == RoundState::kCollecting && round->deadline_time <= now) due.push_back(round.get());
+    if (round->state == RoundState::kCollecting && round->deadline_time <= read_until) due.push_back(round.get());
   }
   for (LiveRound* round : due) {
     if (round->recorded >= round->spec.min_goal()) {

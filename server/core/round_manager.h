@@ -4,7 +4,7 @@
 //   ...
 //   LiveRound* live = rounds.Find(id);                 // Null once it has ended.
 //   RETURN_IF_ERROR(rounds.Accept(*live, ...));        // In a batch; folded when the batch is durable.
-//   rounds.Tick(now);                                  // Deadlines.
+//   rounds.Tick(now, read_until);                      // Deadlines.
 //
 // The last contribution moves the round to SEALING in its own batch. When all are folded the aggregate is written, and
 // one more batch makes the round SUCCEEDED. Everything between is repeated after a crash, with the same bits.
@@ -86,8 +86,8 @@ class RoundManager {
   // An attempt ended without a contribution: perhaps no task of the round can run any more.
   void CheckExhausted(LiveRound& round, absl::Time now);
 
-  // Deadlines, and broadcasts that nobody needs any more.
-  void Tick(absl::Time now);
+  // Deadlines up to `read_until` (see Core::Tick), and broadcasts that nobody needs any more.
+  void Tick(absl::Time now, absl::Time read_until);
   absl::Time NextTick() const;
 
   // Thread-safe.

@@ -240,20 +240,20 @@ void WorkDesk::OnDrainChanged(const std::string& population, const WorkerName& w
   drain_changed_.insert({population, worker});
 }
 
-void WorkDesk::Tick(absl::Time now) {
-  if (now >= due_time_) ExpireLeases(now);
+void WorkDesk::Tick(absl::Time now, absl::Time read_until) {
+  if (read_until >= due_time_) ExpireLeases(now, read_until);
   ServeParked(now);
 }
 
 absl::Time WorkDesk::NextTick() const { return std::min(due_time_, parked_until_); }
 
-void WorkDesk::ExpireLeases(absl::Time now) {
-  const absl::StatusOr<std::vector<TaskRecord>> expired = context_.store.ListExpired(now, kExpiredPage);
+void WorkDesk::ExpireLeases(absl::Time now, absl::Time read_until) {
+  const absl::StatusOr<std::vector<TaskRecord>> expired = context_.store.ListExpired(read_until, kExpiredPage);
   if (!expired.ok()) return;  // The batch fails with it.
   for (const TaskRecord& task : *expired) {
     LiveRound* round = rounds_.Find(task.id.round);
     if (round == nullptr || round->state != RoundState::kCollecting) continue;
-    const bool is_overdue = task.attempt_deadline_time <= now;
+    const bool is_overdue = task.attempt_deadline_time <= read_until;
     const std::string error = is_overdue
                                   ? fmt::format("the attempt did not end within {}",
                                                 absl::FormatDuration(task.attempt_deadline_time - task.lease_time))
@@ -263,8 +263,8 @@ void WorkDesk::ExpireLeases(absl::Time now) {
   }
   // A delayed task may have become available in any round.
   rounds_.WorkMayHaveCome();
-  const absl::StatusOr<absl::Time> due = context_.store.NextDueTime(now);
-  due_time_ = !due.ok() || expired->size() == kExpiredPage ? now : *due;
+  const absl::StatusOr<absl::Time> due = context_.store.NextDueTime(read_until);
+  due_time_ = !due.ok() || expired->size() == kExpiredPage ? read_until : *due;
 }
 
 bool WorkDesk::HasQueued(const RoundId& id) {

@@ -2,7 +2,7 @@
 // the leases.
 //
 //   desk.Sync(request, now, reply);   // Answers now, or parks the call and answers from a later Tick.
-//   desk.Tick(now);                   // Expired leases; parked calls that can be answered.
+//   desk.Tick(now, read_until);       // Expired leases; parked calls that can be answered.
 //
 // Runs in the core's thread, inside a batch.
 #pragma once
@@ -62,7 +62,9 @@ class WorkDesk {
   // The worker's next answer says so; a parked one is answered at the next Tick.
   void OnDrainChanged(const std::string& population, const WorkerName& worker);
 
-  void Tick(absl::Time now);
+  // Takes back the leases that ended up to `read_until` (see Core::Tick). A renewal that had to wait counts from `now`,
+  // when it is read: from its arrival it might have run out again.
+  void Tick(absl::Time now, absl::Time read_until);
   absl::Time NextTick() const;
   // New tasks may be there, or the clock was not looked at: look at everything again.
   void Wake() { due_time_ = absl::InfinitePast(); }
@@ -130,7 +132,7 @@ class WorkDesk {
   std::optional<absl::StatusOr<v1::SyncResponse>> TryAnswerParked(const Parked& parked, bool may_have_work,
                                                                   absl::Time now);
   ParkedList::iterator Unpark(ParkedList::iterator parked);
-  void ExpireLeases(absl::Time now);
+  void ExpireLeases(absl::Time now, absl::Time read_until);
   bool HasLeasableWork() const;
   bool HasQueued(const RoundId& id);
   void DueAt(absl::Time time) { due_time_ = std::min(due_time_, time); }

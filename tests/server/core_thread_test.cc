@@ -3,10 +3,13 @@
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <set>
+#include <vector>
 
 #include "base/random.h"
+#include "server/core/proto_time.h"
 #include "storage/memory/memory_payload_store.h"
 #include "storage/memory/memory_task_store.h"
+#include "tests/server/core_federation.h"
 
 namespace sheaf {
 namespace {
@@ -52,6 +55,10 @@ class RunningCore {
       REQUIRE(thread_.RunInBatch([&](absl::Time) { clock_.Advance(each); }).ok());
     }
   }
+  void Stall(absl::Duration duration) { clock_.Advance(duration); }
+  CoreThread& thread() { return thread_; }
+  Core& core() { return core_; }
+
   // How many batches it takes for the events of a crowd.
   size_t NumBatchesOfACrowd() {
     std::set<int> batches;
@@ -88,6 +95,96 @@ TEST_CASE("Work that takes long makes batches small, so that nobody waits for ma
   CHECK(core.NumBatchesOfACrowd() > 1);
   core.Work(absl::ZeroDuration());
   CHECK(core.NumBatchesOfACrowd() == 1);
+}
+
+// As many leases of one round, each of another worker.
+std::vector<v1::Lease> LeaseAll(RunningCore& core, int num_workers) {
+  std::vector<v1::Lease> leases(static_cast<size_t>(num_workers));
+  const absl::Status leased = core.thread().RunInBatch([&](absl::Time now) {
+    v1::CreateRoundRequest create;
+    create.set_request_id("one");
+    *create.mutable_spec() = SumRound(num_workers);
+    REQUIRE(core.core().rounds().Create(create, now).ok());
+    for (int i = 0; i < num_workers; ++i) {
+      core.core().desk().Sync(Ask("w" + std::to_string(i), 1), Identity::Anybody(), now,
+                              [&leases, i](absl::StatusOr<v1::SyncResponse> answer) {
+                                REQUIRE(answer.ok());
+                                leases[static_cast<size_t>(i)] = answer->leases(0);
+                              });
+    }
+  });
+  REQUIRE(leased.ok());
+  return leases;
+}
+
+TEST_CASE("Leases whose renewals wait for a core that stood still are not lost, and those of silent workers are") {
+  // More than one batch takes, and after a slow batch the next one takes few.
+  constexpr int kWorkers = 240;
+  constexpr int kSilent = 10;
+  RunningCore core(absl::ZeroDuration());
+  const std::vector<v1::Lease> leases = LeaseAll(core, kWorkers + kSilent);
+  int num_held = 0;
+  const absl::Status posted = core.thread().RunInBatch([&](absl::Time) {
+    core.Stall(absl::Seconds(20));
+    for (int i = 0; i < kWorkers; ++i) {
+      core.thread().Post([&, i](absl::Time now) {
+        v1::SyncRequest renewal = Ask("w" + std::to_string(i), 0);
+        *renewal.add_held() = Held(leases[static_cast<size_t>(i)], 1);
+        core.core().desk().Sync(renewal, Identity::Anybody(), now, [&](absl::StatusOr<v1::SyncResponse> answer) {
+          REQUIRE(answer.ok());
+          if (answer->held(0).verdict() == v1::LeaseUpdate::HELD) ++num_held;
+        });
+      });
+    }
+    core.Stall(absl::Minutes(1));
+  });
+  REQUIRE(posted.ok());
+  std::vector<TaskRecord> lost;
+  REQUIRE(core.thread()
+              .RunInBatch([&](absl::Time) {
+                lost = core.core()
+                           .context()
+                           .store.ListTasks({.states = {TaskState::kQueued}, .limit = kWorkers + kSilent})
+                           .value();
+              })
+              .ok());
+  CHECK(num_held == kWorkers);
+  CHECK(lost.size() <= kSilent);
+  // They had said nothing, and with everything read their time has passed.
+  REQUIRE(core.thread().RunInBatch([](absl::Time) {}).ok());
+  REQUIRE(core.thread()
+              .RunInBatch([&](absl::Time) {
+                lost = core.core()
+                           .context()
+                           .store.ListTasks({.states = {TaskState::kQueued}, .limit = kWorkers + kSilent})
+                           .value();
+              })
+              .ok());
+  CHECK(lost.size() == kSilent);
+}
+
+TEST_CASE("A deadline that passes while calls wait finds the results that they brought") {
+  RunningCore core(absl::ZeroDuration());
+  constexpr int kWorkers = 200;
+  const std::vector<v1::Lease> leases = LeaseAll(core, kWorkers);
+  int num_accepted = 0;
+  const absl::Status posted = core.thread().RunInBatch([&](absl::Time) {
+    for (int i = 0; i < kWorkers; ++i) {
+      core.thread().Post([&, i](absl::Time now) {
+        v1::SyncRequest request = Ask("w" + std::to_string(i), 0);
+        *request.add_results() = Result(leases[static_cast<size_t>(i)], 1);
+        core.core().desk().Sync(request, Identity::Anybody(), now, [&](absl::StatusOr<v1::SyncResponse> answer) {
+          REQUIRE(answer.ok());
+          if (answer->verdicts(0).verdict() == v1::ResultVerdict::ACCEPTED) ++num_accepted;
+        });
+      });
+    }
+    // Beyond the round's deadline.
+    core.Stall(absl::Hours(2));
+  });
+  REQUIRE(posted.ok());
+  REQUIRE(core.thread().RunInBatch([](absl::Time) {}).ok());
+  CHECK(num_accepted == kWorkers);
 }
 
 }  // namespace
