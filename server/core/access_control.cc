@@ -320,13 +320,15 @@ absl::StatusOr<v1::ListTokensResponse> AccessControl::List(const v1::ListTokensR
                                                            absl::Time now) {
   ASSIGN_OR_RETURN(const int page_size, PageSize(request.page_size(), context_.limits.page_size_max));
   v1::ListTokensResponse response;
+  PageRoom room(context_.limits.page_bytes_max);
   for (auto it = records_.upper_bound(TokenId(request.page_token())); it != records_.end(); ++it) {
     if (!IsWithin(it->second, caller)) continue;
-    if (response.tokens_size() == page_size) {
-      response.set_next_page_token(response.tokens(page_size - 1).id());
+    v1::Token token = Show(it->second, ValidityOf(it->second, now) == Validity::kValid);
+    if (response.tokens_size() == page_size || !room.Take(token)) {
+      response.set_next_page_token(response.tokens().rbegin()->id());
       break;
     }
-    *response.add_tokens() = Show(it->second, ValidityOf(it->second, now) == Validity::kValid);
+    *response.add_tokens() = std::move(token);
   }
   return response;
 }

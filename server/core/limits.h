@@ -20,8 +20,18 @@ struct Limits {
   int64_t chunk_bytes_max = 2 << 20;
   // Results, held leases and wanted leases of one Sync: bounds the work of one call.
   int64_t sync_items_max = 256;
-  // Page size of lists.
+  // Leases of one Sync's answer, sent again or new: half of what a gRPC client takes in a message unless it is told
+  // otherwise (4 MiB), so that the rest of the answer has room too. One lease goes whatever its size; what does not fit
+  // comes with the next call.
+  int64_t sync_leases_bytes_max = 2 << 20;
+  // Leases of all answers that wait for one commit.
+  int64_t batch_leases_bytes_max = 64 << 20;
+  // What each lease and each view of a round repeats: its spec, without the tasks.
+  int64_t round_spec_bytes_max = 512 << 10;
+  // Page size of lists,
   int64_t page_size_max = 1000;
+  // and about how many bytes a page has: workers with many labels, or tasks with long errors, make shorter ones.
+  int64_t page_bytes_max = 1 << 20;
   // Messages and listed strings in one request: each takes some hundred bytes once it is parsed, but two on the wire.
   // Twice what a round of as many tasks as there may be needs, with four labels each.
   int64_t request_parts_max = 1 << 20;

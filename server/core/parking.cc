@@ -93,10 +93,16 @@ void WorkDesk::ServeParked(absl::Time now) {
   served_version_ = rounds_.work_version();
   parked_until_ = absl::InfiniteFuture();
   for (auto it = parked_.begin(); it != parked_.end();) {
+    // Those for whose leases this batch has no room any more are looked at again in the next, which comes at once.
+    if (may_have_work && lease_room_.IsBatchFull()) {
+      may_have_work = false;
+      served_version_ = -1;
+      parked_until_ = now;
+    }
     std::optional<absl::StatusOr<v1::SyncResponse>> response;
     if (MayHaveAnswer(*it, may_have_work, now)) response = TryAnswerParked(*it, may_have_work, now);
     if (!response) {
-      it->looked_at = rounds_.work_version();
+      if (served_version_ >= 0) it->looked_at = rounds_.work_version();
       parked_until_ = std::min(parked_until_, it->until);
       ++it;
       continue;
@@ -123,7 +129,9 @@ std::optional<absl::StatusOr<v1::SyncResponse>> WorkDesk::TryAnswerParked(const 
   if (worker == nullptr) return absl::StatusOr<v1::SyncResponse>(v1::SyncResponse());  // Pruned: it calls again.
   v1::SyncResponse response = EmptyResponse(*worker);
   if (may_have_work && parked.want > 0 && !is_draining_ && !worker->is_draining) {
-    const absl::Status granted = Grant(*worker, parked.poll_id, parked.want, parked.arrival_time, now, response);
+    lease_room_.BeginAnswer();
+    const absl::Status granted =
+        Grant(*worker, parked.poll_id, parked.want, parked.arrival_time, now, response).status();
     if (!granted.ok()) return granted;
   }
   const bool is_cancelled = std::any_of(parked.held.begin(), parked.held.end(), [&](const v1::HeldLease& held) {

@@ -200,6 +200,12 @@ absl::StatusOr<PreparedRound> PrepareRound(const v1::RoundSpec& requested, const
   }
   // What this server does not know no limit of its own bounds; and it would be kept, listed, and sent with each lease.
   spec.DiscardUnknownFields();
+  if (const auto bytes = static_cast<int64_t>(spec.ByteSizeLong()); bytes > limits.round_spec_bytes_max) {
+    return absl::ResourceExhaustedError(fmt::format(
+        "the spec without its tasks has {} bytes, over round_spec_bytes_max = {}, and each lease repeats it; "
+        "put large values into the broadcast",
+        bytes, limits.round_spec_bytes_max));
+  }
 
   spec.set_population(PopulationOrDefault(spec.population()));
   RETURN_IF_ERROR(ValidateName("spec.population", spec.population()));

@@ -24,6 +24,8 @@ constexpr absl::Duration kAfterWait = absl::Milliseconds(50);
 constexpr absl::Duration kWithoutWait = absl::Seconds(1);
 // Where everybody waits who may, the others come back now and then.
 constexpr absl::Duration kWhenCrowded = absl::Seconds(10);
+// The names, tokens and numbers of a lease, apart from what its round and task bring.
+constexpr int64_t kLeaseFrameBytes = 1 << 10;
 // A stopping server is given this long to come back.
 constexpr absl::Duration kAfterDrain = absl::Seconds(2);
 
@@ -62,16 +64,16 @@ void WorkDesk::Sync(const v1::SyncRequest& request, const IdentityPtr& caller, a
   const absl::StatusOr<const WorkerProfile*> worker = workers_.Saw(request, caller, now);
   if (!worker.ok()) return reply(worker.status());
   Supersede((*worker)->population, (*worker)->name);
-  int32_t want = 0;
-  absl::StatusOr<v1::SyncResponse> response = Answer(request, **worker, now, want);
+  Outcome outcome;
+  absl::StatusOr<v1::SyncResponse> response = Answer(request, **worker, now, outcome);
   const bool may_wait = !is_draining_ && !request.draining() && !(*worker)->is_draining &&
                         FromProto(request.wait()) > absl::ZeroDuration();
-  const bool has_nothing_to_wait_for = request.want() > 0 && want <= 0;
-  if (response.ok() && may_wait && !has_nothing_to_wait_for && response->verdicts().empty() &&
+  const bool has_nothing_to_wait_for = request.want() > 0 && outcome.want <= 0;
+  if (response.ok() && may_wait && !has_nothing_to_wait_for && !outcome.is_cut && response->verdicts().empty() &&
       response->leases().empty() &&
       std::all_of(response->held().begin(), response->held().end(),
                   [](const v1::LeaseUpdate& update) { return update.verdict() == v1::LeaseUpdate::HELD; })) {
-    if (HasRoomToPark(request)) return Park(request, **worker, want, now, std::move(reply));
+    if (HasRoomToPark(request)) return Park(request, **worker, outcome.want, now, std::move(reply));
     // The newest is sent away: whoever waits already goes on waiting.
     *response->mutable_next_min() = ToProto(kWhenCrowded / 2);
     *response->mutable_next_max() = ToProto(kWhenCrowded);
@@ -80,8 +82,9 @@ void WorkDesk::Sync(const v1::SyncRequest& request, const IdentityPtr& caller, a
 }
 
 absl::StatusOr<v1::SyncResponse> WorkDesk::Answer(const v1::SyncRequest& request, const WorkerProfile& worker,
-                                                  absl::Time now, int32_t& want) {
+                                                  absl::Time now, Outcome& outcome) {
   v1::SyncResponse response = EmptyResponse(worker);
+  lease_room_.BeginAnswer();
   absl::Status refusal;
   for (const v1::TaskResult& result : request.results()) {
     const absl::StatusOr<v1::ResultVerdict> verdict = intake_.Take(result, worker.population, *worker.caller, now);
@@ -101,11 +104,13 @@ absl::StatusOr<v1::SyncResponse> WorkDesk::Answer(const v1::SyncRequest& request
   if (request.want() > 0 && room == 0) {
     response.set_suggested_concurrency(static_cast<int32_t>(context_.limits.leases_per_worker_max));
   }
-  want = static_cast<int32_t>(std::min<int64_t>(request.want() - leased.resent, room));
-  if (!request.draining() && !worker.is_draining && !is_draining_ && want > 0) {
-    RETURN_IF_ERROR(Grant(worker, request.poll_id(), want, now, now, response));
+  outcome.is_cut = leased.is_cut;
+  outcome.want = static_cast<int32_t>(std::min<int64_t>(request.want() - leased.resent, room));
+  if (!request.draining() && !worker.is_draining && !is_draining_ && !outcome.is_cut && outcome.want > 0) {
+    ASSIGN_OR_RETURN(outcome.is_cut, Grant(worker, request.poll_id(), outcome.want, now, now, response));
   }
-  SetPace(FromProto(request.wait()) > absl::ZeroDuration(), response);
+  // What had no room comes with the next call, at once.
+  if (!outcome.is_cut) SetPace(FromProto(request.wait()) > absl::ZeroDuration(), response);
   return response;
 }
 
@@ -167,50 +172,75 @@ absl::StatusOr<WorkDesk::Held> WorkDesk::Resend(const v1::SyncRequest& request, 
     if (round == nullptr || round->spec.population() != worker.population) continue;
     ++held_by_worker.total;
     if (known.contains(task.lease_token.value()) || !worker.caller->OwnsLease(task.lease_token.value())) continue;
-    *response.add_leases() = ToLease(*round, task, now);
+    if (held_by_worker.is_cut) continue;
+    v1::Lease lease = ToLease(*round, task, now);
+    const auto bytes = static_cast<int64_t>(lease.ByteSizeLong());
+    held_by_worker.is_cut = lease_room_.NumFitting(bytes) == 0;
+    if (held_by_worker.is_cut) continue;
+    lease_room_.Take(bytes);
+    *response.add_leases() = std::move(lease);
     ++held_by_worker.resent;
   }
   return held_by_worker;
 }
 
-absl::Status WorkDesk::Grant(const WorkerProfile& worker, const std::string& poll_id, int32_t want, absl::Time arrival,
-                             absl::Time now, v1::SyncResponse& response) {
+absl::StatusOr<bool> WorkDesk::Grant(const WorkerProfile& worker, const std::string& poll_id, int32_t want,
+                                     absl::Time arrival, absl::Time now, v1::SyncResponse& response) {
   for (LiveRound* round : scheduler_.RoundsFor(worker, rounds_)) {
-    if (want == 0) break;
-    std::vector<LeaseToken> tokens;
-    for (int32_t i = 0; i < want; ++i) {
-      tokens.emplace_back(context_.random.Token(kTokenCharacters) + worker.caller->lease_tag);
-    }
-    std::vector<std::string> fulfilled = FulfilledBy(worker, round->requirements);
-    const int32_t per_worker_max = round->spec.open_slots().per_worker_max();
-    const bool could_take_any = fulfilled.size() == round->requirements.size() && per_worker_max == 0;
-    const absl::Duration lease = FromProto(round->spec.lease_duration());
-    ASSIGN_OR_RETURN(
-        const std::vector<TaskRecord> tasks,
-        context_.store.LeaseTasks({.round = round->id,
-                                   .worker = worker.name,
-                                   .poll_id = poll_id,
-                                   .tokens = std::move(tokens),
-                                   .fulfilled_requirements = std::move(fulfilled),
-                                   .per_worker_max = per_worker_max,
-                                   .now = now,
-                                   .expire_time = now + lease,
-                                   .attempt_deadline_time = now + FromProto(round->spec.attempt_deadline())}));
-    if (static_cast<int32_t>(tasks.size()) < want) {
-      // Tasks that are queued but delayed wake everyone when their time comes; those this worker may not take stay.
-      round->may_have_work = !could_take_any && HasQueued(round->id);
-    }
-    for (const TaskRecord& task : tasks) {
-      DueAt(task.expire_time);
-      *response.add_leases() = ToLease(*round, task, arrival);
-      --want;
-    }
-    if (!tasks.empty()) {
-      scheduler_.Served(*round);
-      rates_[worker.population].leases.Add(now, static_cast<int64_t>(tasks.size()));
+    // A task's size is known once it is leased, so that only as many are leased at once as fit if all are as large as
+    // they may be. At most `want` turns: each but the last leases one at least.
+    for (bool has_more = true; has_more && want > 0;) {
+      const int32_t portion = std::min(want, lease_room_.NumFitting(LeaseBytesMax(*round)));
+      if (portion == 0) return true;
+      ASSIGN_OR_RETURN(const int32_t num_leased, LeaseFrom(*round, worker, poll_id, portion, arrival, now, response));
+      want -= num_leased;
+      has_more = num_leased == portion;
     }
   }
-  return absl::OkStatus();
+  return false;
+}
+
+int64_t WorkDesk::LeaseBytesMax(const LiveRound& round) const {
+  return static_cast<int64_t>(round.spec.computation().ByteSizeLong() + round.spec.aggregate().ByteSizeLong()) +
+         context_.limits.task_payload_bytes_max + context_.limits.data_selector_bytes_max + kLeaseFrameBytes;
+}
+absl::StatusOr<int32_t> WorkDesk::LeaseFrom(LiveRound& round, const WorkerProfile& worker, const std::string& poll_id,
+                                            int32_t want, absl::Time arrival, absl::Time now,
+                                            v1::SyncResponse& response) {
+  std::vector<LeaseToken> tokens;
+  for (int32_t i = 0; i < want; ++i) {
+    tokens.emplace_back(context_.random.Token(kTokenCharacters) + worker.caller->lease_tag);
+  }
+  std::vector<std::string> fulfilled = FulfilledBy(worker, round.requirements);
+  const int32_t per_worker_max = round.spec.open_slots().per_worker_max();
+  const bool could_take_any = fulfilled.size() == round.requirements.size() && per_worker_max == 0;
+  const absl::Duration lease = FromProto(round.spec.lease_duration());
+  ASSIGN_OR_RETURN(
+      const std::vector<TaskRecord> tasks,
+      context_.store.LeaseTasks({.round = round.id,
+                                 .worker = worker.name,
+                                 .poll_id = poll_id,
+                                 .tokens = std::move(tokens),
+                                 .fulfilled_requirements = std::move(fulfilled),
+                                 .per_worker_max = per_worker_max,
+                                 .now = now,
+                                 .expire_time = now + lease,
+                                 .attempt_deadline_time = now + FromProto(round.spec.attempt_deadline())}));
+  const auto num_leased = static_cast<int32_t>(tasks.size());
+  if (num_leased < want) {
+    // Tasks that are queued but delayed wake everyone when their time comes; those this worker may not take stay.
+    round.may_have_work = !could_take_any && HasQueued(round.id);
+  }
+  for (const TaskRecord& task : tasks) {
+    DueAt(task.expire_time);
+    v1::Lease& granted = *response.add_leases() = ToLease(round, task, arrival);
+    lease_room_.Take(static_cast<int64_t>(granted.ByteSizeLong()));
+  }
+  if (num_leased > 0) {
+    scheduler_.Served(round);
+    rates_[worker.population].leases.Add(now, num_leased);
+  }
+  return num_leased;
 }
 
 v1::Lease WorkDesk::ToLease(const LiveRound& round, const TaskRecord& task, absl::Time arrival) const {
@@ -243,6 +273,8 @@ void WorkDesk::OnDrainChanged(const std::string& population, const WorkerName& w
 void WorkDesk::Tick(absl::Time now, absl::Time read_until) {
   if (read_until >= due_time_) ExpireLeases(now, read_until);
   ServeParked(now);
+  // It ends the batch.
+  lease_room_.BeginBatch();
 }
 
 absl::Time WorkDesk::NextTick() const { return std::min(due_time_, parked_until_); }

@@ -22,6 +22,7 @@
 #include "server/core/access_control.h"
 #include "server/core/contribution_intake.h"
 #include "server/core/core_context.h"
+#include "server/core/lease_room.h"
 #include "server/core/rate_window.h"
 #include "server/core/reply.h"
 #include "server/core/round_manager.h"
@@ -37,7 +38,8 @@ class WorkDesk {
       : context_(context),
         rounds_(rounds),
         workers_(workers),
-        intake_(context, rounds, [this](absl::Time time) { DueAt(time); }) {}
+        intake_(context, rounds, [this](absl::Time time) { DueAt(time); }),
+        lease_room_(context.limits.sync_leases_bytes_max, context.limits.batch_leases_bytes_max) {}
 
   // See WorkService.Sync for the contract.
   void Sync(const v1::SyncRequest& request, const IdentityPtr& caller, absl::Time now, Reply<v1::SyncResponse> reply);
@@ -100,9 +102,14 @@ class WorkDesk {
     RateWindow completions;
   };
 
-  // Sets `want` to how many leases the worker may have, those granted now included.
+  struct Outcome {
+    // How many leases the worker may have, those granted now included.
+    int32_t want = 0;
+    // There were more leases than the answer had room for.
+    bool is_cut = false;
+  };
   absl::StatusOr<v1::SyncResponse> Answer(const v1::SyncRequest& request, const WorkerProfile& worker, absl::Time now,
-                                          int32_t& want);
+                                          Outcome& outcome);
   v1::SyncResponse EmptyResponse(const WorkerProfile& worker) const;
   void SetPace(bool has_waited, v1::SyncResponse& response) const;
 
@@ -111,13 +118,21 @@ class WorkDesk {
   struct Held {
     int64_t total = 0;
     int32_t resent = 0;
+    // There are more to send again than the answer had room for.
+    bool is_cut = false;
   };
-  // Sends again what the worker was given and does not know of. Returns how many leases it has.
+  // Sends again what the worker was given and does not know of, as far as there is room. Returns how many leases it
+  // has.
   absl::StatusOr<Held> Resend(const v1::SyncRequest& request, const WorkerProfile& worker, absl::Time now,
                               v1::SyncResponse& response);
-  // Leases up to `want` tasks.
-  absl::Status Grant(const WorkerProfile& worker, const std::string& poll_id, int32_t want, absl::Time arrival,
-                     absl::Time now, v1::SyncResponse& response);
+  // Leases up to `want` tasks. True if there was no room for as many.
+  absl::StatusOr<bool> Grant(const WorkerProfile& worker, const std::string& poll_id, int32_t want, absl::Time arrival,
+                             absl::Time now, v1::SyncResponse& response);
+  // The same of one round. How many it were.
+  absl::StatusOr<int32_t> LeaseFrom(LiveRound& round, const WorkerProfile& worker, const std::string& poll_id,
+                                    int32_t want, absl::Time arrival, absl::Time now, v1::SyncResponse& response);
+  // No lease of the round's is larger on the wire.
+  int64_t LeaseBytesMax(const LiveRound& round) const;
   v1::Lease ToLease(const LiveRound& round, const TaskRecord& task, absl::Time arrival) const;
 
   void Park(const v1::SyncRequest& request, const WorkerProfile& worker, int32_t want, absl::Time now,
@@ -141,6 +156,7 @@ class WorkDesk {
   RoundManager& rounds_;
   WorkerRegistry& workers_;
   ContributionIntake intake_;
+  LeaseRoom lease_room_;
   Scheduler scheduler_;
 
   // Longest waiting first.

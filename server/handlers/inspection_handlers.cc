@@ -41,8 +41,17 @@ absl::StatusOr<v1::ListTasksResponse> List(Core& core, const v1::ListTasksReques
   }
   ASSIGN_OR_RETURN(const std::vector<TaskRecord> records, core.context().store.ListTasks(params));
   v1::ListTasksResponse response;
-  for (const TaskRecord& record : records) *response.add_tasks() = ToProto(record);
-  if (static_cast<int>(records.size()) == page_size) response.set_next_page_token(records.back().id.ToString());
+  bool has_more = static_cast<int>(records.size()) == page_size;
+  PageRoom room(core.limits().page_bytes_max);
+  for (const TaskRecord& record : records) {
+    v1::Task task = ToProto(record);
+    if (!room.Take(task)) {
+      has_more = true;
+      break;
+    }
+    *response.add_tasks() = std::move(task);
+  }
+  if (has_more) response.set_next_page_token(response.tasks().rbegin()->id());
   return response;
 }
 
@@ -108,10 +117,17 @@ absl::StatusOr<v1::ListWorkersResponse> List(Core& core, const v1::ListWorkersRe
                                                      .after = WorkerName(request.page_token()),
                                                      .limit = page_size}));
   v1::ListWorkersResponse response;
+  bool has_more = static_cast<int>(records.size()) == page_size;
+  PageRoom room(core.limits().page_bytes_max);
   for (const WorkerRecord& record : records) {
-    ASSIGN_OR_RETURN(*response.add_workers(), ViewOf(core, record));
+    ASSIGN_OR_RETURN(v1::Worker worker, ViewOf(core, record));
+    if (!room.Take(worker)) {
+      has_more = true;
+      break;
+    }
+    *response.add_workers() = std::move(worker);
   }
-  if (static_cast<int>(records.size()) == page_size) response.set_next_page_token(records.back().name.value());
+  if (has_more) response.set_next_page_token(response.workers().rbegin()->name());
   return response;
 }
 

@@ -15,9 +15,6 @@
 namespace sheaf {
 namespace {
 
-// Configs and specs are in it: a page of many is cut here, far below what clients take in one message.
-constexpr size_t kPageBytes = 2 << 20;
-
 absl::StatusOr<v1::CreateRoundResponse> Create(Core& core, const v1::CreateRoundRequest& request, absl::Time now) {
   RETURN_IF_ERROR(CheckRequestId(request.request_id()));
   ASSIGN_OR_RETURN(const RoundRecord record, core.rounds().Create(request, now));
@@ -38,11 +35,10 @@ absl::StatusOr<v1::ListRoundsResponse> List(Core& core, const v1::ListRoundsRequ
   RETURN_IF_ERROR(records.status());
   v1::ListRoundsResponse response;
   bool has_more = static_cast<int>(records->size()) == page_size;
-  size_t bytes = 0;
+  PageRoom room(core.limits().page_bytes_max);
   for (const RoundRecord& record : *records) {
     v1::Round round = ToProto(record);
-    bytes += round.ByteSizeLong();
-    if (bytes > kPageBytes && !response.rounds().empty()) {
+    if (!room.Take(round)) {
       has_more = true;
       break;
     }

@@ -1,5 +1,6 @@
 // Leases, verdicts and long polls, seen through WorkService.Sync.
 #include <catch2/catch.hpp>
+#include <set>
 
 #include "base/retry_hint.h"
 #include "server/core/proto_time.h"
@@ -322,6 +323,81 @@ TEST_CASE("Labels decide who may run a task") {
   v1::SyncRequest fit = Ask("fit", 1);
   (*fit.mutable_labels())["gpu"] = "yes";
   REQUIRE(server.Sync(fit).leases_size() == 1);
+}
+
+// Its tasks have payloads of 60 kB.
+v1::RoundSpec LargeRound(int num_tasks) {
+  v1::RoundSpec spec = SumRound(num_tasks);
+  for (v1::TaskSpec& task : *spec.mutable_listed()->mutable_tasks()) task.set_payload(std::string(60'000, 'p'));
+  return spec;
+}
+
+// As a gRPC client that was not told otherwise.
+constexpr size_t kClientTakes = 4 << 20;
+
+TEST_CASE("Leases that are too large for one answer come one answer after the other, new ones and those sent again") {
+  CoreFederation server;
+  server.CreateRound(LargeRound(256));
+  v1::SyncRequest request = Ask("w", 256);
+  std::set<std::string> tasks;
+  int num_answers = 0;
+  const auto take_all = [&] {
+    for (tasks.clear(), num_answers = 0, request.clear_held(); tasks.size() < 256; ++num_answers) {
+      REQUIRE(num_answers < 20);
+      request.set_want(256 - request.held_size());
+      const v1::SyncResponse response = server.Sync(request);
+      CHECK(response.ByteSizeLong() < kClientTakes);
+      REQUIRE(response.leases_size() > 0);
+      // The rest comes at once.
+      CHECK(FromProto(response.next_max()) == absl::ZeroDuration());
+      for (const v1::Lease& lease : response.leases()) {
+        CHECK(tasks.insert(lease.task()).second);
+        *request.add_held() = Held(lease, 1);
+      }
+    }
+  };
+  take_all();
+  // 34 of them are 2 MiB.
+  CHECK(num_answers == 8);
+  // The worker has forgotten everything, or heard nothing of it.
+  take_all();
+  CHECK(num_answers == 8);
+  request.set_want(0);
+  CHECK(server.Sync(request).leases().empty());
+}
+
+TEST_CASE("One lease always goes, however large it is") {
+  Limits limits;
+  limits.sync_leases_bytes_max = 10;
+  CoreFederation server(limits);
+  server.CreateRound(LargeRound(3));
+  CHECK(server.Sync(Ask("w", 3)).leases_size() == 1);
+  // The first of what it does not name, again.
+  CHECK(server.Sync(Ask("w", 3)).leases_size() == 1);
+}
+
+TEST_CASE("Who waits while a batch is full of leases is given some in the next") {
+  Limits limits;
+  limits.batch_leases_bytes_max = 100'000;
+  CoreFederation server(limits);
+  std::vector<std::shared_ptr<std::optional<absl::StatusOr<v1::SyncResponse>>>> waiting;
+  for (int i = 0; i < 9; ++i) {
+    waiting.push_back(
+        server.CallLater<v1::SyncResponse>("WorkService/Sync", AskAndWait("w" + std::to_string(i), absl::Seconds(50))));
+  }
+  server.CreateRound(LargeRound(9));
+  std::set<std::string> tasks;
+  int num_batches = 1;
+  const absl::Time now = server.clock().Now();
+  for (; num_batches < 9 && server.core().NextTick(now) <= now; ++num_batches) server.Run();
+  // Two of them fill one.
+  CHECK(num_batches == 5);
+  for (const auto& answer : waiting) {
+    REQUIRE(answer->has_value());
+    REQUIRE((*answer)->ok());
+    for (const v1::Lease& lease : (**answer)->leases()) tasks.insert(lease.task());
+  }
+  CHECK(tasks.size() == 9);
 }
 
 TEST_CASE("Open slots hand one worker no more than per_worker_max tasks") {

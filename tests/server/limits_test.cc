@@ -420,6 +420,12 @@ std::map<std::string, Refusal> Refusals() {
                                        (*contribution.mutable_metrics())["nine char"] = 1;
                                      });
                                    }};
+  rows["round_spec_bytes_max"] = {[](Limits& l) { l.round_spec_bytes_max = 1000; },
+                                  [](CoreFederation& server) {
+                                    v1::RoundSpec spec = SumRound(1);
+                                    spec.mutable_computation()->set_config(std::string(1000, 'c'));
+                                    return Create(server, spec);
+                                  }};
   rows["tokens_max"] = {[](Limits& l) { l.tokens_max = 1; },
                         [](CoreFederation& server) {
                           v1::CreateTokenRequest token;
@@ -456,6 +462,57 @@ std::map<std::string, std::function<void()>> Effects() {
     v1::ListTasksRequest list;
     list.set_page_size(1000);
     CHECK(server.Call<v1::ListTasksResponse>("InspectionService/ListTasks", list)->tasks_size() == 2);
+  };
+  rows["page_bytes_max"] = [=] {
+    // Two of 300 bytes each are more: one each. What is on the pages together is everything, once.
+    CoreFederation server(with([](Limits& l) { l.page_bytes_max = 500; }));
+    for (int i = 0; i < 3; ++i) {
+      v1::RoundSpec spec = SumRound(1);
+      spec.mutable_computation()->set_config(std::string(300, 'c'));
+      server.CreateRound(spec);
+      v1::SyncRequest worker = Ask("w" + std::to_string(i), 1);
+      (*worker.mutable_labels())["zone"] = std::string(300, 'z');
+      const v1::Lease lease = server.Sync(worker).leases(0);
+      *worker.add_results() = Failure(lease, std::string(300, 'f'), true);
+      server.Sync(worker);
+    }
+    const auto check = [&](auto request, auto response, const std::string& method, auto items) {
+      std::set<std::string> names;
+      int num_pages = 0;
+      do {
+        auto page = server.Call<decltype(response)>(method, request);
+        REQUIRE(page.ok());
+        CHECK(items(*page).size() <= 1);
+        for (const auto& item : items(*page)) CHECK(names.insert(item.ShortDebugString()).second);
+        request.set_page_token(page->next_page_token());
+        REQUIRE(++num_pages < 10);
+      } while (!request.page_token().empty());
+      CHECK(names.size() == 3);
+    };
+    check(v1::ListRoundsRequest(), v1::ListRoundsResponse(), "RoundService/ListRounds",
+          [](const auto& page) { return page.rounds(); });
+    check(v1::ListTasksRequest(), v1::ListTasksResponse(), "InspectionService/ListTasks",
+          [](const auto& page) { return page.tasks(); });
+    check(v1::ListWorkersRequest(), v1::ListWorkersResponse(), "InspectionService/ListWorkers",
+          [](const auto& page) { return page.workers(); });
+  };
+  // See also core_lease_test.cc.
+  rows["sync_leases_bytes_max"] = [=] {
+    CoreFederation server(with([](Limits& l) { l.sync_leases_bytes_max = 10; }));
+    server.CreateRound(SumRound(3));
+    CHECK(server.Sync(Ask("w1", 3)).leases_size() == 1);
+  };
+  rows["batch_leases_bytes_max"] = [=] {
+    CoreFederation server(with([](Limits& l) { l.batch_leases_bytes_max = 1; }));
+    server.CreateRound(SumRound(2));
+    v1::SyncResponse first, second;
+    const v1::SyncRequest one = Ask("w1", 1);
+    const v1::SyncRequest two = Ask("w2", 1);
+    server.table().Dispatch("sheaf.v1.WorkService/Sync", one, &first, [](auto) {});
+    server.table().Dispatch("sheaf.v1.WorkService/Sync", two, &second, [](auto) {});
+    server.Run();
+    CHECK(first.leases_size() + second.leases_size() == 1);
+    CHECK(server.Sync(two).leases_size() == 1);
   };
   // The newest poll is sent away; the others go on waiting, and so does the next when there is room.
   rows["parked_polls_max"] = [=] {
