@@ -3,7 +3,7 @@
 #
 #   deploy/install-packages.sh [--index] [SECTION...]
 #
-# SECTION is one of those in packages.txt (run, build, test, fuzz, dev); without one: build and test.
+# SECTION is one of those in packages.txt (run, build, test, fuzz, fresh, dev); without one: build and test.
 # --index  also fetches apt's package index if there is none: `sheaf demo tags` trains on it.
 #
 # Needs root, or sudo, only if something is missing. Safe to run again.
