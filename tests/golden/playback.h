@@ -1,0 +1,33 @@
+// Playback: plays a transcript to today's code, one side at a time, and says where it does not do what was recorded.
+//
+//   PlayToServer(transcript, contract)              its calls, at their times, to the handlers and the core;
+//   PlayToWorker(transcript, "edge-1", contract)    its answers to the worker's loop, which has to ask the same;
+//   PlayOverWire(transcript, contract, address)     its calls to a server on the network, one after the other.
+//
+// Names and what nobody promises may differ (likeness.h), times by two seconds.
+#pragma once
+
+#include <cstddef>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tests/golden/transcript.h"
+
+namespace sheaf::golden {
+
+// What came otherwise than it was recorded.
+struct Finding {
+  // As numbered in the transcript, from 1; 0 for what belongs to no call.
+  size_t call = 0;
+  // "leases[0].attempt: was 1 and is 2"
+  std::string what;
+};
+
+std::vector<Finding> PlayToServer(const Transcript& transcript, const std::set<std::string>& contract);
+std::vector<Finding> PlayToWorker(const Transcript& transcript, const std::string& worker,
+                                  const std::set<std::string>& contract);
+std::vector<Finding> PlayOverWire(const Transcript& transcript, const std::set<std::string>& contract,
+                                  const std::string& address);
+
+}  // namespace sheaf::golden
