@@ -9,12 +9,18 @@
 #include <string_view>
 
 #include "aggregation/operators.h"
+#include "aggregation/refusal.h"
 #include "aggregation/state_origin.h"
 #include "aggregation/tensor_check.h"
 #include "base/status_macros.h"
 
 namespace sheaf {
 namespace {
+
+// INVALID_ARGUMENT; `output` is the round's name for it, or empty.
+absl::Status Refuse(RefusalKind kind, std::string_view output, const std::string& message) {
+  return RefusedAs(kind, output, absl::InvalidArgumentError(message));
+}
 
 // The contribution's values, in the order of the spec: each exactly once.
 absl::StatusOr<std::vector<const v1::OutputValue*>> MatchOutputs(std::span<const OutputLayout> layouts,
@@ -27,17 +33,20 @@ absl::StatusOr<std::vector<const v1::OutputValue*>> MatchOutputs(std::span<const
     if (found == positions.end()) {
       std::vector<std::string_view> names;
       for (const auto& [name, position] : positions) names.push_back(name);
-      return absl::InvalidArgumentError(
+      return Refuse(
+          RefusalKind::kUnknownOutput, "",
           fmt::format("the round has no output '{}'; it has {}", value.name().substr(0, 128), fmt::join(names, ", ")));
     }
     const v1::OutputValue*& slot = values[found->second];
     if (slot != nullptr)
-      return absl::InvalidArgumentError(fmt::format("output '{}' occurs twice in the contribution", value.name()));
+      return Refuse(RefusalKind::kRepeatedOutput, value.name(),
+                    fmt::format("output '{}' occurs twice in the contribution", value.name()));
     slot = &value;
   }
   for (size_t i = 0; i < values.size(); ++i) {
     if (values[i] != nullptr) continue;
-    return absl::InvalidArgumentError(fmt::format("output '{}' is missing from the contribution", layouts[i].name));
+    return Refuse(RefusalKind::kMissingOutput, layouts[i].name,
+                  fmt::format("output '{}' is missing from the contribution", layouts[i].name));
   }
   return values;
 }
@@ -46,8 +55,8 @@ absl::StatusOr<float> WeightOf(const v1::Contribution& contribution) {
   const float weight = contribution.weight();
   if (weight == 0) return 1.0f;
   if (std::isfinite(weight) && weight > 0) return weight;
-  return absl::InvalidArgumentError(
-      fmt::format("the contribution's weight is {}; it must be finite and greater than 0", weight));
+  return Refuse(RefusalKind::kWeight, "",
+                fmt::format("the contribution's weight is {}; it must be finite and greater than 0", weight));
 }
 
 // What a contribution of this type is said to hold, for messages.
@@ -73,26 +82,33 @@ absl::Status WrongKind(const OutputLayout& layout, const v1::OutputValue& value)
                          : operand == Operand::kSparse ? "sparse tensor"
                                                        : "keyed table";
   const bool is_split = operand == Operand::kDense && value.has_sparse();
-  return absl::InvalidArgumentError(fmt::format(
-      "output '{}': operator '{}' takes a {}, the contribution holds {}{}", layout.name, layout.op->symbol, expected,
-      KindOf(value),
-      is_split ? "; a sparse tensor is one operand, its indices and values are never summed one by one: use a sparse "
-                 "operator"
-               : ""));
+  return Refuse(
+      RefusalKind::kWrongOperand, layout.name,
+      fmt::format(
+          "output '{}': operator '{}' takes a {}, the contribution holds {}{}", layout.name, layout.op->symbol,
+          expected, KindOf(value),
+          is_split
+              ? "; a sparse tensor is one operand, its indices and values are never summed one by one: use a sparse "
+                "operator"
+              : ""));
 }
 
 absl::Status CheckClients(const v1::Contribution& contribution, bool is_partial) {
   const int64_t num_clients = contribution.num_clients();
   if (num_clients < 0 || num_clients > kClientsMax) {
-    return absl::InvalidArgumentError(fmt::format("num_clients is {}; it must lie in [0, 2^40]", num_clients));
+    return Refuse(RefusalKind::kNumClients, "",
+                  fmt::format("num_clients is {}; it must lie in [0, 2^40]", num_clients));
   }
   if (!is_partial && num_clients > 1) {
-    return absl::InvalidArgumentError(fmt::format(
-        "num_clients is {}, but the contribution carries values, which are one client's; several combine as states",
-        num_clients));
+    return Refuse(
+        RefusalKind::kNumClients, "",
+        fmt::format(
+            "num_clients is {}, but the contribution carries values, which are one client's; several combine as states",
+            num_clients));
   }
   if (is_partial && contribution.weight() != 0) {
-    return absl::InvalidArgumentError("a partial aggregate carries its weights inside its states; leave weight unset");
+    return Refuse(RefusalKind::kWeight, "",
+                  "a partial aggregate carries its weights inside its states; leave weight unset");
   }
   return absl::OkStatus();
 }
@@ -104,11 +120,13 @@ absl::Status CheckPartial(const OutputLayout& layout, const v1::OutputValue& val
       output.partial->Restore(value.state(), layout.propagates_non_finite ? StateSource::kPartialAggregate
                                                                           : StateSource::kFinitePartialAggregate);
   if (!status.ok()) {
-    return absl::InvalidArgumentError(fmt::format("output '{}': {}", layout.name, std::string(status.message())));
+    return Refuse(RefusalKind::kState, layout.name,
+                  fmt::format("output '{}': {}", layout.name, std::string(status.message())));
   }
   if (output.partial->num_clients() == num_clients) return absl::OkStatus();
-  return absl::InvalidArgumentError(fmt::format("output '{}': its state combines {} clients, the contribution says {}",
-                                                layout.name, output.partial->num_clients(), num_clients));
+  return Refuse(RefusalKind::kNumClients, layout.name,
+                fmt::format("output '{}': its state combines {} clients, the contribution says {}", layout.name,
+                            output.partial->num_clients(), num_clients));
 }
 
 absl::Status CheckValue(const OutputLayout& layout, const v1::OutputValue& value, float weight, CheckedOutput& output) {
@@ -149,7 +167,8 @@ absl::Status CheckContribution(std::span<const OutputLayout> layouts, CheckedCon
   for (size_t i = 0; i < values.size(); ++i) {
     const v1::OutputValue& value = *values[i];
     if (value.has_state() != is_partial) {
-      return absl::InvalidArgumentError(
+      return Refuse(
+          RefusalKind::kMixedOperands, "",
           fmt::format("output '{}' holds {}, but output '{}' holds {}; a contribution carries states for all outputs, "
                       "or values for all",
                       value.name(), KindOf(value), values.front()->name(), KindOf(*values.front())));

@@ -7,6 +7,7 @@
 
 #include "aggregation/exact_kernels.h"
 #include "aggregation/operators.h"
+#include "aggregation/refusal.h"
 #include "aggregation/safetensors.h"
 #include "base/status_macros.h"
 
@@ -14,9 +15,10 @@ namespace sheaf {
 namespace {
 
 template <typename... Args>
-absl::Status Refuse(const OutputLayout& layout, fmt::format_string<Args...> format, Args&&... args) {
-  return absl::InvalidArgumentError(
-      fmt::format("output '{}': {}", layout.name, fmt::format(format, std::forward<Args>(args)...)));
+absl::Status Refuse(RefusalKind kind, const OutputLayout& layout, fmt::format_string<Args...> format, Args&&... args) {
+  return RefusedAs(kind, layout.name,
+                   absl::InvalidArgumentError(
+                       fmt::format("output '{}': {}", layout.name, fmt::format(format, std::forward<Args>(args)...))));
 }
 
 template <typename T>
@@ -29,18 +31,20 @@ T Load(const char* data, int64_t i) {
 // Dtype, and bytes against shape.
 absl::Status CheckBytes(const OutputLayout& layout, const char* part, const v1::Tensor& tensor, v1::DType dtype) {
   if (tensor.dtype() != dtype) {
-    return Refuse(layout, "{} is {}, expected {}", part, v1::DType_Name(tensor.dtype()), v1::DType_Name(dtype));
+    return Refuse(RefusalKind::kDType, layout, "{} is {}, expected {}", part, v1::DType_Name(tensor.dtype()),
+                  v1::DType_Name(dtype));
   }
   const std::span<const int64_t> shape(tensor.shape().data(), static_cast<size_t>(tensor.shape_size()));
   for (const int64_t size : shape) {
-    if (size < 0) return Refuse(layout, "the shape {} of {} has a negative size", ShapeText(shape), part);
+    if (size < 0)
+      return Refuse(RefusalKind::kShape, layout, "the shape {} of {} has a negative size", ShapeText(shape), part);
   }
   const std::optional<int64_t> elements = Product(shape);
   int64_t bytes = 0;
   const bool overflows = !elements.has_value() || __builtin_mul_overflow(*elements, DTypeSize(dtype), &bytes);
   if (overflows || static_cast<int64_t>(tensor.data().size()) != bytes) {
-    return Refuse(layout, "{} has {} bytes, but its shape {} of {} takes {}", part, tensor.data().size(),
-                  ShapeText(shape), v1::DType_Name(dtype),
+    return Refuse(RefusalKind::kNumBytes, layout, "{} has {} bytes, but its shape {} of {} takes {}", part,
+                  tensor.data().size(), ShapeText(shape), v1::DType_Name(dtype),
                   overflows ? "more than there can be" : std::to_string(bytes));
   }
   return absl::OkStatus();
@@ -79,7 +83,7 @@ const char* NonFiniteName(const std::string& data, v1::DType dtype, int64_t posi
 absl::Status CheckIndex(const OutputLayout& layout, int64_t row, size_t column, int64_t index) {
   const int64_t size = layout.shape[column];
   if (0 <= index && index < size) return absl::OkStatus();
-  return Refuse(layout, "indices[{}, {}] is {}, outside [0, {})", row, column, index, size);
+  return Refuse(RefusalKind::kIndex, layout, "indices[{}, {}] is {}, outside [0, {})", row, column, index, size);
 }
 
 template <typename Index>
@@ -113,23 +117,24 @@ absl::Status CheckIndicesShape(const OutputLayout& layout, const v1::Tensor& ind
   const bool is_flat = indices.shape_size() == 1 && layout.index_dims == 1;
   const bool is_table = indices.shape_size() == 2 && indices.shape(1) == layout.index_dims;
   if (is_flat || is_table) return absl::OkStatus();
-  return Refuse(layout, "indices have shape {}, expected [n, {}]",
+  return Refuse(RefusalKind::kShape, layout, "indices have shape {}, expected [n, {}]",
                 ShapeText({indices.shape().data(), static_cast<size_t>(indices.shape_size())}), layout.index_dims);
 }
 
 // Shape, type and bytes of one row of values per key or coordinate; and their number, and that of their NaNs.
 absl::Status CheckRows(const OutputLayout& layout, int64_t num_rows, const v1::Tensor& values) {
   if (layout.nnz_max > 0 && num_rows > layout.nnz_max) {
-    return absl::ResourceExhaustedError(
-        fmt::format("output '{}': the contribution has {} rows; nnz_max of this output is {}", layout.name, num_rows,
-                    layout.nnz_max));
+    return RefusedAs(RefusalKind::kTooManyRows, layout.name,
+                     absl::ResourceExhaustedError(
+                         fmt::format("output '{}': the contribution has {} rows; nnz_max of this output is {}",
+                                     layout.name, num_rows, layout.nnz_max)));
   }
   std::vector<int64_t> expected = {num_rows};
   expected.insert(expected.end(), layout.trailing_dims().begin(), layout.trailing_dims().end());
   const std::span<const int64_t> shape(values.shape().data(), static_cast<size_t>(values.shape_size()));
   if (!std::equal(shape.begin(), shape.end(), expected.begin(), expected.end())) {
-    return Refuse(layout, "values have shape {}, expected {} (one row per {})", ShapeText(shape), ShapeText(expected),
-                  layout.op->operand == Operand::kKeyed ? "key" : "index");
+    return Refuse(RefusalKind::kShape, layout, "values have shape {}, expected {} (one row per {})", ShapeText(shape),
+                  ShapeText(expected), layout.op->operand == Operand::kKeyed ? "key" : "index");
   }
   return CheckBytes(layout, "the tensor of values", values, layout.dtype);
 }
@@ -141,7 +146,7 @@ absl::Status CheckFinite(const OutputLayout& layout, const v1::Tensor& values, N
   const int64_t position = FirstNonFinite(values.data(), layout.dtype);
   if (position < 0) return absl::OkStatus();
   const int64_t row = position / layout.width;
-  return Refuse(layout, "values row {}, that is {}, is {}; only finite values are taken", row,
+  return Refuse(RefusalKind::kNonFinite, layout, "values row {}, that is {}, is {}; only finite values are taken", row,
                 name_of(row, position % layout.width), NonFiniteName(values.data(), layout.dtype, position));
 }
 
@@ -150,20 +155,22 @@ absl::Status CheckFinite(const OutputLayout& layout, const v1::Tensor& values, N
 absl::Status CheckDense(const OutputLayout& layout, const v1::Tensor& tensor) {
   const std::span<const int64_t> shape(tensor.shape().data(), static_cast<size_t>(tensor.shape_size()));
   if (!std::equal(shape.begin(), shape.end(), layout.shape.begin(), layout.shape.end())) {
-    return Refuse(layout, "the tensor has shape {}, expected {}", ShapeText(shape), ShapeText(layout.shape));
+    return Refuse(RefusalKind::kShape, layout, "the tensor has shape {}, expected {}", ShapeText(shape),
+                  ShapeText(layout.shape));
   }
   RETURN_IF_ERROR(CheckBytes(layout, "the tensor", tensor, layout.dtype));
   if (layout.propagates_non_finite) return absl::OkStatus();
   const int64_t position = FirstNonFinite(tensor.data(), layout.dtype);
   if (position < 0) return absl::OkStatus();
-  return Refuse(layout, "{} is {}; only finite values are taken", layout.ElementName(0, position),
-                NonFiniteName(tensor.data(), layout.dtype, position));
+  return Refuse(RefusalKind::kNonFinite, layout, "{} is {}; only finite values are taken",
+                layout.ElementName(0, position), NonFiniteName(tensor.data(), layout.dtype, position));
 }
 
 absl::Status CheckSparse(const OutputLayout& layout, const v1::SparseTensor& tensor, std::vector<int64_t>& keys) {
   const std::span<const int64_t> shape(tensor.dense_shape().data(), static_cast<size_t>(tensor.dense_shape_size()));
   if (!std::equal(shape.begin(), shape.end(), layout.shape.begin(), layout.shape.end())) {
-    return Refuse(layout, "dense_shape is {}, expected {}", ShapeText(shape), ShapeText(layout.shape));
+    return Refuse(RefusalKind::kShape, layout, "dense_shape is {}, expected {}", ShapeText(shape),
+                  ShapeText(layout.shape));
   }
   const v1::Tensor& indices = tensor.indices();
   const v1::DType index_type = indices.dtype() == v1::INT32 ? v1::INT32 : v1::INT64;
@@ -183,7 +190,7 @@ absl::Status CheckSparse(const OutputLayout& layout, const v1::SparseTensor& ten
 absl::Status CheckKeyed(const OutputLayout& layout, const v1::KeyedTable& table, std::vector<int64_t>& keys) {
   const bool is_string = layout.key_type == v1::STRING_KEYS;
   if (is_string ? table.has_int_keys() : table.string_keys_size() > 0) {
-    return Refuse(layout, "the table has {} keys, expected {}", is_string ? "integer" : "string",
+    return Refuse(RefusalKind::kKeyType, layout, "the table has {} keys, expected {}", is_string ? "integer" : "string",
                   v1::KeyType_Name(layout.key_type));
   }
   int64_t num_rows = table.string_keys_size();
@@ -191,13 +198,14 @@ absl::Status CheckKeyed(const OutputLayout& layout, const v1::KeyedTable& table,
     for (int row = 0; row < table.string_keys_size(); ++row) {
       const int64_t size = static_cast<int64_t>(table.string_keys(row).size());
       if (size <= kKeyBytesMax) continue;
-      return absl::ResourceExhaustedError(
-          fmt::format("output '{}': key {} has {} bytes; the most is {}", layout.name, row, size, kKeyBytesMax));
+      return RefusedAs(RefusalKind::kKeyLength, layout.name,
+                       absl::ResourceExhaustedError(fmt::format("output '{}': key {} has {} bytes; the most is {}",
+                                                                layout.name, row, size, kKeyBytesMax)));
     }
   } else {
     const v1::Tensor& integers = table.int_keys();
     if (integers.shape_size() != 1) {
-      return Refuse(layout, "keys have shape {}, expected [n]",
+      return Refuse(RefusalKind::kShape, layout, "keys have shape {}, expected [n]",
                     ShapeText({integers.shape().data(), static_cast<size_t>(integers.shape_size())}));
     }
     const v1::DType type = integers.dtype() == v1::INT32 ? v1::INT32 : v1::INT64;

@@ -14,6 +14,7 @@
 #include "server/core/proto_time.h"
 #include "server/core/retry_policy.h"
 #include "server/core/round_timing.h"
+#include "server/core/upload_names.h"
 
 namespace sheaf {
 namespace {
@@ -25,7 +26,9 @@ bool IsOurs(const absl::Status& status) {
   return absl::IsInternal(status) || absl::IsDataLoss(status) || absl::IsResourceExhausted(status);
 }
 
-std::string Sentence(const absl::Status& status) { return std::string(status.message()); }
+Refusal Refuse(RefusalKind kind, std::string told) {
+  return Refusal{.told = std::move(told), .kind = kind, .output = {}};
+}
 
 // As the tensors declare it: whether they have as many is checked later.
 int64_t NumEntries(const v1::Contribution& contribution) {
@@ -38,23 +41,34 @@ int64_t NumEntries(const v1::Contribution& contribution) {
   return entries;
 }
 
+// A worker's own words are stored as it sent them, but for a round of which nothing individual reaches the disk: a
+// computation's error may quote the data that it met.
+std::string Kept(const std::string& words, std::string_view otherwise, const LiveRound& round) {
+  if (words.empty() || round.spec.durability() == v1::DURABLE) return words;
+  return std::string(otherwise);
+}
+
 bool IsContributionUpload(const v1::TaskResult& result) { return result.upload_id().rfind("c-", 0) == 0; }
 
 }  // namespace
 
-std::string ContributionIntake::CheckMetrics(const v1::Contribution& contribution, const LiveRound& round) const {
+std::optional<Refusal> ContributionIntake::CheckMetrics(const v1::Contribution& contribution,
+                                                        const LiveRound& round) const {
   const Limits& limits = context_.limits;
   int64_t total = round.progress.metrics_size();
   for (const auto& [name, value] : contribution.metrics()) {
     if (static_cast<int64_t>(name.size()) > limits.metric_name_bytes_max) {
-      return fmt::format("the name of the metric \"{}...\" has {} bytes, over metric_name_bytes_max = {}; shorten it",
-                         name.substr(0, 32), name.size(), limits.metric_name_bytes_max);
+      return Refuse(
+          RefusalKind::kMetrics,
+          fmt::format("the name of the metric \"{}...\" has {} bytes, over metric_name_bytes_max = {}; shorten it",
+                      name.substr(0, 32), name.size(), limits.metric_name_bytes_max));
     }
     if (!round.progress.metrics().contains(name)) ++total;
   }
-  if (total <= limits.metrics_max) return "";
-  return fmt::format("with its metrics the round would have {}, over metrics_max = {}; report fewer", total,
-                     limits.metrics_max);
+  if (total <= limits.metrics_max) return std::nullopt;
+  return Refuse(RefusalKind::kMetrics,
+                fmt::format("with its metrics the round would have {}, over metrics_max = {}; report fewer", total,
+                            limits.metrics_max));
 }
 
 absl::StatusOr<v1::ResultVerdict> ContributionIntake::Take(const v1::TaskResult& result, const std::string& population,
@@ -101,27 +115,30 @@ absl::StatusOr<v1::ResultVerdict> ContributionIntake::Judge(const v1::TaskResult
   switch (result.outcome_case()) {
     case v1::TaskResult::kContribution:
     case v1::TaskResult::kUploadId: {
-      if (UploadIsGone(result)) {
+      if (UploadIsGone(result, *id, caller)) {
         RETURN_IF_ERROR(EndAttempt(*round, *task, AttemptOutcome::kLost, false,
-                                   "its upload was lost when the server failed to commit it", result.timings(), now));
+                                   "its upload is gone: the server restarted, could not commit it, or had kept it for "
+                                   "unreferenced_keep",
+                                   result.timings(), now));
         return answer(v1::ResultVerdict::LEASE_LOST);
       }
-      ASSIGN_OR_RETURN(const std::string refusal, TakeContribution(*round, *task, result, caller, now));
-      if (refusal.empty()) return answer(v1::ResultVerdict::ACCEPTED);
-      // It may quote a value, and nothing individual of an EPHEMERAL round reaches the disk.
-      const bool may_quote = round->spec.durability() == v1::DURABLE;
+      ASSIGN_OR_RETURN(const std::optional<Refusal> refusal, TakeContribution(*round, *task, result, caller, now));
+      if (!refusal) return answer(v1::ResultVerdict::ACCEPTED);
+      // What its worker is told may quote the contribution. What is stored, and shown to others, never does.
       RETURN_IF_ERROR(EndAttempt(*round, *task, AttemptOutcome::kFailed, false,
-                                 "contribution rejected: " + (may_quote ? refusal : "its worker was told why"),
+                                 fmt::format("contribution rejected: {}; its worker was told more", refusal->Summary()),
                                  result.timings(), now));
-      return answer(v1::ResultVerdict::REJECTED, refusal);
+      return answer(v1::ResultVerdict::REJECTED, refusal->told);
     }
     case v1::TaskResult::kRelease:
-      RETURN_IF_ERROR(EndAttempt(*round, *task, AttemptOutcome::kReleased, false, result.release().reason(),
+      RETURN_IF_ERROR(EndAttempt(*round, *task, AttemptOutcome::kReleased, false,
+                                 Kept(result.release().reason(), "given back by its worker, which logged why", *round),
                                  result.timings(), now));
       return answer(v1::ResultVerdict::ACCEPTED);
     case v1::TaskResult::kFailure:
       RETURN_IF_ERROR(EndAttempt(*round, *task, AttemptOutcome::kFailed, result.failure().permanent(),
-                                 result.failure().message(), result.timings(), now));
+                                 Kept(result.failure().message(), "it failed on its worker, which logged why", *round),
+                                 result.timings(), now));
       return answer(v1::ResultVerdict::ACCEPTED);
     case v1::TaskResult::OUTCOME_NOT_SET:
       break;
@@ -173,10 +190,37 @@ absl::Status ContributionIntake::EndAttempt(LiveRound& round, const TaskRecord& 
   return absl::OkStatus();
 }
 
-bool ContributionIntake::UploadIsGone(const v1::TaskResult& result) {
+bool ContributionIntake::UploadIsGone(const v1::TaskResult& result, const TaskId& task, const Identity& caller) {
   if (result.outcome_case() != v1::TaskResult::kUploadId) return false;
+  const absl::StatusOr<UploadName> name = ParseUploadName(result.upload_id());
+  // Nobody but StartUpload can have given this name, and then the worker has sent its bytes.
+  if (!name.ok() || name->id != ContributionUploadId(name->digest, task, LeaseToken(result.lease_token()), caller)) {
+    return false;
+  }
+  const absl::StatusOr<PayloadStore::Upload> upload = context_.payloads.GetUpload(name->id);
+  return upload.ok() ? upload->committed_bytes == 0 : absl::IsNotFound(upload.status());
+}
+
+std::optional<Refusal> ContributionIntake::CheckUpload(const v1::TaskResult& result, const Identity& caller) {
+  if (!IsContributionUpload(result)) {
+    return Refuse(RefusalKind::kUpload,
+                  "the upload is not one of a contribution; name its task and lease_token in StartUpload");
+  }
+  if (!caller.OwnsUpload(result.upload_id())) return Refuse(RefusalKind::kUpload, "the upload is somebody else's");
   const absl::StatusOr<PayloadStore::Upload> upload = context_.payloads.GetUpload(UploadId(result.upload_id()));
-  return upload.ok() ? !upload->is_finished : absl::IsNotFound(upload.status());
+  if (absl::IsNotFound(upload.status())) {
+    return Refuse(
+        RefusalKind::kUploadUnknown,
+        fmt::format("there is no upload \"{}\" for this lease; call StartUpload with its task and lease_token, "
+                    "send the bytes, call FinishUpload, and hand in the upload_id that StartUpload gave",
+                    result.upload_id().substr(0, 128)));
+  }
+  // Other errors are met again, and told, when it is read.
+  if (!upload.ok() || upload->is_finished) return std::nullopt;
+  return Refuse(RefusalKind::kUploadUnfinished,
+                fmt::format("the upload has {} of {} bytes and is not finished; call FinishUpload before the Sync that "
+                            "hands it in",
+                            upload->committed_bytes, upload->size_bytes));
 }
 
 absl::StatusOr<ContributionIntake::Received> ContributionIntake::Receive(const LiveRound& round,
@@ -186,58 +230,66 @@ absl::StatusOr<ContributionIntake::Received> ContributionIntake::Receive(const L
   }
   ASSIGN_OR_RETURN(const PayloadStore::Upload upload, context_.payloads.GetUpload(UploadId(result.upload_id())));
   if (upload.size_bytes > round.spec.contribution_bytes_max()) {
-    return absl::InvalidArgumentError(
-        fmt::format("it has {} bytes, over the round's contribution_bytes_max = {}; create the round with a higher "
-                    "one, or send less",
-                    upload.size_bytes, round.spec.contribution_bytes_max()));
+    return RefusedAs(
+        RefusalKind::kTooLarge, "",
+        absl::InvalidArgumentError(fmt::format("it has {} bytes, over the round's contribution_bytes_max = {}; create "
+                                               "the round with a higher one, or send less",
+                                               upload.size_bytes, round.spec.contribution_bytes_max())));
   }
   ASSIGN_OR_RETURN(std::shared_ptr<const BlobView> file, context_.payloads.OpenUpload(upload.id));
   // The digest was checked when the upload was finished.
   return Received{.bytes = file->bytes(), .digest = upload.digest, .file = file};
 }
 
-absl::StatusOr<std::string> ContributionIntake::TakeContribution(LiveRound& round, const TaskRecord& task,
-                                                                 const v1::TaskResult& result, const Identity& caller,
-                                                                 absl::Time now) {
+absl::StatusOr<std::optional<Refusal>> ContributionIntake::TakeContribution(LiveRound& round, const TaskRecord& task,
+                                                                            const v1::TaskResult& result,
+                                                                            const Identity& caller, absl::Time now) {
   const bool is_uploaded = result.outcome_case() == v1::TaskResult::kUploadId;
-  if (is_uploaded && !IsContributionUpload(result)) return "the upload is not one of a contribution";
-  if (is_uploaded && !caller.OwnsUpload(result.upload_id())) return "the upload is somebody else's";
+  if (is_uploaded) {
+    if (std::optional<Refusal> refusal = CheckUpload(result, caller)) return refusal;
+  }
   const absl::StatusOr<Received> received = Receive(round, result);
   if (!received.ok()) {
     if (IsOurs(received.status())) return received.status();
-    return Sentence(received.status());
+    return RefusalOf(received.status());
   }
   const auto size = static_cast<int64_t>(received->bytes.size());
   if (size > round.spec.contribution_bytes_max()) {
-    return fmt::format(
-        "it has {} bytes, over the round's contribution_bytes_max = {}; create the round with a higher one, or send "
-        "less",
-        size, round.spec.contribution_bytes_max());
+    return Refuse(RefusalKind::kTooLarge,
+                  fmt::format("it has {} bytes, over the round's contribution_bytes_max = {}; create the round with a "
+                              "higher one, or send less",
+                              size, round.spec.contribution_bytes_max()));
   }
   if (size > kUncountedBytesMax && size <= INT32_MAX) {
     google::protobuf::io::ArrayInputStream stream(received->bytes.data(), static_cast<int>(size));
     const absl::Status status = CheckParts(*v1::Contribution::descriptor(), stream, "contribution_parts_max",
                                            context_.limits.contribution_parts_max);
-    if (!status.ok()) return Sentence(status);
+    if (!status.ok()) return Refuse(RefusalKind::kTooManyParts, std::string(status.message()));
   }
   v1::Contribution contribution;
   if (size > INT32_MAX || !contribution.ParseFromArray(received->bytes.data(), static_cast<int>(size)))
-    return "it is not a serialised sheaf.v1.Contribution";
+    return Refuse(RefusalKind::kNotParsed, "it is not a serialised sheaf.v1.Contribution");
   if (const int64_t entries = NumEntries(contribution); entries > context_.limits.contribution_entries_max) {
-    return fmt::format("it has {} rows of sparse and keyed outputs, over contribution_entries_max = {}; send fewer",
-                       entries, context_.limits.contribution_entries_max);
+    return Refuse(
+        RefusalKind::kTooManyEntries,
+        fmt::format("it has {} rows of sparse and keyed outputs, over contribution_entries_max = {}; send fewer",
+                    entries, context_.limits.contribution_entries_max));
   }
-  if (std::string refusal = CheckMetrics(contribution, round); !refusal.empty()) return refusal;
+  if (std::optional<Refusal> refusal = CheckMetrics(contribution, round)) return refusal;
   if (round.accumulator_bytes > context_.limits.accumulator_bytes_max) {
-    return fmt::format("the round's accumulators hold {} bytes, over accumulator_bytes_max = {}; they take no more",
-                       round.accumulator_bytes, context_.limits.accumulator_bytes_max);
+    return Refuse(
+        RefusalKind::kRoundFull,
+        fmt::format("the round's accumulators hold {} bytes, over accumulator_bytes_max = {}; they take no more",
+                    round.accumulator_bytes, context_.limits.accumulator_bytes_max));
   }
   absl::StatusOr<ValidContribution> valid = round.accumulator.Validate(std::move(contribution));
-  if (!valid.ok()) return Sentence(valid.status());
+  if (!valid.ok()) return RefusalOf(valid.status());
   // Zeros take next to nothing on their way, and room when they are folded: here, and after each restart.
   if (const int64_t bytes = valid->memory_bytes(); bytes > context_.limits.accumulator_bytes_max) {
-    return fmt::format("its states take {} bytes of memory, over accumulator_bytes_max = {}; combine fewer rows in one",
-                       bytes, context_.limits.accumulator_bytes_max);
+    return Refuse(
+        RefusalKind::kRoundFull,
+        fmt::format("its states take {} bytes of memory, over accumulator_bytes_max = {}; combine fewer rows in one",
+                    bytes, context_.limits.accumulator_bytes_max));
   }
 
   // Before an upload moves: whoever sends it again finds it there.
@@ -253,7 +305,7 @@ absl::StatusOr<std::string> ContributionIntake::TakeContribution(LiveRound& roun
     ASSIGN_OR_RETURN(acceptance.uploaded, context_.payloads.MoveUploadToSpool(UploadId(result.upload_id()), round.id));
   }
   RETURN_IF_ERROR(rounds_.Accept(round, std::move(acceptance)));
-  return std::string();
+  return std::nullopt;
 }
 
 }  // namespace sheaf

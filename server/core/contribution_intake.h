@@ -3,10 +3,12 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "absl/status/statusor.h"
+#include "aggregation/refusal.h"
 #include "server/core/access_control.h"
 #include "server/core/core_context.h"
 #include "server/core/round_manager.h"
@@ -36,14 +38,17 @@ class ContributionIntake {
  private:
   absl::StatusOr<v1::ResultVerdict> Judge(const v1::TaskResult& result, const std::string& population,
                                           const Identity& caller, absl::Time now);
-  // Returns the sentence why the contribution is refused, or an empty one if it was accepted.
-  absl::StatusOr<std::string> TakeContribution(LiveRound& round, const TaskRecord& task, const v1::TaskResult& result,
-                                               const Identity& caller, absl::Time now);
-  // The sentence why its metrics are refused, or an empty one.
-  std::string CheckMetrics(const v1::Contribution& contribution, const LiveRound& round) const;
-  // The upload went into the spool in a batch that a crash or a full disk undid: not the worker's fault, and nothing
-  // speaks against the task. A StartUpload that comes late may have begun it anew, with nothing in it.
-  bool UploadIsGone(const v1::TaskResult& result);
+  // Why the contribution is refused; nothing if it was accepted.
+  absl::StatusOr<std::optional<Refusal>> TakeContribution(LiveRound& round, const TaskRecord& task,
+                                                          const v1::TaskResult& result, const Identity& caller,
+                                                          absl::Time now);
+  std::optional<Refusal> CheckMetrics(const v1::Contribution& contribution, const LiveRound& round) const;
+  // The upload was begun for this very lease, and its bytes are not there any more: it went into the spool in a batch
+  // that a crash or a full disk undid, or it was in the memory of a server that ended. Not the worker's fault, and
+  // nothing speaks against the task. A StartUpload that comes late may have begun it anew, with nothing in it.
+  bool UploadIsGone(const v1::TaskResult& result, const TaskId& task, const Identity& caller);
+  // Why the upload that it names is none that can be taken: it is another's or was not finished.
+  std::optional<Refusal> CheckUpload(const v1::TaskResult& result, const Identity& caller);
   // The bytes of a contribution, and what holds them: the request, or the upload's file.
   struct Received {
     std::string_view bytes;

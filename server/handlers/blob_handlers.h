@@ -7,7 +7,7 @@
 #include "server/core/access_control.h"
 #include "server/core/open_blobs.h"
 #include "server/core/reply.h"
-#include "server/handlers/upload_names.h"
+#include "server/core/upload_names.h"
 #include "sheaf/v1/blob_service.pb.h"
 #include "storage/payload_store.h"
 

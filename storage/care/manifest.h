@@ -1,6 +1,6 @@
 // Manifest: the list of a backup's files with their SHA-256, as `sha256sum -c` reads it.
 //
-//   # sheaf backup, 2026-11-21T12:00:00Z, schema version 5
+//   # sheaf backup, 2026-11-21T12:00:00Z, schema version 6
 //   <SHA-256>  tasks.db
 //   <SHA-256>  blobs/<digest>
 //   # end: 2 files

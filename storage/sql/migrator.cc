@@ -8,6 +8,7 @@
 #include "storage/migrations/sqlite/0003_leases_without_indexes.sql.h"
 #include "storage/migrations/sqlite/0004_retention.sql.h"
 #include "storage/migrations/sqlite/0005_tokens.sql.h"
+#include "storage/migrations/sqlite/0006_refusals_without_quotes.sql.h"
 
 namespace sheaf {
 namespace {
@@ -28,6 +29,11 @@ constexpr Migration kSqliteMigrations[] = {
     {.version = 4, .minimum_compatible_version = 4, .name = "retention", .sql = kSqlite0004Retention},
     // An older build knows no tokens: it would let everybody in.
     {.version = 5, .minimum_compatible_version = 5, .name = "tokens", .sql = kSqlite0005Tokens},
+    // An older build may go on with it; what it refuses, it quotes again.
+    {.version = 6,
+     .minimum_compatible_version = 5,
+     .name = "refusals_without_quotes",
+     .sql = kSqlite0006RefusalsWithoutQuotes},
 };
 
 absl::Status MigrateInTransaction(SqlConnection& connection, std::span<const Migration> migrations) {

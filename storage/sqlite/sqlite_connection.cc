@@ -20,10 +20,10 @@ constexpr int kLogPages = 4000;
 
 // EXCLUSIVE keeps the lock and the WAL's index in this process: no shared memory, fewer system calls. Foreign keys are
 // declared for readers and for PRAGMA foreign_key_check; enforced, each deleted task would look through all
-// contributions.
+// contributions. What is deleted or overwritten is zeroed: nothing of it stays in free pages, or in backups.
 constexpr char kSettings[] =
     "PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = OFF; "
-    "PRAGMA cache_size = -65536; PRAGMA temp_store = MEMORY; "
+    "PRAGMA cache_size = -65536; PRAGMA temp_store = MEMORY; PRAGMA secure_delete = ON; "
     "BEGIN EXCLUSIVE; COMMIT;";
 
 class SqliteRow final : public SqlRow {

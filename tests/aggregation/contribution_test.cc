@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "aggregation/refusal.h"
 #include "tests/aggregation/values.h"
 
 namespace sheaf {
@@ -19,6 +20,8 @@ void CheckRefused(const v1::AggregateSpec& spec, const v1::Contribution& contrib
   const absl::Status status = Fold(accumulator, contribution);
   REQUIRE(std::string(status.message()) == message);
   REQUIRE(status.code() == code);
+  // What others than its worker may read says what kind of error it is.
+  REQUIRE(RefusalOf(status).kind != RefusalKind::kUnspecified);
   REQUIRE(accumulator.Serialize() == before);
 }
 

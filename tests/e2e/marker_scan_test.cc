@@ -1,5 +1,6 @@
 // Mediated data: a marker planted in one contribution is looked for in every byte of every file of the store.
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -325,29 +326,169 @@ TEST_CASE("An upload that is refused does not stay on the disk") {
   CHECK(scene.Scan() == kNowhere);
 }
 
-// A refusal may quote what is wrong, as it must where a name or key is: to its worker, and not into the store.
-TEST_CASE("What is quoted of a rejected contribution to an EPHEMERAL round is told to its worker, and nowhere else") {
-  constexpr char kMarker[] = "a name that is nobody else's business";
+// --- What workers say beside their contributions ---
+
+constexpr char kMarker[] = "patient-4711: HIV positive";
+constexpr char kMarkedIndex[] = "987654321";
+
+// Five tasks; a contribution holds a table by names and a sparse tensor.
+v1::RoundSpec RefusingRound(v1::Durability durability) {
+  v1::RoundSpec spec = OneHotRound({.num_tasks = 5, .durability = durability});
+  spec.mutable_retry()->set_failed_max(1);
+  spec.mutable_aggregate()->clear_outputs();
+  v1::OutputSpec& keys = *spec.mutable_aggregate()->add_outputs();
+  keys.set_name("keys");
+  keys.set_operator_("keyed_sum");
+  keys.set_dtype(v1::FLOAT32);
+  keys.set_key_type(v1::STRING_KEYS);
+  v1::OutputSpec& rows = *spec.mutable_aggregate()->add_outputs();
+  rows.set_name("rows");
+  rows.set_operator_("sparse_sum");
+  rows.set_dtype(v1::FLOAT32);
+  rows.add_dense_shape(1000);
+  return spec;
+}
+
+void SetFloat(float value, v1::Tensor& tensor) {
+  tensor.set_dtype(v1::FLOAT32);
+  tensor.add_shape(1);
+  tensor.set_data(BytesOf(&value, 1));
+}
+
+v1::Contribution AnEntry(const std::string& key, float value, int64_t index) {
+  v1::Contribution contribution;
+  v1::OutputValue& keys = *contribution.add_outputs();
+  keys.set_name("keys");
+  keys.mutable_keyed()->add_string_keys(key);
+  SetFloat(value, *keys.mutable_keyed()->mutable_values());
+  v1::OutputValue& rows = *contribution.add_outputs();
+  rows.set_name("rows");
+  v1::SparseTensor& sparse = *rows.mutable_sparse();
+  sparse.add_dense_shape(1000);
+  sparse.mutable_indices()->set_dtype(v1::INT64);
+  sparse.mutable_indices()->add_shape(1);
+  sparse.mutable_indices()->set_data(std::string(reinterpret_cast<const char*>(&index), sizeof index));
+  SetFloat(1, *sparse.mutable_values());
+  return contribution;
+}
+
+// A worker's words about task `index`, with a marker where a worker has a choice; and what of them others may read.
+std::string SayOf(int index, v1::TaskResult& result) {
+  v1::Contribution contribution = AnEntry("common", 1, 1);
+  std::string kept;
+  switch (index) {
+    case 0:
+      contribution = AnEntry(kMarker, std::nanf(""), 1);
+      kept = "output 'keys': a value is not finite";
+      break;
+    case 1:
+      contribution = AnEntry(kMarker, 1, 987'654'321);
+      kept = "output 'rows': an index is out of range";
+      break;
+    case 2:
+      contribution.mutable_outputs(0)->set_name(kMarker);
+      kept = "an output that the round does not have";
+      break;
+    case 3:
+      (*contribution.mutable_metrics())[kMarker + std::string(200, 'x')] = 1;
+      kept = "its metrics are over";
+      break;
+    default:
+      result.set_upload_id(std::string("c-") + kMarker);
+      return "an upload that was never begun";
+  }
+  result.set_contribution(contribution.SerializeAsString());
+  return kept;
+}
+
+// Whatever anybody can read of the round and its tasks.
+std::string EverythingSaid(Federation& federation, const std::string& round);
+
+std::string EverythingSaidOfTasks(Federation& federation, const std::string& round) {
+  std::string all = EverythingSaid(federation, round);
+  for (const v1::Task& task : TasksOf(federation.transport(), round)) {
+    all += TaskOf(federation.transport(), task.id()).DebugString();
+    all += federation.Sheaf({"task", "describe", task.id()}).out;
+  }
+  return all;
+}
+
+std::set<std::string> FilesOfStoreAndBackup(Federation& federation, const std::string& backup) {
+  const CommandRun run =
+      federation.Sheaf({"store", "backup", federation.data_directory(), "--to", federation.directory() + "/" + backup});
+  INFO(run.err);
+  REQUIRE(run.exit_code == 0);
+  std::set<std::string> found = FilesWith({kMarker, kMarkedIndex}, federation.data_directory());
+  found.merge(FilesWith({kMarker, kMarkedIndex}, federation.directory() + "/" + backup));
+  return found;
+}
+
+TEST_CASE("What is quoted of a refused contribution is told to its worker, and stored, shown and logged nowhere") {
   for (const v1::Durability durability : {v1::DURABLE, v1::EPHEMERAL}) {
     INFO(v1::Durability_Name(durability));
-    Federation federation;
-    const std::string round = StartRound(federation, UpdateRound(durability, v1::EXACT));
-    const v1::SyncResponse granted = SyncOnce(federation.transport(), APoll("hand", "poll", 1));
-    REQUIRE(granted.leases_size() == 1);
-    v1::Contribution contribution;
-    contribution.add_outputs()->set_name(kMarker);
+    Federation federation({.server_arguments = {"--log-level", "debug"}});
+    const std::string round = StartRound(federation, RefusingRound(durability));
+    const v1::SyncResponse granted = SyncOnce(federation.transport(), APoll("hand", "poll", 5));
+    REQUIRE(granted.leases_size() == 5);
     v1::SyncRequest request = APoll("hand", "send", 0);
-    v1::TaskResult& result = *request.add_results();
-    result.set_task(granted.leases(0).task());
-    result.set_lease_token(granted.leases(0).lease_token());
-    result.set_contribution(contribution.SerializeAsString());
+    std::vector<std::string> kept;
+    for (int i = 0; i < 5; ++i) {
+      v1::TaskResult& result = *request.add_results();
+      result.set_task(granted.leases(i).task());
+      result.set_lease_token(granted.leases(i).lease_token());
+      kept.push_back(SayOf(i, result));
+    }
     const v1::SyncResponse answer = SyncOnce(federation.transport(), request);
-    REQUIRE(VerdictsOf(answer) == std::vector<std::string>{"REJECTED"});
-    CHECK_THAT(answer.verdicts(0).message(), Catch::Contains(kMarker));
+    REQUIRE(VerdictsOf(answer) == std::vector<std::string>(5, "REJECTED"));
+    for (int i = 0; i < 5; ++i) {
+      CHECK_THAT(answer.verdicts(i).message(), Catch::Contains(i == 1 ? kMarkedIndex : kMarker));
+      CHECK_THAT(TaskOf(federation.transport(), answer.verdicts(i).task()).last_error(), Catch::Contains(kept[i]));
+    }
+    const auto check_nowhere = [&](const std::string& backup) {
+      const std::string said = EverythingSaidOfTasks(federation, round);
+      CHECK(said.find("contribution rejected") != std::string::npos);
+      for (const char* marker : {kMarker, kMarkedIndex}) {
+        INFO(marker);
+        CHECK(said.find(marker) == std::string::npos);
+        CHECK(federation.server().LogTail(1'000'000).find(marker) == std::string::npos);
+      }
+      CHECK(FilesOfStoreAndBackup(federation, backup) == kNowhere);
+    };
+    check_nowhere("backup");
+    federation.Sheaf({"round", "cancel", round});
+    federation.KillServer();
+    federation.StartServer();
+    check_nowhere("backup-after");
+    federation.StopServer();
+    CHECK(FilesWith({kMarker, kMarkedIndex}, federation.data_directory()) == kNowhere);
+  }
+}
+
+// A computation's error may quote the data that it met.
+TEST_CASE(
+    "What a worker says of a failed or released task is stored for a DURABLE round, and never for an EPHEMERAL one") {
+  for (const v1::Durability durability : {v1::DURABLE, v1::EPHEMERAL}) {
+    INFO(v1::Durability_Name(durability));
+    Federation federation({.server_arguments = {"--log-level", "debug"}});
+    const std::string round = StartRound(federation, UpdateRound(durability, v1::EXACT));
+    const v1::SyncResponse granted = SyncOnce(federation.transport(), APoll("hand", "poll", 2));
+    REQUIRE(granted.leases_size() == 2);
+    v1::SyncRequest request = APoll("hand", "send", 0);
+    for (const v1::Lease& lease : granted.leases()) {
+      v1::TaskResult& result = *request.add_results();
+      result.set_task(lease.task());
+      result.set_lease_token(lease.lease_token());
+    }
+    request.mutable_results(0)->mutable_failure()->set_message(kMarker);
+    request.mutable_results(1)->mutable_release()->set_reason(kMarker);
+    REQUIRE(VerdictsOf(SyncOnce(federation.transport(), request)) == std::vector<std::string>(2, "ACCEPTED"));
     const bool is_kept = durability == v1::DURABLE;
-    CHECK((TaskOf(federation.transport(), granted.leases(0).task()).last_error().find(kMarker) != std::string::npos) ==
-          is_kept);
-    CHECK(FilesWith({kMarker}, federation.data_directory()).empty() == !is_kept);
+    for (const v1::Lease& lease : granted.leases()) {
+      CHECK_THAT(TaskOf(federation.transport(), lease.task()).last_error(),
+                 Catch::Contains(is_kept ? kMarker : "which logged why"));
+    }
+    CHECK((EverythingSaidOfTasks(federation, round).find(kMarker) != std::string::npos) == is_kept);
+    CHECK(FilesOfStoreAndBackup(federation, "backup").empty() == !is_kept);
     CHECK(federation.server().LogTail(1'000'000).find(kMarker) == std::string::npos);
     federation.StopServer();
     CHECK(FilesWith({kMarker}, federation.data_directory()).empty() == !is_kept);

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "aggregation/reference.h"
+#include "aggregation/refusal.h"
 #include "base/check.h"
 #include "tests/fuzz/laws.h"
 #include "tests/fuzz/message_mutator.h"
@@ -29,7 +30,10 @@ void RunContribution(std::string_view input) {
   absl::StatusOr<RoundAccumulator> accumulator = RoundAccumulator::Create(spec);
   if (!accumulator.ok()) return;
   const absl::StatusOr<ValidContribution> valid = accumulator->Validate(contribution);
-  if (!valid.ok()) return CheckRefusal(valid.status());
+  if (!valid.ok()) {
+    SHEAF_CHECK(RefusalOf(valid.status()).kind != RefusalKind::kUnspecified, "no kind: {}", valid.status().ToString());
+    return CheckRefusal(valid.status());
+  }
   accumulator->Accumulate(*valid);
   accumulator->Accumulate(*valid);
   SHEAF_CHECK(accumulator->num_contributions() == 2 && accumulator->num_clients() == 2 * valid->num_clients(),

@@ -648,6 +648,61 @@ TEST_CASE("A contribution whose upload is gone, and was begun anew by a late req
   CHECK(task.num_failed() == 0);
 }
 
+// Hands in `upload_id` under the lease; the verdict.
+v1::ResultVerdict HandInUpload(CoreFederation& server, const v1::Lease& lease, const std::string& upload_id) {
+  v1::SyncRequest request = Ask("w", 0);
+  v1::TaskResult& result = *request.add_results();
+  result.set_task(lease.task());
+  result.set_lease_token(lease.lease_token());
+  result.set_upload_id(upload_id);
+  return server.Sync(request).verdicts(0);
+}
+
+TEST_CASE("An upload that was not finished is rejected, naming FinishUpload, and its attempt failed and is not lost") {
+  CoreFederation server;
+  server.CreateRound(SumRound(1));
+  const v1::Lease lease = server.Sync(Ask("w", 1)).leases(0);
+  const std::string bytes = Result(lease, 1).contribution();
+  v1::StartUploadRequest start;
+  start.set_request_id("upload");
+  start.set_digest(Sha256Hex(bytes));
+  start.set_size_bytes(static_cast<int64_t>(bytes.size()));
+  start.mutable_contribution()->set_task(lease.task());
+  start.mutable_contribution()->set_lease_token(lease.lease_token());
+  v1::WriteChunkRequest chunk;
+  chunk.set_upload_id(server.Call<v1::StartUploadResponse>("BlobService/StartUpload", start)->upload_id());
+  chunk.set_data(bytes);
+  REQUIRE(server.Call<v1::WriteChunkResponse>("BlobService/WriteChunk", chunk).ok());
+
+  const v1::ResultVerdict verdict = HandInUpload(server, lease, chunk.upload_id());
+  CHECK(v1::ResultVerdict::Verdict_Name(verdict.verdict()) == "REJECTED");
+  CHECK_THAT(verdict.message(), Catch::Contains("call FinishUpload"));
+  const v1::Task task = server.GetTask(lease.task());
+  CHECK(task.state() == v1::QUEUED);
+  CHECK(task.num_failed() == 1);
+  CHECK(task.num_lost() == 0);
+  CHECK_THAT(task.last_error(), Catch::Contains("before FinishUpload"));
+}
+
+TEST_CASE("An upload that was never begun for its lease is rejected, naming StartUpload, and its attempt failed") {
+  CoreFederation server;
+  server.CreateRound(SumRound(1));
+  const std::string well_formed = "c-" + std::string(64, 'a') + "-" + std::string(32, 'b');
+  int num_failed = 0;
+  for (const std::string& id : {std::string("c-nonsense"), well_formed}) {
+    INFO(id);
+    server.Advance(absl::Minutes(5));
+    const v1::Lease lease = server.Sync(Ask("w", 1)).leases(0);
+    const v1::ResultVerdict verdict = HandInUpload(server, lease, id);
+    CHECK(v1::ResultVerdict::Verdict_Name(verdict.verdict()) == "REJECTED");
+    CHECK_THAT(verdict.message(), Catch::Contains(id) && Catch::Contains("StartUpload"));
+    const v1::Task task = server.GetTask(lease.task());
+    CHECK(task.num_failed() == ++num_failed);
+    CHECK(task.num_lost() == 0);
+    CHECK_THAT(task.last_error(), Catch::Contains("never begun"));
+  }
+}
+
 TEST_CASE("A contribution over the round's limit is refused before it is uploaded") {
   CoreFederation server;
   v1::RoundSpec spec = SumRound(1);

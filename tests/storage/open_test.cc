@@ -38,7 +38,7 @@ TEST_CASE("A store's directory is created for its owner alone") {
   REQUIRE(store.ok());
   CHECK(fs::status(directory).permissions() == fs::perms::owner_all);
   CHECK(store->tasks->GetInfo().engine == "sqlite");
-  CHECK(store->tasks->GetInfo().schema_version == 5);
+  CHECK(store->tasks->GetInfo().schema_version == 6);
   CHECK(store->payloads->PutBlob("bytes").ok());
 }
 
@@ -95,11 +95,11 @@ TEST_CASE("A store written by a newer version is refused with both versions and 
   REQUIRE(OpenStore(directory.path()).ok());
   {
     auto connection = SqliteConnection::Open(directory.path() + "/tasks.db");
-    REQUIRE((*connection)->ExecuteScript("UPDATE schema SET version = 7, minimum_compatible_version = 6").ok());
+    REQUIRE((*connection)->ExecuteScript("UPDATE schema SET version = 8, minimum_compatible_version = 7").ok());
   }
   auto store = OpenStore(directory.path());
   CHECK(store.status().code() == absl::StatusCode::kFailedPrecondition);
-  for (const char* text : {"version 7", "version 6", "version 5", "newer build"}) {
+  for (const char* text : {"version 8", "version 7", "version 6", "newer build"}) {
     INFO(store.status().ToString());
     CHECK(Mentions(store.status(), text));
   }
@@ -113,6 +113,49 @@ TEST_CASE("A store written by a newer version that is still compatible opens") {
     REQUIRE((*connection)->ExecuteScript("UPDATE schema SET version = 99").ok());
   }
   CHECK(OpenStore(directory.path()).ok());
+}
+
+TEST_CASE("What a server of 0.1 stored of refused contributions is overwritten when its store is opened") {
+  TemporaryDirectory directory;
+  const std::string path = directory.path() + "/tasks.db";
+  constexpr char kMarker[] = "patient-4711: HIV positive";
+  {
+    auto store = OpenStore(directory.path());
+    REQUIRE(store->tasks->BeginBatch().ok());
+    REQUIRE(CreateRound(*store->tasks, "r", "spec").ok());
+    REQUIRE(store->tasks->CommitBatch().ok());
+  }
+  const auto read = [&] {
+    std::ifstream file(path, std::ios::binary);
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  };
+  {
+    auto connection = *SqliteConnection::Open(path);
+    const std::string quote =
+        std::string("CAST('contribution rejected: output ''w'': w[") + kMarker + "] is NaN' AS BLOB)";
+    REQUIRE(connection
+                ->ExecuteScript("UPDATE tasks SET last_error = " + quote +
+                                ";"
+                                "INSERT INTO attempts (task_key, number, worker, lease_time, end_time, outcome, error, "
+                                "timings, bytes_up) SELECT task_key, 1, 'w', 1, 2, 2, " +
+                                quote +
+                                ", x'', 0 FROM tasks;"
+                                "UPDATE tasks SET last_error = CAST('the computation failed' AS BLOB) "
+                                "WHERE task_key = (SELECT min(task_key) FROM tasks);"
+                                "UPDATE schema SET version = 5")
+                .ok());
+  }
+  REQUIRE(read().find(kMarker) != std::string::npos);
+  {
+    auto store = OpenStore(directory.path());
+    REQUIRE(store.ok());
+    const TaskRecord first = *store->tasks->GetTaskState(TaskId{RoundId("r"), 0});
+    CHECK(first.last_error == "the computation failed");
+    const TaskRecord second = *store->tasks->GetTaskState(TaskId{RoundId("r"), 1});
+    CHECK(second.last_error == "contribution rejected: by a server before 0.2; its worker was told why");
+  }
+  CHECK(read().find(kMarker) == std::string::npos);
+  CHECK(read().find("contribution rejected") != std::string::npos);
 }
 
 TEST_CASE("Migrations run once each, in order, and a failing one leaves the data as it was") {

@@ -1,4 +1,4 @@
-#include "server/handlers/upload_names.h"
+#include "server/core/upload_names.h"
 
 #include <fmt/format.h>
 
