@@ -109,7 +109,7 @@ enter() {
     mount --rbind /dev "$root/dev"
     mount --bind "$root/../packages" "$root/var/cache/apt/archives"
     cd "$root"
-    exec chroot . /bin/bash -c "cd /root/sheaf && exec \"\$@\"" bash "$@"' bash "$root" "$@"
+    exec chroot . /bin/bash -c "cd /srv/sheaf && exec \"\$@\"" bash "$@"' bash "$root" "$@"
 }
 
 make_base() {
@@ -124,8 +124,8 @@ make_base() {
 }
 
 clone() {
-  git clone --quiet --no-local --no-checkout "$repository" "$1/root/sheaf"
-  git -C "$1/root/sheaf" -c advice.detachedHead=false checkout --quiet "$commit"
+  git clone --quiet --no-local --no-checkout "$repository" "$1/srv/sheaf"
+  git -C "$1/srv/sheaf" -c advice.detachedHead=false checkout --quiet "$commit"
 }
 
 say "commit $(git -C "$repository" log -1 --format='%h %s' "$commit")"
