@@ -498,6 +498,11 @@ void PlayAccess(Recorder& recorder) {
   recorder.Ask(kListTokens, {}, StatusCode::kUnauthenticated);
   recorder.Speak("operator", root);
   recorder.Ask(kCreateToken, create);
+  // While there is one: tokens come by id, and ids by chance.
+  v1::ListTokensRequest list;
+  list.set_page_size(1);
+  list.set_page_token(recorder.Ask(kListTokens, list).next_page_token());
+  recorder.Ask(kListTokens, list);
   create.set_request_id("token-3");
   create.set_name("fleet");
   create.set_roles(0, v1::WORKER);
@@ -514,10 +519,6 @@ void PlayAccess(Recorder& recorder) {
   elsewhere.set_population("elsewhere");
   recorder.Ask(kSync, elsewhere, StatusCode::kPermissionDenied);
   recorder.Speak("operator", root);
-  v1::ListTokensRequest list;
-  list.set_page_size(1);
-  list.set_page_token(recorder.Ask(kListTokens, list).next_page_token());
-  recorder.Ask(kListTokens, list);
   v1::RevokeTokenRequest revoke;
   revoke.set_request_id("revoke-1");
   revoke.set_token(fleet.token().id());
