@@ -121,7 +121,7 @@ class TaskStore {
     std::string poll_id;
     // One per task wanted, all different; each becomes the token of one lease.
     std::vector<LeaseToken> tokens;
-    // The requirement texts that this worker fulfils; "" is always fulfilled.
+    // The requirement texts that this worker fulfils; "" is always fulfilled. Others of the round cost nothing.
     std::vector<std::string> fulfilled_requirements;
     // Most tasks of this round that this worker may hold or have completed; 0: no limit.
     int32_t per_worker_max = 0;
@@ -135,8 +135,10 @@ class TaskStore {
   // FAILED_PRECONDITION if the round is not kCollecting.
   virtual absl::StatusOr<std::vector<TaskRecord>> LeaseTasks(const LeaseTasksParams& params) = 0;
 
-  // The tasks leased to a worker, by id.
-  virtual absl::StatusOr<std::vector<TaskRecord>> ListLeases(const WorkerName& worker) = 0;
+  // The tasks leased to a worker of this population, by id, without what their submitter wrote: payload and
+  // data_selector are empty. A worker of the same name in another population is another worker.
+  virtual absl::StatusOr<std::vector<TaskRecord>> ListLeases(const std::string& population,
+                                                             const WorkerName& worker) = 0;
 
   struct RenewLeaseParams {
     TaskId task;
@@ -270,6 +272,9 @@ class TaskStore {
 
   // The distinct requirement texts of a round's tasks (with "" if any task has none), sorted.
   virtual absl::StatusOr<std::vector<std::string>> ListRequirements(const RoundId& round) = 0;
+  // How many tasks with each of these are QUEUED, in the same order. Of a round that is kCollecting; of others all are
+  // 0.
+  virtual absl::StatusOr<std::vector<int64_t>> CountQueued(const RoundId& round) = 0;
 
   // Earliest instant after `now` at which time alone changes something: a lease or attempt ends, a delayed task
   // becomes available, a round reaches its deadline. Infinite future if none.

@@ -183,8 +183,13 @@ absl::Status ContributionIntake::EndAttempt(LiveRound& round, const TaskRecord& 
                       .status());
   if (decision.to == TaskState::kQueued) {
     rounds_.WorkMayHaveCome(round);
-    if (decision.available_time > now) on_delayed_(decision.available_time);
+    if (decision.available_time > now) {
+      rounds_.WorkWillCome(round, decision.available_time);
+      on_delayed_(decision.available_time);
+    }
   } else {
+    // A worker that may have only so many of the round's tasks may have another.
+    if (round.spec.open_slots().per_worker_max() > 0) rounds_.WorkMayHaveCome(round);
     rounds_.CheckExhausted(round, now);
   }
   return absl::OkStatus();

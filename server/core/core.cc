@@ -31,6 +31,7 @@ Core::Core(TaskStore& store, PayloadStore& payloads, Executor& executor, Random&
       workers_(context_),
       desk_(context_, rounds_, workers_),
       watch_(context_, rounds_),
+      unmet_(context_, rounds_, workers_),
       retention_(context_, rounds_) {
   access_.set_on_void([this](const TokenId& token) {
     desk_.EndPollsOf(token);
@@ -76,6 +77,7 @@ absl::Status Core::OnRollback(absl::Time now) {
 void Core::BeginDrain(absl::Time now) {
   desk_.BeginDrain(now);
   watch_.BeginDrain(now);
+  unmet_.BeginDrain(now);
 }
 
 void Core::CheckpointAll(absl::Time /*now*/) { rounds_.CheckpointAll(); }

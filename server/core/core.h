@@ -19,6 +19,7 @@
 #include "server/core/retention.h"
 #include "server/core/round_manager.h"
 #include "server/core/round_watch.h"
+#include "server/core/unmet_requirements.h"
 #include "server/core/work_desk.h"
 #include "server/core/worker_registry.h"
 
@@ -71,6 +72,7 @@ class Core {
   WorkerRegistry& workers() { return workers_; }
   WorkDesk& desk() { return desk_; }
   RoundWatch& watch() { return watch_; }
+  UnmetRequirements& unmet() { return unmet_; }
   const Limits& limits() const { return context_.limits; }
   const std::string& data_directory() const { return data_directory_; }
   absl::Time start_time() const { return start_time_; }
@@ -87,6 +89,7 @@ class Core {
   WorkerRegistry workers_;
   WorkDesk desk_;
   RoundWatch watch_;
+  UnmetRequirements unmet_;
   Retention retention_;
   absl::Time start_time_;
   absl::Time next_housekeeping_ = absl::InfinitePast();

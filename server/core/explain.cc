@@ -4,7 +4,6 @@
 
 #include <set>
 #include <string>
-#include <unordered_set>
 #include <vector>
 
 #include "base/status_macros.h"
@@ -13,11 +12,7 @@
 namespace sheaf {
 namespace {
 
-// A worker that has not called for this long is not counted on.
-constexpr absl::Duration kSeenLately = absl::Minutes(2);
 constexpr int kErrorsShown = 3;
-// Each task may have its own.
-constexpr int64_t kRequirementsShown = 10;
 
 std::string Plural(int64_t count, std::string_view noun) {
   return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
@@ -30,8 +25,8 @@ std::string Ago(absl::Duration duration) {
 
 class Explanation {
  public:
-  Explanation(const RoundRecord& record, CoreContext& context, const WorkerRegistry& workers, absl::Time now)
-      : record_(record), context_(context), workers_(workers), now_(now) {}
+  Explanation(const RoundRecord& record, CoreContext& context, const UnmetRequirements::Found& unmet, absl::Time now)
+      : record_(record), context_(context), unmet_(unmet), now_(now) {}
 
   void Ended() {
     response_.set_summary(fmt::format("Round {} {} after {}{}.", record_.id, Name(record_.state),
@@ -93,21 +88,21 @@ class Explanation {
     const v1::Computation& computation = round.spec.computation();
     Reason(
         fmt::format("{} queued.", Plural(record_.tasks.queued, "task") + (record_.tasks.queued == 1 ? " is" : " are")));
-    int64_t num_unmet = 0;
-    for (const std::string& requirement : round.requirements) {
-      if (workers_.CanAnyRun(record_.population, computation, requirement, kSeenLately, now_)) continue;
-      if (++num_unmet > kRequirementsShown) continue;
+    for (const std::string& requirement : unmet_.requirements) {
       const std::string version =
           computation.version_min() > 0 ? fmt::format(" (version {} or newer)", computation.version_min()) : "";
       const std::string labels = requirement.empty() ? "" : fmt::format(" with the labels {}", requirement);
       Reason(fmt::format("No worker seen in the last {} offers the computation \"{}\"{}{} to population \"{}\".",
-                         absl::FormatDuration(kSeenLately), computation.name(), version, labels, record_.population));
+                         absl::FormatDuration(UnmetRequirements::kSeenLately), computation.name(), version, labels,
+                         record_.population));
       Hint(fmt::format("Start a worker that offers \"{}\"{}, or cancel the round with `sheaf round cancel {}`.",
                        computation.name(), labels, record_.id));
     }
-    if (num_unmet > kRequirementsShown) {
-      Reason(fmt::format("Nor does any carry the labels of {}.",
-                         Plural(num_unmet - kRequirementsShown, "further requirement")));
+    const int64_t num_further = unmet_.num_requirements - static_cast<int64_t>(unmet_.requirements.size());
+    if (num_further > 0)
+      Reason(fmt::format("Nor does any carry the labels of {}.", Plural(num_further, "further requirement")));
+    if (unmet_.is_partial) {
+      Reason("There are too many workers and requirements to look at all of them: more tasks may be without a worker.");
     }
   }
 
@@ -125,7 +120,7 @@ class Explanation {
 
   const RoundRecord& record_;
   CoreContext& context_;
-  const WorkerRegistry& workers_;
+  const UnmetRequirements::Found& unmet_;
   const absl::Time now_;
   v1::ExplainRoundResponse response_;
 };
@@ -133,42 +128,15 @@ class Explanation {
 }  // namespace
 
 absl::StatusOr<v1::ExplainRoundResponse> ExplainRound(const RoundId& id, CoreContext& context, RoundManager& rounds,
-                                                      const WorkerRegistry& workers, absl::Time now) {
+                                                      const UnmetRequirements::Found& unmet, absl::Time now) {
   ASSIGN_OR_RETURN(const RoundRecord record, context.store.GetRound(id));
-  Explanation explanation(record, context, workers, now);
+  Explanation explanation(record, context, unmet, now);
   if (const LiveRound* live = rounds.Find(id); live != nullptr && !IsFinal(record.state)) {
     explanation.Live(*live);
   } else {
     explanation.Ended();
   }
   return std::move(explanation).Take();
-}
-
-absl::StatusOr<int64_t> CountUnschedulable(const std::string& population, CoreContext& context, RoundManager& rounds,
-                                           const WorkerRegistry& workers, absl::Time now) {
-  int64_t count = 0;
-  for (const auto& [id, round] : rounds.live()) {
-    if (round->spec.population() != population || round->state != RoundState::kCollecting) continue;
-    std::unordered_set<std::string> unmet;
-    for (const std::string& requirement : round->requirements) {
-      if (!workers.CanAnyRun(population, round->spec.computation(), requirement, kSeenLately, now)) {
-        unmet.insert(requirement);
-      }
-    }
-    if (unmet.empty()) continue;
-    if (unmet.size() == round->requirements.size()) {
-      ASSIGN_OR_RETURN(const RoundRecord record, context.store.GetRound(id));
-      count += record.tasks.queued;
-      continue;
-    }
-    // All at once: each task may have a requirement of its own.
-    ASSIGN_OR_RETURN(const std::vector<TaskRecord> tasks,
-                     context.store.ListTasks({.round = id,
-                                              .states = {TaskState::kQueued},
-                                              .limit = static_cast<int>(context.limits.tasks_per_round_max)}));
-    for (const TaskRecord& task : tasks) count += unmet.contains(task.requirement) ? 1 : 0;
-  }
-  return count;
 }
 
 }  // namespace sheaf

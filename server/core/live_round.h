@@ -5,10 +5,10 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "absl/time/time.h"
 #include "aggregation/round_accumulator.h"
+#include "server/core/requirement_index.h"
 #include "sheaf/v1/round.pb.h"
 #include "storage/records.h"
 
@@ -21,8 +21,8 @@ struct LiveRound {
   absl::Time create_time;
   absl::Time deadline_time;
   RoundState state = RoundState::kCollecting;
-  // The distinct requirement texts of its tasks.
-  std::vector<std::string> requirements;
+  // Those of its tasks.
+  RequirementIndex requirements;
 
   RoundAccumulator accumulator;
   // Sequence numbers: the newest contribution recorded in the store, and the newest one folded.
@@ -51,6 +51,8 @@ struct LiveRound {
   google::protobuf::Map<std::string, double> folded_metrics;
   // Some task may be there to lease. Cleared when a lease attempt that could take any task finds none.
   bool may_have_work = true;
+  // RoundManager::work_version() when tasks that somebody could lease may last have come to it.
+  int64_t work_version = 0;
   // When the last contribution was accepted and when all were folded, of a round that is sealing.
   absl::Time accepted_time;
   absl::Time folded_time;

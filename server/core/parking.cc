@@ -117,10 +117,15 @@ void WorkDesk::ServeParked(absl::Time now) {
 }
 
 bool WorkDesk::MayHaveAnswer(const Parked& parked, bool may_have_work, absl::Time now) const {
-  return parked.until <= now || is_draining_ ||
-         (may_have_work && parked.want > 0 && parked.looked_at != rounds_.work_version()) ||
+  return parked.until <= now || is_draining_ || (may_have_work && parked.want > 0 && HasNewWork(parked)) ||
          (!closed_rounds_.empty() && !parked.held.empty()) ||
          (!drain_changed_.empty() && drain_changed_.contains({parked.population, parked.worker}));
+}
+
+bool WorkDesk::HasNewWork(const Parked& parked) const {
+  if (parked.looked_at == rounds_.work_version()) return false;
+  const RoundManager::ByWorkVersion* rounds = rounds_.RoundsOf(parked.population);
+  return rounds != nullptr && rounds->rbegin()->first > parked.looked_at;
 }
 
 std::optional<absl::StatusOr<v1::SyncResponse>> WorkDesk::TryAnswerParked(const Parked& parked, bool may_have_work,

@@ -38,6 +38,8 @@ absl::Status RoundManager::Recover(absl::Time now) {
     if (static_cast<int>(page.size()) == kPage) after = page.back().id;
   } while (!after.empty());
   RETURN_IF_ERROR(LimitTimes(now));
+  // None waits for longer.
+  recovered_until_ = asked_time_ = now + context_.limits.retry_backoff_max;
   // What a crash left of rounds that had ended.
   ASSIGN_OR_RETURN(const std::vector<RoundId> stored, context_.payloads.ListRounds());
   for (const RoundId& id : stored) {
@@ -172,7 +174,33 @@ absl::Status RoundManager::CheckRoom(int64_t num_tasks) const {
   return absl::OkStatus();
 }
 
+void RoundManager::WorkMayHaveCome(LiveRound& round) {
+  ByWorkVersion& rounds = by_population_[round.spec.population()];
+  rounds.erase(round.work_version);
+  round.work_version = ++work_version_;
+  rounds.emplace(round.work_version, &round);
+  round.may_have_work = true;
+}
+
+void RoundManager::WorkMayHaveCome(absl::Time now) {
+  if (asked_time_ <= recovered_until_) {
+    for (const auto& [id, round] : live_) WorkMayHaveCome(*round);
+  }
+  asked_time_ = now;
+  for (auto it = delayed_.begin(); it != delayed_.end() && it->first <= now; it = delayed_.erase(it)) {
+    if (LiveRound* round = Find(it->second); round != nullptr) WorkMayHaveCome(*round);
+  }
+}
+
+const RoundManager::ByWorkVersion* RoundManager::RoundsOf(const std::string& population) const {
+  const auto found = by_population_.find(population);
+  return found == by_population_.end() ? nullptr : &found->second;
+}
+
 RoundManager::LiveMap::iterator RoundManager::Erase(LiveMap::iterator round) {
+  const auto rounds = by_population_.find(round->second->spec.population());
+  rounds->second.erase(round->second->work_version);
+  if (rounds->second.empty()) by_population_.erase(rounds);
   num_live_tasks_ -= round->second->num_tasks;
   spool_disk_bytes_ -= round->second->spool_disk_bytes;
   return live_.erase(round);

@@ -15,7 +15,9 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -49,17 +51,17 @@ class RoundManager {
 
   // Null if it has ended or never was.
   LiveRound* Find(const RoundId& id);
-  // Tasks that somebody could lease may have come to `round`, or to any.
-  void WorkMayHaveCome(LiveRound& round) {
-    round.may_have_work = true;
-    ++work_version_;
-  }
-  void WorkMayHaveCome() {
-    for (const auto& [id, round] : live_) round->may_have_work = true;
-    ++work_version_;
-  }
+  // Tasks that somebody could lease may have come to `round`.
+  void WorkMayHaveCome(LiveRound& round);
+  // A task of `round` waits out a backoff until `time`.
+  void WorkWillCome(const LiveRound& round, absl::Time time) { delayed_.insert({time, round.id}); }
+  // The time of some of these may have come.
+  void WorkMayHaveCome(absl::Time now);
   // Grows with each: who found nothing finds nothing until then.
   int64_t work_version() const { return work_version_; }
+  // A population's rounds by their work_version. Null if it has none.
+  using ByWorkVersion = std::map<int64_t, LiveRound*>;
+  const ByWorkVersion* RoundsOf(const std::string& population) const;
 
   // By id.
   const std::map<RoundId, std::unique_ptr<LiveRound>>& live() const { return live_; }
@@ -146,6 +148,13 @@ class RoundManager {
   // When to delete broadcasts whose rounds have ended.
   std::map<std::string, absl::Time> retired_broadcasts_;
   int64_t work_version_ = 0;
+  // None is empty.
+  std::map<std::string, ByWorkVersion> by_population_;
+  // Tasks that wait out a backoff: when it ends. What waited before the server started is not in it.
+  std::set<std::pair<absl::Time, RoundId>> delayed_;
+  // By then all of that has come; and when it was last asked what has.
+  absl::Time recovered_until_ = absl::InfinitePast();
+  absl::Time asked_time_ = absl::InfinitePast();
   // Of the rounds in live_.
   int64_t num_live_tasks_ = 0;
   int64_t spool_disk_bytes_ = 0;

@@ -69,7 +69,7 @@ absl::Status RoundManager::Load(const RoundRecord& record, absl::Time now) {
                                                      .create_time = record.create_time,
                                                      .deadline_time = record.deadline_time,
                                                      .state = record.state,
-                                                     .requirements = std::move(requirements),
+                                                     .requirements = RequirementIndex(std::move(requirements)),
                                                      .accumulator = *std::move(accumulator),
                                                      .recorded = record.num_contributions,
                                                      .folded = record.checkpoint_sequence,
@@ -83,8 +83,8 @@ absl::Status RoundManager::Load(const RoundRecord& record, absl::Time now) {
   round->saved_metrics = round->folded_metrics = round->progress.metrics();
   const bool is_sealing = round->state == RoundState::kSealing;
   num_live_tasks_ += round->num_tasks;
-  ++work_version_;
-  live_[record.id] = std::move(round);
+  LiveRound& loaded = *(live_[record.id] = std::move(round));
+  WorkMayHaveCome(loaded);
   if (is_sealing) context_.executor.Post([this, id = record.id](absl::Time at) { Seal(id, at); });
   return absl::OkStatus();
 }

@@ -18,6 +18,10 @@ namespace {
 // 26 characters of 5 bits: 130 bits of chance.
 constexpr int kTokenCharacters = 26;
 constexpr int kExpiredPage = 1000;
+// Requirements that are compared with a worker's labels in one call, of all rounds together, and of each at the least.
+// A worker carries the rarest label of few requirements that it does not fulfil, unless both were made for that.
+constexpr int64_t kCandidatesMax = 4096;
+constexpr int64_t kCandidatesMin = 16;
 // When to call again after an empty answer. A worker that may wait comes back soon, because waiting costs nothing;
 // one that may not is told to take its time.
 constexpr absl::Duration kAfterWait = absl::Milliseconds(50);
@@ -160,7 +164,7 @@ absl::StatusOr<v1::LeaseUpdate> WorkDesk::Update(const v1::HeldLease& held, cons
 
 absl::StatusOr<WorkDesk::Held> WorkDesk::Resend(const v1::SyncRequest& request, const WorkerProfile& worker,
                                                 absl::Time now, v1::SyncResponse& response) {
-  ASSIGN_OR_RETURN(const std::vector<TaskRecord> leased, context_.store.ListLeases(WorkerName(request.worker())));
+  ASSIGN_OR_RETURN(const std::vector<TaskRecord> leased, context_.store.ListLeases(worker.population, worker.name));
   Held held_by_worker;
   if (leased.empty()) return held_by_worker;
   std::unordered_set<std::string> known;
@@ -168,12 +172,13 @@ absl::StatusOr<WorkDesk::Held> WorkDesk::Resend(const v1::SyncRequest& request, 
   for (const v1::TaskResult& result : request.results()) known.insert(result.lease_token());
   for (const TaskRecord& task : leased) {
     const LiveRound* round = rounds_.Find(task.id.round);
-    // Another population may have a worker of the same name.
-    if (round == nullptr || round->spec.population() != worker.population) continue;
+    if (round == nullptr) continue;
     ++held_by_worker.total;
     if (known.contains(task.lease_token.value()) || !worker.caller->OwnsLease(task.lease_token.value())) continue;
     if (held_by_worker.is_cut) continue;
-    v1::Lease lease = ToLease(*round, task, now);
+    // With what its submitter wrote.
+    ASSIGN_OR_RETURN(const TaskRecord whole, context_.store.GetTask(task.id));
+    v1::Lease lease = ToLease(*round, whole, now);
     const auto bytes = static_cast<int64_t>(lease.ByteSizeLong());
     held_by_worker.is_cut = lease_room_.NumFitting(bytes) == 0;
     if (held_by_worker.is_cut) continue;
@@ -184,19 +189,44 @@ absl::StatusOr<WorkDesk::Held> WorkDesk::Resend(const v1::SyncRequest& request, 
   return held_by_worker;
 }
 
+RequirementIndex::Match WorkDesk::MatchOf(const WorkerProfile& worker, const LiveRound& round,
+                                          int64_t& candidates_left) {
+  RequirementIndex::Look look{.candidates_max = std::max(candidates_left, kCandidatesMin)};
+  RequirementIndex::Match match = round.requirements.FulfilledBy(worker.labels, look);
+  if (!match.is_complete) {
+    // Others each time, so that each has its turn.
+    look.first = context_.random.Bits();
+    match = round.requirements.FulfilledBy(worker.labels, look);
+  }
+  candidates_left = std::max<int64_t>(candidates_left - match.num_candidates, 0);
+  return match;
+}
+
 absl::StatusOr<bool> WorkDesk::Grant(const WorkerProfile& worker, const std::string& poll_id, int32_t want,
                                      absl::Time arrival, absl::Time now, v1::SyncResponse& response) {
-  for (LiveRound* round : scheduler_.RoundsFor(worker, rounds_)) {
+  const int64_t work_version = rounds_.work_version();
+  int64_t candidates_left = kCandidatesMax;
+  bool is_complete = true;
+  for (LiveRound* round : scheduler_.RoundsFor(worker, rounds_, worker.looked_at)) {
+    if (want == 0) return false;
+    const RequirementIndex::Match match = MatchOf(worker, *round, candidates_left);
+    is_complete = is_complete && match.is_complete;
+    if (match.numbers.empty()) {
+      round->may_have_work = HasQueued(round->id);
+      continue;
+    }
     // A task's size is known once it is leased, so that only as many are leased at once as fit if all are as large as
     // they may be. At most `want` turns: each but the last leases one at least.
     for (bool has_more = true; has_more && want > 0;) {
       const int32_t portion = std::min(want, lease_room_.NumFitting(LeaseBytesMax(*round)));
       if (portion == 0) return true;
-      ASSIGN_OR_RETURN(const int32_t num_leased, LeaseFrom(*round, worker, poll_id, portion, arrival, now, response));
+      ASSIGN_OR_RETURN(const int32_t num_leased,
+                       LeaseFrom(*round, match, worker, poll_id, portion, arrival, now, response));
       want -= num_leased;
       has_more = num_leased == portion;
     }
   }
+  if (want > 0 && is_complete) workers_.NoteLook(worker, work_version);
   return false;
 }
 
@@ -204,14 +234,19 @@ int64_t WorkDesk::LeaseBytesMax(const LiveRound& round) const {
   return static_cast<int64_t>(round.spec.computation().ByteSizeLong() + round.spec.aggregate().ByteSizeLong()) +
          context_.limits.task_payload_bytes_max + context_.limits.data_selector_bytes_max + kLeaseFrameBytes;
 }
-absl::StatusOr<int32_t> WorkDesk::LeaseFrom(LiveRound& round, const WorkerProfile& worker, const std::string& poll_id,
-                                            int32_t want, absl::Time arrival, absl::Time now,
-                                            v1::SyncResponse& response) {
+
+absl::StatusOr<int32_t> WorkDesk::LeaseFrom(LiveRound& round, const RequirementIndex::Match& match,
+                                            const WorkerProfile& worker, const std::string& poll_id, int32_t want,
+                                            absl::Time arrival, absl::Time now, v1::SyncResponse& response) {
   std::vector<LeaseToken> tokens;
   for (int32_t i = 0; i < want; ++i) {
     tokens.emplace_back(context_.random.Token(kTokenCharacters) + worker.caller->lease_tag);
   }
-  std::vector<std::string> fulfilled = FulfilledBy(worker, round.requirements);
+  std::vector<std::string> fulfilled;
+  fulfilled.reserve(match.numbers.size());
+  for (const int32_t number : match.numbers) {
+    fulfilled.push_back(round.requirements.texts()[static_cast<size_t>(number)]);
+  }
   const int32_t per_worker_max = round.spec.open_slots().per_worker_max();
   const bool could_take_any = fulfilled.size() == round.requirements.size() && per_worker_max == 0;
   const absl::Duration lease = FromProto(round.spec.lease_duration());
@@ -237,7 +272,7 @@ absl::StatusOr<int32_t> WorkDesk::LeaseFrom(LiveRound& round, const WorkerProfil
     lease_room_.Take(static_cast<int64_t>(granted.ByteSizeLong()));
   }
   if (num_leased > 0) {
-    scheduler_.Served(round);
+    scheduler_.Served(round, rounds_);
     rates_[worker.population].leases.Add(now, num_leased);
   }
   return num_leased;
@@ -293,8 +328,7 @@ void WorkDesk::ExpireLeases(absl::Time now, absl::Time read_until) {
     const absl::Status ended = intake_.EndAttempt(*round, task, AttemptOutcome::kLost, false, error, {}, now);
     if (!ended.ok()) LogError("task {} cannot be taken back: {}", task.id.ToString(), ended.ToString());
   }
-  // A delayed task may have become available in any round.
-  rounds_.WorkMayHaveCome();
+  rounds_.WorkMayHaveCome(now);
   const absl::StatusOr<absl::Time> due = context_.store.NextDueTime(read_until);
   due_time_ = !due.ok() || expired->size() == kExpiredPage ? read_until : *due;
 }

@@ -125,12 +125,14 @@ class WorkDesk {
   // has.
   absl::StatusOr<Held> Resend(const v1::SyncRequest& request, const WorkerProfile& worker, absl::Time now,
                               v1::SyncResponse& response);
-  // Leases up to `want` tasks. True if there was no room for as many.
+  // Leases up to `want` tasks. True if there was no room for as many. Looks only at rounds to which work has come since
+  // the worker was last told all there was.
   absl::StatusOr<bool> Grant(const WorkerProfile& worker, const std::string& poll_id, int32_t want, absl::Time arrival,
                              absl::Time now, v1::SyncResponse& response);
-  // The same of one round. How many it were.
-  absl::StatusOr<int32_t> LeaseFrom(LiveRound& round, const WorkerProfile& worker, const std::string& poll_id,
-                                    int32_t want, absl::Time arrival, absl::Time now, v1::SyncResponse& response);
+  // The same of one round, whose requirements the worker fulfils as `match` says. How many it were.
+  absl::StatusOr<int32_t> LeaseFrom(LiveRound& round, const RequirementIndex::Match& match, const WorkerProfile& worker,
+                                    const std::string& poll_id, int32_t want, absl::Time arrival, absl::Time now,
+                                    v1::SyncResponse& response);
   // No lease of the round's is larger on the wire.
   int64_t LeaseBytesMax(const LiveRound& round) const;
   v1::Lease ToLease(const LiveRound& round, const TaskRecord& task, absl::Time arrival) const;
@@ -143,6 +145,8 @@ class WorkDesk {
   void ServeParked(absl::Time now);
   // False if there is certainly nothing to say yet: ten thousand parked calls are looked at in every batch.
   bool MayHaveAnswer(const Parked& parked, bool may_have_work, absl::Time now) const;
+  // Work has come to its population since it last looked.
+  bool HasNewWork(const Parked& parked) const;
   // Nothing if the call stays parked.
   std::optional<absl::StatusOr<v1::SyncResponse>> TryAnswerParked(const Parked& parked, bool may_have_work,
                                                                   absl::Time now);
@@ -150,6 +154,8 @@ class WorkDesk {
   void ExpireLeases(absl::Time now, absl::Time read_until);
   bool HasLeasableWork() const;
   bool HasQueued(const RoundId& id);
+  // The round's requirements that the worker fulfils, or some of them. Takes what it looks at from `candidates_left`.
+  RequirementIndex::Match MatchOf(const WorkerProfile& worker, const LiveRound& round, int64_t& candidates_left);
   void DueAt(absl::Time time) { due_time_ = std::min(due_time_, time); }
 
   CoreContext& context_;

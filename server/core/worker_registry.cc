@@ -5,7 +5,6 @@
 #include "base/retry_hint.h"
 #include "base/status_macros.h"
 #include "server/core/round_spec.h"
-#include "server/core/scheduler.h"
 #include "sheaf/v1/inspection_service.pb.h"
 
 namespace sheaf {
@@ -60,6 +59,8 @@ absl::StatusOr<const WorkerProfile*> WorkerRegistry::Saw(const v1::SyncRequest& 
         const WorkerRecord record,
         context_.store.SawWorker({.name = name, .population = population, .description = description, .now = now}));
     Entry& entry = profiles_[{population, name}];
+    // It may run other things now.
+    if (description != entry.description) entry.profile.looked_at = 0;
     SetCaller(entry, caller);
     WorkerProfile& profile = entry.profile;
     profile.name = name;
@@ -129,16 +130,16 @@ absl::StatusOr<WorkerRecord> WorkerRegistry::SetDraining(const std::string& popu
   return record;
 }
 
-bool WorkerRegistry::CanAnyRun(const std::string& population, const v1::Computation& computation,
-                               const std::string& requirement, absl::Duration window, absl::Time now) const {
-  for (const auto& [key, entry] : profiles_) {
-    const WorkerProfile& profile = entry.profile;
-    if (profile.population == population && !profile.is_draining && now - profile.last_seen_time <= window &&
-        Offers(profile, computation) && Fulfils(profile.labels, requirement)) {
-      return true;
-    }
+void WorkerRegistry::ForEach(const std::string& population, const WorkerName& after,
+                             absl::FunctionRef<bool(const WorkerProfile&)> use) const {
+  for (auto it = profiles_.upper_bound({population, after}); it != profiles_.end(); ++it) {
+    if (it->first.first != population || !use(it->second.profile)) return;
   }
-  return false;
+}
+
+void WorkerRegistry::NoteLook(const WorkerProfile& worker, int64_t work_version) {
+  const auto found = profiles_.find({worker.population, worker.name});
+  if (found != profiles_.end()) found->second.profile.looked_at = work_version;
 }
 
 void WorkerRegistry::Prune(absl::Time now) {

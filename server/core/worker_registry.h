@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "server/core/access_control.h"
@@ -27,6 +28,9 @@ struct WorkerProfile {
   google::protobuf::Map<std::string, std::string> labels;
   absl::Time last_seen_time;
   bool is_draining = false;
+  // RoundManager::work_version() up to which there is nothing for this worker: it was looked for, and all that was
+  // there was given to it. Until then its rounds need no look.
+  int64_t looked_at = 0;
 };
 
 class WorkerRegistry {
@@ -37,13 +41,15 @@ class WorkerRegistry {
   // naming the limit, if there are too many workers, or it says too much of itself. The profile stays valid until the
   // next call of a method that is not const.
   absl::StatusOr<const WorkerProfile*> Saw(const v1::SyncRequest& request, const IdentityPtr& caller, absl::Time now);
+  // There was no more work for the worker, up to this version of the rounds'.
+  void NoteLook(const WorkerProfile& worker, int64_t work_version);
   // Null if it was not heard of since the server started.
   const WorkerProfile* Find(const std::string& population, const WorkerName& name) const;
   // NOT_FOUND.
   absl::StatusOr<WorkerRecord> SetDraining(const std::string& population, const WorkerName& name, bool is_draining);
-  // True if a worker seen within `window` offers the computation and fulfils the requirement.
-  bool CanAnyRun(const std::string& population, const v1::Computation& computation, const std::string& requirement,
-                 absl::Duration window, absl::Time now) const;
+  // The workers of a population by name, those after `after`: calls `use` for each until it returns false.
+  void ForEach(const std::string& population, const WorkerName& after,
+               absl::FunctionRef<bool(const WorkerProfile&)> use) const;
   // Forgets profiles not seen for long; the store keeps their records.
   void Prune(absl::Time now);
   // What was assumed to be stored may not be.

@@ -77,12 +77,9 @@ absl::StatusOr<v1::RequeueTaskResponse> Requeue(Core& core, const v1::RequeueTas
   return response;
 }
 
-absl::StatusOr<v1::DescribeQueueResponse> Describe(Core& core, const v1::DescribeQueueRequest& request,
-                                                   absl::Time now) {
-  const std::string population = PopulationOrDefault(request.population());
+absl::StatusOr<v1::DescribeQueueResponse> Describe(Core& core, const std::string& population,
+                                                   const UnmetRequirements::Found& unmet, absl::Time now) {
   ASSIGN_OR_RETURN(const TaskStore::QueueRecord record, core.context().store.DescribeQueue(population, now));
-  ASSIGN_OR_RETURN(const int64_t unschedulable,
-                   CountUnschedulable(population, core.context(), core.rounds(), core.workers(), now));
   v1::DescribeQueueResponse response;
   response.set_population(population);
   *response.mutable_tasks() = ToProto(record.tasks);
@@ -91,7 +88,8 @@ absl::StatusOr<v1::DescribeQueueResponse> Describe(Core& core, const v1::Describ
     *response.mutable_oldest_age() = ToProto(now - record.oldest_available_time);
   }
   response.set_num_delayed(record.num_delayed);
-  response.set_num_unschedulable(unschedulable);
+  response.set_num_unschedulable(unmet.num_tasks);
+  response.set_num_unschedulable_is_partial(unmet.is_partial);
   response.set_num_parked_polls(core.desk().num_parked(population));
   response.set_leases_per_second(core.desk().LeasesPerSecond(population, now));
   response.set_completions_per_second(core.desk().CompletionsPerSecond(population, now));
@@ -99,14 +97,10 @@ absl::StatusOr<v1::DescribeQueueResponse> Describe(Core& core, const v1::Describ
 }
 
 absl::StatusOr<v1::Worker> ViewOf(Core& core, const WorkerRecord& record) {
-  ASSIGN_OR_RETURN(const std::vector<TaskRecord> held, core.context().store.ListLeases(record.name));
+  ASSIGN_OR_RETURN(const std::vector<TaskRecord> held, core.context().store.ListLeases(record.population, record.name));
   v1::Worker worker = ToProto(record, core.workers().Find(record.population, record.name),
                               core.desk().IsParked(record.population, record.name));
-  // Another population may have a worker of the same name.
-  worker.set_num_leased(std::count_if(held.begin(), held.end(), [&](const TaskRecord& task) {
-    const LiveRound* round = core.rounds().Find(task.id.round);
-    return round != nullptr && round->spec.population() == record.population;
-  }));
+  worker.set_num_leased(static_cast<int64_t>(held.size()));
   return worker;
 }
 
@@ -180,7 +174,12 @@ void InspectionHandlers::RequeueTask(const v1::RequeueTaskRequest& request, absl
 
 void InspectionHandlers::DescribeQueue(const v1::DescribeQueueRequest& request, absl::Time now,
                                        Reply<v1::DescribeQueueResponse> reply) {
-  reply(Describe(core_, request, now));
+  const std::string population = PopulationOrDefault(request.population());
+  core_.unmet().OfPopulation(population, now,
+                             [this, population, now, reply](const absl::StatusOr<UnmetRequirements::Found>& unmet) {
+                               if (!unmet.ok()) return reply(unmet.status());
+                               reply(Describe(core_, population, *unmet, now));
+                             });
 }
 
 void InspectionHandlers::ListWorkers(const v1::ListWorkersRequest& request, absl::Time /*now*/,
@@ -195,7 +194,11 @@ void InspectionHandlers::DrainWorker(const v1::DrainWorkerRequest& request, absl
 
 void InspectionHandlers::ExplainRound(const v1::ExplainRoundRequest& request, absl::Time now,
                                       Reply<v1::ExplainRoundResponse> reply) {
-  reply(sheaf::ExplainRound(RoundId(request.round()), core_.context(), core_.rounds(), core_.workers(), now));
+  const RoundId round(request.round());
+  core_.unmet().OfRound(round, now, [this, round, now, reply](const absl::StatusOr<UnmetRequirements::Found>& unmet) {
+    if (!unmet.ok()) return reply(unmet.status());
+    reply(sheaf::ExplainRound(round, core_.context(), core_.rounds(), *unmet, now));
+  });
 }
 
 void InspectionHandlers::GetServerInfo(const v1::GetServerInfoRequest& /*request*/, absl::Time /*now*/,

@@ -68,11 +68,12 @@ absl::StatusOr<std::vector<TaskRecord>> MemoryTaskStore::LeaseTasks(const LeaseT
   return leased;
 }
 
-absl::StatusOr<std::vector<TaskRecord>> MemoryTaskStore::ListLeases(const WorkerName& worker) {
+absl::StatusOr<std::vector<TaskRecord>> MemoryTaskStore::ListLeases(const std::string& population,
+                                                                    const WorkerName& worker) {
+  const WorkerKey key{population, worker};
   std::vector<TaskRecord> held;
-  for (auto lease = leases_.lower_bound({worker, TaskId()}); lease != leases_.end() && lease->first == worker;
-       ++lease) {
-    held.push_back(Show(*FindTask(lease->second)));
+  for (auto lease = leases_.lower_bound({key, TaskId()}); lease != leases_.end() && lease->first == key; ++lease) {
+    held.push_back(*GetTaskState(lease->second));
   }
   return held;
 }
@@ -358,6 +359,19 @@ absl::StatusOr<std::vector<std::string>> MemoryTaskStore::ListRequirements(const
   std::set<std::string> requirements;
   for (const Task& task : round->tasks) requirements.insert(task.input.requirement);
   return std::vector<std::string>(requirements.begin(), requirements.end());
+}
+
+absl::StatusOr<std::vector<int64_t>> MemoryTaskStore::CountQueued(const RoundId& id) {
+  Round* round = FindRound(id);
+  if (!round) return NoSuchRound(id);
+  std::map<std::string, int64_t> counts;
+  for (const Task& task : round->tasks) {
+    const bool is_queued = task.record.state == TaskState::kQueued && round->record.state == RoundState::kCollecting;
+    counts[task.input.requirement] += is_queued ? 1 : 0;
+  }
+  std::vector<int64_t> queued;
+  for (const auto& [requirement, count] : counts) queued.push_back(count);
+  return queued;
 }
 
 absl::StatusOr<absl::Time> MemoryTaskStore::NextDueTime(absl::Time now) {

@@ -52,8 +52,8 @@ absl::StatusOr<int64_t> MemoryTaskStore::DeleteWorkers(const DeleteWorkersParams
   if (static_cast<int64_t>(unseen.size()) > params.limit) unseen.resize(static_cast<size_t>(params.limit));
   int64_t num_deleted = 0;
   for (const auto& [last_seen_time, name, population] : unseen) {
-    const auto held = leases_.lower_bound({name, TaskId()});
-    const bool holds_any = held != leases_.end() && held->first == name;
+    const auto held = leases_.lower_bound({WorkerKey{population, name}, TaskId()});
+    const bool holds_any = held != leases_.end() && held->first == WorkerKey{population, name};
     const bool is_left_over = left_over-- > 0;
     if (holds_any || (!is_left_over && last_seen_time >= params.seen_before)) continue;
     const WorkerKey key{population, name};

@@ -80,7 +80,7 @@ void MemoryTaskStore::Index(Round& round, const TaskRecord& task) {
     availabilities_.emplace(task.available_time, task.id);
   }
   if (task.state == TaskState::kLeased) {
-    leases_.emplace(task.worker, task.id);
+    leases_.emplace(WorkerKey{round.record.population, task.worker}, task.id);
     expiries_.emplace(task.expire_time, task.id);
   }
   if (task.state == TaskState::kLeased || task.state == TaskState::kSucceeded) ++round.taken[task.worker];
@@ -92,7 +92,7 @@ void MemoryTaskStore::Unindex(Round& round, const TaskRecord& task) {
     availabilities_.erase({task.available_time, task.id});
   }
   if (task.state == TaskState::kLeased) {
-    leases_.erase({task.worker, task.id});
+    leases_.erase({WorkerKey{round.record.population, task.worker}, task.id});
     expiries_.erase({task.expire_time, task.id});
   }
   if (task.state == TaskState::kLeased || task.state == TaskState::kSucceeded) --round.taken[task.worker];

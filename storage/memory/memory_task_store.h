@@ -32,7 +32,7 @@ class MemoryTaskStore : public TaskStore {
   absl::StatusOr<BlobUse> GetBlobUse(const std::string& digest) override;
 
   absl::StatusOr<std::vector<TaskRecord>> LeaseTasks(const LeaseTasksParams& params) override;
-  absl::StatusOr<std::vector<TaskRecord>> ListLeases(const WorkerName& worker) override;
+  absl::StatusOr<std::vector<TaskRecord>> ListLeases(const std::string& population, const WorkerName& worker) override;
   absl::StatusOr<TaskRecord> RenewLease(const RenewLeaseParams& params) override;
   absl::StatusOr<std::vector<TaskRecord>> ListExpired(absl::Time now, int limit) override;
   absl::StatusOr<TaskRecord> EndAttempt(const EndAttemptParams& params) override;
@@ -51,6 +51,7 @@ class MemoryTaskStore : public TaskStore {
   absl::StatusOr<std::vector<TaskRecord>> ListTasks(const ListTasksParams& params) override;
   absl::StatusOr<QueueRecord> DescribeQueue(const std::string& population, absl::Time now) override;
   absl::StatusOr<std::vector<std::string>> ListRequirements(const RoundId& round) override;
+  absl::StatusOr<std::vector<int64_t>> CountQueued(const RoundId& round) override;
   absl::StatusOr<absl::Time> NextDueTime(absl::Time now) override;
 
   absl::StatusOr<WorkerRecord> SawWorker(const SawWorkerParams& params) override;
@@ -121,7 +122,7 @@ class MemoryTaskStore : public TaskStore {
   std::map<WorkerKey, WorkerRecord> workers_;
   std::map<TokenId, TokenRecord> tokens_;
 
-  std::set<std::pair<WorkerName, TaskId>> leases_;
+  std::set<std::pair<WorkerKey, TaskId>> leases_;
   std::set<std::pair<absl::Time, TaskId>> expiries_;
   std::set<std::pair<absl::Time, TaskId>> availabilities_;
   std::set<std::pair<absl::Time, RoundId>> deadlines_;

@@ -144,6 +144,7 @@ absl::StatusOr<int64_t> SqlTaskStore::ForgetContributionsAfterCheckpoint(const R
                       .status());
   Touch(*round);
   round->num_taken.reset();
+  round->waiting.reset();
   record.state = RoundState::kCollecting;
   record.progress = std::move(progress);
   record.num_contributions = after;

@@ -4,14 +4,14 @@
 
 namespace sheaf {
 
-void LeaseTable::Put(TaskRecord task) {
+void LeaseTable::Put(const std::string& population, TaskRecord task) {
   task.payload.clear();
   task.data_selector.clear();
   const TaskId id = task.id;
   const auto found = tasks_.find(id);
   undo_.emplace_back(id, found == tasks_.end() ? Tasks::node_type() : Extract(found));
   Tasks made;
-  made.emplace(id, std::move(task));
+  made.emplace(id, Lease{population, std::move(task)});
   Insert(made.extract(made.begin()));
 }
 
@@ -37,11 +37,11 @@ void LeaseTable::Rollback() {
 
 const TaskRecord* LeaseTable::Find(const TaskId& id) const {
   const auto found = tasks_.find(id);
-  return found == tasks_.end() ? nullptr : &found->second;
+  return found == tasks_.end() ? nullptr : &found->second.task;
 }
 
-std::vector<TaskId> LeaseTable::HeldBy(const WorkerName& worker) const {
-  const auto held = by_worker_.find(worker);
+std::vector<TaskId> LeaseTable::HeldBy(const std::string& population, const WorkerName& worker) const {
+  const auto held = by_worker_.find({population, worker});
   if (held == by_worker_.end()) return {};
   return {held->second.begin(), held->second.end()};
 }
@@ -70,16 +70,18 @@ absl::Time LeaseTable::NextExpiry(absl::Time now) const {
 }
 
 LeaseTable::Tasks::node_type LeaseTable::Extract(Tasks::iterator task) {
-  const auto held = by_worker_.find(task->second.worker);
+  const Lease& lease = task->second;
+  const auto held = by_worker_.find({lease.population, lease.task.worker});
   held->second.erase(task->first);
   if (held->second.empty()) by_worker_.erase(held);
-  by_expiry_.erase({task->second.expire_time, task->first});
+  by_expiry_.erase({lease.task.expire_time, task->first});
   return tasks_.extract(task);
 }
 
 void LeaseTable::Insert(Tasks::node_type node) {
-  by_worker_[node.mapped().worker].insert(node.key());
-  by_expiry_.insert({node.mapped().expire_time, node.key()});
+  const Lease& lease = node.mapped();
+  by_worker_[{lease.population, lease.task.worker}].insert(node.key());
+  by_expiry_.insert({lease.task.expire_time, node.key()});
   tasks_.insert(std::move(node));
 }
 

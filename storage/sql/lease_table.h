@@ -1,7 +1,7 @@
 // LeaseTable: the leased tasks of a SqlTaskStore, in memory, because every call of every worker asks for them. What it
 // answers needs no index in the database, which each lease would have to keep up to date twice.
 //
-//   leases.Put(task);
+//   leases.Put(population, task);
 //   const TaskRecord* task = leases.Find(id);   // Null: not leased.
 //   leases.Erase(id);
 //   leases.Commit();                            // Or Rollback: takes back what was done since the last of these.
@@ -10,8 +10,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <set>
+#include <string>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -24,15 +26,15 @@ namespace sheaf {
 class LeaseTable {
  public:
   // Replaces one of the same id.
-  void Put(TaskRecord task);
+  void Put(const std::string& population, TaskRecord task);
   void Erase(const TaskId& id);
   void EraseRound(const RoundId& round);
   void Commit() { undo_.clear(); }
   void Rollback();
 
   const TaskRecord* Find(const TaskId& id) const;
-  // In the order of their ids.
-  std::vector<TaskId> HeldBy(const WorkerName& worker) const;
+  // In the order of their ids. A worker of the same name in another population is another worker.
+  std::vector<TaskId> HeldBy(const std::string& population, const WorkerName& worker) const;
   std::vector<TaskId> OfRound(const RoundId& round) const;
   // At most `limit` that expire at or before `now`, in the order of expire_time, then id.
   std::vector<TaskId> Expired(absl::Time now, int limit) const;
@@ -40,12 +42,22 @@ class LeaseTable {
   absl::Time NextExpiry(absl::Time now) const;
 
  private:
-  using Tasks = std::map<TaskId, TaskRecord>;
+  struct Lease {
+    std::string population;
+    TaskRecord task;
+  };
+  using Tasks = std::map<TaskId, Lease>;
+  using Holder = std::pair<std::string, WorkerName>;
+  struct HolderHash {
+    size_t operator()(const Holder& holder) const {
+      return std::hash<std::string>()(holder.first) * 31 + std::hash<WorkerName>()(holder.second);
+    }
+  };
   Tasks::node_type Extract(Tasks::iterator task);
   void Insert(Tasks::node_type node);
 
   Tasks tasks_;
-  std::unordered_map<WorkerName, std::set<TaskId>> by_worker_;
+  std::unordered_map<Holder, std::set<TaskId>, HolderHash> by_worker_;
   std::set<std::pair<absl::Time, TaskId>> by_expiry_;
   // What each change since Commit replaced; an empty node where there was nothing.
   std::vector<std::pair<TaskId, Tasks::node_type>> undo_;

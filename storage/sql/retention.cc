@@ -107,7 +107,7 @@ absl::StatusOr<int64_t> SqlTaskStore::DeleteWorkers(const DeleteWorkersParams& p
                       .status());
   int64_t num_deleted = 0;
   for (const WorkerKey& key : gone) {
-    if (!leases_.HeldBy(key.second).empty()) continue;
+    if (!leases_.HeldBy(key.first, key.second).empty()) continue;
     RETURN_IF_ERROR(Change(1, "-- delete_worker\nDELETE FROM workers WHERE name = ? AND population = ?",
                            {SqlText(key.second.value()), SqlText(key.first)}));
     workers_.erase(key);

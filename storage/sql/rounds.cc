@@ -53,6 +53,8 @@ absl::StatusOr<TaskStore::CreateRoundResult> SqlTaskStore::CreateRound(const Cre
   for (const NewTask& task : params.tasks) requirements.insert(task.requirement);
   round.requirements.assign(requirements.begin(), requirements.end());
   RETURN_IF_ERROR(InsertTasks(round, params.tasks));
+  WaitingTasks& waiting = round.waiting.emplace(round.requirements.size());
+  for (const NewTask& task : params.tasks) waiting.Add(NumberOf(round, task.requirement), r.create_time, 1);
   touched_rounds_.push_back(id);
   return CreateRoundResult{.round = (rounds_[id] = std::move(round)).record, .created = true};
 }
@@ -167,6 +169,7 @@ absl::Status SqlTaskStore::CancelTasks(Round& round, absl::Time now) {
          WHERE task_key BETWEEN ? AND ? AND state IN (1, 2))",
                            {ToSql(now), KeyOf(round, 0), KeyOf(round, INT32_MAX)}));
   }
+  round.waiting.reset();
   counts.cancelled += counts.queued + counts.leased;
   counts.queued = counts.leased = 0;
   return absl::OkStatus();
@@ -190,7 +193,18 @@ absl::StatusOr<TaskStore::BlobUse> SqlTaskStore::GetBlobUse(const std::string& d
 
 absl::StatusOr<std::vector<std::string>> SqlTaskStore::ListRequirements(const RoundId& id) {
   ASSIGN_OR_RETURN(Round * round, FindRound(id));
-  return round->requirements;
+  if (!IsFinal(round->record.state)) return round->requirements;
+  return ReadRequirements(round->key);
+}
+
+absl::StatusOr<std::vector<int64_t>> SqlTaskStore::CountQueued(const RoundId& id) {
+  ASSIGN_OR_RETURN(Round * round, FindRound(id));
+  if (round->record.state == RoundState::kCollecting) {
+    ASSIGN_OR_RETURN(const WaitingTasks* waiting, CountWaiting(*round));
+    return waiting->by_requirement();
+  }
+  ASSIGN_OR_RETURN(const std::vector<std::string> requirements, ListRequirements(id));
+  return std::vector<int64_t>(requirements.size(), 0);
 }
 
 }  // namespace sheaf

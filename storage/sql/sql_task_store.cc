@@ -154,15 +154,24 @@ absl::StatusOr<SqlTaskStore::Round*> SqlTaskStore::FindRound(const RoundId& id) 
                       })
                       .status());
   if (!is_found) return NoSuchRound(id);
-  RETURN_IF_ERROR(Run("-- list_requirements\nSELECT requirement FROM round_requirements WHERE round_key = ? "
-                      "ORDER BY number",
-                      {round.key}, [&](const SqlRow& row) { round.requirements.push_back(row.String(0)); })
-                      .status());
+  // There may be as many as tasks, and of a round that has ended nobody needs them to hand out work.
+  if (!IsFinal(round.record.state)) {
+    ASSIGN_OR_RETURN(round.requirements, ReadRequirements(round.key));
+  }
   if (IsFinal(round.record.state)) {
     if (!is_in_batch_) return &(ended_round_ = std::move(round));
     touched_rounds_.push_back(id);
   }
   return &(rounds_[id] = std::move(round));
+}
+
+absl::StatusOr<std::vector<std::string>> SqlTaskStore::ReadRequirements(int64_t round_key) {
+  std::vector<std::string> requirements;
+  RETURN_IF_ERROR(Run("-- list_requirements\nSELECT requirement FROM round_requirements WHERE round_key = ? "
+                      "ORDER BY number",
+                      {round_key}, [&](const SqlRow& row) { requirements.push_back(row.String(0)); })
+                      .status());
+  return requirements;
 }
 
 absl::StatusOr<SqlTaskStore::Round*> SqlTaskStore::FindCollectingRound(const RoundId& id) {

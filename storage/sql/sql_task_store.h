@@ -18,6 +18,7 @@
 
 #include "storage/sql/lease_table.h"
 #include "storage/sql/sql_connection.h"
+#include "storage/sql/waiting_tasks.h"
 #include "storage/task_store.h"
 
 namespace sheaf {
@@ -38,7 +39,7 @@ class SqlTaskStore final : public TaskStore {
   absl::StatusOr<BlobUse> GetBlobUse(const std::string& digest) override;
 
   absl::StatusOr<std::vector<TaskRecord>> LeaseTasks(const LeaseTasksParams& params) override;
-  absl::StatusOr<std::vector<TaskRecord>> ListLeases(const WorkerName& worker) override;
+  absl::StatusOr<std::vector<TaskRecord>> ListLeases(const std::string& population, const WorkerName& worker) override;
   absl::StatusOr<TaskRecord> RenewLease(const RenewLeaseParams& params) override;
   absl::StatusOr<std::vector<TaskRecord>> ListExpired(absl::Time now, int limit) override;
   absl::StatusOr<TaskRecord> EndAttempt(const EndAttemptParams& params) override;
@@ -57,6 +58,7 @@ class SqlTaskStore final : public TaskStore {
   absl::StatusOr<std::vector<TaskRecord>> ListTasks(const ListTasksParams& params) override;
   absl::StatusOr<QueueRecord> DescribeQueue(const std::string& population, absl::Time now) override;
   absl::StatusOr<std::vector<std::string>> ListRequirements(const RoundId& round) override;
+  absl::StatusOr<std::vector<int64_t>> CountQueued(const RoundId& round) override;
   absl::StatusOr<absl::Time> NextDueTime(absl::Time now) override;
 
   absl::StatusOr<WorkerRecord> SawWorker(const SawWorkerParams& params) override;
@@ -80,7 +82,10 @@ class SqlTaskStore final : public TaskStore {
   struct Round {
     int64_t key = 0;
     RoundRecord record;
+    // Sorted, of a round that has not ended; of others they are read when somebody asks.
     std::vector<std::string> requirements;
+    // Its QUEUED tasks, once somebody had to count them.
+    std::optional<WaitingTasks> waiting;
     // What the database has; 0 if it has no row yet.
     int64_t stored_version = 0;
     // Per worker the tasks it holds or has done, once somebody had to count them.
@@ -112,6 +117,15 @@ class SqlTaskStore final : public TaskStore {
   // Deletes some of what belongs to a deleted round; returns for how many tasks.
   absl::StatusOr<int64_t> DeleteTasks(int64_t round_key, int64_t tasks_limit);
   absl::StatusOr<int64_t> CountTaken(Round& round, const WorkerName& worker);
+  absl::StatusOr<WaitingTasks*> CountWaiting(Round& round);
+  // The number of a requirement that the round has.
+  static size_t NumberOf(const Round& round, const std::string& requirement);
+  // A task of the round became QUEUED (1), or is not any more (-1).
+  static void NoteWaiting(Round& round, const TaskRecord& task, int64_t by);
+  // The QUEUED tasks of these requirements that may be leased, lowest index first; at most `wanted`.
+  absl::StatusOr<std::vector<TaskRecord>> FindLeasable(Round& round, const std::vector<size_t>& numbers, absl::Time now,
+                                                       int64_t wanted);
+  absl::StatusOr<std::vector<std::string>> ReadRequirements(int64_t round_key);
   // A task that `worker` held stops being leased without success.
   void GiveBack(Round& round, const WorkerName& worker);
   absl::Status InsertTasks(const Round& round, const std::vector<NewTask>& tasks);
@@ -162,6 +176,7 @@ inline constexpr char kTaskColumns[] =
     "r.id, t.task_key, t.state, i.payload, i.data_selector, q.requirement, r.create_time, t.available_time, "
     "t.end_time, t.worker, t.lease_token, t.poll_id, t.lease_time, t.expire_time, t.attempt_deadline_time, "
     "t.progress, t.num_attempts, t.num_failed, t.num_lost, t.last_error";
+inline constexpr int kNumTaskColumns = 20;
 TaskRecord ReadTask(const SqlRow& row);
 
 }  // namespace sheaf

@@ -173,16 +173,19 @@ absl::StatusOr<TaskStore::QueueRecord> SqlTaskStore::DescribeQueue(const std::st
                                        .buried = row.Int(6)};
                       })
                       .status());
+  std::vector<RoundId> collecting;
   RETURN_IF_ERROR(Run(R"(-- describe_waiting
-      SELECT count(*) FILTER (WHERE t.available_time > ?), min(t.available_time) FILTER (WHERE t.available_time <= ?)
-        FROM rounds r CROSS JOIN tasks t ON t.round_key = r.round_key
-       WHERE r.state <= 3 AND r.state = 2 AND t.state = 1 AND (? = '' OR r.population = ?))",
-                      {ToSql(now), ToSql(now), SqlText(population), SqlText(population)},
-                      [&](const SqlRow& row) {
-                        queue.num_delayed = row.Int(0);
-                        if (!row.IsNull(1)) queue.oldest_available_time = row.Time(1);
-                      })
+      SELECT id FROM rounds WHERE state <= 3 AND state = 2 AND num_queued > 0 AND (? = '' OR population = ?))",
+                      {SqlText(population), SqlText(population)},
+                      [&](const SqlRow& row) { collecting.emplace_back(row.Bytes(0)); })
                       .status());
+  // The tasks themselves are counted as they come and go: there may be millions.
+  for (const RoundId& id : collecting) {
+    ASSIGN_OR_RETURN(Round * round, FindRound(id));
+    ASSIGN_OR_RETURN(const WaitingTasks* waiting, CountWaiting(*round));
+    queue.num_delayed += waiting->NumDelayed(now);
+    queue.oldest_available_time = std::min(queue.oldest_available_time, waiting->Oldest(now));
+  }
   return queue;
 }
 

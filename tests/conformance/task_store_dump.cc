@@ -73,7 +73,11 @@ std::string Dump(TaskStore& store, absl::Time now) {
     for (const ContributionRecord& contribution : *contributions) add(Describe(contribution));
     auto requirements = store.ListRequirements(round.id);
     SHEAF_CHECK(requirements.ok(), "{}", requirements.status().ToString());
-    for (const std::string& requirement : *requirements) add("requirement " + requirement);
+    auto queued = store.CountQueued(round.id);
+    SHEAF_CHECK(queued.ok() && queued->size() == requirements->size(), "{}", queued.status().ToString());
+    for (size_t i = 0; i < requirements->size(); ++i) {
+      add(fmt::format("requirement {} queued={}", (*requirements)[i], (*queued)[i]));
+    }
   }
   auto tasks = store.ListTasks({.limit = kAll});
   SHEAF_CHECK(tasks.ok(), "{}", tasks.status().ToString());
@@ -92,7 +96,7 @@ std::string Dump(TaskStore& store, absl::Time now) {
   SHEAF_CHECK(workers.ok(), "{}", workers.status().ToString());
   for (const WorkerRecord& worker : *workers) {
     add(Describe(worker));
-    auto leases = store.ListLeases(worker.name);
+    auto leases = store.ListLeases(worker.population, worker.name);
     SHEAF_CHECK(leases.ok(), "{}", leases.status().ToString());
     for (const TaskRecord& task : *leases) add("holds " + task.id.ToString());
   }

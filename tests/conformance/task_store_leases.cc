@@ -448,9 +448,86 @@ STORE_TEST("The leases of a worker are listed by task") {
   f.LeaseUpTo(f.LeaseParams("w1", 2));
   f.LeaseUpTo(f.LeaseParams("w2", 1));
   std::string held;
-  auto leases = *f.store().ListLeases(WorkerName("w1"));
+  auto leases = *f.store().ListLeases("default", WorkerName("w1"));
   for (const TaskRecord& task : leases) held += task.id.ToString() + " ";
   CHECK(held == "r-one/0 r-one/1 r-z/0 ");
+  for (const TaskRecord& task : leases) {
+    CHECK(task.payload.empty());
+    CHECK(task.data_selector.empty());
+    CHECK(task.worker == WorkerName("w1"));
+    CHECK_FALSE(task.lease_token.empty());
+  }
+}
+
+STORE_TEST("A worker's leases are not those of its namesake in another population") {
+  f.CreateRound({.num_tasks = 2});
+  f.CreateRound({.id = "r-b", .num_tasks = 2, .population = "other"});
+  f.LeaseUpTo(f.LeaseParams("w1", 1));
+  f.LeaseUpTo(f.LeaseParams("w1", 2, "r-b"));
+  const auto held_by = [&](const std::string& population) {
+    std::string held;
+    auto leases = *f.store().ListLeases(population, WorkerName("w1"));
+    for (const TaskRecord& task : leases) held += task.id.ToString() + " ";
+    return held;
+  };
+  CHECK(held_by("default") == "r-one/0 ");
+  CHECK(held_by("other") == "r-b/0 r-b/1 ");
+  f.Reopen();
+  CHECK(held_by("default") == "r-one/0 ");
+  CHECK(held_by("other") == "r-b/0 r-b/1 ");
+}
+
+STORE_TEST("The queued tasks of each requirement are counted, whatever becomes of them") {
+  auto params = f.RoundParams({.num_tasks = 5});
+  params.tasks[0].requirement = "gpu";
+  params.tasks[1].requirement = "big";
+  params.tasks[2].requirement = "gpu";
+  REQUIRE(f.Do([&](TaskStore& s) { return s.CreateRound(params); }).ok());
+  using Counts = std::vector<int64_t>;
+  // In the order of ListRequirements: "", "big", "gpu".
+  const auto counts = [&] { return *f.store().CountQueued(f.round); };
+  CHECK(counts() == Counts{2, 1, 2});
+  auto lease = f.LeaseParams("w1", 2);
+  lease.fulfilled_requirements = {"gpu", "gpu", "unknown"};
+  const auto leased = f.LeaseUpTo(lease);
+  REQUIRE(leased.size() == 2);
+  CHECK(leased[0].id.index == 0);
+  CHECK(leased[1].id.index == 2);
+  CHECK(counts() == Counts{2, 1, 0});
+  f.store().BeginBatch().IgnoreError();
+  REQUIRE(f.store()
+              .EndAttempt({.task = leased[0].id,
+                           .token = leased[0].lease_token,
+                           .outcome = AttemptOutcome::kReleased,
+                           .to = TaskState::kQueued,
+                           .available_time = f.now,
+                           .now = f.now})
+              .ok());
+  CHECK(counts() == Counts{2, 1, 1});
+  f.store().RollbackBatch();
+  CHECK(counts() == Counts{2, 1, 0});
+  REQUIRE(f.End(leased[0], AttemptOutcome::kFailed, TaskState::kQueued, absl::Seconds(9)).ok());
+  CHECK(counts() == Counts{2, 1, 1});
+  CHECK(f.store().DescribeQueue("default", f.now)->num_delayed == 1);
+  // Put back at once by somebody whose batch fails: it still waits.
+  f.store().BeginBatch().IgnoreError();
+  REQUIRE(f.store().RequeueTask({.task = leased[0].id, .now = f.now}).ok());
+  CHECK(f.store().DescribeQueue("default", f.now)->num_delayed == 0);
+  f.store().RollbackBatch();
+  CHECK(f.store().DescribeQueue("default", f.now)->num_delayed == 1);
+  REQUIRE(f.End(leased[1], AttemptOutcome::kFailed, TaskState::kBuried).ok());
+  CHECK(counts() == Counts{2, 1, 1});
+  f.Reopen();
+  CHECK(counts() == Counts{2, 1, 1});
+  REQUIRE(f.Do([&](TaskStore& s) { return s.RequeueTask({.task = leased[1].id, .now = f.now}); }).ok());
+  CHECK(counts() == Counts{2, 1, 2});
+  REQUIRE(f.Do([&](TaskStore& s) {
+             return s.MoveRound(
+                 {.round = f.round, .from = RoundState::kCollecting, .to = RoundState::kCancelled, .now = f.now});
+           }).ok());
+  CHECK(counts() == Counts{0, 0, 0});
+  CHECK(*f.store().ListRequirements(f.round) == std::vector<std::string>{"", "big", "gpu"});
+  CHECK(absl::IsNotFound(f.store().CountQueued(RoundId("r-none")).status()));
 }
 
 STORE_TEST("Tasks are listed by round, state, worker and population, in pages") {

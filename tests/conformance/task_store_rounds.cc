@@ -95,7 +95,7 @@ STORE_TEST("A round ends with its aggregate, and its unneeded tasks are cancelle
   CHECK(f.Task(held.id.index).lease_token.empty());
   CHECK(f.Attempts(held.id.index)[0].outcome == AttemptOutcome::kCancelled);
   CHECK(f.Attempts(held.id.index)[0].end_time == f.now);
-  CHECK(f.store().ListLeases(WorkerName("w1"))->empty());
+  CHECK(f.store().ListLeases("default", WorkerName("w1"))->empty());
 
   f.now += absl::Seconds(1);
   auto done = f.Move(RoundState::kSealing, RoundState::kSucceeded);
@@ -238,7 +238,7 @@ STORE_TEST("Operations of a batch see those before them") {
   REQUIRE(leased.ok());
   CHECK(store.GetRound(f.round)->tasks == TaskCounts{.queued = 1, .leased = 1});
   CHECK((*store.ListRounds({}))[0].tasks == TaskCounts{.queued = 1, .leased = 1});
-  CHECK(store.ListLeases(WorkerName("w1"))->size() == 1);
+  CHECK(store.ListLeases("default", WorkerName("w1"))->size() == 1);
   CHECK(store.DescribeQueue("default", f.now)->tasks.leased == 1);
   REQUIRE(store.CommitBatch().ok());
 }

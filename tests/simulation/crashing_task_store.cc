@@ -204,8 +204,9 @@ absl::StatusOr<std::vector<RoundRecord>> CrashingTaskStore::ListRounds(const Lis
 absl::StatusOr<TaskStore::BlobUse> CrashingTaskStore::GetBlobUse(const std::string& digest) {
   return Between(point_, StoreOperation::kGetBlobUse, [&] { return inner_.GetBlobUse(digest); });
 }
-absl::StatusOr<std::vector<TaskRecord>> CrashingTaskStore::ListLeases(const WorkerName& worker) {
-  return Between(point_, StoreOperation::kListLeases, [&] { return inner_.ListLeases(worker); });
+absl::StatusOr<std::vector<TaskRecord>> CrashingTaskStore::ListLeases(const std::string& population,
+                                                                      const WorkerName& worker) {
+  return Between(point_, StoreOperation::kListLeases, [&] { return inner_.ListLeases(population, worker); });
 }
 absl::StatusOr<std::vector<TaskRecord>> CrashingTaskStore::ListExpired(absl::Time now, int limit) {
   return Between(point_, StoreOperation::kListExpired, [&] { return inner_.ListExpired(now, limit); });
@@ -232,6 +233,9 @@ absl::StatusOr<TaskStore::QueueRecord> CrashingTaskStore::DescribeQueue(const st
 }
 absl::StatusOr<std::vector<std::string>> CrashingTaskStore::ListRequirements(const RoundId& round) {
   return Between(point_, StoreOperation::kListRequirements, [&] { return inner_.ListRequirements(round); });
+}
+absl::StatusOr<std::vector<int64_t>> CrashingTaskStore::CountQueued(const RoundId& round) {
+  return Between(point_, StoreOperation::kCountQueued, [&] { return inner_.CountQueued(round); });
 }
 absl::StatusOr<absl::Time> CrashingTaskStore::NextDueTime(absl::Time now) {
   return Between(point_, StoreOperation::kNextDueTime, [&] { return inner_.NextDueTime(now); });

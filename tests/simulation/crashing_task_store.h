@@ -29,7 +29,7 @@ class CrashingTaskStore final : public TaskStore {
   absl::StatusOr<BlobUse> GetBlobUse(const std::string& digest) override;
 
   absl::StatusOr<std::vector<TaskRecord>> LeaseTasks(const LeaseTasksParams& params) override;
-  absl::StatusOr<std::vector<TaskRecord>> ListLeases(const WorkerName& worker) override;
+  absl::StatusOr<std::vector<TaskRecord>> ListLeases(const std::string& population, const WorkerName& worker) override;
   absl::StatusOr<TaskRecord> RenewLease(const RenewLeaseParams& params) override;
   absl::StatusOr<std::vector<TaskRecord>> ListExpired(absl::Time now, int limit) override;
   absl::StatusOr<TaskRecord> EndAttempt(const EndAttemptParams& params) override;
@@ -48,6 +48,7 @@ class CrashingTaskStore final : public TaskStore {
   absl::StatusOr<std::vector<TaskRecord>> ListTasks(const ListTasksParams& params) override;
   absl::StatusOr<QueueRecord> DescribeQueue(const std::string& population, absl::Time now) override;
   absl::StatusOr<std::vector<std::string>> ListRequirements(const RoundId& round) override;
+  absl::StatusOr<std::vector<int64_t>> CountQueued(const RoundId& round) override;
   absl::StatusOr<absl::Time> NextDueTime(absl::Time now) override;
 
   absl::StatusOr<CreateTokenResult> CreateToken(const TokenRecord& token) override;

@@ -150,7 +150,7 @@ void Ledger::CheckPromise(std::string_view what, const v1::SyncRequest& request,
 }
 
 void Ledger::CheckNothingWithheld(const v1::SyncRequest& request, const v1::SyncResponse& response, TaskStore& store) {
-  absl::StatusOr<std::vector<TaskRecord>> leases = store.ListLeases(WorkerName(request.worker()));
+  absl::StatusOr<std::vector<TaskRecord>> leases = store.ListLeases(request.population(), WorkerName(request.worker()));
   if (!leases.ok()) return journal_.Break("the store answers", "{}", leases.status().ToString());
   std::set<std::string> known;
   for (const v1::TaskResult& result : request.results()) known.insert(result.lease_token());

@@ -30,6 +30,7 @@ constexpr StoreOperationRow kOperations[] = {
     {StoreOperation::kListTasks, "TaskStore::ListTasks"},
     {StoreOperation::kDescribeQueue, "TaskStore::DescribeQueue"},
     {StoreOperation::kListRequirements, "TaskStore::ListRequirements"},
+    {StoreOperation::kCountQueued, "TaskStore::CountQueued"},
     {StoreOperation::kNextDueTime, "TaskStore::NextDueTime"},
     {StoreOperation::kSawWorker, "TaskStore::SawWorker"},
     {StoreOperation::kGetWorker, "TaskStore::GetWorker", "the core knows its workers from memory"},

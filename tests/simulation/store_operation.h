@@ -34,6 +34,7 @@ enum class StoreOperation {
   kListTasks,
   kDescribeQueue,
   kListRequirements,
+  kCountQueued,
   kNextDueTime,
   kSawWorker,
   kGetWorker,

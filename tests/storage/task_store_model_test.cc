@@ -98,7 +98,7 @@ class Model {
 
   // A task with its current token, mostly.
   std::pair<TaskId, LeaseToken> AnyLease() {
-    auto held = memory_.ListLeases(WorkerName(Name("w", 4)));
+    auto held = memory_.ListLeases(Population(), WorkerName(Name("w", 4)));
     if (held->empty() || random_.Chance(0.1)) return {AnyTask(), LeaseToken(Name("t-", 50))};
     const TaskRecord& task = (*held)[random_.Below(held->size())];
     return {task.id, random_.Chance(0.9) ? task.lease_token : LeaseToken("stale")};
