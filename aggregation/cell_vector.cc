@@ -69,6 +69,10 @@ std::unique_ptr<CellVector> MakeCells(const CellType& type, const CellUse& use) 
   }
 }
 
+void CellVector::ToDivisors(int64_t, int64_t, ExactDivisor*) const {
+  SHEAF_CHECK(false, "only sums of floats are divided by");
+}
+
 int64_t CellBytes(const CellType& type) {
   const bool is_float = type.dtype == v1::FLOAT32 || type.dtype == v1::FLOAT64;
   if (type.reduction == Reduction::kCountNonzero) return 8;

@@ -21,6 +21,7 @@
 #include <span>
 
 #include "absl/status/status.h"
+#include "aggregation/exact_divisor.h"
 #include "aggregation/state_bytes.h"
 #include "aggregation/state_origin.h"
 #include "aggregation/zeroed_pool.h"
@@ -67,10 +68,12 @@ class CellVector {
   // is not canonical.
   virtual absl::Status ReadChunk(int64_t at, int count, StateReader& in, StateOrigin origin) = 0;
 
-  // Writes `count` values as released: rounded once to the output's type; or, with divisors (one for all or one for
-  // each), rounded to double, divided, and rounded to the output's type. Returns the offset of the first that does not
-  // fit (integers only), else `count`.
-  virtual int64_t Round(int64_t at, int64_t count, std::span<const double> divisors, char* values) const = 0;
+  // Writes `count` values as released: the cells, or their quotients by divisors (one for all or one for each), rounded
+  // once to the output's type; a sum of floats that does not fit is an infinity. FloatSum rounds the divisor and the
+  // quotient to double, first. Returns the offset of the first integer that does not fit, else `count`.
+  virtual int64_t Round(int64_t at, int64_t count, std::span<const ExactDivisor> divisors, char* values) const = 0;
+  // The sums of `count` cells as divisors. Of sums of floats.
+  virtual void ToDivisors(int64_t at, int64_t count, ExactDivisor* divisors) const;
 
   virtual int64_t memory_bytes() const = 0;
 };

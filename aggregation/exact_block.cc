@@ -28,6 +28,10 @@ constexpr int64_t kThirdMax = int64_t{1} << 18;
 constexpr int64_t kZeros[ExactBlock::kRunMax] = {};
 // Exponents that leave room for three digits in the normal range of a double, at either end.
 constexpr int kPlainMin = -900, kPlainMax = 800;
+// Of what is divided, and of what it is divided by: so that neither the quotient nor what is left of the dividend
+// leaves the normal range. Honest weights add up to 2^-149 at least, and to 2^190 at most.
+constexpr int kDividendMin = -600, kDividendMax = 600;
+constexpr double kDivisorMin = 0x1p-150, kDivisorMax = 0x1p+200;
 // Below this many elements, cutting one by one beats setting up the loops.
 constexpr int kFew = 8;
 
@@ -281,16 +285,16 @@ void ExactBlock::Clear() {
   }
 }
 
-template <typename Float>
-bool ExactBlock::RoundFast(int at, int n, Float* sums) const {
+std::optional<ExactBlock::FastDigits> ExactBlock::FindFastDigits(int at, int n) const {
   const auto is_plain = [](const Bin& bin) { return kPlainMin <= bin.exponent && bin.exponent <= kPlainMax; };
-  const auto unit = [](int exponent) { return std::ldexp(1.0, exponent); };
+  FastDigits fast{.is_one_bin = true, .digits = {kZeros, kZeros, kZeros}, .exponent = 0};
   if (bins_.size() == 1 && is_plain(bins_[0])) {
-    ScaleDigits(bins_[0].digits + at, n, unit(bins_[0].exponent), sums);
-    return true;
+    fast.digits[0] = bins_[0].digits + at;
+    fast.exponent = bins_[0].exponent;
+    return fast;
   }
   // The digits of three neighbouring bins from the lowest up that holds any; zeros where nothing is.
-  const int64_t* digits[3] = {kZeros, kZeros, kZeros};
+  fast.is_one_bin = false;
   const Bin* lowest = nullptr;
   for (const Bin& bin : bins_) {
     const int64_t* const from = bin.digits + at;
@@ -298,24 +302,142 @@ bool ExactBlock::RoundFast(int at, int n, Float* sums) const {
     if (largest == 0) continue;
     if (lowest == nullptr) lowest = &bin;
     const int above = bin.exponent - lowest->exponent;
-    if (!is_plain(bin) || above % kBits != 0 || above > 2 * kBits) return false;
-    if (largest > (above == 2 * kBits ? kThirdMax : kFastMax)) return false;
-    digits[above / kBits] = from;
+    if (!is_plain(bin) || above % kBits != 0 || above > 2 * kBits) return std::nullopt;
+    if (largest > (above == 2 * kBits ? kThirdMax : kFastMax)) return std::nullopt;
+    fast.digits[above / kBits] = from;
   }
   // With a third bin, the second is added to it, and must leave room.
-  if (digits[2] != kZeros && LargestMagnitude(digits[1], n) > kFastMax / 2) return false;
-  CombineDigits(digits[2], digits[1], digits[0], n, unit(lowest == nullptr ? 0 : lowest->exponent), sums);
+  if (fast.digits[2] != kZeros && LargestMagnitude(fast.digits[1], n) > kFastMax / 2) return std::nullopt;
+  if (lowest != nullptr) fast.exponent = lowest->exponent;
+  return fast;
+}
+
+template <typename Float>
+bool ExactBlock::RoundFast(int at, int n, Float* sums) const {
+  const std::optional<FastDigits> fast = FindFastDigits(at, n);
+  if (!fast.has_value()) return false;
+  const double unit = std::ldexp(1.0, fast->exponent);
+  if (fast->is_one_bin) {
+    ScaleDigits(fast->digits[0], n, unit, sums);
+  } else {
+    CombineDigits(fast->digits[2], fast->digits[1], fast->digits[0], n, unit, sums);
+  }
   return true;
+}
+
+bool ExactBlock::SplitFast(int at, int n, double* upper, double* lower) const {
+  const std::optional<FastDigits> fast = FindFastDigits(at, n);
+  // What is divided needs room for what is left.
+  if (!fast.has_value() || fast->exponent < kDividendMin || fast->exponent > kDividendMax) return false;
+  const double unit = std::ldexp(1.0, fast->exponent);
+  if (fast->is_one_bin) {
+    SplitSums(fast->digits[0], n, unit, upper, lower);
+  } else {
+    SplitSums(fast->digits[2], fast->digits[1], fast->digits[0], n, unit, upper, lower);
+  }
+  return true;
+}
+
+ExactBlock ExactBlock::Canonical(int at, int n) const {
+  ExactBlock canonical(n);
+  canonical.AddBlock(0, *this, at, n);
+  canonical.Normalise();
+  return canonical;
 }
 
 template <typename Float>
 void ExactBlock::RoundTo(int at, int n, Float* sums) const {
   if (RoundFast(at, n, sums)) return;
-  ExactBlock canonical(n);
-  canonical.AddBlock(0, *this, at, n);
-  canonical.Normalise();
+  const ExactBlock canonical = Canonical(at, n);
   if (canonical.RoundFast(0, n, sums)) return;
   for (int i = 0; i < n; ++i) sums[i] = canonical.RoundOne<Float>(i);
+}
+
+ExactDigits ExactBlock::DigitsOf(int i) const {
+  ExactDigits digits;
+  for (const Bin& bin : bins_) {
+    if (bin.digits[i] != 0) digits.AddDigit(bin.exponent, bin.digits[i]);
+  }
+  return digits;
+}
+
+template <typename Float>
+void ExactBlock::DivideTo(int at, int n, std::span<const ExactDivisor> divisors, Float* quotients) const {
+  const bool is_same = divisors.size() == 1;
+  const auto divisor_of = [&](int i) -> const ExactDivisor& { return divisors[is_same ? 0 : static_cast<size_t>(i)]; };
+  double upper[kRunMax], lower[kRunMax], divisor[kRunMax], lower_divisor[kRunMax];
+  constexpr uint64_t kBeyondFewBits = (uint64_t{1} << 26) - 1;
+  bool are_plain = true, have_few_bits = true;
+  for (int i = 0; i < n; ++i) {
+    if (is_same && i > 0) {
+      std::fill_n(divisor + 1, n - 1, divisor[0]);
+      std::fill_n(lower_divisor + 1, n - 1, lower_divisor[0]);
+      break;
+    }
+    const ExactDivisor& by = divisor_of(i);
+    divisor[i] = by.upper;
+    lower_divisor[i] = by.lower;
+    are_plain &= kDivisorMin <= by.upper && by.upper <= kDivisorMax;
+    have_few_bits &= (std::bit_cast<uint64_t>(by.upper) & kBeyondFewBits) == 0 && by.lower == 0;
+  }
+  const auto divide_fast = [&](const ExactBlock& block, int from, int* unsure) -> std::optional<int> {
+    if (!are_plain || !block.SplitFast(from, n, upper, lower)) return std::nullopt;
+    if constexpr (sizeof(Float) == sizeof(float)) {
+      if (have_few_bits) return DivideByFewBits(upper, lower, divisor, n, quotients), 0;
+    }
+    return DivideSums(upper, lower, divisor, lower_divisor, n, quotients, unsure);
+  };
+  int unsure[kRunMax + 1];
+  std::optional<int> num_unsure = divide_fast(*this, at, unsure);
+  if (num_unsure == 0) return;
+  const ExactBlock canonical = Canonical(at, n);
+  if (!num_unsure.has_value()) num_unsure = divide_fast(canonical, 0, unsure);
+  const auto divide_one = [&](int i) {
+    quotients[i] = RoundQuotient<Float>(canonical.DigitsOf(i), WholeOf(divisor_of(i)));
+  };
+  if (num_unsure.has_value()) {
+    for (int u = 0; u < *num_unsure; ++u) divide_one(unsure[u]);
+  } else {
+    for (int i = 0; i < n; ++i) divide_one(i);
+  }
+}
+
+void ExactBlock::Divide(int at, int n, std::span<const ExactDivisor> divisors, double* quotients) const {
+  DivideTo(at, n, divisors, quotients);
+}
+void ExactBlock::Divide(int at, int n, std::span<const ExactDivisor> divisors, float* quotients) const {
+  DivideTo(at, n, divisors, quotients);
+}
+
+ExactDigits ExactBlock::WholeOf(const ExactDivisor& divisor) {
+  if (divisor.whole != nullptr) return divisor.whole->Canonical(divisor.cell, 1).DigitsOf(0);
+  ExactDigits digits;
+  digits.Add(divisor.upper);
+  digits.Add(divisor.lower);
+  return digits;
+}
+
+void ExactBlock::ToDivisors(int at, int n, ExactDivisor* divisors) const {
+  double upper[kRunMax], lower[kRunMax];
+  if (SplitFast(at, n, upper, lower)) {
+    for (int i = 0; i < n; ++i) {
+      const double sum = upper[i] + lower[i];
+      // What the addition lost (Knuth's TwoSum).
+      const double of_lower = sum - upper[i];
+      const double lost = (upper[i] - (sum - of_lower)) + (lower[i] - of_lower);
+      divisors[i] = {.upper = sum, .lower = lost, .whole = nullptr};
+    }
+    return;
+  }
+  Round(at, n, upper);
+  for (int i = 0; i < n; ++i) {
+    ExactBlock left(1);
+    left.AddBlock(0, *this, at + i, 1);
+    if (std::isfinite(upper[i])) left.AddOne(0, -upper[i], 1, 0);
+    double rest = 0;
+    left.Round(0, 1, &rest);
+    divisors[i] = {.upper = upper[i], .lower = rest, .whole = this, .cell = at + i};
+  }
 }
 
 template <typename Float>

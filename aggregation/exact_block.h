@@ -24,9 +24,12 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 
 #include "absl/container/inlined_vector.h"
+#include "aggregation/exact_divisor.h"
+#include "aggregation/exact_quotient.h"
 #include "aggregation/zeroed_pool.h"
 
 namespace sheaf {
@@ -78,6 +81,12 @@ class ExactBlock {
   // <= kRunMax.
   void Round(int at, int n, double* sums) const;
   void Round(int at, int n, float* sums) const;
+  // The same sums divided, without rounding them first: divisors[i], or divisors[0] for all; rounded once, half to
+  // even.
+  void Divide(int at, int n, std::span<const ExactDivisor> divisors, double* quotients) const;
+  void Divide(int at, int n, std::span<const ExactDivisor> divisors, float* quotients) const;
+  // These sums as what others are divided by. They must be > 0 for that.
+  void ToDivisors(int at, int n, ExactDivisor* divisors) const;
 
   int size() const { return size_; }
   // In ascending order of exponent.
@@ -115,6 +124,23 @@ class ExactBlock {
   // False if that takes carries, or one element after the other.
   template <typename Float>
   bool RoundFast(int at, int n, Float* sums) const;
+  // upper[i] + lower[i] is the sum; false as RoundFast.
+  bool SplitFast(int at, int n, double* upper, double* lower) const;
+  // The digits of neighbouring bins that RoundFast and SplitFast take: of one bin, or of up to three, zeros where there
+  // is none. Nothing if there are others, or digits too large.
+  struct FastDigits {
+    bool is_one_bin = false;
+    const int64_t* digits[3];
+    int exponent = 0;
+  };
+  std::optional<FastDigits> FindFastDigits(int at, int n) const;
+  // This block in canonical form.
+  ExactBlock Canonical(int at, int n) const;
+  // Of a block in canonical form.
+  ExactDigits DigitsOf(int i) const;
+  static ExactDigits WholeOf(const ExactDivisor& divisor);
+  template <typename Float>
+  void DivideTo(int at, int n, std::span<const ExactDivisor> divisors, Float* quotients) const;
 
   int size_;
   ZeroedPool* pool_;

@@ -40,19 +40,33 @@ inline int64_t ShiftRight(int64_t integer, int bits) {
   return static_cast<int64_t>(((static_cast<uint64_t>(integer) ^ kSign) >> bits) - (kSign >> bits));
 }
 
-// upper + lower, rounded once to float.
-inline float NarrowSum(double upper, double lower) {
-  const double sum = upper + lower;
-  // What the addition lost (Knuth's TwoSum).
-  const double lower_part = sum - upper;
-  const double lost = (upper - (sum - lower_part)) + (lower - lower_part);
-  // Rounded to odd instead: where something was lost, the last bit is 1. The second rounding, to float, then is what
-  // one rounding of the true sum would be (Boldo and Melquiond, 2008), down to the subnormals.
-  const int64_t bits = std::bit_cast<int64_t>(sum);
-  const int64_t away = (lost > 0) == (sum > 0) ? 1 : -1;
-  const int64_t step = lost != 0 && (bits & 1) == 0 ? away : 0;
-  return static_cast<float>(std::bit_cast<double>(bits + step));
+// sum + lost = a + b, exactly (Knuth's TwoSum).
+struct Sum {
+  double sum;
+  double lost;
+};
+inline Sum TwoSum(double a, double b) {
+  const double sum = a + b;
+  const double of_b = sum - a;
+  return {.sum = sum, .lost = (a - (sum - of_b)) + (b - of_b)};
 }
+
+// rounded + lost rounded to odd instead: where something was lost, the last bit is 1. A second rounding, to fewer bits,
+// then is what one rounding of the true number would be (Boldo and Melquiond, 2008), down to the subnormals.
+inline double RoundToOdd(double rounded, double lost) {
+  const int64_t bits = std::bit_cast<int64_t>(rounded);
+  const int64_t away = (lost > 0) == (rounded > 0) ? 1 : -1;
+  const int64_t step = lost != 0 && (bits & 1) == 0 ? away : 0;
+  return std::bit_cast<double>(bits + step);
+}
+
+// upper + lower, rounded once.
+inline float NarrowSum(double upper, double lower) {
+  const auto [sum, lost] = TwoSum(upper, lower);
+  return static_cast<float>(RoundToOdd(sum, lost));
+}
+inline void RoundSum(double upper, double lower, float& rounded) { rounded = NarrowSum(upper, lower); }
+inline void RoundSum(double upper, double lower, double& rounded) { rounded = upper + lower; }
 
 // Exponent of the leading bit of a float that is not zero; subnormals count as the smallest normal.
 int LeadingExponent(uint32_t magnitude) { return std::max<int>(static_cast<int>(magnitude >> 23), 1) - 127; }
@@ -204,6 +218,84 @@ SHEAF_KERNEL void ScaleDigits(const int64_t* __restrict digits, int n, double un
     const int64_t upper = ShiftRight(digits[i] + kHalf, 32);
     sums[i] = NarrowSum(ToDouble(upper) * unit1, ToDouble(digits[i] - upper * (int64_t{1} << 32)) * unit);
   }
+}
+
+SHEAF_KERNEL void SplitSums(const int64_t* __restrict digits2, const int64_t* __restrict digits1,
+                            const int64_t* __restrict digits0, int n, double unit, double* __restrict upper,
+                            double* __restrict lower) {
+  const double unit1 = unit * kBase;
+  for (int i = 0; i < n; ++i) {
+    upper[i] = ToDouble(digits2[i] * (int64_t{1} << 32) + digits1[i]) * unit1;
+    lower[i] = ToDouble(digits0[i]) * unit;
+  }
+}
+
+SHEAF_KERNEL void SplitSums(const int64_t* __restrict digits, int n, double unit, double* __restrict upper,
+                            double* __restrict lower) {
+  const double unit1 = unit * kBase;
+  for (int i = 0; i < n; ++i) {
+    const int64_t high = ShiftRight(digits[i] + kHalf, 32);
+    upper[i] = ToDouble(high) * unit1;
+    lower[i] = ToDouble(digits[i] - high * (int64_t{1} << 32)) * unit;
+  }
+}
+
+SHEAF_KERNEL void DivideByFewBits(const double* __restrict upper, const double* __restrict lower,
+                                  const double* __restrict divisors, int n, float* __restrict quotients) {
+  for (int i = 0; i < n; ++i) {
+    // A float, or the middle between two, has 25 bits, times the divisor 52: the sum rounded to odd, and the quotient
+    // rounded to odd, lie on the same side of it as the true ones.
+    const Sum sum = TwoSum(upper[i], lower[i]);
+    const double dividend = RoundToOdd(sum.sum, sum.lost);
+    const double quotient = dividend / divisors[i];
+    const double rest = std::fma(-quotient, divisors[i], dividend);
+    quotients[i] = static_cast<float>(RoundToOdd(quotient, rest));
+  }
+}
+
+template <typename Float>
+inline __attribute__((always_inline)) int DivideSumsTo(const double* __restrict upper, const double* __restrict lower,
+                                                       const double* __restrict divisors,
+                                                       const double* __restrict lower_divisors, int n,
+                                                       Float* __restrict quotients, int* __restrict unsure) {
+  constexpr double kError = 0x1p-100, kSmallest = 0x1p-800, kLargest = 0x1p+1000;
+  int64_t is_sure[1024];
+  for (int i = 0; i < n; ++i) {
+    const Sum sum = TwoSum(upper[i], lower[i]);
+    const double quotient = sum.sum / divisors[i];
+    // What is left of the dividend: exact, then with what the sum lost, then with the divisor's lower part.
+    const Sum rest = TwoSum(std::fma(-quotient, divisors[i], sum.sum), sum.lost);
+    const double left = rest.sum - quotient * lower_divisors[i];
+    const double correction = left / divisors[i];
+    const double beyond = std::fma(-correction, divisors[i], left);
+    const bool is_exact = beyond == 0 && rest.lost == 0 && lower_divisors[i] == 0;
+    // The true quotient is within this of quotient + correction (a hundredth of it, in fact): if both ends round to the
+    // same, so does it.
+    const double error = is_exact ? 0 : std::fabs(quotient) * kError;
+    Float low, high;
+    RoundSum(quotient, correction - error, low);
+    RoundSum(quotient, correction + error, high);
+    quotients[i] = low;
+    const double size = std::fabs(quotient);
+    const bool is_inside = (size >= kSmallest) & (size <= kLargest);
+    is_sure[i] = (sum.sum == 0) | (is_inside & (low == high)) ? 1 : 0;
+  }
+  int num_unsure = 0;
+  for (int i = 0; i < n; ++i) {
+    unsure[num_unsure] = i;
+    num_unsure += is_sure[i] == 0 ? 1 : 0;
+  }
+  return num_unsure;
+}
+
+SHEAF_KERNEL int DivideSums(const double* upper, const double* lower, const double* divisors,
+                            const double* lower_divisors, int n, double* quotients, int* unsure) {
+  return DivideSumsTo(upper, lower, divisors, lower_divisors, n, quotients, unsure);
+}
+
+SHEAF_KERNEL int DivideSums(const double* upper, const double* lower, const double* divisors,
+                            const double* lower_divisors, int n, float* quotients, int* unsure) {
+  return DivideSumsTo(upper, lower, divisors, lower_divisors, n, quotients, unsure);
 }
 
 SHEAF_KERNEL void SplitDigits(const int64_t* __restrict digits, int n, int bits, int64_t* __restrict into,

@@ -53,6 +53,21 @@ void CombineDigits(const int64_t* digits2, const int64_t* digits1, const int64_t
 // sums[i] = digits[i] * unit. |digits| <= 2^62.
 void ScaleDigits(const int64_t* digits, int n, double unit, double* sums);
 void ScaleDigits(const int64_t* digits, int n, double unit, float* sums);
+// As CombineDigits and ScaleDigits, without rounding: upper[i] + lower[i] is the sum.
+void SplitSums(const int64_t* digits2, const int64_t* digits1, const int64_t* digits0, int n, double unit,
+               double* upper, double* lower);
+void SplitSums(const int64_t* digits, int n, double unit, double* upper, double* lower);
+
+// quotients[i] = (upper[i] + lower[i]) / divisors[i], rounded once, half to even. Divisors have at most 27 significant
+// bits; nothing leaves the normal range of a double.
+void DivideByFewBits(const double* upper, const double* lower, const double* divisors, int n, float* quotients);
+// The same by divisors that are within 2^-106 of divisors[i] + lower_divisors[i]; exactly divisors[i] where that is 0.
+// Where the quotient lies too close to the middle between two floats to be rounded that way, or leaves the range, its
+// number is appended to `unsure`; returns how many.
+int DivideSums(const double* upper, const double* lower, const double* divisors, const double* lower_divisors, int n,
+               double* quotients, int* unsure);
+int DivideSums(const double* upper, const double* lower, const double* divisors, const double* lower_divisors, int n,
+               float* quotients, int* unsure);
 
 // Into digits below 2^31 in magnitude: into[i] += digits[i] mod 2^bits (of either sign) * 2^(32 - bits), and
 // carry[i] += digits[i] / 2^bits. 0 < bits <= 32.

@@ -215,7 +215,7 @@ absl::Status ExactSum::ReadFlags(int64_t at, int count, StateReader& in) {
 }
 
 template <typename Float>
-void ExactSum::RoundTo(int64_t at, int64_t count, std::span<const double> divisors, char* values) const {
+void ExactSum::RoundTo(int64_t at, int64_t count, std::span<const ExactDivisor> divisors, char* values) const {
   ForEachPiece(at, count, [&](int64_t block, int offset, int64_t done, int piece) {
     Float sums[kRun];
     const ExactBlock* const from = blocks_[static_cast<size_t>(block)].get();
@@ -224,11 +224,7 @@ void ExactSum::RoundTo(int64_t at, int64_t count, std::span<const double> diviso
     } else if (divisors.empty()) {
       from->Round(offset, piece, sums);
     } else {
-      double wide[kRun];
-      from->Round(offset, piece, wide);
-      for (int i = 0; i < piece; ++i) {
-        sums[i] = static_cast<Float>(wide[i] / divisors[divisors.size() == 1 ? 0 : static_cast<size_t>(done + i)]);
-      }
+      from->Divide(offset, piece, divisors.size() == 1 ? divisors : divisors.subspan(static_cast<size_t>(done)), sums);
     }
     std::memcpy(values + done * static_cast<int64_t>(sizeof(Float)), sums, static_cast<size_t>(piece) * sizeof(Float));
   });
@@ -241,9 +237,20 @@ void ExactSum::RoundTo(int64_t at, int64_t count, std::span<const double> diviso
   }
 }
 
-int64_t ExactSum::Round(int64_t at, int64_t count, std::span<const double> divisors, char* values) const {
+int64_t ExactSum::Round(int64_t at, int64_t count, std::span<const ExactDivisor> divisors, char* values) const {
   dtype_ == v1::FLOAT32 ? RoundTo<float>(at, count, divisors, values) : RoundTo<double>(at, count, divisors, values);
   return count;
+}
+
+void ExactSum::ToDivisors(int64_t at, int64_t count, ExactDivisor* divisors) const {
+  ForEachPiece(at, count, [&](int64_t block, int offset, int64_t done, int piece) {
+    const ExactBlock* const from = blocks_[static_cast<size_t>(block)].get();
+    if (from == nullptr) {
+      std::fill_n(divisors + done, piece, ExactDivisor{.upper = 0});
+    } else {
+      from->ToDivisors(offset, piece, divisors + done);
+    }
+  });
 }
 
 int64_t ExactSum::memory_bytes() const {

@@ -3,11 +3,9 @@
 // The sum is the true sum of all weight * value, rounded once, half to even, when it is released: one correct rounding,
 // whatever the order, the grouping into partial aggregates, or the restarts between. See ExactBlock for the arithmetic.
 //
-// A mean is  round(double(S) / double(W)),  where S is the exact weighted sum and W the exact sum of weights (or the
-// count), each rounded once to double, the quotient rounded to double, and that to the output's type. Every step is a
-// function of exact sums alone, so means are order-independent too. The three roundings to 53 bits cost a FLOAT32 mean
-// 3 * 2^-29 ulp: it is within 0.5001 ulp of the true mean. A FLOAT64 mean, if normal, is within 2.6 ulp; there S may
-// overflow to an infinity although the mean would not.
+// A mean is  round(S / W),  where S is the exact weighted sum and W the exact sum of weights (or the count): the true
+// mean, rounded once, half to even, whatever the sizes of S and W. So a mean fits although its sum may not, and it does
+// not depend on the order either. A negative mean below half of the smallest subnormal is -0.
 //
 // NaN and infinities are kept beside the sums as flags per cell, and only where they occur: any NaN, or infinities
 // of both signs, give a quiet NaN; else an infinity wins.
@@ -39,7 +37,8 @@ class ExactSum final : public CellVector {
   void Clear() override;
   void WriteChunk(int count, StateWriter& out) const override;
   absl::Status ReadChunk(int64_t at, int count, StateReader& in, StateOrigin origin) override;
-  int64_t Round(int64_t at, int64_t count, std::span<const double> divisors, char* values) const override;
+  int64_t Round(int64_t at, int64_t count, std::span<const ExactDivisor> divisors, char* values) const override;
+  void ToDivisors(int64_t at, int64_t count, ExactDivisor* divisors) const override;
   int64_t memory_bytes() const override;
 
   bool has_non_finite() const { return !non_finite_.empty(); }
@@ -52,7 +51,7 @@ class ExactSum final : public CellVector {
   absl::Status ReadDigits(int64_t at, int count, StateReader& in, int bin_max);
   absl::Status ReadFlags(int64_t at, int count, StateReader& in);
   template <typename Float>
-  void RoundTo(int64_t at, int64_t count, std::span<const double> divisors, char* values) const;
+  void RoundTo(int64_t at, int64_t count, std::span<const ExactDivisor> divisors, char* values) const;
   template <typename Visit>
   void ForEachPiece(int64_t at, int64_t count, Visit visit) const;
 

@@ -24,7 +24,7 @@ class Extremum final : public CellVector {
   void Clear() override { cells_.Fill(Identity()); }
   void WriteChunk(int count, StateWriter& out) const override;
   absl::Status ReadChunk(int64_t at, int count, StateReader& in, StateOrigin origin) override;
-  int64_t Round(int64_t at, int64_t count, std::span<const double> divisors, char* values) const override;
+  int64_t Round(int64_t at, int64_t count, std::span<const ExactDivisor> divisors, char* values) const override;
   int64_t memory_bytes() const override { return static_cast<int64_t>(sizeof *this) + cells_.memory_bytes(); }
 
  private:

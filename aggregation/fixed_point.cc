@@ -52,11 +52,8 @@ FixedPoint FixedPoint::Negated() const {
 
 double FixedPoint::Round(int precision, int lowest) const {
   if (limbs_.back() >> 63 != 0) return -Negated().Round(precision, lowest);
-  int top_limb = kLimbs - 1;
-  while (top_limb >= 0 && limbs_[static_cast<size_t>(top_limb)] == 0) --top_limb;
-  if (top_limb < 0) return 0;
-  int top = 64 * top_limb + 63;
-  while (!Bit(top)) --top;
+  const int top = TopBit();
+  if (top < 0) return 0;
   // The last bit kept, the one below it that decides, and whether anything lies below that.
   const int last = std::max(top - precision + 1, kPoint + lowest);
   double kept = 0;
@@ -70,6 +67,60 @@ double FixedPoint::Round(int precision, int lowest) const {
   }
   if (half && (below || Bit(last))) kept += 1;
   return std::ldexp(kept, last - kPoint);
+}
+
+int FixedPoint::TopBit() const {
+  int top_limb = kLimbs - 1;
+  while (top_limb >= 0 && limbs_[static_cast<size_t>(top_limb)] == 0) --top_limb;
+  if (top_limb < 0) return -1;
+  int top = 64 * top_limb + 63;
+  while (!Bit(top)) --top;
+  return top;
+}
+
+FixedPoint FixedPoint::Doubled() const {
+  FixedPoint doubled;
+  for (size_t i = 0; i < kLimbs; ++i) doubled.limbs_[i] = limbs_[i] << 1 | (i > 0 ? limbs_[i - 1] >> 63 : 0);
+  return doubled;
+}
+
+bool FixedPoint::IsLess(const FixedPoint& other) const {
+  return std::lexicographical_compare(limbs_.rbegin(), limbs_.rend(), other.limbs_.rbegin(), other.limbs_.rend());
+}
+
+// As on paper: is the divisor, 2^k times, in what is left? The numbers are moved apart so that k counts down from 0.
+double FixedPoint::Quotient(const FixedPoint& divisor, int precision, int lowest) const {
+  if (limbs_.back() >> 63 != 0) return -Negated().Quotient(divisor, precision, lowest);
+  if (TopBit() < 0) return 0;
+  FixedPoint rest = *this, part = divisor;
+  // The quotient lies between 2^(exponent - 1) and 2^(exponent + 1). The larger of the two numbers leaves room to
+  // double what is left.
+  int exponent = TopBit() - divisor.TopBit();
+  for (int i = 0; i < exponent; ++i) part = part.Doubled();
+  for (int i = 0; i > exponent; --i) rest = rest.Doubled();
+  if (rest.IsLess(part)) --exponent, rest = rest.Doubled();
+  const int last = std::max(exponent - precision + 1, lowest);
+  double kept = 0;
+  bool half = false;
+  for (int bit = exponent; bit >= last - 1; --bit) {
+    const bool is_in = !rest.IsLess(part);
+    if (is_in) {
+      const FixedPoint negative = part.Negated();
+      for (size_t i = 0; i < kLimbs; ++i) rest.AddLimb(static_cast<int>(i), negative.limbs_[i]);
+    }
+    if (bit >= last) kept = 2 * kept + (is_in ? 1 : 0);
+    if (bit == last - 1) half = is_in;
+    rest = rest.Doubled();
+  }
+  // Far below the lowest bit no half was looked at: there is none.
+  const bool below = rest.TopBit() >= 0;
+  if (half && (below || std::fmod(kept, 2) == 1)) kept += 1;
+  return std::ldexp(kept, last);
+}
+
+double FixedPoint::QuotientToDouble(const FixedPoint& divisor) const { return Quotient(divisor, 53, -1074); }
+float FixedPoint::QuotientToFloat(const FixedPoint& divisor) const {
+  return static_cast<float>(Quotient(divisor, 24, -149));
 }
 
 double FixedPoint::ToDouble() const { return Round(53, -1074); }

@@ -18,6 +18,9 @@ class FixedPoint {
   void AddProduct(double value, float weight);
   double ToDouble() const;
   float ToFloat() const;
+  // this / divisor, rounded once. divisor > 0.
+  double QuotientToDouble(const FixedPoint& divisor) const;
+  float QuotientToFloat(const FixedPoint& divisor) const;
 
  private:
   static constexpr int kLimbs = 41;
@@ -29,6 +32,12 @@ class FixedPoint {
   void AddLimb(int limb, uint64_t digit);
   void SubtractLimb(int limb, uint64_t digit);
   FixedPoint Negated() const;
+  FixedPoint Doubled() const;
+  bool IsLess(const FixedPoint& other) const;
+  // Of the leading bit; -1 for zero.
+  int TopBit() const;
+  // The quotient to `precision` bits, none of them below 2^lowest.
+  double Quotient(const FixedPoint& divisor, int precision, int lowest) const;
   // To `precision` bits, none of them below 2^lowest.
   double Round(int precision, int lowest) const;
 

@@ -86,7 +86,8 @@ absl::Status FloatSum<Cell, Value>::ReadChunk(int64_t at, int count, StateReader
 }
 
 template <typename Cell, typename Value>
-int64_t FloatSum<Cell, Value>::Round(int64_t at, int64_t count, std::span<const double> divisors, char* values) const {
+int64_t FloatSum<Cell, Value>::Round(int64_t at, int64_t count, std::span<const ExactDivisor> divisors,
+                                     char* values) const {
   cells_.ForEachPiece(at, count, [&](const Cell* __restrict piece, int64_t done, int64_t n) {
     char* const __restrict to = values + done * static_cast<int64_t>(sizeof(Value));
     const auto store = [to](int64_t i, double sum) {
@@ -96,9 +97,10 @@ int64_t FloatSum<Cell, Value>::Round(int64_t at, int64_t count, std::span<const 
     if (divisors.empty()) {
       for (int64_t i = 0; i < n; ++i) store(i, static_cast<double>(piece[i]));
     } else if (divisors.size() == 1) {
-      for (int64_t i = 0; i < n; ++i) store(i, static_cast<double>(piece[i]) / divisors[0]);
+      for (int64_t i = 0; i < n; ++i) store(i, static_cast<double>(piece[i]) / divisors[0].upper);
     } else {
-      for (int64_t i = 0; i < n; ++i) store(i, static_cast<double>(piece[i]) / divisors[static_cast<size_t>(done + i)]);
+      for (int64_t i = 0; i < n; ++i)
+        store(i, static_cast<double>(piece[i]) / divisors[static_cast<size_t>(done + i)].upper);
     }
   });
   return count;

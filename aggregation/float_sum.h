@@ -28,7 +28,10 @@ class FloatSum final : public CellVector {
   void Clear() override { cells_.Fill(0); }
   void WriteChunk(int count, StateWriter& out) const override;
   absl::Status ReadChunk(int64_t at, int count, StateReader& in, StateOrigin origin) override;
-  int64_t Round(int64_t at, int64_t count, std::span<const double> divisors, char* values) const override;
+  int64_t Round(int64_t at, int64_t count, std::span<const ExactDivisor> divisors, char* values) const override;
+  void ToDivisors(int64_t at, int64_t count, ExactDivisor* divisors) const override {
+    for (int64_t i = 0; i < count; ++i) divisors[i] = {.upper = static_cast<double>(cells_[at + i])};
+  }
   int64_t memory_bytes() const override { return static_cast<int64_t>(sizeof *this) + cells_.memory_bytes(); }
 
  private:

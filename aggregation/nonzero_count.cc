@@ -60,7 +60,7 @@ absl::Status NonzeroCount::ReadChunk(int64_t at, int count, StateReader& in, Sta
   return absl::OkStatus();
 }
 
-int64_t NonzeroCount::Round(int64_t at, int64_t count, std::span<const double> divisors, char* values) const {
+int64_t NonzeroCount::Round(int64_t at, int64_t count, std::span<const ExactDivisor> divisors, char* values) const {
   SHEAF_CHECK(divisors.empty(), "counts have no mean");
   counts_.ForEachPiece(at, count, [&](const int64_t* piece, int64_t done, int64_t n) {
     std::memcpy(values + 8 * done, piece, static_cast<size_t>(n) * sizeof(int64_t));

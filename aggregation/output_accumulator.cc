@@ -1,7 +1,5 @@
 #include "aggregation/output_accumulator.h"
 
-#include <fmt/format.h>
-
 #include "aggregation/operators.h"
 #include "aggregation/state_envelope.h"
 #include "base/status_macros.h"
@@ -52,8 +50,7 @@ absl::Status OutputAccumulator::Release(AggregateRelease& release) const {
 }
 
 absl::Status OutputAccumulator::OutOfRange(int64_t coordinate, int64_t offset) const {
-  return absl::OutOfRangeError(fmt::format("{}: the sum does not fit into {}; declare a wider dtype",
-                                           layout_.ElementName(coordinate, offset), v1::DType_Name(layout_.dtype)));
+  return layout_.Misfit(layout_.ElementName(coordinate, offset));
 }
 
 }  // namespace sheaf

@@ -45,8 +45,8 @@ class OutputAccumulator {
   // Into an accumulator of nothing. INVALID_ARGUMENT if `state` belongs to another output or version, DATA_LOSS if its
   // checksum or structure is wrong; after an error the accumulator is not to be used.
   absl::Status Restore(std::string_view state, StateSource source);
-  // Appends the released tensors, the summary and, if there are any, the counters of the fold. OUT_OF_RANGE if an
-  // integer does not fit: here, or when a tensor is written.
+  // Appends the released tensors, the summary and, if there are any, the counters of the fold. OUT_OF_RANGE if a
+  // sum does not fit: here, or when a tensor is written.
   absl::Status Release(AggregateRelease& release) const;
   virtual int64_t memory_bytes() const = 0;
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "aggregation/exact_kernels.h"
 #include "aggregation/operators.h"
 #include "aggregation/safetensors.h"
 #include "base/status_macros.h"
@@ -181,6 +182,49 @@ std::string OutputLayout::ElementName(int64_t coordinate, int64_t offset) const 
     rest /= shape[d];
   }
   return name + ShapeText(position);
+}
+
+int64_t OutputLayout::NumFitting(const char* values, int64_t count) const {
+  const bool is_float = dtype == v1::FLOAT32 || dtype == v1::FLOAT64;
+  if (!is_float || op->reduction != Reduction::kSum || propagates_non_finite) return count;
+  // So few that those before the first are not looked at again and again where there are many.
+  constexpr int64_t kRun = 64;
+  const int64_t size = DTypeSize(dtype);
+  const auto is_finite = [&](int64_t at, int64_t n) {
+    return dtype == v1::FLOAT32 ? AllFinite32(values + at * size, n) : AllFinite64(values + at * size, n);
+  };
+  for (int64_t at = 0; at < count; at += kRun) {
+    const int64_t end = std::min(at + kRun, count);
+    if (is_finite(at, end - at)) continue;
+    while (is_finite(at, 1)) ++at;
+    return at;
+  }
+  return count;
+}
+
+absl::Status OutputLayout::Misfit(std::string_view element) const {
+  const char* remedy = "";
+  switch (dtype) {
+    case v1::FLOAT32:
+      remedy = "declare FLOAT64, or contribute smaller numbers";
+      break;
+    case v1::FLOAT64:
+      remedy = "no dtype is wider: contribute smaller numbers";
+      break;
+    case v1::INT32:
+      remedy = "declare INT64";
+      break;
+    default:
+      remedy = "no integer is wider: contribute smaller numbers, or FLOAT64, whose sum is rounded";
+      break;
+  }
+  const bool is_float = dtype == v1::FLOAT32 || dtype == v1::FLOAT64;
+  const bool is_rounded = is_float && numerics != v1::EXACT;
+  return absl::OutOfRangeError(fmt::format(
+      "{}: the {} does not fit into {}{}; {}{}", element, op->divisor == Divisor::kNone ? "sum" : "mean",
+      v1::DType_Name(dtype),
+      is_rounded ? fmt::format(", or its sum left the range of {} on the way", v1::Numerics_Name(numerics)) : "",
+      is_rounded ? "use numerics EXACT, or " : "", remedy));
 }
 
 v1::DType OutputLayout::released_dtype() const { return ReleasedDType(op->reduction, dtype); }

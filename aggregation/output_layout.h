@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -65,6 +66,11 @@ struct OutputLayout {
   std::span<const int64_t> trailing_dims() const { return std::span(shape).subspan(static_cast<size_t>(index_dims)); }
   // "w[3, 17]": the element `offset` of the row at a linear coordinate.
   std::string ElementName(int64_t coordinate, int64_t offset) const;
+  // How many of these released values come before the first that is not finite, where none may be: all, unless they are
+  // sums of floats, or means, and the spec does not let NaN and infinities propagate.
+  int64_t NumFitting(const char* values, int64_t count) const;
+  // "w[3, 17]: the sum does not fit into INT32; ...": OUT_OF_RANGE, saying what helps. `element` names it.
+  absl::Status Misfit(std::string_view element) const;
   // Names the output, operator, types and shape: states of equal signatures can be merged.
   std::string Signature() const;
   // Names of the tensors it releases.

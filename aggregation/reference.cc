@@ -102,22 +102,29 @@ std::set<size_t> ContributorsOf(const std::vector<Row>& rows) {
   return contributors;
 }
 
-double SumOfWeights(const std::vector<float>& weights) {
+FixedPoint SumOfWeights(const std::vector<float>& weights) {
   FixedPoint sum;
   for (const float weight : weights) sum.AddProduct(1.0, weight);
-  return sum.ToDouble();
+  return sum;
 }
 
-std::optional<double> DivisorFor(const OutputLayout& layout, const Gathered& gathered, const std::vector<Row>& rows) {
+FixedPoint Count(size_t number) {
+  FixedPoint count;
+  count.AddProduct(static_cast<double>(number), 1);
+  return count;
+}
+
+std::optional<FixedPoint> DivisorFor(const OutputLayout& layout, const Gathered& gathered,
+                                     const std::vector<Row>& rows) {
   std::vector<float> touching;
   for (const size_t contribution : ContributorsOf(rows)) touching.push_back(gathered.weights[contribution]);
   switch (layout.op->divisor) {
     case Divisor::kNone:
       return std::nullopt;
     case Divisor::kTouchingCount:
-      return static_cast<double>(touching.size());
+      return Count(touching.size());
     case Divisor::kCount:
-      return static_cast<double>(gathered.weights.size());
+      return Count(gathered.weights.size());
     case Divisor::kTouchingWeight:
       return SumOfWeights(touching);
     case Divisor::kWeight:
@@ -127,7 +134,7 @@ std::optional<double> DivisorFor(const OutputLayout& layout, const Gathered& gat
 }
 
 template <typename Float>
-Float SumFloats(const std::vector<Row>& rows, int64_t offset, std::optional<double> divisor) {
+Float SumFloats(const std::vector<Row>& rows, int64_t offset, const std::optional<FixedPoint>& divisor) {
   FixedPoint sum;
   bool has_nan = false, has_plus = false, has_minus = false;
   for (const Row& row : rows) {
@@ -142,16 +149,20 @@ Float SumFloats(const std::vector<Row>& rows, int64_t offset, std::optional<doub
   }
   if (has_nan || (has_plus && has_minus)) return std::numeric_limits<Float>::quiet_NaN();
   if (has_plus || has_minus) return (has_plus ? 1 : -1) * std::numeric_limits<Float>::infinity();
-  if (divisor.has_value()) return static_cast<Float>(sum.ToDouble() / *divisor);
+  if (divisor.has_value()) {
+    return static_cast<Float>(sizeof(Float) == 4 ? sum.QuotientToFloat(*divisor) : sum.QuotientToDouble(*divisor));
+  }
   return static_cast<Float>(sizeof(Float) == 4 ? sum.ToFloat() : sum.ToDouble());
 }
 
-// Appends the sum at one element of a row; false if an integer does not fit.
+// Appends the sum at one element of a row; false if it does not fit.
 template <typename Value>
-bool AppendSum(const std::vector<Row>& rows, int64_t offset, std::optional<double> divisor, std::string& data) {
+bool AppendSum(const OutputLayout& layout, const std::vector<Row>& rows, int64_t offset,
+               const std::optional<FixedPoint>& divisor, std::string& data) {
   Value value{};
   if constexpr (std::is_floating_point_v<Value>) {
     value = SumFloats<Value>(rows, offset, divisor);
+    if (!layout.propagates_non_finite && !std::isfinite(value)) return false;
   } else {
     __int128 sum = 0;
     for (const Row& row : rows) sum += At<Value>(row.values, offset);
@@ -180,10 +191,10 @@ Value ExtremeOf(const std::vector<Row>& rows, int64_t offset, bool is_max) {
 
 template <typename Value>
 bool AppendReduced(const OutputLayout& layout, const std::vector<Row>& rows, int64_t offset,
-                   std::optional<double> divisor, std::string& data) {
+                   const std::optional<FixedPoint>& divisor, std::string& data) {
   switch (layout.op->reduction) {
     case Reduction::kSum:
-      return AppendSum<Value>(rows, offset, divisor, data);
+      return AppendSum<Value>(layout, rows, offset, divisor, data);
     case Reduction::kMin:
     case Reduction::kMax: {
       const Value value = ExtremeOf<Value>(rows, offset, layout.op->reduction == Reduction::kMax);
@@ -200,9 +211,9 @@ bool AppendReduced(const OutputLayout& layout, const std::vector<Row>& rows, int
   return false;
 }
 
-// Appends what the rows come to at one element; false if an integer does not fit.
+// Appends what the rows come to at one element; false if it does not fit.
 bool AppendElement(const OutputLayout& layout, const std::vector<Row>& rows, int64_t offset,
-                   std::optional<double> divisor, std::string& data) {
+                   const std::optional<FixedPoint>& divisor, std::string& data) {
   switch (layout.dtype) {
     case v1::FLOAT32:
       return AppendReduced<float>(layout, rows, offset, divisor, data);
@@ -252,12 +263,11 @@ absl::StatusOr<std::map<Coordinate, std::string>> SumRows(const OutputLayout& la
     if (layout.op->operand != Operand::kDense &&
         static_cast<int64_t>(ContributorsOf(rows).size()) < layout.min_contributors)
       continue;
-    const std::optional<double> divisor = rows.empty() ? std::nullopt : DivisorFor(layout, gathered, rows);
+    const std::optional<FixedPoint> divisor = rows.empty() ? std::nullopt : DivisorFor(layout, gathered, rows);
     std::string data;
     for (int64_t offset = 0; offset < layout.width; ++offset) {
       if (AppendElement(layout, rows, offset, divisor, data)) continue;
-      return absl::OutOfRangeError(fmt::format("{}: the sum does not fit into {}; declare a wider dtype",
-                                               ElementText(layout, coordinate, offset), v1::DType_Name(layout.dtype)));
+      return layout.Misfit(ElementText(layout, coordinate, offset));
     }
     if (layout.drop_zeros && IsAllZero(layout, data)) continue;
     released.emplace(coordinate, std::move(data));
@@ -329,7 +339,7 @@ absl::Status AggregateOutput(const OutputLayout& layout, std::span<const v1::Con
   summary.set_operator_(std::string(layout.op->symbol));
   summary.set_divisor(std::string(DivisorText(layout.op->divisor)));
   if (layout.op->divisor == Divisor::kCount) summary.set_divisor_value(static_cast<double>(contributions.size()));
-  if (layout.op->divisor == Divisor::kWeight) summary.set_divisor_value(SumOfWeights(gathered.weights));
+  if (layout.op->divisor == Divisor::kWeight) summary.set_divisor_value(SumOfWeights(gathered.weights).ToDouble());
   const bool is_dense = layout.op->operand == Operand::kDense;
   summary.set_touched(is_dense ? layout.width : static_cast<int64_t>(gathered.rows.size()));
   summary.set_released(is_dense ? layout.width : static_cast<int64_t>(rows.size()));

@@ -46,8 +46,8 @@ struct ReleasedTensor {
   std::string name;
   v1::DType dtype = v1::DTYPE_UNSPECIFIED;
   std::vector<int64_t> shape;
-  // Gives NamedTensor.data in pieces, in order. OUT_OF_RANGE, naming output and coordinate, if an integer does not fit
-  // its dtype; else what `take` returned.
+  // Gives NamedTensor.data in pieces, in order. OUT_OF_RANGE, naming output and coordinate, if a sum does not fit its
+  // dtype; else what `take` returned.
   std::function<absl::Status(const ByteSink& take)> write;
 
   int64_t size_bytes() const;
@@ -134,7 +134,8 @@ class RoundAccumulator {
 
   // Canonical, versioned, checksummed.
   std::string Serialize() const;
-  // OUT_OF_RANGE, naming output and coordinate, if an integer result does not fit its dtype.
+  // OUT_OF_RANGE, naming output and coordinate, if a sum does not fit its dtype: an integer, or a float where
+  // infinities do not propagate.
   absl::StatusOr<AggregateReport> Report() const;
   // The same result in pieces: for servers. Its tensors can be written, more than once, until the accumulator changes.
   absl::StatusOr<AggregateRelease> Release() const;

@@ -8,24 +8,29 @@
 
 namespace sheaf {
 
-RowRelease::RowRelease(const OutputLayout& layout, std::optional<double> divisor)
+RowRelease::RowRelease(const OutputLayout& layout, std::optional<ExactDivisor> divisor)
     : layout_(layout),
       row_bytes_(static_cast<size_t>(layout.width * DTypeSize(layout.released_dtype()))),
       min_contributors_(layout.min_contributors),
       drops_zeros_(layout.drop_zeros),
       divisor_(divisor) {}
 
-std::span<const double> RowRelease::DivisorsOf(const SlotColumns& columns, int64_t slot, int64_t count) {
+std::span<const ExactDivisor> RowRelease::DivisorsOf(const SlotColumns& columns, int64_t slot, int64_t count) {
   if (divisor_.has_value()) return {&*divisor_, 1};
   divisors_.resize(static_cast<size_t>(count));
   if (layout_.op->divisor == Divisor::kTouchingCount) {
     for (int64_t i = 0; i < count; ++i) {
-      divisors_[static_cast<size_t>(i)] = static_cast<double>(columns.contributors[static_cast<size_t>(slot + i)]);
+      // A slot that nobody touched is not released.
+      const int64_t contributors = std::max<int64_t>(columns.contributors[static_cast<size_t>(slot + i)], 1);
+      divisors_[static_cast<size_t>(i)] = ExactDivisor::OfCount(contributors);
     }
     return divisors_;
   }
   if (layout_.op->divisor == Divisor::kTouchingWeight) {
-    columns.weights->Round(slot, count, {}, reinterpret_cast<char*>(divisors_.data()));
+    columns.weights->ToDivisors(slot, count, divisors_.data());
+    for (ExactDivisor& divisor : divisors_) {
+      if (divisor.upper == 0) divisor = {};
+    }
     return divisors_;
   }
   return {};
@@ -48,11 +53,15 @@ std::optional<RowRelease::Misfit> RowRelease::TakeCells(const SlotColumns& colum
   const int64_t n = columns.num_slots;
   if (cells_.size() < static_cast<size_t>(n) * sizeof(Value)) cells_.resize(static_cast<size_t>(n) * sizeof(Value));
   misfits_.clear();
-  const std::span<const double> divisors = DivisorsOf(columns, 0, n);
+  const std::span<const ExactDivisor> divisors = DivisorsOf(columns, 0, n);
   for (int64_t at = 0; at < n; ++at) {
-    // Only integers stop before the end, and they have no divisors.
+    // Only integers stop here before the end, and they have no divisors.
     at += columns.cells->Round(at, n - at, divisors, cells_.data() + static_cast<size_t>(at) * sizeof(Value));
     if (at < n) misfits_.push_back(static_cast<uint32_t>(at));
+  }
+  for (int64_t at = layout_.NumFitting(cells_.data(), n); at < n;) {
+    misfits_.push_back(static_cast<uint32_t>(at++));
+    at += layout_.NumFitting(cells_.data() + static_cast<size_t>(at) * sizeof(Value), n - at);
   }
   const Value* const cells = reinterpret_cast<const Value*>(cells_.data());
   Value* const rows = reinterpret_cast<Value*>(rows_.data());
@@ -80,7 +89,8 @@ std::optional<RowRelease::Misfit> RowRelease::TakeRows(const SlotColumns& column
     if (i + kAhead < slots.size()) columns.cells->Prefetch(slots[i + kAhead] * width, width);
     if (IsWithheld(columns, slots[i])) continue;
     char* const row = rows_.data() + num_kept_ * row_bytes_;
-    const int64_t num_fitting = columns.cells->Round(slots[i] * width, width, DivisorsOf(columns, slots[i], 1), row);
+    int64_t num_fitting = columns.cells->Round(slots[i] * width, width, DivisorsOf(columns, slots[i], 1), row);
+    num_fitting = layout_.NumFitting(row, num_fitting);
     if (num_fitting < width) return Misfit{i, num_fitting};
     if (drops_zeros_ && IsZero(row)) continue;
     ++num_kept_;

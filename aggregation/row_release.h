@@ -4,7 +4,7 @@
 //   if (auto misfit = release.Take(columns, slots)) return OutOfRange(...);
 //   // release.kept(): positions in `slots`, if not all; release.rows(): their values, one row after the other.
 //
-// Applies the divisor, min_contributors and drop_zeros, and finds integers that do not fit. Not thread-safe.
+// Applies the divisor, min_contributors and drop_zeros, and finds sums that do not fit. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -21,9 +21,9 @@ namespace sheaf {
 class RowRelease {
  public:
   // `divisor`: of all rows; nothing if there is none or each row has its own.
-  RowRelease(const OutputLayout& layout, std::optional<double> divisor);
+  RowRelease(const OutputLayout& layout, std::optional<ExactDivisor> divisor);
 
-  // Looks at these slots, and forgets those before. Returns the first whose integers do not fit, as its position and
+  // Looks at these slots, and forgets those before. Returns the first whose sums do not fit, as its position and
   // the offset in its row, or nothing.
   struct Misfit {
     size_t position;
@@ -47,15 +47,15 @@ class RowRelease {
     return min_contributors_ > 1 && columns.contributors[slot] < min_contributors_;
   }
   // The divisors of `count` slots from `slot` on: none, one, or one each.
-  std::span<const double> DivisorsOf(const SlotColumns& columns, int64_t slot, int64_t count);
+  std::span<const ExactDivisor> DivisorsOf(const SlotColumns& columns, int64_t slot, int64_t count);
   bool IsZero(const char* row) const;
 
   const OutputLayout& layout_;
   const size_t row_bytes_;
   const int64_t min_contributors_;
   const bool drops_zeros_;
-  std::optional<double> divisor_;
-  std::vector<double> divisors_;
+  std::optional<ExactDivisor> divisor_;
+  std::vector<ExactDivisor> divisors_;
   // All cells of the columns, rounded; and those that do not fit.
   std::vector<char> cells_;
   std::vector<uint32_t> misfits_;

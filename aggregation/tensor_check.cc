@@ -50,6 +50,11 @@ absl::Status CheckBytes(const OutputLayout& layout, const char* part, const v1::
   return absl::OkStatus();
 }
 
+absl::Status CheckIndexType(const OutputLayout& layout, const char* part, const v1::Tensor& tensor) {
+  if (tensor.dtype() == v1::INT32 || tensor.dtype() == v1::INT64) return absl::OkStatus();
+  return Refuse(RefusalKind::kDType, layout, "{} is {}, expected INT64 or INT32", part, v1::DType_Name(tensor.dtype()));
+}
+
 // The position of the first NaN or infinity, or -1.
 int64_t FirstNonFinite(const std::string& data, v1::DType dtype) {
   const int64_t n = static_cast<int64_t>(data.size()) / DTypeSize(dtype);
@@ -173,8 +178,9 @@ absl::Status CheckSparse(const OutputLayout& layout, const v1::SparseTensor& ten
                   ShapeText(layout.shape));
   }
   const v1::Tensor& indices = tensor.indices();
-  const v1::DType index_type = indices.dtype() == v1::INT32 ? v1::INT32 : v1::INT64;
+  const v1::DType index_type = indices.dtype();
   RETURN_IF_ERROR(CheckIndicesShape(layout, indices));
+  RETURN_IF_ERROR(CheckIndexType(layout, "the tensor of indices", indices));
   RETURN_IF_ERROR(CheckBytes(layout, "the tensor of indices", indices, index_type));
   const int64_t num_rows = indices.shape(0);
   RETURN_IF_ERROR(CheckRows(layout, num_rows, tensor.values()));
@@ -208,7 +214,8 @@ absl::Status CheckKeyed(const OutputLayout& layout, const v1::KeyedTable& table,
       return Refuse(RefusalKind::kShape, layout, "keys have shape {}, expected [n]",
                     ShapeText({integers.shape().data(), static_cast<size_t>(integers.shape_size())}));
     }
-    const v1::DType type = integers.dtype() == v1::INT32 ? v1::INT32 : v1::INT64;
+    const v1::DType type = integers.dtype();
+    RETURN_IF_ERROR(CheckIndexType(layout, "the tensor of keys", integers));
     RETURN_IF_ERROR(CheckBytes(layout, "the tensor of keys", integers, type));
     num_rows = integers.shape(0);
     keys.resize(static_cast<size_t>(num_rows));

@@ -71,11 +71,13 @@ class DenseFold final : public OutputAccumulator {
   }
 
   absl::Status DoRelease(AggregateRelease& release, v1::OutputSummary& summary) const override {
-    std::optional<double> divisor;
-    if (layout().op->divisor != Divisor::kNone && num_clients() > 0) divisor = DivisorValue();
+    std::optional<ExactDivisor> divisor;
+    if (layout().op->divisor != Divisor::kNone && num_clients() > 0) {
+      divisor = is_weighted() ? weight_.divisor() : ExactDivisor::OfCount(num_clients());
+    }
     release.tensors.push_back({layout().name, layout().released_dtype(), layout().shape,
                                [this, divisor](const ByteSink& take) { return WriteElements(divisor, take); }});
-    summary.set_divisor_value(divisor.value_or(0));
+    summary.set_divisor_value(divisor.has_value() ? divisor->upper : 0);
     summary.set_touched(layout().width);
     summary.set_released(layout().width);
     return absl::OkStatus();
@@ -83,15 +85,17 @@ class DenseFold final : public OutputAccumulator {
 
  private:
   bool is_weighted() const { return layout().op->is_weighted(); }
-  absl::Status WriteElements(std::optional<double> divisor, const ByteSink& take) const {
+  absl::Status WriteElements(std::optional<ExactDivisor> divisor, const ByteSink& take) const {
     const auto value_bytes = static_cast<size_t>(DTypeSize(layout().released_dtype()));
-    const std::span<const double> divisors = divisor.has_value() ? std::span(&*divisor, 1) : std::span<const double>();
+    std::span<const ExactDivisor> divisors;
+    if (divisor.has_value()) divisors = {&*divisor, 1};
     std::vector<char> piece(static_cast<size_t>(std::min(kPiece, layout().width)) * value_bytes);
     int64_t first = 0;
     for (const auto& stripe : stripes_) {
       for (int64_t at = 0; at < stripe->size(); at += kPiece) {
         const int64_t n = std::min(kPiece, stripe->size() - at);
-        const int64_t num_fitting = stripe->Round(at, n, divisors, piece.data());
+        int64_t num_fitting = stripe->Round(at, n, divisors, piece.data());
+        num_fitting = layout().NumFitting(piece.data(), num_fitting);
         if (num_fitting < n) return OutOfRange(0, first + at + num_fitting);
         RETURN_IF_ERROR(take({piece.data(), static_cast<size_t>(n) * value_bytes}));
       }
@@ -99,7 +103,6 @@ class DenseFold final : public OutputAccumulator {
     }
     return absl::OkStatus();
   }
-  double DivisorValue() const { return is_weighted() ? weight_.value() : static_cast<double>(num_clients()); }
 
   // kStripe elements each, but for the last.
   std::vector<std::unique_ptr<CellVector>> stripes_;

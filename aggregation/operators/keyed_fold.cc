@@ -186,8 +186,7 @@ class KeyedFold final : public OutputAccumulator {
   absl::Status Misfit(uint32_t slot) const {
     const std::string key =
         keys_.is_string() ? fmt::format("'{}'", KeyText(keys_.string(slot))) : std::to_string(keys_.integer(slot));
-    return absl::OutOfRangeError(fmt::format("{}[{}]: the sum does not fit into {}; declare a wider dtype",
-                                             layout().name, key, v1::DType_Name(layout().dtype)));
+    return layout().Misfit(fmt::format("{}[{}]", layout().name, key));
   }
 
   KeySet keys_;

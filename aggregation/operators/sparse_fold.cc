@@ -49,10 +49,10 @@ class SparseFold final : public OutputAccumulator {
     const v1::Numerics numerics = layout().numerics == v1::EXACT ? v1::EXACT : v1::F64;
     return {.reduction = Reduction::kSum, .dtype = v1::FLOAT64, .numerics = numerics};
   }
-  std::optional<double> DivisorOfAll() const;
+  std::optional<ExactDivisor> DivisorOfAll() const;
   absl::Status ReadWeights(std::span<const int64_t> keys, StateReader& in, StateOrigin origin);
   absl::StatusOr<Selection> Select() const;
-  // Everything there is, in ascending order, with the rows released of it. OUT_OF_RANGE if an integer does not fit.
+  // Everything there is, in ascending order, with the rows released of it. OUT_OF_RANGE if a sum does not fit.
   absl::Status ForEachRun(const std::function<absl::Status(const SlotRun& run, const RowRelease& rows)>& visit) const;
   absl::Status WriteIndices(const Selection& selection, const ByteSink& take) const;
   absl::Status WriteIndicesMakingValues(const ByteSink& take, std::string& values) const;
@@ -160,9 +160,10 @@ absl::Status SparseFold::ReadWeights(std::span<const int64_t> keys, StateReader&
   return absl::OkStatus();
 }
 
-std::optional<double> SparseFold::DivisorOfAll() const {
-  if (layout().op->divisor == Divisor::kCount) return static_cast<double>(num_clients());
-  if (layout().op->divisor == Divisor::kWeight) return weight_.value();
+std::optional<ExactDivisor> SparseFold::DivisorOfAll() const {
+  if (num_clients() == 0) return std::nullopt;
+  if (layout().op->divisor == Divisor::kCount) return ExactDivisor::OfCount(num_clients());
+  if (layout().op->divisor == Divisor::kWeight) return weight_.divisor();
   return std::nullopt;
 }
 
@@ -282,7 +283,8 @@ absl::Status SparseFold::DoRelease(AggregateRelease& release, v1::OutputSummary&
   ASSIGN_OR_RETURN(const Selection selection, Select());
   summary.set_touched(store_->num_touched());
   summary.set_released(selection.num_kept);
-  summary.set_divisor_value(DivisorOfAll().value_or(0));
+  const std::optional<ExactDivisor> divisor = DivisorOfAll();
+  summary.set_divisor_value(divisor.has_value() ? divisor->upper : 0);
   release.folds.push_back(store_->counters());
   release.folds.back().set_output(layout().name);
   const std::string& name = layout().name;

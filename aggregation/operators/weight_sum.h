@@ -34,6 +34,12 @@ class WeightSum {
     const bool is_legal = origin.num_clients > 0 ? sum > 0 && sum <= WeightMax(origin.num_clients) : sum == 0;
     return is_legal ? absl::OkStatus() : absl::DataLossError("the state's sum of weights is malformed");
   }
+  // What weighted sums are divided by.
+  ExactDivisor divisor() const {
+    ExactDivisor divisor;
+    sum_.ToDivisors(0, 1, &divisor);
+    return divisor;
+  }
   double value() const {
     double sum = 0;
     sum_.Round(0, 1, {}, reinterpret_cast<char*>(&sum));

@@ -91,7 +91,7 @@ TEST_CASE("Ragged, mistyped and misshapen tensors are refused") {
   CheckRefused(SparseSpec(), Contribute(Sparse({10}, Indices({1, 2}, {1, 2}), Floats({1}))),
                "output 'w': indices have shape [1, 2], expected [n, 1]");
   CheckRefused(SparseSpec(), Contribute(Sparse({10}, Floats({1}), Floats({1}))),
-               "output 'w': the tensor of indices is FLOAT32, expected INT64");
+               "output 'w': the tensor of indices is FLOAT32, expected INT64 or INT32");
   CheckRefused(SparseSpec(), Contribute(Sparse({10}, Indices({1}, {1}), ATensor(v1::FLOAT64, {1}, "12345678"))),
                "output 'w': the tensor of values is FLOAT64, expected FLOAT32");
   CheckRefused(SparseSpec(), Contribute(Sparse({11}, Indices({1}, {1}), Floats({1}))),

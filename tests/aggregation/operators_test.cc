@@ -2,6 +2,8 @@
 #include "aggregation/operators.h"
 
 #include <catch2/catch.hpp>
+#include <limits>
+#include <numeric>
 
 #include "tests/aggregation/values.h"
 
@@ -98,10 +100,137 @@ TEST_CASE("Integer sums never wrap: one that does not fit is named") {
   for (int i = 0; i < 1000; ++i) REQUIRE(Fold(sum, Contribute(ATensor(v1::INT32, {2}, BytesOf(values)))).ok());
   const absl::Status status = sum.Report().status();
   REQUIRE(status.code() == absl::StatusCode::kOutOfRange);
-  REQUIRE(std::string(status.message()) == "w[0]: the sum does not fit into INT32; declare a wider dtype");
+  REQUIRE(std::string(status.message()) == "w[0]: the sum does not fit into INT32; declare INT64");
   values = {-3000000, 1};
   for (int i = 0; i < 1000; ++i) REQUIRE(Fold(sum, Contribute(ATensor(v1::INT32, {2}, BytesOf(values)))).ok());
   REQUIRE(ValuesOf<int32_t>(Find(*sum.Report(), "w").data) == std::vector<int32_t>{0, 2000});
+}
+
+// The value twice, at the second of two coordinates or keys, or in the second element of a row.
+std::vector<v1::Contribution> Twice(const std::string& op, v1::DType dtype, const std::string& zero_and_value) {
+  v1::Contribution contribution;
+  if (op == "keyed_sum") {
+    v1::OutputValue& value = *contribution.add_outputs();
+    value.set_name("w");
+    *value.mutable_keyed()->mutable_int_keys() = ATensor(v1::INT64, {2}, BytesOf<int64_t>({7, 8}));
+    *value.mutable_keyed()->mutable_values() = ATensor(dtype, {2}, zero_and_value);
+  } else if (FindOperator(Operators(), op)->operand == Operand::kDense) {
+    contribution = Contribute(ATensor(dtype, {2}, zero_and_value));
+  } else if (op == "slices_sum") {
+    contribution = Contribute(
+        Sparse({3, 2}, ATensor(v1::INT64, {1, 1}, BytesOf<int64_t>({1})), ATensor(dtype, {1, 2}, zero_and_value)));
+  } else {
+    contribution = Contribute(
+        Sparse({2}, ATensor(v1::INT64, {2, 1}, BytesOf<int64_t>({0, 1})), ATensor(dtype, {2}, zero_and_value)));
+  }
+  return {contribution, contribution};
+}
+
+std::string ZeroAnd(v1::DType dtype, double value) {
+  if (dtype == v1::FLOAT32) return BytesOf<float>({0, static_cast<float>(value)});
+  return BytesOf<double>({0, value});
+}
+
+absl::StatusOr<AggregateReport> SumOfTwo(const std::string& op, v1::DType dtype, v1::Numerics numerics,
+                                         v1::NonFinitePolicy policy, const std::string& zero_and_value) {
+  v1::OutputSpec output =
+      AnOutput(op, dtype, op == "slices_sum" ? std::vector<int64_t>{3, 2} : std::vector<int64_t>{2});
+  if (op == "keyed_sum") {
+    output.clear_dense_shape();
+    output.set_key_type(v1::INT64_KEYS);
+  }
+  output.set_non_finite(policy);
+  v1::AggregateSpec spec = ASpec(output);
+  spec.set_numerics(numerics);
+  RoundAccumulator sum = Accumulator(spec);
+  for (const v1::Contribution& contribution : Twice(op, dtype, zero_and_value)) {
+    const absl::Status status = Fold(sum, contribution);
+    if (!status.ok()) return status;
+  }
+  return sum.Report();
+}
+
+TEST_CASE("A sum of floats that does not fit fails naming the place, unless infinities propagate") {
+  for (const char* op : {"sum", "sparse_sum", "sparse_sum_to_dense", "slices_sum", "keyed_sum"}) {
+    for (const v1::DType dtype : {v1::FLOAT32, v1::FLOAT64}) {
+      for (const v1::Numerics numerics : {v1::EXACT, v1::F64, v1::F32}) {
+        if (numerics == v1::F32 && dtype == v1::FLOAT64) continue;
+        for (const double sign : {1.0, -1.0}) {
+          INFO(op << " " << v1::DType_Name(dtype) << " " << v1::Numerics_Name(numerics) << " " << sign);
+          const std::string values = ZeroAnd(dtype, sign * (dtype == v1::FLOAT32 ? 3e38 : 1.7e308));
+          const absl::StatusOr<AggregateReport> refused =
+              SumOfTwo(op, dtype, numerics, v1::NON_FINITE_POLICY_UNSPECIFIED, values);
+          const std::string place = std::string(op) == "keyed_sum"    ? "w[8]"
+                                    : std::string(op) == "slices_sum" ? "w[1, 1]"
+                                                                      : "w[1]";
+          CHECK(refused.status().code() == absl::StatusCode::kOutOfRange);
+          CHECK(std::string(refused.status().message()).rfind(place + ": the sum does not fit into FLOAT", 0) == 0);
+          const absl::StatusOr<AggregateReport> report =
+              SumOfTwo(op, dtype, numerics, v1::PROPAGATE_NON_FINITE, values);
+          REQUIRE(report.ok());
+          const bool is_whole = std::string(op) == "sum" || std::string(op) == "sparse_sum_to_dense";
+          const std::string& data = Find(*report, is_whole ? "w" : "w.values").data;
+          const double found =
+              dtype == v1::FLOAT32 ? static_cast<double>(ValuesOf<float>(data).back()) : ValuesOf<double>(data).back();
+          CHECK(found == sign * std::numeric_limits<double>::infinity());
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("A mean that fits is released under EXACT; under F64 and F32 a sum that overflows on its way fails") {
+  for (const char* op : {"mean", "weighted_mean", "coordinate_mean", "weighted_coordinate_mean", "client_mean",
+                         "weighted_client_mean"}) {
+    INFO(op);
+    const auto mean_of = [&](v1::DType dtype, v1::Numerics numerics, double value) {
+      return SumOfTwo(op, dtype, numerics, v1::REJECT_NON_FINITE, ZeroAnd(dtype, value));
+    };
+    const bool is_dense = std::string(op) == "mean" || std::string(op) == "weighted_mean";
+    const char* const name = is_dense ? "w" : "w.values";
+    const absl::StatusOr<AggregateReport> wide = mean_of(v1::FLOAT64, v1::EXACT, 1.7e308);
+    REQUIRE(wide.ok());
+    CHECK(ValuesOf<double>(Find(*wide, name).data).back() == 1.7e308);
+    for (const v1::Numerics numerics : {v1::EXACT, v1::F64}) {
+      const absl::StatusOr<AggregateReport> narrow = mean_of(v1::FLOAT32, numerics, 3e38);
+      REQUIRE(narrow.ok());
+      CHECK(ValuesOf<float>(Find(*narrow, name).data).back() == 3e38f);
+    }
+    CHECK(mean_of(v1::FLOAT32, v1::F32, 3e38).status().ToString() ==
+          "OUT_OF_RANGE: w[1]: the mean does not fit into FLOAT32, or its sum left the range of F32 on the way; use "
+          "numerics EXACT, or declare FLOAT64, or contribute smaller numbers");
+    CHECK(mean_of(v1::FLOAT64, v1::F64, -1.7e308).status().code() == absl::StatusCode::kOutOfRange);
+  }
+}
+
+TEST_CASE("What is said of a sum that does not fit would help") {
+  const int64_t most = std::numeric_limits<int64_t>::max();
+  const auto said = [](v1::DType dtype, const std::string& values) {
+    return std::string(SumOfTwo("sum", dtype, v1::EXACT, v1::NON_FINITE_POLICY_UNSPECIFIED, values).status().message());
+  };
+  CHECK(said(v1::INT64, BytesOf<int64_t>({0, most})) ==
+        "w[1]: the sum does not fit into INT64; no integer is wider: contribute smaller numbers, or FLOAT64, whose sum "
+        "is rounded");
+  CHECK(said(v1::UINT64, BytesOf<uint64_t>({0, uint64_t{1} << 63})) ==
+        "w[1]: the sum does not fit into UINT64; no integer is wider: contribute smaller numbers, or FLOAT64, whose "
+        "sum is rounded");
+  CHECK(said(v1::FLOAT32, BytesOf<float>({0, 3e38f})) ==
+        "w[1]: the sum does not fit into FLOAT32; declare FLOAT64, or contribute smaller numbers");
+  CHECK(said(v1::FLOAT64, BytesOf<double>({0, 1.7e308})) ==
+        "w[1]: the sum does not fit into FLOAT64; no dtype is wider: contribute smaller numbers");
+}
+
+TEST_CASE("Where nothing fits, the first place is named without looking at every place for each") {
+  constexpr int64_t kCoordinates = 1 << 18;
+  v1::OutputSpec output = AnOutput("sparse_sum", v1::FLOAT32, {kCoordinates});
+  std::vector<int64_t> indices(kCoordinates);
+  std::iota(indices.begin(), indices.end(), 0);
+  const v1::Tensor values = ATensor(v1::FLOAT32, {kCoordinates}, BytesOf(std::vector<float>(kCoordinates, 3e38f)));
+  const v1::SparseTensor sparse =
+      Sparse({kCoordinates}, ATensor(v1::INT64, {kCoordinates, 1}, BytesOf(indices)), values);
+  RoundAccumulator sum = Accumulator(ASpec(output));
+  for (int i = 0; i < 2; ++i) REQUIRE(Fold(sum, Contribute(sparse)).ok());
+  CHECK(std::string(sum.Report().status().message()).rfind("w[0]: the sum does not fit into FLOAT32", 0) == 0);
 }
 
 TEST_CASE("Coordinates far apart in a space of 2^62 are told apart") {

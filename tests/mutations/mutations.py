@@ -36,6 +36,7 @@ SECONDS_MAX = 400
 # What a fault may be caught by: target and arguments.
 CHECKS = {
     "aggregation": ("aggregation_test", []),
+    "arithmetic": ("aggregation_adversarial_test", []),
     "simulation": ("simulation_test", ["--seeds", "3000", "--exit-at-first"]),
     "core": ("server_core_test", []),
     "storage": ("storage_test", []),

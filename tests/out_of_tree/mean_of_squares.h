@@ -5,6 +5,7 @@
 // zeros. Merge: element-wise. Cost: 24 bytes of state per element. A mean of no contributions is released as zeros.
 #pragma once
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <vector>
@@ -61,7 +62,7 @@ class MeanOfSquares final : public sheaf::OutputAccumulator {
   }
 
   absl::Status DoRelease(sheaf::AggregateRelease& release, sheaf::v1::OutputSummary& summary) const override {
-    const double divisor = num_clients() > 0 ? static_cast<double>(num_clients()) : 1;
+    const auto divisor = sheaf::ExactDivisor::OfCount(std::max<int64_t>(num_clients(), 1));
     std::vector<double> means(static_cast<size_t>(layout().width));
     sums_->Round(0, layout().width, {&divisor, 1}, reinterpret_cast<char*>(means.data()));
     sheaf::NamedTensor tensor{.name = layout().name, .dtype = layout().dtype, .shape = layout().shape, .data = {}};

@@ -22,7 +22,9 @@ absl::StatusOr<AggregateReport> MeanOfSquaresOracle(const OperatorTrial& trial) 
       const double element = ElementAt(output.dtype(), contribution.outputs(0).dense().data().data(), i);
       sum.AddProduct(element * element, 1);
     }
-    const double wide = n == 0 ? 0 : sum.ToDouble() / static_cast<double>(n);
+    FixedPoint count;
+    count.AddProduct(static_cast<double>(n), 1);
+    const double wide = n == 0 ? 0 : sum.QuotientToDouble(count);
     const float narrow = static_cast<float>(wide);
     if (output.dtype() == v1::FLOAT32) mean.data.append(reinterpret_cast<const char*>(&narrow), 4);
     if (output.dtype() == v1::FLOAT64) mean.data.append(reinterpret_cast<const char*>(&wide), 8);
