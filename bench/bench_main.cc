@@ -8,6 +8,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 
@@ -62,18 +63,32 @@ absl::StatusOr<std::unique_ptr<ChildProcess>> StartEcho(const Setup& setup) {
   return ChildProcess::Start({.words = {setup.self, "--echo-server"}, .variables = {}, .cpu = setup.server_cpu});
 }
 
+// One part after the other: each prints what it measured when it is done, also if it failed on the way, and none keeps
+// the next from its turn. The first failure.
 absl::Status Run(const Setup& setup, const std::vector<std::string>& only) {
-  Table table;
+  absl::Status status;
+  std::vector<std::string> failed;
   const std::string load = LoadAverage();
   for (const Measurement& measurement : kMeasurements) {
     if (!only.empty() && std::find(only.begin(), only.end(), measurement.name) == only.end()) continue;
     fmt::print(stderr, "measuring {} ...\n", measurement.name);
-    RETURN_IF_ERROR(measurement.run(setup, table));
+    Table table;
+    const absl::Status part = measurement.run(setup, table);
+    fmt::print("## {}\n\n", measurement.name);
+    if (!table.is_empty()) fmt::print("{}\n", table.Markdown());
+    if (!part.ok()) {
+      fmt::print("FAILED: {}\n\n", part.ToString());
+      failed.emplace_back(measurement.name);
+      status.Update(part);
+    }
+    // Whoever waits for the last part has the others.
+    std::fflush(stdout);
   }
-  fmt::print("{}\nMedian of {} runs of {} each, echo and server in turns; server {}; load before {}, after {}.\n",
-             table.Markdown(), setup.repeats, absl::FormatDuration(setup.duration),
+  fmt::print("Median of {} runs of {} each, echo and server in turns; server {}; load before {}, after {}.\n",
+             setup.repeats, absl::FormatDuration(setup.duration),
              setup.server_cpu ? "and clients pinned to a CPU each" : "not pinned", load, LoadAverage());
-  return absl::OkStatus();
+  if (!failed.empty()) fmt::print("Failed: {}.\n", fmt::join(failed, ", "));
+  return status;
 }
 
 // A connection each for ten thousand workers.
@@ -110,6 +125,13 @@ int Main(int argc, char** argv) {
   if (is_echo) {
     ServeEcho();
     return 0;
+  }
+  for (const std::string& name : only) {
+    if (std::none_of(std::begin(kMeasurements), std::end(kMeasurements),
+                     [&](const Measurement& measurement) { return name == measurement.name; })) {
+      fmt::print(stderr, "sheaf_bench: there is no part {}; see --help\n", name);
+      return 1;
+    }
   }
   setup.duration = absl::Seconds(seconds);
   if (is_pinned) {

@@ -15,6 +15,7 @@ class Table {
     std::string target;
   };
   void Add(Row row) { rows_.push_back(std::move(row)); }
+  bool is_empty() const { return rows_.empty(); }
   std::string Markdown() const;
 
  private:
