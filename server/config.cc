@@ -156,7 +156,11 @@ absl::StatusOr<Invocation> ParseInvocation(const std::vector<std::string>& argum
       {[](const Setting& setting) { return fmt::format("flag {}", setting.flag()); },
        [&](const Setting& setting) { return Lookup(line.values, setting.key); }},
       {[](const Setting& setting) { return fmt::format("env {}", setting.variable()); },
-       [&](const Setting& setting) { return environment(setting.variable()); }},
+       [&](const Setting& setting) {
+         std::optional<std::string> text = environment(setting.variable());
+         // An empty variable is one that is not set: whoever writes `SHEAF_X=` into a unit's file wants the default.
+         return text && text->empty() ? std::nullopt : text;
+       }},
       {[&](const Setting&) { return fmt::format("file {}", path); },
        [&](const Setting& setting) { return Lookup(file, setting.key); }},
       {[](const Setting&) { return std::string("default"); },

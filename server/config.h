@@ -1,6 +1,6 @@
 // ParseInvocation: what sheafd was told to do. A setting (settings.h) is taken from the first of these that names it:
 // the flag (--data-dir), the environment (SHEAF_DATA_DIR), the file of --config or SHEAF_CONFIG (data_dir = "..." in
-// TOML), the default.
+// TOML), the default. An empty variable is one that is not set.
 //
 //   ASSIGN_OR_RETURN(Invocation invocation, ParseInvocation({"--listen", "127.0.0.1:0"}, ProcessEnvironment()));
 //   if (!invocation.output.empty()) ...                 // --help, --version or --print-config: print it and end.

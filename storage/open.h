@@ -1,6 +1,6 @@
 // OpenStore: a directory as a server's store.
 //
-//   ASSIGN_OR_RETURN(Store store, OpenStore("/var/lib/sheafd"));
+//   ASSIGN_OR_RETURN(Store store, OpenStore("/var/lib/sheaf"));
 //   store.tasks->...; store.payloads->...
 //
 // The directory is created with mode 0700 if it is missing (its parent must be there) and locked for as long as the

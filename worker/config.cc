@@ -24,8 +24,20 @@ struct CommandLine {
   std::string help;
 };
 
+// "--insecure" is "--insecure=true", unless "true" or "false" follows.
+void CompleteSwitches(std::vector<std::string>& arguments) {
+  for (const WorkerSetting& setting : WorkerSettings()) {
+    if (!setting.is_switch()) continue;
+    for (size_t i = 0; i < arguments.size(); ++i) {
+      const bool has_value = i + 1 < arguments.size() && (arguments[i + 1] == "true" || arguments[i + 1] == "false");
+      if (arguments[i] == setting.flag() && !has_value) arguments[i] += "=true";
+    }
+  }
+}
+
 absl::StatusOr<CommandLine> ParseCommandLine(std::vector<std::string> arguments) {
   CommandLine result;
+  CompleteSwitches(arguments);
   CLI::App app("sheaf-worker: pulls tasks from a Sheaf server and computes them on this machine's data.",
                "sheaf-worker");
   app.add_option("--config", result.config_file, "Configuration file (TOML); its keys are those below with _ for -.");
@@ -65,6 +77,7 @@ std::vector<std::string> SplitAtCommas(const std::string& text) {
 std::optional<std::string> ScalarText(const toml::node& node) {
   if (const auto text = node.value_exact<std::string>()) return *text;
   if (const auto number = node.value_exact<int64_t>()) return fmt::format("{}", *number);
+  if (const auto truth = node.value_exact<bool>()) return fmt::format("{}", *truth);
   return std::nullopt;
 }
 
@@ -83,7 +96,7 @@ absl::StatusOr<std::vector<std::string>> ItemsOf(const WorkerSetting& setting, c
   }
   if (is_understood) return items;
   return absl::InvalidArgumentError(setting.is_list ? "is not an array of texts"
-                                                    : "is neither text nor a whole number");
+                                                    : "is neither text, a whole number, true nor false");
 }
 
 absl::StatusOr<Values> ReadConfigFile(const std::string& path) {
@@ -144,7 +157,8 @@ absl::StatusOr<WorkerInvocation> ParseWorkerInvocation(
 
   if (!line.config_file.has_value()) line.config_file = environment("SHEAF_CONFIG");
   Values file;
-  if (line.config_file.has_value()) {
+  // An empty one names none.
+  if (line.config_file.has_value() && !line.config_file->empty()) {
     ASSIGN_OR_RETURN(file, ReadConfigFile(*line.config_file));
   }
   for (const WorkerSetting& setting : WorkerSettings()) {

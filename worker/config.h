@@ -1,6 +1,6 @@
 // ParseWorkerInvocation: what sheaf-worker was told to do. A setting (settings.h) is taken from the first of these that
 // names it: the flag (--log-level), the environment (SHEAF_LOG_LEVEL), the file of --config or SHEAF_CONFIG (log_level
-// = "..." in TOML; lists as arrays), the default.
+// = "..." in TOML; lists as arrays), the default. An empty variable is one that is not set.
 //
 //   ASSIGN_OR_RETURN(WorkerInvocation invocation, ParseWorkerInvocation({"--concurrency", "2"}, environment));
 //   if (!invocation.output.empty()) ...                 // --help or --version: print it and end.

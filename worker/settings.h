@@ -39,6 +39,8 @@ struct WorkerSetting {
   // list.
   absl::Status (*apply)(const std::string& text, WorkerConfig& config) = nullptr;
 
+  // The flag alone, without a value, means "true".
+  bool is_switch() const { return default_text == "false"; }
   // "--log-level" and "SHEAF_LOG_LEVEL".
   std::string flag() const;
   std::string variable() const;

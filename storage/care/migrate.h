@@ -1,7 +1,7 @@
 // MigrateStore: brings a store to this build's schema, while no server runs on it. sheafd does the same when it starts;
 // here it is done, or only said, on purpose.
 //
-//   ASSIGN_OR_RETURN(StoreMigration done, MigrateStore({.directory = "/var/lib/sheafd", .scratch = scratch}));
+//   ASSIGN_OR_RETURN(StoreMigration done, MigrateStore({.directory = "/var/lib/sheaf", .scratch = scratch}));
 #pragma once
 
 #include <string>

@@ -6,7 +6,7 @@
 //   <directory>/checkpoints/<round>/<name>.ckpt
 //
 //   PosixFileSystem files;
-//   ASSIGN_OR_RETURN(auto store, FilePayloadStore::Open(files, "/var/lib/sheafd"));
+//   ASSIGN_OR_RETURN(auto store, FilePayloadStore::Open(files, "/var/lib/sheaf"));
 //
 // Thread-safe. `files` must outlive it. One process per directory: whoever opens it holds the lock (open.h).
 #pragma once

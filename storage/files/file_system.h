@@ -1,7 +1,7 @@
 // FileSystem: the few file operations that the payload store rests on, so that a test can make any of them fail.
 //
 //   PosixFileSystem files;
-//   ASSIGN_OR_RETURN(auto file, files.Open("/var/lib/sheafd/x", FileSystem::kCreate));
+//   ASSIGN_OR_RETURN(auto file, files.Open("/var/lib/sheaf/x", FileSystem::kCreate));
 //   RETURN_IF_ERROR(file->WriteAt(0, bytes));
 //   RETURN_IF_ERROR(file->Sync());
 //

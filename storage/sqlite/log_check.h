@@ -1,6 +1,6 @@
 // CheckLog: whether the log (WAL) beside a database is damaged in a way that SQLite would take for its end.
 //
-//   RETURN_IF_ERROR(CheckLog("/var/lib/sheafd/tasks.db", vfs));   // Before the database is opened.
+//   RETURN_IF_ERROR(CheckLog("/var/lib/sheaf/tasks.db", vfs));   // Before the database is opened.
 //
 // SQLite reads its log up to the first frame that does not match its checksum, because that is what a crash leaves: the
 // frames of one transaction that was not flushed. Where a whole transaction follows the end of that one, both were

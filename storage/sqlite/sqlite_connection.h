@@ -1,7 +1,7 @@
 // SqliteConnection: one SQLite database, held by this process alone. WAL, synchronous=FULL: what Commit returned is on
 // the disk. Pages have checksums (checksum_vfs.h), and so has the log (log_check.h): damage is DATA_LOSS.
 //
-//   ASSIGN_OR_RETURN(auto connection, SqliteConnection::Open("/var/lib/sheafd/tasks.db"));
+//   ASSIGN_OR_RETURN(auto connection, SqliteConnection::Open("/var/lib/sheaf/tasks.db"));
 //   ASSIGN_OR_RETURN(auto memory, SqliteConnection::Open(":memory:"));
 #pragma once
 

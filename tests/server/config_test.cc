@@ -103,6 +103,21 @@ TEST_CASE("The file may be named in the environment") {
   CHECK(invocation->config.data_dir == "/srv/elsewhere");
 }
 
+TEST_CASE("A variable that is empty is one that is not set") {
+  const ConfigFile file("lease_default = \"11s\"\n");
+  std::map<std::string, std::string> variables = {{"SHEAF_CONFIG", ""}};
+  for (const Setting& setting : Settings()) variables[setting.variable()] = "";
+  auto invocation = ParseInvocation({}, Of(variables));
+  INFO(invocation.status().ToString());
+  REQUIRE(invocation.ok());
+  CHECK(invocation->config.listen == "127.0.0.1:7433");
+  CHECK(invocation->config.log_level == LogLevel::kInfo);
+  // Nor does it hide what the file says.
+  invocation = ParseInvocation({"--config", file.path()}, Of(variables));
+  REQUIRE(invocation.ok());
+  CHECK(invocation->config.limits.lease_default == absl::Seconds(11));
+}
+
 TEST_CASE("An unknown key in the file is refused and the nearest known one named") {
   const ConfigFile file("listen = \"127.0.0.1:0\"\nleese_default = \"30s\"\n");
   const std::string error = ErrorOf({"--config", file.path()});

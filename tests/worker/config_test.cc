@@ -77,6 +77,37 @@ TEST_CASE("Lists are repeated as flags and separated by commas in the environmen
   }
 }
 
+TEST_CASE("A switch is on by its flag alone, and true or false in the file, as a truth or as text") {
+  TemporaryFile truth("insecure = true\n");
+  TemporaryFile text("insecure = \"true\"\n");
+  TemporaryFile off("insecure = false\n");
+  struct Case {
+    Sources sources;
+    bool is_insecure;
+  };
+  for (const Case& c :
+       {Case{{{"--config", truth.path}, {}}, true}, Case{{{"--config", text.path}, {}}, true},
+        Case{{{"--config", off.path}, {}}, false}, Case{{{"--insecure"}, {}}, true},
+        Case{{{"--insecure", "true"}, {}}, true}, Case{{{"--insecure", "false", "--config", truth.path}, {}}, false},
+        Case{{{"--insecure", "--concurrency", "2"}, {}}, true}, Case{{{}, {{"SHEAF_INSECURE", "true"}}}, true}}) {
+    absl::StatusOr<WorkerInvocation> invocation = c.sources.Parse();
+    INFO(invocation.status().ToString());
+    REQUIRE(invocation.ok());
+    CHECK(invocation->config.security.is_insecure == c.is_insecure);
+  }
+}
+
+TEST_CASE("A variable that is empty is one that is not set") {
+  Sources sources;
+  sources.variables["SHEAF_CONFIG"] = "";
+  for (const WorkerSetting& setting : WorkerSettings()) sources.variables[setting.variable()] = "";
+  absl::StatusOr<WorkerInvocation> invocation = sources.Parse();
+  INFO(invocation.status().ToString());
+  REQUIRE(invocation.ok());
+  CHECK(invocation->config.server == "127.0.0.1:7433");
+  CHECK(invocation->config.log_level == LogLevel::kInfo);
+}
+
 TEST_CASE("What makes no sense is refused in one sentence that names the setting and its source") {
   TemporaryFile unknown("speed = 3\n");
   TemporaryFile broken("server = \n");
