@@ -26,6 +26,7 @@ class ServerInfo final : public Command {
     fields.Add("Live rounds", HumanCount(info.num_live_rounds()));
     fields.Add("Workers", HumanCount(info.num_workers()));
     fields.Add("Refused calls", HumanCount(info.num_refused_calls()));
+    AddCertificate(session, info, fields);
     fields.Add("Operators", absl::StrJoin(info.operators(), ", "));
     session.out() << fields.Render(session.table_style());
     PrintLimits(session, info);
@@ -33,6 +34,21 @@ class ServerInfo final : public Command {
   }
 
  private:
+  static void AddCertificate(Session& session, const v1::GetServerInfoResponse& info, FieldList& fields) {
+    if (!info.has_certificate_expire_time()) return;
+    const absl::Time end = ToTime(info.certificate_expire_time());
+    const absl::Duration left = end - session.now();
+    const std::string day = absl::FormatTime("%Y-%m-%d %H:%M UTC", end, absl::UTCTimeZone());
+    const bool is_over = left <= absl::ZeroDuration();
+    // As long before its end as the server warns.
+    const bool is_near = left <= absl::Hours(14 * 24);
+    const std::string text =
+        is_over ? fmt::format("expired on {}", day) : fmt::format("valid until {}, for {}", day, HumanDuration(left));
+    fields.Add("Certificate", is_over ? Cell(text, Color::kRed) : is_near ? Cell(text, Color::kYellow) : Cell(text));
+    if (!info.certificate_problem().empty()) {
+      fields.Add("Renewed one", Cell("is not shown: " + info.certificate_problem(), Color::kRed));
+    }
+  }
   static void PrintLimits(Session& session, const v1::GetServerInfoResponse& info) {
     if (info.limits().empty()) return;
     Table table({{"LIMIT"}, {"VALUE", Align::kRight}});

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/serving_certificate.h"
 #include "base/status_macros.h"
 #include "server/aggregation_pool.h"
 #include "server/core/batch_runner.h"
@@ -46,7 +47,7 @@ struct Runtime::State {
         blob(core, payloads),
         round(core),
         admission(options.limits),
-        inspection(core, admission),
+        inspection(core, admission, &certificate),
         access(core),
         methods(thread, core, admission,
                 {.work = work, .blob = blob, .round = round, .inspection = inspection, .access = access}) {}
@@ -60,6 +61,7 @@ struct Runtime::State {
   BlobHandlers blob;
   RoundHandlers round;
   Admission admission;
+  ServingCertificate certificate;
   InspectionHandlers inspection;
   AccessHandlers access;
   MethodTable methods;
@@ -88,7 +90,8 @@ absl::StatusOr<std::unique_ptr<Runtime>> Runtime::Start(TaskStore& store, Payloa
                                       .calls_per_connection_max = options.limits.calls_per_connection_max,
                                       .handshake_timeout = options.limits.handshake_timeout,
                                       .connection_idle_max = options.limits.connection_idle_max,
-                                      .tls = options.tls}));
+                                      .tls = options.tls,
+                                      .certificate = &started.certificate}));
   return runtime;
 }
 

@@ -136,7 +136,8 @@ absl::StatusOr<v1::DrainWorkerResponse> Drain(Core& core, const v1::DrainWorkerR
   return response;
 }
 
-absl::StatusOr<v1::GetServerInfoResponse> Info(Core& core, const Admission& admission) {
+absl::StatusOr<v1::GetServerInfoResponse> Info(Core& core, const Admission& admission,
+                                               const ServingCertificate* certificate) {
   const TaskStore::Info store = core.context().store.GetInfo();
   v1::GetServerInfoResponse response;
   response.set_version(kVersion);
@@ -152,6 +153,13 @@ absl::StatusOr<v1::GetServerInfoResponse> Info(Core& core, const Admission& admi
   response.set_num_workers(static_cast<int64_t>(core.workers().size()));
   response.set_is_draining(core.desk().is_draining());
   response.set_num_refused_calls(admission.num_refused());
+  if (certificate != nullptr) {
+    const ServingCertificate::Facts facts = certificate->Get();
+    if (facts.expire_time != absl::InfiniteFuture()) {
+      *response.mutable_certificate_expire_time() = ToProto(facts.expire_time);
+    }
+    response.set_certificate_problem(facts.problem);
+  }
   return response;
 }
 
@@ -203,7 +211,7 @@ void InspectionHandlers::ExplainRound(const v1::ExplainRoundRequest& request, ab
 
 void InspectionHandlers::GetServerInfo(const v1::GetServerInfoRequest& /*request*/, absl::Time /*now*/,
                                        Reply<v1::GetServerInfoResponse> reply) {
-  reply(Info(core_, admission_));
+  reply(Info(core_, admission_, certificate_));
 }
 
 }  // namespace sheaf

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "absl/time/time.h"
+#include "base/serving_certificate.h"
 #include "server/core/reply.h"
 #include "sheaf/v1/inspection_service.pb.h"
 
@@ -13,8 +14,9 @@ class Core;
 
 class InspectionHandlers {
  public:
-  // Both must outlive the handlers.
-  InspectionHandlers(Core& core, const Admission& admission) : core_(core), admission_(admission) {}
+  // All must outlive the handlers. `certificate` is what the server shows; null where it shows none.
+  InspectionHandlers(Core& core, const Admission& admission, const ServingCertificate* certificate = nullptr)
+      : core_(core), admission_(admission), certificate_(certificate) {}
 
   void ListTasks(const v1::ListTasksRequest& request, absl::Time now, Reply<v1::ListTasksResponse> reply);
   void GetTask(const v1::GetTaskRequest& request, absl::Time now, Reply<v1::GetTaskResponse> reply);
@@ -28,6 +30,7 @@ class InspectionHandlers {
  private:
   Core& core_;
   const Admission& admission_;
+  const ServingCertificate* const certificate_;
 };
 
 }  // namespace sheaf

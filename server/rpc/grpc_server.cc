@@ -19,6 +19,7 @@
 #include "absl/synchronization/mutex.h"
 #include "base/log.h"
 #include "base/status_macros.h"
+#include "server/rpc/certificate_watch.h"
 #include "server/rpc/listener.h"
 #include "server/rpc/services.h"
 #include "server/rpc/unary_adaptor.h"
@@ -92,9 +93,10 @@ void SetOptions(grpc::ServerBuilder& builder, const GrpcServer::Options& options
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 5'000);
 }
 
-// How often certificate files are looked at.
+// How often gRPC looks for a certificate that the watch has let pass.
 constexpr unsigned kCertificateRefreshSeconds = 1;
 
+// `files` are those of a CertificateWatch: what is in them can work.
 std::shared_ptr<grpc::ServerCredentials> Credentials(const CertificateFiles& files) {
   if (files.certificate.empty()) return grpc::InsecureServerCredentials();
   // TLS 1.2 is the lowest that gRPC's credentials of this kind speak.
@@ -114,6 +116,9 @@ std::shared_ptr<grpc::ServerCredentials> Credentials(const CertificateFiles& fil
 struct GrpcServer::State {
   State(const MethodTable& methods, const Clock& clock) : adaptor(methods, clock), services(MakeServices(adaptor)) {}
 
+  // Used where the options name nobody who wants to know.
+  ServingCertificate unseen_certificate;
+  std::unique_ptr<CertificateWatch> certificates;
   UnaryAdaptor adaptor;
   std::vector<NamedService> services;
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor;
@@ -124,13 +129,18 @@ struct GrpcServer::State {
 absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const MethodTable& methods, const Clock& clock,
                                                               const Options& options) {
   ConfigureGrpcOnce();
-  RETURN_IF_ERROR(CheckCertificates(options.tls));
   auto state = std::make_unique<State>(methods, clock);
+  ServingCertificate& facts = options.certificate != nullptr ? *options.certificate : state->unseen_certificate;
+  CertificateFiles served;
+  if (!options.tls.empty()) {
+    ASSIGN_OR_RETURN(state->certificates, CertificateWatch::Open(options.tls, clock.Now(), facts));
+    served = state->certificates->served();
+  }
   grpc::ServerBuilder builder;
   SetOptions(builder, options);
   ASSIGN_OR_RETURN(state->listener, Listener::Open(options.listen));
   state->acceptor = builder.experimental().AddExternalConnectionAcceptor(
-      grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD, Credentials(options.tls));
+      grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD, Credentials(served));
   for (const NamedService& service : state->services) builder.RegisterService(service.service.get());
   {
     const BatchScheduling scheduling;
@@ -142,6 +152,7 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const MethodTable&
     connection.fd = fd;
     acceptor->HandleNewConnection(&connection);
   });
+  if (state->certificates != nullptr) state->certificates->Start(clock);
   auto server = std::unique_ptr<GrpcServer>(new GrpcServer(std::move(state)));
   server->SetServing(true);
   return server;

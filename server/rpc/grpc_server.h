@@ -18,6 +18,7 @@
 #include "absl/time/time.h"
 #include "base/certificates.h"
 #include "base/clock.h"
+#include "base/serving_certificate.h"
 #include "server/handlers/method_table.h"
 
 namespace sheaf {
@@ -37,8 +38,10 @@ class GrpcServer {
     absl::Duration handshake_timeout = absl::Seconds(20);
     absl::Duration connection_idle_max = absl::Minutes(10);
     // Without a certificate nothing is encrypted. With authorities, clients must show a certificate that one of these
-    // signed. The files are read again when they change.
+    // signed. The files are read again when they change; see CertificateWatch.
     CertificateFiles tls;
+    // Is told of the certificate, if there is one; outlives the server.
+    ServingCertificate* certificate = nullptr;
   };
   // Serves `methods`; both must outlive the server. UNAVAILABLE, with the remedy, if the port is in use;
   // INVALID_ARGUMENT if this machine has no such address; the codes of CheckCertificates.

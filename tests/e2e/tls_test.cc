@@ -107,6 +107,43 @@ TEST_CASE("A renewed certificate is served without a restart") {
   CHECK(federation.Sheaf({"server", "info"}).exit_code == 0);
 }
 
+TEST_CASE("A renewed certificate that cannot work cuts nobody off: the one before is served, and people are told") {
+  const TemporaryDirectory directory = ScratchDirectory();
+  const Certificates certificates(directory.path());
+  const CertificateFiles server = certificates.Issue("server", kServerNames);
+  const CertificateFiles other = certificates.Issue("other", kServerNames);
+  const std::string own_key = directory.path() + "/own.key";
+  std::filesystem::copy_file(server.key, own_key);
+  Federation federation({.server_arguments = {"--tls-cert", server.certificate, "--tls-key", server.key},
+                         .security = {.tls_ca = certificates.authority()}});
+  // These are valid for two days.
+  CHECK_THAT(federation.server().LogTail(20), Contains("expires on"));
+  CHECK_THAT(federation.Sheaf({"server", "info"}).out, Contains("Certificate:") && Contains("valid until"));
+
+  std::filesystem::rename(other.key, server.key);
+  WaitUntil("somebody is told", absl::Seconds(20), [&] {
+    return federation.server().LogTail(20).find("the renewed certificate is not served") != std::string::npos;
+  });
+  // Longer than gRPC takes to look again.
+  const absl::Time looked = federation.clock().Now() + absl::Seconds(3);
+  while (federation.clock().Now() < looked) {
+    const CommandRun info = federation.Sheaf({"server", "info"});
+    INFO(info.err);
+    REQUIRE(info.exit_code == 0);
+    CHECK_THAT(info.out, Contains("Renewed one:") && Contains("is not the key of"));
+  }
+  // With its key in place again all is well; and so it is with the next renewal.
+  std::filesystem::rename(own_key, server.key);
+  WaitUntil("all is well", absl::Seconds(20), [&] {
+    return federation.Sheaf({"server", "info"}).out.find("Renewed one:") == std::string::npos;
+  });
+  certificates.Issue("server", kServerNames);
+  WaitUntil("the new one is served", absl::Seconds(20), [&] {
+    return federation.server().LogTail(20).find("serving with the renewed certificate") != std::string::npos;
+  });
+  CHECK(federation.Sheaf({"server", "info"}).exit_code == 0);
+}
+
 TEST_CASE("Files that cannot work are refused at start, each with its name and what is wrong") {
   const TemporaryDirectory directory = ScratchDirectory();
   const Certificates certificates(directory.path());

@@ -70,6 +70,8 @@ BANS = [
             ("server/core_thread.cc", "the core's thread"),
             ("server/rpc/listener.h", "the thread that takes connections"),
             ("server/rpc/listener.cc", "the thread that takes connections"),
+            ("server/rpc/certificate_watch.h", "the thread that looks at the certificate"),
+            ("server/rpc/certificate_watch.cc", "the thread that looks at the certificate"),
             ("cli/selftest/faulty_network.h", "the proxy of a selftest"),
             ("cli/selftest/faulty_network.cc", "the proxy of a selftest"),
             ("worker/thread_pool.h", "the computations' threads"),

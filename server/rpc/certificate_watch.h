@@ -1,0 +1,80 @@
+// CertificateWatch: looks at the files of the server's certificate each second, and lets gRPC have what can work.
+// gRPC's own watcher takes whatever it finds: after a renewal that went wrong nobody could connect any more, and nobody
+// was told.
+//
+//   ServingCertificate certificate;
+//   ASSIGN_OR_RETURN(auto watch, CertificateWatch::Open(files, clock.Now(), certificate));
+//   FileWatcherCertificateProvider provider(watch->served().key, watch->served().certificate, ...);
+//   watch->Start(clock);
+//
+//   files --Look--> checked? --yes--> memory (served) --gRPC looks--> handshakes
+//                        \--no--> the pair before stays; an error in the log, and in `sheaf server info`
+//
+// What is served lies in memory, not on a disk; gRPC reads it as /proc/self/fd/N, because it takes certificates that
+// change from files only. Look belongs to one thread; once Start was called, to the watch's own.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "base/certificates.h"
+#include "base/clock.h"
+#include "base/mutex.h"
+#include "base/serving_certificate.h"
+
+namespace sheaf {
+
+class CertificateWatch {
+ public:
+  // The codes of LoadCertificates; INTERNAL if there is no memory for them, or no /proc. `facts` is kept up to date and
+  // outlives the watch.
+  static absl::StatusOr<std::unique_ptr<CertificateWatch>> Open(CertificateFiles files, absl::Time now,
+                                                                ServingCertificate& facts);
+  ~CertificateWatch();
+  CertificateWatch(const CertificateWatch&) = delete;
+  CertificateWatch& operator=(const CertificateWatch&) = delete;
+
+  // Where gRPC finds what it may serve; empty where there is no file.
+  const CertificateFiles& served() const { return served_; }
+
+  // Looks at the files: serves them if they changed and can work, says so if they cannot, and warns in time of the
+  // certificate's end. Two looks in a row have to see the same fault: a pair is replaced one file after the other.
+  void Look(absl::Time now);
+
+  // Looks each second from now on, in a thread of its own.
+  void Start(const Clock& clock);
+
+ private:
+  // A file in memory that is replaced at one blow.
+  class MemoryFile;
+
+  CertificateWatch(CertificateFiles files, ServingCertificate& facts);
+  absl::Status Publish(LoadedCertificates loaded);
+  // Why what the files hold must not be served.
+  absl::Status CheckRenewal(const LoadedCertificates& found, absl::Time now) const;
+  void WarnOfEnd(absl::Time now);
+  void Run(const Clock& clock);
+
+  const CertificateFiles files_;
+  ServingCertificate& facts_;
+  CertificateFiles served_;
+  std::unique_ptr<MemoryFile> certificate_;
+  std::unique_ptr<MemoryFile> key_;
+  std::unique_ptr<MemoryFile> authorities_;
+  LoadedCertificates current_;
+  // Of the looks since the files last were what is served.
+  std::string fault_;
+  int num_faulty_looks_ = 0;
+  absl::Time next_warning_ = absl::InfinitePast();
+
+  Mutex mutex_;
+  CondVar stop_;
+  bool is_stopping_ GUARDED_BY(mutex_) = false;
+  std::thread thread_;
+};
+
+}  // namespace sheaf
