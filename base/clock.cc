@@ -1,23 +1,23 @@
 #include "base/clock.h"
 
-#include <chrono>
+#include <ctime>
 
 #include "absl/time/clock.h"
 
 namespace sheaf {
 namespace {
 
-int64_t MonotonicNanos() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
-      .count();
+// CLOCK_MONOTONIC stands still while the machine is suspended: what expires would live longer by the time slept.
+int64_t BootNanos() {
+  timespec time = {};
+  ::clock_gettime(CLOCK_BOOTTIME, &time);
+  return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
 }
 
 }  // namespace
 
-SystemClock::SystemClock() : start_wall_(absl::Now()), start_monotonic_nanos_(MonotonicNanos()) {}
+SystemClock::SystemClock() : start_wall_(absl::Now()), start_boot_nanos_(BootNanos()) {}
 
-absl::Time SystemClock::Now() const {
-  return start_wall_ + absl::Nanoseconds(MonotonicNanos() - start_monotonic_nanos_);
-}
+absl::Time SystemClock::Now() const { return start_wall_ + absl::Nanoseconds(BootNanos() - start_boot_nanos_); }
 
 }  // namespace sheaf

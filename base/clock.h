@@ -15,8 +15,8 @@ class Clock {
 };
 
 // The machine's clock, kept from running backwards: it starts at the wall time and
-// advances with the monotonic clock, so that a stepped wall clock neither
-// expires nor extends a lease. Thread-safe.
+// advances with the time since the machine was booted, so that a stepped wall clock
+// neither expires nor extends a lease or token, and time in suspend counts. Thread-safe.
 class SystemClock final : public Clock {
  public:
   SystemClock();
@@ -24,7 +24,7 @@ class SystemClock final : public Clock {
 
  private:
   absl::Time start_wall_;
-  int64_t start_monotonic_nanos_;
+  int64_t start_boot_nanos_;
 };
 
 // Stands still until told. Not thread-safe.

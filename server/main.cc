@@ -83,11 +83,11 @@ absl::Status WritePortFile(const std::string& path, const std::string& address) 
       fmt::format("cannot write the port file {}; check --port-file and its directory", path));
 }
 
-absl::StatusOr<Store> ChooseStore(const Config& config, const Clock& clock) {
+absl::StatusOr<Store> ChooseStore(const Config& config) {
   if (config.store != "memory") return OpenStore(config.data_dir);
   Store store;
   store.tasks = std::make_unique<MemoryTaskStore>();
-  store.payloads = std::make_unique<MemoryPayloadStore>(clock);
+  store.payloads = std::make_unique<MemoryPayloadStore>();
   return store;
 }
 
@@ -110,7 +110,7 @@ absl::Status PrintOperatorToken(const Config& config) {
 absl::Status Serve(const Config& config) {
   const SystemClock clock;
   SystemRandom random;
-  ASSIGN_OR_RETURN(const Store store, ChooseStore(config, clock));
+  ASSIGN_OR_RETURN(const Store store, ChooseStore(config));
   ASSIGN_OR_RETURN(const std::unique_ptr<Runtime> runtime, Runtime::Start(*store.tasks, *store.payloads, clock, random,
                                                                           {.listen = config.listen,
                                                                            .tls = config.tls,

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -9,6 +10,7 @@
 #include <string_view>
 #include <tuple>
 
+#include "base/log.h"
 #include "base/status_macros.h"
 #include "storage/files/file_payload_store.h"
 #include "storage/files/holding_files.h"
@@ -18,12 +20,42 @@
 namespace sheaf {
 namespace {
 
+constexpr char kLockName[] = "LOCK";
+
 // The directory's own name is as easily lost as what is in it.
 absl::Status SyncParent(FileSystem& files, const std::string& directory) {
   const std::filesystem::path parent = std::filesystem::path(directory + "/.").parent_path().parent_path();
   const absl::Status status = files.SyncDirectory(parent.empty() ? "." : parent.string());
   // Nobody who may not read it has just made something in it.
   return absl::IsPermissionDenied(status) ? absl::OkStatus() : status;
+}
+
+// A server that works in a backup makes its list untrue, and then nothing restores it.
+absl::Status CheckIsNoBackup(const std::string& directory) {
+  const std::filesystem::path path(directory);
+  std::error_code error;
+  if (!std::filesystem::exists(path / kBackupManifestName, error)) return absl::OkStatus();
+  if (std::filesystem::exists(path / kLockName, error)) {
+    LogWarning("{} was a backup until a server opened it; delete {} there, which is no longer true", directory,
+               kBackupManifestName);
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(
+      fmt::format("{} is a backup, which a server would make useless; make a store of it with `sheaf store restore {} "
+                  "--to DIR`, and open that",
+                  directory, directory));
+}
+
+// SQLite makes its files readable by everybody, as 0.1 left them; the log takes the mode of the database.
+absl::Status MakePrivate(const std::string& database) {
+  const int descriptor = ::open(database.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  if (descriptor < 0) return FileError(errno, "open", database);
+  ::close(descriptor);
+  for (const std::string& path : {database, database + "-wal"}) {
+    if (::chmod(path.c_str(), 0600) == 0 || errno == ENOENT) continue;
+    LogWarning("others may read {}: {}", path, FileError(errno, "change the mode of", path).ToString());
+  }
+  return absl::OkStatus();
 }
 
 // A lock on the whole of an open file: of the open file and not of the process, so that it also keeps out whoever opens
@@ -38,7 +70,7 @@ struct flock WholeFile(short type) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<DirectoryLock>> DirectoryLock::Take(const std::string& directory) {
-  std::string path = directory + "/LOCK";
+  std::string path = directory + "/" + kLockName;
   int descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (descriptor < 0) return FileError(errno, "open", path);
   std::unique_ptr<DirectoryLock> lock(new DirectoryLock(descriptor));
@@ -55,7 +87,7 @@ absl::StatusOr<std::unique_ptr<DirectoryLock>> DirectoryLock::Take(const std::st
 }
 
 std::string DirectoryLock::HolderOf(const std::string& directory) {
-  const std::string path = directory + "/LOCK";
+  const std::string path = directory + "/" + kLockName;
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (descriptor < 0) return "";
   const DirectoryLock looked_at(descriptor);
@@ -71,8 +103,10 @@ DirectoryLock::~DirectoryLock() { ::close(descriptor_); }
 
 absl::StatusOr<Store> OpenStore(const std::string& directory) {
   auto files = std::make_unique<PosixFileSystem>();
+  RETURN_IF_ERROR(CheckIsNoBackup(directory));
   RETURN_IF_ERROR(files->CreateDirectory(directory));
   ASSIGN_OR_RETURN(std::unique_ptr<DirectoryLock> lock, DirectoryLock::Take(directory));
+  RETURN_IF_ERROR(MakePrivate(directory + "/tasks.db"));
   ASSIGN_OR_RETURN(std::unique_ptr<HoldGate> gate, HoldGate::Open(directory));
   ASSIGN_OR_RETURN(Store store, OpenStore(directory, {.files = std::make_unique<HoldingFiles>(std::move(files), *gate),
                                                       .open_database = [&gate](const std::string& path) {

@@ -4,9 +4,9 @@
 //   store.tasks->...; store.payloads->...
 //
 // The directory is created with mode 0700 if it is missing (its parent must be there) and locked for as long as the
-// Store lives. Codes: FAILED_PRECONDITION if another server has it, or a newer one wrote it; PERMISSION_DENIED if it
-// cannot be written; DATA_LOSS if the database is damaged; NOT_FOUND if the parent is missing. Each names the
-// directory.
+// Store lives; all files in it have mode 0600. Codes: FAILED_PRECONDITION if another server has it, a newer one wrote
+// it, or it is a backup; PERMISSION_DENIED if it cannot be written; DATA_LOSS if the database is damaged; NOT_FOUND if
+// the parent is missing. Each names the directory.
 #pragma once
 
 #include <functional>
@@ -21,6 +21,9 @@
 #include "storage/task_store.h"
 
 namespace sheaf {
+
+// The list of files that makes a directory a backup (care/manifest.h).
+inline constexpr char kBackupManifestName[] = "MANIFEST";
 
 // An advisory lock on "<directory>/LOCK", released when it goes. The file says which process has it.
 class DirectoryLock {

@@ -83,15 +83,15 @@ class PayloadStore {
     int64_t num_uploads = 0;
     int64_t disk_bytes = 0;
     int64_t memory_bytes = 0;
-    // Those with ids that end in `id_suffix`. Of an earlier process's uploads only those that were asked for since
-    // count: the others' ids are not known.
+    // Those with ids that end in `id_suffix`.
     int64_t num_matching = 0;
   };
   // Never waits for one that is being written.
   virtual UploadUse GetUploadUse(std::string_view id_suffix) = 0;
-  // Deletes uploads that were not written to since `before`; of those in memory, those not written to since the last
-  // call. Returns how many.
-  virtual absl::StatusOr<int64_t> DeleteStaleUploads(absl::Time before) = 0;
+  // Deletes uploads that nobody started, wrote to or finished for `keep`, and returns how many. No clock is read: an
+  // upload is as old as the first call after it was last used, and those of an earlier process as the first call of
+  // all. What cannot be deleted is logged, and tried again by the next call. Never waits for one that is being written.
+  virtual int64_t DeleteStaleUploads(absl::Time now, absl::Duration keep) = 0;
 
   // --- Blobs -----------------------------------------------------------------------------------
 
@@ -110,8 +110,6 @@ class PayloadStore {
   struct BlobInfo {
     std::string digest;
     int64_t size_bytes = 0;
-    // When it was stored (or last stored again).
-    absl::Time time;
   };
   virtual absl::StatusOr<std::vector<BlobInfo>> ListBlobs() = 0;
 

@@ -12,6 +12,8 @@ namespace sheaf {
 namespace {
 
 constexpr absl::Duration kHousekeepingInterval = absl::Minutes(10);
+// An upload is as old as the first look after it was last used, and goes at a look: it lives longer by two of these.
+constexpr absl::Duration kUploadLookInterval = absl::Minutes(1);
 // Short against leases, long against a batch.
 constexpr absl::Duration kRestAfterRollback = absl::Milliseconds(200);
 
@@ -58,11 +60,15 @@ void Core::Tick(absl::Time now, absl::Time read_until) {
   watch_.Tick(now);
   retention_.Tick(now);
   if (now >= next_housekeeping_) KeepHouse(now);
+  if (now >= next_upload_look_) {
+    next_upload_look_ = now + kUploadLookInterval;
+    context_.payloads.DeleteStaleUploads(now, context_.limits.unreferenced_keep);
+  }
 }
 
 absl::Time Core::NextTick(absl::Time /*now*/) const {
   return std::max(rest_until_, std::min({access_.NextTick(), rounds_.NextTick(), desk_.NextTick(), watch_.NextTick(),
-                                         retention_.NextTick(), next_housekeeping_}));
+                                         retention_.NextTick(), next_housekeeping_, next_upload_look_}));
 }
 
 absl::Status Core::OnRollback(absl::Time now) {
@@ -105,8 +111,6 @@ void Core::KeepHouse(absl::Time now) {
   next_housekeeping_ = now + kHousekeepingInterval;
   workers_.Prune(now);
   access_.Prune(now);
-  const absl::StatusOr<int64_t> deleted = context_.payloads.DeleteStaleUploads(now - context_.limits.unreferenced_keep);
-  if (!deleted.ok()) LogWarning("stale uploads stay on disk: {}", deleted.status().ToString());
 }
 
 }  // namespace sheaf

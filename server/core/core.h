@@ -93,6 +93,7 @@ class Core {
   Retention retention_;
   absl::Time start_time_;
   absl::Time next_housekeeping_ = absl::InfinitePast();
+  absl::Time next_upload_look_ = absl::InfinitePast();
   // What a failed batch could not do is due at once again, and fails again while the disk is full: not at once.
   absl::Time rest_until_ = absl::InfinitePast();
 };

@@ -1,7 +1,9 @@
 #include "server/core/retention.h"
 
 #include <algorithm>
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/log.h"
@@ -29,8 +31,6 @@ void Retention::Tick(absl::Time now) {
   num_closed_ = 0;
   DeleteRounds(now);
   if (now >= workers_due_time_) DeleteWorkers(now);
-  // Not at the start: broadcasts of rounds that ended before it stay for a moment.
-  if (blobs_due_time_ == absl::InfinitePast()) blobs_due_time_ = now + kBlobsInterval;
   if (now >= blobs_due_time_) FindOldBlobs(now);
   if (!old_blobs_.empty()) DeleteOldBlobs(now);
 }
@@ -56,9 +56,15 @@ void Retention::FindOldBlobs(absl::Time now) {
   const absl::StatusOr<std::vector<PayloadStore::BlobInfo>> blobs = context_.payloads.ListBlobs();
   if (!blobs.ok()) return LogWarning("unused blobs stay on disk: {}", blobs.status().ToString());
   old_blobs_.clear();
+  // Files' times are the wall clock's, which may be set: a blob is as old as the first look that found it.
+  std::map<std::string, absl::Time> found_times;
   for (const PayloadStore::BlobInfo& blob : *blobs) {
-    if (blob.time <= now - context_.limits.unreferenced_keep) old_blobs_.push_back(blob.digest);
+    const auto known = found_times_.find(blob.digest);
+    const absl::Time found = known == found_times_.end() ? now : known->second;
+    found_times[blob.digest] = found;
+    if (now - found >= context_.limits.unreferenced_keep) old_blobs_.push_back(blob.digest);
   }
+  found_times_ = std::move(found_times);
 }
 
 void Retention::DeleteOldBlobs(absl::Time now) {

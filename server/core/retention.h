@@ -6,6 +6,7 @@
 // Runs in the core's thread, inside a batch.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -41,7 +42,9 @@ class Retention {
   int num_closed_ = 0;
   absl::Time workers_due_time_ = absl::InfinitePast();
   absl::Time blobs_due_time_ = absl::InfinitePast();
-  // Blobs stored long ago that are still to be looked at.
+  // When a look at all blobs first found each of them.
+  std::map<std::string, absl::Time> found_times_;
+  // Blobs found long ago that are still to be looked at.
   std::vector<std::string> old_blobs_;
 };
 

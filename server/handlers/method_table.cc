@@ -104,6 +104,13 @@ MethodTable::MethodTable(Executor& executor, Core& core, Admission& admission, H
       &AccessHandlers::ListTokens);
   Add("sheaf.v1.AccessService/RevokeToken", {OPERATOR}, OfServer<v1::RevokeTokenRequest>(), access,
       &AccessHandlers::RevokeToken);
+
+  for (const char* method :
+       {"RoundService/GetRound", "RoundService/ListRounds", "RoundService/ReadAggregate", "InspectionService/ListTasks",
+        "InspectionService/GetTask", "InspectionService/DescribeQueue", "InspectionService/ListWorkers",
+        "InspectionService/ExplainRound", "InspectionService/GetServerInfo", "AccessService/ListTokens"}) {
+    rows_.at(std::string("sheaf.v1.") + method).only_looks = true;
+  }
 }
 
 namespace {
@@ -182,15 +189,46 @@ void MethodTable::Dispatch(std::string_view method, const IdentityPtr& caller, c
     return row.call(request, caller, response, absl::InfinitePast(), std::move(done));
   }
   admission_.Queue(row.lane);
-  Post(row.lane, [this, &row, caller, &request, response, done = std::move(done)](absl::Time now) {
-    admission_.Dequeue(row.lane);
-    auto answer = [this, done](absl::Status status) {
-      executor_.Defer(
-          [done, status = std::move(status)](const absl::Status& commit) { done(commit.ok() ? status : commit); });
-    };
-    if (absl::Status status = row.check_scope(request, *caller); !status.ok()) return answer(std::move(status));
-    row.call(request, caller, response, now, std::move(answer));
+  Post(row.lane, [this, call = Call{.row = &row,
+                                    .caller = caller,
+                                    .request = &request,
+                                    .response = response,
+                                    .now = absl::InfinitePast(),
+                                    .done = std::move(done)}](absl::Time now) mutable {
+    admission_.Dequeue(call.row->lane);
+    call.now = now;
+    RunInBatch(call);
   });
+}
+
+void MethodTable::RunInBatch(const Call& call) const {
+  if (absl::Status status = call.row->check_scope(*call.request, *call.caller); !status.ok()) {
+    return AnswerAfterBatch(call, std::move(status));
+  }
+  call.row->call(*call.request, call.caller, call.response, call.now,
+                 [this, call](absl::Status status) { AnswerAfterBatch(call, std::move(status)); });
+}
+
+void MethodTable::AnswerAfterBatch(const Call& call, absl::Status status) const {
+  executor_.Defer([this, call, status = std::move(status)](const absl::Status& commit) {
+    if (commit.ok()) return call.done(status);
+    // Others wrote in this batch, and the disk is full. Whoever only looks is not refused for that: with a full disk
+    // people look what is wrong.
+    const bool looks_again = call.row->only_looks && absl::IsResourceExhausted(commit) && !absl::IsCancelled(status);
+    looks_again ? LookAgain(call) : call.done(commit);
+  });
+}
+
+void MethodTable::LookAgain(const Call& call) const {
+  if (absl::Status status = call.row->check_scope(*call.request, *call.caller); !status.ok()) {
+    return call.done(std::move(status));
+  }
+  const auto is_outside = std::make_shared<bool>(true);
+  call.row->call(*call.request, call.caller, call.response, call.now, [this, call, is_outside](absl::Status status) {
+    // One that waits again is answered in a later batch.
+    *is_outside ? call.done(std::move(status)) : AnswerAfterBatch(call, std::move(status));
+  });
+  *is_outside = false;
 }
 
 void MethodTable::Post(Lane lane, Executor::Event event) const {

@@ -94,7 +94,23 @@ class MethodTable {
         call;
     // Null where no call waits, or waiting hands out nothing.
     std::function<void(const google::protobuf::Message& request)> abandon;
+    // Changes nothing: needs no room on the disk.
+    bool only_looks = false;
   };
+  // One call of a row that runs inside batches. What it points at lives until `done` is called.
+  struct Call {
+    const Row* row;
+    IdentityPtr caller;
+    const google::protobuf::Message* request;
+    google::protobuf::Message* response;
+    absl::Time now;
+    Done done;
+  };
+  // The core's thread. In a batch: the call is answered when the batch is durable.
+  void RunInBatch(const Call& call) const;
+  void AnswerAfterBatch(const Call& call, absl::Status status) const;
+  // After a batch that failed, and outside of any: nothing of it has happened, and what can be read is durable.
+  void LookAgain(const Call& call) const;
 
   // Each method says who may call it, and what a request is about.
   // A handler that runs inside a batch.

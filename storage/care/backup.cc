@@ -171,8 +171,8 @@ absl::Status VerifyWritten(UnfinishedDirectory& written, const std::string& orig
 absl::Status WriteManifest(UnfinishedDirectory& to, const Manifest& manifest) {
   PosixFileSystem files;
   const auto write = [&](const ByteSink& take) { return take(ToText(manifest)); };
-  return WriteFileWhole(files, to.path(), std::string(kManifestName) + ".tmp", write,
-                        [] { return std::string(kManifestName); });
+  return WriteFileWhole(files, to.path(), std::string(kBackupManifestName) + ".tmp", write,
+                        [] { return std::string(kBackupManifestName); });
 }
 
 }  // namespace
@@ -209,10 +209,10 @@ absl::StatusOr<BackupSummary> BackUpStore(const BackUpParams& params) {
 absl::StatusOr<BackupSummary> RestoreStore(const RestoreParams& params) {
   const std::string backup = WithoutSlash(params.backup);
   PosixFileSystem files;
-  const std::string manifest_path = fmt::format("{}/{}", backup, kManifestName);
+  const std::string manifest_path = fmt::format("{}/{}", backup, kBackupManifestName);
   const absl::StatusOr<std::unique_ptr<BlobView>> text = files.Map(manifest_path);
   if (absl::IsNotFound(text.status())) {
-    return absl::NotFoundError(fmt::format("{} is not a backup: it has no {}", backup, kManifestName));
+    return absl::NotFoundError(fmt::format("{} is not a backup: it has no {}", backup, kBackupManifestName));
   }
   RETURN_IF_ERROR(text.status());
   ASSIGN_OR_RETURN(const Manifest manifest, ParseManifest(std::string((*text)->bytes()), manifest_path));

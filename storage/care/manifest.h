@@ -26,8 +26,6 @@ struct Manifest {
   std::vector<Entry> entries;
 };
 
-inline constexpr char kManifestName[] = "MANIFEST";
-
 std::string ToText(const Manifest& manifest);
 // DATA_LOSS, naming `path`, if it is not a whole manifest.
 absl::StatusOr<Manifest> ParseManifest(const std::string& text, const std::string& path);

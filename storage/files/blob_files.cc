@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/checksum.h"
+#include "base/log.h"
 #include "base/status_macros.h"
 
 namespace sheaf {
@@ -51,7 +52,9 @@ absl::Status BlobFiles::Open() {
   RETURN_IF_ERROR(files_.CreateDirectory(directory_));
   ASSIGN_OR_RETURN(std::vector<std::string> names, files_.List(directory_));
   for (const std::string& name : names) {
-    if (!IsSha256Hex(name)) RETURN_IF_ERROR(files_.Unlink(directory_ + "/" + name));
+    if (IsSha256Hex(name)) continue;
+    const absl::Status deleted = files_.Unlink(directory_ + "/" + name);
+    if (!deleted.ok()) LogWarning("what is no blob stays among them: {}", deleted.ToString());
   }
   return absl::OkStatus();
 }
@@ -90,7 +93,11 @@ void BlobFiles::MarkChecked(const std::string& digest) {
   checked_.insert(digest);
 }
 
-bool BlobFiles::Has(const std::string& digest) { return IsSha256Hex(digest) && files_.GetStat(PathOf(digest)).ok(); }
+bool BlobFiles::Has(const std::string& digest) {
+  if (!IsSha256Hex(digest)) return false;
+  const absl::StatusOr<FileSystem::Stat> stat = files_.GetStat(PathOf(digest));
+  return stat.ok() && stat->is_file;
+}
 
 absl::StatusOr<std::shared_ptr<const BlobView>> BlobFiles::OpenBlob(const std::string& digest) {
   if (!IsSha256Hex(digest)) return absl::NotFoundError(fmt::format("there is no blob {}", digest));
@@ -132,9 +139,9 @@ absl::StatusOr<std::vector<PayloadStore::BlobInfo>> BlobFiles::List() {
   for (const std::string& name : names) {
     if (!IsSha256Hex(name)) continue;
     auto stat = files_.GetStat(PathOf(name));
-    if (absl::IsNotFound(stat.status())) continue;
+    if (absl::IsNotFound(stat.status()) || (stat.ok() && !stat->is_file)) continue;
     RETURN_IF_ERROR(stat.status());
-    blobs.push_back({.digest = name, .size_bytes = stat->size_bytes, .time = stat->change_time});
+    blobs.push_back({.digest = name, .size_bytes = stat->size_bytes});
   }
   return blobs;
 }

@@ -58,13 +58,16 @@ absl::StatusOr<std::string> CheckpointFiles::Read(const RoundId& round, const st
 
 absl::Status CheckpointFiles::DeleteExcept(const RoundId& round, const std::string& name) {
   ASSIGN_OR_RETURN(std::vector<std::string> names, files_.List(DirectoryOf(round)));
+  // One that cannot be deleted keeps no other.
+  absl::Status deleted;
   bool is_changed = false;
   for (const std::string& other : names) {
     if (!name.empty() && other == FileNameOf(name)) continue;
-    RETURN_IF_ERROR(files_.Unlink(DirectoryOf(round) + "/" + other));
+    deleted.Update(files_.Unlink(DirectoryOf(round) + "/" + other));
     is_changed = true;
   }
-  return is_changed ? files_.SyncDirectory(DirectoryOf(round)) : absl::OkStatus();
+  if (is_changed) RETURN_IF_ERROR(files_.SyncDirectory(DirectoryOf(round)));
+  return deleted;
 }
 
 absl::Status CheckpointFiles::DeleteRound(const RoundId& round) {

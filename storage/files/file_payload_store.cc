@@ -41,7 +41,9 @@ absl::StatusOr<std::shared_ptr<const BlobView>> FilePayloadStore::OpenUpload(con
   return uploads_.OpenView(id);
 }
 absl::Status FilePayloadStore::DeleteUpload(const UploadId& id) { return uploads_.Delete(id); }
-absl::StatusOr<int64_t> FilePayloadStore::DeleteStaleUploads(absl::Time before) { return uploads_.DeleteStale(before); }
+int64_t FilePayloadStore::DeleteStaleUploads(absl::Time now, absl::Duration keep) {
+  return uploads_.DeleteStale(now, keep);
+}
 
 absl::Status FilePayloadStore::MoveUploadToBlob(const UploadId& id) {
   return uploads_.MoveAway(

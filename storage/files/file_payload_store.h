@@ -40,7 +40,7 @@ class FilePayloadStore final : public PayloadStore {
   absl::StatusOr<SpoolRef> MoveUploadToSpool(const UploadId& id, const RoundId& round) override;
   absl::StatusOr<std::shared_ptr<const BlobView>> OpenUpload(const UploadId& id) override;
   absl::Status DeleteUpload(const UploadId& id) override;
-  absl::StatusOr<int64_t> DeleteStaleUploads(absl::Time before) override;
+  int64_t DeleteStaleUploads(absl::Time now, absl::Duration keep) override;
 
   absl::StatusOr<std::string> WriteBlob(const std::function<absl::Status(const ByteSink& take)>& write) override;
   bool HasBlob(const std::string& digest) override;

@@ -212,11 +212,7 @@ absl::StatusOr<std::vector<std::string>> PosixFileSystem::List(const std::string
 absl::StatusOr<FileSystem::Stat> PosixFileSystem::GetStat(const std::string& path) {
   struct stat stat;
   if (::stat(path.c_str(), &stat) != 0) return FileError(errno, "look at", path);
-  return Stat{.size_bytes = stat.st_size, .change_time = absl::TimeFromTimespec(stat.st_mtim)};
-}
-
-absl::Status PosixFileSystem::Touch(const std::string& path) {
-  return ::utimensat(AT_FDCWD, path.c_str(), nullptr, 0) == 0 ? absl::OkStatus() : FileError(errno, "touch", path);
+  return Stat{.size_bytes = stat.st_size, .is_file = S_ISREG(stat.st_mode)};
 }
 
 }  // namespace sheaf

@@ -18,7 +18,6 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/time/time.h"
 #include "storage/payload_store.h"
 
 namespace sheaf {
@@ -56,11 +55,10 @@ class FileSystem {
 
   struct Stat {
     int64_t size_bytes = 0;
-    absl::Time change_time;
+    // A regular file: neither a directory nor anything else.
+    bool is_file = false;
   };
   virtual absl::StatusOr<Stat> GetStat(const std::string& path) = 0;
-  // Sets the change time to the present.
-  virtual absl::Status Touch(const std::string& path) = 0;
 
   // Deletes some of what Unlink and RemoveDirectory have put off, for file systems that do so (holding_files.h). What
   // cannot be deleted is logged: an error is that of a flush.
@@ -78,7 +76,6 @@ class PosixFileSystem final : public FileSystem {
   absl::Status SyncDirectory(const std::string& path) override;
   absl::StatusOr<std::vector<std::string>> List(const std::string& path) override;
   absl::StatusOr<Stat> GetStat(const std::string& path) override;
-  absl::Status Touch(const std::string& path) override;
 };
 
 // The status of `error` (an errno), met while doing `what` to `path`.

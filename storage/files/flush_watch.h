@@ -33,7 +33,6 @@ class FlushWatch final : public FileSystem {
   absl::Status SyncDirectory(const std::string& path) override { return Watch(files_.SyncDirectory(path)); }
   absl::StatusOr<std::vector<std::string>> List(const std::string& path) override { return files_.List(path); }
   absl::StatusOr<Stat> GetStat(const std::string& path) override { return files_.GetStat(path); }
-  absl::Status Touch(const std::string& path) override { return files_.Touch(path); }
   absl::Status DeleteHeld() override { return Watch(files_.DeleteHeld()); }
 
   // Returns the result of a flush, and keeps it if it is the first that failed.

@@ -30,7 +30,6 @@ class HoldingFiles final : public FileSystem {
   absl::Status SyncDirectory(const std::string& path) override { return files_->SyncDirectory(path); }
   absl::StatusOr<std::vector<std::string>> List(const std::string& path) override EXCLUDES(mutex_);
   absl::StatusOr<Stat> GetStat(const std::string& path) override EXCLUDES(mutex_);
-  absl::Status Touch(const std::string& path) override { return files_->Touch(path); }
   absl::Status DeleteHeld() override EXCLUDES(mutex_);
 
  private:

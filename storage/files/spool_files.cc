@@ -12,11 +12,23 @@ namespace sheaf {
 namespace {
 
 constexpr std::string_view kLogSuffix = "log";
+// No spool gets so far: a name that says so is nobody's.
+constexpr int64_t kSegmentsMax = int64_t{1} << 60;
 
 uint32_t CrcOfDigest(const std::string& digest) {
   uint32_t crc = 0;
   std::from_chars(digest.data(), digest.data() + 8, crc, 16);
   return crc;
+}
+
+// Of "<number>.log" or "<number>.<digest>"; 0 of anything else that somebody put there.
+int64_t SegmentNumberOf(const std::string& name) {
+  int64_t number = 0;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
+  const size_t dot = static_cast<size_t>(end - name.data());
+  if (error != std::errc() || dot >= name.size() || name[dot] != '.' || number >= kSegmentsMax) return 0;
+  const std::string suffix = name.substr(dot + 1);
+  return suffix == kLogSuffix || IsSha256Hex(suffix) ? number : 0;
 }
 
 }  // namespace
@@ -26,8 +38,7 @@ absl::StatusOr<SpoolFiles::Spool*> SpoolFiles::Find(const RoundId& round) {
   ASSIGN_OR_RETURN(std::vector<std::string> names, files_.List(DirectoryOf(round)));
   Spool spool;
   for (const std::string& name : names) {
-    int64_t number = 0;
-    std::from_chars(name.data(), name.data() + name.size(), number);
+    const int64_t number = SegmentNumberOf(name);
     if (number <= 0) continue;
     spool.segments[number] = name;
     spool.newest = std::max(spool.newest, number);
@@ -144,11 +155,15 @@ absl::Status SpoolFiles::DeleteSegments(const RoundId& round, int64_t through) {
     unsynced_files_.erase(spool->file);
     spool->file.reset();
   }
-  while (!spool->segments.empty() && spool->segments.begin()->first <= through) {
-    RETURN_IF_ERROR(files_.Unlink(DirectoryOf(round) + "/" + spool->segments.begin()->second));
-    spool->segments.erase(spool->segments.begin());
+  // One that cannot be deleted keeps no other, and is tried again with the next.
+  absl::Status deleted;
+  for (auto it = spool->segments.begin(); it != spool->segments.end() && it->first <= through;) {
+    const absl::Status unlinked = files_.Unlink(DirectoryOf(round) + "/" + it->second);
+    deleted.Update(unlinked);
+    it = unlinked.ok() ? spool->segments.erase(it) : std::next(it);
   }
-  return files_.SyncDirectory(DirectoryOf(round));
+  const absl::Status flushed = files_.SyncDirectory(DirectoryOf(round));
+  return flushed.ok() ? deleted : flushed;
 }
 
 absl::Status SpoolFiles::DeleteRound(const RoundId& round) {
@@ -159,7 +174,10 @@ absl::Status SpoolFiles::DeleteRound(const RoundId& round) {
   }
   unsynced_directories_.erase(DirectoryOf(round));
   ASSIGN_OR_RETURN(std::vector<std::string> names, files_.List(DirectoryOf(round)));
-  for (const std::string& name : names) RETURN_IF_ERROR(files_.Unlink(DirectoryOf(round) + "/" + name));
+  // One that cannot be deleted keeps no other: they are contributions.
+  absl::Status deleted;
+  for (const std::string& name : names) deleted.Update(files_.Unlink(DirectoryOf(round) + "/" + name));
+  RETURN_IF_ERROR(deleted);
   RETURN_IF_ERROR(files_.RemoveDirectory(DirectoryOf(round)));
   return files_.SyncDirectory(directory_);
 }

@@ -6,6 +6,8 @@
 #include <charconv>
 #include <utility>
 
+#include "base/log.h"
+
 namespace sheaf {
 namespace {
 
@@ -28,7 +30,9 @@ absl::Status UploadFiles::Open() {
   RETURN_IF_ERROR(files_.CreateDirectory(directory_));
   ASSIGN_OR_RETURN(std::vector<std::string> names, files_.List(directory_));
   for (const std::string& name : names) {
-    if (!Adopt(name)) RETURN_IF_ERROR(files_.Unlink(directory_ + "/" + name));
+    if (Adopt(name)) continue;
+    const absl::Status deleted = files_.Unlink(directory_ + "/" + name);
+    if (!deleted.ok()) LogWarning("what is no upload stays among them: {}", deleted.ToString());
   }
   return absl::OkStatus();
 }
@@ -44,16 +48,18 @@ bool UploadFiles::Adopt(const std::string& name) {
   std::string suffix = name.substr(third + 1);
   int64_t size = -1;
   std::from_chars(name.data() + first + 1, name.data() + second, size);
-  if (!IsSha256Hex(key) || !IsSha256Hex(digest) || size < 0 || (suffix != "part" && suffix != "done")) return false;
+  if (key.empty() || !IsSha256Hex(digest) || size < 0 || (suffix != "part" && suffix != "done")) return false;
   auto stat = files_.GetStat(directory_ + "/" + name);
-  if (!stat.ok()) return false;
+  if (!stat.ok() || !stat->is_file) return false;
 
   PayloadStore::Upload upload{.size_bytes = size,
                               .digest = digest,
                               .committed_bytes = std::min(stat->size_bytes, size),
                               .is_finished = suffix == "done"};
   MutexLock lock(mutex_);
-  entries_[key].entry = std::make_shared<Entry>(key, std::move(upload), nullptr);
+  Slot& slot = entries_[key];
+  if (!IsSha256Hex(key)) slot.id = UploadId(DecodeFileName(key));
+  slot.entry = std::make_shared<Entry>(key, std::move(upload), nullptr);
   return true;
 }
 
@@ -62,9 +68,14 @@ std::string UploadFiles::PathOf(const std::string& key, const PayloadStore::Uplo
                      upload.is_finished ? "done" : "part");
 }
 
+std::map<std::string, UploadFiles::Slot>::iterator UploadFiles::FindSlot(const UploadId& id) {
+  const auto found = entries_.find(KeyOf(id));
+  return found != entries_.end() ? found : entries_.find(Sha256Hex(id.value()));
+}
+
 absl::StatusOr<std::shared_ptr<UploadFiles::Entry>> UploadFiles::Find(const UploadId& id) {
   MutexLock lock(mutex_);
-  auto found = entries_.find(KeyOf(id));
+  const auto found = FindSlot(id);
   if (found == entries_.end()) return NoSuchUpload(id);
   found->second.id = id;
   return found->second.entry;
@@ -109,19 +120,16 @@ absl::StatusOr<PayloadStore::Upload> UploadFiles::Start(const UploadId& id, int6
   std::shared_ptr<Entry> entry;
   {
     MutexLock lock(mutex_);
-    std::string key = KeyOf(id);
-    Slot& slot = entries_[key];
-    slot.id = id;
-    if (!slot.entry) {
-      absl::StatusOr<std::shared_ptr<Entry>> begun = Begin(key, {.size_bytes = size_bytes, .digest = digest}, medium);
-      if (!begun.ok()) {
-        entries_.erase(key);
-        return begun.status();
-      }
-      slot.entry = *std::move(begun);
+    auto found = FindSlot(id);
+    if (found == entries_.end()) {
+      const std::string key = KeyOf(id);
+      ASSIGN_OR_RETURN(entry, Begin(key, {.size_bytes = size_bytes, .digest = digest}, medium));
+      found = entries_.emplace(key, Slot{.entry = entry, .id = id}).first;
     }
-    entry = slot.entry;
+    found->second.id = id;
+    entry = found->second.entry;
   }
+  entry->is_fresh = true;
   MutexLock lock(entry->mutex);
   if (entry->is_gone) return absl::UnavailableError(fmt::format("upload {} has ended just now; try again", id));
   if (entry->upload.size_bytes != size_bytes || entry->upload.digest != digest) {
@@ -158,6 +166,7 @@ absl::StatusOr<int64_t> UploadFiles::WriteChunk(const UploadId& id, int64_t offs
   }
   if (offset + length <= upload.committed_bytes) return upload.committed_bytes;
   data.remove_prefix(upload.committed_bytes - offset);
+  entry->is_fresh = true;
   RETURN_IF_ERROR(Write(*entry, data));
   if (entry->hash) entry->hash->Update(data);
   upload.committed_bytes += static_cast<int64_t>(data.size());
@@ -167,7 +176,6 @@ absl::StatusOr<int64_t> UploadFiles::WriteChunk(const UploadId& id, int64_t offs
 absl::Status UploadFiles::Write(Entry& entry, std::string_view data) {
   if (entry.memory) {
     entry.memory->append(data);
-    entry.is_fresh = true;
     return absl::OkStatus();
   }
   RETURN_IF_ERROR(OpenFile(entry, FileSystem::kWrite));
@@ -197,6 +205,7 @@ absl::Status UploadFiles::Finish(const UploadId& id) {
   MutexLock lock(entry->mutex);
   if (entry->is_gone) return NoSuchUpload(id);
   PayloadStore::Upload& upload = entry->upload;
+  entry->is_fresh = true;
   if (upload.is_finished) return CheckDigest(id, *entry);
   if (upload.committed_bytes < upload.size_bytes) {
     return absl::FailedPreconditionError(fmt::format("upload {} has {} of {} bytes: send the rest first", id,
@@ -283,24 +292,23 @@ absl::Status UploadFiles::Delete(const UploadId& id) {
   return (*entry)->is_gone ? absl::OkStatus() : Remove(**entry);
 }
 
-absl::StatusOr<int64_t> UploadFiles::DeleteStale(absl::Time before) {
-  std::vector<std::shared_ptr<Entry>> entries;
+int64_t UploadFiles::DeleteStale(absl::Time now, absl::Duration keep) {
+  std::vector<std::shared_ptr<Entry>> stale;
   {
     MutexLock lock(mutex_);
-    for (const auto& [key, slot] : entries_) entries.push_back(slot.entry);
+    for (auto& [key, slot] : entries_) {
+      if (slot.entry->is_fresh.exchange(false)) slot.seen_time = now;
+      if (now - slot.seen_time >= keep) stale.push_back(slot.entry);
+    }
   }
   int64_t num_deleted = 0;
-  for (const std::shared_ptr<Entry>& entry : entries) {
+  for (const std::shared_ptr<Entry>& entry : stale) {
     MutexLock lock(entry->mutex);
-    if (entry->is_gone || (entry->memory && std::exchange(entry->is_fresh, false))) continue;
-    if (entry->memory) {
-      RETURN_IF_ERROR(Remove(*entry));
-      ++num_deleted;
+    if (entry->is_gone || entry->is_fresh) continue;
+    if (const absl::Status removed = Remove(*entry); !removed.ok()) {
+      LogWarning("a stale upload stays: {}", removed.ToString());
       continue;
     }
-    ASSIGN_OR_RETURN(FileSystem::Stat stat, files_.GetStat(PathOf(*entry)));
-    if (stat.change_time >= before) continue;
-    RETURN_IF_ERROR(Remove(*entry));
     ++num_deleted;
   }
   return num_deleted;

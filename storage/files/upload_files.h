@@ -1,15 +1,20 @@
 // UploadFiles: files that grow chunk by chunk until they have the announced size and digest.
 //
-// A file's name says all that is known of it, "<SHA-256 of the upload's id>.<size>.<digest>.part", then ".done" once
-// its bytes are checked and durable; so a restart resumes it from its length, and there is nothing else that could
-// disagree. While chunks arrive in this process the digest is computed on the way, so that finishing reads nothing
-// again.
+// A file's name says all that is known of it, "<id>.<size>.<digest>.part" (the id as EncodeFileName writes it), then
+// ".done" once its bytes are checked and durable; so a restart resumes it from its length, knows whose it is, and there
+// is nothing else that could disagree. While chunks arrive in this process the digest is computed on the way, so that
+// finishing reads nothing again. (0.1 wrote the SHA-256 of the id instead: such a file is found by its id, but until
+// somebody asks for it nobody knows whose it is.)
+//
+// How long an upload has not been used is measured by the times that DeleteStale is told, never by those of files: a
+// wall clock that is set deletes nothing.
 //
 // Uploads in memory have no file at all: they end with the process.
 //
 // Thread-safe. A chunk is written and hashed under its own upload's lock only.
 #pragma once
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <optional>
@@ -29,7 +34,8 @@ class UploadFiles {
  public:
   UploadFiles(FileSystem& files, std::string directory) : files_(files), directory_(std::move(directory)) {}
 
-  // Creates the directory and finds the uploads of an earlier process.
+  // Creates the directory and finds the uploads of an earlier process. What else is there is deleted, or if it cannot
+  // be, named in the log.
   absl::Status Open();
 
   absl::StatusOr<PayloadStore::Upload> Start(const UploadId& id, int64_t size_bytes, const std::string& digest,
@@ -40,7 +46,7 @@ class UploadFiles {
   absl::Status Finish(const UploadId& id);
   absl::StatusOr<std::shared_ptr<const BlobView>> OpenView(const UploadId& id);
   absl::Status Delete(const UploadId& id);
-  absl::StatusOr<int64_t> DeleteStale(absl::Time before);
+  int64_t DeleteStale(absl::Time now, absl::Duration keep) EXCLUDES(mutex_);
 
   // Hands a finished upload's file to `take(path, upload)`, which renames it away; the upload is gone if that succeeds.
   template <typename Take>
@@ -71,6 +77,8 @@ class UploadFiles {
     const std::string key;
     const int64_t size_bytes;
     const bool is_in_memory;
+    // Used since the last look at stale ones.
+    std::atomic<bool> is_fresh = true;
     // Taken before the map's.
     Mutex mutex;
     PayloadStore::Upload upload GUARDED_BY(mutex);
@@ -82,19 +90,20 @@ class UploadFiles {
     // Finished by an earlier process, so the digest has yet to be checked by this one.
     bool is_unchecked GUARDED_BY(mutex) = false;
     bool is_gone GUARDED_BY(mutex) = false;
-    // In memory: written to since the last look at stale ones.
-    bool is_fresh GUARDED_BY(mutex) = true;
   };
 
   struct Slot {
     std::shared_ptr<Entry> entry;
-    // Empty until it is asked for, if it is of an earlier process.
+    // Empty until it is asked for, if 0.1 wrote it.
     UploadId id;
+    // Of the first look at stale ones since it was last used.
+    absl::Time seen_time = absl::InfinitePast();
   };
 
-  static std::string KeyOf(const UploadId& id) { return Sha256Hex(id.value()); }
+  static std::string KeyOf(const UploadId& id) { return EncodeFileName(id.value()); }
   std::string PathOf(const std::string& key, const PayloadStore::Upload& upload) const;
   std::string PathOf(const Entry& entry) const REQUIRES(entry.mutex) { return PathOf(entry.key, entry.upload); }
+  std::map<std::string, Slot>::iterator FindSlot(const UploadId& id) REQUIRES(mutex_);
   absl::StatusOr<std::shared_ptr<Entry>> Find(const UploadId& id) EXCLUDES(mutex_);
   absl::Status CheckFinished(const UploadId& id, const Entry& entry) const REQUIRES(entry.mutex);
   static absl::Status CheckOnDisk(const UploadId& id, const Entry& entry) REQUIRES(entry.mutex);

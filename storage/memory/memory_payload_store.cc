@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <set>
+#include <utility>
 
 #include "base/checksum.h"
 #include "base/status_macros.h"
@@ -50,8 +51,9 @@ absl::StatusOr<PayloadStore::Upload> MemoryPayloadStore::StartUpload(const Uploa
   MutexLock lock(mutex_);
   auto [row, is_new] = uploads_.try_emplace(id);
   if (is_new) {
-    row->second = {.upload = {.id = id, .size_bytes = size_bytes, .digest = digest}, .change_time = clock_.Now()};
+    row->second = {.upload = {.id = id, .size_bytes = size_bytes, .digest = digest}};
   }
+  row->second.is_fresh = true;
   const Upload& upload = row->second.upload;
   if (upload.size_bytes != size_bytes || upload.digest != digest) {
     return absl::AlreadyExistsError(
@@ -90,7 +92,7 @@ absl::StatusOr<int64_t> MemoryPayloadStore::WriteChunk(const UploadId& id, int64
   MutexLock lock(mutex_);
   auto found = uploads_.find(id);
   if (found == uploads_.end()) return NoSuchUpload(id);
-  auto& [upload, bytes, change_time, is_in_memory] = found->second;
+  auto& [upload, bytes, is_fresh, seen_time, is_in_memory] = found->second;
   int64_t length = static_cast<int64_t>(data.size());
   if (offset < 0 || offset > upload.committed_bytes) {
     return absl::OutOfRangeError(fmt::format("the chunk at {} of upload {} leaves a gap", offset, id));
@@ -101,7 +103,7 @@ absl::StatusOr<int64_t> MemoryPayloadStore::WriteChunk(const UploadId& id, int64
   if (offset + length <= upload.committed_bytes) return upload.committed_bytes;
   bytes.append(data.substr(upload.committed_bytes - offset));
   upload.committed_bytes = static_cast<int64_t>(bytes.size());
-  change_time = clock_.Now();
+  is_fresh = true;
   return upload.committed_bytes;
 }
 
@@ -109,6 +111,7 @@ absl::Status MemoryPayloadStore::FinishUpload(const UploadId& id) {
   MutexLock lock(mutex_);
   auto found = uploads_.find(id);
   if (found == uploads_.end()) return NoSuchUpload(id);
+  found->second.is_fresh = true;
   Upload& upload = found->second.upload;
   if (upload.is_finished) return absl::OkStatus();
   if (upload.committed_bytes < upload.size_bytes) {
@@ -163,9 +166,13 @@ absl::Status MemoryPayloadStore::DeleteUpload(const UploadId& id) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<int64_t> MemoryPayloadStore::DeleteStaleUploads(absl::Time before) {
+int64_t MemoryPayloadStore::DeleteStaleUploads(absl::Time now, absl::Duration keep) {
   MutexLock lock(mutex_);
-  return std::erase_if(uploads_, [&](const auto& row) { return row.second.change_time < before; });
+  for (auto& [id, row] : uploads_) {
+    if (std::exchange(row.is_fresh, false)) row.seen_time = now;
+  }
+  return static_cast<int64_t>(
+      std::erase_if(uploads_, [&](const auto& row) { return now - row.second.seen_time >= keep; }));
 }
 
 // --- Blobs ---------------------------------------------------------------------------------------
@@ -173,7 +180,6 @@ absl::StatusOr<int64_t> MemoryPayloadStore::DeleteStaleUploads(absl::Time before
 void MemoryPayloadStore::StoreBlob(const std::string& digest, std::string bytes) {
   BlobRow& row = blobs_[digest];
   if (!row.view) row.view = std::make_shared<MemoryBlobView>(std::move(bytes));
-  row.time = clock_.Now();
 }
 
 absl::StatusOr<std::string> MemoryPayloadStore::WriteBlob(
@@ -211,7 +217,7 @@ absl::StatusOr<std::vector<PayloadStore::BlobInfo>> MemoryPayloadStore::ListBlob
   MutexLock lock(mutex_);
   std::vector<BlobInfo> blobs;
   for (const auto& [digest, row] : blobs_) {
-    blobs.push_back({.digest = digest, .size_bytes = static_cast<int64_t>(row.view->bytes().size()), .time = row.time});
+    blobs.push_back({.digest = digest, .size_bytes = static_cast<int64_t>(row.view->bytes().size())});
   }
   return blobs;
 }

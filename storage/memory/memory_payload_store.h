@@ -12,7 +12,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/clock.h"
 #include "base/mutex.h"
 #include "storage/payload_store.h"
 
@@ -20,8 +19,6 @@ namespace sheaf {
 
 class MemoryPayloadStore final : public PayloadStore {
  public:
-  explicit MemoryPayloadStore(const Clock& clock) : clock_(clock) {}
-
   // A crash of machine and process: forgets what was appended since the last SyncSpools and every
   // unfinished upload; later appends begin a new segment.
   void DropUnsynced() EXCLUDES(mutex_);
@@ -36,7 +33,7 @@ class MemoryPayloadStore final : public PayloadStore {
   absl::StatusOr<SpoolRef> MoveUploadToSpool(const UploadId& id, const RoundId& round) override;
   absl::StatusOr<std::shared_ptr<const BlobView>> OpenUpload(const UploadId& id) override;
   absl::Status DeleteUpload(const UploadId& id) override;
-  absl::StatusOr<int64_t> DeleteStaleUploads(absl::Time before) override;
+  int64_t DeleteStaleUploads(absl::Time now, absl::Duration keep) override;
 
   absl::StatusOr<std::string> WriteBlob(const std::function<absl::Status(const ByteSink& take)>& write) override;
   bool HasBlob(const std::string& digest) override;
@@ -61,13 +58,14 @@ class MemoryPayloadStore final : public PayloadStore {
   struct UploadRow {
     Upload upload;
     std::string bytes;
-    absl::Time change_time;
+    // Used since DeleteStaleUploads last looked, and when that first saw that it was not.
+    bool is_fresh = true;
+    absl::Time seen_time = absl::InfinitePast();
     // Gone in a crash, finished or not.
     bool is_in_memory = false;
   };
   struct BlobRow {
     std::shared_ptr<const BlobView> view;
-    absl::Time time;
   };
   struct Segment {
     std::string bytes;
@@ -85,7 +83,6 @@ class MemoryPayloadStore final : public PayloadStore {
   void StoreBlob(const std::string& digest, std::string bytes) REQUIRES(mutex_);
   SpoolRef Append(const RoundId& round, std::string_view bytes) REQUIRES(mutex_);
 
-  const Clock& clock_;
   Mutex mutex_;
   std::map<UploadId, UploadRow> uploads_ GUARDED_BY(mutex_);
   std::map<std::string, BlobRow> blobs_ GUARDED_BY(mutex_);

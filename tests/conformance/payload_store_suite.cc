@@ -152,15 +152,55 @@ PAYLOAD_TEST("An unfinished upload is resumed after a restart, a finished one is
   CHECK((*again.OpenUpload(UploadId("done")))->bytes() == "done");
 }
 
+PAYLOAD_TEST("Whose uploads there are is known after a restart, before anybody asks for one") {
+  REQUIRE(store.StartUpload(UploadId("c-one-tag"), 6, Sha256Hex("abcdef")).ok());
+  UploadWhole(store, UploadId("c-two-tag"), "abc");
+  REQUIRE(store.StartUpload(UploadId("c/three.gat"), 6, Sha256Hex("abcdef")).ok());
+  under_test.Reopen();
+  const PayloadStore::UploadUse use = under_test.store().GetUploadUse("tag");
+  CHECK(use.num_uploads == 3);
+  CHECK(use.num_matching == 2);
+  CHECK(under_test.store().GetUploadUse(".gat").num_matching == 1);
+}
+
 PAYLOAD_TEST("Deleted and stale uploads are gone") {
   UploadWhole(store, kUpload, "abc");
   UploadWhole(store, UploadId("two"), "abc");
   REQUIRE(store.DeleteUpload(kUpload).ok());
   REQUIRE(store.DeleteUpload(kUpload).ok());
   CHECK(store.GetUpload(kUpload).status().code() == Code::kNotFound);
-  CHECK(*store.DeleteStaleUploads(absl::FromUnixSeconds(1000)) == 0);
-  CHECK(*store.DeleteStaleUploads(absl::InfiniteFuture()) == 1);
+  CHECK(store.DeleteStaleUploads(absl::FromUnixSeconds(1000), absl::Seconds(1)) == 0);
+  CHECK(store.DeleteStaleUploads(absl::FromUnixSeconds(1001), absl::Seconds(1)) == 1);
   CHECK(store.GetUpload(UploadId("two")).status().code() == Code::kNotFound);
+}
+
+PAYLOAD_TEST(
+    "An upload is stale when nobody used it for so long by the times that the store is told, and by no clock") {
+  constexpr absl::Duration kKeep = absl::Minutes(10);
+  // Long ago, and long after what any machine's clock says.
+  for (const absl::Time start : {absl::FromUnixSeconds(1000), absl::FromUnixSeconds(1'000'000'000'000)}) {
+    const auto look = [&](int minutes) {
+      return under_test.store().DeleteStaleUploads(start + absl::Minutes(minutes), kKeep);
+    };
+    const UploadId written("written");
+    const UploadId memory("memory");
+    REQUIRE(under_test.store().StartUpload(written, 6, Sha256Hex("abcdef")).ok());
+    REQUIRE(under_test.store().StartMemoryUpload(memory, 6, Sha256Hex("abcdef")).ok());
+    CHECK(look(0) == 0);
+    CHECK(look(9) == 0);
+    // Each use makes it new.
+    REQUIRE(under_test.store().WriteChunk(written, 0, "abc").ok());
+    REQUIRE(under_test.store().StartMemoryUpload(memory, 6, Sha256Hex("abcdef")).ok());
+    CHECK(look(11) == 0);
+    REQUIRE(under_test.store().WriteChunk(written, 3, "def").ok());
+    CHECK(look(20) == 0);
+    REQUIRE(under_test.store().FinishUpload(written).ok());
+    CHECK(look(21) == 1);
+    CHECK(under_test.store().GetUpload(memory).status().code() == Code::kNotFound);
+    CHECK(look(30) == 0);
+    CHECK(look(31) == 1);
+    CHECK(under_test.store().GetUpload(written).status().code() == Code::kNotFound);
+  }
 }
 
 PAYLOAD_TEST("A blob is stored once, read until it is deleted, and an open view outlives it") {

@@ -75,7 +75,7 @@ size_t LastTransaction(const std::string& log) {
 TEST_CASE("A bit that flips or a tail that is lost is noticed and named, or changes nothing") {
   Report report("bit rot");
   ManualClock clock;
-  SimulatedDisk disk(clock);
+  SimulatedDisk disk;
   SeededRandom random(5);
   Script script(7, clock);
   auto server = DiskServer::Start(disk, clock, ServerOptions());
@@ -130,7 +130,7 @@ TEST_CASE("A bit that flips or a tail that is lost is noticed and named, or chan
 
 TEST_CASE("A database from before there were checksums gets them, with all that is in it") {
   const ManualClock clock;
-  SimulatedDisk disk(clock);
+  SimulatedDisk disk;
   const DiskVfs vfs(disk);
   sqlite3* plain = nullptr;
   REQUIRE(sqlite3_open_v2("/old.db", &plain, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, vfs.name().c_str()) == 0);

@@ -33,7 +33,7 @@ TEST_CASE("A crash at any write or flush loses nothing that was acknowledged and
   Report report("crash points");
   for (int seed = 1; seed <= Effort(); ++seed) {
     ManualClock clock;
-    SimulatedDisk disk(clock);
+    SimulatedDisk disk;
     SeededRandom random(static_cast<uint64_t>(seed) * 1000);
     Script script(7, clock);
     std::vector<Image> images;
@@ -69,7 +69,7 @@ TEST_CASE("Crashes at random points, one after the other, also while a server st
     ManualClock clock;
     SeededRandom random(static_cast<uint64_t>(seed));
     Script script(random.Bits(), clock);
-    auto disk = std::make_unique<SimulatedDisk>(clock);
+    auto disk = std::make_unique<SimulatedDisk>();
     int operations = 0;
     while (operations < kOperations) {
       // The change at which this life ends.
@@ -118,7 +118,7 @@ TEST_CASE("While a backup holds the store, neither full disks nor crashes, one a
     SeededRandom random(static_cast<uint64_t>(seed));
     Script script(random.Bits(), clock);
     script.Expect({absl::StatusCode::kResourceExhausted});
-    auto disk = std::make_unique<SimulatedDisk>(clock);
+    auto disk = std::make_unique<SimulatedDisk>();
     int operations = 0;
     while (operations < kOperations) {
       std::unique_ptr<SimulatedDisk> after;

@@ -99,9 +99,7 @@ absl::StatusOr<std::vector<std::string>> DiskFileSystem::List(const std::string&
 absl::StatusOr<FileSystem::Stat> DiskFileSystem::GetStat(const std::string& path) {
   const SimulatedDisk::NodePtr node = disk_.Find(path);
   if (node == nullptr) return FileError(ENOENT, "look at", path);
-  return Stat{.size_bytes = static_cast<int64_t>(node->bytes.size()), .change_time = node->change_time};
+  return Stat{.size_bytes = static_cast<int64_t>(node->bytes.size()), .is_file = !node->is_directory};
 }
-
-absl::Status DiskFileSystem::Touch(const std::string& path) { return Result(disk_.Touch(path), "touch", path); }
 
 }  // namespace sheaf::crash

@@ -23,7 +23,6 @@ class DiskFileSystem final : public FileSystem {
   absl::Status SyncDirectory(const std::string& path) override;
   absl::StatusOr<std::vector<std::string>> List(const std::string& path) override;
   absl::StatusOr<Stat> GetStat(const std::string& path) override;
-  absl::Status Touch(const std::string& path) override;
 
  private:
   SimulatedDisk& disk_;

@@ -81,7 +81,7 @@ struct Point {
 std::string RunPoint(const Point& point, int64_t& num_calls, std::string& outcome) {
   ManualClock clock;
   SeededRandom random(static_cast<uint64_t>(point.call));
-  SimulatedDisk disk(clock);
+  SimulatedDisk disk;
   Script script(11, clock);
   script.Expect(point.kind->fault.error == ENOSPC
                     ? std::vector{absl::StatusCode::kResourceExhausted}
@@ -153,6 +153,94 @@ TEST_CASE("No I/O error loses what was acknowledged; a failed flush ends the pro
   report.Print();
   CHECK(report.count() >= 300);
   CHECK(report.num_violations() == 0);
+}
+
+template <typename Response, typename Request>
+absl::Status Ask(DiskServer& server, const std::string& method, const Request& request) {
+  return server.Call<Response>(method, request).status();
+}
+
+TEST_CASE("While a full disk fails every batch, whoever only looks is answered") {
+  ManualClock clock;
+  SimulatedDisk disk;
+  const auto server = DiskServer::Start(disk, clock, ServerOptions());
+  REQUIRE(server.ok());
+  v1::CreateRoundRequest create;
+  create.set_request_id("create");
+  create.mutable_spec()->mutable_computation()->set_name("noop");
+  v1::OutputSpec& output = *create.mutable_spec()->mutable_aggregate()->add_outputs();
+  output.set_name("x");
+  output.set_operator_("sum");
+  output.set_dtype(v1::FLOAT32);
+  create.mutable_spec()->mutable_lease_duration()->set_seconds(5);
+  create.mutable_spec()->mutable_listed()->add_tasks();
+  const auto created = (*server)->Call<v1::CreateRoundResponse>("RoundService/CreateRound", create);
+  REQUIRE(created.ok());
+  const std::string round = created->round().id();
+  v1::SyncRequest poll;
+  poll.set_protocol_version(1);
+  poll.set_worker("w");
+  poll.set_poll_id("poll");
+  poll.add_computations()->set_name("noop");
+  poll.set_want(1);
+  REQUIRE((*server)->Call<v1::SyncResponse>("WorkService/Sync", poll)->leases_size() == 1);
+
+  disk.set_fault([](const DiskCall& call) {
+    return call.operation == Op::kWrite || call.operation == Op::kCreate ? DiskFault{.error = ENOSPC} : DiskFault{};
+  });
+  // From now on every batch has an expired lease to write down.
+  clock.Advance(absl::Seconds(6));
+  DiskServer& full = **server;
+  for (int i = 0; i < 20; ++i) {
+    poll.set_poll_id("poll-" + std::to_string(i));
+    CHECK(absl::IsResourceExhausted(Ask<v1::SyncResponse>(full, "WorkService/Sync", poll)));
+    v1::GetRoundRequest get;
+    get.set_round(round);
+    v1::GetTaskRequest task;
+    task.set_task(round + "/0");
+    v1::ExplainRoundRequest explain;
+    explain.set_round(round);
+    v1::ListTasksRequest tasks;
+    tasks.set_round(round);
+    for (const absl::Status& looked :
+         {Ask<v1::GetServerInfoResponse>(full, "InspectionService/GetServerInfo", v1::GetServerInfoRequest()),
+          Ask<v1::DescribeQueueResponse>(full, "InspectionService/DescribeQueue", v1::DescribeQueueRequest()),
+          Ask<v1::ListWorkersResponse>(full, "InspectionService/ListWorkers", v1::ListWorkersRequest()),
+          Ask<v1::ListTasksResponse>(full, "InspectionService/ListTasks", tasks),
+          Ask<v1::GetTaskResponse>(full, "InspectionService/GetTask", task),
+          Ask<v1::ExplainRoundResponse>(full, "InspectionService/ExplainRound", explain),
+          Ask<v1::ListRoundsResponse>(full, "RoundService/ListRounds", v1::ListRoundsRequest()),
+          Ask<v1::GetRoundResponse>(full, "RoundService/GetRound", get)}) {
+      INFO(looked.ToString());
+      CHECK(looked.ok());
+    }
+    // Nothing that the failed batch assumed is shown.
+    const auto seen = full.Call<v1::GetTaskResponse>("InspectionService/GetTask", task);
+    CHECK(seen->task().state() == v1::LEASED);
+    CHECK(seen->task().num_lost() == 0);
+    // What is not there is not there, and what would change something is refused.
+    get.set_round("r-nosuch22");
+    CHECK(absl::IsNotFound(Ask<v1::GetRoundResponse>(full, "RoundService/GetRound", get)));
+    v1::CancelRoundRequest cancel;
+    cancel.set_round(round);
+    cancel.set_request_id("cancel");
+    CHECK(absl::IsResourceExhausted(Ask<v1::CancelRoundResponse>(full, "RoundService/CancelRound", cancel)));
+    clock.Advance(absl::Seconds(1));
+  }
+  REQUIRE(full.stop_status().ok());
+
+  // Also a server that starts without any room.
+  SeededRandom random(1);
+  const std::unique_ptr<SimulatedDisk> left = disk.Crash(random);
+  left->set_fault([](const DiskCall& call) {
+    return call.operation == Op::kWrite || call.operation == Op::kCreate ? DiskFault{.error = ENOSPC} : DiskFault{};
+  });
+  const auto restarted = DiskServer::Start(*left, clock, ServerOptions());
+  INFO(restarted.status().ToString());
+  REQUIRE(restarted.ok());
+  CHECK(
+      Ask<v1::GetServerInfoResponse>(**restarted, "InspectionService/GetServerInfo", v1::GetServerInfoRequest()).ok());
+  CHECK(Ask<v1::ListRoundsResponse>(**restarted, "RoundService/ListRounds", v1::ListRoundsRequest()).ok());
 }
 
 }  // namespace

@@ -50,7 +50,7 @@ void TakeMemoryOver() {
 std::string RunPoint(int64_t from, int64_t until, std::string& outcome) {
   ManualClock clock;
   SeededRandom random(static_cast<uint64_t>(from));
-  SimulatedDisk disk(clock);
+  SimulatedDisk disk;
   Script script(11, clock);
   script.Expect({absl::StatusCode::kInternal});
   num_requests = 0;

@@ -104,7 +104,6 @@ NodePtr Left(const NodePtr& node, Survival* survival, std::map<const Node*, Node
   auto left = std::make_shared<Node>();
   done[node.get()] = left;
   left->is_directory = node->is_directory;
-  left->change_time = node->change_time;
   if (!node->is_directory) {
     const bool is_flushed = node->changes.empty() && !node->has_lost_changes;
     left->bytes = survival != nullptr && !is_flushed ? CrashBytes(*node, *survival) : node->bytes;
@@ -150,9 +149,7 @@ const char* Name(DiskOperation operation) {
   return kNames[static_cast<int>(operation)];
 }
 
-SimulatedDisk::SimulatedDisk(const Clock& clock) : clock_(clock), root_(std::make_shared<Node>()) {
-  root_->is_directory = true;
-}
+SimulatedDisk::SimulatedDisk() : root_(std::make_shared<Node>()) { root_->is_directory = true; }
 
 int SimulatedDisk::Fault(DiskOperation operation, std::string_view path, double* written) {
   if (!fault_) return 0;
@@ -202,7 +199,6 @@ int SimulatedDisk::Open(const std::string& path, bool create, NodePtr& node) {
   const NodePtr parent = FindParent(path, name);
   if (parent == nullptr) return ENOENT;
   node = std::make_shared<Node>();
-  node->change_time = Now();
   SetEntry(*parent, name, node);
   Changed();
   return 0;
@@ -223,7 +219,6 @@ int SimulatedDisk::Write(Node& node, const std::string& path, int64_t offset, st
   KeepFlushedBytes(node);
   node.changes.push_back({.offset = offset, .bytes = std::string(bytes)});
   Apply(node.changes.back(), node.bytes);
-  node.change_time = Now();
   Changed();
   return error;
 }
@@ -234,7 +229,6 @@ int SimulatedDisk::Truncate(Node& node, const std::string& path, int64_t size) {
   KeepFlushedBytes(node);
   node.changes.push_back({.offset = size, .is_truncation = true});
   Apply(node.changes.back(), node.bytes);
-  node.change_time = Now();
   Changed();
   return 0;
 }
@@ -317,24 +311,17 @@ int SimulatedDisk::List(const std::string& path, std::vector<std::string>& names
   return 0;
 }
 
-int SimulatedDisk::Touch(const std::string& path) {
-  const NodePtr node = Find(path);
-  if (node == nullptr) return ENOENT;
-  node->change_time = Now();
-  return 0;
-}
-
 std::unique_ptr<SimulatedDisk> SimulatedDisk::Crash(Random& random) const {
   Survival survival(random);
   std::map<const Node*, NodePtr> done;
-  auto disk = std::make_unique<SimulatedDisk>(clock_);
+  auto disk = std::make_unique<SimulatedDisk>();
   disk->root_ = Left(root_, &survival, done);
   return disk;
 }
 
 std::unique_ptr<SimulatedDisk> SimulatedDisk::Copy() const {
   std::map<const Node*, NodePtr> done;
-  auto disk = std::make_unique<SimulatedDisk>(clock_);
+  auto disk = std::make_unique<SimulatedDisk>();
   disk->root_ = Left(root_, nullptr, done);
   return disk;
 }

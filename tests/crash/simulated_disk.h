@@ -1,7 +1,7 @@
 // SimulatedDisk: a disk in memory that knows what was flushed and what was not. SQLite (disk_vfs.h) and the payload
 // store (disk_file_system.h) write to one and the same.
 //
-//   SimulatedDisk disk(clock);
+//   SimulatedDisk disk;
 //   disk.set_fault([&](const DiskCall& call) { return ... ? DiskFault{.error = EIO} : DiskFault{}; });
 //   disk.set_on_change([&] { images.push_back(disk.Crash(random)); });
 //   ... write, flush, rename ...
@@ -60,7 +60,7 @@ struct DiskFault {
 
 class SimulatedDisk {
  public:
-  explicit SimulatedDisk(const Clock& clock);
+  SimulatedDisk();
 
   struct Node {
     // --- A file: what a reader sees, what is flushed, and the way from there to here.
@@ -78,7 +78,6 @@ class SimulatedDisk {
     // A flush failed: what was to be flushed is read back as it was written, and will never be written to the disk, as
     // by a page cache that marks it clean.
     bool has_lost_changes = false;
-    absl::Time change_time;
     // --- A directory, likewise. A change to null removes the name.
     bool is_directory = false;
     using Entries = std::map<std::string, std::shared_ptr<Node>>;
@@ -100,11 +99,9 @@ class SimulatedDisk {
   int RemoveDirectory(const std::string& path);
   int SyncDirectory(const std::string& path);
   int List(const std::string& path, std::vector<std::string>& names);
-  int Touch(const std::string& path);
 
   // Null if there is none.
   NodePtr Find(const std::string& path) const;
-  absl::Time Now() const { return clock_.Now(); }
 
   // Asked before every call; what it names happens instead.
   void set_fault(std::function<DiskFault(const DiskCall&)> fault) { fault_ = std::move(fault); }
@@ -125,7 +122,6 @@ class SimulatedDisk {
   NodePtr FindParent(const std::string& path, std::string& name) const;
   static void SetEntry(Node& directory, const std::string& name, NodePtr node);
 
-  const Clock& clock_;
   NodePtr root_;
   std::function<DiskFault(const DiskCall&)> fault_;
   std::function<void()> on_change_;

@@ -39,7 +39,7 @@ TEST_CASE("A store of a newer version is refused with both versions, and left as
   const CommandRun run = RunServer({"--listen", "127.0.0.1:0", "--data-dir", data});
   INFO(run.err);
   CHECK(run.exit_code == 1);
-  CHECK_THAT(run.err, Contains("version 99") && Contains("98") && Contains("version 5") && Contains(database));
+  CHECK_THAT(run.err, Contains("version 99") && Contains("98") && Contains("version 6") && Contains(database));
   CHECK(std::filesystem::file_size(database) == size);
 }
 
@@ -53,6 +53,72 @@ TEST_CASE("A busy port, or a data directory in use, ends a second server with on
   CHECK(data.exit_code == 1);
   CHECK_THAT(data.err, Contains(federation.data_directory()));
   CHECK(federation.Sheaf({"server", "info"}).exit_code == 0);
+}
+
+TEST_CASE("A server refuses a backup, which restores afterwards as before") {
+  const TemporaryDirectory directory = ScratchDirectory();
+  const std::string backup = directory.path() + "/backup";
+  Federation federation;
+  const std::string round = StartRound(federation, OneHotRound({.num_tasks = 2}));
+  REQUIRE(federation.Sheaf({"store", "backup", federation.data_directory(), "--to", backup}).exit_code == 0);
+  const CommandRun run = RunServer({"--listen", "127.0.0.1:0", "--data-dir", backup});
+  INFO(run.err);
+  CHECK(run.exit_code == 1);
+  CHECK_THAT(run.err, Contains("sheaf store restore " + backup));
+  const CommandRun restored = federation.Sheaf({"store", "restore", backup, "--to", directory.path() + "/data"});
+  INFO(restored.err);
+  CHECK(restored.exit_code == 0);
+  Federation again({.data_directory = directory.path() + "/data"});
+  CHECK(RoundOf(again.transport(), round).state() == v1::COLLECTING);
+}
+
+TEST_CASE("Nothing that lies in a store's directories and cannot be deleted keeps its server from starting") {
+  namespace fs = std::filesystem;
+  Federation federation;
+  const std::string data = federation.data_directory();
+  const std::string round = StartRound(federation, OneHotRound({.num_tasks = 3}));
+  const v1::SyncResponse granted = SyncOnce(federation.transport(), APoll("hand", "poll", 3));
+  const auto hand_in = [&](int index) {
+    v1::SyncRequest request = APoll("hand", fmt::format("result-{}", index), 0);
+    AddResult(granted.leases(index), request);
+    CHECK(VerdictsOf(SyncOnce(federation.transport(), request)) == std::vector<std::string>{"ACCEPTED"});
+  };
+  hand_in(0);
+  // Has a checkpoint.
+  federation.StopServer();
+  federation.StartServer();
+  hand_in(1);
+  federation.KillServer();
+  const std::string digest(64, 'd');
+  // A directory where a file was cannot be unlinked, like a file that is immutable.
+  const std::vector<std::string> strays = {"uploads/dir",
+                                           "uploads/u.3." + digest + ".part",
+                                           "blobs/dir",
+                                           "blobs/" + digest,
+                                           "spools/r-old22/1.log",
+                                           "checkpoints/r-old22/c1.ckpt",
+                                           "spools/r-old33/x",
+                                           "spools/" + round + "/stray",
+                                           "checkpoints/" + round + "/stray"};
+  for (const std::string& stray : strays) fs::create_directories(data + "/" + stray + "/inside");
+  std::ofstream(data + "/spools/file") << "x";
+  std::ofstream(data + "/checkpoints/file") << "x";
+  std::ofstream(data + "/spools/r-old22/2.log") << "a contribution of long ago";
+
+  federation.StartServer();
+  const std::string log = federation.server().LogTail(1'000'000);
+  for (const std::string& stray : strays) {
+    INFO(stray);
+    CHECK(fs::exists(data + "/" + stray + "/inside"));
+    // What lies beside the segments of a live spool is nobody's business until the round has ended.
+    if (stray != "spools/" + round + "/stray" && stray != "blobs/" + digest) CHECK_THAT(log, Contains(stray));
+  }
+  // What could be deleted was.
+  CHECK_FALSE(fs::exists(data + "/spools/r-old22/2.log"));
+  CHECK(RoundOf(federation.transport(), round).num_contributions() == 2);
+  hand_in(2);
+  Await(federation, round);
+  CHECK(CountsOf(federation.transport(), round) == std::vector<int64_t>(3, 1));
 }
 
 TEST_CASE("Without a package index the demo says what to install or to run") {
@@ -148,6 +214,8 @@ TEST_CASE("A full disk refuses what needs room, keeps what was accepted, and goe
   AddResult(granted.leases(0), first);
   CHECK(VerdictsOf(SyncOnce(transport, first)) == std::vector<std::string>{"ACCEPTED"});
   const std::string etag = RoundOf(transport, round).etag();
+  StartRound(federation, OneHotRound({.num_tasks = 200, .lease = absl::Seconds(1)}));
+  REQUIRE(SyncOnce(transport, APoll("dead", "poll-dead", 200)).leases_size() > 0);
 
   Fill(filler);
   v1::SyncRequest second = APoll("hand", "poll-3", 0);
@@ -166,14 +234,30 @@ TEST_CASE("A full disk refuses what needs room, keeps what was accepted, and goe
   REQUIRE(federation.server().IsRunning());
   CHECK(RoundOf(transport, round).etag() == etag);
   CHECK(RoundOf(transport, round).num_contributions() == 1);
-  CHECK(BlockingCall(transport, kListRounds, {})->rounds_size() == 1);
+  CHECK(BlockingCall(transport, kListRounds, {})->rounds_size() == 2);
+  // Also while every batch fails, because leases have expired and there is no room to say so.
+  ::poll(nullptr, 0, 1500);
+  int num_refused = 0;
+  for (int i = 0; i < 20; ++i) {
+    for (const std::vector<std::string>& words : {std::vector<std::string>{"server", "info"},
+                                                  {"round", "explain", round},
+                                                  {"task", "list", "--round", round}}) {
+      const CommandRun run = federation.Sheaf(words);
+      if (run.exit_code != 0) ++num_refused;
+      INFO(run.err);
+      CHECK(run.exit_code == 0);
+    }
+    // What was written back leaves room.
+    if (i % 5 == 0) Fill(filler + std::to_string(i));
+  }
+  for (int i = 0; i < 20; ++i) std::filesystem::remove(filler + std::to_string(i));
 
   std::filesystem::remove(filler);
   AddResult(granted.leases(2), second);
   CHECK(VerdictsOf(SyncOnce(transport, second)) == std::vector<std::string>(2, "ACCEPTED"));
   CHECK(Await(federation, round).aggregate().num_contributions() == 3);
-  Measured("Sync: {}; upload: {}; new round: {}", std::string(sync.message()), std::string(upload.message()),
-           std::string(create.message()));
+  Measured("Sync: {}; upload: {}; new round: {}; {} of 60 looks refused", std::string(sync.message()),
+           std::string(upload.message()), std::string(create.message()), num_refused);
 }
 
 }  // namespace

@@ -55,7 +55,10 @@ std::vector<absl::Duration> TakeoverTransport::takeovers() const {
 
 // --- SteppedClock ---
 
-SteppedClock::SteppedClock(std::string path) : path_(std::move(path)) { Set(absl::ZeroDuration()); }
+SteppedClock::SteppedClock(std::string path) : path_(std::move(path)) {
+  Set(absl::ZeroDuration());
+  Suspend(absl::ZeroDuration());
+}
 
 std::vector<std::string> SteppedClock::Wrapper() const {
 #ifdef SHEAF_STEPPED_CLOCK
@@ -65,10 +68,14 @@ std::vector<std::string> SteppedClock::Wrapper() const {
 #endif
 }
 
-void SteppedClock::Set(absl::Duration offset) {
-  const int64_t seconds = absl::ToInt64Seconds(offset);
+void SteppedClock::Set(absl::Duration offset) { Write(0, offset); }
+
+void SteppedClock::Suspend(absl::Duration duration) { Write(1, slept_ += duration); }
+
+void SteppedClock::Write(int place, absl::Duration duration) {
+  const int64_t seconds = absl::ToInt64Seconds(duration);
   const int fd = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
-  REQUIRE(::pwrite(fd, &seconds, sizeof seconds, 0) == sizeof seconds);
+  REQUIRE(::pwrite(fd, &seconds, sizeof seconds, place * static_cast<off_t>(sizeof seconds)) == sizeof seconds);
   ::close(fd);
 }
 

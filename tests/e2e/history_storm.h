@@ -66,9 +66,14 @@ class SteppedClock {
   // Words before a program's own. None where the clock cannot be stepped.
   std::vector<std::string> Wrapper() const;
   void Set(absl::Duration offset);
+  // The machine sleeps for so long.
+  void Suspend(absl::Duration duration);
 
  private:
+  void Write(int place, absl::Duration duration);
+
   std::string path_;
+  absl::Duration slept_;
 };
 
 struct StormOptions {

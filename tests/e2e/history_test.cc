@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "base/checksum.h"
 #include "sdk/cpp/methods.h"
 #include "sdk/cpp/proto_duration.h"
 #include "tests/e2e/history_storm.h"
@@ -148,6 +149,46 @@ TEST_CASE("A server restarted under a clock an hour off loses no round, and hand
     Measured("clock at {:+} h: the first result was {}, the round ended {} after the kill (lease {})", hours,
              verdicts.front(), absl::FormatDuration(federation.clock().Now() - stepped), absl::FormatDuration(kLease));
   }
+}
+
+TEST_CASE("Time that the machine slept counts: a lease that ran out meanwhile is handed on at once") {
+  const TemporaryDirectory directory = ScratchDirectory();
+  SteppedClock clock(directory.path() + "/clock");
+  Federation federation({.server_wrapper = clock.Wrapper()});
+  StartRound(federation, OneHotRound({.num_tasks = 1, .lease = absl::Minutes(5)}));
+  REQUIRE(SyncOnce(federation.transport(), APoll("sleeper", "poll-1", 1)).leases_size() == 1);
+  REQUIRE(SyncOnce(federation.transport(), APoll("heir", "poll-2", 1)).leases_size() == 0);
+  clock.Suspend(absl::Minutes(6));
+  CHECK(SyncOnce(federation.transport(), APoll("heir", "poll-3", 1, absl::Seconds(2))).leases_size() == 1);
+}
+
+TEST_CASE("A wall clock that is set back deletes no upload that goes on, however long it takes") {
+  const TemporaryDirectory directory = ScratchDirectory();
+  SteppedClock clock(directory.path() + "/clock");
+  Federation federation({.server_arguments = {"--unreferenced-keep", "10m"}, .server_wrapper = clock.Wrapper()});
+  Transport& transport = federation.transport();
+  const std::string bytes(50, 'x');
+  v1::StartUploadRequest start;
+  start.set_request_id("upload");
+  start.set_size_bytes(static_cast<int64_t>(bytes.size()));
+  start.set_digest(Sha256Hex(bytes));
+  v1::WriteChunkRequest chunk;
+  chunk.set_upload_id(BlockingCall(transport, kStartUpload, start)->upload_id());
+  chunk.set_data(bytes.substr(0, 10));
+  for (int i = 0; i < 5; ++i) {
+    // Files are written at times long before the server's.
+    clock.Set(absl::Hours(-2 - i));
+    chunk.set_offset(10 * i);
+    const auto written = BlockingCall(transport, kWriteChunk, chunk);
+    INFO(i << ": " << written.status().ToString());
+    REQUIRE(written.ok());
+    // Housekeeping is due every ten minutes, and done with the next call.
+    clock.Suspend(absl::Minutes(11));
+    for (int j = 0; j < 3; ++j) REQUIRE(BlockingCall(transport, kGetServerInfo, v1::GetServerInfoRequest()).ok());
+  }
+  v1::FinishUploadRequest finish;
+  finish.set_upload_id(chunk.upload_id());
+  CHECK(BlockingCall(transport, kFinishUpload, finish).ok());
 }
 #endif
 

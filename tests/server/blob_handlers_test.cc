@@ -87,7 +87,7 @@ class ABlobService {
   ManualClock clock_;
   SeededRandom random_{1};
   MemoryTaskStore store_;
-  MemoryPayloadStore payloads_{clock_};
+  MemoryPayloadStore payloads_;
   ImmediateExecutor executor_{clock_};
   Core core_{store_, payloads_, executor_, random_, {.limits = SmallLimits(), .data_directory = ""}};
   BlobHandlers handlers_{core_, payloads_};

@@ -120,7 +120,7 @@ class CoreFederation final : public Executor {
   ManualClock clock_;
   SeededRandom random_{1};
   MemoryTaskStore store_;
-  MemoryPayloadStore payloads_{clock_};
+  MemoryPayloadStore payloads_;
   std::vector<Event> inbox_;
   std::unique_ptr<Parts> parts_;
   std::function<void()> abandon_newest_;

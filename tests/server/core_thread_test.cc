@@ -77,7 +77,7 @@ class RunningCore {
   SharedClock clock_;
   SeededRandom random_{1};
   SlowlyFlushedStore store_;
-  MemoryPayloadStore payloads_{clock_};
+  MemoryPayloadStore payloads_;
   CoreThread thread_{clock_, [](const absl::Status&) {}};
   Core core_{store_, payloads_, thread_, random_, {}};
   BatchRunner runner_{store_, payloads_, core_};

@@ -63,7 +63,7 @@ class ATable {
   ManualClock clock_;
   SeededRandom random_{1};
   MemoryTaskStore store_;
-  MemoryPayloadStore payloads_{clock_};
+  MemoryPayloadStore payloads_;
   NoExecutor executor_;
   Core core_{store_, payloads_, executor_, random_, {}};
   WorkHandlers work_{core_};

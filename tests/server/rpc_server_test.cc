@@ -181,7 +181,7 @@ TEST_CASE("A port that is in use is an error with a remedy") {
   SystemClock clock;
   SystemRandom random;
   MemoryTaskStore store;
-  MemoryPayloadStore payloads(clock);
+  MemoryPayloadStore payloads;
   const auto second = Runtime::Start(store, payloads, clock, random, {.listen = first.address()});
   REQUIRE(second.status().code() == absl::StatusCode::kUnavailable);
   CHECK(std::string(second.status().message()) ==
@@ -193,7 +193,7 @@ TEST_CASE("An address of another machine is an error with a remedy") {
   SystemClock clock;
   SystemRandom random;
   MemoryTaskStore store;
-  MemoryPayloadStore payloads(clock);
+  MemoryPayloadStore payloads;
   const auto server = Runtime::Start(store, payloads, clock, random, {.listen = "192.0.2.1:0"});
   REQUIRE(server.status().code() == absl::StatusCode::kInvalidArgument);
   CHECK_THAT(std::string(server.status().message()), Contains("192.0.2.1:0") && Contains("--listen"));

@@ -42,7 +42,7 @@ class RunningServer {
   SystemClock clock_;
   SystemRandom random_;
   MemoryTaskStore store_;
-  MemoryPayloadStore payloads_{clock_};
+  MemoryPayloadStore payloads_;
   std::unique_ptr<Runtime> runtime_;
   std::unique_ptr<GrpcTransport> transport_;
 };

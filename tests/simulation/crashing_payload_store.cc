@@ -72,8 +72,8 @@ absl::StatusOr<std::shared_ptr<const BlobView>> CrashingPayloadStore::OpenUpload
 absl::Status CrashingPayloadStore::DeleteUpload(const UploadId& id) {
   return Between(point_, StoreOperation::kDeleteUpload, [&] { return inner_.DeleteUpload(id); });
 }
-absl::StatusOr<int64_t> CrashingPayloadStore::DeleteStaleUploads(absl::Time before) {
-  return Between(point_, StoreOperation::kDeleteStaleUploads, [&] { return inner_.DeleteStaleUploads(before); });
+int64_t CrashingPayloadStore::DeleteStaleUploads(absl::Time now, absl::Duration keep) {
+  return Between(point_, StoreOperation::kDeleteStaleUploads, [&] { return inner_.DeleteStaleUploads(now, keep); });
 }
 bool CrashingPayloadStore::HasBlob(const std::string& digest) {
   return Between(point_, StoreOperation::kHasBlob, [&] { return inner_.HasBlob(digest); });

@@ -32,7 +32,7 @@ class SharedConnection final : public SqlConnection {
 
 }  // namespace
 
-SimStorage::SimStorage(StoreKind kind, const Clock& clock) : payloads_(clock) {
+SimStorage::SimStorage(StoreKind kind) {
   if (kind == StoreKind::kMemory) {
     tasks_ = std::make_unique<MemoryTaskStore>();
     return;

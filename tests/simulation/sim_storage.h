@@ -15,7 +15,7 @@ enum class StoreKind { kMemory, kSqlite };
 class SimStorage {
  public:
   // `clock` outlives this.
-  SimStorage(StoreKind kind, const Clock& clock);
+  explicit SimStorage(StoreKind kind);
 
   // The power fails: no batch may be open. Stores are opened anew, as a restarted process opens them.
   void Crash();

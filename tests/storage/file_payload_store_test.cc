@@ -1,6 +1,7 @@
 // What only a store on files can do wrong: rot, full disks, crashes half-way.
 #include "storage/files/file_payload_store.h"
 
+#include <fmt/format.h>
 #include <signal.h>
 #include <sys/resource.h>
 
@@ -57,8 +58,9 @@ TEST_CASE("An upload in memory leaves no file, ends with the process, and is sta
   store = OpenAt(directory);
   CHECK(absl::IsNotFound(store->GetUpload(upload).status()));
   begin();
-  CHECK(*store->DeleteStaleUploads(absl::InfinitePast()) == 0);
-  CHECK(*store->DeleteStaleUploads(absl::InfinitePast()) == 1);
+  const absl::Time now = absl::FromUnixSeconds(1000);
+  CHECK(store->DeleteStaleUploads(now, absl::Minutes(10)) == 0);
+  CHECK(store->DeleteStaleUploads(now + absl::Minutes(10), absl::Minutes(10)) == 1);
   CHECK(absl::IsNotFound(store->GetUpload(upload).status()));
 }
 
@@ -111,6 +113,107 @@ TEST_CASE("What a crash left half-written is removed at the next start") {
   CHECK(fs::is_empty(directory.path() + "/uploads"));
 }
 
+TEST_CASE(
+    "What is neither an upload nor a blob and cannot be deleted keeps no store from opening, and no other alive") {
+  TemporaryDirectory directory;
+  const std::string digest = Sha256Hex("bytes");
+  {
+    auto store = OpenAt(directory);
+    REQUIRE(store->PutBlob("bytes").ok());
+    REQUIRE(store->StartUpload(UploadId("u"), 3, Sha256Hex("abc")).ok());
+  }
+  const std::string other = Sha256Hex("other");
+  for (const std::string& stray :
+       {std::string("uploads/dir"), "uploads/v.3." + other + ".part", std::string("blobs/dir"), "blobs/" + other}) {
+    fs::create_directories(directory.path() + "/" + stray + "/inside");
+  }
+  auto store = OpenAt(directory);
+  CHECK(store->GetUploadUse("").num_uploads == 1);
+  CHECK(store->HasBlob(digest));
+  CHECK_FALSE(store->HasBlob(other));
+  const auto blobs = store->ListBlobs();
+  REQUIRE(blobs.ok());
+  REQUIRE(blobs->size() == 1);
+  CHECK(blobs->front().digest == digest);
+  CHECK(fs::exists(directory.path() + "/uploads/dir/inside"));
+}
+
+TEST_CASE("Of a round's files all are deleted that can be, whatever lies among them") {
+  TemporaryDirectory directory;
+  auto store = OpenAt(directory);
+  const RoundId round("r");
+  for (int i = 0; i < 3; ++i) {
+    REQUIRE(store->AppendToSpool(round, "contribution").ok());
+    REQUIRE(store->RollSpool(round).ok());
+  }
+  REQUIRE(store->WriteCheckpoint(round, "c1", "old").ok());
+  REQUIRE(store->WriteCheckpoint(round, "c2", "new").ok());
+  // Before and between them, in the order of names.
+  fs::create_directories(directory.path() + "/checkpoints/r/a.ckpt/inside");
+  fs::remove(directory.path() + "/spools/r/1.log");
+  fs::create_directories(directory.path() + "/spools/r/1.log/inside");
+
+  const absl::Status checkpoints = store->DeleteCheckpointsExcept(round, "c2");
+  CHECK_THAT(checkpoints.ToString(), Catch::Contains("a.ckpt"));
+  CHECK_FALSE(fs::exists(directory.path() + "/checkpoints/r/c1.ckpt"));
+  CHECK(*store->ReadCheckpoint(round, "c2") == "new");
+  const absl::Status segments = store->DeleteSpoolSegments(round, 2);
+  CHECK_THAT(segments.ToString(), Catch::Contains("1.log"));
+  CHECK_FALSE(fs::exists(directory.path() + "/spools/r/2.log"));
+  CHECK(fs::exists(directory.path() + "/spools/r/3.log"));
+  CHECK_FALSE(store->DeleteRound(round).ok());
+  CHECK_FALSE(fs::exists(directory.path() + "/spools/r/3.log"));
+}
+
+TEST_CASE("Whatever lies in a spool's directory is no segment of it") {
+  TemporaryDirectory directory;
+  const RoundId round("r");
+  SpoolRef ref;
+  {
+    auto store = OpenAt(directory);
+    ref = *store->AppendToSpool(round, "contribution");
+    REQUIRE(store->SyncSpools().ok());
+  }
+  for (const char* stray : {"7", "8abc", "9.txt", "9223372036854775807.log", "-3.log"}) {
+    fs::create_directories(directory.path() + "/spools/r/" + stray);
+  }
+  auto store = OpenAt(directory);
+  CHECK(*store->RollSpool(round) == 1);
+  CHECK(*store->ReadFromSpool(round, ref) == "contribution");
+  CHECK(store->AppendToSpool(round, "next")->segment == 2);
+}
+
+TEST_CASE("After a restart an upload is as old as the restart, whatever its file says") {
+  TemporaryDirectory directory;
+  auto store = OpenAt(directory);
+  const UploadId upload("u");
+  REQUIRE(store->StartUpload(upload, 6, Sha256Hex("abcdef")).ok());
+  CHECK(store->DeleteStaleUploads(absl::FromUnixSeconds(1000), absl::Seconds(10)) == 0);
+  for (const auto& entry : fs::directory_iterator(directory.path() + "/uploads")) {
+    fs::last_write_time(entry.path(), fs::file_time_type::min());
+  }
+  store = OpenAt(directory);
+  CHECK(store->DeleteStaleUploads(absl::FromUnixSeconds(2000), absl::Seconds(10)) == 0);
+  CHECK(store->DeleteStaleUploads(absl::FromUnixSeconds(2009), absl::Seconds(10)) == 0);
+  CHECK(store->DeleteStaleUploads(absl::FromUnixSeconds(2010), absl::Seconds(10)) == 1);
+}
+
+TEST_CASE("An upload that 0.1 began goes on") {
+  TemporaryDirectory directory;
+  OpenAt(directory).reset();
+  const UploadId upload("c-one-tag");
+  std::ofstream(
+      fmt::format("{}/uploads/{}.6.{}.part", directory.path(), Sha256Hex(upload.value()), Sha256Hex("abcdef")))
+      << "abc";
+  auto store = OpenAt(directory);
+  CHECK(store->StartUpload(upload, 6, Sha256Hex("abcdef"))->committed_bytes == 3);
+  CHECK(store->GetUploadUse("tag").num_matching == 1);
+  CHECK(*store->WriteChunk(upload, 3, "def") == 6);
+  CHECK(store->FinishUpload(upload).ok());
+  CHECK(store->MoveUploadToBlob(upload).ok());
+  CHECK(store->HasBlob(Sha256Hex("abcdef")));
+}
+
 TEST_CASE("A full disk is RESOURCE_EXHAUSTED and changes nothing") {
   TemporaryDirectory directory;
   auto store = OpenAt(directory);
@@ -150,8 +253,7 @@ TEST_CASE("A full disk is RESOURCE_EXHAUSTED and changes nothing") {
 }
 
 TEST_CASE("In memory, a crash forgets what no flush has covered") {
-  ManualClock clock;
-  MemoryPayloadStore store(clock);
+  MemoryPayloadStore store;
   RoundId round("r-one");
   SpoolRef synced = *store.AppendToSpool(round, "synced");
   REQUIRE(store.SyncSpools().ok());

@@ -42,6 +42,54 @@ TEST_CASE("A store's directory is created for its owner alone") {
   CHECK(store->payloads->PutBlob("bytes").ok());
 }
 
+TEST_CASE("The files of a store are for their owner alone, also those that 0.1 made readable") {
+  TemporaryDirectory parent;
+  const std::string directory = parent.path() + "/store";
+  const mode_t before = ::umask(022);
+  const auto check_all = [&] {
+    int num_files = 0;
+    for (const auto& entry : fs::recursive_directory_iterator(directory)) {
+      INFO(entry.path());
+      const bool is_private =
+          (entry.status().permissions() & (fs::perms::group_all | fs::perms::others_all)) == fs::perms::none;
+      CHECK(is_private);
+      if (entry.is_regular_file()) ++num_files;
+    }
+    CHECK(num_files >= 4);
+  };
+  {
+    auto store = OpenStore(directory);
+    REQUIRE(store->tasks->BeginBatch().ok());
+    REQUIRE(CreateRound(*store->tasks, "r", "spec").ok());
+    REQUIRE(store->tasks->CommitBatch().ok());
+    REQUIRE(store->payloads->PutBlob("bytes").ok());
+    check_all();
+  }
+  REQUIRE(::chmod((directory + "/tasks.db").c_str(), 0644) == 0);
+  {
+    auto store = OpenStore(directory);
+    REQUIRE(store.ok());
+    check_all();
+  }
+  ::umask(before);
+}
+
+TEST_CASE("A backup is not opened as a store, which it would no longer be a backup after") {
+  TemporaryDirectory parent;
+  const std::string directory = parent.path() + "/backup";
+  REQUIRE(OpenStore(directory).ok());
+  std::ofstream(directory + "/MANIFEST") << "# sheaf backup";
+  // A server of 0.1 has opened it: what is there is that server's store.
+  CHECK(OpenStore(directory).ok());
+  fs::remove(directory + "/LOCK");
+  const auto size = fs::file_size(directory + "/tasks.db");
+  const auto store = OpenStore(directory);
+  CHECK(store.status().code() == absl::StatusCode::kFailedPrecondition);
+  CHECK(Mentions(store.status(), "sheaf store restore " + directory + " --to DIR"));
+  CHECK_FALSE(fs::exists(directory + "/LOCK"));
+  CHECK(fs::file_size(directory + "/tasks.db") == size);
+}
+
 TEST_CASE("A second server on the same directory is refused until the first has gone") {
   TemporaryDirectory directory;
   auto first = OpenStore(directory.path());

@@ -1,4 +1,3 @@
-#include "base/clock.h"
 #include "storage/files/file_payload_store.h"
 #include "storage/memory/memory_payload_store.h"
 #include "tests/conformance/payload_store_suite.h"
@@ -12,8 +11,7 @@ class MemoryUnderTest final : public PayloadStoreUnderTest {
   PayloadStore& store() override { return store_; }
 
  private:
-  ManualClock clock_;
-  MemoryPayloadStore store_{clock_};
+  MemoryPayloadStore store_;
 };
 
 class FilesUnderTest final : public PayloadStoreUnderTest {
