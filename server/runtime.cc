@@ -9,11 +9,13 @@
 #include "base/serving_certificate.h"
 #include "base/status_macros.h"
 #include "server/aggregation_pool.h"
+#include "server/call_threads.h"
 #include "server/core/batch_runner.h"
 #include "server/core/core.h"
 #include "server/core_thread.h"
 #include "server/handlers/access_handlers.h"
 #include "server/handlers/admission.h"
+#include "server/handlers/answer_books.h"
 #include "server/handlers/blob_handlers.h"
 #include "server/handlers/inspection_handlers.h"
 #include "server/handlers/method_table.h"
@@ -47,10 +49,12 @@ struct Runtime::State {
         blob(core, payloads),
         round(core),
         admission(options.limits),
+        answers(options.limits),
+        calls(static_cast<int>(options.limits.call_threads_max)),
         inspection(core, admission, &certificate),
         access(core),
         methods(thread, core, admission,
-                {.work = work, .blob = blob, .round = round, .inspection = inspection, .access = access}) {}
+                {.work = work, .blob = blob, .round = round, .inspection = inspection, .access = access}, &calls) {}
 
   const absl::Duration stop_grace;
   CoreThread thread;
@@ -62,6 +66,8 @@ struct Runtime::State {
   RoundHandlers round;
   Admission admission;
   ServingCertificate certificate;
+  AnswerBooks answers;
+  CallThreads calls;
   InspectionHandlers inspection;
   AccessHandlers access;
   MethodTable methods;
@@ -83,13 +89,15 @@ absl::StatusOr<std::unique_ptr<Runtime>> Runtime::Start(TaskStore& store, Payloa
   auto runtime = std::unique_ptr<Runtime>(new Runtime(std::move(state)));
   started.thread.Start(started.runner, started.core);
   ASSIGN_OR_RETURN(started.server,
-                   GrpcServer::Start(started.methods, clock,
+                   GrpcServer::Start(started.methods, started.answers, clock,
                                      {.listen = options.listen,
                                       .request_bytes_max = options.limits.request_bytes_max,
                                       .receive_bytes_max = options.limits.receive_bytes_max,
                                       .calls_per_connection_max = options.limits.calls_per_connection_max,
                                       .handshake_timeout = options.limits.handshake_timeout,
                                       .connection_idle_max = options.limits.connection_idle_max,
+                                      .health_watches_max = options.limits.health_watches_max,
+                                      .reflection_streams_max = options.limits.reflection_streams_max,
                                       .tls = options.tls,
                                       .certificate = &started.certificate}));
   return runtime;

@@ -46,6 +46,20 @@ struct Limits {
   int64_t queued_inspections_max = 256;
   // Bytes of all requests that are being answered.
   int64_t open_request_bytes_max = 512 << 20;
+  // Bytes of all answers that are being made, or that their clients have not taken yet: many slow links, or a few
+  // clients that do not read. Divided between workers' calls, lists and reads of files, connections and identities: see
+  // answer_books.h.
+  int64_t open_answer_bytes_max = 512 << 20;
+  // How long a read or a list waits for its share of them: short against its client's patience.
+  absl::Duration answer_wait_max = absl::Seconds(5);
+  // And how many wait.
+  int64_t waiting_answers_max = 1024;
+  // An answer that is not taken in this time is cut off: a chunk has passed a link of 140 kbit/s. A quarter of it, if
+  // the room is needed; then chunks are an eighth as large, too.
+  absl::Duration answer_time_max = absl::Minutes(2);
+  // Threads for calls that move bytes, hash, flush, or have much to parse, apart from those that receive: enough to
+  // keep a disk and some cores busy. One client has all but one of them at most.
+  int64_t call_threads_max = 4;
   // Bytes that gRPC may hold of what is arriving, on all connections, of strangers too: it gathers a request whole
   // before anybody can look at it. Beyond this it cuts calls off.
   int64_t receive_bytes_max = int64_t{1} << 30;
@@ -57,6 +71,10 @@ struct Limits {
   absl::Duration handshake_timeout = absl::Seconds(20);
   // So is who has had no call open for this long; it connects again when it has one.
   absl::Duration connection_idle_max = absl::Minutes(10);
+  // Streams that ask to be told when the server's health changes, and streams of reflection: whoever holds one, of the
+  // first kind any stranger, holds some 20 KiB.
+  int64_t health_watches_max = 1000;
+  int64_t reflection_streams_max = 64;
   // Polls that wait for work, at 10 KiB each; further ones are answered at once, and told to come back later.
   int64_t parked_polls_max = 50'000;
   // A poll with more bytes is never parked: it would keep them.

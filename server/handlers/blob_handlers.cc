@@ -209,7 +209,8 @@ absl::StatusOr<v1::FinishUploadResponse> BlobHandlers::MoveToBlob(const UploadNa
   return Finished(core_.limits());
 }
 
-absl::StatusOr<v1::ReadBlobResponse> BlobHandlers::ReadBlob(const v1::ReadBlobRequest& request) {
+absl::StatusOr<v1::ReadBlobResponse> BlobHandlers::ReadBlob(const v1::ReadBlobRequest& request,
+                                                            int64_t answer_bytes_max) {
   ASSIGN_OR_RETURN(const std::shared_ptr<const OpenBlob> blob, open_blobs_.Open(request.digest()));
   const std::string_view bytes = blob->bytes();
   if (request.length() < 0) {
@@ -219,18 +220,23 @@ absl::StatusOr<v1::ReadBlobResponse> BlobHandlers::ReadBlob(const v1::ReadBlobRe
     return absl::OutOfRangeError(
         fmt::format("offset {} is not in blob {} of {} bytes", request.offset(), request.digest(), bytes.size()));
   }
-  const int64_t length_max = core_.limits().chunk_bytes_max;
-  const int64_t length = request.length() == 0 ? length_max : std::min(request.length(), length_max);
+  const int64_t length = request.length() == 0 ? answer_bytes_max : std::min(request.length(), answer_bytes_max);
   v1::ReadBlobResponse response;
   response.set_data(std::string(bytes.substr(static_cast<size_t>(request.offset()), static_cast<size_t>(length))));
   response.set_size_bytes(static_cast<int64_t>(bytes.size()));
   return response;
 }
 
-absl::StatusOr<v1::SelectRowsResponse> BlobHandlers::SelectRows(const v1::SelectRowsRequest& request) {
+absl::StatusOr<v1::SelectRowsResponse> BlobHandlers::SelectRows(const v1::SelectRowsRequest& request,
+                                                                int64_t answer_bytes_max) {
   ASSIGN_OR_RETURN(const std::shared_ptr<const OpenBlob> blob, open_blobs_.Open(request.digest()));
   ASSIGN_OR_RETURN(const SafetensorsView* tensors, blob->tensors());
-  return SelectRowsOf(*tensors, request, core_.limits().chunk_bytes_max);
+  absl::StatusOr<v1::SelectRowsResponse> rows = SelectRowsOf(*tensors, request, answer_bytes_max);
+  // A row that is too large for the room there is goes as long as it is not too large for a whole chunk.
+  const int64_t chunk = core_.limits().chunk_bytes_max;
+  if (absl::IsResourceExhausted(rows.status()) && answer_bytes_max < chunk)
+    rows = SelectRowsOf(*tensors, request, chunk);
+  return rows;
 }
 
 }  // namespace sheaf

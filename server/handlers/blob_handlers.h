@@ -1,5 +1,5 @@
 // BlobHandlers: BlobService, free of transport. See proto/sheaf/v1/blob_service.proto for the contract of each method.
-// All but StartUpload move bytes of the PayloadStore and run in the caller's thread; thread-safe.
+// All but StartUpload move bytes of the PayloadStore and run in the CallPool; thread-safe.
 #pragma once
 
 #include "absl/status/statusor.h"
@@ -28,8 +28,9 @@ class BlobHandlers {
   // A finished broadcast becomes a blob, in a batch: the core must not delete one of the same bytes meanwhile. A
   // finished contribution stays an upload until a Sync refers to it.
   void FinishUpload(const v1::FinishUploadRequest& request, Reply<v1::FinishUploadResponse> reply);
-  absl::StatusOr<v1::ReadBlobResponse> ReadBlob(const v1::ReadBlobRequest& request);
-  absl::StatusOr<v1::SelectRowsResponse> SelectRows(const v1::SelectRowsRequest& request);
+  // Both answer with about `answer_bytes_max` at most.
+  absl::StatusOr<v1::ReadBlobResponse> ReadBlob(const v1::ReadBlobRequest& request, int64_t answer_bytes_max);
+  absl::StatusOr<v1::SelectRowsResponse> SelectRows(const v1::SelectRowsRequest& request, int64_t answer_bytes_max);
 
  private:
   absl::StatusOr<v1::FinishUploadResponse> MoveToBlob(const UploadName& broadcast, const absl::Status& finished,

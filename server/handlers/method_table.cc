@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 
 #include "server/core/core.h"
@@ -20,6 +21,8 @@ using v1::OPERATOR;
 using v1::SUBMITTER;
 using v1::VIEWER;
 using v1::WORKER;
+
+const std::string kPackage = "sheaf.v1.";
 
 constexpr RoleSet kLooking = {SUBMITTER, OPERATOR, VIEWER};
 
@@ -41,8 +44,8 @@ absl::Status CheckNewRound(const v1::CreateRoundRequest& request, const Identity
 
 }  // namespace
 
-MethodTable::MethodTable(Executor& executor, Core& core, Admission& admission, Handlers handlers)
-    : executor_(executor), core_(core), admission_(admission) {
+MethodTable::MethodTable(Executor& executor, Core& core, Admission& admission, Handlers handlers, CallPool* pool)
+    : executor_(executor), core_(core), admission_(admission), pool_(pool != nullptr ? *pool : at_once_) {
   Add("sheaf.v1.WorkService/Sync", {WORKER}, OfPopulation(&v1::SyncRequest::population), handlers.work,
       &WorkHandlers::Sync);
   rows_["sheaf.v1.WorkService/Sync"].abandon = [&work = handlers.work](const google::protobuf::Message& request) {
@@ -109,8 +112,19 @@ MethodTable::MethodTable(Executor& executor, Core& core, Admission& admission, H
        {"RoundService/GetRound", "RoundService/ListRounds", "RoundService/ReadAggregate", "InspectionService/ListTasks",
         "InspectionService/GetTask", "InspectionService/DescribeQueue", "InspectionService/ListWorkers",
         "InspectionService/ExplainRound", "InspectionService/GetServerInfo", "AccessService/ListTokens"}) {
-    rows_.at(std::string("sheaf.v1.") + method).only_looks = true;
+    rows_.at(kPackage + method).only_looks = true;
   }
+  // Of everything else, answers are small, and the work is short or the core's.
+  for (const char* name : {"BlobService/ReadBlob", "BlobService/SelectRows", "RoundService/ReadAggregate"}) {
+    rows_.at(kPackage + name).traits.answer = AnswerKind::kRead;
+  }
+  for (const char* name :
+       {"RoundService/ListRounds", "InspectionService/ListTasks", "InspectionService/GetTask",
+        "InspectionService/ListWorkers", "InspectionService/ExplainRound", "AccessService/ListTokens"}) {
+    rows_.at(kPackage + name).traits.answer = AnswerKind::kList;
+  }
+  // It hashes and flushes the whole file.
+  rows_.at(kPackage + "BlobService/FinishUpload").traits.length = CallPool::Length::kLong;
 }
 
 namespace {
@@ -131,6 +145,7 @@ MethodTable::Row MethodTable::MakeRow(std::string_view name, bool in_batch, Role
   return {.in_batch = in_batch,
           .lane = LaneOf(name),
           .roles = roles,
+          .traits = {.is_for_pool = !in_batch},
           .check_scope = [this, scope = std::move(scope)](const google::protobuf::Message& request,
                                                           const Identity& caller) {
             return scope(static_cast<const Request&>(request), caller, core_);
@@ -141,7 +156,7 @@ template <typename H, typename Request, typename Response>
 void MethodTable::Add(const char* name, RoleSet roles, Scope<Request> scope, H& handlers,
                       void (H::*handler)(const Request&, absl::Time, Reply<Response>)) {
   Row& row = rows_[name] = MakeRow(name, true, roles, std::move(scope));
-  row.call = [&handlers, handler](const google::protobuf::Message& request, const IdentityPtr&,
+  row.call = [&handlers, handler](const google::protobuf::Message& request, const DispatchOptions&,
                                   google::protobuf::Message* response, absl::Time now, Done done) {
     (handlers.*handler)(static_cast<const Request&>(request), now, ReplyInto<Response>(response, std::move(done)));
   };
@@ -151,9 +166,9 @@ template <typename H, typename Request, typename Response>
 void MethodTable::Add(const char* name, RoleSet roles, Scope<Request> scope, H& handlers,
                       void (H::*handler)(const Request&, const IdentityPtr&, absl::Time, Reply<Response>)) {
   Row& row = rows_[name] = MakeRow(name, true, roles, std::move(scope));
-  row.call = [&handlers, handler](const google::protobuf::Message& request, const IdentityPtr& caller,
+  row.call = [&handlers, handler](const google::protobuf::Message& request, const DispatchOptions& options,
                                   google::protobuf::Message* response, absl::Time now, Done done) {
-    (handlers.*handler)(static_cast<const Request&>(request), caller, now,
+    (handlers.*handler)(static_cast<const Request&>(request), options.caller, now,
                         ReplyInto<Response>(response, std::move(done)));
   };
 }
@@ -162,7 +177,7 @@ template <typename H, typename Request, typename Response>
 void MethodTable::Add(const char* name, RoleSet roles, Scope<Request> scope, H& handlers,
                       absl::StatusOr<Response> (H::*handler)(const Request&)) {
   Row& row = rows_[name] = MakeRow(name, false, roles, std::move(scope));
-  row.call = [&handlers, handler](const google::protobuf::Message& request, const IdentityPtr&,
+  row.call = [&handlers, handler](const google::protobuf::Message& request, const DispatchOptions&,
                                   google::protobuf::Message* response, absl::Time, Done done) {
     ReplyInto<Response>(response, std::move(done))((handlers.*handler)(static_cast<const Request&>(request)));
   };
@@ -170,27 +185,58 @@ void MethodTable::Add(const char* name, RoleSet roles, Scope<Request> scope, H& 
 
 template <typename H, typename Request, typename Response>
 void MethodTable::Add(const char* name, RoleSet roles, Scope<Request> scope, H& handlers,
+                      absl::StatusOr<Response> (H::*handler)(const Request&, int64_t answer_bytes_max)) {
+  Row& row = rows_[name] = MakeRow(name, false, roles, std::move(scope));
+  row.call = [this, &handlers, handler](const google::protobuf::Message& request, const DispatchOptions& options,
+                                        google::protobuf::Message* response, absl::Time, Done done) {
+    ReplyInto<Response>(
+        response, std::move(done))((handlers.*handler)(static_cast<const Request&>(request), AnswerBytesMax(options)));
+  };
+}
+
+template <typename H, typename Request, typename Response>
+void MethodTable::Add(const char* name, RoleSet roles, Scope<Request> scope, H& handlers,
+                      absl::StatusOr<std::function<absl::StatusOr<Response>(int64_t)>> (H::*handler)(const Request&,
+                                                                                                     absl::Time)) {
+  Row& row = rows_[name] = MakeRow(name, true, roles, std::move(scope));
+  row.look_up = [&handlers, handler](const google::protobuf::Message& request,
+                                     absl::Time now) -> absl::StatusOr<Reading> {
+    auto read = (handlers.*handler)(static_cast<const Request&>(request), now);
+    if (!read.ok()) return read.status();
+    return [read = *std::move(read)](google::protobuf::Message* response, int64_t answer_bytes_max) {
+      absl::StatusOr<Response> result = read(answer_bytes_max);
+      if (result.ok()) *static_cast<Response*>(response) = *std::move(result);
+      return result.status();
+    };
+  };
+}
+
+template <typename H, typename Request, typename Response>
+void MethodTable::Add(const char* name, RoleSet roles, Scope<Request> scope, H& handlers,
                       void (H::*handler)(const Request&, Reply<Response>)) {
   Row& row = rows_[name] = MakeRow(name, false, roles, std::move(scope));
-  row.call = [&handlers, handler](const google::protobuf::Message& request, const IdentityPtr&,
+  row.call = [&handlers, handler](const google::protobuf::Message& request, const DispatchOptions&,
                                   google::protobuf::Message* response, absl::Time, Done done) {
     (handlers.*handler)(static_cast<const Request&>(request), ReplyInto<Response>(response, std::move(done)));
   };
 }
 
-void MethodTable::Dispatch(std::string_view method, const IdentityPtr& caller, const google::protobuf::Message& request,
-                           google::protobuf::Message* response, Done done) const {
+void MethodTable::Dispatch(std::string_view method, const DispatchOptions& options,
+                           const google::protobuf::Message& request, google::protobuf::Message* response,
+                           Done done) const {
   const auto found = rows_.find(std::string(method));
   if (found == rows_.end()) return done(absl::UnimplementedError(fmt::format("there is no method {}", method)));
   const Row& row = found->second;
-  if (absl::Status status = caller->CheckRole(method, row.roles); !status.ok()) return done(std::move(status));
+  if (absl::Status status = options.caller->CheckRole(method, row.roles); !status.ok()) return done(std::move(status));
   if (!row.in_batch) {
-    if (absl::Status status = row.check_scope(request, *caller); !status.ok()) return done(std::move(status));
-    return row.call(request, caller, response, absl::InfinitePast(), std::move(done));
+    if (absl::Status status = row.check_scope(request, *options.caller); !status.ok()) {
+      return done(std::move(status));
+    }
+    return row.call(request, options, response, absl::InfinitePast(), std::move(done));
   }
   admission_.Queue(row.lane);
   Post(row.lane, [this, call = Call{.row = &row,
-                                    .caller = caller,
+                                    .options = options,
                                     .request = &request,
                                     .response = response,
                                     .now = absl::InfinitePast(),
@@ -202,33 +248,65 @@ void MethodTable::Dispatch(std::string_view method, const IdentityPtr& caller, c
 }
 
 void MethodTable::RunInBatch(const Call& call) const {
-  if (absl::Status status = call.row->check_scope(*call.request, *call.caller); !status.ok()) {
+  if (absl::Status status = call.row->check_scope(*call.request, *call.options.caller); !status.ok()) {
     return AnswerAfterBatch(call, std::move(status));
   }
-  call.row->call(*call.request, call.caller, call.response, call.now,
-                 [this, call](absl::Status status) { AnswerAfterBatch(call, std::move(status)); });
+  if (!call.row->look_up) {
+    return call.row->call(*call.request, call.options, call.response, call.now,
+                          [this, call](absl::Status status) { AnswerAfterBatch(call, std::move(status)); });
+  }
+  absl::StatusOr<Reading> reading = call.row->look_up(*call.request, call.now);
+  if (!reading.ok()) return AnswerAfterBatch(call, reading.status());
+  // What was looked up may be of this batch.
+  executor_.Defer([this, call, reading = *std::move(reading)](const absl::Status& commit) {
+    if (commit.ok()) return Read(call, reading);
+    LooksAgain(call, commit) ? LookAgain(call) : call.done(commit);
+  });
 }
 
 void MethodTable::AnswerAfterBatch(const Call& call, absl::Status status) const {
   executor_.Defer([this, call, status = std::move(status)](const absl::Status& commit) {
     if (commit.ok()) return call.done(status);
-    // Others wrote in this batch, and the disk is full. Whoever only looks is not refused for that: with a full disk
-    // people look what is wrong.
-    const bool looks_again = call.row->only_looks && absl::IsResourceExhausted(commit) && !absl::IsCancelled(status);
-    looks_again ? LookAgain(call) : call.done(commit);
+    LooksAgain(call, commit) && !absl::IsCancelled(status) ? LookAgain(call) : call.done(commit);
   });
 }
 
+// Others wrote in the batch, and the disk is full. Whoever only looks is not refused for that: with a full disk people
+// look what is wrong.
+bool MethodTable::LooksAgain(const Call& call, const absl::Status& commit) {
+  return call.row->only_looks && absl::IsResourceExhausted(commit);
+}
+
 void MethodTable::LookAgain(const Call& call) const {
-  if (absl::Status status = call.row->check_scope(*call.request, *call.caller); !status.ok()) {
+  if (absl::Status status = call.row->check_scope(*call.request, *call.options.caller); !status.ok()) {
     return call.done(std::move(status));
   }
+  if (call.row->look_up) {
+    absl::StatusOr<Reading> reading = call.row->look_up(*call.request, call.now);
+    return reading.ok() ? Read(call, *std::move(reading)) : call.done(reading.status());
+  }
   const auto is_outside = std::make_shared<bool>(true);
-  call.row->call(*call.request, call.caller, call.response, call.now, [this, call, is_outside](absl::Status status) {
+  call.row->call(*call.request, call.options, call.response, call.now, [this, call, is_outside](absl::Status status) {
     // One that waits again is answered in a later batch.
     *is_outside ? call.done(std::move(status)) : AnswerAfterBatch(call, std::move(status));
   });
   *is_outside = false;
+}
+
+void MethodTable::Read(const Call& call, Reading reading) const {
+  pool_.Run(call.options.client, CallPool::Length::kShort, [this, call, reading = std::move(reading)] {
+    call.done(reading(call.response, AnswerBytesMax(call.options)));
+  });
+}
+
+int64_t MethodTable::AnswerBytesMax(const DispatchOptions& options) const {
+  const int64_t chunk = core_.limits().chunk_bytes_max;
+  return options.answer_bytes_max == 0 ? chunk : std::min(chunk, options.answer_bytes_max);
+}
+
+MethodTable::Traits MethodTable::TraitsOf(std::string_view method) const {
+  const auto found = rows_.find(std::string(method));
+  return found == rows_.end() ? Traits() : found->second.traits;
 }
 
 void MethodTable::Post(Lane lane, Executor::Event event) const {

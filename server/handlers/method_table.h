@@ -4,8 +4,9 @@
 //   table.Dispatch("sheaf.v1.WorkService/Sync", request, &response, [](absl::Status status) {...});
 //
 // A row says which roles may call the method and what its request is about (scope.h), so that no method can be without
-// an answer to who may; and whether its handler runs inside a batch of the executor, because it reads or changes the
-// queue, or at once in the caller's thread, because it only moves bytes of the (thread-safe) PayloadStore.
+// an answer to who may; where its handler runs: inside a batch of the executor, because it reads or changes the queue,
+// or in the CallPool, because it only moves bytes of the (thread-safe) PayloadStore; and what kind of answer it makes
+// (answer_books.h).
 #pragma once
 
 #include <functional>
@@ -24,6 +25,8 @@
 #include "server/core/executor.h"
 #include "server/core/reply.h"
 #include "server/handlers/admission.h"
+#include "server/handlers/answer_books.h"
+#include "server/handlers/call_pool.h"
 #include "server/handlers/scope.h"
 
 namespace sheaf {
@@ -47,14 +50,36 @@ class MethodTable {
  public:
   using Done = std::function<void(absl::Status)>;
 
-  // All must outlive the table.
-  MethodTable(Executor& executor, Core& core, Admission& admission, Handlers handlers);
+  // All must outlive the table. Without a pool everything that is for it runs at once.
+  MethodTable(Executor& executor, Core& core, Admission& admission, Handlers handlers, CallPool* pool = nullptr);
 
+  // What a transport must know of a method before it dispatches it.
+  struct Traits {
+    AnswerKind answer = AnswerKind::kControl;
+    // Dispatch does the work itself, and is to be called in the pool.
+    bool is_for_pool = false;
+    CallPool::Length length = CallPool::Length::kShort;
+  };
+  // Of what does not exist: the default.
+  Traits TraitsOf(std::string_view method) const;
+  CallPool& pool() const { return pool_; }
+
+  struct DispatchOptions {
+    IdentityPtr caller = Identity::Anybody();
+    // For the pool.
+    std::string client;
+    // What there is room for, if it is a read. 0: a chunk.
+    int64_t answer_bytes_max = 0;
+  };
   // Calls `done` exactly once, from any thread, with `response` filled if OK. Request and response must live until
-  // then. PERMISSION_DENIED if `caller` may not do this, or not there; UNIMPLEMENTED, naming it, if there is no such
+  // then. PERMISSION_DENIED if the caller may not do this, or not there; UNIMPLEMENTED, naming it, if there is no such
   // method. Thread-safe.
-  void Dispatch(std::string_view method, const IdentityPtr& caller, const google::protobuf::Message& request,
+  void Dispatch(std::string_view method, const DispatchOptions& options, const google::protobuf::Message& request,
                 google::protobuf::Message* response, Done done) const;
+  void Dispatch(std::string_view method, const IdentityPtr& caller, const google::protobuf::Message& request,
+                google::protobuf::Message* response, Done done) const {
+    Dispatch(method, DispatchOptions{.caller = caller}, request, response, std::move(done));
+  }
   // For anybody.
   void Dispatch(std::string_view method, const google::protobuf::Message& request, google::protobuf::Message* response,
                 Done done) const {
@@ -84,14 +109,19 @@ class MethodTable {
   std::vector<std::string> methods() const;
 
  private:
+  // Fills the response, with so many bytes at most.
+  using Reading = std::function<absl::Status(google::protobuf::Message* response, int64_t answer_bytes_max)>;
   struct Row {
     bool in_batch;
     Lane lane;
     RoleSet roles;
+    Traits traits;
     std::function<absl::Status(const google::protobuf::Message& request, const Identity& caller)> check_scope;
-    std::function<void(const google::protobuf::Message& request, const IdentityPtr& caller,
+    std::function<void(const google::protobuf::Message& request, const DispatchOptions& options,
                        google::protobuf::Message* response, absl::Time now, Done done)>
         call;
+    // Instead, where what a batch looks up is read by the pool.
+    std::function<absl::StatusOr<Reading>(const google::protobuf::Message& request, absl::Time now)> look_up;
     // Null where no call waits, or waiting hands out nothing.
     std::function<void(const google::protobuf::Message& request)> abandon;
     // Changes nothing: needs no room on the disk.
@@ -100,7 +130,7 @@ class MethodTable {
   // One call of a row that runs inside batches. What it points at lives until `done` is called.
   struct Call {
     const Row* row;
-    IdentityPtr caller;
+    DispatchOptions options;
     const google::protobuf::Message* request;
     google::protobuf::Message* response;
     absl::Time now;
@@ -109,8 +139,12 @@ class MethodTable {
   // The core's thread. In a batch: the call is answered when the batch is durable.
   void RunInBatch(const Call& call) const;
   void AnswerAfterBatch(const Call& call, absl::Status status) const;
+  // Whether a call whose batch failed so is made again.
+  static bool LooksAgain(const Call& call, const absl::Status& commit);
   // After a batch that failed, and outside of any: nothing of it has happened, and what can be read is durable.
   void LookAgain(const Call& call) const;
+  // Has the pool read what was looked up, and answers.
+  void Read(const Call& call, Reading reading) const;
 
   // Each method says who may call it, and what a request is about.
   // A handler that runs inside a batch.
@@ -121,14 +155,24 @@ class MethodTable {
   template <typename H, typename Request, typename Response>
   void Add(const char* name, RoleSet roles, Scope<Request> scope, H& handlers,
            void (H::*handler)(const Request&, const IdentityPtr&, absl::Time, Reply<Response>));
-  // A handler that runs at once in the caller's thread.
+  // A handler that does its work in Dispatch.
   template <typename H, typename Request, typename Response>
   void Add(const char* name, RoleSet roles, Scope<Request> scope, H& handlers,
            absl::StatusOr<Response> (H::*handler)(const Request&));
+  // The same, for one that reads no more than there is room for.
+  template <typename H, typename Request, typename Response>
+  void Add(const char* name, RoleSet roles, Scope<Request> scope, H& handlers,
+           absl::StatusOr<Response> (H::*handler)(const Request&, int64_t answer_bytes_max));
+  // The same, for one that looks something up in a batch first.
+  template <typename H, typename Request, typename Response>
+  void Add(const char* name, RoleSet roles, Scope<Request> scope, H& handlers,
+           absl::StatusOr<std::function<absl::StatusOr<Response>(int64_t answer_bytes_max)>> (H::*handler)(
+               const Request&, absl::Time));
   // The same, for one that may leave its answer to a batch.
   template <typename H, typename Request, typename Response>
   void Add(const char* name, RoleSet roles, Scope<Request> scope, H& handlers,
            void (H::*handler)(const Request&, Reply<Response>));
+  int64_t AnswerBytesMax(const DispatchOptions& options) const;
   template <typename Request>
   Row MakeRow(std::string_view name, bool in_batch, RoleSet roles, Scope<Request> scope);
   void Post(Lane lane, Executor::Event event) const;
@@ -136,6 +180,8 @@ class MethodTable {
   Executor& executor_;
   Core& core_;
   Admission& admission_;
+  CallsAtOnce at_once_;
+  CallPool& pool_;
   std::unordered_map<std::string, Row> rows_;
 };
 

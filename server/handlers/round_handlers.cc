@@ -56,8 +56,9 @@ absl::StatusOr<v1::CancelRoundResponse> Cancel(Core& core, const v1::CancelRound
   return response;
 }
 
-absl::StatusOr<v1::ReadAggregateResponse> Read(Core& core, const v1::ReadAggregateRequest& request) {
-  ASSIGN_OR_RETURN(const RoundRecord record, core.context().store.GetRound(RoundId(request.round())));
+// The digest of the round's aggregate.
+absl::StatusOr<std::string> FindAggregate(Core& core, const RoundId& id) {
+  ASSIGN_OR_RETURN(const RoundRecord record, core.context().store.GetRound(id));
   const v1::Round round = ToProto(record);
   if (round.state() != v1::SUCCEEDED) {
     const bool may_come = round.state() == v1::COLLECTING || round.state() == v1::SEALING;
@@ -65,15 +66,18 @@ absl::StatusOr<v1::ReadAggregateResponse> Read(Core& core, const v1::ReadAggrega
                                                      v1::RoundState_Name(round.state()),
                                                      may_come ? " yet; wait for it first" : ""));
   }
-  const std::string& digest = round.aggregate().digest();
-  ASSIGN_OR_RETURN(const std::shared_ptr<const BlobView> blob, core.context().payloads.OpenBlob(digest));
+  return round.aggregate().digest();
+}
+
+absl::StatusOr<v1::ReadAggregateResponse> Read(PayloadStore& payloads, const std::string& digest,
+                                               const v1::ReadAggregateRequest& request, int64_t answer_bytes_max) {
+  ASSIGN_OR_RETURN(const std::shared_ptr<const BlobView> blob, payloads.OpenBlob(digest));
   const std::string_view bytes = blob->bytes();
   if (request.offset() < 0 || request.offset() > static_cast<int64_t>(bytes.size()) || request.length() < 0) {
     return absl::OutOfRangeError(fmt::format(
         "offset {} lies beyond the aggregate's {} bytes, or the length is negative", request.offset(), bytes.size()));
   }
-  const int64_t chunk = core.limits().chunk_bytes_max;
-  const int64_t length = request.length() == 0 ? chunk : std::min(request.length(), chunk);
+  const int64_t length = request.length() == 0 ? answer_bytes_max : std::min(request.length(), answer_bytes_max);
   v1::ReadAggregateResponse response;
   response.set_data(std::string(bytes.substr(static_cast<size_t>(request.offset()), static_cast<size_t>(length))));
   response.set_size_bytes(static_cast<int64_t>(bytes.size()));
@@ -108,9 +112,12 @@ void RoundHandlers::CancelRound(const v1::CancelRoundRequest& request, absl::Tim
   reply(Cancel(core_, request, now));
 }
 
-void RoundHandlers::ReadAggregate(const v1::ReadAggregateRequest& request, absl::Time /*now*/,
-                                  Reply<v1::ReadAggregateResponse> reply) {
-  reply(Read(core_, request));
+absl::StatusOr<std::function<absl::StatusOr<v1::ReadAggregateResponse>(int64_t)>> RoundHandlers::ReadAggregate(
+    const v1::ReadAggregateRequest& request, absl::Time /*now*/) {
+  ASSIGN_OR_RETURN(const std::string digest, FindAggregate(core_, RoundId(request.round())));
+  return [&payloads = core_.context().payloads, &request, digest](int64_t answer_bytes_max) {
+    return Read(payloads, digest, request, answer_bytes_max);
+  };
 }
 
 }  // namespace sheaf

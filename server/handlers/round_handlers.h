@@ -2,6 +2,9 @@
 // method.
 #pragma once
 
+#include <functional>
+
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "server/core/access_control.h"
 #include "server/core/reply.h"
@@ -22,7 +25,10 @@ class RoundHandlers {
   void AbandonGetRound(const v1::GetRoundRequest& request);
   void ListRounds(const v1::ListRoundsRequest& request, absl::Time now, Reply<v1::ListRoundsResponse> reply);
   void CancelRound(const v1::CancelRoundRequest& request, absl::Time now, Reply<v1::CancelRoundResponse> reply);
-  void ReadAggregate(const v1::ReadAggregateRequest& request, absl::Time now, Reply<v1::ReadAggregateResponse> reply);
+  // Looks the aggregate up, in a batch. What it returns reads about so many bytes of it at most, in the CallPool: after
+  // a restart the file is checked first.
+  absl::StatusOr<std::function<absl::StatusOr<v1::ReadAggregateResponse>(int64_t answer_bytes_max)>> ReadAggregate(
+      const v1::ReadAggregateRequest& request, absl::Time now);
 
  private:
   Core& core_;

@@ -3,9 +3,7 @@
 #include <fmt/format.h>
 #include <grpc/support/log.h>
 #include <grpc/support/time.h>
-#include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/grpcpp.h>
-#include <grpcpp/health_check_service_interface.h>
 #include <grpcpp/resource_quota.h>
 #include <grpcpp/security/tls_certificate_provider.h>
 #include <grpcpp/security/tls_credentials_options.h>
@@ -20,8 +18,11 @@
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "server/rpc/certificate_watch.h"
+#include "server/rpc/health_service.h"
 #include "server/rpc/listener.h"
+#include "server/rpc/reflection_service.h"
 #include "server/rpc/services.h"
+#include "server/rpc/ticker.h"
 #include "server/rpc/unary_adaptor.h"
 
 namespace sheaf {
@@ -39,8 +40,8 @@ void ConfigureGrpcOnce() {
     // Debian builds absl so that its mutexes, gRPC's own, look for deadlocks at every lock, and remember each mutex.
     absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
     gpr_set_log_function(LogFromGrpc);
-    grpc::EnableDefaultHealthCheckService(true);
-    grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+    // Ours has a bound.
+    grpc::EnableDefaultHealthCheckService(false);
     return true;
   }();
   static_cast<void>(is_done);
@@ -93,6 +94,9 @@ void SetOptions(grpc::ServerBuilder& builder, const GrpcServer::Options& options
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 5'000);
 }
 
+// How often answers are looked at that nobody takes, and calls that wait for room: their limits are seconds.
+constexpr absl::Duration kAnswerTick = absl::Milliseconds(500);
+
 // How often gRPC looks for a certificate that the watch has let pass.
 constexpr unsigned kCertificateRefreshSeconds = 1;
 
@@ -111,25 +115,39 @@ std::shared_ptr<grpc::ServerCredentials> Credentials(const CertificateFiles& fil
   return grpc::experimental::TlsServerCredentials(options);
 }
 
+std::vector<std::string> NamesOf(const std::vector<NamedService>& services) {
+  std::vector<std::string> names;
+  for (const NamedService& service : services) names.push_back(service.name);
+  return names;
+}
+
 }  // namespace
 
 struct GrpcServer::State {
-  State(const MethodTable& methods, const Clock& clock) : adaptor(methods, clock), services(MakeServices(adaptor)) {}
+  State(const MethodTable& methods, AnswerBooks& answers, const Clock& clock, const Options& options)
+      : adaptor(methods, answers, clock),
+        services(MakeServices(adaptor)),
+        health(options.health_watches_max),
+        reflection(methods, NamesOf(services), options.reflection_streams_max),
+        ticker(kAnswerTick, [&answers, &clock] { answers.Tick(clock.Now()); }) {}
 
   // Used where the options name nobody who wants to know.
   ServingCertificate unseen_certificate;
   std::unique_ptr<CertificateWatch> certificates;
   UnaryAdaptor adaptor;
   std::vector<NamedService> services;
+  HealthService health;
+  ReflectionService reflection;
+  Ticker ticker;
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor;
   std::unique_ptr<grpc::Server> server;
   std::unique_ptr<Listener> listener;
 };
 
-absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const MethodTable& methods, const Clock& clock,
-                                                              const Options& options) {
+absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const MethodTable& methods, AnswerBooks& answers,
+                                                              const Clock& clock, const Options& options) {
   ConfigureGrpcOnce();
-  auto state = std::make_unique<State>(methods, clock);
+  auto state = std::make_unique<State>(methods, answers, clock, options);
   ServingCertificate& facts = options.certificate != nullptr ? *options.certificate : state->unseen_certificate;
   CertificateFiles served;
   if (!options.tls.empty()) {
@@ -142,6 +160,8 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const MethodTable&
   state->acceptor = builder.experimental().AddExternalConnectionAcceptor(
       grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD, Credentials(served));
   for (const NamedService& service : state->services) builder.RegisterService(service.service.get());
+  builder.RegisterService(&state->health);
+  builder.RegisterService(&state->reflection);
   {
     const BatchScheduling scheduling;
     state->server = builder.BuildAndStart();
@@ -165,15 +185,15 @@ GrpcServer::~GrpcServer() { Shutdown(absl::ZeroDuration()); }
 const std::string& GrpcServer::address() const { return state_->listener->address(); }
 
 void GrpcServer::SetServing(bool is_serving) {
-  grpc::HealthCheckServiceInterface* health = state_->server->GetHealthCheckService();
-  health->SetServingStatus(is_serving);
-  for (const NamedService& service : state_->services) health->SetServingStatus(service.name, is_serving);
+  state_->health.SetServing("", is_serving);
+  for (const NamedService& service : state_->services) state_->health.SetServing(service.name, is_serving);
 }
 
 bool GrpcServer::WaitUntilIdle(absl::Duration timeout) { return state_->adaptor.WaitUntilIdle(timeout); }
 
 void GrpcServer::Shutdown(absl::Duration grace) {
   state_->listener->Stop();
+  state_->health.Shutdown();
   state_->server->Shutdown(gpr_time_from_millis(absl::ToInt64Milliseconds(grace), GPR_TIMESPAN));
 }
 

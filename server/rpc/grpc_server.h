@@ -1,13 +1,13 @@
 // GrpcServer: the server's methods on a TCP port, by gRPC's callback API: a parked call costs no thread.
 //
-//   ASSIGN_OR_RETURN(auto server, GrpcServer::Start(methods, clock, {.listen = "127.0.0.1:0"}));
+//   ASSIGN_OR_RETURN(auto server, GrpcServer::Start(methods, answers, clock, {.listen = "127.0.0.1:0"}));
 //   ... server->address() ...                          // "127.0.0.1:41234"
 //   server->SetServing(false);                         // Health says NOT_SERVING, for the server and each service.
 //   server->WaitUntilIdle(absl::Seconds(1));           // Whoever is answered has been answered.
 //   server->Shutdown(absl::Seconds(1));
 //
-// Health checking and reflection are on. Every call goes through the one generic adaptor in unary_adaptor.h.
-// Thread-safe, but for destruction.
+// Health checking is for everybody, reflection for whoever may call something. Every other call goes through the one
+// generic adaptor in unary_adaptor.h. Thread-safe, but for destruction.
 #pragma once
 
 #include <cstdint>
@@ -19,6 +19,7 @@
 #include "base/certificates.h"
 #include "base/clock.h"
 #include "base/serving_certificate.h"
+#include "server/handlers/answer_books.h"
 #include "server/handlers/method_table.h"
 
 namespace sheaf {
@@ -37,16 +38,19 @@ class GrpcServer {
     // When to hang up on who connected and says nothing, and on who has no call open.
     absl::Duration handshake_timeout = absl::Seconds(20);
     absl::Duration connection_idle_max = absl::Minutes(10);
+    // Streams of these two; others are refused.
+    int64_t health_watches_max = 1000;
+    int64_t reflection_streams_max = 64;
     // Without a certificate nothing is encrypted. With authorities, clients must show a certificate that one of these
     // signed. The files are read again when they change; see CertificateWatch.
     CertificateFiles tls;
     // Is told of the certificate, if there is one; outlives the server.
     ServingCertificate* certificate = nullptr;
   };
-  // Serves `methods`; both must outlive the server. UNAVAILABLE, with the remedy, if the port is in use;
+  // Serves `methods`; all must outlive the server. UNAVAILABLE, with the remedy, if the port is in use;
   // INVALID_ARGUMENT if this machine has no such address; the codes of CheckCertificates.
-  static absl::StatusOr<std::unique_ptr<GrpcServer>> Start(const MethodTable& methods, const Clock& clock,
-                                                           const Options& options);
+  static absl::StatusOr<std::unique_ptr<GrpcServer>> Start(const MethodTable& methods, AnswerBooks& answers,
+                                                           const Clock& clock, const Options& options);
 
   // Shuts down at once if Shutdown was not called.
   ~GrpcServer();

@@ -32,18 +32,22 @@ class DescribedService final : public grpc::Service {
   DescribedService(const ServiceDescriptor& service, UnaryAdaptor& adaptor) {
     for (int i = 0; i < service.method_count(); ++i) {
       const MethodDescriptor& method = *service.method(i);
-      const ServedMethod& served =
-          methods_.emplace_back(ServedMethod{.name = fmt::format("{}/{}", service.full_name(), method.name()),
-                                             .path = fmt::format("/{}/{}", service.full_name(), method.name()),
-                                             .request = Prototype(*method.input_type()),
-                                             .response = Prototype(*method.output_type())});
+      const ServedMethod& served = methods_.emplace_back(
+          ServedMethod{.name = fmt::format("{}/{}", service.full_name(), method.name()),
+                       .path = fmt::format("/{}/{}", service.full_name(), method.name()),
+                       .request = Prototype(*method.input_type()),
+                       .response = Prototype(*method.output_type()),
+                       .traits = adaptor.methods().TraitsOf(fmt::format("{}/{}", service.full_name(), method.name()))});
       // Both become gRPC's own.
       AddMethod(
           new grpc::internal::RpcServiceMethod(served.path.c_str(), grpc::internal::RpcMethod::NORMAL_RPC, nullptr));
       MarkMethodRawCallback(i, new grpc::internal::CallbackUnaryHandler<grpc::ByteBuffer, grpc::ByteBuffer>(
                                    [&adaptor, &served](grpc::CallbackServerContext* context,
                                                        const grpc::ByteBuffer* request, grpc::ByteBuffer* response) {
-                                     return adaptor.Serve(served, *context, *request, *response);
+                                     // It is the call's, which lets go of it only at its end, long after we have parsed
+                                     // it. It is no constant.
+                                     return adaptor.Serve(served, *context, const_cast<grpc::ByteBuffer&>(*request),
+                                                          *response);
                                    }));
     }
   }

@@ -16,6 +16,7 @@
 #include "base/checksum.h"
 #include "base/mutex.h"
 #include "base/retry_hint.h"
+#include "sdk/cpp/blob_client.h"
 #include "sdk/cpp/methods.h"
 #include "sdk/cpp/proto_duration.h"
 #include "tests/e2e/processes.h"
@@ -23,6 +24,7 @@
 #include "tests/e2e/service_methods.h"
 #include "tests/fuzz/message_mutator.h"
 #include "tests/server/raw_connection.h"
+#include "tests/server/unread_calls.h"
 #include "worker/computations/unit_contribution.h"
 
 namespace sheaf {
@@ -108,6 +110,7 @@ class AttackedServer {
   Federation& federation() { return federation_; }
   Transport& transport() { return federation_.transport(); }
   const std::string& address() const { return federation_.address(); }
+  pid_t pid() const { return pid_; }
   int64_t Rss() const { return StatusBytes(pid_, "VmRSS"); }
   int64_t PeakRss() const { return StatusBytes(pid_, "VmHWM"); }
 
@@ -601,21 +604,6 @@ TEST_CASE("Connections that say nothing, or a byte at a time, stop nobody else, 
       server.PeakRss() >> 20);
 }
 
-// A call's whole HEADERS frame, in HPACK's plainest form. Its request never comes.
-std::string HeadersOf(std::string_view path, uint32_t stream) {
-  const auto field = [](std::string_view name, std::string_view value) {
-    const auto text = [](std::string_view bytes) { return static_cast<char>(bytes.size()) + std::string(bytes); };
-    return std::string(1, '\0') + text(name) + text(value);
-  };
-  const std::string block = field(":method", "POST") + field(":scheme", "http") + field(":path", path) +
-                            field(":authority", "a") + field("te", "trailers") +
-                            field("content-type", "application/grpc");
-  // Type HEADERS, flag END_HEADERS.
-  std::string frame = {0, 0, static_cast<char>(block.size()), 1, 4};
-  for (int shift = 24; shift >= 0; shift -= 8) frame += static_cast<char>(stream >> shift & 0xff);
-  return frame + block;
-}
-
 // Whose they are is asked when they are made.
 TEST_CASE("Calls that are begun and never made stop nobody else, and are forgotten with their connection") {
   AttackedServer server;
@@ -631,7 +619,7 @@ TEST_CASE("Calls that are begun and never made stop nobody else, and are forgott
       attacker.Send(kHttp2Preface);
       attacker.Send(kEmptySettings);
       for (uint32_t call = 0; call < kCalls; ++call) {
-        attacker.Send(HeadersOf("/sheaf.v1.WorkService/Sync", 2 * call + 1));
+        attacker.Send(HeadersFrame("/sheaf.v1.WorkService/Sync", 2 * call + 1));
       }
       REQUIRE(BlockingCall(server.transport(), kGetServerInfo, {}).ok());
     }
@@ -640,6 +628,121 @@ TEST_CASE("Calls that are begun and never made stop nobody else, and are forgott
   }
   Measured("{} times {} connections with {} calls each: peak RSS {} MiB", kAttacks, kConnections, kCalls,
            server.PeakRss() >> 20);
+}
+
+// --- Clients that do not read ---------------------------------------------------------------------
+
+// The 99th percentile of a worker's calls elsewhere, in milliseconds.
+double BystanderP99(AttackedServer& server, int num_calls = 300) {
+  GrpcTransport transport(server.address(), {.own_connection = true});
+  const SystemClock clock;
+  std::vector<double> millis;
+  for (int i = 0; i < num_calls; ++i) {
+    v1::SyncRequest request = APoll("bystander", fmt::format("poll-{}", i), 1);
+    request.set_population("elsewhere");
+    const absl::Time start = clock.Now();
+    const absl::Status status = BlockingCall(transport, kSync, request).status();
+    millis.push_back(absl::ToDoubleMilliseconds(clock.Now() - start));
+    INFO(status.ToString());
+    REQUIRE(status.ok());
+  }
+  std::sort(millis.begin(), millis.end());
+  return millis[millis.size() * 99 / 100];
+}
+
+constexpr double kBystanderMillisMax = 100;
+
+TEST_CASE("Reads that nobody takes fill no more than their room, keep no worker waiting, and are cut off for others") {
+  AttackedServer server({"--answer-time-max", "6s"});
+  SeededRandom random(3);
+  const std::string bytes = RandomBytes(random, 4 << 20);
+  const absl::StatusOr<std::string> digest = UploadBlob(server.transport(), server.federation().random(), bytes);
+  REQUIRE(digest.ok());
+  v1::RoundSpec spec = OneHotRound({.num_tasks = 1});
+  spec.set_broadcast_digest(*digest);
+  StartRound(server.federation(), spec);
+  v1::ReadBlobRequest read;
+  read.set_digest(*digest);
+  // One connection has as many calls as it may, of 66 bytes each; and two more.
+  std::vector<std::unique_ptr<UnreadCalls>> attackers;
+  for (const int num_calls : {1000, 250, 250}) {
+    UnreadCalls& attacker = *attackers.emplace_back(std::make_unique<UnreadCalls>(server.address()));
+    for (int i = 0; i < num_calls; ++i) attacker.Call(kReadBlob.name, read.SerializeAsString());
+  }
+  const double p99 = BystanderP99(server);
+  CHECK(p99 < kBystanderMillisMax);
+  // Half of open_answer_bytes_max is for reads.
+  server.CheckWell(320 << 20);
+  const int64_t peak = server.PeakRss();
+  // Whoever reads what it asks for gets it, for all that.
+  const SystemClock clock;
+  const absl::Time start = clock.Now();
+  const absl::StatusOr<std::string> honest = ReadBlob(server.transport(), *digest);
+  REQUIRE(honest.ok());
+  CHECK(*honest == bytes);
+  const absl::Duration took = clock.Now() - start;
+  CHECK(took < absl::Seconds(8));
+  // What nobody takes is cut off: at least as many as a connection has room for.
+  for (const auto& attacker : attackers) {
+    WaitUntil("its answers are cut off", absl::Seconds(20), [&] { return attacker->NumReset() >= 70; });
+  }
+  server.CheckWell(320 << 20);
+  Measured("1,500 reads that nobody takes: peak RSS {} MiB; others' Sync p99 {:.1f} ms, a reader has its file after {}",
+           peak >> 20, p99, absl::FormatDuration(took));
+}
+
+TEST_CASE("Leases that nobody takes fill no more than their room, and keep no worker elsewhere waiting") {
+  AttackedServer server;
+  v1::RoundSpec spec = OneHotRound({.num_tasks = 1});
+  spec.mutable_computation()->set_config(std::string(60'000, 'c'));
+  v1::TaskSpec task = spec.listed().tasks(0);
+  spec.mutable_open_slots()->set_count(25'600);
+  *spec.mutable_open_slots()->mutable_task() = task;
+  StartRound(server.federation(), spec);
+  std::vector<std::unique_ptr<UnreadCalls>> attackers;
+  for (int i = 0; i < 100; ++i) {
+    if (i % 50 == 0) attackers.push_back(std::make_unique<UnreadCalls>(server.address()));
+    attackers.back()->Call(kSync.name, APoll(fmt::format("silent-{}", i), "poll", 256).SerializeAsString());
+  }
+  const double p99 = BystanderP99(server);
+  CHECK(p99 < kBystanderMillisMax);
+  server.CheckWell(256 << 20);
+  // A client with gRPC's usual limit takes every answer.
+  std::set<std::string> tasks;
+  for (v1::SyncRequest request = APoll("honest", "poll", 256); tasks.size() < 100;) {
+    const v1::SyncResponse response = SyncOnce(server.transport(), request);
+    CHECK(response.ByteSizeLong() < (4 << 20));
+    REQUIRE(response.leases_size() > 0);
+    for (const v1::Lease& lease : response.leases()) {
+      CHECK(tasks.insert(lease.task()).second);
+      AddHeld(lease, 1, request);
+    }
+    request.set_want(256 - request.held_size());
+  }
+  Measured("100 Syncs for 256 leases of 60 kB that nobody takes: peak RSS {} MiB; others' Sync p99 {:.1f} ms",
+           server.PeakRss() >> 20, p99);
+}
+
+TEST_CASE("Streams that strangers open and leave take no threads and little memory, and keep no worker waiting") {
+  AttackedServer server;
+  constexpr int kStreams = 3000;
+  std::vector<std::unique_ptr<UnreadCalls>> attackers;
+  for (int i = 0; i < 2 * kStreams; ++i) {
+    if (i % 1000 == 0) attackers.push_back(std::make_unique<UnreadCalls>(server.address()));
+    if (i < kStreams) {
+      attackers.back()->Begin("grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo");
+    } else {
+      attackers.back()->Call("grpc.health.v1.Health/Watch", "");
+    }
+  }
+  const double p99 = BystanderP99(server);
+  CHECK(p99 < kBystanderMillisMax);
+  const int64_t num_threads = StatusBytes(server.pid(), "Threads") / 1024;
+  CHECK(num_threads < 64);
+  server.CheckWell(128 << 20);
+  Measured(
+      "{} streams of reflection and as many health watches: {} threads, peak RSS {} MiB; others' Sync p99 {:.1f} ms",
+      kStreams, num_threads, server.PeakRss() >> 20, p99);
 }
 
 TEST_CASE("A server that has run out of files takes connections again when there are some") {

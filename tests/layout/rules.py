@@ -66,6 +66,8 @@ BANS = [
         [
             ("server/aggregation_pool.h", "the helpers of large folds"),
             ("server/aggregation_pool.cc", "the helpers of large folds"),
+            ("server/call_threads.h", "the threads of calls that move bytes"),
+            ("server/call_threads.cc", "the threads of calls that move bytes"),
             ("server/core_thread.h", "the core's thread"),
             ("server/core_thread.cc", "the core's thread"),
             ("server/rpc/listener.h", "the thread that takes connections"),

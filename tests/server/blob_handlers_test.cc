@@ -78,7 +78,7 @@ class ABlobService {
     request.set_digest(digest);
     request.set_offset(offset);
     request.set_length(length);
-    const auto response = handlers_.ReadBlob(request);
+    const auto response = handlers_.ReadBlob(request, core_.limits().chunk_bytes_max);
     if (!response.ok()) return response.status();
     return response->data();
   }
@@ -287,12 +287,12 @@ TEST_CASE("Rows are selected from a safetensors file and from nothing else") {
   request.set_digest(*service.payloads().PutBlob(file));
   request.add_selections()->set_tensor("w");
   request.mutable_selections(0)->add_rows(1);
-  const auto rows = service.handlers().SelectRows(request);
+  const auto rows = service.handlers().SelectRows(request, 1 << 20);
   REQUIRE(rows.ok());
   CHECK(rows->pieces(0).rows().data() == data.substr(4));
 
   request.set_digest(*service.payloads().PutBlob("no tensors in here"));
-  const auto refused = service.handlers().SelectRows(request);
+  const auto refused = service.handlers().SelectRows(request, 1 << 20);
   CHECK(refused.status().code() == absl::StatusCode::kFailedPrecondition);
   CHECK_THAT(Text(refused.status()), Contains("not a safetensors file"));
 }

@@ -894,5 +894,56 @@ TEST_CASE("What batches that failed have left in the spool takes up no room in i
   CHECK(accepted->verdicts(0).verdict() == Verdict::ACCEPTED);
 }
 
+// Keeps what it is given until it is told.
+class HeldCalls final : public CallPool {
+ public:
+  void Run(const std::string& /*client*/, Length /*length*/, std::function<void()> work) override {
+    held.push_back(std::move(work));
+  }
+  std::vector<std::function<void()>> held;
+};
+
+TEST_CASE("An aggregate is looked up in a batch, and read outside of it") {
+  CoreFederation server;
+  const std::string id = server.CreateRound(SumRound(1));
+  Core& core = server.core();
+  HeldCalls pool;
+  Admission admission{Limits()};
+  WorkHandlers work(core);
+  BlobHandlers blob(core, server.payloads());
+  RoundHandlers round(core);
+  InspectionHandlers inspection(core, admission);
+  AccessHandlers access(core);
+  const MethodTable table(server, core, admission, {work, blob, round, inspection, access}, &pool);
+  v1::ReadAggregateRequest request;
+  request.set_round(id);
+  v1::ReadAggregateResponse response;
+  std::optional<absl::Status> answer;
+  const auto read = [&](int64_t answer_bytes_max) {
+    answer.reset();
+    table.Dispatch("sheaf.v1.RoundService/ReadAggregate", {.answer_bytes_max = answer_bytes_max}, request, &response,
+                   [&](absl::Status status) { answer = std::move(status); });
+    server.Run();
+  };
+  // There is nothing to read yet.
+  read(0);
+  REQUIRE(answer.has_value());
+  CHECK(absl::IsFailedPrecondition(*answer));
+  CHECK(pool.held.empty());
+  REQUIRE(Contribute(server, "w", 7) == Verdict::ACCEPTED);
+  read(0);
+  CHECK_FALSE(answer.has_value());
+  REQUIRE(pool.held.size() == 1);
+  pool.held[0]();
+  REQUIRE(answer.has_value());
+  INFO(answer->ToString());
+  REQUIRE(answer->ok());
+  CHECK(FirstOf(response.data()) == 7);
+  // No more than there is room for.
+  read(10);
+  pool.held[1]();
+  CHECK(response.data().size() == 10);
+}
+
 }  // namespace
 }  // namespace sheaf

@@ -17,6 +17,7 @@
 #include "server/core/message_parts.h"
 #include "server/core/proto_time.h"
 #include "server/handlers/admission.h"
+#include "server/handlers/answer_books.h"
 #include "tests/server/core_federation.h"
 
 namespace sheaf {
@@ -86,6 +87,37 @@ v1::RoundSpec KeyedRound() {
   output.set_operator_("sparse_sum");
   output.set_dense_shape(0, 1'000'000);
   return spec;
+}
+
+class CountedCuts final : public AnsweredCall {
+ public:
+  std::function<void()> Cut() override {
+    ++num_cuts;
+    return [] {};
+  }
+  int num_cuts = 0;
+};
+
+// Chunks that one connection may have open, and smaller ones when half of its share is taken.
+constexpr int kReadsOfAConnection = 7 + 70;
+
+// What the last of so many reads of one connection hears after a while.
+absl::Status LastOfReads(CoreFederation& server, int num_reads, absl::Duration after) {
+  AnswerBooks books(server.core().limits());
+  const absl::Time now = server.clock().Now();
+  std::vector<AnswerEntry*> entries;
+  absl::Status last = absl::DeadlineExceededError("it waits");
+  for (int i = 0; i < num_reads; ++i) {
+    books.Reserve(&server, AnswerKind::kRead, {.connection = "c"}, now, [&](absl::StatusOr<AnswerEntry*> entry) {
+      if (entry.ok()) entries.push_back(*entry);
+      last = entry.status();
+    });
+  }
+  books.Tick(now + after);
+  const absl::Status heard = last;
+  books.Abandon(&server);
+  for (AnswerEntry* entry : entries) books.Release(entry);
+  return heard;
 }
 
 // What is refused at a limit.
@@ -420,6 +452,27 @@ std::map<std::string, Refusal> Refusals() {
                                        (*contribution.mutable_metrics())["nine char"] = 1;
                                      });
                                    }};
+  // See also answer_books_test.cc.
+  rows["open_answer_bytes_max"] = {
+      [](Limits& l) { l.open_answer_bytes_max = 80'000; },
+      [](CoreFederation& server) {
+        AnswerBooks books(server.core().limits());
+        const AnswerClient client = {.connection = "c"};
+        CountedCuts call;
+        AnswerEntry* entry = books.Take(client, 10'000, server.clock().Now(), call).value();
+        const absl::Status refused = books.Take(client, 10'000, server.clock().Now(), call).status();
+        books.Release(entry);
+        return refused;
+      },
+      Code::kResourceExhausted, true};
+  rows["waiting_answers_max"] = {
+      [](Limits& l) { l.waiting_answers_max = 2; },
+      [](CoreFederation& server) { return LastOfReads(server, 3 + kReadsOfAConnection, absl::ZeroDuration()); },
+      Code::kResourceExhausted, true};
+  rows["answer_wait_max_ms"] = {
+      [](Limits& l) { l.answer_wait_max = absl::Milliseconds(77); },
+      [](CoreFederation& server) { return LastOfReads(server, 1 + kReadsOfAConnection, absl::Milliseconds(77)); },
+      Code::kResourceExhausted, true};
   rows["round_spec_bytes_max"] = {[](Limits& l) { l.round_spec_bytes_max = 1000; },
                                   [](CoreFederation& server) {
                                     v1::RoundSpec spec = SumRound(1);
@@ -513,6 +566,17 @@ std::map<std::string, std::function<void()>> Effects() {
     server.Run();
     CHECK(first.leases_size() + second.leases_size() == 1);
     CHECK(server.Sync(two).leases_size() == 1);
+  };
+  rows["answer_time_max_ms"] = [=] {
+    AnswerBooks books(with([](Limits& l) { l.answer_time_max = absl::Seconds(7); }));
+    const absl::Time now = absl::FromUnixSeconds(1'700'000'000);
+    CountedCuts call;
+    AnswerEntry* entry = books.Take({.connection = "c"}, 1000, now, call).value();
+    books.Tick(now + absl::Seconds(6));
+    CHECK(call.num_cuts == 0);
+    books.Tick(now + absl::Seconds(7));
+    CHECK(call.num_cuts == 1);
+    books.Release(entry);
   };
   // The newest poll is sent away; the others go on waiting, and so does the next when there is room.
   rows["parked_polls_max"] = [=] {
@@ -691,7 +755,10 @@ const std::map<std::string, std::string> kAtTheSocket = {
      "A connection has calls_per_connection_max calls open; more of them wait, and other connections do not"},
     {"handshake_timeout_ms", "Connections that do not get through the handshake in handshake_timeout are hung up on"},
     {"connection_idle_max_ms",
-     "A connection without a call is ended after connection_idle_max; one whose poll waits is not"}};
+     "A connection without a call is ended after connection_idle_max; one whose poll waits is not"},
+    {"call_threads_max", "Files that are hashed keep no other call waiting"},
+    {"health_watches_max", "Health watches have a bound, and Check goes on beyond it"},
+    {"reflection_streams_max", "Reflection streams have a bound"}};
 
 TEST_CASE("Every limit has a test of its own, by its name") {
   std::set<std::string> tested;

@@ -39,6 +39,15 @@ class RawConnection {
     if (fd_ >= 0) ::close(fd_);
   }
   void Send(std::string_view bytes) { ::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL); }
+  // What has come so far.
+  std::string Receive() {
+    std::string received;
+    char bytes[4096];
+    for (ssize_t count = 0; (count = ::recv(fd_, bytes, sizeof bytes, 0)) > 0;) {
+      received.append(bytes, static_cast<size_t>(count));
+    }
+    return received;
+  }
   // The server has hung up. What it said is dropped.
   bool IsOver() {
     char bytes[4096];

@@ -113,7 +113,8 @@ TEST_CASE("Every method says which roles may call it; viewers change nothing, an
 TEST_CASE("Every service of the contract is offered by gRPC") {
   const ATable table;
   const ManualClock clock;
-  UnaryAdaptor adaptor(table.table(), clock);
+  AnswerBooks answers{Limits()};
+  UnaryAdaptor adaptor(table.table(), answers, clock);
   std::set<std::string> described;
   for (const ServiceDescriptor* service : AllServices()) described.insert(service->full_name());
   std::set<std::string> offered;

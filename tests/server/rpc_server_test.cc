@@ -4,13 +4,19 @@
 #include <google/protobuf/wrappers.pb.h>
 #include <poll.h>
 
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
 #include <string>
+#include <vector>
 
+#include "base/checksum.h"
 #include "base/retry_hint.h"
 #include "server/rpc/grpc_server.h"
 #include "tests/server/raw_connection.h"
 #include "tests/server/running_server.h"
+#include "tests/server/unread_calls.h"
 
 namespace sheaf {
 namespace {
@@ -26,6 +32,17 @@ absl::StatusOr<Health> HealthOf(Transport& transport, const std::string& service
   const absl::Status status = BlockingCallMethod(transport, "grpc.health.v1.Health/Check", request, &response, {});
   if (!status.ok()) return status;
   return static_cast<Health>(response.value());
+}
+
+// Machines that test are busy.
+template <typename Condition>
+void WaitUntil(const std::string& what, Condition condition) {
+  const SystemClock clock;
+  const absl::Time give_up = clock.Now() + absl::Seconds(60);
+  while (!condition()) {
+    if (clock.Now() > give_up) FAIL("never: " << what);
+    ::poll(nullptr, 0, 5);
+  }
 }
 
 TEST_CASE("Health checks answer for the server and for each service") {
@@ -56,6 +73,142 @@ TEST_CASE("Reflection lists the services to those who have no proto files") {
   }
 }
 
+// A call of a stream, of which the answer is read as if it were no stream.
+absl::Status Reflect(Transport& transport) {
+  google::protobuf::Empty request;
+  request.GetReflection()->MutableUnknownFields(&request)->AddLengthDelimited(7, "*");
+  google::protobuf::Empty response;
+  return BlockingCallMethod(transport, "grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", request,
+                            &response, {});
+}
+
+TEST_CASE("Reflection gives the file of a message, with all that it imports") {
+  RunningServer server;
+  for (const auto& [field, name] :
+       {std::pair(4, "sheaf.v1.SyncRequest"), std::pair(3, "sheaf/v1/work_service.proto")}) {
+    google::protobuf::Empty request;
+    request.GetReflection()->MutableUnknownFields(&request)->AddLengthDelimited(field, name);
+    google::protobuf::Empty response;
+    REQUIRE(BlockingCallMethod(server.transport(), "grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
+                               request, &response, {})
+                .ok());
+    const std::string files = response.SerializeAsString();
+    for (const std::string imported : {"sheaf/v1/work_service.proto", "google/protobuf/duration.proto"}) {
+      INFO(imported);
+      CHECK((files.find(imported) != std::string::npos));
+    }
+  }
+}
+
+TEST_CASE("Once there are tokens, reflection needs one, and health checks need none") {
+  RunningServer server;
+  CHECK(Reflect(server.transport()).ok());
+  v1::CreateTokenRequest create;
+  create.set_request_id("token");
+  create.set_name("admin");
+  create.add_roles(v1::OPERATOR);
+  const auto token = BlockingCall(server.transport(), kCreateToken, create);
+  REQUIRE(token.ok());
+  CHECK(Reflect(server.transport()).code() == absl::StatusCode::kUnauthenticated);
+  const std::string file = Catch::getResultCapture().getCurrentTestName() + ".token";
+  std::ofstream(file) << token->secret();
+  std::filesystem::permissions(file, std::filesystem::perms::owner_read);
+  GrpcTransport with_token(server.address(), {.security = {.token_file = file}, .own_connection = true});
+  CHECK(Reflect(with_token).ok());
+  std::filesystem::remove(file);
+  CHECK(HealthOf(server.transport(), "").ok());
+}
+
+TEST_CASE("Reflection streams have a bound") {
+  Limits limits;
+  limits.reflection_streams_max = 2;
+  RunningServer server(limits);
+  UnreadCalls streams(server.address());
+  for (int i = 0; i < 2; ++i) streams.Begin("grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo");
+  absl::Status refused;
+  WaitUntil("they are open", [&] {
+    refused = Reflect(server.transport());
+    return !refused.ok();
+  });
+  CHECK(refused.code() == absl::StatusCode::kResourceExhausted);
+  CHECK_THAT(std::string(refused.message()), Contains("reflection_streams_max = 2"));
+}
+
+TEST_CASE("Health watches have a bound, and Check goes on beyond it") {
+  Limits limits;
+  limits.health_watches_max = 2;
+  RunningServer server(limits);
+  const auto watch = [&] {
+    google::protobuf::StringValue request;
+    google::protobuf::Int32Value response;
+    return BlockingCallMethod(server.transport(), "grpc.health.v1.Health/Watch", request, &response,
+                              {.timeout = absl::Milliseconds(100)});
+  };
+  {
+    UnreadCalls watches(server.address());
+    for (int i = 0; i < 2; ++i) watches.Call("grpc.health.v1.Health/Watch", "");
+    absl::Status refused;
+    WaitUntil("they are open", [&] {
+      refused = watch();
+      return absl::IsResourceExhausted(refused);
+    });
+    CHECK_THAT(std::string(refused.message()), Contains("health_watches_max = 2"));
+    CHECK(*HealthOf(server.transport(), "") == Health::kServing);
+  }
+  WaitUntil("they are gone", [&] { return absl::IsDeadlineExceeded(watch()); });
+  CHECK(server.runtime().Stop().ok());
+}
+
+TEST_CASE("Files that are hashed keep no other call waiting") {
+  Limits limits;
+  limits.call_threads_max = 2;
+  RunningServer server(limits);
+  GrpcTransport uploader(server.address(), {.own_connection = true});
+  // Some tenths of a second of a core each.
+  constexpr int64_t kBytes = 48 << 20;
+  const std::string chunk(size_t{2} << 20, 'x');
+  std::vector<std::string> uploads;
+  for (int i = 0; i < 6; ++i) {
+    v1::StartUploadRequest start;
+    start.set_request_id("upload-" + std::to_string(i));
+    start.set_size_bytes(kBytes);
+    start.set_digest(Sha256Hex(start.request_id()));
+    const auto started = BlockingCall(uploader, kStartUpload, start);
+    REQUIRE(started.ok());
+    uploads.push_back(started->upload_id());
+    for (int64_t offset = 0; offset < kBytes; offset += static_cast<int64_t>(chunk.size())) {
+      v1::WriteChunkRequest write;
+      write.set_upload_id(uploads.back());
+      write.set_offset(offset);
+      write.set_data(chunk);
+      REQUIRE(BlockingCall(uploader, kWriteChunk, write).ok());
+    }
+  }
+  std::vector<std::future<absl::StatusOr<v1::FinishUploadResponse>>> finished;
+  for (const std::string& upload : uploads) {
+    v1::FinishUploadRequest finish;
+    finish.set_upload_id(upload);
+    finished.push_back(CallLater(uploader, kFinishUpload, finish));
+  }
+  const SystemClock clock;
+  const auto is_hashing = [&] {
+    return finished.back().wait_for(std::chrono::seconds(0)) != std::future_status::ready;
+  };
+  std::vector<absl::Duration> took;
+  while (is_hashing()) {
+    const absl::Time start = clock.Now();
+    REQUIRE(BlockingCall(server.transport(), kSync, AParkedPoll("w", 0)).ok());
+    took.push_back(clock.Now() - start);
+  }
+  // They are others than announced, which is known only when they are hashed.
+  for (auto& answer : finished) CHECK(answer.get().status().code() == absl::StatusCode::kDataLoss);
+  std::sort(took.begin(), took.end());
+  CHECK(took.size() > 5);
+  INFO("of " << took.size() << " calls the slowest took " << absl::FormatDuration(took.back()));
+  // gRPC's own threads, which used to hash, are two on a machine of two cores.
+  CHECK(took[took.size() * 9 / 10] < absl::Milliseconds(100));
+}
+
 TEST_CASE("A connection has calls_per_connection_max calls open; more of them wait, and other connections do not") {
   Limits limits;
   limits.calls_per_connection_max = 3;
@@ -72,17 +225,6 @@ TEST_CASE("A connection has calls_per_connection_max calls open; more of them wa
   // One of them ends: a newer poll of the same worker.
   REQUIRE(BlockingCall(other, kSync, AParkedPoll("w1", 0)).ok());
   CHECK(fourth.get().ok());
-}
-
-// Machines that test are busy.
-template <typename Condition>
-void WaitUntil(const std::string& what, Condition condition) {
-  const SystemClock clock;
-  const absl::Time give_up = clock.Now() + absl::Seconds(60);
-  while (!condition()) {
-    if (clock.Now() > give_up) FAIL("never: " << what);
-    ::poll(nullptr, 0, 5);
-  }
 }
 
 TEST_CASE("What arrives beyond receive_bytes_max is given up, and is to be tried again") {
