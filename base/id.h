@@ -11,6 +11,8 @@
 #include <string_view>
 #include <utility>
 
+#include "base/key_hash.h"
+
 namespace sheaf {
 
 template <typename Tag>
@@ -46,7 +48,8 @@ struct fmt::formatter<sheaf::StrongId<Tag>> : fmt::formatter<std::string_view> {
   }
 };
 
+// Workers choose their names.
 template <typename Tag>
 struct std::hash<sheaf::StrongId<Tag>> {
-  size_t operator()(const sheaf::StrongId<Tag>& id) const { return std::hash<std::string>()(id.value()); }
+  size_t operator()(const sheaf::StrongId<Tag>& id) const { return sheaf::KeyHash()(id.value()); }
 };

@@ -3,16 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
 #include <utility>
 #include <vector>
 
 #include "absl/container/node_hash_map.h"
-#include "absl/strings/string_view.h"
 #include "aggregation/cell_stream.h"
 #include "aggregation/row_release.h"
 #include "aggregation/safetensors.h"
 #include "aggregation/sparse/slot_index.h"
+#include "base/key_hash.h"
 #include "base/status_macros.h"
 
 namespace sheaf {
@@ -30,7 +31,7 @@ class KeySet {
   int64_t size() const { return is_string_ ? static_cast<int64_t>(strings_.size()) : integers_.size(); }
   uint32_t FindOrAdd(int64_t key) { return integers_.FindOrAdd(static_cast<uint64_t>(key) ^ kSignBit); }
   uint32_t FindOrAdd(std::string_view key) {
-    const auto found = slots_.find(absl::string_view(key.data(), key.size()));
+    const auto found = slots_.find(key);
     if (found != slots_.end()) return found->second;
     const uint32_t slot = static_cast<uint32_t>(strings_.size());
     const auto added = slots_.emplace(std::string(key), slot).first;
@@ -58,7 +59,7 @@ class KeySet {
   const bool is_string_;
   SlotIndex<uint64_t> integers_;
   // Nodes of their own: `strings_` points at them.
-  absl::node_hash_map<std::string, uint32_t> slots_;
+  absl::node_hash_map<std::string, uint32_t, KeyHash, std::equal_to<>> slots_;
   std::vector<const std::string*> strings_;
   int64_t string_bytes_ = 0;
 };

@@ -4,14 +4,15 @@
 //   index.FindOrAdd(keys, n, slots);   // slots[i]: the number of keys[i].
 //
 // An open-addressing table of 4-byte slots beside an array of the keys, at most 3/4 full. The order of the table
-// depends on where this program was loaded, so that nobody can send keys that collide; the numbers do not. Not
-// thread-safe.
+// depends on this process's secret, so that nobody can send keys that collide; the numbers do not. Not thread-safe.
 #pragma once
 
 #include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
+
+#include "base/process_secret.h"
 
 namespace sheaf {
 
@@ -59,9 +60,9 @@ class SlotIndex {
   static constexpr size_t kCachedEntries = 1 << 16;
 
   size_t Hash(Key key) const {
-    // Multiplication by an odd number (Fibonacci hashing), keyed by this program's address in memory.
-    static constexpr char kAnchor = 0;
-    const uint64_t keyed = static_cast<uint64_t>(key) ^ (reinterpret_cast<uintptr_t>(&kAnchor) * 0x9e3779b97f4a7c15u);
+    // Multiplication by an odd number (Fibonacci hashing) of keys that nobody outside knows any more. One that spreads
+    // all series of keys well, neighbours above all: a secret one would be slow in some processes.
+    const uint64_t keyed = static_cast<uint64_t>(key) ^ secret_;
     const uint64_t mixed = (keyed ^ (keyed >> 32)) * 0xd6e8feb86659fd93u;
     return static_cast<size_t>(mixed >> shift_);
   }
@@ -78,6 +79,7 @@ class SlotIndex {
     }
   }
 
+  uint64_t secret_ = ProcessSecret()[0];
   // Slot + 1; 0 where there is none.
   std::vector<uint32_t> table_;
   size_t mask_ = 0;

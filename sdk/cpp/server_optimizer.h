@@ -34,6 +34,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/key_hash.h"
 
 namespace sheaf {
 
@@ -66,7 +67,8 @@ class ServerOptimizer {
   // The moments of one tensor: those of a row are at slot * width.
   struct Moments {
     int64_t width = 0;
-    std::unordered_map<int64_t, size_t> slots;
+    // The rows are those that contributions touched.
+    std::unordered_map<int64_t, size_t, KeyHash> slots;
     std::vector<float> first;
     std::vector<float> second;
   };

@@ -6,6 +6,7 @@
 #include <optional>
 #include <unordered_set>
 
+#include "base/key_hash.h"
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "base/version.h"
@@ -167,7 +168,7 @@ absl::StatusOr<WorkDesk::Held> WorkDesk::Resend(const v1::SyncRequest& request, 
   ASSIGN_OR_RETURN(const std::vector<TaskRecord> leased, context_.store.ListLeases(worker.population, worker.name));
   Held held_by_worker;
   if (leased.empty()) return held_by_worker;
-  std::unordered_set<std::string> known;
+  std::unordered_set<std::string, KeyHash> known;
   for (const v1::HeldLease& held : request.held()) known.insert(held.lease_token());
   for (const v1::TaskResult& result : request.results()) known.insert(result.lease_token());
   for (const TaskRecord& task : leased) {

@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/key_hash.h"
 #include "storage/sql/lease_table.h"
 #include "storage/sql/sql_connection.h"
 #include "storage/sql/waiting_tasks.h"
@@ -98,7 +99,7 @@ class SqlTaskStore final : public TaskStore {
   using WorkerKey = std::pair<std::string, WorkerName>;
   struct WorkerKeyHash {
     size_t operator()(const WorkerKey& key) const {
-      return std::hash<std::string>()(key.first) * 31 + std::hash<WorkerName>()(key.second);
+      return KeyHash()(key.first) * 31 + std::hash<WorkerName>()(key.second);
     }
   };
 

@@ -1,0 +1,55 @@
+// How much more CPU time of this thread something takes when its input is ten times as large. CPU time, because a busy
+// machine makes everything wait; the least of several runs in turns, because it also makes everything slower at times.
+// What fits into a cache is several times faster than what does not: sizes are chosen so that the larger input fits,
+// too.
+//
+//   CHECK(CpuRatio([&](int64_t n) { return [input = MakeInput(n)] { Parse(input); }; }, 10'000) <= kLinear);
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <ctime>
+#include <functional>
+#include <limits>
+
+namespace sheaf {
+
+// Ten times the input takes at most this much more; what is in proportion to the square takes 100 times.
+inline constexpr double kLinear = 12;
+// Where something is sorted or looked up by order: the logarithm of a few thousand is 1.4 times that of a few hundred.
+inline constexpr double kSorted = 18;
+
+inline double CpuSeconds(const std::function<void()>& work) {
+  const auto now = [] {
+    timespec time;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+  };
+  const double begin = now();
+  work();
+  return now() - begin;
+}
+
+// Makes what is to be measured for an input of this size.
+using WorkOfSize = std::function<std::function<void()>(int64_t size)>;
+
+// The time that 10 * size takes by the time that `size` takes. Ends early once the ratio is within `wanted`: noise only
+// ever makes it larger; and once it is hopeless.
+inline double CpuRatio(const WorkOfSize& make, int64_t size, double wanted = kLinear) {
+  constexpr int kRuns = 20;
+  constexpr int kSmallRuns = 10;
+  constexpr double kHopeless = 4;
+  const std::function<void()> small = make(size);
+  const std::function<void()> large = make(10 * size);
+  double small_seconds = std::numeric_limits<double>::max();
+  double large_seconds = std::numeric_limits<double>::max();
+  for (int run = 0; run < kRuns; ++run) {
+    for (int i = 0; i < kSmallRuns; ++i) small_seconds = std::min(small_seconds, CpuSeconds(small));
+    large_seconds = std::min(large_seconds, CpuSeconds(large));
+    const double ratio = large_seconds / small_seconds;
+    if (run > 0 && (ratio <= 0.95 * wanted || ratio > kHopeless * wanted)) break;
+  }
+  return large_seconds / small_seconds;
+}
+
+}  // namespace sheaf
