@@ -15,6 +15,7 @@
 
 #include "absl/status/statusor.h"
 #include "aggregation/round_accumulator.h"
+#include "aggregation/safetensors_header.h"
 #include "sheaf/v1/tensor.pb.h"
 
 namespace sheaf {
@@ -31,11 +32,6 @@ struct TensorView {
   int64_t row_bytes() const;
 };
 
-// Size in bytes of one element; 0 for DTYPE_UNSPECIFIED.
-int64_t DTypeSize(v1::DType dtype);
-// "F32", "F64", "I32", "I64", "U64", "U8", as in the header.
-std::string_view DTypeName(v1::DType dtype);
-
 // Equal tensors and metadata give equal bytes. Data is 8-byte aligned.
 std::string EncodeSafetensors(const std::vector<NamedTensor>& tensors,
                               const std::map<std::string, std::string>& metadata);
@@ -47,20 +43,22 @@ std::string EncodeSafetensors(const std::vector<TensorView>& tensors,
 absl::Status WriteSafetensors(const std::vector<ReleasedTensor>& tensors,
                               const std::map<std::string, std::string>& metadata, const ByteSink& take);
 
+// A whole file in memory. One that need not be there whole is read by its header (safetensors_header.h).
 class SafetensorsView {
  public:
-  // `file` must outlive the view and is untrusted: INVALID_ARGUMENT if the header is malformed, or an
-  // offset, shape or dtype does not fit; says which tensor.
-  static absl::StatusOr<SafetensorsView> Parse(std::string_view file);
+  // `file` must outlive the view and is untrusted: the codes of SafetensorsHeader; INVALID_ARGUMENT also if a tensor
+  // has a dtype that is not known here.
+  static absl::StatusOr<SafetensorsView> Parse(std::string_view file, const SafetensorsLimits& limits = {});
 
   const std::vector<TensorView>& tensors() const { return tensors_; }
-  const std::map<std::string, std::string>& metadata() const { return metadata_; }
-  // NOT_FOUND, naming the tensors that exist.
+  const std::map<std::string, std::string>& metadata() const { return header_.metadata(); }
+  // O(log n). NOT_FOUND, naming some that exist.
   absl::StatusOr<const TensorView*> Find(std::string_view name) const;
 
  private:
+  SafetensorsHeader header_;
+  // In the order of the header's.
   std::vector<TensorView> tensors_;
-  std::map<std::string, std::string> metadata_;
 };
 
 }  // namespace sheaf

@@ -27,16 +27,10 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/byte_sink.h"
+#include "storage/blob_view.h"
 #include "storage/records.h"
 
 namespace sheaf {
-
-// An open blob or finished upload. The view stays valid while this lives, also after that was moved or deleted.
-class BlobView {
- public:
-  virtual ~BlobView() = default;
-  virtual std::string_view bytes() const = 0;
-};
 
 class PayloadStore {
  public:

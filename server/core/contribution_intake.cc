@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "base/utf8.h"
+#include "server/core/blob_stream.h"
 #include "server/core/message_parts.h"
 #include "server/core/proto_time.h"
 #include "server/core/retry_policy.h"
@@ -29,6 +30,9 @@ bool IsOurs(const absl::Status& status) {
 Refusal Refuse(RefusalKind kind, std::string told) {
   return Refusal{.told = std::move(told), .kind = kind, .output = {}};
 }
+
+// What a file could not give, as opposed to what is in it.
+bool IsOfTheStore(const absl::Status& status) { return absl::IsInternal(status) || absl::IsDataLoss(status); }
 
 // As the tensors declare it: whether they have as many is checked later.
 int64_t NumEntries(const v1::Contribution& contribution) {
@@ -231,7 +235,10 @@ std::optional<Refusal> ContributionIntake::CheckUpload(const v1::TaskResult& res
 absl::StatusOr<ContributionIntake::Received> ContributionIntake::Receive(const LiveRound& round,
                                                                          const v1::TaskResult& result) {
   if (result.outcome_case() == v1::TaskResult::kContribution) {
-    return Received{.bytes = result.contribution(), .digest = Sha256Hex(result.contribution()), .file = nullptr};
+    return Received{.bytes = &result.contribution(),
+                    .file = nullptr,
+                    .size_bytes = static_cast<int64_t>(result.contribution().size()),
+                    .digest = Sha256Hex(result.contribution())};
   }
   ASSIGN_OR_RETURN(const PayloadStore::Upload upload, context_.payloads.GetUpload(UploadId(result.upload_id())));
   if (upload.size_bytes > round.spec.contribution_bytes_max()) {
@@ -243,7 +250,32 @@ absl::StatusOr<ContributionIntake::Received> ContributionIntake::Receive(const L
   }
   ASSIGN_OR_RETURN(std::shared_ptr<const BlobView> file, context_.payloads.OpenUpload(upload.id));
   // The digest was checked when the upload was finished.
-  return Received{.bytes = file->bytes(), .digest = upload.digest, .file = file};
+  const int64_t size_bytes = file->size_bytes();
+  return Received{.bytes = nullptr, .file = std::move(file), .size_bytes = size_bytes, .digest = upload.digest};
+}
+
+absl::Status ContributionIntake::CheckPartsOf(const Received& received, const Limits& limits) {
+  const auto check = [&](google::protobuf::io::ZeroCopyInputStream& stream) {
+    return CheckParts(*v1::Contribution::descriptor(), stream, "contribution_parts_max", limits.contribution_parts_max);
+  };
+  if (received.file == nullptr) {
+    google::protobuf::io::ArrayInputStream stream(received.bytes->data(), static_cast<int>(received.size_bytes));
+    return check(stream);
+  }
+  BlobStream stream(*received.file);
+  const absl::Status status = check(stream);
+  return stream.status().ok() ? status : stream.status();
+}
+
+absl::Status ContributionIntake::Parse(const Received& received, v1::Contribution& contribution) {
+  absl::Status malformed = absl::InvalidArgumentError("it is not a serialised sheaf.v1.Contribution");
+  if (received.size_bytes > INT32_MAX) return malformed;
+  if (received.file == nullptr) {
+    return contribution.ParseFromString(*received.bytes) ? absl::OkStatus() : malformed;
+  }
+  BlobStream stream(*received.file);
+  if (contribution.ParseFromZeroCopyStream(&stream)) return absl::OkStatus();
+  return stream.status().ok() ? malformed : stream.status();
 }
 
 absl::StatusOr<std::optional<Refusal>> ContributionIntake::TakeContribution(LiveRound& round, const TaskRecord& task,
@@ -258,7 +290,7 @@ absl::StatusOr<std::optional<Refusal>> ContributionIntake::TakeContribution(Live
     if (IsOurs(received.status())) return received.status();
     return RefusalOf(received.status());
   }
-  const auto size = static_cast<int64_t>(received->bytes.size());
+  const int64_t size = received->size_bytes;
   if (size > round.spec.contribution_bytes_max()) {
     return Refuse(RefusalKind::kTooLarge,
                   fmt::format("it has {} bytes, over the round's contribution_bytes_max = {}; create the round with a "
@@ -266,14 +298,14 @@ absl::StatusOr<std::optional<Refusal>> ContributionIntake::TakeContribution(Live
                               size, round.spec.contribution_bytes_max()));
   }
   if (size > kUncountedBytesMax && size <= INT32_MAX) {
-    google::protobuf::io::ArrayInputStream stream(received->bytes.data(), static_cast<int>(size));
-    const absl::Status status = CheckParts(*v1::Contribution::descriptor(), stream, "contribution_parts_max",
-                                           context_.limits.contribution_parts_max);
+    const absl::Status status = CheckPartsOf(*received, context_.limits);
+    if (IsOfTheStore(status)) return status;
     if (!status.ok()) return Refuse(RefusalKind::kTooManyParts, std::string(status.message()));
   }
   v1::Contribution contribution;
-  if (size > INT32_MAX || !contribution.ParseFromArray(received->bytes.data(), static_cast<int>(size)))
-    return Refuse(RefusalKind::kNotParsed, "it is not a serialised sheaf.v1.Contribution");
+  const absl::Status parsed = Parse(*received, contribution);
+  if (IsOfTheStore(parsed)) return parsed;
+  if (!parsed.ok()) return Refuse(RefusalKind::kNotParsed, std::string(parsed.message()));
   if (const int64_t entries = NumEntries(contribution); entries > context_.limits.contribution_entries_max) {
     return Refuse(
         RefusalKind::kTooManyEntries,
@@ -300,7 +332,8 @@ absl::StatusOr<std::optional<Refusal>> ContributionIntake::TakeContribution(Live
   // Before an upload moves: whoever sends it again finds it there.
   RETURN_IF_ERROR(rounds_.CheckSpool(round, size));
   RoundManager::Acceptance acceptance{.task = task,
-                                      .bytes = received->bytes,
+                                      .bytes = received->bytes == nullptr ? std::string_view() : *received->bytes,
+                                      .size_bytes = size,
                                       .digest = received->digest,
                                       .uploaded = {},
                                       .valid = *std::move(valid),

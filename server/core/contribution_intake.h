@@ -49,14 +49,20 @@ class ContributionIntake {
   bool UploadIsGone(const v1::TaskResult& result, const TaskId& task, const Identity& caller);
   // Why the upload that it names is none that can be taken: it is another's or was not finished.
   std::optional<Refusal> CheckUpload(const v1::TaskResult& result, const Identity& caller);
-  // The bytes of a contribution, and what holds them: the request, or the upload's file.
+  // A contribution that came in its request, or as an upload, which is read piece by piece.
   struct Received {
-    std::string_view bytes;
+    // Null if it was uploaded.
+    const std::string* bytes = nullptr;
+    std::shared_ptr<const BlobView> file;
+    int64_t size_bytes = 0;
     // SHA-256, hex.
     std::string digest;
-    std::shared_ptr<const BlobView> file;
   };
   absl::StatusOr<Received> Receive(const LiveRound& round, const v1::TaskResult& result);
+  // RESOURCE_EXHAUSTED if it has too many parts; the codes of BlobView.
+  static absl::Status CheckPartsOf(const Received& received, const Limits& limits);
+  // INVALID_ARGUMENT if it is malformed; the codes of BlobView.
+  static absl::Status Parse(const Received& received, v1::Contribution& contribution);
 
   CoreContext& context_;
   RoundManager& rounds_;

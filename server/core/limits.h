@@ -124,6 +124,15 @@ struct Limits {
   int64_t uploads_per_identity_max = 1024;
   // Largest broadcast.
   int64_t broadcast_bytes_max = int64_t{16} << 30;
+  // Its header, if it is a safetensors file: the largest models have some ten thousand tensors, which a header of a
+  // megabyte or two describes. One of this size takes some 50 ms to parse, once for each blob.
+  int64_t safetensors_header_bytes_max = 4 << 20;
+  // Tensors, and entries of metadata, of one such file: some 200 bytes of memory each.
+  int64_t safetensors_tensors_max = 1 << 15;
+  // Names are the paths of a model's parts.
+  int64_t safetensors_name_bytes_max = 1024;
+  // Memory for the parsed headers of the broadcasts that were read last: some of the largest.
+  int64_t open_header_bytes_max = 64 << 20;
   // Memory for the accumulators of one round: estimated for dense outputs when it is created; once it is exceeded, the
   // round takes no more contributions.
   int64_t accumulator_bytes_max = int64_t{8} << 30;

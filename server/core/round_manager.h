@@ -68,8 +68,9 @@ class RoundManager {
 
   struct Acceptance {
     TaskRecord task;
-    // Only read during the call.
+    // Only read during the call. Empty if they were uploaded.
     std::string_view bytes;
+    int64_t size_bytes = 0;
     // SHA-256 of the bytes, hex.
     std::string digest;
     // Where the bytes lie already, if they were uploaded; else they are appended to the spool.

@@ -149,11 +149,12 @@ absl::Status RoundManager::Refold(LiveRound& round) {
 absl::Status RoundManager::Accept(LiveRound& round, Acceptance acceptance) {
   const v1::Contribution& contribution = acceptance.valid.contribution();
   const int64_t num_clients = acceptance.valid.num_clients();
-  const auto size_bytes = static_cast<int64_t>(acceptance.bytes.size());
+  const int64_t size_bytes = acceptance.size_bytes;
   SpoolRef payload;
   if (acceptance.uploaded) {
     payload = *acceptance.uploaded;
   } else if (IsSpooled(round)) {
+    SHEAF_CHECK(static_cast<int64_t>(acceptance.bytes.size()) == size_bytes, "an upload is moved into the spool");
     ASSIGN_OR_RETURN(payload, context_.payloads.AppendToSpool(round.id, acceptance.bytes));
   }
   // It is there from now on, whatever becomes of this batch.

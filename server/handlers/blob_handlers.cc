@@ -10,6 +10,7 @@
 #include "base/checksum.h"
 #include "base/retry_hint.h"
 #include "base/status_macros.h"
+#include "server/core/broadcast_check.h"
 #include "server/core/core.h"
 #include "server/core/proto_time.h"
 #include "server/core/row_selection.h"
@@ -135,7 +136,7 @@ absl::StatusOr<v1::StartUploadResponse> StartContribution(Core& core, PayloadSto
 }  // namespace
 
 BlobHandlers::BlobHandlers(Core& core, PayloadStore& payloads)
-    : core_(core), payloads_(payloads), open_blobs_(payloads) {}
+    : core_(core), payloads_(payloads), open_blobs_(payloads, core.limits()) {}
 
 void BlobHandlers::StartUpload(const v1::StartUploadRequest& request, const IdentityPtr& caller, absl::Time now,
                                Reply<v1::StartUploadResponse> reply) {
@@ -185,8 +186,12 @@ absl::StatusOr<v1::QueryUploadResponse> BlobHandlers::QueryUpload(const v1::Quer
 void BlobHandlers::FinishUpload(const v1::FinishUploadRequest& request, Reply<v1::FinishUploadResponse> reply) {
   absl::StatusOr<UploadName> parsed = ParseUploadName(request.upload_id());
   if (!parsed.ok()) return reply(parsed.status());
-  // Here is what takes long: the digest and the flush.
-  const absl::Status finished = payloads_.FinishUpload(parsed->id);
+  // Here is what takes long: the digest, the flush, and the header of a broadcast.
+  absl::Status finished = payloads_.FinishUpload(parsed->id);
+  if (finished.ok() && parsed->is_broadcast) {
+    finished = CheckUploadedBroadcast(parsed->id);
+    if (!finished.ok()) return reply(finished);
+  }
   if (!parsed->is_broadcast) {
     if (!finished.ok()) return reply(finished);
     return reply(Finished(core_.limits()));
@@ -197,6 +202,18 @@ void BlobHandlers::FinishUpload(const v1::FinishUploadRequest& request, Reply<v1
       reply(commit.ok() ? answer : commit);
     });
   });
+}
+
+absl::Status BlobHandlers::CheckUploadedBroadcast(const UploadId& id) {
+  const absl::StatusOr<std::shared_ptr<const BlobView>> upload = payloads_.OpenUpload(id);
+  // Another call has just moved it, after the same check.
+  if (absl::IsNotFound(upload.status())) return absl::OkStatus();
+  RETURN_IF_ERROR(upload.status());
+  const absl::Status status = CheckBroadcast(**upload, core_.limits());
+  if (!absl::IsInvalidArgument(status) && !absl::IsResourceExhausted(status)) return status;
+  // It will be no better when it is asked for again.
+  RETURN_IF_ERROR(payloads_.DeleteUpload(id));
+  return status;
 }
 
 absl::StatusOr<v1::FinishUploadResponse> BlobHandlers::MoveToBlob(const UploadName& broadcast,
@@ -212,30 +229,33 @@ absl::StatusOr<v1::FinishUploadResponse> BlobHandlers::MoveToBlob(const UploadNa
 absl::StatusOr<v1::ReadBlobResponse> BlobHandlers::ReadBlob(const v1::ReadBlobRequest& request,
                                                             int64_t answer_bytes_max) {
   ASSIGN_OR_RETURN(const std::shared_ptr<const OpenBlob> blob, open_blobs_.Open(request.digest()));
-  const std::string_view bytes = blob->bytes();
+  const int64_t size_bytes = blob->bytes().size_bytes();
   if (request.length() < 0) {
     return absl::InvalidArgumentError(fmt::format("length is {}; it must not be negative", request.length()));
   }
-  if (request.offset() < 0 || request.offset() > static_cast<int64_t>(bytes.size())) {
+  if (request.offset() < 0 || request.offset() > size_bytes) {
     return absl::OutOfRangeError(
-        fmt::format("offset {} is not in blob {} of {} bytes", request.offset(), request.digest(), bytes.size()));
+        fmt::format("offset {} is not in blob {} of {} bytes", request.offset(), request.digest(), size_bytes));
   }
-  const int64_t length = request.length() == 0 ? answer_bytes_max : std::min(request.length(), answer_bytes_max);
+  const int64_t length =
+      std::min(request.length() == 0 ? answer_bytes_max : std::min(request.length(), answer_bytes_max),
+               size_bytes - request.offset());
   v1::ReadBlobResponse response;
-  response.set_data(std::string(bytes.substr(static_cast<size_t>(request.offset()), static_cast<size_t>(length))));
-  response.set_size_bytes(static_cast<int64_t>(bytes.size()));
+  const ByteRange range = {.offset = request.offset(), .length = length};
+  RETURN_IF_ERROR(blob->bytes().Append({&range, 1}, *response.mutable_data()));
+  response.set_size_bytes(size_bytes);
   return response;
 }
 
 absl::StatusOr<v1::SelectRowsResponse> BlobHandlers::SelectRows(const v1::SelectRowsRequest& request,
                                                                 int64_t answer_bytes_max) {
-  ASSIGN_OR_RETURN(const std::shared_ptr<const OpenBlob> blob, open_blobs_.Open(request.digest()));
-  ASSIGN_OR_RETURN(const SafetensorsView* tensors, blob->tensors());
-  absl::StatusOr<v1::SelectRowsResponse> rows = SelectRowsOf(*tensors, request, answer_bytes_max);
+  ASSIGN_OR_RETURN(const std::shared_ptr<const OpenBlob> blob, open_blobs_.OpenTensors(request.digest()));
+  absl::StatusOr<v1::SelectRowsResponse> rows = SelectRowsOf(blob->header(), blob->bytes(), request, answer_bytes_max);
   // A row that is too large for the room there is goes as long as it is not too large for a whole chunk.
   const int64_t chunk = core_.limits().chunk_bytes_max;
-  if (absl::IsResourceExhausted(rows.status()) && answer_bytes_max < chunk)
-    rows = SelectRowsOf(*tensors, request, chunk);
+  if (absl::IsResourceExhausted(rows.status()) && answer_bytes_max < chunk) {
+    rows = SelectRowsOf(blob->header(), blob->bytes(), request, chunk);
+  }
   return rows;
 }
 

@@ -33,6 +33,8 @@ class BlobHandlers {
   absl::StatusOr<v1::SelectRowsResponse> SelectRows(const v1::SelectRowsRequest& request, int64_t answer_bytes_max);
 
  private:
+  // OK if it may become a broadcast; one that may not is deleted, with the reason.
+  absl::Status CheckUploadedBroadcast(const UploadId& id);
   absl::StatusOr<v1::FinishUploadResponse> MoveToBlob(const UploadName& broadcast, const absl::Status& finished,
                                                       absl::Time now);
 

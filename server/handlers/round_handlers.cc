@@ -72,15 +72,18 @@ absl::StatusOr<std::string> FindAggregate(Core& core, const RoundId& id) {
 absl::StatusOr<v1::ReadAggregateResponse> Read(PayloadStore& payloads, const std::string& digest,
                                                const v1::ReadAggregateRequest& request, int64_t answer_bytes_max) {
   ASSIGN_OR_RETURN(const std::shared_ptr<const BlobView> blob, payloads.OpenBlob(digest));
-  const std::string_view bytes = blob->bytes();
-  if (request.offset() < 0 || request.offset() > static_cast<int64_t>(bytes.size()) || request.length() < 0) {
+  const int64_t size_bytes = blob->size_bytes();
+  if (request.offset() < 0 || request.offset() > size_bytes || request.length() < 0) {
     return absl::OutOfRangeError(fmt::format(
-        "offset {} lies beyond the aggregate's {} bytes, or the length is negative", request.offset(), bytes.size()));
+        "offset {} lies beyond the aggregate's {} bytes, or the length is negative", request.offset(), size_bytes));
   }
-  const int64_t length = request.length() == 0 ? answer_bytes_max : std::min(request.length(), answer_bytes_max);
+  const int64_t length =
+      std::min(request.length() == 0 ? answer_bytes_max : std::min(request.length(), answer_bytes_max),
+               size_bytes - request.offset());
   v1::ReadAggregateResponse response;
-  response.set_data(std::string(bytes.substr(static_cast<size_t>(request.offset()), static_cast<size_t>(length))));
-  response.set_size_bytes(static_cast<int64_t>(bytes.size()));
+  const ByteRange range = {.offset = request.offset(), .length = length};
+  RETURN_IF_ERROR(blob->Append({&range, 1}, *response.mutable_data()));
+  response.set_size_bytes(size_bytes);
   response.set_digest(digest);
   return response;
 }

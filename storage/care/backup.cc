@@ -195,9 +195,14 @@ absl::StatusOr<BackupSummary> BackUpStore(const BackUpParams& params) {
   ASSIGN_OR_RETURN(const std::unique_ptr<File> database, files.Open(to->path() + "/tasks.db", FileSystem::kWrite));
   RETURN_IF_ERROR(database->Sync());
   ASSIGN_OR_RETURN(const std::unique_ptr<BlobView> bytes, files.Map(to->path() + "/tasks.db"));
-  manifest.entries.push_back({.digest = Sha256Hex(bytes->bytes()), .path = "tasks.db"});
+  Sha256 hash;
+  RETURN_IF_ERROR(bytes->ForEachPiece([&hash](std::string_view piece) {
+    hash.Update(piece);
+    return absl::OkStatus();
+  }));
+  manifest.entries.push_back({.digest = std::move(hash).Hex(), .path = "tasks.db"});
   ++summary.num_files;
-  summary.num_bytes += static_cast<int64_t>(bytes->bytes().size());
+  summary.num_bytes += bytes->size_bytes();
   RETURN_IF_ERROR(VerifyWritten(*to, store));
   manifest.time = summary.time;
   manifest.schema_version = summary.schema_version;
@@ -210,12 +215,13 @@ absl::StatusOr<BackupSummary> RestoreStore(const RestoreParams& params) {
   const std::string backup = WithoutSlash(params.backup);
   PosixFileSystem files;
   const std::string manifest_path = fmt::format("{}/{}", backup, kBackupManifestName);
-  const absl::StatusOr<std::unique_ptr<BlobView>> text = files.Map(manifest_path);
-  if (absl::IsNotFound(text.status())) {
+  const absl::StatusOr<std::unique_ptr<BlobView>> file = files.Map(manifest_path);
+  if (absl::IsNotFound(file.status())) {
     return absl::NotFoundError(fmt::format("{} is not a backup: it has no {}", backup, kBackupManifestName));
   }
-  RETURN_IF_ERROR(text.status());
-  ASSIGN_OR_RETURN(const Manifest manifest, ParseManifest(std::string((*text)->bytes()), manifest_path));
+  RETURN_IF_ERROR(file.status());
+  ASSIGN_OR_RETURN(const std::string text, (*file)->Read(0, (*file)->size_bytes()));
+  ASSIGN_OR_RETURN(const Manifest manifest, ParseManifest(text, manifest_path));
   ASSIGN_OR_RETURN(const std::unique_ptr<UnfinishedDirectory> to, UnfinishedDirectory::Create(WithoutSlash(params.to)));
   BackupSummary summary{.schema_version = manifest.schema_version, .time = manifest.time};
   Manifest restored;

@@ -114,7 +114,15 @@ absl::StatusOr<std::shared_ptr<const BlobView>> BlobFiles::OpenBlob(const std::s
   if (absl::IsNotFound(mapped.status())) return absl::NotFoundError(fmt::format("there is no blob {}", digest));
   RETURN_IF_ERROR(mapped.status());
   std::shared_ptr<const BlobView> view = *std::move(mapped);
-  if (!is_checked && Sha256Hex(view->bytes()) != digest) {
+  if (!is_checked) {
+    Sha256 hash;
+    RETURN_IF_ERROR(view->ForEachPiece([&hash](std::string_view piece) {
+      hash.Update(piece);
+      return absl::OkStatus();
+    }));
+    is_checked = std::move(hash).Hex() == digest;
+  }
+  if (!is_checked) {
     return absl::DataLossError(fmt::format("the bytes of {} do not have the digest it is named by", PathOf(digest)));
   }
   MutexLock lock(mutex_);

@@ -3,7 +3,6 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -11,15 +10,10 @@
 #include <cerrno>
 #include <cstring>
 
-#include "base/retry_hint.h"
+#include "storage/files/mapped_file.h"
 
 namespace sheaf {
 namespace {
-
-// Whoever has files open closes them when it is done.
-constexpr absl::Duration kUntilFilesAreClosed = absl::Seconds(1);
-// Somebody has to make some: until then an upload waits, and its task has not failed.
-constexpr absl::Duration kUntilThereIsSpace = absl::Seconds(10);
 
 class PosixFile final : public File {
  public:
@@ -74,51 +68,11 @@ class PosixFile final : public File {
   const std::string path_;
 };
 
-class MappedFile final : public BlobView {
- public:
-  MappedFile(const char* data, size_t size) : bytes_(data, size) {}
-  ~MappedFile() override {
-    if (!bytes_.empty()) ::munmap(const_cast<char*>(bytes_.data()), bytes_.size());
-  }
-  std::string_view bytes() const override { return bytes_; }
-
- private:
-  const std::string_view bytes_;
-};
-
 bool IsPlain(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_';
 }
 
 }  // namespace
-
-absl::Status FileError(int error, std::string_view what, const std::string& path) {
-  std::string message = fmt::format("cannot {} {}: {}", what, path, std::strerror(error));
-  switch (error) {
-    case ENOENT:
-    case ENOTDIR:
-      return absl::NotFoundError(message);
-    case ENOSPC:
-    case EDQUOT:
-      return WithRetryAfter(
-          absl::ResourceExhaustedError(message + "; free some space or move the store to a larger disk"),
-          kUntilThereIsSpace);
-    case EFBIG:
-      return absl::ResourceExhaustedError(message + "; move the store to a file system for larger files");
-    case EMFILE:
-    case ENFILE:
-      return WithRetryAfter(absl::ResourceExhaustedError(message + "; raise the limit of open files (LimitNOFILE)"),
-                            kUntilFilesAreClosed);
-    case EACCES:
-    case EPERM:
-    case EROFS:
-      return absl::PermissionDeniedError(message);
-    case ENAMETOOLONG:
-      return absl::InvalidArgumentError(message);
-    default:
-      return absl::InternalError(message);
-  }
-}
 
 std::string EncodeFileName(std::string_view text) {
   std::string name;
@@ -154,18 +108,7 @@ absl::StatusOr<std::unique_ptr<File>> PosixFileSystem::Open(const std::string& p
 }
 
 absl::StatusOr<std::unique_ptr<BlobView>> PosixFileSystem::Map(const std::string& path) {
-  int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0) return FileError(errno, "open", path);
-  struct stat stat;
-  void* data = nullptr;
-  int error = ::fstat(descriptor, &stat) == 0 ? 0 : errno;
-  if (error == 0 && stat.st_size > 0) {
-    data = ::mmap(nullptr, stat.st_size, PROT_READ, MAP_SHARED, descriptor, 0);
-    if (data == MAP_FAILED) error = errno;
-  }
-  ::close(descriptor);
-  if (error != 0) return FileError(error, "map", path);
-  return std::make_unique<MappedFile>(static_cast<const char*>(data), stat.st_size);
+  return MappedFile::Open(path);
 }
 
 absl::Status PosixFileSystem::Rename(const std::string& from, const std::string& to) {

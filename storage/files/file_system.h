@@ -18,7 +18,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "storage/payload_store.h"
+#include "storage/blob_view.h"
+#include "storage/files/file_error.h"
 
 namespace sheaf {
 
@@ -77,9 +78,6 @@ class PosixFileSystem final : public FileSystem {
   absl::StatusOr<std::vector<std::string>> List(const std::string& path) override;
   absl::StatusOr<Stat> GetStat(const std::string& path) override;
 };
-
-// The status of `error` (an errno), met while doing `what` to `path`.
-absl::Status FileError(int error, std::string_view what, const std::string& path);
 
 // A name of one path component for any text, and back.
 std::string EncodeFileName(std::string_view text);

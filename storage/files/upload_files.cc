@@ -13,15 +13,6 @@ namespace {
 
 constexpr int64_t kReadChunkBytes = 1 << 20;
 
-class MemoryView final : public BlobView {
- public:
-  explicit MemoryView(std::shared_ptr<const std::string> bytes) : bytes_(std::move(bytes)) {}
-  std::string_view bytes() const override { return *bytes_; }
-
- private:
-  const std::shared_ptr<const std::string> bytes_;
-};
-
 absl::Status NoSuchUpload(const UploadId& id) { return absl::NotFoundError(fmt::format("there is no upload {}", id)); }
 
 }  // namespace
@@ -263,11 +254,11 @@ absl::StatusOr<std::shared_ptr<const BlobView>> UploadFiles::OpenView(const Uplo
   MutexLock lock(entry->mutex);
   RETURN_IF_ERROR(CheckFinished(id, *entry));
   RETURN_IF_ERROR(CheckDigest(id, *entry));
-  if (entry->memory) return std::make_shared<const MemoryView>(entry->memory);
+  if (entry->memory) return std::make_shared<const MemoryBlobView>(entry->memory);
   ASSIGN_OR_RETURN(std::shared_ptr<const BlobView> view, files_.Map(PathOf(*entry)));
-  if (static_cast<int64_t>(view->bytes().size()) != entry->upload.size_bytes) {
-    return absl::DataLossError(fmt::format("{} has {} bytes; {} were accepted", PathOf(*entry), view->bytes().size(),
-                                           entry->upload.size_bytes));
+  if (view->size_bytes() != entry->upload.size_bytes) {
+    return absl::DataLossError(
+        fmt::format("{} has {} bytes; {} were accepted", PathOf(*entry), view->size_bytes(), entry->upload.size_bytes));
   }
   return view;
 }

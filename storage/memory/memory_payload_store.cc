@@ -12,15 +12,6 @@
 namespace sheaf {
 namespace {
 
-class MemoryBlobView final : public BlobView {
- public:
-  explicit MemoryBlobView(std::string bytes) : bytes_(std::move(bytes)) {}
-  std::string_view bytes() const override { return bytes_; }
-
- private:
-  const std::string bytes_;
-};
-
 absl::Status NoSuchUpload(const UploadId& id) { return absl::NotFoundError(fmt::format("there is no upload {}", id)); }
 
 absl::Status MustStayInMemory(const UploadId& id) {
@@ -217,7 +208,7 @@ absl::StatusOr<std::vector<PayloadStore::BlobInfo>> MemoryPayloadStore::ListBlob
   MutexLock lock(mutex_);
   std::vector<BlobInfo> blobs;
   for (const auto& [digest, row] : blobs_) {
-    blobs.push_back({.digest = digest, .size_bytes = static_cast<int64_t>(row.view->bytes().size())});
+    blobs.push_back({.digest = digest, .size_bytes = row.view->size_bytes()});
   }
   return blobs;
 }

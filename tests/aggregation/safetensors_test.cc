@@ -70,7 +70,7 @@ TEST_CASE("The bytes of a small file are these") {
 }
 
 TEST_CASE("A malformed file is refused with the reason") {
-  REQUIRE(RefusalOf("") == "safetensors: the file ends before its header does, or the header is over 100 MB");
+  REQUIRE(RefusalOf("") == "safetensors: the file ends before its header does");
   REQUIRE(RefusalOf(std::string(8, '\xff')).find("ends before its header") != std::string::npos);
   REQUIRE(RefusalOf(FileWith("[1]")) == "safetensors: the header is not a JSON object");
   REQUIRE(RefusalOf(FileWith("{")) == "safetensors: the header is not a JSON object");
@@ -111,6 +111,76 @@ TEST_CASE("A header that is nested very deeply is refused, and does not end the 
     header.replace(header.find(value), value.size(), nested);
     INFO(value);
     CHECK_FALSE(SafetensorsView::Parse(FileWith(header)).ok());
+  }
+}
+
+TEST_CASE("Whoever parses for strangers says how much a header may have, and an error names the limit") {
+  const auto file = FileWith(
+      R"({"__metadata__":{"a":"b"},"x":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},"yyyy":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}})");
+  const auto refusal = [&](const SafetensorsLimits& limits) {
+    const absl::Status status = SafetensorsView::Parse(file, limits).status();
+    CHECK(status.code() == absl::StatusCode::kResourceExhausted);
+    return std::string(status.message());
+  };
+  const auto header_bytes = static_cast<int64_t>(file.size()) - 8;
+  REQUIRE(
+      SafetensorsView::Parse(file, {.header_bytes_max = header_bytes, .tensors_max = 3, .name_bytes_max = 12}).ok());
+  CHECK_THAT(refusal({.header_bytes_max = header_bytes - 1}),
+             Catch::Contains("safetensors_header_bytes_max = " + std::to_string(header_bytes - 1)));
+  CHECK_THAT(refusal({.tensors_max = 2}), Catch::Contains("safetensors_tensors_max = 2"));
+  CHECK_THAT(refusal({.name_bytes_max = 11}), Catch::Contains("safetensors_name_bytes_max = 11"));
+}
+
+TEST_CASE("What the format does not know in a tensor's description is passed over, however deep") {
+  const std::string nested = std::string(100'000, '[') + std::string(100'000, ']');
+  for (const std::string& value : {std::string("1"), std::string("null"), std::string("\"text\""), nested,
+                                   std::string(R"({"dtype":"F64","shape":[9],"deep":{"a":[{}]}})")}) {
+    const auto view = SafetensorsView::Parse(
+        FileWith(R"({"w":{"other":)" + value + R"(,"dtype":"F32","shape":[1],"data_offsets":[0,4]}})", "abcd"));
+    REQUIRE(view.ok());
+    CHECK((*view->Find("w"))->shape == std::vector<int64_t>{1});
+    CHECK((*view->Find("w"))->dtype == v1::FLOAT32);
+  }
+}
+
+TEST_CASE("A header that says anything twice is refused, wherever") {
+  const std::string tensor = R"({"dtype":"U8","shape":[0],"data_offsets":[0,0]})";
+  for (const std::string& header :
+       {R"({"a":)" + tensor + R"(,"b":)" + tensor + R"(,"a":)" + tensor + "}",
+        R"({"a":)" + tensor + R"(,"\u0061":)" + tensor + "}",
+        std::string(R"({"a":{"dtype":"U8","dtype":"U8","shape":[0],"data_offsets":[0,0]}})"),
+        std::string(R"({"a":{"dtype":"U8","shape":[0],"shape":[0],"data_offsets":[0,0]}})"),
+        std::string(R"({"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0],"data_offsets":[0,0]}})"),
+        std::string(R"({"__metadata__":{"k":"1","k":"2"}})"),
+        std::string(R"({"__metadata__":{},"__metadata__":{}})")}) {
+    INFO(header);
+    CHECK_THAT(RefusalOf(FileWith(header)), Catch::Contains("twice"));
+  }
+}
+
+TEST_CASE("What is missing or of another kind in a tensor's description is named") {
+  const std::string good = R"({"w":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}})";
+  REQUIRE(SafetensorsView::Parse(FileWith(good)).ok());
+  const std::map<std::string, std::string> spoiled = {{R"("dtype":"U8",)", ""},
+                                                      {R"("shape":[0],)", ""},
+                                                      {R"(,"data_offsets":[0,0])", ""},
+                                                      {R"("U8")", "8"},
+                                                      {R"("U8")" + std::string(), R"({"a":1})"},
+                                                      {"[0],", R"({"a":0},)"},
+                                                      {"[0],", "0,"},
+                                                      {"[0],", R"(["0"],)"},
+                                                      {"[0],", "[[0]],"},
+                                                      {"[0],", "[-1],"},
+                                                      {"[0],", "[0.5],"},
+                                                      {"[0,0]", "[0]"},
+                                                      {"[0,0]", "[0,0,0]"},
+                                                      {"[0,0]", "[0,null]"},
+                                                      {"[0],", "[18446744073709551615],"}};
+  for (const auto& [what, by] : spoiled) {
+    std::string header = good;
+    header.replace(header.find(what), what.size(), by);
+    INFO(header);
+    CHECK_THAT(RefusalOf(FileWith(header)), Catch::Contains("tensor 'w'"));
   }
 }
 

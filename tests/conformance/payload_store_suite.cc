@@ -25,6 +25,12 @@ using Code = absl::StatusCode;
 const UploadId kUpload{"upload/../one"};
 const RoundId kRound{"r-one/.."};
 
+std::string WholeOf(const BlobView& view) {
+  const absl::StatusOr<std::string> bytes = view.Read(0, view.size_bytes());
+  REQUIRE(bytes.ok());
+  return *bytes;
+}
+
 void UploadWhole(PayloadStore& store, const UploadId& id, const std::string& bytes) {
   REQUIRE(store.StartUpload(id, static_cast<int64_t>(bytes.size()), Sha256Hex(bytes)).ok());
   REQUIRE(store.WriteChunk(id, 0, bytes).ok());
@@ -40,11 +46,11 @@ PAYLOAD_TEST("An upload of several chunks becomes a blob of its digest") {
   CHECK(*store.WriteChunk(kUpload, 6, "world") == 11);
   REQUIRE(store.FinishUpload(kUpload).ok());
   REQUIRE(store.FinishUpload(kUpload).ok());
-  CHECK((*store.OpenUpload(kUpload))->bytes() == "hello world");
+  CHECK(WholeOf(**store.OpenUpload(kUpload)) == "hello world");
   REQUIRE(store.MoveUploadToBlob(kUpload).ok());
   CHECK(store.GetUpload(kUpload).status().code() == Code::kNotFound);
   REQUIRE(store.HasBlob(digest));
-  CHECK((*store.OpenBlob(digest))->bytes() == "hello world");
+  CHECK(WholeOf(**store.OpenBlob(digest)) == "hello world");
   auto blobs = *store.ListBlobs();
   REQUIRE(blobs.size() == 1);
   CHECK(blobs[0].digest == digest);
@@ -98,11 +104,11 @@ PAYLOAD_TEST("An upload in memory is read like any other, and never becomes a bl
   REQUIRE(store.FinishUpload(kUpload).ok());
   const auto view = store.OpenUpload(kUpload);
   REQUIRE(view.ok());
-  CHECK((*view)->bytes() == "hello world");
+  CHECK(WholeOf(**view) == "hello world");
   CHECK(store.MoveUploadToBlob(kUpload).code() == Code::kFailedPrecondition);
   CHECK(store.MoveUploadToSpool(kUpload, kRound).status().code() == Code::kFailedPrecondition);
   REQUIRE(store.DeleteUpload(kUpload).ok());
-  CHECK((*view)->bytes() == "hello world");
+  CHECK(WholeOf(**view) == "hello world");
   CHECK(store.GetUpload(kUpload).status().code() == Code::kNotFound);
 
   const UploadId damaged("damaged");
@@ -135,7 +141,7 @@ PAYLOAD_TEST("An upload whose bytes are others than announced is deleted") {
 PAYLOAD_TEST("An upload of nothing can be finished") {
   UploadWhole(store, kUpload, "");
   REQUIRE(store.MoveUploadToBlob(kUpload).ok());
-  CHECK((*store.OpenBlob(Sha256Hex("")))->bytes().empty());
+  CHECK(WholeOf(**store.OpenBlob(Sha256Hex(""))).empty());
 }
 
 PAYLOAD_TEST("An unfinished upload is resumed after a restart, a finished one is still finished") {
@@ -147,9 +153,9 @@ PAYLOAD_TEST("An unfinished upload is resumed after a restart, a finished one is
   CHECK(again.GetUpload(kUpload)->committed_bytes == 3);
   CHECK(*again.WriteChunk(kUpload, 3, "def") == 6);
   CHECK(again.FinishUpload(kUpload).ok());
-  CHECK((*again.OpenUpload(kUpload))->bytes() == "abcdef");
+  CHECK(WholeOf(**again.OpenUpload(kUpload)) == "abcdef");
   CHECK(again.GetUpload(UploadId("done"))->is_finished);
-  CHECK((*again.OpenUpload(UploadId("done")))->bytes() == "done");
+  CHECK(WholeOf(**again.OpenUpload(UploadId("done"))) == "done");
 }
 
 PAYLOAD_TEST("Whose uploads there are is known after a restart, before anybody asks for one") {
@@ -213,7 +219,7 @@ PAYLOAD_TEST("A blob is stored once, read until it is deleted, and an open view 
   REQUIRE(store.DeleteBlob(digest).ok());
   CHECK_FALSE(store.HasBlob(digest));
   CHECK(store.OpenBlob(digest).status().code() == Code::kNotFound);
-  CHECK(view->bytes() == "bytes");
+  CHECK(WholeOf(*view) == "bytes");
   CHECK_FALSE(store.HasBlob("../uploads"));
   CHECK(store.OpenBlob("../uploads").status().code() == Code::kNotFound);
 }
@@ -222,7 +228,7 @@ PAYLOAD_TEST("An upload whose blob exists already still becomes that blob") {
   std::string digest = *store.PutBlob("bytes");
   UploadWhole(store, kUpload, "bytes");
   REQUIRE(store.MoveUploadToBlob(kUpload).ok());
-  CHECK((*store.OpenBlob(digest))->bytes() == "bytes");
+  CHECK(WholeOf(**store.OpenBlob(digest)) == "bytes");
   CHECK(store.ListBlobs()->size() == 1);
 }
 

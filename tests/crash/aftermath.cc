@@ -31,7 +31,9 @@ absl::StatusOr<v1::Round> GetRound(DiskServer& server, const std::string& id) {
 absl::StatusOr<std::map<int64_t, int64_t>> ReadAggregate(DiskServer& server, const v1::Round& round) {
   const auto blob = server.payloads().OpenBlob(round.aggregate().digest());
   if (!blob.ok()) return blob.status();
-  const auto file = SafetensorsView::Parse((*blob)->bytes());
+  const auto bytes = (*blob)->Read(0, (*blob)->size_bytes());
+  if (!bytes.ok()) return bytes.status();
+  const auto file = SafetensorsView::Parse(*bytes);
   if (!file.ok()) return file.status();
   std::map<int64_t, int64_t> counts;
   if (round.spec().aggregate().outputs().empty()) return absl::InternalError("its spec says nothing of outputs");

@@ -45,7 +45,13 @@ class DiskFile final : public File {
 class DiskView final : public BlobView {
  public:
   explicit DiskView(SimulatedDisk::NodePtr node) : node_(std::move(node)) {}
-  std::string_view bytes() const override { return node_->bytes; }
+  int64_t size_bytes() const override { return static_cast<int64_t>(node_->bytes.size()); }
+  absl::Status Append(std::span<const ByteRange> ranges, std::string& to) const override {
+    for (const ByteRange& range : ranges) {
+      to.append(node_->bytes, static_cast<size_t>(range.offset), static_cast<size_t>(range.length));
+    }
+    return absl::OkStatus();
+  }
 
  private:
   const SimulatedDisk::NodePtr node_;

@@ -6,6 +6,7 @@
 #include <grpcpp/create_channel.h>
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/support/byte_buffer.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
@@ -113,6 +114,17 @@ class AttackedServer {
   pid_t pid() const { return pid_; }
   int64_t Rss() const { return StatusBytes(pid_, "VmRSS"); }
   int64_t PeakRss() const { return StatusBytes(pid_, "VmHWM"); }
+  // That it has taken so far, of all its threads.
+  double CpuSeconds() const {
+    std::ifstream file(fmt::format("/proc/{}/stat", pid_));
+    std::string word;
+    double ticks = 0;
+    // The 14th and 15th; no name of ours has a space in it.
+    for (int i = 1; i <= 15 && file >> word; ++i) {
+      if (i >= 14) ticks += std::stod(word);
+    }
+    return ticks / static_cast<double>(::sysconf(_SC_CLK_TCK));
+  }
 
   // The process is the same, grew by no more than `growth_max` even for a moment, and its rounds are right.
   void CheckWell(int64_t growth_max = 256 << 20) {
@@ -296,6 +308,78 @@ TEST_CASE("A request of very many very small parts is refused before it is parse
     CHECK_THAT(std::string(status.message()), Contains("request_parts_max = 1048576"));
   }
   server.CheckWell(64 << 20);
+}
+
+// A safetensors file of `num_tensors` tensors of nothing, and one, "w", of `data`.
+std::string FileOfTensors(int num_tensors, const std::string& data) {
+  std::string header = fmt::format(R"({{"w":{{"dtype":"U8","shape":[{0},1],"data_offsets":[0,{0}]}})", data.size());
+  for (int i = 0; i < num_tensors; ++i) {
+    header += fmt::format(R"(,"{0}":{{"dtype":"U8","shape":[0],"data_offsets":[{1},{1}]}})", i, data.size());
+  }
+  header += "}";
+  const uint64_t size = header.size();
+  return std::string(reinterpret_cast<const char*>(&size), sizeof size) + header + data;
+}
+
+v1::SelectRowsRequest LastRowOf(const std::string& digest, int64_t num_rows) {
+  v1::SelectRowsRequest request;
+  request.set_digest(digest);
+  request.add_selections()->set_tensor("w");
+  request.mutable_selections(0)->add_rows(num_rows - 1);
+  return request;
+}
+
+TEST_CASE("A broadcast of very many tensors is refused when it is uploaded; one of as many as may be delays nobody") {
+  AttackedServer server;
+  Transport& transport = server.transport();
+  Random& random = server.federation().random();
+  const absl::Status refused = UploadBlob(transport, random, FileOfTensors(40'000, "data")).status();
+  CHECK(refused.code() == Code::kResourceExhausted);
+  CHECK_THAT(std::string(refused.message()), Contains("safetensors_tensors_max = 32768"));
+  CHECK(BlockingCall(transport, kSelectRows, LastRowOf(Sha256Hex(FileOfTensors(40'000, "data")), 4)).status().code() ==
+        Code::kNotFound);
+
+  // Each parsed when it is uploaded, and when a row is first asked for; 0.1 took minutes for one.
+  const double seconds_before = server.CpuSeconds();
+  for (const char* data : {"one", "two", "three"}) {
+    const absl::StatusOr<std::string> digest = UploadBlob(transport, random, FileOfTensors(32'767, data));
+    INFO(digest.status().ToString());
+    REQUIRE(digest.ok());
+    for (int i = 0; i < 50; ++i) {
+      REQUIRE(BlockingCall(transport, kSelectRows, LastRowOf(*digest, static_cast<int64_t>(std::strlen(data)))).ok());
+    }
+  }
+  CHECK(server.CpuSeconds() - seconds_before < 5);
+  server.CheckWell();
+}
+
+TEST_CASE("A broadcast whose file somebody cuts off is refused by name, and the server goes on") {
+  AttackedServer server;
+  const std::string data(4 << 20, 'd');
+  const std::string file = FileOfTensors(1, data);
+  const absl::StatusOr<std::string> digest = UploadBlob(server.transport(), server.federation().random(), file);
+  REQUIRE(digest.ok());
+  const auto num_rows = static_cast<int64_t>(data.size());
+  REQUIRE(BlockingCall(server.transport(), kSelectRows, LastRowOf(*digest, num_rows)).ok());
+  std::string path;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(server.federation().data_directory())) {
+    if (entry.path().filename() == *digest) path = entry.path();
+  }
+  REQUIRE_FALSE(path.empty());
+  v1::ReadBlobRequest end;
+  end.set_digest(*digest);
+  end.set_offset(static_cast<int64_t>(file.size()) - 10);
+  for (const uint64_t left : {file.size() - 1, uint64_t{1} << 20, uint64_t{0}}) {
+    std::filesystem::resize_file(path, left);
+    for (const absl::Status& status :
+         {BlockingCall(server.transport(), kReadBlob, end).status(),
+          BlockingCall(server.transport(), kSelectRows, LastRowOf(*digest, num_rows)).status()}) {
+      INFO(status.ToString());
+      CHECK(status.code() == Code::kDataLoss);
+      CHECK_THAT(std::string(status.message()), Contains(*digest) && Contains("cut it off"));
+    }
+  }
+  server.CheckWell();
 }
 
 TEST_CASE("Shapes that nobody has memory for are refused when the round is created, and so are payloads times tasks") {

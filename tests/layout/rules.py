@@ -27,7 +27,7 @@ SEES_EVERYTHING = ["tests", "bench"]
 # Of some folders, only these files may be included from outside (by the includers named, or by all).
 INTERFACE_HEADERS = {
     # Storage's interface; the stores behind it are for the binary to choose.
-    ("server/core", "storage"): ["ids.h", "payload_store.h", "records.h", "task_store.h", "transitions.h"],
+    ("server/core", "storage"): ["blob_view.h", "ids.h", "payload_store.h", "records.h", "task_store.h", "transitions.h"],
     # Handlers speak of the core's records, and move large bytes to the payload store past the core (docs/adr/0004).
     ("server/handlers", "storage"): ["ids.h", "payload_store.h", "records.h", "transitions.h"],
 }
@@ -45,6 +45,7 @@ BANS = [
         [
             ("base/clock.cc", "SystemClock is the clock"),
             ("tests/e2e/stepped_clock.cc", "stands before the C library's, to step it"),
+            ("tests/cpu_time.h", "the CPU time of a thread, which is no time of day"),
         ],
     ),
     (
@@ -53,6 +54,13 @@ BANS = [
         r"\bgetrandom\s*\(|/dev/u?random",
         [
             ("base/random.cc", "SystemRandom and SeededRandom are the chance"),
+        ],
+    ),
+    (
+        "secret of the process",
+        r"\bgetauxval\s*\(|\bAT_RANDOM\b",
+        [
+            ("base/process_secret.cc", "keys the hashes of what strangers send; no result and no order depends on it"),
         ],
     ),
     (

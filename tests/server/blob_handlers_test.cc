@@ -1,10 +1,13 @@
 // Large bytes: uploads that can be resumed, broadcasts that are read in ranges.
 #include "server/handlers/blob_handlers.h"
 
+#include <fmt/format.h>
+
 #include <catch2/catch.hpp>
 #include <optional>
 #include <string>
 
+#include "aggregation/safetensors.h"
 #include "base/checksum.h"
 #include "base/clock.h"
 #include "base/random.h"
@@ -33,6 +36,9 @@ Limits SmallLimits() {
   limits.chunk_bytes_max = 10;
   limits.broadcast_bytes_max = 1000;
   limits.contribution_bytes_max = 500;
+  limits.safetensors_header_bytes_max = 300;
+  limits.safetensors_tensors_max = 3;
+  limits.safetensors_name_bytes_max = 16;
   return limits;
 }
 
@@ -64,6 +70,12 @@ class ABlobService {
     const auto response = handlers_.WriteChunk(request);
     if (!response.ok()) return response.status();
     return response->committed_bytes();
+  }
+  bool WriteAll(const std::string& upload, const std::string& bytes) {
+    for (size_t at = 0; at < bytes.size(); at += 10) {
+      if (!Write(upload, static_cast<int64_t>(at), bytes.substr(at, 10)).ok()) return false;
+    }
+    return true;
   }
   absl::Status Finish(const std::string& upload) {
     v1::FinishUploadRequest request;
@@ -277,6 +289,77 @@ TEST_CASE("A blob is refused outside its bounds, and is not found once it is del
   const auto gone = service.Read(digest, 0);
   CHECK(gone.status().code() == absl::StatusCode::kNotFound);
   CHECK_THAT(Text(gone.status()), Contains(digest));
+}
+
+std::string SafetensorsFile(const std::string& header, const std::string& data = "") {
+  const uint64_t size = header.size();
+  return std::string(reinterpret_cast<const char*>(&size), sizeof size) + header + data;
+}
+
+TEST_CASE("A broadcast that is no proper safetensors file is refused when its upload is finished, and says why") {
+  const std::string good = SafetensorsFile(R"({"w":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}})", "abcd");
+  // Types that this server cannot select rows of are the workers' to read.
+  const std::string narrow = SafetensorsFile(R"({"w":{"dtype":"BF16","shape":[2],"data_offsets":[0,4]}})", "abcd");
+  // Other bytes, some of them with a brace behind eight bytes.
+  const std::string text = "01234567{\"text\": 1}", opaque = std::string("\x00\xff\x00", 3) + "anything", few = "1";
+  for (const std::string& bytes : {good, narrow, text, opaque, few}) {
+    ABlobService service;
+    const std::string upload = service.Start(bytes)->upload_id();
+    REQUIRE(service.WriteAll(upload, bytes));
+    CHECK(service.Finish(upload).ok());
+    CHECK(service.Start(bytes)->verdict() == v1::StartUploadResponse::ALREADY_STORED);
+  }
+  struct Bad {
+    std::string bytes;
+    std::string reason;
+    absl::StatusCode code = absl::StatusCode::kInvalidArgument;
+  };
+  std::string many = "{";
+  for (char name = 'a'; name <= 'd'; ++name) {
+    many += std::string(name == 'a' ? "" : ",") + '"' + name + R"(":{"dtype":"U8","shape":[0],"data_offsets":[0,0]})";
+  }
+  for (const Bad& bad : {
+           Bad{SafetensorsFile("{\"w\":1}"), "tensor 'w' is not described by an object"},
+           Bad{SafetensorsFile("{]"), "not a JSON object"},
+           Bad{good + "e", "bytes behind the last tensor"},
+           Bad{good.substr(0, good.size() - 1), "outside the file"},
+           Bad{good.substr(0, 20), "ends before its header does"},
+           Bad{SafetensorsFile(many + "}"), "safetensors_tensors_max = 3", absl::StatusCode::kResourceExhausted},
+           Bad{SafetensorsFile("{\"" + std::string(17, 'n') + "\":{}}"), "safetensors_name_bytes_max = 16",
+               absl::StatusCode::kResourceExhausted},
+           Bad{SafetensorsFile("{" + std::string(400, ' ') + "}"), "safetensors_header_bytes_max = 300",
+               absl::StatusCode::kResourceExhausted},
+       }) {
+    ABlobService service;
+    const std::string upload = service.Start(bad.bytes)->upload_id();
+    REQUIRE(service.WriteAll(upload, bad.bytes));
+    const absl::Status refused = service.Finish(upload);
+    INFO(refused.ToString());
+    CHECK(refused.code() == bad.code);
+    CHECK_THAT(Text(refused), Contains(bad.reason));
+    // It has not become a broadcast, and takes no room.
+    CHECK_FALSE(service.payloads().HasBlob(Sha256Hex(bad.bytes)));
+    CHECK(service.payloads().GetUploadUse("").num_uploads == 0);
+    CHECK(service.Start(bad.bytes)->committed_bytes() == 0);
+  }
+}
+
+TEST_CASE("The headers that are kept take no more memory than they may") {
+  ManualClock clock;
+  MemoryPayloadStore payloads(clock);
+  Limits limits;
+  limits.open_header_bytes_max = 100'000;
+  OpenBlobs open(payloads, limits);
+  for (int i = 0; i < 20; ++i) {
+    std::vector<NamedTensor> tensors;
+    for (int t = 0; t < 100; ++t) tensors.push_back({fmt::format("{}-{}", i, t), v1::UINT8, {0}, ""});
+    const auto blob = open.OpenTensors(*payloads.PutBlob(EncodeSafetensors(tensors, {})));
+    REQUIRE(blob.ok());
+    // It can be read, although others may have pushed it out.
+    CHECK((*blob)->header().tensors().size() == 100);
+    CHECK(open.header_bytes() >= (*blob)->header().memory_bytes());
+    CHECK(open.header_bytes() <= limits.open_header_bytes_max);
+  }
 }
 
 TEST_CASE("Rows are selected from a safetensors file and from nothing else") {

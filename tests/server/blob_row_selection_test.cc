@@ -5,7 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "aggregation/safetensors.h"
 #include "base/random.h"
+#include "server/core/broadcast_check.h"
 #include "server/core/row_selection.h"
 
 namespace sheaf {
@@ -36,15 +38,17 @@ class ABroadcast {
                                                       {"scale", v1::FLOAT64, {}, scale_},
                                                       {"none", v1::FLOAT32, {4, 0}, ""}},
                               {});
-    auto parsed = SafetensorsView::Parse(file_);
+    auto parsed = ReadSafetensorsHeader(MemoryBlobView(file_), Limits());
     REQUIRE(parsed.ok());
-    tensors_ = *std::move(parsed);
+    header_ = *std::move(parsed);
   }
-  const SafetensorsView& tensors() const { return tensors_; }
+  absl::StatusOr<v1::SelectRowsResponse> Select(const v1::SelectRowsRequest& request, int64_t bytes_max) const {
+    return SelectRowsOf(header_, MemoryBlobView(file_), request, bytes_max);
+  }
 
  private:
   std::string w_, b_, scale_, file_;
-  SafetensorsView tensors_;
+  SafetensorsHeader header_;
 };
 
 struct Selection {
@@ -71,10 +75,10 @@ struct Answer {
 };
 
 // Follows the cursors to the end and puts the pieces together.
-Answer AskAll(const SafetensorsView& tensors, v1::SelectRowsRequest request, int64_t bytes_max) {
+Answer AskAll(const ABroadcast& broadcast, v1::SelectRowsRequest request, int64_t bytes_max) {
   Answer answer;
   do {
-    const auto page = SelectRowsOf(tensors, request, bytes_max);
+    const auto page = broadcast.Select(request, bytes_max);
     REQUIRE(page.ok());
     ++answer.num_pages;
     REQUIRE(answer.num_pages < 1000);
@@ -91,7 +95,7 @@ Answer AskAll(const SafetensorsView& tensors, v1::SelectRowsRequest request, int
 
 TEST_CASE("Selected rows come in the order asked for, repeats included") {
   const ABroadcast broadcast;
-  const auto page = SelectRowsOf(broadcast.tensors(), Asking({{"w", {19, 0, 19}}, {"b", {4}}}), 1 << 20);
+  const auto page = broadcast.Select(Asking({{"w", {19, 0, 19}}, {"b", {4}}}), 1 << 20);
   REQUIRE(page.ok());
   CHECK(page->next_cursor().empty());
   REQUIRE(page->pieces_size() == 2);
@@ -106,7 +110,7 @@ TEST_CASE("Selected rows come in the order asked for, repeats included") {
 
 TEST_CASE("A whole tensor can be asked for without naming its rows") {
   const ABroadcast broadcast;
-  const Answer answer = AskAll(broadcast.tensors(), Asking({{"b", {}, true}, {"scale", {}, true}}), 1 << 20);
+  const Answer answer = AskAll(broadcast, Asking({{"b", {}, true}, {"scale", {}, true}}), 1 << 20);
   CHECK(answer.bytes.at(0) == BytesOf(std::vector<int64_t>{10, 11, 12, 13, 14}));
   CHECK(answer.bytes.at(1) == BytesOf(std::vector<double>{0.5}));
   CHECK(answer.rows.at(1) == 1);
@@ -114,7 +118,7 @@ TEST_CASE("A whole tensor can be asked for without naming its rows") {
 
 TEST_CASE("An empty selection is answered with dtype and shape of no rows") {
   const ABroadcast broadcast;
-  const auto page = SelectRowsOf(broadcast.tensors(), Asking({{"w", {}}, {"b", {1}}}), 1 << 20);
+  const auto page = broadcast.Select(Asking({{"w", {}}, {"b", {1}}}), 1 << 20);
   REQUIRE(page.ok());
   REQUIRE(page->pieces_size() == 2);
   CHECK(page->pieces(0).rows().dtype() == v1::FLOAT32);
@@ -124,7 +128,7 @@ TEST_CASE("An empty selection is answered with dtype and shape of no rows") {
 
 TEST_CASE("Rows without bytes are counted and never end a page") {
   const ABroadcast broadcast;
-  const Answer answer = AskAll(broadcast.tensors(), Asking({{"none", {}, true}, {"none", {0, 3, 3}}}), 12);
+  const Answer answer = AskAll(broadcast, Asking({{"none", {}, true}, {"none", {0, 3, 3}}}), 12);
   CHECK(answer.rows.at(0) == 4);
   CHECK(answer.rows.at(1) == 3);
   CHECK(answer.num_pages == 1);
@@ -152,14 +156,52 @@ TEST_CASE("However small the pages, together they are what numpy's indexing give
   }
   // From less than a row (12 bytes; one is sent all the same) to everything at once.
   const auto bytes_max = static_cast<int64_t>(3 + random.Below(400));
-  const Answer answer = AskAll(broadcast.tensors(), Asking(selections), bytes_max);
+  const Answer answer = AskAll(broadcast, Asking(selections), bytes_max);
   for (size_t s = 0; s < expected.size(); ++s) CHECK(answer.bytes.at(static_cast<int>(s)) == expected[s]);
+}
+
+TEST_CASE("Very many selections of nothing come in pages, as rows do") {
+  const ABroadcast broadcast;
+  v1::SelectRowsRequest request;
+  constexpr int kSelections = 10'000;
+  for (int i = 0; i < kSelections; ++i) request.add_selections()->set_tensor("w");
+  const auto first = broadcast.Select(request, 2 << 20);
+  REQUIRE(first.ok());
+  CHECK(first->pieces_size() < kSelections / 2);
+  const Answer answer = AskAll(broadcast, request, 2 << 20);
+  CHECK(answer.num_pages == 3);
+  CHECK(answer.rows.size() == kSelections);
+}
+
+TEST_CASE("Rows of a tensor of a type that is not known here are not selected, those beside it are") {
+  const std::string header =
+      R"({"half":{"dtype":"BF16","shape":[2],"data_offsets":[0,4]},"w":{"dtype":"U8","shape":[2],"data_offsets":[4,6]}})";
+  const uint64_t size = header.size();
+  const MemoryBlobView file(std::string(reinterpret_cast<const char*>(&size), sizeof size) + header + "abcdef");
+  const auto parsed = ReadSafetensorsHeader(file, Limits());
+  REQUIRE(parsed.ok());
+  const auto half = SelectRowsOf(*parsed, file, Asking({{"half", {0}}}), 100);
+  CHECK(half.status().code() == absl::StatusCode::kFailedPrecondition);
+  CHECK_THAT(std::string(half.status().message()), Contains("half") && Contains("read the blob in ranges"));
+  const auto w = SelectRowsOf(*parsed, file, Asking({{"w", {1}}}), 100);
+  REQUIRE(w.ok());
+  CHECK(w->pieces(0).rows().data() == "f");
+}
+
+TEST_CASE("A cursor that was made up reaches no row that is not there") {
+  const ABroadcast broadcast;
+  v1::SelectRowsRequest request = Asking({{"w", {0, 1, 20, 3}}});
+  CHECK(broadcast.Select(request, 12).status().code() == absl::StatusCode::kOutOfRange);
+  request.set_cursor("0:1");
+  CHECK(broadcast.Select(request, 12)->pieces(0).rows().shape(0) == 1);
+  request.set_cursor("0:2");
+  CHECK(broadcast.Select(request, 12).status().code() == absl::StatusCode::kOutOfRange);
 }
 
 TEST_CASE("A row that is not in the tensor is named, and nothing is answered") {
   const ABroadcast broadcast;
   for (const int64_t row : {int64_t{20}, int64_t{-1}, std::numeric_limits<int64_t>::max()}) {
-    const auto page = SelectRowsOf(broadcast.tensors(), Asking({{"b", {0}}, {"w", {3, row}}}), 1 << 20);
+    const auto page = broadcast.Select(Asking({{"b", {0}}, {"w", {3, row}}}), 1 << 20);
     REQUIRE(page.status().code() == absl::StatusCode::kOutOfRange);
     CHECK(std::string(page.status().message()) ==
           "row " + std::to_string(row) + " (at position 1) is not in tensor w, which has 20 rows");
@@ -168,14 +210,14 @@ TEST_CASE("A row that is not in the tensor is named, and nothing is answered") {
 
 TEST_CASE("A tensor that is not in the broadcast is not found") {
   const ABroadcast broadcast;
-  const auto page = SelectRowsOf(broadcast.tensors(), Asking({{"weights", {0}}}), 1 << 20);
+  const auto page = broadcast.Select(Asking({{"weights", {0}}}), 1 << 20);
   CHECK(page.status().code() == absl::StatusCode::kNotFound);
   CHECK_THAT(std::string(page.status().message()), Contains("weights"));
 }
 
 TEST_CASE("A row too large for a message is refused before anything is copied") {
   const ABroadcast broadcast;
-  const auto page = SelectRowsOf(broadcast.tensors(), Asking({{"w", {0}}}), 2);
+  const auto page = broadcast.Select(Asking({{"w", {0}}}), 2);
   CHECK(page.status().code() == absl::StatusCode::kResourceExhausted);
   CHECK_THAT(std::string(page.status().message()), Contains("read the blob in ranges"));
 }
@@ -187,7 +229,7 @@ TEST_CASE("A cursor that no answer gave is refused") {
     v1::SelectRowsRequest request = Asking({{"w", {1, 2}}, {"b", {0}}});
     request.set_cursor(cursor);
     INFO("cursor " << cursor);
-    CHECK(SelectRowsOf(broadcast.tensors(), request, 1 << 20).status().code() == absl::StatusCode::kInvalidArgument);
+    CHECK(broadcast.Select(request, 1 << 20).status().code() == absl::StatusCode::kInvalidArgument);
   }
 }
 

@@ -12,9 +12,11 @@
 #include <string>
 
 #include "aggregation/round_accumulator.h"
+#include "aggregation/safetensors.h"
 #include "base/checksum.h"
 #include "base/retry_hint.h"
 #include "server/core/message_parts.h"
+#include "server/core/open_blobs.h"
 #include "server/core/proto_time.h"
 #include "server/handlers/admission.h"
 #include "server/handlers/answer_books.h"
@@ -426,6 +428,35 @@ std::map<std::string, Refusal> Refusals() {
                                       Code::kResourceExhausted, true};
   rows["broadcast_bytes_max"] = {[](Limits& l) { l.broadcast_bytes_max = 1000; },
                                  [](CoreFederation& server) { return Start(server, AnUpload("one", 1001)); }};
+  const auto finish_broadcast = [](CoreFederation& server, const std::string& header) {
+    const uint64_t size = header.size();
+    const std::string bytes = std::string(reinterpret_cast<const char*>(&size), sizeof size) + header;
+    v1::StartUploadRequest start = AnUpload("broadcast", static_cast<int64_t>(bytes.size()));
+    start.set_digest(Sha256Hex(bytes));
+    const auto started = server.Call<v1::StartUploadResponse>("BlobService/StartUpload", start);
+    REQUIRE(started.ok());
+    v1::WriteChunkRequest chunk;
+    chunk.set_upload_id(started->upload_id());
+    chunk.set_data(bytes);
+    REQUIRE(server.Call<v1::WriteChunkResponse>("BlobService/WriteChunk", chunk).ok());
+    v1::FinishUploadRequest finish;
+    finish.set_upload_id(started->upload_id());
+    return server.Call<v1::FinishUploadResponse>("BlobService/FinishUpload", finish).status();
+  };
+  rows["safetensors_header_bytes_max"] = {
+      [](Limits& l) { l.safetensors_header_bytes_max = 100; },
+      [=](CoreFederation& server) { return finish_broadcast(server, "{" + std::string(99, ' ') + "}"); }};
+  rows["safetensors_tensors_max"] = {
+      [](Limits& l) { l.safetensors_tensors_max = 1; },
+      [=](CoreFederation& server) {
+        return finish_broadcast(server,
+                                R"({"__metadata__":{"a":"b"},"w":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}})");
+      }};
+  rows["safetensors_name_bytes_max"] = {[](Limits& l) { l.safetensors_name_bytes_max = 3; },
+                                        [=](CoreFederation& server) {
+                                          return finish_broadcast(
+                                              server, R"({"name":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}})");
+                                        }};
   rows["accumulator_bytes_max"] = {[](Limits& l) { l.accumulator_bytes_max = 1000; },
                                    [](CoreFederation& server) {
                                      v1::RoundSpec spec = SumRound(1);
@@ -579,6 +610,22 @@ std::map<std::string, std::function<void()>> Effects() {
     books.Release(entry);
   };
   // The newest poll is sent away; the others go on waiting, and so does the next when there is room.
+  rows["open_header_bytes_max"] = [=] {
+    // Two headers: so much that both are kept, or only the newer.
+    for (const bool is_enough : {true, false}) {
+      CoreFederation server;
+      const Limits limits = with([=](Limits& l) { l.open_header_bytes_max = is_enough ? 64 << 10 : 1; });
+      OpenBlobs open(server.payloads(), limits);
+      std::vector<int64_t> bytes;
+      for (const char* name : {"a", "b"}) {
+        const std::string file = EncodeSafetensors(std::vector<NamedTensor>{{name, v1::UINT8, {0}, ""}}, {});
+        const auto blob = open.OpenTensors(*server.payloads().PutBlob(file));
+        REQUIRE(blob.ok());
+        bytes.push_back((*blob)->header().memory_bytes());
+      }
+      CHECK(open.header_bytes() == bytes[1] + (is_enough ? bytes[0] : 0));
+    }
+  };
   rows["parked_polls_max"] = [=] {
     CoreFederation server(with([](Limits& l) { l.parked_polls_max = 2; }));
     server.CallLater<v1::SyncResponse>("WorkService/Sync", Waiting("w1"));

@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <catch2/catch.hpp>
 #include <fstream>
@@ -89,6 +91,54 @@ TEST_CASE("A byte that changed on disk is noticed wherever it lies, and its file
                     "c.ckpt");
   std::string file = FlipAByte(directory.path() + "/uploads");
   CheckNamesTheFile(store->OpenUpload(upload).status(), file);
+}
+
+TEST_CASE("A file that is cut off while it is being read is named, and ends no process") {
+  constexpr int64_t kBytes = 1 << 20;
+  const std::string bytes(kBytes, 'b');
+  TemporaryDirectory directory;
+  auto store = OpenAt(directory);
+  const std::string digest = *store->PutBlob(bytes);
+  const UploadId upload("u");
+  REQUIRE(store->StartUpload(upload, kBytes, Sha256Hex(bytes)).ok());
+  REQUIRE(store->WriteChunk(upload, 0, bytes).ok());
+  REQUIRE(store->FinishUpload(upload).ok());
+  const std::vector<std::pair<std::shared_ptr<const BlobView>, std::string>> views = {
+      {*store->OpenBlob(digest), directory.path() + "/blobs/" + digest},
+      {*store->OpenUpload(upload), fs::directory_iterator(directory.path() + "/uploads")->path()}};
+  for (const auto& [view, path] : views) {
+    INFO(path);
+    REQUIRE(*view->Read(kBytes - 4096, 4096) == bytes.substr(0, 4096));
+    // Whole pages are gone, then the end of one, where zeros stand then.
+    for (const int64_t left : {int64_t{0}, int64_t{4096}, kBytes - 4096, kBytes - 1}) {
+      fs::resize_file(path, static_cast<uint64_t>(kBytes));
+      fs::resize_file(path, static_cast<uint64_t>(left));
+      std::string read = "before";
+      const ByteRange ranges[] = {{.offset = 0, .length = 10}, {.offset = kBytes - 10, .length = 10}};
+      CheckNamesTheFile(view->Append(ranges, read), path);
+      CHECK(read == "before");
+      CheckNamesTheFile(view->Read(0, kBytes).status(), path);
+      CheckNamesTheFile(view->ForEachPiece([](std::string_view) { return absl::OkStatus(); }), path);
+    }
+  }
+}
+
+TEST_CASE("A bus error that no blob has caused still ends the process") {
+  TemporaryDirectory directory;
+  auto store = OpenAt(directory);
+  const std::string digest = *store->PutBlob("a blob");
+  REQUIRE(store->OpenBlob(digest).ok());
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::signal(SIGALRM, SIG_DFL);
+    ::alarm(10);
+    ::raise(SIGBUS);
+    ::_exit(0);
+  }
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  CHECK(WIFSIGNALED(status));
+  CHECK(WTERMSIG(status) == SIGBUS);
 }
 
 TEST_CASE("A checkpoint that lost its end is noticed") {

@@ -1,0 +1,249 @@
+// What a stranger's requests cost the server beside the algebra (tests/aggregation/complexity_test.cc): everything that
+// walks over what a request holds takes time in proportion to it. One row for each way in.
+#include <fmt/format.h>
+#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
+
+#include <catch2/catch.hpp>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "aggregation/safetensors.h"
+#include "base/checksum.h"
+#include "server/core/blob_stream.h"
+#include "server/core/broadcast_check.h"
+#include "server/core/message_parts.h"
+#include "server/core/round_spec.h"
+#include "server/core/row_selection.h"
+#include "tests/cpu_time.h"
+#include "tests/server/core_federation.h"
+
+namespace sheaf {
+namespace {
+
+std::function<void()> Counting(const google::protobuf::Descriptor& type, std::string bytes) {
+  return [&type, bytes = std::move(bytes)] {
+    google::protobuf::io::ArrayInputStream stream(bytes.data(), static_cast<int>(bytes.size()));
+    REQUIRE(CheckParts(type, stream, "parts", int64_t{1} << 40).ok());
+  };
+}
+
+std::string Repeated(int64_t n, std::string_view piece) {
+  std::string bytes;
+  for (int64_t i = 0; i < n; ++i) bytes += piece;
+  return bytes;
+}
+
+// A file of `num_tensors` tensors "0", "1", ..., the first of them of `num_rows` rows of a byte.
+class ABroadcast {
+ public:
+  ABroadcast(int64_t num_tensors, int64_t num_rows) {
+    const std::string data(static_cast<size_t>(num_rows), 'd');
+    std::vector<TensorView> tensors;
+    for (int64_t i = 0; i < num_tensors; ++i) {
+      tensors.push_back({std::to_string(i), v1::UINT8, {i == 0 ? num_rows : 0, 1}, i == 0 ? data : std::string_view()});
+    }
+    file_ = std::make_unique<MemoryBlobView>(EncodeSafetensors(tensors, {}));
+    auto header = ReadSafetensorsHeader(*file_, Limits());
+    REQUIRE(header.ok());
+    header_ = *std::move(header);
+  }
+  v1::SelectRowsResponse Select(const v1::SelectRowsRequest& request, int64_t bytes_max) const {
+    auto page = SelectRowsOf(header_, *file_, request, bytes_max);
+    REQUIRE(page.ok());
+    return *std::move(page);
+  }
+
+ private:
+  std::unique_ptr<MemoryBlobView> file_;
+  SafetensorsHeader header_;
+};
+
+v1::SelectRowsRequest ManyRows(int64_t n, int64_t num_rows) {
+  v1::SelectRowsRequest request;
+  v1::RowSelection& selection = *request.add_selections();
+  selection.set_tensor("0");
+  for (int64_t i = 0; i < n; ++i) selection.add_rows(i % num_rows);
+  return request;
+}
+
+v1::RoundSpec ASumRound() {
+  v1::RoundSpec spec;
+  spec.mutable_computation()->set_name("computation");
+  v1::OutputSpec& output = *spec.mutable_aggregate()->add_outputs();
+  output.set_name("sum");
+  output.set_operator_("sum");
+  output.set_dtype(v1::FLOAT32);
+  output.add_dense_shape(1);
+  return spec;
+}
+
+std::function<void()> Preparing(v1::RoundSpec spec) {
+  return [spec = std::move(spec)] {
+    const auto prepared = PrepareRound(spec, Limits());
+    INFO(prepared.status().ToString());
+    REQUIRE(prepared.ok());
+  };
+}
+
+struct Row {
+  int64_t size;
+  WorkOfSize make;
+  double ratio_max = kLinear;
+};
+
+const std::map<std::string, Row>& Rows() {
+  static const std::map<std::string, Row> rows = {
+      {"parts of a request: empty messages",
+       {2000,
+        [](int64_t n) {
+          return Counting(*v1::SyncRequest::descriptor(), Repeated(n, {"\x42\x00", 2}));
+        }}},
+      {"parts of a request: fields that nobody knows",
+       {2000,
+        [](int64_t n) {
+          return Counting(*v1::SyncRequest::descriptor(), Repeated(n, {"\xf8\x7f\x01", 3}));
+        }}},
+      {"parts of a contribution: keys",
+       {2000,
+        [](int64_t n) {
+          v1::Contribution contribution;
+          for (int64_t i = 0; i < n; ++i) contribution.add_outputs()->mutable_keyed()->add_string_keys("k");
+          return Counting(*v1::Contribution::descriptor(), contribution.SerializeAsString());
+        }}},
+      {"an uploaded contribution, read from its file",
+       {200'000,
+        [](int64_t n) {
+          v1::Contribution contribution;
+          contribution.add_outputs()->mutable_dense()->set_data(std::string(static_cast<size_t>(n), 'd'));
+          const auto file = std::make_shared<MemoryBlobView>(contribution.SerializeAsString());
+          return [file] {
+            BlobStream stream(*file);
+            v1::Contribution parsed;
+            REQUIRE(parsed.ParseFromZeroCopyStream(&stream));
+          };
+        }}},
+      {"a round: tasks, each with a requirement of its own",
+       {200,
+        [](int64_t n) {
+          v1::RoundSpec spec = ASumRound();
+          for (int64_t i = 0; i < n; ++i) {
+            (*spec.mutable_listed()->add_tasks()->mutable_requirements())["zone"] = std::to_string(i);
+          }
+          return Preparing(spec);
+        }}},
+      {"a round: labels of one requirement",
+       {60,
+        [](int64_t n) {
+          v1::RoundSpec spec = ASumRound();
+          v1::TaskSpec& task = *spec.mutable_listed()->add_tasks();
+          for (int64_t i = 0; i < n; ++i)
+            (*task.mutable_requirements())[fmt::format("{:05}", i * 7919 % 100'003)] = "1";
+          const std::string requirement = CanonicalLabels(task.requirements());
+          return [prepare = Preparing(spec), labels = task.requirements(), requirement] {
+            prepare();
+            REQUIRE(Fulfils(labels, requirement));
+          };
+        },
+        kSorted}},
+      {"a round: outputs",
+       {25,
+        [](int64_t n) {
+          v1::RoundSpec spec = ASumRound();
+          spec.mutable_listed()->add_tasks();
+          const v1::OutputSpec output = spec.aggregate().outputs(0);
+          for (int64_t i = 1; i < n; ++i) {
+            *spec.mutable_aggregate()->add_outputs() = output;
+            spec.mutable_aggregate()
+                ->mutable_outputs(static_cast<int>(i))
+                ->set_name(std::string(100, 'o') + std::to_string(i));
+          }
+          return Preparing(spec);
+        },
+        kSorted}},
+      {"selected rows: the first page, with which all are checked",
+       {2000,
+        [](int64_t n) {
+          const auto broadcast = std::make_shared<ABroadcast>(1, 100);
+          return [broadcast, request = ManyRows(n, 100)] { broadcast->Select(request, 2 << 20); };
+        }}},
+      // No rows but those that it copies: whoever asks for n rows page by page would have all n checked with each.
+      {"selected rows: a later page",
+       {20'000,
+        [](int64_t n) {
+          const auto broadcast = std::make_shared<ABroadcast>(1, 100);
+          v1::SelectRowsRequest request = ManyRows(n, 100);
+          request.set_cursor(fmt::format("0:{}", n / 2));
+          return [broadcast, request] {
+            for (int i = 0; i < 100; ++i) broadcast->Select(request, 1000);
+          };
+        },
+        2}},
+      {"selected rows: selections, each of another tensor",
+       {300,
+        [](int64_t n) {
+          const auto broadcast = std::make_shared<ABroadcast>(n, 1);
+          v1::SelectRowsRequest request;
+          for (int64_t i = 0; i < n; ++i) request.add_selections()->set_tensor(std::to_string(i));
+          return [broadcast, request] { broadcast->Select(request, 2 << 20); };
+        },
+        kSorted}},
+      {"a Sync: results and held leases of nobody",
+       {25,
+        [](int64_t n) {
+          const auto server = std::make_shared<CoreFederation>();
+          v1::SyncRequest request = Ask("worker", 0);
+          for (int64_t i = 0; i < n; ++i) {
+            request.add_results()->set_task(fmt::format("r-aaaaaaaa/{}", i));
+            request.add_held()->set_task(fmt::format("r-aaaaaaaa/{}", i));
+          }
+          return [server, request] { REQUIRE(server->Call<v1::SyncResponse>("WorkService/Sync", request).ok()); };
+        }}},
+      {"a Sync: labels and computations of a worker",
+       {20,
+        [](int64_t n) {
+          const auto server = std::make_shared<CoreFederation>();
+          v1::SyncRequest request = Ask("worker", 0);
+          request.clear_computations();
+          for (int64_t i = 0; i < n; ++i) {
+            request.add_computations()->set_name(fmt::format("c{:04}", i));
+            (*request.mutable_labels())[fmt::format("l{:04}", i)] = "1";
+          }
+          return [server, request] { REQUIRE(server->Call<v1::SyncResponse>("WorkService/Sync", request).ok()); };
+        },
+        kSorted}},
+      {"an upload of chunks of one byte",
+       {300,
+        [](int64_t n) {
+          const auto server = std::make_shared<CoreFederation>();
+          const auto number = std::make_shared<int>(0);
+          return [server, number, n] {
+            const std::string bytes(static_cast<size_t>(n), 'b');
+            v1::StartUploadRequest start;
+            start.set_request_id(std::to_string(++*number));
+            start.set_size_bytes(n);
+            start.set_digest(Sha256Hex(bytes + std::to_string(*number)));
+            const auto started = server->Call<v1::StartUploadResponse>("BlobService/StartUpload", start);
+            REQUIRE(started.ok());
+            v1::WriteChunkRequest chunk;
+            chunk.set_upload_id(started->upload_id());
+            chunk.set_data("b");
+            for (int64_t i = 0; i < n; ++i) {
+              chunk.set_offset(i);
+              REQUIRE(server->Call<v1::WriteChunkResponse>("BlobService/WriteChunk", chunk).ok());
+            }
+          };
+        }}},
+  };
+  return rows;
+}
+
+TEST_CASE("Ten times as much in a request takes ten times as long to look at") {
+  for (const auto& [name, row] : Rows()) {
+    INFO(name);
+    CHECK(CpuRatio(row.make, row.size, row.ratio_max) <= row.ratio_max);
+  }
+}
+
+}  // namespace
+}  // namespace sheaf
