@@ -21,17 +21,25 @@ class WorkerDrain final : public Command {
     request.set_undo(undo_);
     ASSIGN_OR_RETURN(const v1::DrainWorkerResponse response, session.Call(kDrainWorker, request));
     if (session.json()) return session.PrintJson(response);
-    const v1::Worker& worker = response.worker();
-    if (undo_) {
-      session.out() << fmt::format("worker {} is back in service\n", worker.name());
-    } else {
-      session.out() << fmt::format("worker {} gets nothing more; it still holds {} leases\n", worker.name(),
-                                   worker.num_leased());
-    }
+    session.out() << Sentence(response.worker(), session.now()) << "\n";
     return absl::OkStatus();
   }
 
  private:
+  std::string Sentence(const v1::Worker& worker, absl::Time now) const {
+    // A worker that holds nothing has a call parked, in service or not, but for moments.
+    if (!worker.is_parked() && worker.num_leased() == 0) {
+      return fmt::format("worker {} is not connected (last seen {} ago); when it comes back under this name it {}",
+                         worker.name(), AgeOf(worker.last_seen_time(), now),
+                         undo_ ? "is given tasks again" : "is given none, until 'sheaf worker drain --undo'");
+    }
+    if (undo_) return fmt::format("worker {} is back in service", worker.name());
+    if (worker.num_leased() == 0)
+      return fmt::format("worker {} is drained: it holds nothing and gets nothing", worker.name());
+    return fmt::format("worker {} finishes what it holds ({} {}) and gets nothing more", worker.name(),
+                       worker.num_leased(), worker.num_leased() == 1 ? "lease" : "leases");
+  }
+
   std::string worker_;
   bool undo_ = false;
 };

@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <string>
 
 #include "cli/commands.h"
 #include "cli/paging.h"
@@ -11,7 +13,7 @@ namespace {
 
 // What a worker does now, in one word.
 Cell WorkerState(const v1::Worker& worker) {
-  if (worker.is_draining()) return {"DRAINING", Color::kYellow};
+  if (worker.is_draining()) return {worker.num_leased() > 0 ? "DRAINING" : "DRAINED", Color::kYellow};
   if (worker.num_leased() > 0) return {"WORKING", Color::kGreen};
   if (worker.is_parked()) return {"WAITING"};
   return {"AWAY", Color::kDim};
@@ -25,11 +27,18 @@ std::string OffersOf(const v1::Worker& worker) {
   return offers;
 }
 
+std::string LabelsOf(const v1::Worker& worker) {
+  const std::map<std::string, std::string> sorted(worker.labels().begin(), worker.labels().end());
+  std::string labels;
+  for (const auto& [key, value] : sorted) labels += fmt::format("{}{}={}", labels.empty() ? "" : ",", key, value);
+  return labels.empty() ? "-" : labels;
+}
+
 class WorkerList final : public Command {
  public:
   void Declare(Arguments& arguments) override {
-    arguments.Choices("--state", "STATE", "only workers in this state", {"WORKING", "WAITING", "AWAY", "DRAINING"},
-                      &states_);
+    arguments.Choices("--state", "STATE", "only workers in this state",
+                      {"WORKING", "WAITING", "AWAY", "DRAINING", "DRAINED"}, &states_);
     arguments.Number("--limit", "N", "stop after this many; 0 shows all", {.min = 0}, &limit_);
   }
 
@@ -66,11 +75,13 @@ class WorkerList final : public Command {
                  {"LOST", Align::kRight},
                  {"LAST SEEN", Align::kRight},
                  {"VERSION"},
+                 {"LABELS"},
                  {"OFFERS"}});
     for (const v1::Worker& worker : response.workers()) {
       table.AddRow({worker.name(), WorkerState(worker), HumanCount(worker.num_leased()),
                     HumanCount(worker.num_succeeded()), HumanCount(worker.num_failed()), HumanCount(worker.num_lost()),
-                    AgeOf(worker.last_seen_time(), session.now()), worker.software_version(), OffersOf(worker)});
+                    AgeOf(worker.last_seen_time(), session.now()), worker.software_version(), LabelsOf(worker),
+                    OffersOf(worker)});
     }
     session.PrintTable(table);
   }

@@ -19,6 +19,11 @@ namespace {
 // Renewals of one lease are at least this far apart, however little of it remains.
 constexpr absl::Duration kRenewalPauseMin = absl::Milliseconds(100);
 
+// A worker that is restarted under its name is sent again what it held, and begins anew; the server renews a lease when
+// its progress grows beyond what the first life reported. So each life starts above those before it, as long as the
+// clock does not go back.
+constexpr int kProgressPerSecondBits = 30;
+
 void AddDuration(absl::Duration duration, google::protobuf::Duration* proto) {
   *proto = ToProtoDuration(FromProtoDuration(*proto) + duration);
 }
@@ -55,6 +60,7 @@ Attempt::Attempt(v1::Lease lease, Parts& parts)
 
 void Attempt::Start(absl::Time now) {
   phase_start_ = now;
+  progress_base_ = absl::ToUnixSeconds(now) << kProgressPerSecondBits;
   // Before anything of that size is made.
   if (const int64_t bytes = DenseBytes(lease_->aggregate()); bytes > parts_.contribution_bytes_max) {
     return Fail(TooLarge("the dense outputs of the round take", bytes));
@@ -228,7 +234,7 @@ void Attempt::NoteRenewalSent(absl::Time now) {
 }
 
 int64_t Attempt::progress() const {
-  return steps_ + control_->progress() + (driver_ != nullptr ? driver_->answers() : 0);
+  return progress_base_ + steps_ + control_->progress() + (driver_ != nullptr ? driver_->answers() : 0);
 }
 
 void Attempt::Step(absl::Time now) {

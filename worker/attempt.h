@@ -104,6 +104,7 @@ class Attempt : public std::enable_shared_from_this<Attempt> {
   absl::Time deadline_ = absl::InfinitePast();
   absl::Time renew_time_ = absl::InfinitePast();
   int64_t steps_ = 0;
+  int64_t progress_base_ = 0;
 
   std::shared_ptr<PreparedTask> task_;
   std::shared_ptr<TaskInputs> inputs_;

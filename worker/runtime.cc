@@ -68,6 +68,30 @@ class Alarm {
   bool is_ringing_ GUARDED_BY(mutex_) = false;
 };
 
+// How often to look whether a pause can be cut short.
+constexpr absl::Duration kLookEvery = absl::Milliseconds(250);
+
+// Notices what makes a pause pointless: another token in the file, or a connection where there was none.
+class RecoveryWatch {
+ public:
+  explicit RecoveryWatch(GrpcTransport& transport) : transport_(transport), token_version_(transport.token_version()) {}
+
+  // Since it was asked last.
+  bool HasRecovered() {
+    const bool is_connected = transport_.IsConnected();
+    const int64_t version = transport_.token_version();
+    const bool has_recovered = (is_connected && !was_connected_) || version != token_version_;
+    was_connected_ = is_connected;
+    token_version_ = version;
+    return has_recovered;
+  }
+
+ private:
+  GrpcTransport& transport_;
+  int64_t token_version_;
+  bool was_connected_ = true;
+};
+
 std::string HostName() {
   char host[65] = {};
   if (gethostname(host, sizeof(host) - 1) != 0) return "worker";
@@ -131,9 +155,15 @@ absl::Status WorkerRuntime::Start() {
 
 absl::Status WorkerRuntime::Run() {
   Impl& impl = *impl_;
+  RecoveryWatch watch(*impl.transport);
   while (!impl.loop->is_done()) {
     absl::Time next = impl.loop->Step(impl.clock.Now());
-    if (!impl.loop->is_done()) impl.alarm.WaitUntil(next, impl.clock);
+    if (impl.loop->is_done()) break;
+    if (const absl::Time now = impl.clock.Now(); impl.loop->is_pausing(now)) {
+      if (watch.HasRecovered()) impl.loop->EndPause();
+      next = std::min(next, now + kLookEvery);
+    }
+    impl.alarm.WaitUntil(next, impl.clock);
   }
   return impl.loop->exit_status();
 }

@@ -7,8 +7,11 @@
 namespace sheaf {
 namespace {
 
+// Says nothing of the sequence. UNAUTHENTICATED neither: our token is being replaced, and as long as the server takes
+// none of ours it would not hear of a failure.
 bool IsUnanswered(const absl::Status& status) {
-  return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) || RetryAfter(status).has_value();
+  return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) || absl::IsUnauthenticated(status) ||
+         RetryAfter(status).has_value();
 }
 
 }  // namespace

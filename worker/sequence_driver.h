@@ -1,5 +1,5 @@
-// SequenceDriver: drives a CallSequence (an upload, a fetch) without blocking. A call that the server did not answer is
-// repeated after a pause, as often as it takes: the attempt it works for ends when its lease does.
+// SequenceDriver: drives a CallSequence (an upload, a fetch) without blocking. A call that the server did not answer,
+// or not as ours, is repeated after a pause, as often as it takes: the attempt it works for ends when its lease does.
 //
 //   SequenceDriver driver({transport, random, inbox}, std::make_unique<RowFetch>(digest, selections), timeout,
 //   on_done); driver.Step(now);                     // Makes the next call if none is open and no pause is on.

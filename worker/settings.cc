@@ -91,6 +91,14 @@ absl::Status ApplyGrace(const std::string& text, WorkerConfig& config) {
   return absl::OkStatus();
 }
 
+absl::Status ApplyExitWhenDrained(const std::string& text, WorkerConfig& config) {
+  if (text != "true" && text != "false") {
+    return absl::InvalidArgumentError(fmt::format("\"{}\" is neither true nor false", text));
+  }
+  config.options.exit_when_drained = text == "true";
+  return absl::OkStatus();
+}
+
 absl::Status ApplyCache(const std::string& text, WorkerConfig& config) {
   ASSIGN_OR_RETURN(int64_t megabytes, ParseNumber(text, 0, int64_t{1} << 30));
   config.cache_bytes = megabytes << 20;
@@ -136,11 +144,11 @@ constexpr WorkerSetting kSettings[] = {
     {"tls_cert", "", "PEM file with this worker's own certificate, for a server that asks for one.", false,
      ApplyFile<&ChannelSecurity::tls_cert>},
     {"tls_key", "", "PEM file with the key of --tls-cert.", false, ApplyFile<&ChannelSecurity::tls_key>},
-    {"token_file", "", "File with the token that this worker shows; read again when the server refuses it.", false,
+    {"token_file", "", "File with the token that this worker shows; read again when it changes.", false,
      ApplyFile<&ChannelSecurity::token_file>},
     {"insecure", "false", "true: send the token to another machine although nothing is encrypted.", false,
      ApplyInsecure},
-    {"name", "", "Name of this process, unique among the workers; by default the host's with random letters.", false,
+    {"name", "", "Name of this worker, unique among those that run; by default the host's with random letters.", false,
      ApplyName},
     {"population", "default", "Population whose tasks it takes.", false, ApplyPopulation},
     {"concurrency", "1", "Tasks at a time.", false, ApplyConcurrency},
@@ -150,6 +158,9 @@ constexpr WorkerSetting kSettings[] = {
     {"allow", "", "Run only this computation; by default all built-in ones whose data is there.", true, ApplyAllow},
     {"grace", "20s", "When told to stop: how long running tasks may go on before they are given back.", false,
      ApplyGrace},
+    {"exit_when_drained", "false",
+     "true: end when an operator drains this worker, instead of waiting to be taken back.", false,
+     ApplyExitWhenDrained},
     {"cache_megabytes", "1024", "Memory for broadcasts that several tasks need.", false, ApplyCache},
     {"broadcast_megabytes", "4096", "Most that it downloads for one task.", false,
      ApplyMegabytes<&WorkerOptions::broadcast_bytes_max>},

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/retry_hint.h"
 #include "base/version.h"
 #include "sdk/cpp/proto_duration.h"
 
@@ -20,9 +21,13 @@ constexpr absl::Duration kDrainMargin = absl::Seconds(10);
 // configuration.
 constexpr absl::Duration kRefusedPauseMin = absl::Seconds(30);
 constexpr absl::Duration kRefusedPauseMax = absl::Seconds(60);
+// After a pause that is cut short: ten thousand workers see a server come back in one instant.
+constexpr absl::Duration kEndPauseWithin = absl::Milliseconds(500);
 // After a poll that brought nothing although the server could have kept it: a server that never parks must not be
 // hammered.
 constexpr absl::Duration kEmptyPollPause = absl::Milliseconds(20);
+// How often to ask whether it is back in service, where a call is not parked until it is.
+constexpr absl::Duration kDrainedPause = absl::Seconds(10);
 // As work_service.proto allows.
 constexpr int kItemsMax = 256;
 // Results of one call together, when there are several.
@@ -48,6 +53,8 @@ std::string_view WorkerStateName(WorkerState state) {
       return "running";
     case WorkerState::kSubmitting:
       return "submitting";
+    case WorkerState::kDrained:
+      return "drained";
     case WorkerState::kDraining:
       return "draining";
     case WorkerState::kDone:
@@ -89,6 +96,13 @@ void WorkerLoop::RequestDrain() {
   inbox_->Post([this](absl::Time now) { StartDrain("it was told to stop", now); });
 }
 
+void WorkerLoop::EndPause() {
+  inbox_->Post([this](absl::Time now) {
+    if (!is_pausing(now)) return;
+    backoff_until_ = std::min(backoff_until_, now + parts_.random.Between(absl::ZeroDuration(), kEndPauseWithin));
+  });
+}
+
 WorkerState WorkerLoop::state() const {
   if (done_) return WorkerState::kDone;
   if (draining_) return WorkerState::kDraining;
@@ -101,6 +115,7 @@ WorkerState WorkerLoop::state() const {
   if (is_submitting) return WorkerState::kSubmitting;
   if (is_running) return WorkerState::kRunning;
   if (is_fetching) return WorkerState::kFetching;
+  if (is_drained_) return WorkerState::kDrained;
   return open_syncs_.empty() ? WorkerState::kIdle : WorkerState::kPulling;
 }
 
@@ -120,6 +135,7 @@ void WorkerLoop::TakeLease(v1::Lease lease, absl::Time sent, absl::Time now) {
   attempt->Extend(sent, remaining);
   attempts_.push_back(attempt);
   if (draining_) return attempt->Release("the worker is stopping");
+  if (is_drained_) return attempt->Release("the worker was drained");
   if (!has_room) return attempt->Release("the worker has more than it asked for");
   LogDebug("task {}: attempt {} of {}", attempt->lease().task(), attempt->lease().attempt(),
            attempt->lease().computation().name());
@@ -173,7 +189,7 @@ void WorkerLoop::SweepEndedAttempts() {
 }
 
 int WorkerLoop::WantedLeases() const {
-  if (draining_) return 0;
+  if (draining_ || is_drained_) return 0;
   int limit = options_.concurrency;
   if (suggested_concurrency_ > 0) limit = std::min(limit, suggested_concurrency_);
   // A slot is taken by an attempt that has no result yet, and by a run that was stopped and has not noticed.
@@ -213,7 +229,7 @@ bool WorkerLoop::SyncIsDue(absl::Time now) const {
   if (is_open && !open_syncs_.at(newest_sync_).may_park()) return false;
   if (HasUnsentResult()) return true;
   if (draining_ && !drain_announced_) return !is_open || !open_syncs_.at(newest_sync_).draining;
-  return !is_open && WantedLeases() > 0 && now >= next_poll_;
+  return !is_open && (WantedLeases() > 0 || is_drained_) && now >= next_poll_;
 }
 
 void WorkerLoop::SendSync(absl::Time now) {
@@ -266,13 +282,19 @@ void WorkerLoop::AddHeld(absl::Time now, v1::SyncRequest& request, const OpenSyn
 }
 
 void WorkerLoop::AddPoll(absl::Time now, v1::SyncRequest& request, OpenSync& sync) {
+  // Back in time for the next renewal, so that a parked call need not be overtaken for it.
+  const absl::Duration wait = std::min(options_.poll_wait, (NextRenewal() - now) * 0.8);
+  if (is_drained_ && !draining_) {
+    // Only to hear that it is wanted again.
+    *request.mutable_wait() = ToProtoDuration(wait);
+    sync.wait = wait;
+    return;
+  }
   int want = WantedLeases();
   auto newest = open_syncs_.find(newest_sync_);
   bool supersedes_poll = newest != open_syncs_.end() && !newest->second.poll_id.empty();
   if (want == 0 || (now < next_poll_ && !supersedes_poll && request.results_size() == 0)) return;
   if (poll_id_.empty()) poll_id_ = parts_.random.Token(16);
-  // Back in time for the next renewal, so that a parked call need not be overtaken for it.
-  absl::Duration wait = std::min(options_.poll_wait, (NextRenewal() - now) * 0.8);
   request.set_want(want);
   request.set_poll_id(poll_id_);
   *request.mutable_wait() = ToProtoDuration(wait);
@@ -297,9 +319,15 @@ void WorkerLoop::OnSyncFailed(const OpenSync& sync, const absl::Status& status, 
     return Finish(status);
   }
   if (IsRefusal(status)) {
-    LogError("the server refused this worker, which tries again in a minute: {}", status.ToString());
-    backoff_until_ = now + parts_.random.Between(kRefusedPauseMin, kRefusedPauseMax);
-    backoff_.Next(status, parts_.random);
+    // Somebody is about to mend it, or else the leases are lost: a token is replaced in a file and revoked, in one
+    // order or the other.
+    const bool is_urgent = RetryAfter(status).has_value() || !attempts_.empty();
+    if (!is_urgent || backoff_.failures() == 0) {
+      LogError("the server refused this worker, which tries again {}: {}", is_urgent ? "soon" : "in a minute",
+               status.ToString());
+    }
+    const absl::Duration pause = backoff_.Next(status, parts_.random);
+    backoff_until_ = now + (is_urgent ? pause : parts_.random.Between(kRefusedPauseMin, kRefusedPauseMax));
     return;
   }
   // More than once: there may be no room for its results for longer than the leases last, theirs and the others'.
@@ -331,7 +359,9 @@ void WorkerLoop::OnAnswer(const OpenSync& sync, v1::SyncResponse& response, bool
   }
   for (const v1::LeaseUpdate& update : response.held()) OnLeaseUpdate(update, sync.sent);
   SweepEndedAttempts();
-  if (response.drain()) StartDrain("the server said so", now);
+  // What an overtaken call was told may be older than what the newer one was.
+  const bool was_drained = is_drained_;
+  if (is_newest) OnServiceChanged(response.drain(), now);
   for (v1::Lease& lease : *response.mutable_leases()) TakeLease(std::move(lease), sync.sent, now);
 
   // A poll is over when leases came for it, or when its last repetition was answered.
@@ -340,6 +370,13 @@ void WorkerLoop::OnAnswer(const OpenSync& sync, v1::SyncResponse& response, bool
   absl::Duration pause_min = FromProtoDuration(response.next_min());
   absl::Duration pause_max = FromProtoDuration(response.next_max());
   bool has_nothing = response.leases_size() == 0 && response.verdicts_size() == 0 && response.held_size() == 0;
+  // Servers before 0.2 do not park the calls of a drained worker.
+  if (is_drained_ && sync.may_park() && now - sync.sent < sync.wait / 2) {
+    pause_min = std::max(pause_min, kDrainedPause / 2);
+    pause_max = std::max(pause_max, kDrainedPause);
+  }
+  // To be found waiting when it is wanted again.
+  if (is_drained_ && !was_drained) pause_min = pause_max = absl::ZeroDuration();
   if (has_nothing && now - sync.sent < sync.wait / 2) pause_max = std::max(pause_max, kEmptyPollPause);
   next_poll_ = now + (pause_max > pause_min ? parts_.random.Between(pause_min, pause_max) : pause_min);
 }
@@ -386,6 +423,20 @@ void WorkerLoop::OnLeaseUpdate(const v1::LeaseUpdate& update, absl::Time sent) {
   }
 }
 
+// --- Out of service, and back ---
+
+void WorkerLoop::OnServiceChanged(bool is_drained, absl::Time now) {
+  if (is_drained && options_.exit_when_drained) return StartDrain("the server said so", now);
+  if (is_drained == is_drained_) return;
+  is_drained_ = is_drained;
+  if (is_drained) {
+    LogInfo("drained by an operator: finishing what it holds ({} leases), and waiting to be taken back into service",
+            attempts_.size());
+  } else {
+    LogInfo("taken back into service");
+  }
+}
+
 // --- Stopping ---
 
 void WorkerLoop::StartDrain(std::string_view why, absl::Time now) {
@@ -419,7 +470,7 @@ absl::Time WorkerLoop::NextStep(absl::Time now) const {
   // The next call: for a renewal, a poll or a result, but not during a backoff.
   absl::Time sync = NextRenewal();
   bool is_open = open_syncs_.contains(newest_sync_);
-  if (!is_open && WantedLeases() > 0) sync = std::min(sync, next_poll_);
+  if (!is_open && (WantedLeases() > 0 || is_drained_)) sync = std::min(sync, next_poll_);
   if (HasUnsentResult() || (draining_ && !drain_announced_)) sync = is_open ? sync : now;
   absl::Time next = std::max(sync, backoff_until_);
   for (const AttemptPtr& attempt : attempts_) {

@@ -18,8 +18,9 @@
 //
 // A lease's time counts from when the request was SENT that granted or renewed it. One failed call is not a lost lease:
 // only when its time has run out is the attempt stopped, and its result is still offered for a moment.
-// Destroying the loop is a crash of the worker: nobody is told, and callbacks that come late fall into the void.
-// Step and the accessors belong to one thread.
+// A server drains a worker, and takes it back: drained, it finishes what it holds, wants nothing, and keeps a call
+// parked by which it hears that it is wanted again. Destroying the loop is a crash of the worker: nobody is told, and
+// callbacks that come late fall into the void. Step and the accessors belong to one thread.
 #pragma once
 
 #include <cstdint>
@@ -47,7 +48,8 @@
 namespace sheaf {
 
 struct WorkerOptions {
-  // Names this process; two processes, and two lives of one, never share it.
+  // Names this worker; two processes that run at once never share it. One that is restarted may keep its name: it is
+  // sent again what it held, and stays drained if it was.
   std::string worker;
   std::string population;
   std::string software_version;
@@ -60,12 +62,14 @@ struct WorkerOptions {
   absl::Duration call_timeout = absl::Seconds(10);
   // When told to stop: how long what runs may go on before it is given back.
   absl::Duration grace = absl::Seconds(20);
+  // When the server drains it: finish what is held and be done, instead of waiting to be taken back into service.
+  bool exit_when_drained = false;
   // What a server may make this worker download for one task, and return from it.
   int64_t broadcast_bytes_max = int64_t{4} << 30;
   int64_t contribution_bytes_max = int64_t{1} << 30;
 };
 
-enum class WorkerState { kIdle, kPulling, kFetching, kRunning, kSubmitting, kDraining, kDone };
+enum class WorkerState { kIdle, kPulling, kFetching, kRunning, kSubmitting, kDrained, kDraining, kDone };
 std::string_view WorkerStateName(WorkerState state);
 
 // What the loop did so far.
@@ -105,6 +109,12 @@ class WorkerLoop {
   // Stop: take nothing new, finish or give back what is held, hand in the last results. From the next Step on.
   // Thread-safe.
   void RequestDrain();
+
+  // What the loop waits out may be over: there is a new token, or a connection again. Ends a pause between failed calls
+  // within half a second, at an instant drawn at random. Thread-safe.
+  void EndPause();
+  // It lets the server alone after a call that failed.
+  bool is_pausing(absl::Time now) const { return now < backoff_until_; }
 
   // Nothing left to do, for ever.
   bool is_done() const { return done_; }
@@ -161,6 +171,9 @@ class WorkerLoop {
   bool HasUnsentResult() const;
   absl::Time NextRenewal() const;
 
+  // Out of service, and back.
+  void OnServiceChanged(bool is_drained, absl::Time now);
+
   // Stopping.
   void StartDrain(std::string_view why, absl::Time now);
   void StepDrain(absl::Time now);
@@ -191,6 +204,9 @@ class WorkerLoop {
   bool renews_first_ = false;
   int suggested_concurrency_ = 0;
 
+  // As the server last said: it is given nothing until it is taken back into service.
+  bool is_drained_ = false;
+  // Stopping.
   bool draining_ = false;
   // The server has heard of it.
   bool drain_announced_ = false;

@@ -23,7 +23,8 @@ struct ChannelSecurity {
   // Our own certificate and its key, for a server that asks for them. Empty: none.
   std::string tls_cert;
   std::string tls_key;
-  // File with the token that every call shows; read again when the server refuses it. Empty: none.
+  // File with the token that every call shows; read again when it changes, and when the server refuses a call. Empty:
+  // none.
   std::string token_file;
   // Show the token even where everybody on the way can read it.
   bool is_insecure = false;

@@ -33,6 +33,9 @@ gpr_timespec Deadline(absl::Duration from_now) {
 // How often certificate files are looked at.
 constexpr unsigned kCertificateRefreshSeconds = 10;
 
+// A call that was refused, when its file has another token by now, is worth repeating at once.
+constexpr absl::Duration kWithNewToken = absl::Milliseconds(1);
+
 std::shared_ptr<grpc::ChannelCredentials> Credentials(const ChannelSecurity& security) {
   if (!security.uses_tls()) return grpc::InsecureChannelCredentials();
   grpc::experimental::TlsChannelCredentialsOptions options;
@@ -107,10 +110,12 @@ struct GrpcTransport::Impl {
   Impl(std::string target, const ChannelOptions& options)
       : address(std::move(target)),
         token(options.security.token_file),
-        stub(grpc::CreateCustomChannel(address, Credentials(options.security), ChannelArguments(address, options))) {}
+        channel(grpc::CreateCustomChannel(address, Credentials(options.security), ChannelArguments(address, options))),
+        stub(channel) {}
 
   const std::string address;
   TokenFile token;
+  const std::shared_ptr<grpc::Channel> channel;
   Stub stub;
   Mutex mutex;
   CondVar all_done;
@@ -132,16 +137,21 @@ void GrpcTransport::CallMethod(std::string_view method, const Message& request, 
                                const CallOptions& options, Done done) {
   auto context = std::make_shared<grpc::ClientContext>();
   context->set_deadline(Deadline(options.timeout));
-  if (const std::string header = impl_->token.header(); !header.empty()) context->AddMetadata("authorization", header);
+  std::string shown = impl_->token.header();
+  if (!shown.empty()) context->AddMetadata("authorization", shown);
   {
     MutexLock lock(impl_->mutex);
     impl_->open.insert(context.get());
     ++impl_->num_open;
   }
   impl_->stub.UnaryCall(context.get(), fmt::format("/{}", method), {}, &request, response,
-                        [impl = impl_.get(), context, done = std::move(done)](const grpc::Status& status) mutable {
-                          if (status.error_code() == grpc::StatusCode::UNAUTHENTICATED) impl->token.Refused();
-                          done(WithHint(ToAbslStatus(status, impl->address), *context));
+                        [impl = impl_.get(), context, shown = std::move(shown),
+                         done = std::move(done)](const grpc::Status& status) mutable {
+                          absl::Status result = WithHint(ToAbslStatus(status, impl->address), *context);
+                          if (absl::IsUnauthenticated(result) && impl->token.Refused(shown)) {
+                            result = WithRetryAfter(std::move(result), kWithNewToken);
+                          }
+                          done(std::move(result));
                           {
                             MutexLock lock(impl->mutex);
                             impl->open.erase(context.get());
@@ -155,6 +165,10 @@ void GrpcTransport::CallMethod(std::string_view method, const Message& request, 
 }
 
 const std::string& GrpcTransport::address() const { return impl_->address; }
+
+int64_t GrpcTransport::token_version() { return impl_->token.version(); }
+
+bool GrpcTransport::IsConnected() { return impl_->channel->GetState(true) == GRPC_CHANNEL_READY; }
 
 void GrpcTimer::After(absl::Duration delay, std::function<void()> callback) {
   auto* alarm = new grpc::Alarm;

@@ -7,6 +7,7 @@
 // calls and waits until each `done` has returned; do not run it from within a `done`.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -26,11 +27,16 @@ class GrpcTransport final : public Transport {
   GrpcTransport(std::string address, const ChannelOptions& options);
   ~GrpcTransport() override;
 
-  // The server's own status, else UNAVAILABLE naming the address, or DEADLINE_EXCEEDED.
+  // The server's own status, else UNAVAILABLE naming the address, or DEADLINE_EXCEEDED. UNAUTHENTICATED has a retry
+  // hint (base/retry_hint.h) if the token file holds another token by now.
   void CallMethod(std::string_view method, const google::protobuf::Message& request,
                   google::protobuf::Message* response, const CallOptions& options, Done done) override;
 
   const std::string& address() const;
+  // Grows whenever the token file holds another token; looks at it.
+  int64_t token_version();
+  // Whether there is a connection now; begins to connect if there is none.
+  bool IsConnected();
 
  private:
   struct Impl;

@@ -1,13 +1,19 @@
 // TokenFile: the token that proves who we are, in a file that may be replaced while we run.
 //
 //   TokenFile token("edge.token");
-//   context->AddMetadata("authorization", token.header());   // "Bearer sheaf_..."
+//   const std::string shown = token.header();                  // "Bearer sheaf_..."
+//   context->AddMetadata("authorization", shown);
 //   ...
-//   token.Refused();                                          // Perhaps there is a new one: the next call shows it.
+//   if (token.Refused(shown)) ...                              // The file has another one by now: call again.
 //
+// Each header() looks whether the file is another one (one stat), so that a new token is shown from the next call on.
+// While a changed file cannot be read, or does not hold a token yet, the one before stays: it may be half written.
 // Thread-safe.
 #pragma once
 
+#include <sys/stat.h>
+
+#include <cstdint>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -25,13 +31,23 @@ class TokenFile {
   explicit TokenFile(std::string path);
 
   // Empty if there is no token.
-  std::string header() const EXCLUDES(mutex_);
-  void Refused() EXCLUDES(mutex_);
+  std::string header() EXCLUDES(mutex_);
+  // The server refused a call that showed this header. Reads the file whatever its times say; true if there is another
+  // token to show now.
+  bool Refused(const std::string& shown) EXCLUDES(mutex_);
+  // Grows whenever another token was found in the file; looks for one.
+  int64_t version() EXCLUDES(mutex_);
 
  private:
+  void Look() REQUIRES(mutex_);
+  void Read() REQUIRES(mutex_);
+
   const std::string path_;
-  mutable Mutex mutex_;
+  Mutex mutex_;
   std::string header_ GUARDED_BY(mutex_);
+  int64_t version_ GUARDED_BY(mutex_) = 0;
+  // Of the file when it was read last. All zero: it was not there.
+  struct stat seen_ GUARDED_BY(mutex_) = {};
 };
 
 }  // namespace sheaf

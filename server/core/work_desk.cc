@@ -27,7 +27,7 @@ constexpr int64_t kCandidatesMin = 16;
 // one that may not is told to take its time.
 constexpr absl::Duration kAfterWait = absl::Milliseconds(50);
 constexpr absl::Duration kWithoutWait = absl::Seconds(1);
-// Where everybody waits who may, the others come back now and then.
+// Where everybody waits who may, the others come back now and then; so does a drained worker that wants tasks.
 constexpr absl::Duration kWhenCrowded = absl::Seconds(10);
 // The names, tokens and numbers of a lease, apart from what its round and task bring.
 constexpr int64_t kLeaseFrameBytes = 1 << 10;
@@ -71,7 +71,8 @@ void WorkDesk::Sync(const v1::SyncRequest& request, const IdentityPtr& caller, a
   Supersede((*worker)->population, (*worker)->name);
   Outcome outcome;
   absl::StatusOr<v1::SyncResponse> response = Answer(request, **worker, now, outcome);
-  const bool may_wait = !is_draining_ && !request.draining() && !(*worker)->is_draining &&
+  // A drained worker that knows it wants nothing, and waits until it is taken back into service.
+  const bool may_wait = !is_draining_ && !request.draining() && (!(*worker)->is_draining || request.want() == 0) &&
                         FromProto(request.wait()) > absl::ZeroDuration();
   const bool has_nothing_to_wait_for = request.want() > 0 && outcome.want <= 0;
   if (response.ok() && may_wait && !has_nothing_to_wait_for && !outcome.is_cut && response->verdicts().empty() &&
@@ -80,8 +81,7 @@ void WorkDesk::Sync(const v1::SyncRequest& request, const IdentityPtr& caller, a
                   [](const v1::LeaseUpdate& update) { return update.verdict() == v1::LeaseUpdate::HELD; })) {
     if (HasRoomToPark(request)) return Park(request, **worker, outcome.want, now, std::move(reply));
     // The newest is sent away: whoever waits already goes on waiting.
-    *response->mutable_next_min() = ToProto(kWhenCrowded / 2);
-    *response->mutable_next_max() = ToProto(kWhenCrowded);
+    ComeBackLater(*response);
   }
   reply(std::move(response));
 }
@@ -115,7 +115,9 @@ absl::StatusOr<v1::SyncResponse> WorkDesk::Answer(const v1::SyncRequest& request
     ASSIGN_OR_RETURN(outcome.is_cut, Grant(worker, request.poll_id(), outcome.want, now, now, response));
   }
   // What had no room comes with the next call, at once.
-  if (!outcome.is_cut) SetPace(FromProto(request.wait()) > absl::ZeroDuration(), response);
+  if (outcome.is_cut) return response;
+  SetPace(FromProto(request.wait()) > absl::ZeroDuration(), response);
+  if (worker.is_draining && request.want() > 0) ComeBackLater(response);
   return response;
 }
 
@@ -135,6 +137,11 @@ void WorkDesk::SetPace(bool has_waited, v1::SyncResponse& response) const {
   const absl::Duration longest = is_draining_ ? kAfterDrain : has_waited ? kAfterWait : kWithoutWait;
   *response.mutable_next_min() = ToProto(is_draining_ || !has_waited ? longest / 2 : absl::ZeroDuration());
   *response.mutable_next_max() = ToProto(longest);
+}
+
+void WorkDesk::ComeBackLater(v1::SyncResponse& response) {
+  *response.mutable_next_min() = ToProto(kWhenCrowded / 2);
+  *response.mutable_next_max() = ToProto(kWhenCrowded);
 }
 
 absl::StatusOr<v1::LeaseUpdate> WorkDesk::Update(const v1::HeldLease& held, const WorkerProfile& worker,

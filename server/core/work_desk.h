@@ -112,6 +112,7 @@ class WorkDesk {
                                           Outcome& outcome);
   v1::SyncResponse EmptyResponse(const WorkerProfile& worker) const;
   void SetPace(bool has_waited, v1::SyncResponse& response) const;
+  static void ComeBackLater(v1::SyncResponse& response);
 
   absl::StatusOr<v1::LeaseUpdate> Update(const v1::HeldLease& held, const WorkerProfile& worker, absl::Time arrival,
                                          absl::Time now);

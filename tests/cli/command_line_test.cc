@@ -146,10 +146,11 @@ TEST_CASE("A worker or round may bear the name of a noun") {
   run.server.On(kDrainWorker, [](const v1::DrainWorkerRequest& request) -> absl::StatusOr<v1::DrainWorkerResponse> {
     v1::DrainWorkerResponse response;
     response.mutable_worker()->set_name(request.worker());
+    response.mutable_worker()->set_is_parked(true);
     return response;
   });
   CHECK(run({"worker", "drain", "demo"}) == 0);
-  CHECK(run.out() == "worker demo gets nothing more; it still holds 0 leases\n");
+  CHECK(run.out() == "worker demo is drained: it holds nothing and gets nothing\n");
 }
 
 TEST_CASE("The status of a call decides the exit code") {

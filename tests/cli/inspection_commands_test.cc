@@ -169,18 +169,24 @@ TEST_CASE("worker list says in one word what each worker does") {
     response.mutable_workers(1)->set_is_parked(true);
     *response.add_workers() = SampleWorker("demo-3");
     response.mutable_workers(2)->set_is_draining(true);
+    response.mutable_workers(2)->set_num_leased(1);
     *response.add_workers() = SampleWorker("demo-4");
+    *response.add_workers() = SampleWorker("demo-5");
+    response.mutable_workers(4)->set_is_draining(true);
+    (*response.mutable_workers(4)->mutable_labels())["zone"] = "eu";
+    (*response.mutable_workers(4)->mutable_labels())["gpu"] = "yes";
     return response;
   });
   CHECK(run({"worker", "list"}) == 0);
   CHECK(run.out() ==
-        "WORKER  STATE     LEASED  SUCCEEDED  FAILED  LOST  LAST SEEN  VERSION  OFFERS\n"
-        "demo-1  WORKING        2      1,234       0     0         1s  0.1.0    tags/1\n"
-        "demo-2  WAITING        0          0       0     0         1s  0.1.0    tags/1\n"
-        "demo-3  DRAINING       0          0       0     0         1s  0.1.0    tags/1\n"
-        "demo-4  AWAY           0          0       0     0         1s  0.1.0    tags/1\n");
+        "WORKER  STATE     LEASED  SUCCEEDED  FAILED  LOST  LAST SEEN  VERSION  LABELS           OFFERS\n"
+        "demo-1  WORKING        2      1,234       0     0         1s  0.1.0    -                tags/1\n"
+        "demo-2  WAITING        0          0       0     0         1s  0.1.0    -                tags/1\n"
+        "demo-3  DRAINING       1          0       0     0         1s  0.1.0    -                tags/1\n"
+        "demo-4  AWAY           0          0       0     0         1s  0.1.0    -                tags/1\n"
+        "demo-5  DRAINED        0          0       0     0         1s  0.1.0    gpu=yes,zone=eu  tags/1\n");
   CHECK(run({"worker", "list", "--state", "waiting", "--no-headers"}) == 0);
-  CHECK(run.out() == "demo-2  WAITING  0  0  0  0  1s  0.1.0  tags/1\n");
+  CHECK(run.out() == "demo-2  WAITING  0  0  0  0  1s  0.1.0  -  tags/1\n");
 }
 
 TEST_CASE("server info shows version, store and limits") {

@@ -136,9 +136,18 @@ ChildProcess& Federation::StartWorker(const std::string& name, const std::vector
   const std::vector<std::string> security = SecurityFlags();
   argv.insert(argv.end(), security.begin(), security.end());
   argv.insert(argv.end(), arguments.begin(), arguments.end());
+  worker_commands_[name] = argv;
   const auto [worker, is_new] = workers_.emplace(name, StartChild(std::move(argv), directory() + "/" + name + ".log"));
   REQUIRE(is_new);
   return worker->second;
+}
+
+ChildProcess& Federation::RestartWorker(const std::string& name) {
+  workers_.erase(name);
+  return workers_
+      .emplace(name, StartChild(worker_commands_.at(name),
+                                fmt::format("{}/{}-{}.log", directory(), name, ++num_worker_restarts_)))
+      .first->second;
 }
 
 void Federation::KillWorker(const std::string& name) { Kill(workers_.at(name)); }

@@ -99,6 +99,8 @@ class Federation {
                             const std::string& server = "", std::vector<std::string> wrapper = {});
   // SIGKILL.
   void KillWorker(const std::string& name);
+  // One that has ended, with the arguments it had.
+  ChildProcess& RestartWorker(const std::string& name);
 
   // `sheaf` with --server; see RunCommand.
   CommandRun Sheaf(std::vector<std::string> arguments, const CommandOptions& options = {}) const;
@@ -118,6 +120,8 @@ class Federation {
   int num_starts_ = 0;
   std::optional<ChildProcess> server_;
   std::map<std::string, ChildProcess> workers_;
+  std::map<std::string, std::vector<std::string>> worker_commands_;
+  int num_worker_restarts_ = 0;
   std::unique_ptr<GrpcTransport> wire_;
   std::unique_ptr<RetryingTransport> transport_;
 };

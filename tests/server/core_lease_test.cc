@@ -303,6 +303,36 @@ TEST_CASE("A worker that is drained is told so and is given nothing more") {
   REQUIRE(server.Sync(Ask("w", 1)).leases_size() == 1);
 }
 
+TEST_CASE(
+    "A drained worker waits to be taken back, is told at once, and a restart of the server changes nothing of it") {
+  CoreFederation server;
+  server.Sync(Ask("w", 1));
+  v1::DrainWorkerRequest drain;
+  drain.set_request_id("d");
+  drain.set_worker("w");
+  REQUIRE(server.Call<v1::DrainWorkerResponse>("InspectionService/DrainWorker", drain).ok());
+  server.CreateRound(SumRound(2));
+  // What it is told when it wants something: not now, and not soon.
+  const v1::SyncResponse told = server.Sync(AskAndWait("w", absl::Seconds(30)));
+  REQUIRE(told.drain());
+  REQUIRE(told.leases().empty());
+  REQUIRE(told.next_min().seconds() >= 1);
+  server.CrashAndRestart();
+  REQUIRE(server.Sync(Ask("w", 1)).drain());
+
+  v1::SyncRequest wait = AskAndWait("w", absl::Seconds(30));
+  wait.set_want(0);
+  const auto parked = server.CallLater<v1::SyncResponse>("WorkService/Sync", wait);
+  REQUIRE_FALSE(parked->has_value());
+  drain.set_undo(true);
+  REQUIRE(server.Call<v1::DrainWorkerResponse>("InspectionService/DrainWorker", drain).ok());
+  REQUIRE(parked->has_value());
+  REQUIRE((**parked).ok());
+  REQUIRE_FALSE((**parked)->drain());
+  REQUIRE((**parked)->next_min().seconds() == 0);
+  REQUIRE(server.Sync(Ask("w", 1)).leases_size() == 1);
+}
+
 TEST_CASE("A protocol version outside the window is refused, naming the window") {
   CoreFederation server;
   for (const int version : {0, 99}) {

@@ -23,6 +23,7 @@ void Observer::Ask(const M& method, const typename M::Request& request) {
 
 void Observer::Act(const std::vector<std::string>& rounds) {
   if (weather_.is_stormy && weather_.chance.Chance(weather_.plan.worker_drained)) Drain();
+  if (!drained_.empty() && (!weather_.is_stormy || weather_.chance.Chance(0.1))) TakeBack();
   if (weather_.plan.uses_tokens && weather_.chance.Chance(0.05)) MakeToken();
   if (rounds.empty()) return;
   const std::string& round = rounds[weather_.chance.Below(rounds.size())];
@@ -99,7 +100,25 @@ void Observer::Drain() {
   request.set_population(seats_.population(seat));
   ++weather_.statistics.faults["workers drained"];
   weather_.journal.Note("worker {} is to be drained", request.worker());
+  drained_.insert({request.population(), request.worker()});
   Ask(kDrainWorker, request);
+}
+
+void Observer::TakeBack() {
+  // A copy: an answer may come at once.
+  for (const auto& worker : std::set(drained_)) {
+    v1::DrainWorkerRequest request;
+    request.set_request_id(fmt::format("drain-{}", ++num_requests_));
+    request.set_population(worker.first);
+    request.set_worker(worker.second);
+    request.set_undo(true);
+    weather_.journal.Note("worker {} is to be taken back into service", request.worker());
+    Call(transport_, kDrainWorker, request, {.timeout = absl::Seconds(5)},
+         [this, worker](const absl::StatusOr<v1::DrainWorkerResponse>& response) {
+           // The call that drained it may be under way still; then it is asked about again.
+           if ((response.ok() && !weather_.is_stormy) || absl::IsNotFound(response.status())) drained_.erase(worker);
+         });
+  }
 }
 
 }  // namespace sheaf::simulation

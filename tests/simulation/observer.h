@@ -1,7 +1,9 @@
 // Observer: an operator who looks at everything, requeues what is buried, takes tasks away, and drains workers.
 #pragma once
 
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/simulation/faulty_transport.h"
@@ -23,6 +25,8 @@ class Observer {
   void Look(const std::string& round);
   void Requeue(const std::string& round);
   void Drain();
+  // All that it drained.
+  void TakeBack();
   // Makes a token that nobody uses, or revokes it.
   void MakeToken();
   template <typename M>
@@ -35,6 +39,8 @@ class Observer {
   double requeues_;
   int num_requests_ = 0;
   std::string token_;
+  // Population and name.
+  std::set<std::pair<std::string, std::string>> drained_;
 };
 
 }  // namespace sheaf::simulation

@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kListAll = 1000;
 constexpr int kLeases = 3;
-// A worker that was told to drain comes back after a second, and is looked at once a second.
+// A worker that was told to stop comes back after a second, one that was drained is taken back within a second.
 constexpr absl::Duration kMargin = absl::Seconds(2);
 // To seal, twice if the first time failed, and to be looked at.
 constexpr absl::Duration kEnding = absl::Seconds(3);

@@ -500,8 +500,134 @@ TEST_CASE("What still runs when the grace time is over is given back") {
   CHECK(test.loop.is_done());
 }
 
-TEST_CASE("A worker drains when the server says so") {
+v1::SyncResponse Draining(v1::SyncResponse response = {}) {
+  response.set_drain(true);
+  return response;
+}
+
+TEST_CASE("A drained worker finishes what it holds, stays, and wants tasks again when it is taken back") {
+  LoopHarness test({.worker = "w", .concurrency = 2});
+  test.AnswerLastSync(Granting({"t1"}));
+  REQUIRE(test.LastSync().want() == 1);
+  test.AnswerLastSync(Draining());
+  // It waits to be taken back, in a parked call, and goes on with what it holds.
+  CHECK(test.LastSync().want() == 0);
+  CHECK(test.LastSync().wait().seconds() >= 5);
+  CHECK_FALSE(test.LastSync().draining());
+  CHECK_FALSE(test.runner.runs[0].control->is_cancelled());
+  test.FinishRun(0, "result");
+  REQUIRE(test.LastSync().results_size() == 1);
+  CHECK(test.LastSync().want() == 0);
+  test.AnswerLastSync(Draining());
+  test.Advance(absl::Seconds(10));
+  CHECK(test.loop.state() == WorkerState::kDrained);
+  for (int i = 0; i < 20; ++i) {
+    CHECK(test.LastSync().want() == 0);
+    CHECK(test.LastSync().wait().seconds() == 30);
+    test.Advance(absl::Seconds(30));
+    test.AnswerLastSync(Draining());
+  }
+  CHECK_FALSE(test.loop.is_done());
+  CHECK(test.num_syncs() < 26);
+  test.AnswerLastSync();
+  CHECK(test.LastSync().want() == 2);
+  CHECK(test.loop.state() == WorkerState::kPulling);
+  test.AnswerLastSync(Granting({"t2"}));
+  CHECK(test.runner.runs.size() == 2);
+}
+
+TEST_CASE("A drained worker does not hammer a server that does not park its calls") {
   LoopHarness test;
+  test.AnswerLastSync(Draining());
+  for (int i = 0; i < 100; ++i) {
+    if (test.SyncIsOpen(test.num_syncs() - 1)) test.AnswerLastSync(Draining());
+    test.Advance(absl::Seconds(1));
+  }
+  CHECK(test.num_syncs() > 8);
+  CHECK(test.num_syncs() < 25);
+}
+
+TEST_CASE("A lease that reaches a worker when it was drained is given back, not run") {
+  LoopHarness test;
+  test.AnswerLastSync(Draining(Granting({"t1"})));
+  CHECK(test.runner.runs.empty());
+  REQUIRE(test.LastSync().results_size() == 1);
+  CHECK_THAT(test.LastSync().results(0).release().reason(), Contains("drained"));
+}
+
+TEST_CASE("A drained worker that is told to stop is done") {
+  LoopHarness test;
+  test.AnswerLastSync(Draining());
+  test.loop.RequestDrain();
+  test.Step();
+  CHECK(test.LastSync().draining());
+  test.AnswerLastSync(Draining());
+  CHECK(test.loop.is_done());
+}
+
+TEST_CASE("A refused worker that holds a lease asks again long before it runs out") {
+  for (const absl::Status& refusal :
+       {absl::UnauthenticatedError("revoked"), absl::PermissionDeniedError("somebody else's name")}) {
+    LoopHarness test;
+    test.AnswerLastSync(Granting({"t1"}));
+    test.Advance(absl::Seconds(10));
+    REQUIRE(test.LastSync().held_size() == 1);
+    // Refused for three seconds; then the new token is there.
+    const absl::Time end = test.clock.Now() + absl::Seconds(3);
+    while (test.clock.Now() < end) {
+      if (test.SyncIsOpen(test.num_syncs() - 1)) test.FailLastSync(refusal);
+      test.Advance(absl::Milliseconds(100));
+    }
+    for (int i = 0; i < 100 && !test.SyncIsOpen(test.num_syncs() - 1); ++i) test.Advance(absl::Milliseconds(100));
+    REQUIRE(test.SyncIsOpen(test.num_syncs() - 1));
+    CHECK(test.LastSync().held_size() == 1);
+    test.AnswerLastSync();
+    CHECK_FALSE(test.runner.runs[0].control->is_cancelled());
+    test.Advance(absl::Seconds(15));
+    CHECK(test.loop.counters().stopped == 0);
+  }
+}
+
+TEST_CASE("A refused worker asks again at once when the refusal says that it has a new token") {
+  LoopHarness test;
+  test.FailLastSync(WithRetryAfter(absl::UnauthenticatedError("revoked"), absl::Milliseconds(1)));
+  test.Advance(absl::Milliseconds(200));
+  CHECK(test.num_syncs() == 2);
+}
+
+TEST_CASE("A pause ends within half a second when there is reason to") {
+  for (const absl::Status& failure : {absl::UnauthenticatedError("revoked"), absl::UnavailableError("down")}) {
+    LoopHarness test;
+    for (int i = 0; i < 12; ++i) {
+      test.FailLastSync(failure);
+      while (!test.SyncIsOpen(test.num_syncs() - 1)) test.Advance(absl::Milliseconds(100));
+    }
+    test.FailLastSync(failure);
+    REQUIRE(test.loop.is_pausing(test.clock.Now()));
+    const int syncs = test.num_syncs();
+    test.loop.EndPause();
+    test.Step();
+    test.Advance(absl::Milliseconds(500));
+    CHECK(test.num_syncs() == syncs + 1);
+    // And changes nothing where there is none.
+    test.loop.EndPause();
+    test.Step();
+    CHECK(test.num_syncs() == syncs + 1);
+  }
+}
+
+TEST_CASE("A call of an upload or a fetch that is refused for want of a token is repeated, and costs no attempt") {
+  LoopHarness test;
+  test.AnswerLastSync(Granting({"t1"}));
+  test.FinishRun(0, std::string(1001, 'x'));
+  test.Answer(test.Calls(kStartUpload.name).back(), absl::UnauthenticatedError("revoked"));
+  test.Advance(absl::Milliseconds(100));
+  REQUIRE(test.Calls(kStartUpload.name).size() == 2);
+  CHECK(test.LastSync().results_size() == 0);
+}
+
+TEST_CASE("A worker that leaves when it is drained hands in what it has first") {
+  LoopHarness test({.worker = "w", .exit_when_drained = true});
   v1::SyncResponse response;
   response.set_drain(true);
   test.AnswerLastSync(response);

@@ -138,6 +138,7 @@ struct Worker {
     config.server = server.address();
     config.options.concurrency = concurrency;
     config.options.grace = absl::Seconds(5);
+    config.options.exit_when_drained = true;
     return config;
   }
 
@@ -146,7 +147,7 @@ struct Worker {
   WorkerRuntime runtime;
 };
 
-TEST_CASE("A worker computes every task it is given once, and leaves when the server tells it to") {
+TEST_CASE("A worker computes every task it is given once, and leaves when it is drained, if it was told so") {
   for (int concurrency : {1, 4}) {
     LittleServer server(40);
     Worker worker(server, concurrency);
