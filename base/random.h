@@ -25,7 +25,7 @@ class Random {
   bool Chance(double p) { return Fraction() < p; }
   // Uniform in [low, high).
   absl::Duration Between(absl::Duration low, absl::Duration high);
-  // `length` characters of [a-z2-7]: 5 bits of chance each.
+  // `length` characters of [a-z2-7]: 5 random bits each.
   std::string Token(int length);
 };
 

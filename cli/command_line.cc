@@ -80,7 +80,8 @@ int RunCommandLine(const std::vector<std::string>& args, Host& host) {
   absl::Status status = line.status;
   if (status.ok()) status = ApplyEnvironment(global, line.given, host);
 
-  ErrorContext context{.server = options.server, .noun = line.noun};
+  ErrorContext context{
+      .server = options.server, .uses_tls = options.security.uses_tls(), .noun = line.noun, .command = ""};
   if (line.row != nullptr) context.command = CommandName(*line.row);
   Session session(host, options);
   if (status.ok()) {
@@ -88,7 +89,9 @@ int RunCommandLine(const std::vector<std::string>& args, Host& host) {
     status = runs ? line.command->Run(session) : RunWithoutCommand(line, global, host);
   }
   host.out.flush();
-  if (status.ok() && !host.out.good()) status = absl::DataLossError("cannot write to standard output");
+  if (status.ok() && !host.out.good()) {
+    status = WithHint(absl::DataLossError("cannot write to standard output"), "is the disk that it goes to full?");
+  }
   if (!status.ok()) PrintError(host.err, status, context, session.err_colors());
   host.err.flush();
   return static_cast<int>(ToExitCode(status.code()));

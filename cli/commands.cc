@@ -65,7 +65,7 @@ constexpr CommandRow kCommands[] = {
     {"store", "migrate", "Bring a store to this version's schema, while no server runs.",
      "sheaf store migrate /var/lib/sheaf --dry-run", MakeStoreMigrate},
     {"", "version", "Show the version of this program.", "sheaf version", MakeVersion},
-    {"", "help", "Explain a noun, or a topic: exit-codes, environment.", "sheaf help exit-codes", MakeHelp},
+    {"", "help", "Explain a noun, or a topic: round-spec, exit-codes, environment.", "sheaf help exit-codes", MakeHelp},
 };
 
 }  // namespace

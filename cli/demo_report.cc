@@ -115,14 +115,14 @@ void DemoReport::PrintJsonRow(const RoundOutcome& outcome) {
   };
   std::string verified;
   if (outcome.verification.has_value()) {
-    verified = fmt::format(R"(,"verified_values":{},"mismatches":{})", outcome.verification->num_values,
+    verified = fmt::format(R"(,"verifiedValues":{},"mismatches":{})", outcome.verification->num_values,
                            outcome.verification->num_mismatches);
   }
   session_.out() << fmt::format(
-      R"({{"round":{},"id":"{}","{}":{},"tasks_succeeded":{},"tasks_failed":{},)"
-      R"("attempts_failed":{},"attempts_lost":{},"rows":{},"bytes_up":{},"bytes_down":{},"dense_bytes":{},)"
+      R"({{"round":{},"id":"{}","{}":{},"tasksSucceeded":{},"tasksFailed":{},)"
+      R"("attemptsFailed":{},"attemptsLost":{},"rows":{},"bytesUp":{},"bytesDown":{},"denseBytes":{},)"
       R"("phases":{{"wait":{},"download":{},"prepare":{},"compute":{},"upload":{},"fold":{},"commit":{}}},)"
-      R"("seconds":{},"aggregate_digest":"{}"{}}})"
+      R"("seconds":{},"aggregateDigest":"{}"{}}})"
       "\n",
       outcome.number, round.id(), facts_.metric, RecallOf(outcome), round.tasks().succeeded(), FailedOf(round),
       round.num_failed_attempts(), round.num_lost_attempts(), RowsOf(round), round.bytes_up(), round.bytes_down(),
@@ -155,10 +155,10 @@ void DemoReport::PrintEnd(const std::string& model_digest) {
 void DemoReport::PrintJsonEnd(const std::string& model_digest) {
   std::string verified;
   if (totals_.verified_rounds > 0) {
-    verified = fmt::format(R"(,"verified_rounds":{},"mismatches":{},"verify_seconds":{:.3f})", totals_.verified_rounds,
+    verified = fmt::format(R"(,"verifiedRounds":{},"mismatches":{},"verifySeconds":{:.3f})", totals_.verified_rounds,
                            totals_.mismatches, absl::ToDoubleSeconds(totals_.verify_time));
   }
-  session_.out() << fmt::format(R"({{"{}":{},"rounds":{},"seconds":{:.3f},"model_digest":"{}"{}}})", facts_.metric,
+  session_.out() << fmt::format(R"({{"{}":{},"rounds":{},"seconds":{:.3f},"modelDigest":"{}"{}}})", facts_.metric,
                                 totals_.recall.back(), totals_.recall.size(),
                                 absl::ToDoubleSeconds(totals_.rounds_time), model_digest, verified)
                  << std::endl;

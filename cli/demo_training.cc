@@ -65,7 +65,7 @@ absl::Status TrainingDemo::Train(Session& session, InterruptGuard& guard, LocalF
 void TrainingDemo::PrintIntroduction(Session& session, const std::string& address) const {
   const std::string sheaf = fmt::format("{} -s {}", session.host().program, address);
   session.err() << fmt::format(
-                       "training {} rounds of {} {} each on {} workers, which nobody can connect to\n"
+                       "training {} rounds of {} {} each on {} workers, which call out for their tasks\n"
                        "\nwhile it runs, in another terminal:\n"
                        "  {} queue describe\n  {} task list\n  {} worker list\n",
                        rounds_, clients_, traits_.clients, workers_, sheaf, sheaf, sheaf)

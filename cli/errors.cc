@@ -12,9 +12,12 @@ namespace {
 
 constexpr char kHintUrl[] = "sheaf.v1/hint";
 
+bool Says(std::string_view message, std::string_view words) { return message.find(words) != std::string_view::npos; }
+
 // gRPC wraps the reason of a failed connection in one sentence per layer; the innermost is the one to act on.
 std::string Reason(const std::string& message) {
-  if (message.find("failed to connect to all addresses") == std::string::npos) return message;
+  if (Says(message, "DNS resolution failed")) return "there is no host of this name";
+  if (!Says(message, "failed to connect to all addresses")) return message;
   const size_t colon = message.rfind(": ");
   return colon == std::string::npos ? message : message.substr(colon + 2);
 }
@@ -34,10 +37,44 @@ std::string ErrorText(const absl::Status& status, const ErrorContext& context) {
   }
 }
 
+// What to do when no connection came about, by what OpenSSL, gRPC or the kernel said of it.
+std::string ConnectionHint(std::string_view message, const ErrorContext& context) {
+  struct Row {
+    std::string_view says;
+    std::string_view hint;
+  };
+  static constexpr Row kRows[] = {
+      {"certificate verify failed",
+       "somebody answers there whose certificate none of --tls-ca's authorities signed: ask the operator for the right "
+       "file"},
+      {"Hostname Verification Check failed",
+       "the certificate is for other names: use one of them in --server ('openssl s_client -connect HOST:PORT' shows "
+       "them)"},
+      {"wrong version number",
+       "the server does not speak TLS: leave out --tls-ca and SHEAF_TLS_CA, or ask its operator"},
+      {"certificate required", "the server wants a certificate of yours: --tls-cert FILE --tls-key FILE"},
+      {"alert ", "TLS was refused: the server may want a certificate of yours (--tls-cert FILE --tls-key FILE)"},
+      {"SSL", "TLS failed: 'openssl s_client -connect HOST:PORT' shows what the server speaks"},
+      {"no host of this name", "check the name in --server or SHEAF_SERVER"},
+      {"DNS resolution failed", "check the name in --server or SHEAF_SERVER"},
+  };
+  for (const Row& row : kRows) {
+    if (Says(message, row.says)) return std::string(row.hint);
+  }
+  const bool was_hung_up_on = Says(message, "Socket closed") || Says(message, "Connection reset by peer");
+  if (was_hung_up_on && !context.uses_tls) {
+    return "somebody listens there and hangs up: a server that speaks TLS needs --tls-ca FILE or SHEAF_TLS_CA";
+  }
+  if (was_hung_up_on) {
+    return "somebody listens there and hangs up: the server may want a certificate of yours (--tls-cert, --tls-key)";
+  }
+  return "start one with 'sheafd', or name another with --server HOST:PORT or SHEAF_SERVER";
+}
+
 std::string DefaultHint(const absl::Status& status, const ErrorContext& context) {
   switch (status.code()) {
     case absl::StatusCode::kUnavailable:
-      return "start one with 'sheafd', or name another with --server HOST:PORT or SHEAF_SERVER";
+      return ConnectionHint({status.message().data(), status.message().size()}, context);
     case absl::StatusCode::kDeadlineExceeded:
       return "allow more with --timeout, for example --timeout 5m";
     case absl::StatusCode::kUnimplemented:

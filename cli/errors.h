@@ -20,6 +20,8 @@ std::string HintOf(const absl::Status& status);
 // What the failure happened to, for hints.
 struct ErrorContext {
   std::string server;
+  // --tls-ca was given.
+  bool uses_tls = false;
   // "round", "task", ...; empty if the command line itself is at fault.
   std::string noun;
   // As typed, for the way to its help: "round list".

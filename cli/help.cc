@@ -11,14 +11,14 @@ namespace {
 class Help final : public Command {
  public:
   void Declare(Arguments& arguments) override {
-    arguments.Positional("TOPIC", "a noun, exit-codes or environment", &topic_).is_required = false;
+    arguments.Positional("TOPIC", "a noun, round-spec, exit-codes or environment", &topic_).is_required = false;
   }
 
   absl::Status Run(Session& session) override {
     const std::string text = TextOf(topic_);
     if (text.empty()) {
       return WithHint(absl::InvalidArgumentError(fmt::format("there is no help on '{}'", topic_)),
-                      "there is on the nouns, exit-codes and environment; 'sheaf --help' lists the nouns");
+                      "there is on the nouns, round-spec, exit-codes and environment; 'sheaf --help' lists the nouns");
     }
     session.out() << text;
     return absl::OkStatus();

@@ -72,6 +72,40 @@ std::string EnvironmentTopic(const Arguments& global) {
          table.Render(kListStyle);
 }
 
+// As docs/examples/one_hot.json, and what a spec may have besides.
+constexpr char kRoundSpecTopic[] =
+    R"(A round as JSON, for 'sheaf round create -f FILE'. Three tasks for the computation one_hot, whose payload is an index:
+
+  {
+    "job": "start",
+    "computation": {"name": "one_hot"},
+    "aggregate": {
+      "outputs": [
+        {"name": "sum", "operator": "sum", "dtype": "FLOAT32", "denseShape": [4]},
+        {"name": "per_client", "operator": "client_mean", "dtype": "FLOAT32", "denseShape": [4]}
+      ]
+    },
+    "listed": {"tasks": [{"payload": "MQ=="}, {"payload": "MQ=="}, {"payload": "Mw=="}]},
+    "deadline": "10m"
+  }
+
+Bytes are base64 ("MQ==" is 1, "Mw==" is 3), durations are as in "30s", "10m" and "1h30m".
+
+Instead of "listed", any workers for so many equal tasks:
+  "openSlots": {"count": 40, "perWorkerMax": 1, "task": {"payload": "MQ=="}}, "goal": 30
+
+A task for workers with certain labels (sheaf-worker --label zone=eu):
+  {"payload": "MQ==", "requirements": {"zone": "eu"}}
+
+More fields, with their defaults:
+  "population": "default"    "priority": 3, of 1 (first) to 5    "durability": "DURABLE", or "EPHEMERAL"
+  "goal": all tasks          "minGoal": the goal                 "minClients": 1
+  "leaseDuration": "30s"     "attemptDeadline": the deadline     "retry": {"failedMax": 4, "lostMax": 16}
+  "broadcastDigest": none    "contributionBytesMax": the server's limit
+
+'sheaf round create --validate-only' checks a spec and creates nothing. 'sheaf server info' lists the operators.
+)";
+
 }  // namespace
 
 std::string OverviewHelp() {
@@ -95,8 +129,9 @@ std::string OverviewHelp() {
       "  sheaf round create -f round.json --wait   run one round\n"
       "  sheaf queue describe                      what waits, what runs\n"
       "  sheaf round explain r-7k2m9q4x            why is it not done yet?\n"
-      "\n'sheaf <noun> <verb> --help' explains a command; 'sheaf help exit-codes' and 'sheaf help environment' the "
-      "rest.\n",
+      "\n'sheaf <noun> <verb> --help' explains a command; 'sheaf help round-spec', 'sheaf help exit-codes' and 'sheaf "
+      "help "
+      "environment' the rest.\n",
       nouns.Render(kListStyle));
 }
 
@@ -125,6 +160,7 @@ std::string CommandHelp(const CommandRow& row, const Arguments& arguments, const
 std::string TopicHelp(std::string_view topic, const Arguments& global) {
   if (topic == "exit-codes") return ExitCodesTopic();
   if (topic == "environment") return EnvironmentTopic(global);
+  if (topic == "round-spec") return kRoundSpecTopic;
   return "";
 }
 

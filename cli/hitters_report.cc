@@ -85,16 +85,16 @@ void HittersReport::PrintJson(const RoundOutcome& outcome) {
   }
   std::string verified;
   if (outcome.verification.has_value()) {
-    verified = fmt::format(R"(,"verified_values":{},"mismatches":{})", outcome.verification->num_values,
+    verified = fmt::format(R"(,"verifiedValues":{},"mismatches":{})", outcome.verification->num_values,
                            outcome.verification->num_mismatches);
   }
-  session_.out() << fmt::format(
-      R"({{"id":"{}","names_released":{},"names_withheld":{},"clients":{},"tasks_succeeded":{},)"
-      R"("bytes_up":{},"bytes_down":{},"seconds":{},"aggregate_digest":"{}","top":[{}]{}}})"
-      "\n",
-      round.id(), program_.table().size(), program_.num_withheld(), round.aggregate().num_clients(),
-      round.tasks().succeeded(), round.bytes_up(), round.bytes_down(), absl::ToDoubleSeconds(WallOf(outcome)),
-      outcome.aggregate_digest, top, verified);
+  session_.out() << fmt::format(R"({{"id":"{}","namesReleased":{},"namesWithheld":{},"clients":{},"tasksSucceeded":{},)"
+                                R"("bytesUp":{},"bytesDown":{},"seconds":{},"aggregateDigest":"{}","top":[{}]{}}})"
+                                "\n",
+                                round.id(), program_.table().size(), program_.num_withheld(),
+                                round.aggregate().num_clients(), round.tasks().succeeded(), round.bytes_up(),
+                                round.bytes_down(), absl::ToDoubleSeconds(WallOf(outcome)), outcome.aggregate_digest,
+                                top, verified);
 }
 
 }  // namespace sheaf

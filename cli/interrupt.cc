@@ -1,5 +1,8 @@
 #include "cli/interrupt.h"
 
+#include <unistd.h>
+
+#include <algorithm>
 #include <atomic>
 
 namespace sheaf {
@@ -30,10 +33,13 @@ InterruptGuard::InterruptGuard() {
   // The next one ends us as usual.
   action.sa_flags = SA_RESTART | static_cast<int>(SA_RESETHAND);
   for (int i = 0; i < 3; ++i) ::sigaction(kSignals[i], &action, &previous_[i]);
+  // Children, and what they wrote, are cleaned up first.
+  previous_pipe_ = ::signal(SIGPIPE, SIG_IGN);
 }
 
 InterruptGuard::~InterruptGuard() {
   for (int i = 0; i < 3; ++i) ::sigaction(kSignals[i], &previous_[i], nullptr);
+  ::signal(SIGPIPE, previous_pipe_);
   num_children = 0;
 }
 
@@ -45,5 +51,35 @@ void InterruptGuard::Guard(pid_t child) {
 }
 
 bool InterruptGuard::interrupted() const { return was_interrupted; }
+
+namespace {
+
+// Of the one InterruptNote; see there.
+char note[256];
+std::atomic<size_t> note_size;
+
+void OnLastSignal(int signal) {
+  // What fails here is not told.
+  if (::write(STDERR_FILENO, note, note_size) < 0) note_size = 0;
+  // The usual effect, once this handler returns.
+  ::signal(signal, SIG_DFL);
+  ::raise(signal);
+}
+
+}  // namespace
+
+InterruptNote::InterruptNote(std::string_view text) {
+  const size_t size = std::min(text.size(), sizeof note);
+  std::copy_n(text.begin(), size, note);
+  note_size = size;
+  struct sigaction action {};
+  action.sa_handler = OnLastSignal;
+  ::sigemptyset(&action.sa_mask);
+  for (int i = 0; i < 2; ++i) ::sigaction(kSignals[i], &action, &previous_[i]);
+}
+
+InterruptNote::~InterruptNote() {
+  for (int i = 0; i < 2; ++i) ::sigaction(kSignals[i], &previous_[i], nullptr);
+}
 
 }  // namespace sheaf

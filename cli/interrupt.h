@@ -6,12 +6,14 @@
 //   ... // Calls fail once the server is gone.
 //   if (guard.interrupted()) return absl::CancelledError("interrupted");
 //
-// A second signal has its usual effect. At most one guard at a time.
+// A second signal has its usual effect, and so has a reader of our output that goes away only afterwards. At most one
+// guard at a time.
 #pragma once
 
 #include <sys/types.h>
 
 #include <csignal>
+#include <string_view>
 
 namespace sheaf {
 
@@ -28,6 +30,23 @@ class InterruptGuard {
 
  private:
   struct sigaction previous_[3];
+  void (*previous_pipe_)(int) = nullptr;
+};
+
+// InterruptNote: what to say on stderr when Ctrl-C (or SIGTERM) ends us while it lives. It changes nothing of that end.
+//
+//   InterruptNote note("\nround r-7k2m9q4x goes on\n");
+//
+// At most 256 bytes. At most one at a time, and not within an InterruptGuard.
+class InterruptNote {
+ public:
+  explicit InterruptNote(std::string_view text);
+  ~InterruptNote();
+  InterruptNote(const InterruptNote&) = delete;
+  InterruptNote& operator=(const InterruptNote&) = delete;
+
+ private:
+  struct sigaction previous_[2];
 };
 
 }  // namespace sheaf

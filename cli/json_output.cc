@@ -19,13 +19,4 @@ absl::StatusOr<std::string> ToJson(const google::protobuf::Message& message, Jso
   return json;
 }
 
-absl::Status FromJson(const std::string& json, google::protobuf::Message* message) {
-  google::protobuf::util::JsonParseOptions options;
-  options.ignore_unknown_fields = false;
-  const auto status = google::protobuf::util::JsonStringToMessage(json, message, options);
-  if (status.ok()) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      fmt::format("not a {}: {}", message->GetDescriptor()->name(), std::string(status.message())));
-}
-
 }  // namespace sheaf

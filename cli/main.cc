@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/random.h"
 #include "cli/command_line.h"
+#include "sdk/cpp/grpc_log.h"
 #include "sdk/cpp/grpc_transport.h"
 
 namespace {
@@ -38,9 +39,10 @@ std::optional<std::string> Environment(const std::string& name) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  // A reader that went away is an error to report, not a reason to die.
-  std::signal(SIGPIPE, SIG_IGN);
+  // A reader that has seen enough (`| head`) ends us quietly, as it ends other tools; but see InterruptGuard.
+  std::signal(SIGPIPE, SIG_DFL);
   sheaf::ConfigureLog("sheaf", sheaf::LogLevel::kWarning);
+  if (!Environment("GRPC_VERBOSITY").has_value()) sheaf::RouteGrpcLog();
   sheaf::SystemClock clock;
   sheaf::SystemRandom random;
   sheaf::GrpcTimer timer;

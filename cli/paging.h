@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "cli/arguments.h"
 #include "cli/session.h"
 
 namespace sheaf {
@@ -18,6 +19,11 @@ namespace sheaf {
 inline constexpr int64_t kPageSizeMax = 1000;
 // Of --limit.
 inline constexpr int64_t kListLimitDefault = 1000;
+
+// Where a list that --limit cut goes on: nextPageToken of its JSON.
+inline void DeclarePageToken(Arguments& arguments, std::string* token) {
+  arguments.Text("--page-token", "TOKEN", "go on where --limit cut a list: its nextPageToken", token);
+}
 
 // 0 means no limit.
 template <typename M, typename Rows>
@@ -43,7 +49,8 @@ absl::StatusOr<typename M::Response> ListAll(Session& session, const M& method, 
 template <typename Response>
 void NoteIfCut(Session& session, const Response& response, int64_t limit) {
   if (response.next_page_token().empty()) return;
-  session.err() << "note: these are the first " << limit << "; --limit 0 shows all\n";
+  session.err() << "note: these are the first " << limit << "; --limit 0 shows all, --page-token "
+                << response.next_page_token() << " the next\n";
 }
 
 }  // namespace sheaf

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <deque>
 
 #include "cli/errors.h"
@@ -92,6 +93,14 @@ absl::Status UnknownOption(const std::string& word, const ParsedLine& line, cons
   const std::string name = word.substr(0, word.find('='));
   const std::string command = line.row != nullptr ? CommandName(*line.row) : line.noun;
   const std::string help = fmt::format("'sheaf {}{}--help' shows the options", command, command.empty() ? "" : " ");
+  if (name.size() == 2) {
+    // Of one letter any other would be near: "-w" may mean "--wait", and never "-s".
+    const auto begins = [&](const std::string& option) { return option.starts_with("--") && option[2] == name[1]; };
+    const auto found = std::find_if(known.begin(), known.end(), begins);
+    known = found == known.end() ? std::vector<std::string>() : std::vector<std::string>{*found};
+    const std::string hint = known.empty() ? help : fmt::format("did you mean '{}'?", known.front());
+    return WithHint(absl::InvalidArgumentError(fmt::format("unknown option '{}'", name)), hint);
+  }
   return WithHint(absl::InvalidArgumentError(fmt::format("unknown option '{}'", name)), DidYouMean(name, known, help));
 }
 
@@ -112,8 +121,8 @@ absl::Status CheckWords(const std::vector<std::string>& remaining, const ParsedL
   if (line.row != nullptr) return absl::InvalidArgumentError(fmt::format("'{}' is one argument too many", word));
   if (!line.noun.empty()) {
     const std::vector<std::string> verbs = VerbsOf(line.noun);
-    return WithHint(absl::InvalidArgumentError(fmt::format("'{}' is nothing that a {} can do", word, line.noun)),
-                    DidYouMean(word, verbs, fmt::format("it can: {}", fmt::join(verbs, ", "))));
+    return WithHint(absl::InvalidArgumentError(fmt::format("unknown verb '{}'", word)),
+                    DidYouMean(word, verbs, fmt::format("the verbs of {}: {}", line.noun, fmt::join(verbs, ", "))));
   }
   std::vector<std::string> nouns = VerbsOf("");
   for (const Noun& noun : NounTable()) nouns.emplace_back(noun.name);

@@ -1,11 +1,12 @@
 #include <fmt/format.h>
 
 #include <iterator>
+#include <utility>
 
 #include "cli/commands.h"
 #include "cli/errors.h"
 #include "cli/files.h"
-#include "cli/json_output.h"
+#include "cli/json_input.h"
 #include "cli/round_text.h"
 #include "cli/round_waiting.h"
 #include "sdk/cpp/blob_client.h"
@@ -14,10 +15,13 @@
 namespace sheaf {
 namespace {
 
+constexpr char kSpecHint[] = "'sheaf help round-spec' shows a spec, and what it may have";
+
 class RoundCreate final : public Command {
  public:
   void Declare(Arguments& arguments) override {
-    arguments.Text("-f,--file", "FILE", "the RoundSpec as JSON; - reads stdin", &file_).is_required = true;
+    arguments.Text("-f,--file", "FILE", "the round as JSON (see 'sheaf help round-spec'); - reads stdin", &file_)
+        .is_required = true;
     arguments.Text("--broadcast", "FILE", "a .safetensors file for the workers; uploaded first", &broadcast_);
     arguments.Flag("--wait", "wait until the round ends", &wait_);
     arguments.Text("--request-id", "ID", "the same id never makes a second round [random]", &request_id_);
@@ -30,7 +34,10 @@ class RoundCreate final : public Command {
     request.set_validate_only(validate_only_);
     ASSIGN_OR_RETURN(*request.mutable_spec(), ReadSpec(session));
     RETURN_IF_ERROR(UploadBroadcast(session, *request.mutable_spec()));
-    ASSIGN_OR_RETURN(const v1::CreateRoundResponse response, session.Call(kCreateRound, request));
+    const absl::StatusOr<v1::CreateRoundResponse> created = session.Call(kCreateRound, request);
+    if (absl::IsInvalidArgument(created.status())) return WithHint(created.status(), kSpecHint);
+    RETURN_IF_ERROR(created.status());
+    const v1::CreateRoundResponse& response = *created;
     if (validate_only_) return ReportValid(session, response);
     if (!wait_) return ReportCreated(session, response);
     if (!session.json()) session.out() << response.round().id() << std::endl;
@@ -51,12 +58,8 @@ class RoundCreate final : public Command {
       ASSIGN_OR_RETURN(json, ReadFile(file_));
     }
     v1::RoundSpec spec;
-    const absl::Status parsed = FromJson(json, &spec);
-    if (!parsed.ok()) {
-      return WithHint(
-          absl::InvalidArgumentError(
-              fmt::format("{}: {}", file_ == "-" ? "stdin" : file_, std::string(parsed.message()))),
-          "the fields are those of RoundSpec in proto/sheaf/v1/round.proto; bytes are base64, durations \"30s\"");
+    if (absl::Status parsed = FromJson(json, file_ == "-" ? "stdin" : file_, &spec); !parsed.ok()) {
+      return WithHint(std::move(parsed), kSpecHint);
     }
     if (spec.population().empty()) spec.set_population(session.options().population);
     return spec;

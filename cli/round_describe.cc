@@ -72,7 +72,8 @@ class RoundDescribe final : public Command {
     std::string text = fmt::format("{} of {}", round.num_contributions(), GoalOf(round));
     const int64_t min_goal = round.spec().min_goal();
     if (min_goal > 0 && min_goal < GoalOf(round)) text += fmt::format(" (enough: {})", min_goal);
-    return text + fmt::format(", combining {} clients", HumanCount(round.num_clients()));
+    return text + fmt::format(", combining {} {}", HumanCount(round.num_clients()),
+                              round.num_clients() == 1 ? "client" : "clients");
   }
 
   // What was asked for, and once there is a result, what came of it.

@@ -13,11 +13,13 @@ class RoundList final : public Command {
     arguments.Choices("--state", "STATE", "only rounds in this state", RoundStateNames(), &states_);
     arguments.Text("--job", "JOB", "only rounds of this job", &job_);
     arguments.Number("--limit", "N", "stop after this many; 0 shows all", {.min = 0}, &limit_);
+    DeclarePageToken(arguments, &page_token_);
   }
 
   absl::Status Run(Session& session) override {
     v1::ListRoundsRequest request;
     request.set_population(session.options().population);
+    request.set_page_token(page_token_);
     for (const std::string& state : states_) request.add_states(ParseRoundState(state));
     request.set_job(job_);
     ASSIGN_OR_RETURN(v1::ListRoundsResponse response,
@@ -55,6 +57,7 @@ class RoundList final : public Command {
   std::vector<std::string> states_;
   std::string job_;
   int64_t limit_ = kListLimitDefault;
+  std::string page_token_;
 };
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "cli/errors.h"
+#include "cli/interrupt.h"
 #include "cli/progress_line.h"
 #include "cli/round_text.h"
 #include "cli/state_text.h"
@@ -24,6 +25,9 @@ absl::StatusOr<v1::Round> AwaitRound(Session& session, const std::string& round,
   const auto show = [&] {
     if (progress == Progress::kShown) line.Update(RoundProgressText(last, session.now()), session.now());
   };
+  const InterruptNote note(
+      fmt::format("{}round {} goes on; 'sheaf round wait {}' waits again, 'sheaf round cancel {}' ends it\n",
+                  session.host().err_is_terminal ? "\n" : "", round, round, round));
   WaitOptions options{.timeout = session.options().timeout.value_or(absl::InfiniteDuration()),
                       .on_change = [&](const v1::Round& round_now) {
                         last = round_now;

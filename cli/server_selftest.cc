@@ -51,7 +51,8 @@ class ServerSelftest final : public Command {
     arguments.Number("--workers", "N", "workers, in this process", {.min = 1, .max = 64}, &workers_);
     arguments.Number("--tasks", "N", "tasks per round", {.min = 1, .max = 10'000}, &tasks_);
     arguments.Choice("--faults", "what goes wrong between the workers and the server", {"network", "none"}, &faults_);
-    arguments.Duration("--lease", "lease of the rounds, 200ms to 30s; what is late is late by three [1s]", &lease_);
+    arguments.Duration("--lease", "lease of the rounds, 200ms to 30s; late messages arrive three leases late [1s]",
+                       &lease_);
     arguments.Duration("--seconds", "begin no further round after this long", &seconds_);
     arguments.Number("--seed", "N", "of what goes wrong [drawn]", {.min = 0}, &seed_).default_text.clear();
   }

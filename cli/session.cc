@@ -1,10 +1,14 @@
 #include "cli/session.h"
 
+#include "cli/errors.h"
 #include "cli/json_output.h"
 #include "sdk/cpp/retrying_transport.h"
 
 namespace sheaf {
 namespace {
+
+constexpr char kFilesHint[] =
+    "--tls-ca, --tls-cert, --tls-key and --token-file name files of this machine, as do SHEAF_TLS_CA and so on";
 
 bool UseColors(const Host& host, const std::string& choice, bool is_terminal) {
   if (choice != "auto") return choice == "always";
@@ -23,7 +27,11 @@ Session::Session(Host& host, GlobalOptions options)
 
 absl::StatusOr<Transport*> Session::transport() {
   if (transport_ == nullptr) {
-    ASSIGN_OR_RETURN(transport_, host_.connect(options_.server, {.security = options_.security}));
+    absl::StatusOr<std::unique_ptr<Transport>> connected =
+        host_.connect(options_.server, {.security = options_.security});
+    // Nothing was called yet: it is about files of this machine.
+    if (!connected.ok()) return WithHint(connected.status(), kFilesHint);
+    transport_ = *std::move(connected);
   }
   return transport_.get();
 }

@@ -13,11 +13,13 @@ class TaskList final : public Command {
     arguments.Choices("--state", "STATE", "only tasks in this state", TaskStateNames(), &states_);
     arguments.Text("--worker", "NAME", "only tasks that this worker holds or completed", &worker_);
     arguments.Number("--limit", "N", "stop after this many; 0 shows all", {.min = 0}, &limit_);
+    DeclarePageToken(arguments, &page_token_);
   }
 
   absl::Status Run(Session& session) override {
     v1::ListTasksRequest request;
     request.set_population(session.options().population);
+    request.set_page_token(page_token_);
     request.set_round(round_);
     for (const std::string& state : states_) request.add_states(ParseTaskState(state));
     request.set_worker(worker_);
@@ -52,6 +54,7 @@ class TaskList final : public Command {
   std::vector<std::string> states_;
   std::string worker_;
   int64_t limit_ = kListLimitDefault;
+  std::string page_token_;
 };
 
 }  // namespace

@@ -10,11 +10,14 @@ class TokenList final : public Command {
  public:
   void Declare(Arguments& arguments) override {
     arguments.Number("--limit", "N", "stop after this many; 0 shows all", {.min = 0}, &limit_);
+    DeclarePageToken(arguments, &page_token_);
   }
 
   absl::Status Run(Session& session) override {
-    ASSIGN_OR_RETURN(v1::ListTokensResponse response, ListAll(session, kListTokens, v1::ListTokensRequest(), limit_,
-                                                              [](auto& page) { return page.mutable_tokens(); }));
+    v1::ListTokensRequest request;
+    request.set_page_token(page_token_);
+    ASSIGN_OR_RETURN(v1::ListTokensResponse response,
+                     ListAll(session, kListTokens, request, limit_, [](auto& page) { return page.mutable_tokens(); }));
     if (session.json()) return session.PrintJson(response);
     Table table(
         {{"TOKEN"}, {"NAME"}, {"ROLES"}, {"FOR"}, {"STATE"}, {"AGE", Align::kRight}, {"CREATOR"}, {"CERTIFICATE"}});
@@ -30,6 +33,7 @@ class TokenList final : public Command {
 
  private:
   int64_t limit_ = kListLimitDefault;
+  std::string page_token_;
 };
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "base/plural.h"
 #include "cli/commands.h"
 #include "sdk/cpp/methods.h"
 
@@ -36,8 +37,8 @@ class WorkerDrain final : public Command {
     if (undo_) return fmt::format("worker {} is back in service", worker.name());
     if (worker.num_leased() == 0)
       return fmt::format("worker {} is drained: it holds nothing and gets nothing", worker.name());
-    return fmt::format("worker {} finishes what it holds ({} {}) and gets nothing more", worker.name(),
-                       worker.num_leased(), worker.num_leased() == 1 ? "lease" : "leases");
+    return fmt::format("worker {} finishes what it holds ({}) and gets nothing more", worker.name(),
+                       Counted(worker.num_leased(), "lease"));
   }
 
   std::string worker_;

@@ -40,11 +40,13 @@ class WorkerList final : public Command {
     arguments.Choices("--state", "STATE", "only workers in this state",
                       {"WORKING", "WAITING", "AWAY", "DRAINING", "DRAINED"}, &states_);
     arguments.Number("--limit", "N", "stop after this many; 0 shows all", {.min = 0}, &limit_);
+    DeclarePageToken(arguments, &page_token_);
   }
 
   absl::Status Run(Session& session) override {
     v1::ListWorkersRequest request;
     request.set_population(session.options().population);
+    request.set_page_token(page_token_);
     ASSIGN_OR_RETURN(v1::ListWorkersResponse response, ListAll(session, kListWorkers, request, limit_,
                                                                [](auto& page) { return page.mutable_workers(); }));
     KeepWanted(response);
@@ -88,6 +90,7 @@ class WorkerList final : public Command {
 
   std::vector<std::string> states_;
   int64_t limit_ = kListLimitDefault;
+  std::string page_token_;
 };
 
 }  // namespace

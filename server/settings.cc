@@ -124,7 +124,7 @@ constexpr Setting kSettings[] = {
      [](const std::string& text, Config& config) { return ParseCount(text, config.limits.parked_polls_max); }},
     {"workers_max", "200000", "Workers that called within ten minutes.", false,
      [](const std::string& text, Config& config) { return ParseCount(text, config.limits.workers_max); }},
-    {"workers_per_identity_max", "100000", "Those of one identity.", false,
+    {"workers_per_identity_max", "100000", "Workers per identity.", false,
      [](const std::string& text, Config& config) { return ParseCount(text, config.limits.workers_per_identity_max); }},
     {"live_rounds_max", "10000", "Rounds that have not ended.", false,
      [](const std::string& text, Config& config) { return ParseCount(text, config.limits.live_rounds_max); }},

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/random.h"
+#include "sdk/cpp/grpc_log.h"
 #include "worker/config.h"
 #include "worker/runtime.h"
 #include "worker/thread_pool.h"
@@ -63,6 +64,7 @@ int Main(const std::vector<std::string>& arguments) {
     return 0;
   }
   ConfigureLog("sheaf-worker", invocation->config.log_level);
+  if (!FromEnvironment("GRPC_VERBOSITY").has_value()) RouteGrpcLog();
 
   // Blocked before any thread starts, so that only the listener sees them.
   const sigset_t set = HandledSignals();

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/plural.h"
 #include "base/retry_hint.h"
 #include "base/version.h"
 #include "sdk/cpp/proto_duration.h"
@@ -286,6 +287,8 @@ void WorkerLoop::AddPoll(absl::Time now, v1::SyncRequest& request, OpenSync& syn
   const absl::Duration wait = std::min(options_.poll_wait, (NextRenewal() - now) * 0.8);
   if (is_drained_ && !draining_) {
     // Only to hear that it is wanted again.
+    request.set_drained(true);
+    if (!parks_drained_) return;
     *request.mutable_wait() = ToProtoDuration(wait);
     sync.wait = wait;
     return;
@@ -315,6 +318,8 @@ void WorkerLoop::OnSyncDone(int64_t id, absl::StatusOr<v1::SyncResponse> respons
 }
 
 void WorkerLoop::OnSyncFailed(const OpenSync& sync, const absl::Status& status, absl::Time now) {
+  // Perhaps it is another one when it is back.
+  parks_drained_ = true;
   if (absl::IsFailedPrecondition(status)) {
     return Finish(status);
   }
@@ -370,14 +375,19 @@ void WorkerLoop::OnAnswer(const OpenSync& sync, v1::SyncResponse& response, bool
   absl::Duration pause_min = FromProtoDuration(response.next_min());
   absl::Duration pause_max = FromProtoDuration(response.next_max());
   bool has_nothing = response.leases_size() == 0 && response.verdicts_size() == 0 && response.held_size() == 0;
-  // Servers before 0.2 do not park the calls of a drained worker.
-  if (is_drained_ && sync.may_park() && now - sync.sent < sync.wait / 2) {
+  // Servers before 0.2 do not park the calls of a drained worker, but do park them when it is in service again, and
+  // leave it there.
+  const bool could_wait = response.leases_size() == 0 && response.verdicts_size() == 0 &&
+                          std::all_of(response.held().begin(), response.held().end(),
+                                      [](const auto& update) { return update.verdict() == v1::LeaseUpdate::HELD; });
+  if (is_drained_ && was_drained && could_wait && now - sync.sent < sync.wait / 2) parks_drained_ = false;
+  if (is_drained_ && !parks_drained_) {
     pause_min = std::max(pause_min, kDrainedPause / 2);
     pause_max = std::max(pause_max, kDrainedPause);
   }
-  // To be found waiting when it is wanted again.
-  if (is_drained_ && !was_drained) pause_min = pause_max = absl::ZeroDuration();
   if (has_nothing && now - sync.sent < sync.wait / 2) pause_max = std::max(pause_max, kEmptyPollPause);
+  // To be found waiting when it is wanted again, or to go on at once.
+  if (is_drained_ != was_drained) pause_min = pause_max = absl::ZeroDuration();
   next_poll_ = now + (pause_max > pause_min ? parts_.random.Between(pause_min, pause_max) : pause_min);
 }
 
@@ -429,9 +439,10 @@ void WorkerLoop::OnServiceChanged(bool is_drained, absl::Time now) {
   if (is_drained && options_.exit_when_drained) return StartDrain("the server said so", now);
   if (is_drained == is_drained_) return;
   is_drained_ = is_drained;
+  parks_drained_ = true;
   if (is_drained) {
-    LogInfo("drained by an operator: finishing what it holds ({} leases), and waiting to be taken back into service",
-            attempts_.size());
+    LogInfo("drained by an operator: finishing what it holds ({}), and waiting to be taken back into service",
+            Counted(static_cast<int64_t>(attempts_.size()), "lease"));
   } else {
     LogInfo("taken back into service");
   }
@@ -441,7 +452,7 @@ void WorkerLoop::OnServiceChanged(bool is_drained, absl::Time now) {
 
 void WorkerLoop::StartDrain(std::string_view why, absl::Time now) {
   if (draining_) return;
-  LogInfo("draining, because {}: {} leases held", why, attempts_.size());
+  LogInfo("stopping, because {}; it holds {}", why, Counted(static_cast<int64_t>(attempts_.size()), "lease"));
   draining_ = true;
   grace_end_ = now + options_.grace;
 }

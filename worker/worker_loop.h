@@ -206,6 +206,8 @@ class WorkerLoop {
 
   // As the server last said: it is given nothing until it is taken back into service.
   bool is_drained_ = false;
+  // The server keeps calls of a drained worker until it is taken back.
+  bool parks_drained_ = true;
   // Stopping.
   bool draining_ = false;
   // The server has heard of it.

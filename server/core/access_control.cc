@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/checksum.h"
+#include "base/log.h"
 #include "base/status_macros.h"
 #include "server/core/paging.h"
 #include "server/core/proto_time.h"
@@ -18,7 +19,7 @@ namespace {
 constexpr std::string_view kScheme = "Bearer ";
 // Tells a token from other secrets, to people and to those who look for leaked ones.
 constexpr std::string_view kSecretPrefix = "sheaf_";
-// 32 characters of 5 bits: 160 bits of chance.
+// 32 characters of 5 bits: 160 random bits.
 constexpr int kSecretCharacters = 32;
 constexpr int kTokenIdCharacters = 8;
 constexpr size_t kTagCharacters = 16;
@@ -38,6 +39,9 @@ std::string RoleName(v1::Role role) {
   for (char& c : name) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   return name;
 }
+
+// For the log.
+std::string By(const Identity& caller) { return caller.name.empty() ? "" : fmt::format(" by {}", caller.name); }
 
 v1::Token Show(const TokenRecord& record, bool is_valid) {
   v1::Token token;
@@ -219,7 +223,9 @@ void AccessControl::Tick(absl::Time now) {
       was_valid = entry.validity == Validity::kValid;
       entry.validity = ValidityOf(record, now);
     }
-    if (was_valid) on_void_(id);
+    if (!was_valid) continue;
+    LogInfo("token {} of {} has expired", id, record.name);
+    on_void_(id);
   }
 }
 
@@ -311,6 +317,10 @@ absl::StatusOr<v1::CreateTokenResponse> AccessControl::Create(const v1::CreateTo
     Put(result.token, now);
     is_required_.store(true, std::memory_order_release);
     response.set_secret(secret);
+    LogInfo("token {} of {} is made{}: {}, for {}", result.token.id, result.token.name, By(creator),
+            RoleSet(result.token.roles).ToString(" and "),
+            result.token.populations.empty() ? "all populations"
+                                             : fmt::format("{}", fmt::join(result.token.populations, ", ")));
   }
   *response.mutable_token() = Show(result.token, ValidityOf(result.token, now) == Validity::kValid);
   return response;
@@ -342,6 +352,9 @@ absl::StatusOr<v1::RevokeTokenResponse> AccessControl::Revoke(const v1::RevokeTo
     return absl::NotFoundError(fmt::format("there is no token \"{}\"", request.token().substr(0, 128)));
   }
   ASSIGN_OR_RETURN(const TokenRecord record, context_.store.RevokeToken({.token = id, .now = now}));
+  if (ValidityOf(known->second, now) == Validity::kValid) {
+    LogInfo("token {} of {} is revoked{}", id, record.name, By(caller));
+  }
   // At once, before it is durable: nobody loses by that but the holder.
   Put(record, now);
   on_void_(id);

@@ -16,6 +16,7 @@
 #include "server/core/retry_policy.h"
 #include "server/core/round_timing.h"
 #include "server/core/upload_names.h"
+#include "storage/transitions.h"
 
 namespace sheaf {
 namespace {
@@ -185,6 +186,9 @@ absl::Status ContributionIntake::EndAttempt(LiveRound& round, const TaskRecord& 
                                    .timings = Plausible(timings).SerializeAsString(),
                                    .now = now})
                       .status());
+  // Not the reason: a worker words it, and `sheaf task describe` shows what of it may be kept.
+  ends_.Info(now, "task {}: attempt {} of worker {} {}, the task is {}", task.id.ToString(), task.num_attempts,
+             task.worker, Name(outcome), Name(decision.to));
   if (decision.to == TaskState::kQueued) {
     rounds_.WorkMayHaveCome(round);
     if (decision.available_time > now) {

@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "aggregation/refusal.h"
+#include "base/log_quota.h"
 #include "server/core/access_control.h"
 #include "server/core/core_context.h"
 #include "server/core/round_manager.h"
@@ -65,6 +66,7 @@ class ContributionIntake {
   static absl::Status Parse(const Received& received, v1::Contribution& contribution);
 
   CoreContext& context_;
+  LogQuota ends_;
   RoundManager& rounds_;
   std::function<void(absl::Time)> on_delayed_;
 };

@@ -49,7 +49,7 @@ absl::Status Core::Recover(absl::Time now) {
   start_time_ = now;
   RETURN_IF_ERROR(access_.Recover(requires_tokens_, now));
   RETURN_IF_ERROR(rounds_.Recover(now));
-  if (!rounds_.live().empty()) LogInfo("{} rounds go on", rounds_.live().size());
+  if (!rounds_.live().empty()) LogInfo("live rounds that go on: {}", rounds_.live().size());
   return absl::OkStatus();
 }
 

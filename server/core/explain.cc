@@ -1,22 +1,30 @@
 #include "server/core/explain.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "base/plural.h"
 #include "base/status_macros.h"
+#include "server/core/worker_outlook.h"
 #include "storage/transitions.h"
 
 namespace sheaf {
 namespace {
 
+// Whoever works or waits calls again within this, but for renewals of long leases.
+constexpr absl::Duration kCallsAgainWithin = absl::Seconds(15);
+// For one requirement.
+constexpr int kWorkersLookedAt = 1000;
+// Requirements that nobody fulfils, of which the nearest miss is looked for.
+constexpr int kNearMisses = 3;
 constexpr int kErrorsShown = 3;
-
-std::string Plural(int64_t count, std::string_view noun) {
-  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
-}
+// Of the tasks that were not done when a round ended, so many are looked at.
+constexpr int kUnfinishedShown = 1000;
 
 std::string Ago(absl::Duration duration) {
   return absl::FormatDuration(
@@ -25,8 +33,8 @@ std::string Ago(absl::Duration duration) {
 
 class Explanation {
  public:
-  Explanation(const RoundRecord& record, CoreContext& context, const UnmetRequirements::Found& unmet, absl::Time now)
-      : record_(record), context_(context), unmet_(unmet), now_(now) {}
+  Explanation(const RoundRecord& record, CoreContext& context, const WhoIsThere& who, absl::Time now)
+      : record_(record), context_(context), who_(who), now_(now) {}
 
   void Ended() {
     response_.set_summary(fmt::format("Round {} {} after {}{}.", record_.id, Name(record_.state),
@@ -37,6 +45,21 @@ class Explanation {
     }
     Errors(TaskState::kBuried);
     Errors(TaskState::kFailed);
+    if (record_.state != RoundState::kFailed) return;
+    const bool has_bad_tasks = record_.tasks.buried + record_.tasks.failed > 0;
+    const bool has_waited_in_vain = Unfinished();
+    if (record_.num_failed_attempts + record_.num_lost_attempts > 0) {
+      Reason(fmt::format("{} failed, {} lost.", Counted(record_.num_failed_attempts, "attempt"),
+                         record_.num_lost_attempts == 1 ? "1 was" : fmt::format("{} were", record_.num_lost_attempts)));
+      Hint(fmt::format("See what went wrong with `sheaf task list --round {}` and `sheaf task describe TASK`.",
+                       record_.id));
+    }
+    if (has_waited_in_vain) Hint("See which workers there are, with their labels, with `sheaf worker list`.");
+    if (has_bad_tasks || has_waited_in_vain) {
+      Hint("Mend the cause, then create the round again.");
+    } else {
+      Hint("Create the round again, with a later deadline if it ran out of time.");
+    }
   }
 
   void Live(const LiveRound& round) {
@@ -47,14 +70,14 @@ class Explanation {
     }
     const int64_t missing = round.spec.goal() - record_.num_contributions;
     response_.set_summary(fmt::format("Round {} waits for {} of {}; {} left until its deadline.", record_.id,
-                                      Plural(missing, "contribution"), round.spec.goal(),
+                                      Counted(missing, "contribution"), round.spec.goal(),
                                       Ago(record_.deadline_time - now_)));
     if (tasks.leased > 0)
-      Reason(fmt::format("{} being computed.", Plural(tasks.leased, "task") + (tasks.leased == 1 ? " is" : " are")));
+      Reason(fmt::format("{} being computed.", Counted(tasks.leased, "task") + (tasks.leased == 1 ? " is" : " are")));
     if (tasks.queued > 0) Queued(round);
     if (tasks.buried > 0) {
       Reason(fmt::format("{} given up after too many attempts.",
-                         Plural(tasks.buried, "task") + (tasks.buried == 1 ? " was" : " were")));
+                         Counted(tasks.buried, "task") + (tasks.buried == 1 ? " was" : " were")));
       Errors(TaskState::kBuried);
       Hint(
           fmt::format("Mend the cause, then put them back with `sheaf task requeue`; `sheaf task list --round {} "
@@ -62,19 +85,18 @@ class Explanation {
                       record_.id));
     }
     if (tasks.failed > 0) {
-      Reason(fmt::format("{} failed for good.", Plural(tasks.failed, "task")));
+      Reason(fmt::format("{} failed for good.", Counted(tasks.failed, "task")));
       Errors(TaskState::kFailed);
+      Hint(
+          fmt::format("Mend the cause, then put them back with `sheaf task requeue`; `sheaf task list --round {} "
+                      "--state FAILED` names them.",
+                      record_.id));
     }
-    if (tasks.queued + tasks.leased < missing) {
-      Reason(
-          fmt::format("Only {} can still contribute, so the goal is out of reach; at the deadline {} or more "
-                      "contributions suffice.",
-                      Plural(tasks.queued + tasks.leased, "task"), round.spec.min_goal()));
-    }
+    if (tasks.queued + tasks.leased < missing) OutOfReach(round);
     if (record_.num_lost_attempts > 0) {
       Reason(fmt::format(
           "{} lost: workers vanished or made no progress.",
-          Plural(record_.num_lost_attempts, "attempt") + (record_.num_lost_attempts == 1 ? " was" : " were")));
+          Counted(record_.num_lost_attempts, "attempt") + (record_.num_lost_attempts == 1 ? " was" : " were")));
     }
   }
 
@@ -84,11 +106,63 @@ class Explanation {
   void Reason(std::string sentence) { response_.add_reasons(std::move(sentence)); }
   void Hint(std::string sentence) { response_.add_hints(std::move(sentence)); }
 
+  // The goal is.
+  void OutOfReach(const LiveRound& round) {
+    const int64_t possible = record_.tasks.queued + record_.tasks.leased;
+    const int64_t needed = round.spec.min_goal() - record_.num_contributions;
+    if (possible < needed) {
+      Reason(fmt::format("It will fail: it needs {}, and only {} can still contribute.",
+                         Counted(needed, "more contribution"), possible == 0 ? "no task" : Counted(possible, "task")));
+    } else if (needed <= 0) {
+      Reason(
+          fmt::format("Only {} can still contribute, so the goal is out of reach; at the deadline it succeeds with the "
+                      "{} that it has.",
+                      Counted(possible, "task"), Counted(record_.num_contributions, "contribution")));
+    } else {
+      Reason(fmt::format(
+          "Only {} can still contribute, so the goal is out of reach; at the deadline it succeeds if {} {}.",
+          Counted(possible, "task"), Counted(needed, "more contribution"), needed == 1 ? "has come" : "have come"));
+    }
+  }
+
+  // What the tasks waited for that were not done when the round ended; true if some were never given to a worker.
+  bool Unfinished() {
+    const absl::StatusOr<std::vector<TaskRecord>> tasks =
+        context_.store.ListTasks({.round = record_.id, .states = {TaskState::kCancelled}, .limit = kUnfinishedShown});
+    if (!tasks.ok() || tasks->empty()) return false;
+    // How many of each requirement were never given out, and an example of each error of the others.
+    std::map<std::string, int64_t> untouched;
+    std::map<std::string, std::string> errors;
+    int64_t num_untouched = 0;
+    for (const TaskRecord& task : *tasks) {
+      if (task.num_attempts == 0) {
+        ++num_untouched;
+        ++untouched[task.requirement];
+      } else if (!task.last_error.empty() && static_cast<int>(errors.size()) < kErrorsShown) {
+        errors.emplace(task.last_error, task.id.ToString());
+      }
+    }
+    const std::string of =
+        record_.tasks.cancelled > kUnfinishedShown ? fmt::format(" of the first {}", kUnfinishedShown) : "";
+    Reason(fmt::format(
+        "{} not done when it ended{}.",
+        Counted(record_.tasks.cancelled, "task") + (record_.tasks.cancelled == 1 ? " was" : " were"),
+        num_untouched == 0 ? "" : fmt::format("; {}{} had never been given to a worker", num_untouched, of)));
+    int64_t num_shown = 0;
+    for (const auto& [requirement, count] : untouched) {
+      if (requirement.empty() || ++num_shown > kErrorsShown) continue;
+      Reason(fmt::format("{} wanted a worker with the labels {}.", count, requirement));
+    }
+    for (const auto& [error, task] : errors) Reason(fmt::format("Task {} was tried again after: {}", task, error));
+    return num_untouched > 0;
+  }
+
   void Queued(const LiveRound& round) {
     const v1::Computation& computation = round.spec.computation();
-    Reason(
-        fmt::format("{} queued.", Plural(record_.tasks.queued, "task") + (record_.tasks.queued == 1 ? " is" : " are")));
-    for (const std::string& requirement : unmet_.requirements) {
+    Reason(fmt::format("{} queued.",
+                       Counted(record_.tasks.queued, "task") + (record_.tasks.queued == 1 ? " is" : " are")));
+    int num_near_misses = 0;
+    for (const std::string& requirement : who_.unmet.requirements) {
       const std::string version =
           computation.version_min() > 0 ? fmt::format(" (version {} or newer)", computation.version_min()) : "";
       const std::string labels = requirement.empty() ? "" : fmt::format(" with the labels {}", requirement);
@@ -97,13 +171,56 @@ class Explanation {
                          record_.population));
       Hint(fmt::format("Start a worker that offers \"{}\"{}, or cancel the round with `sheaf round cancel {}`.",
                        computation.name(), labels, record_.id));
+      if (++num_near_misses <= kNearMisses) NearMiss(OutlookOf(computation, requirement));
     }
-    const int64_t num_further = unmet_.num_requirements - static_cast<int64_t>(unmet_.requirements.size());
-    if (num_further > 0)
-      Reason(fmt::format("Nor does any carry the labels of {}.", Plural(num_further, "further requirement")));
-    if (unmet_.is_partial) {
+    // One requirement stands for those that are met: where there are several, some worker is there for each.
+    if (who_.unmet.num_requirements == 0)
+      Absent(OutlookOf(computation, round.requirements.size() == 0 ? "" : round.requirements.texts().front()));
+    const int64_t num_further = who_.unmet.num_requirements - static_cast<int64_t>(who_.unmet.requirements.size());
+    if (num_further > 0) {
+      Reason(fmt::format("Nor does any carry the labels of {}.", Counted(num_further, "further requirement")));
+    }
+    if (who_.unmet.is_partial) {
       Reason("There are too many workers and requirements to look at all of them: more tasks may be without a worker.");
     }
+  }
+
+  // O(workers * labels), for at most kWorkersLookedAt of them.
+  WorkerOutlook OutlookOf(const v1::Computation& computation, const std::string& requirement) const {
+    WorkerOutlook outlook(computation, requirement, now_);
+    int num_looked_at = 0;
+    who_.workers.ForEach(record_.population, WorkerName(), [&](const WorkerProfile& worker) {
+      if (now_ - worker.last_seen_time <= UnmetRequirements::kSeenLately) {
+        const bool is_connected =
+            who_.desk.IsParked(worker.population, worker.name) || now_ - worker.last_seen_time <= kCallsAgainWithin;
+        outlook.Look(worker, is_connected);
+      }
+      return ++num_looked_at < kWorkersLookedAt;
+    });
+    return outlook;
+  }
+
+  // Of a requirement that nobody fulfils.
+  void NearMiss(const WorkerOutlook& outlook) {
+    if (!outlook.Nearest().empty()) Reason(fmt::format("The nearest is not it: {}.", outlook.Nearest()));
+    if (outlook.num_drained() > 0) {
+      Reason(fmt::format("{} could, but {} drained.", Counted(outlook.num_drained(), "worker"),
+                         outlook.num_drained() == 1 ? "is" : "are"));
+      Hint(
+          "Take workers back into service with `sheaf worker drain --undo NAME`; `sheaf worker list --state DRAINED` "
+          "names them.");
+    } else if (outlook.Nearest().empty() && !outlook.offered().empty()) {
+      Reason(fmt::format("Workers offer {}.", fmt::join(outlook.offered(), ", ")));
+    }
+  }
+
+  // Of tasks that could be run by workers that called not long ago.
+  void Absent(const WorkerOutlook& outlook) {
+    if (outlook.num_able() == 0 || outlook.num_connected() > 0 || record_.tasks.leased > 0) return;
+    Reason(fmt::format("{} could run {}, but {} connected now: the last call was {} ago.",
+                       Counted(outlook.num_able(), "worker"), record_.tasks.queued == 1 ? "it" : "them",
+                       outlook.num_able() == 1 ? "is not" : "none is", Ago(outlook.since_last_call())));
+    Hint("See what became of the workers: `sheaf worker list` names them, and their own logs say more.");
   }
 
   void Errors(TaskState state) {
@@ -120,7 +237,7 @@ class Explanation {
 
   const RoundRecord& record_;
   CoreContext& context_;
-  const UnmetRequirements::Found& unmet_;
+  const WhoIsThere& who_;
   const absl::Time now_;
   v1::ExplainRoundResponse response_;
 };
@@ -128,9 +245,9 @@ class Explanation {
 }  // namespace
 
 absl::StatusOr<v1::ExplainRoundResponse> ExplainRound(const RoundId& id, CoreContext& context, RoundManager& rounds,
-                                                      const UnmetRequirements::Found& unmet, absl::Time now) {
+                                                      const WhoIsThere& who, absl::Time now) {
   ASSIGN_OR_RETURN(const RoundRecord record, context.store.GetRound(id));
-  Explanation explanation(record, context, unmet, now);
+  Explanation explanation(record, context, who, now);
   if (const LiveRound* live = rounds.Find(id); live != nullptr && !IsFinal(record.state)) {
     explanation.Live(*live);
   } else {

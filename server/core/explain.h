@@ -6,12 +6,22 @@
 #include "server/core/core_context.h"
 #include "server/core/round_manager.h"
 #include "server/core/unmet_requirements.h"
+#include "server/core/work_desk.h"
+#include "server/core/worker_registry.h"
 #include "sheaf/v1/inspection_service.pb.h"
 
 namespace sheaf {
 
-// With what UnmetRequirements::OfRound found of it. NOT_FOUND. Reads only.
+// The workers, as far as it matters to one round.
+struct WhoIsThere {
+  // What UnmetRequirements::OfRound found.
+  const UnmetRequirements::Found& unmet;
+  const WorkerRegistry& workers;
+  const WorkDesk& desk;
+};
+
+// NOT_FOUND. Reads only. O(1000 workers * their labels), for each of at most four requirements.
 absl::StatusOr<v1::ExplainRoundResponse> ExplainRound(const RoundId& id, CoreContext& context, RoundManager& rounds,
-                                                      const UnmetRequirements::Found& unmet, absl::Time now);
+                                                      const WhoIsThere& who, absl::Time now);
 
 }  // namespace sheaf

@@ -69,7 +69,7 @@ struct Limits {
   int64_t calls_per_connection_max = 1000;
   // Whoever connects and does not get as far as an HTTP/2 connection in this time is hung up on.
   absl::Duration handshake_timeout = absl::Seconds(20);
-  // So is who has had no call open for this long; it connects again when it has one.
+  // Connections without calls for this long are closed; clients connect again when they have one.
   absl::Duration connection_idle_max = absl::Minutes(10);
   // Streams that ask to be told when the server's health changes, and streams of reflection: whoever holds one, of the
   // first kind any stranger, holds some 20 KiB.
@@ -85,7 +85,7 @@ struct Limits {
   // --- Workers ---
   // Workers that called within the last ten minutes: each is remembered.
   int64_t workers_max = 200'000;
-  // Those of one identity: a fleet may share a token, but not take all the room.
+  // Workers per identity: a fleet may share a token, but not take all the room.
   int64_t workers_per_identity_max = 100'000;
   // Records of workers in the store, whenever they called: those not seen for the longest are forgotten first. Not
   // fewer than workers_max.

@@ -152,7 +152,6 @@ std::optional<absl::StatusOr<v1::SyncResponse>> WorkDesk::TryAnswerParked(const 
     *response.add_held() = *std::move(update);
   }
   SetPace(true, response);
-  if (worker->is_draining && parked.want > 0) ComeBackLater(response);
   return response;
 }
 

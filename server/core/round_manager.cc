@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "base/plural.h"
 #include "base/status_macros.h"
 #include "base/utf8.h"
 #include "server/core/proto_time.h"
@@ -239,7 +240,7 @@ void RoundManager::Tick(absl::Time now, absl::Time read_until) {
       BeginSealing(*round, now);
     } else {
       End(*round, RoundState::kFailed,
-          fmt::format("the deadline passed with {} contributions; min_goal is {}", round->recorded,
+          fmt::format("the deadline passed with {}; min_goal is {}", Counted(round->recorded, "contribution"),
                       round->spec.min_goal()),
           now);
     }

@@ -16,7 +16,7 @@
 namespace sheaf {
 namespace {
 
-// 26 characters of 5 bits: 130 bits of chance.
+// 26 characters of 5 bits: 130 random bits.
 constexpr int kTokenCharacters = 26;
 constexpr int kExpiredPage = 1000;
 // Requirements that are compared with a worker's labels in one call, of all rounds together, and of each at the least.
@@ -69,10 +69,14 @@ void WorkDesk::Sync(const v1::SyncRequest& request, const IdentityPtr& caller, a
   const absl::StatusOr<const WorkerProfile*> worker = workers_.Saw(request, caller, now);
   if (!worker.ok()) return reply(worker.status());
   Supersede((*worker)->population, (*worker)->name);
+  if (request.draining()) {
+    stops_.Info(now, "worker {} of population {} stops", (*worker)->name, (*worker)->population);
+  }
   Outcome outcome;
   absl::StatusOr<v1::SyncResponse> response = Answer(request, **worker, now, outcome);
-  // A drained worker that knows it wants nothing, and waits until it is taken back into service.
-  const bool may_wait = !is_draining_ && !request.draining() && (!(*worker)->is_draining || request.want() == 0) &&
+  // A drained worker waits until it is taken back into service, once it knows; and one that believes to be drained and
+  // is not any more is told at once.
+  const bool may_wait = !is_draining_ && !request.draining() && (*worker)->is_draining == request.drained() &&
                         FromProto(request.wait()) > absl::ZeroDuration();
   const bool has_nothing_to_wait_for = request.want() > 0 && outcome.want <= 0;
   if (response.ok() && may_wait && !has_nothing_to_wait_for && !outcome.is_cut && response->verdicts().empty() &&
@@ -117,7 +121,7 @@ absl::StatusOr<v1::SyncResponse> WorkDesk::Answer(const v1::SyncRequest& request
   // What had no room comes with the next call, at once.
   if (outcome.is_cut) return response;
   SetPace(FromProto(request.wait()) > absl::ZeroDuration(), response);
-  if (worker.is_draining && request.want() > 0) ComeBackLater(response);
+  if (worker.is_draining && !request.drained()) ComeBackLater(response);
   return response;
 }
 

@@ -19,6 +19,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "base/log_quota.h"
 #include "server/core/access_control.h"
 #include "server/core/contribution_intake.h"
 #include "server/core/core_context.h"
@@ -162,6 +163,7 @@ class WorkDesk {
   CoreContext& context_;
   RoundManager& rounds_;
   WorkerRegistry& workers_;
+  LogQuota stops_;
   ContributionIntake intake_;
   LeaseRoom lease_room_;
   Scheduler scheduler_;

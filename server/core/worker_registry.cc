@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "base/log.h"
 #include "base/retry_hint.h"
 #include "base/status_macros.h"
 #include "server/core/round_spec.h"
@@ -17,6 +18,19 @@ constexpr absl::Duration kNameKept = absl::Minutes(1);
 constexpr absl::Duration kForgetAfter = absl::Minutes(10);
 // Of a worker that there is no room for.
 constexpr absl::Duration kComeBackAfter = absl::Seconds(30);
+
+// For the log.
+std::string By(const Identity& caller) { return caller.name.empty() ? "" : fmt::format(" as {}", caller.name); }
+
+std::string Offers(const v1::SyncRequest& request) {
+  std::string offers;
+  for (const v1::OfferedComputation& offer : request.computations()) {
+    offers += fmt::format("{}{}/{}", offers.empty() ? "offers " : ",", offer.name(), offer.version());
+  }
+  const std::string labels = CanonicalLabels(request.labels());
+  if (offers.empty()) offers = "offers nothing";
+  return labels.empty() ? offers : fmt::format("{}, labels {}", offers, labels);
+}
 
 }  // namespace
 
@@ -58,6 +72,10 @@ absl::StatusOr<const WorkerProfile*> WorkerRegistry::Saw(const v1::SyncRequest& 
     ASSIGN_OR_RETURN(
         const WorkerRecord record,
         context_.store.SawWorker({.name = name, .population = population, .description = description, .now = now}));
+    if (known == profiles_.end()) {
+      joins_.Info(now, "worker {} of population {} joins{}: version {}, {}{}", name, population, By(*caller),
+                  request.software_version(), Offers(request), record.is_draining ? "; it is drained" : "");
+    }
     Entry& entry = profiles_[{population, name}];
     // It may run other things now.
     if (description != entry.description) entry.profile.looked_at = 0;
@@ -125,6 +143,7 @@ const WorkerProfile* WorkerRegistry::Find(const std::string& population, const W
 absl::StatusOr<WorkerRecord> WorkerRegistry::SetDraining(const std::string& population, const WorkerName& name,
                                                          bool is_draining) {
   ASSIGN_OR_RETURN(WorkerRecord record, context_.store.SetWorkerDraining(population, name, is_draining));
+  LogInfo("worker {} of population {} {}", name, population, is_draining ? "is drained" : "is taken back into service");
   const auto found = profiles_.find({population, name});
   if (found != profiles_.end()) found->second.profile.is_draining = is_draining;
   return record;
@@ -148,6 +167,8 @@ void WorkerRegistry::Prune(absl::Time now) {
       ++it;
       continue;
     }
+    leaves_.Info(now, "worker {} of population {} is gone: no call for {}", it->second.profile.name,
+                 it->second.profile.population, absl::FormatDuration(kForgetAfter));
     Uncount(it->second.profile.caller->name);
     it = profiles_.erase(it);
   }

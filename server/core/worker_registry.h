@@ -10,6 +10,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "base/log_quota.h"
 #include "server/core/access_control.h"
 #include "server/core/core_context.h"
 #include "sheaf/v1/work_service.pb.h"
@@ -71,6 +72,8 @@ class WorkerRegistry {
   void Uncount(const std::string& identity);
 
   CoreContext& context_;
+  LogQuota joins_;
+  LogQuota leaves_;
   std::map<std::pair<std::string, WorkerName>, Entry> profiles_;
   // How many of them are whose, by the identity's name.
   std::map<std::string, int64_t> num_by_identity_;

@@ -205,7 +205,8 @@ void InspectionHandlers::ExplainRound(const v1::ExplainRoundRequest& request, ab
   const RoundId round(request.round());
   core_.unmet().OfRound(round, now, [this, round, now, reply](const absl::StatusOr<UnmetRequirements::Found>& unmet) {
     if (!unmet.ok()) return reply(unmet.status());
-    reply(sheaf::ExplainRound(round, core_.context(), core_.rounds(), *unmet, now));
+    const WhoIsThere who{.unmet = *unmet, .workers = core_.workers(), .desk = core_.desk()};
+    reply(sheaf::ExplainRound(round, core_.context(), core_.rounds(), who, now));
   });
 }
 

@@ -29,6 +29,11 @@ constexpr char kRetryMetadata[] = "grpc-retry-pushback-ms";
 // Of gRPC and of ours, for one call, apart from its messages: about.
 constexpr int64_t kCallBytes = 1 << 10;
 
+// Of who calls or how much, not of what is asked: an operator wants to see it.
+bool IsRefusal(const absl::Status& status) {
+  return absl::IsUnauthenticated(status) || absl::IsPermissionDenied(status) || absl::IsResourceExhausted(status);
+}
+
 }  // namespace
 
 grpc::Status ToGrpcStatus(const absl::Status& status) {
@@ -206,6 +211,10 @@ class UnaryAdaptor::Call final : public grpc::ServerUnaryReactor, public Answere
     request.reset();
     request_bytes_.Clear();
     status = Enter(std::move(status));
+    if (IsRefusal(status)) {
+      adaptor_.refusals_.Info(adaptor_.clock_.Now(), "{} from {} is refused: {}", method_.name, context_.peer(),
+                              std::string(status.message()));
+    }
     if (const std::optional<absl::Duration> pause = RetryAfter(status)) {
       context_.AddTrailingMetadata(kRetryMetadata, fmt::format("{}", absl::ToInt64Milliseconds(*pause)));
     }

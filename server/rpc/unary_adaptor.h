@@ -20,6 +20,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
+#include "base/log_quota.h"
 #include "base/mutex.h"
 #include "server/handlers/answer_books.h"
 #include "server/handlers/method_table.h"
@@ -62,6 +63,7 @@ class UnaryAdaptor {
   const MethodTable& methods_;
   AnswerBooks& answers_;
   const Clock& clock_;
+  LogQuota refusals_;
   Mutex mutex_;
   CondVar idle_;
   int64_t num_open_ GUARDED_BY(mutex_) = 0;

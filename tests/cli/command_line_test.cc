@@ -106,16 +106,35 @@ TEST_CASE("Colours appear on a terminal, not in a pipe, not with NO_COLOR, and a
   CHECK_FALSE(is_coloured());
 }
 
+TEST_CASE("The round that the help shows is one") {
+  CommandRun run;
+  CHECK(run({"help", "round-spec"}) == 0);
+  const size_t begin = run.out().find("  {\n");
+  const size_t end = run.out().find("\n  }\n");
+  REQUIRE(end != std::string::npos);
+  run.server.On(kCreateRound, [](const v1::CreateRoundRequest& request) -> absl::StatusOr<v1::CreateRoundResponse> {
+    CHECK(request.spec().deadline().seconds() == 600);
+    CHECK(request.spec().listed().tasks(2).payload() == "3");
+    return v1::CreateRoundResponse();
+  });
+  run.in.str(run.out().substr(begin, end + 4 - begin));
+  CHECK(run({"round", "create", "-f", "-"}) == 0);
+}
+
 TEST_CASE("A mistyped noun, verb or option gets the nearest right one, and exit code 2") {
   CommandRun run;
   CHECK(run({"rond", "list"}) == 2);
   CHECK(run.err() == "error: there is no command 'rond'\nhint: did you mean 'round'?\n");
   CHECK(run({"round", "lst"}) == 2);
-  CHECK(run.err() == "error: 'lst' is nothing that a round can do\nhint: did you mean 'list'?\n");
+  CHECK(run.err() == "error: unknown verb 'lst'\nhint: did you mean 'list'?\n");
   CHECK(run({"round", "desc", "r-1"}) == 2);
   CHECK_THAT(run.err(), Contains("did you mean 'describe'?"));
   CHECK(run({"round", "list", "--stat", "FAILED"}) == 2);
   CHECK(run.err() == "error: unknown option '--stat'\nhint: did you mean '--state'?\n");
+  CHECK(run({"round", "create", "-w", "-f", "-"}) == 2);
+  CHECK(run.err() == "error: unknown option '-w'\nhint: did you mean '--wait'?\n");
+  CHECK(run({"round", "create", "-x"}) == 2);
+  CHECK(run.err() == "error: unknown option '-x'\nhint: 'sheaf round create --help' shows the options\n");
   CHECK(run({"frobnicate"}) == 2);
   CHECK_THAT(run.err(), Contains("hint: 'sheaf --help' shows the commands\n"));
   CHECK(run({"--bogus"}) == 2);

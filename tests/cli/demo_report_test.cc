@@ -91,12 +91,12 @@ TEST_CASE("With -o json the demo's stdout is JSON lines, the last of which sums 
   demo.report().OnRoundEnded(Outcome(1, 0.415));
   demo.report().PrintEnd("d1gest");
   CHECK(demo.out() ==
-        R"({"round":1,"id":"r-7k2m9q4x","micro_recall_at_5":0.415,"tasks_succeeded":50,"tasks_failed":0,)"
-        R"("attempts_failed":1,"attempts_lost":2,"rows":2698,"bytes_up":7400000,"bytes_down":7100000,)"
-        R"("dense_bytes":11388600000,"phases":{"wait":0.1125,"download":0.0125,"prepare":0.0375,"compute":0.7625,)"
-        R"("upload":0.1125,"fold":0.1,"commit":0.1125},"seconds":1.4,"aggregate_digest":"abad1dea"})"
+        R"({"round":1,"id":"r-7k2m9q4x","micro_recall_at_5":0.415,"tasksSucceeded":50,"tasksFailed":0,)"
+        R"("attemptsFailed":1,"attemptsLost":2,"rows":2698,"bytesUp":7400000,"bytesDown":7100000,)"
+        R"("denseBytes":11388600000,"phases":{"wait":0.1125,"download":0.0125,"prepare":0.0375,"compute":0.7625,)"
+        R"("upload":0.1125,"fold":0.1,"commit":0.1125},"seconds":1.4,"aggregateDigest":"abad1dea"})"
         "\n"
-        R"({"micro_recall_at_5":0.415,"rounds":1,"seconds":1.400,"model_digest":"d1gest"})"
+        R"({"micro_recall_at_5":0.415,"rounds":1,"seconds":1.400,"modelDigest":"d1gest"})"
         "\n");
 }
 
@@ -105,8 +105,8 @@ TEST_CASE("Verification is counted apart from the rounds' time, and its findings
   demo.report().OnRoundEnded(VerifiedOutcome(1, 0));
   demo.report().OnRoundEnded(VerifiedOutcome(2, 7));
   demo.report().PrintEnd("d1gest");
-  CHECK_THAT(demo.out(), EndsWith(R"({"micro_recall_at_5":0.5,"rounds":2,"seconds":2.800,"model_digest":"d1gest",)"
-                                  R"("verified_rounds":2,"mismatches":7,"verify_seconds":6.000})"
+  CHECK_THAT(demo.out(), EndsWith(R"({"micro_recall_at_5":0.5,"rounds":2,"seconds":2.800,"modelDigest":"d1gest",)"
+                                  R"("verifiedRounds":2,"mismatches":7,"verifySeconds":6.000})"
                                   "\n"));
   CHECK(demo.report().totals().first_mismatch == "round 2: row 3");
   Demo table("table");

@@ -55,9 +55,12 @@ TEST_CASE("A list pages to its end, or up to the limit and says so") {
   CHECK(run.err().empty());
   CHECK(run({"task", "list", "--limit", "3"}) == 0);
   CHECK_THAT(run.out(), Contains("r-1/2") && !Contains("r-1/3"));
-  CHECK(run.err() == "note: these are the first 3; --limit 0 shows all\n");
+  CHECK(run.err() == "note: these are the first 3; --limit 0 shows all, --page-token 3 the next\n");
   CHECK(run({"task", "list", "--limit", "3", "-o", "json"}) == 0);
   CHECK_THAT(run.out(), Contains("\"nextPageToken\": \"3\""));
+  CHECK(run({"task", "list", "--limit", "3", "--page-token", "3", "--no-headers"}) == 0);
+  CHECK_THAT(run.out(), Contains("r-1/3") && Contains("r-1/4") && !Contains("r-1/2"));
+  CHECK(run.err().empty());
 }
 
 TEST_CASE("A server that repeats a page does not keep a list going for ever") {

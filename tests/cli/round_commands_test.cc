@@ -138,7 +138,7 @@ TEST_CASE("A field that a spec does not have is refused by name") {
   AnswerCreate(run);
   run.in.str(R"({"computation": {"name": "tags", "verison": 1}})");
   CHECK(run({"round", "create", "-f", "-"}) == 2);
-  CHECK_THAT(run.err(), Contains("verison") && Contains("error: stdin: not a RoundSpec") && Contains("hint: "));
+  CHECK_THAT(run.err(), Contains("error: stdin:1: computation.verison: there is no such field") && Contains("hint: "));
   CHECK(run.server.requests.empty());
   run.in.clear();
   run.in.str("{");

@@ -179,7 +179,7 @@ TEST_CASE("token list says where each token holds, for how long, and which are v
   CHECK(run.err().empty());
   CHECK(run({"token", "list", "--limit", "1", "--no-headers"}) == 0);
   CHECK(run.out() == "t-aaaaaaaa  admin  operator  everywhere  VALID  400d  -  -\n");
-  CHECK(run.err() == "note: these are the first 1; --limit 0 shows all\n");
+  CHECK(run.err() == "note: these are the first 1; --limit 0 shows all, --page-token more the next\n");
 }
 
 TEST_CASE("token list -o json is the API's own message, and has no secret") {

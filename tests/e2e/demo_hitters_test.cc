@@ -55,15 +55,15 @@ TEST_CASE("The federated counts of all dependency names are exactly what sort an
   WriteNames(names, /*once=*/false);
   const nlohmann::json counted = Count(table, {"--workers", "4", "--top", "3", "--verify"});
   Shell("sort " + names + " | uniq -c | diff - " + table);
-  CHECK(counted.at("names_withheld") == 0);
+  CHECK(counted.at("namesWithheld") == 0);
   CHECK(counted.at("mismatches") == 0);
-  CHECK(counted.at("tasks_succeeded") == HittersDataset::Load(kDependencies)->num_clients());
-  CHECK(std::to_string(counted.at("names_released").get<int>()) + "\n" == Shell("wc -l < " + table));
+  CHECK(counted.at("tasksSucceeded") == HittersDataset::Load(kDependencies)->num_clients());
+  CHECK(std::to_string(counted.at("namesReleased").get<int>()) + "\n" == Shell("wc -l < " + table));
   const nlohmann::json& first = counted.at("top").at(0);
   CHECK(Shell("sort " + names + " | uniq -c | sort -rn | head -n 1 | awk '{print $2, $1}'") ==
         fmt::format("{} {}\n", first.at("name").get<std::string>(), first.at("count").get<int64_t>()));
   CHECK(counted.at("top").size() == 3);
-  Measured("{} names of {} clients, no line of the diff, {:.1f} s", counted.at("names_released").get<int>(),
+  Measured("{} names of {} clients, no line of the diff, {:.1f} s", counted.at("namesReleased").get<int>(),
            counted.at("clients").get<int>(), counted.at("seconds").get<double>());
 }
 
@@ -76,11 +76,11 @@ TEST_CASE("With min_contributors 2 exactly the names that fewer than two maintai
   // The names of two clients and more, with their counts over all.
   Shell("cd " + scratch.path() + " && sort once | uniq -d > shared && sort all | uniq -c | " +
         "awk 'NR == FNR {shared[$1]; next} $2 in shared' shared - | diff - table");
-  CHECK(Shell("sort " + once + " | uniq -u | wc -l") == std::to_string(counted.at("names_withheld").get<int>()) + "\n");
-  CHECK(counted.at("names_withheld") > 0);
-  CHECK(counted.at("names_released") > 0);
-  Measured("{} names released, {} withheld", counted.at("names_released").get<int>(),
-           counted.at("names_withheld").get<int>());
+  CHECK(Shell("sort " + once + " | uniq -u | wc -l") == std::to_string(counted.at("namesWithheld").get<int>()) + "\n");
+  CHECK(counted.at("namesWithheld") > 0);
+  CHECK(counted.at("namesReleased") > 0);
+  Measured("{} names released, {} withheld", counted.at("namesReleased").get<int>(),
+           counted.at("namesWithheld").get<int>());
 }
 
 TEST_CASE("A table of counts that is there already, or called like a format, is not written") {

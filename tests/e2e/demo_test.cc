@@ -27,14 +27,14 @@ nlohmann::json Demo(const std::string& name, const std::string& data, const std:
 
 TEST_CASE("The demo's every round equals brute force, and 1 worker and 8 train the same model to the last bit") {
   const nlohmann::json eight = Demo("tags", kIndex, {"--rounds", "3", "--workers", "8", "--verify"});
-  CHECK(eight.at("verified_rounds") == 3);
+  CHECK(eight.at("verifiedRounds") == 3);
   CHECK(eight.at("mismatches") == 0);
   CHECK(eight.at("rounds") == 3);
   const nlohmann::json one = Demo("tags", kIndex, {"--rounds", "3", "--workers", "1"});
-  CHECK(one.at("model_digest") == eight.at("model_digest"));
+  CHECK(one.at("modelDigest") == eight.at("modelDigest"));
   CHECK(one.at("micro_recall_at_5") == eight.at("micro_recall_at_5"));
   Measured("digest {:.12}, 0 mismatches in 3 rounds; {:.1f} s with 8 workers and --verify, {:.1f} s with 1",
-           eight.at("model_digest").get<std::string>(), eight.at("seconds").get<double>(),
+           eight.at("modelDigest").get<std::string>(), eight.at("seconds").get<double>(),
            one.at("seconds").get<double>());
 }
 
@@ -46,10 +46,10 @@ TEST_CASE("The demo reco learns what packages need, and its rounds equal brute f
     return Demo("reco", kNeeds, all);
   };
   const nlohmann::json four = with_workers("4");
-  CHECK(four.at("verified_rounds") == 10);
+  CHECK(four.at("verifiedRounds") == 10);
   CHECK(four.at("mismatches") == 0);
   CHECK(four.at("micro_recall_at_20") > 0.25);
-  CHECK(with_workers("1").at("model_digest") == four.at("model_digest"));
+  CHECK(with_workers("1").at("modelDigest") == four.at("modelDigest"));
   Measured("recall@20 {:.3f} after 10 rounds", four.at("micro_recall_at_20").get<double>());
 }
 

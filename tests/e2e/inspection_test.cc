@@ -4,7 +4,7 @@
 #include <set>
 
 #include "cli/commands.h"
-#include "cli/json_output.h"
+#include "cli/json_input.h"
 #include "sdk/cpp/methods.h"
 #include "storage/sql/sql_task_store.h"
 #include "storage/sqlite/sqlite_connection.h"
@@ -98,7 +98,7 @@ void CheckJson(const Look& look, const std::string& text) {
   CHECK(nlohmann::json::accept(text));
   if (look.json == nullptr) return;
   const std::unique_ptr<google::protobuf::Message> message(look.json->New());
-  CHECK(FromJson(text, message.get()).ToString() == "OK");
+  CHECK(FromJson(text, "stdout", message.get()).ToString() == "OK");
 }
 
 // The commands that change something, or start something; the test below looks with all others.

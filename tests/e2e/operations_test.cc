@@ -1,5 +1,7 @@
 // What operators do while workers hold tasks: replace tokens, take workers out of service and back, restart them and
 // the server. Nobody's attempt is lost by it.
+#include <signal.h>
+
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -75,7 +77,6 @@ TEST_CASE("A token is replaced under a worker in the middle of a task: no attemp
     const std::string round =
         StartRound(federation, OneHotRound({.num_tasks = 2, .work = absl::Seconds(9), .lease = absl::Seconds(6)}));
     WaitUntilHeld(federation, round, "edge");
-    // A parked worker, too.
     if (is_revoked_first) {
       scene.Revoke(old_token);
       ::poll(nullptr, 0, 1500);
@@ -169,12 +170,11 @@ TEST_CASE(
     "A worker killed in the middle of a task and restarted under its name goes on with it, and loses no attempt") {
   Federation federation;
   federation.StartWorker("edge");
-  // Longer than a lease, and longer than what is left of it.
   const std::string round =
       StartRound(federation, OneHotRound({.num_tasks = 1, .work = absl::Seconds(5), .lease = absl::Seconds(3)}));
   WaitUntilHeld(federation, round, "edge");
-  // Its progress was reported by then.
-  ::poll(nullptr, 0, 2500);
+  // The second life takes longer than the lease to get as far as the first.
+  ::poll(nullptr, 0, 4200);
   federation.KillWorker("edge");
   federation.RestartWorker("edge");
   const v1::Round ended = Await(federation, round);
@@ -196,6 +196,63 @@ TEST_CASE("A worker is back within a second or so of a restarted server, however
     CHECK(took < absl::Seconds(2.5));
     Measured("back {} after a server that was away for {}", absl::FormatDuration(took), absl::FormatDuration(away));
   }
+}
+
+TEST_CASE("Ctrl-C on a command that waits for a round says that the round goes on") {
+  Federation federation;
+  const std::string round = StartRound(federation, OneHotRound({.num_tasks = 1}));
+  absl::StatusOr<ChildProcess> wait =
+      ChildProcess::Start({.argv = {BinaryPath("sheaf"), "--server", federation.address(), "round", "watch", round},
+                           .log_path = federation.directory() + "/watch.log"});
+  REQUIRE(wait.ok());
+  WaitUntil("it watches", absl::Seconds(10), [&] { return wait->LogTail(10).find("0/1") != std::string::npos; });
+  REQUIRE(::kill(wait->pid(), SIGINT) == 0);
+  CHECK(EndOf(*wait, absl::Seconds(5)) == "signal 2 (Interrupt)");
+  CHECK_THAT(wait->LogTail(10), Contains("round " + round + " goes on") && Contains("round cancel " + round));
+  CHECK(RoundOf(federation.transport(), round).state() == v1::COLLECTING);
+}
+
+TEST_CASE("A reader that has seen enough ends a command quietly") {
+  const CommandRun run =
+      RunCommand({"/bin/bash", "-c", "(sleep 0.3; exec \"$0\" help exit-codes) | true", BinaryPath("sheaf")});
+  CHECK(run.err.empty());
+  // A disk that is full is another matter.
+  const CommandRun full = RunCommand({"/bin/bash", "-c", "\"$0\" help exit-codes > /dev/full", BinaryPath("sheaf")});
+  CHECK(full.exit_code == 1);
+  CHECK_THAT(full.err, Contains("cannot write to standard output") && Contains("full"));
+}
+
+TEST_CASE(
+    "The server's log tells who joins and stops, which attempts end badly, who is refused, and what becomes of "
+    "tokens") {
+  TokenScene scene;
+  Federation& federation = scene.federation();
+  const std::string file = scene.Path("edge.token");
+  const std::string token = scene.Make(file, {"edge", "--role", "worker"});
+  federation.StartWorker("edge-1", {"--token-file", file, "--label", "zone=eu"});
+  const std::string round =
+      StartRound(federation, OneHotRound({.num_tasks = 1, .work = absl::Seconds(20), .lease = absl::Seconds(1)}));
+  WaitUntilHeld(federation, round, "edge-1");
+  federation.KillWorker("edge-1");
+  const auto says = [&](const std::string& words) {
+    WaitUntil("the log says \"" + words + "\"", absl::Seconds(10),
+              [&] { return federation.server().LogTail(1000).find(words) != std::string::npos; });
+  };
+  says("worker edge-1 of population default joins as edge");
+  says("labels zone=eu");
+  says("task " + round + "/0: attempt 1 of worker edge-1 LOST, the task is QUEUED");
+  CHECK(federation.Sheaf({"worker", "drain", "edge-1"}).exit_code == 0);
+  says("worker edge-1 of population default is drained");
+  ChildProcess& second = federation.RestartWorker("edge-1");
+  WaitUntil("it waits", absl::Seconds(10), [&] { return WorkerOf(federation, "edge-1").is_parked(); });
+  second.Terminate();
+  says("worker edge-1 of population default stops");
+  scene.Revoke(token);
+  says("token " + token + " of edge is revoked by admin");
+  CHECK(RunCommand({BinaryPath("sheaf"), "--server", federation.address(), "--token-file", file, "round", "list"})
+            .exit_code == 4);
+  says("is refused: token " + token + " of edge was revoked");
+  says("token " + token + " of edge is made by admin: worker, for all populations");
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 // TLS as users meet it: real processes, certificates made for the occasion.
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 
@@ -39,10 +40,23 @@ TEST_CASE("Over TLS a round runs as it does without: server, worker and command 
   const Certificates others(directory.path(), "other");
   const CommandRun clear = RunCommand({BinaryPath("sheaf"), "--server", federation.address(), "server", "info"});
   CHECK(clear.exit_code == 5);
+  CHECK_THAT(clear.err, Contains("hint: somebody listens there and hangs up") && Contains("--tls-ca"));
   const CommandRun wrong = RunCommand(
       {BinaryPath("sheaf"), "--server", federation.address(), "--tls-ca", others.authority(), "server", "info"});
   CHECK(wrong.exit_code == 5);
   CHECK_THAT(wrong.err, Contains(federation.address()));
+  CHECK_THAT(wrong.err,
+             Contains("hint: somebody answers there whose certificate none of --tls-ca's authorities signed"));
+  // Two lines, and none of gRPC's own.
+  CHECK(std::count(wrong.err.begin(), wrong.err.end(), '\n') == 2);
+  const CertificateFiles elsewhere = certificates.Issue("elsewhere", "DNS:sheaf.example");
+  Federation named({.server_arguments = {"--tls-cert", elsewhere.certificate, "--tls-key", elsewhere.key},
+                    .security = {.tls_ca = certificates.authority()}});
+  CHECK_THAT(named.Sheaf({"server", "info"}).err, Contains("hint: the certificate is for other names"));
+  Federation plain;
+  const CommandRun over_tls = RunCommand(
+      {BinaryPath("sheaf"), "--server", plain.address(), "--tls-ca", certificates.authority(), "server", "info"});
+  CHECK_THAT(over_tls.err, Contains("hint: the server does not speak TLS"));
 }
 
 TEST_CASE("TLS 1.2 and 1.3 are spoken, older versions are not") {
@@ -191,6 +205,8 @@ TEST_CASE("Clients refuse files that cannot work, and to show a token where ever
     return RunCommand(options);
   };
   CHECK_THAT(sheaf({"--tls-ca", "/no/ca.pem"}).err, Contains("/no/ca.pem") && Contains("No such file"));
+  const CommandRun listing = RunCommand({BinaryPath("sheaf"), "--tls-ca", "/no/ca.pem", "round", "list"});
+  CHECK_THAT(listing.err, Contains("hint: --tls-ca") && !Contains("round list"));
   CHECK_THAT(sheaf({"--tls-cert", "/no/c.pem", "--tls-key", "/no/k.pem"}).err, Contains("--tls-ca"));
   CHECK_THAT(sheaf({"--token-file", "/no/token"}).err, Contains("/no/token"));
   const CommandRun clear = sheaf({"--token-file", token, "--server", "192.0.2.1:7433"});

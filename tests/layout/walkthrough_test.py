@@ -70,7 +70,7 @@ class Shell:
             line = line.replace("ROUND", self.round)
         if line.endswith("&"):
             return self.start(line.removesuffix("&"))
-        if line.startswith("kill %"):
+        if line.startswith("kill "):
             return self.stop()
         return self.run(line)
 

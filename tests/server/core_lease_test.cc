@@ -322,6 +322,7 @@ TEST_CASE(
 
   v1::SyncRequest wait = AskAndWait("w", absl::Seconds(30));
   wait.set_want(0);
+  wait.set_drained(true);
   const auto parked = server.CallLater<v1::SyncResponse>("WorkService/Sync", wait);
   REQUIRE_FALSE(parked->has_value());
   drain.set_undo(true);
@@ -330,6 +331,10 @@ TEST_CASE(
   REQUIRE((**parked).ok());
   REQUIRE_FALSE((**parked)->drain());
   REQUIRE((**parked)->next_min().seconds() == 0);
+  // The command came before the worker began to wait: it is told, and not left waiting.
+  const auto late = server.CallLater<v1::SyncResponse>("WorkService/Sync", wait);
+  REQUIRE(late->has_value());
+  REQUIRE_FALSE((**late)->drain());
   REQUIRE(server.Sync(Ask("w", 1)).leases_size() == 1);
 }
 

@@ -1,8 +1,15 @@
 #include "tests/simulation/observer.h"
 
+#include <map>
 #include <utility>
 
 namespace sheaf::simulation {
+namespace {
+
+// In calm, a second apart: longer than any message lies about.
+constexpr int kTimesTakenBack = 25;
+
+}  // namespace
 
 Observer::Observer(Weather& weather, SimServer& server, const std::string& authorization, Seats& seats)
     : weather_(weather),
@@ -100,13 +107,13 @@ void Observer::Drain() {
   request.set_population(seats_.population(seat));
   ++weather_.statistics.faults["workers drained"];
   weather_.journal.Note("worker {} is to be drained", request.worker());
-  drained_.insert({request.population(), request.worker()});
+  drained_[{request.population(), request.worker()}] = 0;
   Ask(kDrainWorker, request);
 }
 
 void Observer::TakeBack() {
   // A copy: an answer may come at once.
-  for (const auto& worker : std::set(drained_)) {
+  for (const auto& [worker, times] : std::map(drained_)) {
     v1::DrainWorkerRequest request;
     request.set_request_id(fmt::format("drain-{}", ++num_requests_));
     request.set_population(worker.first);
@@ -114,9 +121,11 @@ void Observer::TakeBack() {
     request.set_undo(true);
     weather_.journal.Note("worker {} is to be taken back into service", request.worker());
     Call(transport_, kDrainWorker, request, {.timeout = absl::Seconds(5)},
-         [this, worker](const absl::StatusOr<v1::DrainWorkerResponse>& response) {
-           // The call that drained it may be under way still; then it is asked about again.
-           if ((response.ok() && !weather_.is_stormy) || absl::IsNotFound(response.status())) drained_.erase(worker);
+         [this, worker = worker](const absl::StatusOr<v1::DrainWorkerResponse>& response) {
+           if (absl::IsNotFound(response.status())) drained_.erase(worker);
+           if (!response.ok() || weather_.is_stormy) return;
+           // The call that drained it may be under way still, or come a second time.
+           if (++drained_[worker] == kTimesTakenBack) drained_.erase(worker);
          });
   }
 }

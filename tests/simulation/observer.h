@@ -1,7 +1,7 @@
 // Observer: an operator who looks at everything, requeues what is buried, takes tasks away, and drains workers.
 #pragma once
 
-#include <set>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -39,8 +39,8 @@ class Observer {
   double requeues_;
   int num_requests_ = 0;
   std::string token_;
-  // Population and name.
-  std::set<std::pair<std::string, std::string>> drained_;
+  // By population and name: how often they were taken back in calm.
+  std::map<std::pair<std::string, std::string>, int> drained_;
 };
 
 }  // namespace sheaf::simulation

@@ -512,6 +512,7 @@ TEST_CASE("A drained worker finishes what it holds, stays, and wants tasks again
   test.AnswerLastSync(Draining());
   // It waits to be taken back, in a parked call, and goes on with what it holds.
   CHECK(test.LastSync().want() == 0);
+  CHECK(test.LastSync().drained());
   CHECK(test.LastSync().wait().seconds() >= 5);
   CHECK_FALSE(test.LastSync().draining());
   CHECK_FALSE(test.runner.runs[0].control->is_cancelled());
@@ -545,6 +546,8 @@ TEST_CASE("A drained worker does not hammer a server that does not park its call
   }
   CHECK(test.num_syncs() > 8);
   CHECK(test.num_syncs() < 25);
+  // Such a server would keep a call that waits, when the worker is in service again, and say nothing.
+  CHECK_FALSE(test.LastSync().has_wait());
 }
 
 TEST_CASE("A lease that reaches a worker when it was drained is given back, not run") {
