@@ -76,6 +76,8 @@ class CellVector {
   virtual void ToDivisors(int64_t at, int64_t count, ExactDivisor* divisors) const;
 
   virtual int64_t memory_bytes() const = 0;
+  // Of ExactSum: the most bins that one of its blocks has.
+  virtual int most_bins() const { return 0; }
 };
 
 struct CellType {

@@ -28,12 +28,15 @@ constexpr int64_t kThirdMax = int64_t{1} << 18;
 constexpr int64_t kZeros[ExactBlock::kRunMax] = {};
 // Exponents that leave room for three digits in the normal range of a double, at either end.
 constexpr int kPlainMin = -900, kPlainMax = 800;
+// So many bins may lie anywhere. A digit reaches so far above its exponent.
+constexpr size_t kFreeBins = 3;
+constexpr int kDigitTop = 62;
 // Of what is divided, and of what it is divided by: so that neither the quotient nor what is left of the dividend
 // leaves the normal range. Honest weights add up to 2^-149 at least, and to 2^190 at most.
 constexpr int kDividendMin = -600, kDividendMax = 600;
 constexpr double kDivisorMin = 0x1p-150, kDivisorMax = 0x1p+200;
-// Below this many elements, cutting one by one beats setting up the loops.
-constexpr int kFew = 8;
+// Of bins that single numbers open, so that those of about one size share few.
+constexpr int kSingleStep = 16;
 
 constexpr int FloorDiv(int a, int b) { return a >= 0 ? a / b : -((-a + b - 1) / b); }
 constexpr int RoundDown(int exponent, int step) { return FloorDiv(exponent, step) * step; }
@@ -65,6 +68,8 @@ void ExactBlock::Grow(int size) {
     bin.owned = std::move(digits);
     bin.digits = bin.owned.get();
   }
+  // Too small from now on.
+  spare_.clear();
   size_ = size;
 }
 
@@ -82,7 +87,7 @@ bool ExactBlock::AddFloats(int at, const char* values, int n, float weight) {
   }
   const FloatRange range = ScanFloats(values, n);
   if (range.is_all_zero || !range.is_finite) return range.is_finite;
-  const Target target = Choose(range.top + w.top, range.low + w.low);
+  const Target target = Choose(range.top + w.top, range.low + w.low, kStep);
   const double unit = std::ldexp(1.0, target.top);
   if (target.num_bins == 1) {
     AddToOneBin(values, n, weight, unit, Open(target.top, target.top_amount) + at);
@@ -132,7 +137,7 @@ bool ExactBlock::AddWide(int at, const uint32_t* scattered, const double* values
   MakeRoom();
   const FloatRange range = ScanDoubles(values, n, precision);
   if (range.is_all_zero || !range.is_finite) return range.is_finite;
-  const Target target = Choose(range.top, range.low);
+  const Target target = Choose(range.top, range.low, kStep);
   // Near the ends of the range the scale, or what it makes of the smallest value, would leave it.
   const bool is_extreme = target.top < -992 || target.top > 992 || range.low - target.top < -1074;
   if (is_extreme || n < kFew) {
@@ -145,7 +150,7 @@ bool ExactBlock::AddWide(int at, const uint32_t* scattered, const double* values
   return true;
 }
 
-ExactBlock::Target ExactBlock::Choose(int top, int low) const {
+ExactBlock::Target ExactBlock::Choose(int top, int low, int step) const {
   const auto target = [&](int exponent) {
     const int below = std::max(0, exponent - low);
     return Target{.top = exponent,
@@ -160,6 +165,8 @@ ExactBlock::Target ExactBlock::Choose(int top, int low) const {
     if (bin.exponent <= low) return target(bin.exponent);
     if (upper == nullptr && top - bin.exponent >= kBits / 2) upper = &bin;
   }
+  if (is_canonical_) return target(RoundUp(top - kTopBits, kBits));
+  if (const int shared = RoundUp(top + kMargin - kTopBits, step); shared <= low) return target(shared);
   const int roomy = RoundUp(top + kMargin - kTopBits, kStep);
   if (roomy <= low) return target(roomy);
   const int tight = RoundDown(low, kStep);
@@ -193,10 +200,11 @@ void ExactBlock::AddOne(int at, double value, uint32_t weight_mantissa, int weig
 
 void ExactBlock::AddTerm(int at, bool is_negative, unsigned __int128 magnitude, int exponent) {
   if (magnitude == 0) return;
+  LimitBins();
   while ((magnitude & 0xff) == 0) magnitude >>= 8, exponent += 8;
   const uint64_t upper = static_cast<uint64_t>(magnitude >> 64);
   const int width = upper != 0 ? 64 + std::bit_width(upper) : std::bit_width(static_cast<uint64_t>(magnitude));
-  const Target target = Choose(exponent + width, exponent);
+  const Target target = Choose(exponent + width, exponent, kSingleStep);
   if (target.num_bins == 1) {
     const int64_t digit = static_cast<int64_t>(magnitude << (exponent - target.top));
     Open(target.top, target.top_amount)[at] += is_negative ? -digit : digit;
@@ -210,9 +218,14 @@ void ExactBlock::AddTerm(int at, bool is_negative, unsigned __int128 magnitude, 
 }
 
 void ExactBlock::AddBlock(int at, const ExactBlock& other, int other_at, int n) {
+  LimitBins();
   for (const Bin& from : other.bins_) {
     const int64_t amount = LargestMagnitude(from.digits + other_at, n);
     if (amount == 0) continue;
+    if (is_canonical_ && !IsCanonical(from.exponent)) {
+      AddCut(at, from.exponent, from.digits + other_at, n);
+      continue;
+    }
     Bin& into = FindBin(from.exponent);
     if (into.load > kLoadMax - amount) {
       MakeRoom();
@@ -248,6 +261,42 @@ void ExactBlock::Carry(int exponent) {
   bin.load = kHalf;
 }
 
+void ExactBlock::AddCut(int at, int exponent, const int64_t* digits, int n) {
+  const int below = RoundDown(exponent, kBits);
+  const int bits = kBits - (exponent - below);
+  for (const int to : {below, below + kBits}) {
+    if (FindBin(to).load > kRoomy) Carry(to);
+  }
+  int64_t* const lower = Open(below, kHalf) + at;
+  int64_t* const upper = Open(below + kBits, kLoadMax >> (bits - 1)) + at;
+  for (int begin = 0; begin < n; begin += kRunMax) {
+    SplitDigits(digits + begin, std::min(kRunMax, n - begin), bits, lower + begin, upper + begin);
+  }
+}
+
+void ExactBlock::LimitBins() {
+  if (bins_.size() <= kFreeBins || is_canonical_) return;
+  const int span = bins_.back().exponent + kDigitTop - bins_.front().exponent;
+  if (static_cast<int>(bins_.size()) <= span / kBits + 2) return;
+  is_canonical_ = true;
+  Normalise();
+}
+
+int ExactBlock::NewBinsMax(int top, int low) {
+  const int roomy = RoundUp(top + kMargin - kTopBits, kStep);
+  if (roomy <= low || top - RoundDown(low, kStep) <= kTopBits) return 1;
+  return 1 + (roomy - low + kBits - 1) / kBits;
+}
+
+int ExactBlock::NewBinsOfSinglesMax(int top, int low, int precision) {
+  const int span = top - low;
+  // LimitBins leaves no more, and one number may open three before it looks.
+  const int limit = (span + kDigitTop) / kBits + 5;
+  // So narrow that it always fits a bin on the wide grid.
+  constexpr int kNarrow = kTopBits - kMargin - kSingleStep + 1;
+  return precision > kNarrow ? limit : std::min(std::max(0, span - precision) / kSingleStep + 2, limit);
+}
+
 void ExactBlock::Normalise() {
   // Bins at other exponents are cut to fit those at multiples of 32.
   for (size_t b = 0; b < bins_.size();) {
@@ -256,18 +305,11 @@ void ExactBlock::Normalise() {
       ++b;
       continue;
     }
-    const int below = RoundDown(exponent, kBits);
-    const int bits = kBits - (exponent - below);
-    for (const int to : {below, below + kBits}) {
-      if (FindBin(to).load > kRoomy) Carry(to);
-    }
-    int64_t* const lower = Open(below, kHalf);
-    int64_t* const upper = Open(below + kBits, kLoadMax >> (bits - 1));
-    const int64_t* const digits = FindBin(exponent).digits;
-    for (int begin = 0; begin < size_; begin += kRunMax) {
-      SplitDigits(digits + begin, std::min(kRunMax, size_ - begin), bits, lower + begin, upper + begin);
-    }
-    bins_.erase(bins_.begin() + (&FindBin(exponent) - bins_.data()));
+    // Out of the list while it is cut, which may add others.
+    const Bin cut = std::move(bins_[b]);
+    bins_.erase(bins_.begin() + static_cast<ptrdiff_t>(b));
+    AddCut(0, exponent, cut.digits, size_);
+    if (cut.owned == nullptr) spare_.push_back(cut.digits);
     b = 0;
   }
   // From the lowest up, and as far as there is anything to carry.
@@ -484,6 +526,10 @@ ExactBlock::Bin& ExactBlock::FindBin(int exponent) {
   if (pool_ == nullptr) {
     bin.owned = std::make_unique<int64_t[]>(static_cast<size_t>(size_));
     bin.digits = bin.owned.get();
+  } else if (!spare_.empty()) {
+    bin.digits = spare_.back();
+    spare_.pop_back();
+    std::fill_n(bin.digits, size_, 0);
   } else {
     bin.digits = pool_->Allocate<int64_t>(size_);
   }
@@ -491,6 +537,7 @@ ExactBlock::Bin& ExactBlock::FindBin(int exponent) {
 }
 
 void ExactBlock::MakeRoom() {
+  LimitBins();
   for (size_t b = 0; b < bins_.size(); ++b) {
     if (bins_[b].load <= kRoomy) continue;
     // The load is a bound for all elements together; most of the time none is near it.

@@ -11,7 +11,9 @@
 // until a bin could overflow, which takes at least 2^10 adds; `load` is the bound that says when.
 //
 // Which bins there are depends on what came, and in which order; what they add up to does not. Normalise gives the one
-// canonical form: bins at multiples of 32, digits of 32 bits.
+// canonical form: bins at multiples of 32, digits of 32 bits. A block that was sent numbers of ever other sizes, so
+// that it has more bins than the canonical form of their range could have, goes over to it and opens no others from
+// then on: numbers of all magnitudes take 13 bins (FLOAT32, unweighted) or 71 (FLOAT64), in whatever order they come.
 //
 //   ExactBlock block(1024);
 //   block.AddFloats(0, bytes, 1024, 3.0f);   // += 3 * value, exactly
@@ -26,6 +28,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "absl/container/inlined_vector.h"
 #include "aggregation/exact_divisor.h"
@@ -88,6 +91,14 @@ class ExactBlock {
   // These sums as what others are divided by. They must be > 0 for that.
   void ToDivisors(int at, int n, ExactDivisor* divisors) const;
 
+  // At most so many bins are opened by one call that adds numbers below 2^top that are multiples of 2^low; and one more
+  // in a thousand calls, for what they carry. Together: kFew numbers or more, which lie far from the ends of the range.
+  static int NewBinsMax(int top, int low);
+  // The same of any number of calls that add them one by one, each of at most `precision` significant bits.
+  static int NewBinsOfSinglesMax(int top, int low, int precision);
+  // Below this many elements, cutting one by one beats setting up the loops.
+  static constexpr int kFew = 8;
+
   int size() const { return size_; }
   // In ascending order of exponent.
   std::span<const Bin> bins() const { return bins_; }
@@ -102,13 +113,18 @@ class ExactBlock {
     int64_t top_amount = 0;
   };
 
-  // Where numbers go that are below 2^top in magnitude and multiples of 2^low.
-  Target Choose(int top, int low) const;
+  // Where numbers go that are below 2^top in magnitude and multiples of 2^low. A new bin's exponent is a multiple of
+  // `step` where it can be.
+  Target Choose(int top, int low, int step) const;
   // The bin's digits; created if need be. The caller adds at most `amount` to each.
   int64_t* Open(int exponent, int64_t amount);
   Bin& FindBin(int exponent);
-  // Makes sure that no bin overflows in one more call of Add.
+  // Makes sure that no bin overflows in one more call of Add, and that there are not too many.
   void MakeRoom();
+  // Goes over to canonical bins for good, if there are more than those could be.
+  void LimitBins();
+  // Adds digits of a bin to those at multiples of 32 around it.
+  void AddCut(int at, int exponent, const int64_t* digits, int n);
   // Moves what is beyond 32 bits to the bin above.
   void Carry(int exponent);
   // Adds rest[i] * 2^target.top to elements at + i, or to at[i] where there are such.
@@ -144,8 +160,12 @@ class ExactBlock {
 
   int size_;
   ZeroedPool* pool_;
+  // Opens bins at multiples of 32 only.
+  bool is_canonical_ = false;
   // Most blocks have one.
   absl::InlinedVector<Bin, 2> bins_;
+  // The pool's memory of bins that are gone, for those to come.
+  std::vector<int64_t*> spare_;
 };
 
 }  // namespace sheaf

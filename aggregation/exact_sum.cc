@@ -253,6 +253,14 @@ void ExactSum::ToDivisors(int64_t at, int64_t count, ExactDivisor* divisors) con
   });
 }
 
+int ExactSum::most_bins() const {
+  size_t bins = 0;
+  for (const auto& block : blocks_) {
+    if (block != nullptr) bins = std::max(bins, block->bins().size());
+  }
+  return static_cast<int>(bins);
+}
+
 int64_t ExactSum::memory_bytes() const {
   int64_t bytes = static_cast<int64_t>(sizeof *this + blocks_.size() * sizeof(blocks_[0]) + non_finite_.size() * 24) +
                   pool_.allocated_bytes();

@@ -40,6 +40,7 @@ class ExactSum final : public CellVector {
   int64_t Round(int64_t at, int64_t count, std::span<const ExactDivisor> divisors, char* values) const override;
   void ToDivisors(int64_t at, int64_t count, ExactDivisor* divisors) const override;
   int64_t memory_bytes() const override;
+  int most_bins() const override;
 
   bool has_non_finite() const { return !non_finite_.empty(); }
 

@@ -49,6 +49,10 @@ class OutputAccumulator {
   // sum does not fit: here, or when a tensor is written.
   absl::Status Release(AggregateRelease& release) const;
   virtual int64_t memory_bytes() const = 0;
+  // Folds what waits to be folded, so that memory_bytes tells all.
+  virtual void Settle() {}
+  // The most bins that one of its blocks of exact sums has; 0 if it has none.
+  virtual int most_bins() const { return 0; }
 
   const OutputLayout& layout() const { return layout_; }
   int64_t num_clients() const { return num_clients_; }

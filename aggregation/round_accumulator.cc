@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <functional>
 #include <numeric>
 #include <set>
 #include <utility>
 
 #include "aggregation/contribution_check.h"
+#include "aggregation/fold_growth.h"
 #include "aggregation/operators.h"
 #include "aggregation/output_accumulator.h"
 #include "aggregation/output_layout.h"
@@ -58,6 +60,11 @@ std::string SignatureOf(const std::vector<OutputLayout>& layouts) {
 struct RoundAccumulator::State {
   std::vector<OutputLayout> layouts;
   std::vector<std::unique_ptr<OutputAccumulator>> outputs;
+  // Somebody asked for more than a rough bound: from then on nothing waits in buckets, because nobody knows what it
+  // would take.
+  std::atomic<bool> is_tight = false;
+  // Memory of each, when memory_bytes last looked.
+  std::vector<std::atomic<int64_t>> held_bytes;
   int64_t num_contributions = 0;
   int64_t num_clients = 0;
 };
@@ -121,6 +128,7 @@ absl::StatusOr<RoundAccumulator> RoundAccumulator::Create(const v1::AggregateSpe
   auto state = std::make_unique<State>();
   ASSIGN_OR_RETURN(state->layouts, LayoutsOf(spec, operators));
   for (const OutputLayout& layout : state->layouts) state->outputs.push_back(layout.op->create(layout));
+  state->held_bytes = std::vector<std::atomic<int64_t>>(state->outputs.size());
   return RoundAccumulator(std::move(state));
 }
 
@@ -159,6 +167,24 @@ absl::StatusOr<ValidContribution> RoundAccumulator::Validate(v1::Contribution co
   return ValidContribution(std::move(parsed));
 }
 
+int64_t RoundAccumulator::GrowthMax(const ValidContribution& valid, int64_t room) const {
+  const ValidContribution::Parsed& parsed = *valid.parsed_;
+  const auto growth = [&](GrowthDetail detail) {
+    int64_t bytes = 0;
+    for (size_t i = 0; i < parsed.outputs.size(); ++i) {
+      const CheckedOutput& output = parsed.outputs[i];
+      const int64_t held_bytes = state_->held_bytes[i].load(std::memory_order_relaxed);
+      bytes += output.partial != nullptr ? FoldGrowth(*output.partial, held_bytes)
+                                         : FoldGrowth(state_->layouts[i], output.value, held_bytes, detail);
+    }
+    return bytes;
+  };
+  const int64_t worst = growth(GrowthDetail::kWorst);
+  if (worst <= room) return worst;
+  state_->is_tight.store(true, std::memory_order_relaxed);
+  return growth(GrowthDetail::kScanned);
+}
+
 void RoundAccumulator::Accumulate(const ValidContribution& valid) {
   InlineFor one_by_one;
   Accumulate(valid, one_by_one);
@@ -177,6 +203,9 @@ void RoundAccumulator::Accumulate(const ValidContribution& valid, ParallelFor& p
   }
   ++state_->num_contributions;
   state_->num_clients += parsed.num_clients;
+  if (state_->is_tight.load(std::memory_order_relaxed)) {
+    for (const auto& output : state_->outputs) output->Settle();
+  }
 }
 
 void RoundAccumulator::Merge(RoundAccumulator&& other) {
@@ -227,7 +256,11 @@ int64_t RoundAccumulator::num_clients() const { return state_->num_clients; }
 
 int64_t RoundAccumulator::memory_bytes() const {
   int64_t bytes = 0;
-  for (const auto& output : state_->outputs) bytes += output->memory_bytes();
+  for (size_t i = 0; i < state_->outputs.size(); ++i) {
+    const int64_t held_bytes = state_->outputs[i]->memory_bytes();
+    state_->held_bytes[i].store(held_bytes, std::memory_order_relaxed);
+    bytes += held_bytes;
+  }
   return bytes;
 }
 

@@ -126,6 +126,10 @@ class RoundAccumulator {
   // Checks the whole contribution; changes nothing. INVALID_ARGUMENT naming the output and the position;
   // RESOURCE_EXHAUSTED over a limit, naming it.
   absl::StatusOr<ValidContribution> Validate(v1::Contribution contribution) const;
+  // The most memory that folding it would add, about (see FoldGrowth). No more exact than it takes to see whether it
+  // is at most `room`: then it costs nothing, else a look at every value. May run beside Accumulate: it goes by what
+  // memory_bytes told last.
+  int64_t GrowthMax(const ValidContribution& valid, int64_t room) const;
   void Accumulate(const ValidContribution& valid);
   // The same, with large outputs in parts: for servers.
   void Accumulate(const ValidContribution& valid, ParallelFor& parallel);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <memory>
 #include <numeric>
 #include <utility>
 #include <vector>
@@ -21,6 +22,8 @@ namespace {
 
 // Integers in the order of unsigned ones.
 constexpr uint64_t kSignBit = uint64_t{1} << 63;
+// Bytes released at once, about.
+constexpr size_t kPieceBytes = 64 << 10;
 
 // The keys there are, and the slots of their rows.
 class KeySet {
@@ -70,6 +73,7 @@ class KeyedFold final : public OutputAccumulator {
       : OutputAccumulator(output), keys_(output.key_type), columns_(layout(), /*is_scattered=*/false, nullptr) {}
 
   int64_t memory_bytes() const override { return keys_.memory_bytes() + columns_.memory_bytes(); }
+  int most_bins() const override { return columns_.cells->most_bins(); }
 
  protected:
   void DoAccumulate(const CheckedValue& value) override {
@@ -123,39 +127,114 @@ class KeyedFold final : public OutputAccumulator {
   }
 
   absl::Status DoRelease(AggregateRelease& release, v1::OutputSummary& summary) const override {
-    RowRelease rows(layout(), std::nullopt);
-    const std::vector<uint32_t> slots = keys_.SlotsInOrder();
-    if (const auto misfit = rows.Take(columns_, slots)) return Misfit(slots[misfit->position]);
-    const int64_t num_rows = rows.num_kept();
-    std::string keys, offsets;
-    const auto append = [](int64_t number, std::string& to) { to.append(reinterpret_cast<const char*>(&number), 8); };
-    for (size_t i = 0; i < static_cast<size_t>(num_rows); ++i) {
-      const size_t position = rows.is_all_kept() ? i : rows.kept()[i];
-      if (keys_.is_string()) {
-        append(static_cast<int64_t>(keys.size()), offsets);
-        keys += keys_.string(slots[position]);
-      } else {
-        append(keys_.integer(slots[position]), keys);
-      }
-    }
+    ASSIGN_OR_RETURN(const Selection selection, Select());
     summary.set_touched(keys_.size());
-    summary.set_released(num_rows);
-    const auto add = [&](NamedTensor tensor) { release.tensors.push_back(ReleaseWhole(std::move(tensor))); };
+    summary.set_released(selection.num_rows());
     const std::string& name = layout().name;
     if (keys_.is_string()) {
-      append(static_cast<int64_t>(keys.size()), offsets);
-      add({name + ".keys", v1::UINT8, {static_cast<int64_t>(keys.size())}, std::move(keys)});
-      add({name + ".key_offsets", v1::INT64, {num_rows + 1}, std::move(offsets)});
+      release.tensors.push_back(
+          {name + ".keys", v1::UINT8, {selection.key_bytes}, [this, selection](const ByteSink& take) {
+             return WriteKeys(selection, take);
+           }});
+      release.tensors.push_back(
+          {name + ".key_offsets", v1::INT64, {selection.num_rows() + 1}, [this, selection](const ByteSink& take) {
+             return WriteOffsets(selection, take);
+           }});
     } else {
-      add({name + ".keys", v1::INT64, {num_rows}, std::move(keys)});
+      release.tensors.push_back(
+          {name + ".keys", v1::INT64, {selection.num_rows()}, [this, selection](const ByteSink& take) {
+             return WriteKeys(selection, take);
+           }});
     }
     std::vector<int64_t> shape = layout().shape;
-    shape.insert(shape.begin(), num_rows);
-    add({name + ".values", layout().released_dtype(), shape, std::string(rows.rows())});
+    shape.insert(shape.begin(), selection.num_rows());
+    release.tensors.push_back({name + ".values", layout().released_dtype(), shape, [this](const ByteSink& take) {
+                                 const std::vector<uint32_t> slots = keys_.SlotsInOrder();
+                                 return ForEachRun(slots, [&](std::span<const uint32_t>, const RowRelease& rows) {
+                                   return take(rows.rows());
+                                 });
+                               }});
     return absl::OkStatus();
   }
 
  private:
+  // What is released: the slots of its keys, in order.
+  struct Selection {
+    std::shared_ptr<const std::vector<uint32_t>> slots;
+    // Of string keys, all together.
+    int64_t key_bytes = 0;
+
+    int64_t num_rows() const { return static_cast<int64_t>(slots->size()); }
+  };
+
+  // Calls visit(slots, their rows) for runs of slots: few rows at once, or all where rows are single values, which are
+  // best rounded together. OUT_OF_RANGE if a sum does not fit.
+  template <typename Visit>
+  absl::Status ForEachRun(std::span<const uint32_t> slots, Visit visit) const {
+    RowRelease rows(layout(), std::nullopt);
+    const size_t row_bytes = std::max<size_t>(rows.row_bytes(), 1);
+    const size_t run = layout().width == 1 ? std::max<size_t>(slots.size(), 1) : kPieceBytes / row_bytes + 1;
+    for (size_t begin = 0; begin < slots.size(); begin += run) {
+      const std::span<const uint32_t> piece = slots.subspan(begin, std::min(run, slots.size() - begin));
+      if (const auto misfit = rows.Take(columns_, piece)) return Misfit(piece[misfit->position]);
+      RETURN_IF_ERROR(visit(piece, rows));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<Selection> Select() const {
+    std::vector<uint32_t> slots = keys_.SlotsInOrder();
+    if (layout().min_contributors > 1 || layout().drop_zeros) {
+      std::vector<uint32_t> kept;
+      RETURN_IF_ERROR(ForEachRun(slots, [&kept](std::span<const uint32_t> piece, const RowRelease& rows) {
+        for (const uint32_t position : rows.kept()) kept.push_back(piece[position]);
+        return absl::OkStatus();
+      }));
+      slots = std::move(kept);
+    }
+    Selection selection;
+    if (keys_.is_string()) {
+      for (const uint32_t slot : slots) selection.key_bytes += static_cast<int64_t>(keys_.string(slot).size());
+    }
+    selection.slots = std::make_shared<const std::vector<uint32_t>>(std::move(slots));
+    return selection;
+  }
+
+  // Gathers small pieces of bytes.
+  struct Gathered {
+    const ByteSink& take;
+    std::string bytes;
+    absl::Status Append(std::string_view piece) {
+      bytes += piece;
+      return bytes.size() < kPieceBytes ? absl::OkStatus() : Flush();
+    }
+    absl::Status Append(int64_t number) { return Append({reinterpret_cast<const char*>(&number), sizeof number}); }
+    absl::Status Flush() {
+      if (bytes.empty()) return absl::OkStatus();
+      const absl::Status taken = take(bytes);
+      bytes.clear();
+      return taken;
+    }
+  };
+
+  absl::Status WriteKeys(const Selection& selection, const ByteSink& take) const {
+    Gathered gathered{take, {}};
+    for (const uint32_t slot : *selection.slots) {
+      RETURN_IF_ERROR(keys_.is_string() ? gathered.Append(keys_.string(slot)) : gathered.Append(keys_.integer(slot)));
+    }
+    return gathered.Flush();
+  }
+
+  absl::Status WriteOffsets(const Selection& selection, const ByteSink& take) const {
+    Gathered gathered{take, {}};
+    int64_t offset = 0;
+    RETURN_IF_ERROR(gathered.Append(offset));
+    for (const uint32_t slot : *selection.slots) {
+      RETURN_IF_ERROR(gathered.Append(offset += static_cast<int64_t>(keys_.string(slot).size())));
+    }
+    return gathered.Flush();
+  }
+
   template <typename Key>
   uint32_t Place(const Key& key) {
     const uint32_t slot = keys_.FindOrAdd(key);

@@ -26,6 +26,8 @@ class SparseFold final : public OutputAccumulator {
   explicit SparseFold(const OutputLayout& output) : OutputAccumulator(output), store_(MakeSparseStore(layout())) {}
 
   int64_t memory_bytes() const override { return store_->memory_bytes(); }
+  void Settle() override { store_->num_touched(); }
+  int most_bins() const override { return store_->most_bins(); }
 
  protected:
   void DoAccumulate(const CheckedValue& value) override;

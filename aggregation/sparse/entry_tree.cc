@@ -302,6 +302,15 @@ int64_t EntryTree<Offset, Value, kCounted>::memory_bytes() const {
   return bytes;
 }
 
+template <typename Offset, typename Value, bool kCounted>
+int EntryTree<Offset, Value, kCounted>::most_bins() const {
+  int bins = 0;
+  ForEachBlock(root_, 0, [&bins](const SparseBlock<Offset>& block, uint64_t) {
+    bins = std::max(bins, block.columns().cells->most_bins());
+  });
+  return bins;
+}
+
 template class EntryTree<uint32_t, float, false>;
 template class EntryTree<uint32_t, WideValue, false>;
 template class EntryTree<uint32_t, WideValue, true>;

@@ -38,6 +38,7 @@ class EntryTree final : public SparseStore {
   int64_t num_touched() override;
   v1::FoldCounters counters() const override;
   int64_t memory_bytes() const override;
+  int most_bins() const override;
 
  private:
   struct Plain {

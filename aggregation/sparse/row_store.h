@@ -18,6 +18,7 @@ class RowStore final : public SparseStore {
   int64_t num_touched() override { return block_.num_touched(); }
   v1::FoldCounters counters() const override;
   int64_t memory_bytes() const override { return block_.memory_bytes(); }
+  int most_bins() const override { return block_.columns().cells->most_bins(); }
 
  private:
   const OutputLayout& layout_;

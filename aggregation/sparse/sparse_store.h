@@ -49,6 +49,8 @@ class SparseStore {
 
   virtual v1::FoldCounters counters() const = 0;
   virtual int64_t memory_bytes() const = 0;
+  // As OutputAccumulator.
+  virtual int most_bins() const = 0;
 };
 
 // `layout` must outlive the store.

@@ -8,6 +8,7 @@
 
 #include "base/checksum.h"
 #include "base/log.h"
+#include "base/retry_hint.h"
 #include "base/status_macros.h"
 #include "base/utf8.h"
 #include "server/core/blob_stream.h"
@@ -332,6 +333,24 @@ absl::StatusOr<std::optional<Refusal>> ContributionIntake::TakeContribution(Live
         fmt::format("its states take {} bytes of memory, over accumulator_bytes_max = {}; combine fewer rows in one",
                     bytes, context_.limits.accumulator_bytes_max));
   }
+  const int64_t room = context_.limits.accumulator_bytes_max - round.accumulator_bytes - round.reserved_bytes;
+  const int64_t growth = round.accumulator.GrowthMax(*valid, room);
+  if (growth > room + round.reserved_bytes) {
+    return Refuse(
+        RefusalKind::kRoundFull,
+        fmt::format("the round's accumulators hold {} bytes, and with it may take {} more, over "
+                    "accumulator_bytes_max = {}; send fewer rows, or create the round with numerics F64, which "
+                    "values of other sizes do not make larger",
+                    round.accumulator_bytes, growth, context_.limits.accumulator_bytes_max));
+  }
+  // There may be room once others are folded.
+  if (growth > room) {
+    return WithRetryAfter(absl::ResourceExhaustedError(fmt::format(
+                              "contributions that wait to be folded may take {} bytes, and {} more would be over "
+                              "accumulator_bytes_max = {}; try again",
+                              round.reserved_bytes, growth, context_.limits.accumulator_bytes_max)),
+                          absl::Seconds(1));
+  }
 
   // Before an upload moves: whoever sends it again finds it there.
   RETURN_IF_ERROR(rounds_.CheckSpool(round, size));
@@ -341,6 +360,7 @@ absl::StatusOr<std::optional<Refusal>> ContributionIntake::TakeContribution(Live
                                       .digest = received->digest,
                                       .uploaded = {},
                                       .valid = *std::move(valid),
+                                      .growth_bytes = growth,
                                       .timings = Plausible(result.timings()),
                                       .now = now};
   if (is_uploaded && round.spec.durability() == v1::DURABLE) {

@@ -30,6 +30,8 @@ struct LiveRound {
   int64_t folded = 0;
   // Memory of the accumulator after the newest fold.
   int64_t accumulator_bytes = 0;
+  // That contributions which are recorded and not yet folded may add to it.
+  int64_t reserved_bytes = 0;
   // Newest checkpoint.
   std::string checkpoint;
   int64_t checkpoint_sequence = 0;

@@ -76,6 +76,8 @@ class RoundManager {
     // Where the bytes lie already, if they were uploaded; else they are appended to the spool.
     std::optional<SpoolRef> uploaded;
     ValidContribution valid;
+    // Memory that folding it may take: reserved until then.
+    int64_t growth_bytes = 0;
     v1::AttemptTimings timings;
     absl::Time now;
   };

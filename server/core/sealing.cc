@@ -81,6 +81,7 @@ absl::Status RoundManager::Load(const RoundRecord& record, absl::Time now) {
   round->num_tasks = record.tasks.total();
   round->checkpoint_clients = round->accumulator.num_clients();
   if (round->recorded > round->folded) RETURN_IF_ERROR(Refold(*round));
+  round->accumulator_bytes = round->accumulator.memory_bytes();
   round->saved_metrics = round->folded_metrics = round->progress.metrics();
   const bool is_sealing = round->state == RoundState::kSealing;
   num_live_tasks_ += round->num_tasks;
@@ -174,9 +175,12 @@ absl::Status RoundManager::Accept(LiveRound& round, Acceptance acceptance) {
   round.progress = std::move(progress);
   round.recorded = record.sequence;
   auto valid = std::make_shared<ValidContribution>(std::move(acceptance.valid));
+  round.reserved_bytes += acceptance.growth_bytes;
   context_.executor.Defer([this, id = round.id, sequence = record.sequence, size_bytes, valid,
+                           growth_bytes = acceptance.growth_bytes,
                            metrics = round.progress.metrics()](const absl::Status& commit) {
     LiveRound* live = Find(id);
+    if (live != nullptr) live->reserved_bytes -= growth_bytes;
     if (!commit.ok() || live == nullptr) return;
     live->folded_metrics = metrics;
     live->spooled_bytes += size_bytes;

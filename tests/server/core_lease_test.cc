@@ -85,6 +85,55 @@ TEST_CASE("The same result handed in twice is counted once") {
   REQUIRE(server.GetRound(round).num_contributions() == 1);
 }
 
+TEST_CASE("A result under a lease that was lost is no duplicate of what came instead") {
+  CoreFederation server;
+  const std::string round = server.CreateRound(SumRound(2));
+  const v1::Lease first = server.Sync(Ask("w1", 1)).leases(0);
+  server.Advance(absl::Seconds(30));
+  const v1::SyncResponse granted = server.Sync(Ask("w2", 2));
+  REQUIRE(granted.leases_size() == 2);
+  for (const v1::Lease& lease : granted.leases()) {
+    if (lease.task() != first.task()) continue;
+    REQUIRE(server.Sync(HandIn("w2", Result(lease, 1))).verdicts(0).verdict() == Verdict::ACCEPTED);
+    REQUIRE(server.Sync(HandIn("w2", Result(lease, 1))).verdicts(0).verdict() == Verdict::DUPLICATE);
+  }
+  // Its work was not counted, and it must not believe so.
+  REQUIRE(server.Sync(HandIn("w1", Result(first, 1))).verdicts(0).verdict() == Verdict::LEASE_LOST);
+  REQUIRE(server.GetRound(round).num_contributions() == 1);
+}
+
+TEST_CASE("A lease is not sent again to a worker of the same name that is somebody else's") {
+  CoreFederation server;
+  server.CreateRound(SumRound(1));
+  const auto identity = [](const std::string& name) {
+    auto who = std::make_shared<Identity>();
+    who->name = name;
+    who->lease_tag = "." + name;
+    return who;
+  };
+  // Leases that are sent to the worker "w" of this identity.
+  const auto leases_of = [&server](const std::shared_ptr<const Identity>& who) {
+    const v1::SyncRequest request = Ask("w", 1);
+    std::vector<v1::Lease> leases;
+    server.Post([&](absl::Time now) {
+      server.core().desk().Sync(request, who, now, [&leases](const absl::StatusOr<v1::SyncResponse>& answer) {
+        if (answer.ok()) leases.assign(answer->leases().begin(), answer->leases().end());
+      });
+    });
+    server.Run();
+    return leases;
+  };
+  const auto owner = identity("owner"), other = identity("other");
+  const std::vector<v1::Lease> granted = leases_of(owner);
+  REQUIRE(granted.size() == 1);
+  // The answer was lost: it comes again.
+  REQUIRE(leases_of(owner).size() == 1);
+  // After a restart nobody knows whose the name was.
+  server.CrashAndRestart();
+  CHECK(leases_of(other).empty());
+  REQUIRE(leases_of(owner).size() <= 1);
+}
+
 TEST_CASE("A result under a token that was never given changes nothing") {
   CoreFederation server;
   const std::string round = server.CreateRound(SumRound(1));

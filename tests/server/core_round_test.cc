@@ -13,6 +13,7 @@
 #include "aggregation/safetensors.h"
 #include "base/checksum.h"
 #include "base/clock.h"
+#include "base/retry_hint.h"
 #include "server/core/proto_time.h"
 #include "tests/server/core_federation.h"
 
@@ -330,6 +331,109 @@ TEST_CASE("A restart in the middle of a round loses nothing that was accepted") 
   REQUIRE(Contribute(server, "w", 0.5f) == Verdict::ACCEPTED);
   REQUIRE(server.GetRound(round).state() == v1::SUCCEEDED);
   REQUIRE(FirstOf(server.ReadAggregate(round)) == 3.5f);
+}
+
+TEST_CASE("Two results of one batch are both there after a restart, although a checkpoint is due after each") {
+  Limits limits;
+  limits.checkpoint_contributions = 1;
+  limits.checkpoint_spool_bytes = 1;
+  CoreFederation server(limits);
+  const std::string round = server.CreateRound(SumRound(3));
+  const v1::SyncResponse granted = server.Sync(Ask("w", 3));
+  REQUIRE(granted.leases_size() == 3);
+  v1::SyncRequest request = Ask("w", 0);
+  for (int i = 0; i < 2; ++i) *request.add_results() = Result(granted.leases(i), 1);
+  REQUIRE(server.Sync(request).verdicts_size() == 2);
+  server.CrashAndRestart();
+  REQUIRE(server.GetRound(round).num_contributions() == 2);
+  request.clear_results();
+  *request.add_results() = Result(granted.leases(2), 0.5f);
+  REQUIRE(server.Sync(request).verdicts(0).verdict() == Verdict::ACCEPTED);
+  REQUIRE(server.GetRound(round).state() == v1::SUCCEEDED);
+  REQUIRE(FirstOf(server.ReadAggregate(round)) == 2.5f);
+}
+
+// A round of a sum of kWide elements, and a result of values that are all `value`, or of all magnitudes.
+constexpr int64_t kWide = 1 << 14;
+v1::RoundSpec WideRound(int num_tasks) {
+  v1::RoundSpec spec = SumRound(num_tasks);
+  spec.mutable_aggregate()->mutable_outputs(0)->set_dense_shape(0, kWide);
+  spec.mutable_retry()->set_failed_max(100);
+  return spec;
+}
+
+v1::TaskResult WideResult(const v1::Lease& lease, const std::function<float(int64_t)>& value_of) {
+  v1::TaskResult result = Result(lease, 1);
+  v1::Contribution contribution;
+  REQUIRE(contribution.ParseFromString(result.contribution()));
+  v1::Tensor& tensor = *contribution.mutable_outputs(0)->mutable_dense();
+  tensor.set_shape(0, kWide);
+  tensor.clear_data();
+  for (int64_t i = 0; i < kWide; ++i) {
+    const float value = value_of(i);
+    tensor.mutable_data()->append(reinterpret_cast<const char*>(&value), sizeof value);
+  }
+  result.set_contribution(contribution.SerializeAsString());
+  return result;
+}
+
+// One bin of all elements.
+constexpr int64_t kBinBytes = 8 * kWide;
+
+TEST_CASE("A contribution that would make the accumulators too large is refused before it is recorded") {
+  Limits limits;
+  limits.accumulator_bytes_max = 4 * kBinBytes;
+  CoreFederation server(limits);
+  const std::string round = server.CreateRound(WideRound(4));
+  v1::SyncRequest request = Ask("w", 0);
+  *request.add_results() = WideResult(server.Sync(Ask("w", 1)).leases(0),
+                                      [](int64_t i) { return std::ldexp(1.5f, static_cast<int>(i % 250) - 125); });
+  const v1::ResultVerdict refused = server.Sync(request).verdicts(0);
+  CHECK(refused.verdict() == Verdict::REJECTED);
+  CHECK_THAT(refused.message(), Contains("accumulator_bytes_max = 524288"));
+  CHECK(server.GetRound(round).num_contributions() == 0);
+  CHECK(server.core().rounds().Find(RoundId(round))->accumulator_bytes <= kBinBytes);
+}
+
+TEST_CASE("The memory that a round's accumulators may take is the same after each restart") {
+  const bool restarts = GENERATE(false, true);
+  Limits limits;
+  limits.accumulator_bytes_max = 3 * kBinBytes + kBinBytes / 2;
+  CoreFederation server(limits);
+  const std::string round = server.CreateRound(WideRound(20));
+  int num_accepted = 0;
+  for (int i = 0; i < 8; ++i) {
+    if (restarts) server.CrashAndRestart();
+    const v1::SyncResponse granted = server.Sync(Ask(fmt::format("w{}", i), 1));
+    REQUIRE(granted.leases_size() == 1);
+    v1::SyncRequest request = Ask(fmt::format("w{}", i), 0);
+    // Each of another size: a bin of its own.
+    *request.add_results() = WideResult(granted.leases(0), [i](int64_t) { return std::ldexp(1.0f, 30 * i - 120); });
+    num_accepted += server.Sync(request).verdicts(0).verdict() == Verdict::ACCEPTED ? 1 : 0;
+  }
+  INFO((restarts ? "with" : "without") << " restarts");
+  CHECK(num_accepted == 3);
+  CHECK(server.GetRound(round).num_contributions() == num_accepted);
+}
+
+TEST_CASE(
+    "What waits to be folded counts against the accumulators' memory; what may fit once it is folded comes again") {
+  Limits limits;
+  limits.accumulator_bytes_max = 2 * kBinBytes + kBinBytes / 2;
+  CoreFederation server(limits);
+  const std::string round = server.CreateRound(WideRound(4));
+  const v1::SyncResponse granted = server.Sync(Ask("w", 3));
+  REQUIRE(granted.leases_size() == 3);
+  v1::SyncRequest request = Ask("w", 0);
+  for (const v1::Lease& lease : granted.leases()) *request.add_results() = WideResult(lease, [](int64_t) { return 1; });
+  // Each might need a bin of its own: there is room for two.
+  const absl::Status busy = server.Call<v1::SyncResponse>("WorkService/Sync", request).status();
+  CHECK(absl::IsResourceExhausted(busy));
+  CHECK(RetryAfter(busy).has_value());
+  // All fit into one.
+  const v1::SyncResponse again = server.Sync(request);
+  CHECK(again.verdicts(2).verdict() == Verdict::ACCEPTED);
+  CHECK(server.GetRound(round).num_contributions() == 3);
 }
 
 TEST_CASE("An EPHEMERAL round spools nothing, and its tasks run again after a crash") {

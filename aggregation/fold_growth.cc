@@ -1,0 +1,158 @@
+#include "aggregation/fold_growth.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "aggregation/exact_block.h"
+#include "aggregation/exact_kernels.h"
+#include "aggregation/operators.h"
+#include "aggregation/safetensors.h"
+#include "aggregation/sparse/sparse_block.h"
+
+namespace sheaf {
+namespace {
+
+constexpr int64_t kDigitBytes = sizeof(int64_t);
+// To find a coordinate or an integer key; and what a string key takes beside its bytes.
+constexpr int64_t kIndexBytes = 16;
+constexpr int64_t kStringKeyBytes = 64;
+// A value at a coordinate may open a bin for all cells of its block: so many at most.
+constexpr int64_t kBlockCellsMax = int64_t{1} << 19;
+
+bool IsExactSum(const OutputLayout& layout) {
+  const bool is_float = layout.dtype == v1::FLOAT32 || layout.dtype == v1::FLOAT64;
+  return is_float && layout.op->reduction == Reduction::kSum && layout.numerics == v1::EXACT;
+}
+
+// Exponents of numbers: below 2^top, multiples of 2^low.
+struct Exponents {
+  int top;
+  int low;
+};
+
+Exponents OfWeight(float weight) {
+  int exponent = 0;
+  std::frexp(weight, &exponent);
+  return {.top = exponent, .low = exponent - std::numeric_limits<float>::digits};
+}
+
+// Whether values are added in runs, or so few at once that each is cut by itself.
+bool AreSingles(const OutputLayout& layout) { return layout.width < ExactBlock::kFew; }
+
+// Bins that values may open, whatever there is.
+int BinsOf(const OutputLayout& layout, Exponents values, Exponents weight) {
+  const int top = values.top + weight.top, low = values.low + weight.low;
+  const bool is_narrow = layout.dtype == v1::FLOAT32;
+  const int value_bits = is_narrow ? std::numeric_limits<float>::digits : std::numeric_limits<double>::digits;
+  // Near the ends of the range doubles are cut one by one, too.
+  constexpr int kFar = 900;
+  const bool is_far = !is_narrow && (top > kFar || low < -kFar);
+  if (AreSingles(layout) || is_far) {
+    const int weight_bits = layout.op->is_weighted() ? std::numeric_limits<float>::digits : 0;
+    return ExactBlock::NewBinsOfSinglesMax(top, low, value_bits + weight_bits);
+  }
+  const int bins = ExactBlock::NewBinsMax(top, low);
+  // The weighted product of a double is added in two parts.
+  return !is_narrow && layout.op->is_weighted() ? bins + 2 : bins;
+}
+
+constexpr Exponents kAllFloats = {.top = 128, .low = -149}, kAllDoubles = {.top = 1024, .low = -1074};
+Exponents AllOf(v1::DType dtype) { return dtype == v1::FLOAT32 ? kAllFloats : kAllDoubles; }
+
+// Bins that one run of finite values may open, whatever there is; NaN and infinities are kept elsewhere.
+int BinsOfRun(const OutputLayout& layout, const char* values, int n, Exponents weight) {
+  FloatRange range;
+  if (layout.dtype == v1::FLOAT32) {
+    range = ScanFloats(values, n);
+  } else {
+    double wide[ExactBlock::kRunMax];
+    std::memcpy(wide, values, static_cast<size_t>(n) * sizeof(double));
+    range = ScanDoubles(wide, n, std::numeric_limits<double>::digits);
+  }
+  if (range.is_all_zero) return 0;
+  return BinsOf(layout, range.is_finite ? Exponents{.top = range.top, .low = range.low} : AllOf(layout.dtype), weight);
+}
+
+Exponents WeightExponents(const OutputLayout& layout, const CheckedValue& value) {
+  return layout.op->is_weighted() ? OfWeight(value.weight) : Exponents{.top = 0, .low = 0};
+}
+
+int WorstBins(const OutputLayout& layout, const CheckedValue& value) {
+  return BinsOf(layout, AllOf(layout.dtype), WeightExponents(layout, value));
+}
+
+int64_t NumValues(const OutputLayout& layout, const CheckedValue& value) {
+  return static_cast<int64_t>(value.data.size()) / DTypeSize(layout.dtype);
+}
+
+// Calls visit(number of values, bins they may open) for each run.
+template <typename Visit>
+void ForEachRun(const OutputLayout& layout, const CheckedValue& value, Visit visit) {
+  const Exponents weight = WeightExponents(layout, value);
+  const int64_t size = DTypeSize(layout.dtype);
+  const int64_t num_values = NumValues(layout, value);
+  for (int64_t at = 0; at < num_values; at += ExactBlock::kRunMax) {
+    const int n = static_cast<int>(std::min<int64_t>(ExactBlock::kRunMax, num_values - at));
+    visit(n, BinsOfRun(layout, value.data.data() + at * size, n, weight));
+  }
+}
+
+int64_t DenseGrowth(const OutputLayout& layout, const CheckedValue& value, GrowthDetail detail) {
+  // All other cells are there from the beginning.
+  if (!IsExactSum(layout)) return 0;
+  const int64_t block = std::min<int64_t>(ExactBlock::kRunMax, layout.width);
+  if (detail == GrowthDetail::kWorst) {
+    return (layout.width + block) * kDigitBytes * WorstBins(layout, value);
+  }
+  int64_t bins = 0;
+  ForEachRun(layout, value, [&bins](int, int of_run) { bins += of_run; });
+  return bins * block * kDigitBytes;
+}
+
+int64_t KeyBytes(const CheckedValue& value) {
+  if (value.string_keys == nullptr) return 0;
+  int64_t bytes = 0;
+  for (const std::string& key : *value.string_keys) bytes += static_cast<int64_t>(key.size()) + kStringKeyBytes;
+  return bytes;
+}
+
+// Every row may be at a coordinate or key that nobody touched so far; or at one that was, whose block then may need
+// other bins, for all of its cells.
+int64_t RowsGrowth(const OutputLayout& layout, const CheckedValue& value, int64_t held_bytes, GrowthDetail detail) {
+  const bool is_string = layout.key_type == v1::STRING_KEYS;
+  const int64_t num_rows = is_string ? value.string_keys->size() : static_cast<int64_t>(value.keys.size());
+  if (num_rows == 0) return 0;
+  const int64_t slot_bytes = kIndexBytes + (layout.op->operand == Operand::kSparse ? SlotBytes(layout) : 0);
+  const int64_t fixed = num_rows * slot_bytes + (is_string ? KeyBytes(value) : 0);
+  if (!IsExactSum(layout)) return fixed + num_rows * layout.width * CellBytes(layout.cell_type());
+  int bins = 0;
+  if (detail == GrowthDetail::kWorst) {
+    bins = WorstBins(layout, value);
+  } else {
+    ForEachRun(layout, value, [&bins](int, int of_run) { bins = std::max(bins, of_run); });
+  }
+  const bool is_in_rows = layout.width != 1 || layout.op->operand == Operand::kKeyed;
+  const int64_t block_cells = is_in_rows ? layout.width + 2 * ExactBlock::kRunMax : kBlockCellsMax;
+  // No more cells are there to be widened than what is held has bytes for.
+  const int64_t blocks_bytes =
+      num_rows > held_bytes / (block_cells * kDigitBytes) ? held_bytes : num_rows * block_cells * kDigitBytes;
+  return fixed + bins * (num_rows * layout.width * kDigitBytes + ExactBlock::kRunMax * kDigitBytes + blocks_bytes);
+}
+
+}  // namespace
+
+int64_t FoldGrowth(const OutputLayout& layout, const CheckedValue& value, int64_t held_bytes, GrowthDetail detail) {
+  if (layout.op->operand == Operand::kDense) return DenseGrowth(layout, value, detail);
+  return RowsGrowth(layout, value, held_bytes, detail);
+}
+
+int64_t FoldGrowth(const OutputAccumulator& partial, int64_t held_bytes) {
+  const OutputLayout& layout = partial.layout();
+  const int64_t added = partial.memory_bytes();
+  if (layout.op->operand == Operand::kDense) return IsExactSum(layout) ? added : 0;
+  return IsExactSum(layout) ? added + partial.most_bins() * held_bytes : added;
+}
+
+}  // namespace sheaf

@@ -1,0 +1,29 @@
+// FoldGrowth: how much memory folding one contribution's value of one output may add, told before it is folded.
+//
+//   const int64_t bytes = FoldGrowth(layout, value, held, GrowthDetail::kScanned);
+//
+// It needs the value and two figures of what the accumulator held when it was last folded into, so that it may run
+// while another thread folds. What it does not count: that containers round up as they grow (an index of keys may
+// double, for 16 bytes a key), and one more bin in a thousand contributions, for carries.
+#pragma once
+
+#include <cstdint>
+
+#include "aggregation/output_accumulator.h"
+#include "aggregation/output_layout.h"
+
+namespace sheaf {
+
+enum class GrowthDetail {
+  // As if the values were of all magnitudes: takes no time.
+  kWorst,
+  // What these values need: looks at each.
+  kScanned,
+};
+
+// `held_bytes`: of the output's accumulator.
+int64_t FoldGrowth(const OutputLayout& layout, const CheckedValue& value, int64_t held_bytes, GrowthDetail detail);
+// Of a partial aggregate that was parsed.
+int64_t FoldGrowth(const OutputAccumulator& partial, int64_t held_bytes);
+
+}  // namespace sheaf
