@@ -52,6 +52,16 @@ absl::Status ParseBytes(const std::string& text, int64_t& value) {
   return absl::OkStatus();
 }
 
+absl::Status ParsePercent(const std::string& text, int64_t& value) {
+  int64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size() || number < 1 || number > 100) {
+    return absl::InvalidArgumentError(fmt::format("\"{}\" is not a number from 1 to 100", text));
+  }
+  value = number;
+  return absl::OkStatus();
+}
+
 absl::Status ParseCount(const std::string& text, int64_t& value) {
   int64_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -126,6 +136,9 @@ constexpr Setting kSettings[] = {
      [](const std::string& text, Config& config) { return ParseCount(text, config.limits.workers_max); }},
     {"workers_per_identity_max", "100000", "Workers per identity.", false,
      [](const std::string& text, Config& config) { return ParseCount(text, config.limits.workers_per_identity_max); }},
+    {"population_percent_max", "90",
+     "What one population may have of what the others leave of anything shared, in percent.", false,
+     [](const std::string& text, Config& config) { return ParsePercent(text, config.limits.population_percent_max); }},
     {"live_rounds_max", "10000", "Rounds that have not ended.", false,
      [](const std::string& text, Config& config) { return ParseCount(text, config.limits.live_rounds_max); }},
     {"live_tasks_max", "2000000", "Tasks of all rounds that have not ended.", false,

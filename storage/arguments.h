@@ -2,6 +2,9 @@
 // refuse. Pure functions, so that two stores cannot disagree.
 #pragma once
 
+#include <cstdint>
+#include <vector>
+
 #include "absl/status/status.h"
 #include "storage/records.h"
 #include "storage/task_store.h"
@@ -38,6 +41,10 @@ RoundRecord FreshRound(const TaskStore::CreateRoundParams& params);
 
 // The record a new token starts with: not revoked, its populations in order.
 TokenRecord FreshToken(const TokenRecord& token);
+
+// How many of the rounds that have ended each population keeps at the most, so that all keep no more than `keep_max`
+// together and those with fewer lose none: the largest such number. `num_ended` is by population, in any order.
+int64_t EndedKeptMax(std::vector<int64_t> num_ended, int64_t keep_max);
 
 // The count of one state.
 int64_t& CountOf(TaskCounts& counts, TaskState state);

@@ -79,6 +79,8 @@ class PayloadStore {
     int64_t memory_bytes = 0;
     // Those with ids that end in `id_suffix`.
     int64_t num_matching = 0;
+    int64_t matching_disk_bytes = 0;
+    int64_t matching_memory_bytes = 0;
   };
   // Never waits for one that is being written.
   virtual UploadUse GetUploadUse(std::string_view id_suffix) = 0;

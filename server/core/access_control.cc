@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "server/core/paging.h"
+#include "server/core/population_share.h"
 #include "server/core/proto_time.h"
 #include "server/core/round_spec.h"
 
@@ -303,6 +304,17 @@ absl::StatusOr<v1::CreateTokenResponse> AccessControl::Create(const v1::CreateTo
     return absl::ResourceExhaustedError(
         fmt::format("there are {} tokens, tokens_max = {}; those that are void for 30 days are forgotten",
                     records_.size(), context_.limits.tokens_max));
+  }
+  if (!creator.is_everywhere()) {
+    PopulationShare made;
+    for (const auto& [id, known] : records_) made.Add(known.creator, 1);
+    const Limits& limits = context_.limits;
+    if (made.Of(creator.name) >= made.Max(creator.name, limits.tokens_max, limits.population_percent_max)) {
+      return absl::ResourceExhaustedError(fmt::format(
+          "{} made {} tokens: who does not reach all populations may make population_percent_max = {} % of what "
+          "others leave of tokens_max = {}; those that are void for 30 days are forgotten",
+          creator.name, made.Of(creator.name), limits.population_percent_max, limits.tokens_max));
+    }
   }
   const std::string secret = record.certificate.empty() ? NewSecret(context_.random) : "";
   record.id = NewTokenId(context_.random);

@@ -74,6 +74,8 @@ struct Identity {
   bool is_everywhere() const { return populations.empty(); }
   bool Reaches(const std::string& population) const;
   bool OwnsLease(std::string_view lease_token) const { return lease_token.ends_with(lease_tag); }
+  // The lease was given to an identity. A token without a tag was given to anybody.
+  static bool IsTagged(std::string_view lease_token) { return lease_token.find('-') != std::string_view::npos; }
   bool OwnsUpload(std::string_view upload_id) const { return name.empty() || upload_id.ends_with(upload_tag); }
 
   // PERMISSION_DENIED, saying who would be let.

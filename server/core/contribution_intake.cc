@@ -78,8 +78,9 @@ std::optional<Refusal> ContributionIntake::CheckMetrics(const v1::Contribution& 
 }
 
 absl::StatusOr<v1::ResultVerdict> ContributionIntake::Take(const v1::TaskResult& result, const std::string& population,
-                                                           const Identity& caller, absl::Time now) {
-  ASSIGN_OR_RETURN(v1::ResultVerdict verdict, Judge(result, population, caller, now));
+                                                           const WorkerName& worker, const Identity& caller,
+                                                           absl::Time now) {
+  ASSIGN_OR_RETURN(v1::ResultVerdict verdict, Judge(result, population, worker, caller, now));
   const bool is_uploaded = result.outcome_case() == v1::TaskResult::kUploadId && IsContributionUpload(result);
   if (is_uploaded && caller.OwnsUpload(result.upload_id())) {
     // Accepted or not, nobody will refer to it again; an accepted one of a DURABLE round is in the spool by now.
@@ -93,7 +94,8 @@ absl::StatusOr<v1::ResultVerdict> ContributionIntake::Take(const v1::TaskResult&
 }
 
 absl::StatusOr<v1::ResultVerdict> ContributionIntake::Judge(const v1::TaskResult& result, const std::string& population,
-                                                            const Identity& caller, absl::Time now) {
+                                                            const WorkerName& worker, const Identity& caller,
+                                                            absl::Time now) {
   v1::ResultVerdict verdict;
   verdict.set_task(result.task());
   verdict.set_lease_token(result.lease_token());
@@ -108,6 +110,10 @@ absl::StatusOr<v1::ResultVerdict> ContributionIntake::Judge(const v1::TaskResult
   const absl::StatusOr<TaskRecord> task = context_.store.GetTaskState(*id);
   if (absl::IsNotFound(task.status())) return answer(v1::ResultVerdict::UNKNOWN_TASK);
   RETURN_IF_ERROR(task.status());
+  // Where there are no tokens, the name is all that tells one worker from another. A task that waits is nobody's.
+  if (!task->worker.empty() && task->worker != worker && task->lease_token.value() == result.lease_token()) {
+    return answer(v1::ResultVerdict::LEASE_LOST);
+  }
   LiveRound* round = rounds_.Find(id->round);
   const LeaseToken token(result.lease_token());
   const bool is_held = task->state == TaskState::kLeased && task->lease_token == token;
@@ -296,6 +302,13 @@ absl::StatusOr<std::optional<Refusal>> ContributionIntake::TakeContribution(Live
     return RefusalOf(received.status());
   }
   const int64_t size = received->size_bytes;
+  if (!is_uploaded && size > context_.limits.inline_bytes_max) {
+    return Refuse(
+        RefusalKind::kTooLarge,
+        fmt::format("it has {} bytes, over inline_bytes_max = {}; upload it (BlobService.StartUpload), and name "
+                    "the upload",
+                    size, context_.limits.inline_bytes_max));
+  }
   if (size > round.spec.contribution_bytes_max()) {
     return Refuse(RefusalKind::kTooLarge,
                   fmt::format("it has {} bytes, over the round's contribution_bytes_max = {}; create the round with a "

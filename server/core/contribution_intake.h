@@ -23,10 +23,10 @@ class ContributionIntake {
   ContributionIntake(CoreContext& context, RoundManager& rounds, std::function<void(absl::Time)> on_delayed)
       : context_(context), rounds_(rounds), on_delayed_(std::move(on_delayed)) {}
 
-  // The verdict on one result of a worker of `population` that `caller` runs: LEASE_LOST where the lease is another's.
-  // An error is the store's (RESOURCE_EXHAUSTED, INTERNAL ...), never the worker's fault.
+  // The verdict on one result of `worker` of `population`, which `caller` runs: LEASE_LOST where the lease is
+  // another's. An error is the store's (RESOURCE_EXHAUSTED, INTERNAL ...), never the worker's fault.
   absl::StatusOr<v1::ResultVerdict> Take(const v1::TaskResult& result, const std::string& population,
-                                         const Identity& caller, absl::Time now);
+                                         const WorkerName& worker, const Identity& caller, absl::Time now);
 
   // What to say of a lease that is no longer the task's: ACCEPTED never, HELD never.
   static v1::ResultVerdict::Verdict VerdictOnLost(const RoundRecord& round, const TaskRecord& task,
@@ -38,7 +38,7 @@ class ContributionIntake {
 
  private:
   absl::StatusOr<v1::ResultVerdict> Judge(const v1::TaskResult& result, const std::string& population,
-                                          const Identity& caller, absl::Time now);
+                                          const WorkerName& worker, const Identity& caller, absl::Time now);
   // Why the contribution is refused; nothing if it was accepted.
   absl::StatusOr<std::optional<Refusal>> TakeContribution(LiveRound& round, const TaskRecord& task,
                                                           const v1::TaskResult& result, const Identity& caller,

@@ -4,6 +4,7 @@ namespace sheaf {
 
 std::map<std::string, int64_t> Limits::ByName() const {
   return {
+      {"population_percent_max", population_percent_max},
       {"request_bytes_max", request_bytes_max},
       {"inline_bytes_max", inline_bytes_max},
       {"chunk_bytes_max", chunk_bytes_max},

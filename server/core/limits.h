@@ -10,6 +10,12 @@
 namespace sheaf {
 
 struct Limits {
+  // --- Shares ---
+  // What all populations share (rounds, tasks, waiting calls, workers, disk for results), and what identities share of
+  // uploads and of the room for calls: one may have so many percent of what the others leave. The rest is for whoever
+  // comes next.
+  int64_t population_percent_max = 90;
+
   // --- Messages ---
   // One request: several inline results of a Sync, or a round of many small tasks. It is held in memory whole.
   int64_t request_bytes_max = 8 << 20;

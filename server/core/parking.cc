@@ -19,11 +19,14 @@ constexpr int64_t kParkedShare = 4;
 
 }  // namespace
 
-bool WorkDesk::HasRoomToPark(const v1::SyncRequest& request) const {
-  return static_cast<int64_t>(parked_.size()) < context_.limits.parked_polls_max &&
+bool WorkDesk::HasRoomToPark(const v1::SyncRequest& request, const std::string& population) const {
+  const Limits& limits = context_.limits;
+  const int64_t percent = limits.population_percent_max;
+  return num_parked_.Of(population) < num_parked_.Max(population, limits.parked_polls_max, percent) &&
          // In memory, with what the parser did not know and kept.
-         static_cast<int64_t>(request.SpaceUsedLong()) <= context_.limits.parked_poll_bytes_max &&
-         parked_bytes_ <= context_.limits.open_request_bytes_max / kParkedShare;
+         static_cast<int64_t>(request.SpaceUsedLong()) <= limits.parked_poll_bytes_max &&
+         parked_bytes_.Of(population) <
+             parked_bytes_.Max(population, limits.open_request_bytes_max / kParkedShare, percent);
 }
 
 void WorkDesk::Park(const v1::SyncRequest& request, const WorkerProfile& worker, int32_t want, absl::Time now,
@@ -41,13 +44,15 @@ void WorkDesk::Park(const v1::SyncRequest& request, const WorkerProfile& worker,
                      .until = now + std::min(FromProto(request.wait()), context_.limits.poll_wait_max),
                      .reply = std::move(reply)});
   parked_by_worker_[{worker.population, worker.name}] = std::prev(parked_.end());
-  parked_bytes_ += parked_.back().bytes;
+  num_parked_.Add(worker.population, 1);
+  parked_bytes_.Add(worker.population, parked_.back().bytes);
   parked_until_ = std::min(parked_until_, parked_.back().until);
 }
 
 WorkDesk::ParkedList::iterator WorkDesk::Unpark(ParkedList::iterator parked) {
   parked_by_worker_.erase({parked->population, parked->worker});
-  parked_bytes_ -= parked->bytes;
+  num_parked_.Add(parked->population, -1);
+  parked_bytes_.Add(parked->population, -parked->bytes);
   return parked_.erase(parked);
 }
 
@@ -79,7 +84,7 @@ void WorkDesk::Supersede(const std::string& population, const WorkerName& worker
   if (found == parked_by_worker_.end()) return;
   const WorkerProfile* profile = workers_.Find(population, worker);
   v1::SyncResponse response = profile == nullptr ? v1::SyncResponse() : EmptyResponse(*profile);
-  SetPace(true, response);
+  SetPace(Pace::kSoon, response);
   const Reply<v1::SyncResponse> reply = std::move(found->second->reply);
   Unpark(found->second);
   reply(std::move(response));
@@ -151,7 +156,7 @@ std::optional<absl::StatusOr<v1::SyncResponse>> WorkDesk::TryAnswerParked(const 
     if (!update.ok()) return update.status();
     *response.add_held() = *std::move(update);
   }
-  SetPace(true, response);
+  SetPace(Pace::kSoon, response);
   return response;
 }
 

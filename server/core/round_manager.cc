@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "base/check.h"
@@ -12,6 +13,7 @@
 #include "base/utf8.h"
 #include "server/core/proto_time.h"
 #include "server/core/round_spec.h"
+#include "server/core/spec_difference.h"
 #include "storage/transitions.h"
 
 namespace sheaf {
@@ -39,6 +41,12 @@ absl::Status RoundManager::Recover(absl::Time now) {
     if (static_cast<int>(page.size()) == kPage) after = page.back().id;
   } while (!after.empty());
   RETURN_IF_ERROR(LimitTimes(now));
+  // A server of 0.1 went on with rounds that could not reach their goal.
+  for (const auto& [id, round] : live_) {
+    context_.executor.Post([this, id = id](absl::Time at) {
+      if (LiveRound* live = Find(id); live != nullptr) CheckExhausted(*live, at);
+    });
+  }
   // None waits for longer.
   recovered_until_ = asked_time_ = now + context_.limits.retry_backoff_max;
   // What a crash left of rounds that had ended.
@@ -126,10 +134,11 @@ absl::StatusOr<RoundRecord> RoundManager::Create(const v1::CreateRoundRequest& r
     record.tasks.queued = static_cast<int64_t>(prepared.tasks.size());
     return record;
   }
-  refusal.Update(CheckRoom(static_cast<int64_t>(prepared.tasks.size())));
+  refusal.Update(CheckRoom(spec.population(), static_cast<int64_t>(prepared.tasks.size())));
   record.id = RoundId("r-" + context_.random.Token(kRoundIdCharacters));
-  absl::StatusOr<TaskStore::CreateRoundResult> created = context_.store.CreateRound(
-      {.round = std::move(record), .tasks = std::move(prepared.tasks), .may_create = refusal.ok()});
+  const TaskStore::CreateRoundParams params{
+      .round = std::move(record), .tasks = std::move(prepared.tasks), .may_create = refusal.ok()};
+  absl::StatusOr<TaskStore::CreateRoundResult> created = context_.store.CreateRound(params);
   // A repeated request gets its round, also if that was what took the last room.
   if (absl::IsNotFound(created.status()) && !refusal.ok()) return refusal;
   ASSIGN_OR_RETURN(TaskStore::CreateRoundResult result, std::move(created));
@@ -138,7 +147,13 @@ absl::StatusOr<RoundRecord> RoundManager::Create(const v1::CreateRoundRequest& r
     return absl::AlreadyExistsError(
         fmt::format("request_id {} created a round of another population; choose another", request.request_id()));
   }
-  if (!result.created) return std::move(result.round);
+  if (!result.created) {
+    ASSIGN_OR_RETURN(const std::string difference, DifferenceFrom(result.round, request.spec(), spec, params.tasks));
+    if (difference.empty()) return std::move(result.round);
+    return absl::AlreadyExistsError(fmt::format(
+        "request_id {} created round {} with another spec ({}); choose another request_id for another round",
+        request.request_id(), result.round.id, difference));
+  }
   RETURN_IF_ERROR(Load(result.round, now));
   context_.executor.Defer([this, digest = spec.broadcast_digest(), now](const absl::Status& commit) {
     const auto touched = touched_blobs_.find(digest);
@@ -148,6 +163,35 @@ absl::StatusOr<RoundRecord> RoundManager::Create(const v1::CreateRoundRequest& r
     }
   });
   return std::move(result.round);
+}
+
+absl::StatusOr<std::string> RoundManager::DifferenceFrom(const RoundRecord& earlier, const v1::RoundSpec& asked,
+                                                         const v1::RoundSpec& prepared,
+                                                         const std::vector<TaskStore::NewTask>& tasks) {
+  v1::RoundSpec stored;
+  if (!stored.ParseFromString(earlier.spec)) {
+    return absl::DataLossError(fmt::format("the spec of round {} cannot be read", earlier.id));
+  }
+  if (std::string difference = SpecDifference(stored, asked, prepared); !difference.empty()) return difference;
+  if (earlier.tasks.total() != static_cast<int64_t>(tasks.size())) {
+    return fmt::format("{} tasks -> {}", earlier.tasks.total(), tasks.size());
+  }
+  TaskStore::ListTasksParams page{.round = earlier.id, .limit = kPage};
+  for (size_t i = 0; i < tasks.size();) {
+    ASSIGN_OR_RETURN(const std::vector<TaskRecord> known, context_.store.ListTasks(page));
+    if (known.empty()) return absl::DataLossError(fmt::format("tasks of round {} are missing", earlier.id));
+    for (const TaskRecord& task : known) {
+      const TaskStore::NewTask& wanted = tasks[i];
+      for (const auto& [name, had, has] : {std::tuple("payload", &task.payload, &wanted.payload),
+                                           std::tuple("data_selector", &task.data_selector, &wanted.data_selector),
+                                           std::tuple("requirements", &task.requirement, &wanted.requirement)}) {
+        if (*had != *has) return fmt::format("listed.tasks[{}].{}", i, name);
+      }
+      if (++i == tasks.size()) break;
+    }
+    page.after = known.back().id;
+  }
+  return std::string();
 }
 
 absl::StatusOr<RoundRecord> RoundManager::Cancel(const RoundId& id, const std::string& reason, absl::Time now) {
@@ -162,18 +206,32 @@ absl::StatusOr<RoundRecord> RoundManager::Cancel(const RoundId& id, const std::s
   return context_.store.GetRound(id);
 }
 
-absl::Status RoundManager::CheckRoom(int64_t num_tasks) const {
+absl::Status RoundManager::CheckRoom(const std::string& population, int64_t num_tasks) const {
   const Limits& limits = context_.limits;
-  if (static_cast<int64_t>(live_.size()) >= limits.live_rounds_max) {
+  const int64_t percent = limits.population_percent_max;
+  if (num_live_.total() >= limits.live_rounds_max) {
     return absl::ResourceExhaustedError(
-        fmt::format("{} rounds are live, live_rounds_max = {}; wait for some to end, or cancel them", live_.size(),
+        fmt::format("{} rounds are live, live_rounds_max = {}; wait for some to end, or cancel them", num_live_.total(),
                     limits.live_rounds_max));
   }
-  if (num_live_tasks_ + num_tasks > limits.live_tasks_max) {
+  if (num_live_.Of(population) >= num_live_.Max(population, limits.live_rounds_max, percent)) {
+    return absl::ResourceExhaustedError(
+        fmt::format("{} rounds of population '{}' are live: it may have population_percent_max = {} % of what others "
+                    "leave of live_rounds_max = {}; wait for some of its rounds to end, or cancel them",
+                    num_live_.Of(population), population, percent, limits.live_rounds_max));
+  }
+  if (num_live_tasks_.total() + num_tasks > limits.live_tasks_max) {
     return absl::ResourceExhaustedError(fmt::format(
         "the live rounds have {} tasks, and {} more would be over live_tasks_max = {}; wait for some rounds "
         "to end, or cancel them",
-        num_live_tasks_, num_tasks, limits.live_tasks_max));
+        num_live_tasks_.total(), num_tasks, limits.live_tasks_max));
+  }
+  if (num_live_tasks_.Of(population) + num_tasks > num_live_tasks_.Max(population, limits.live_tasks_max, percent)) {
+    return absl::ResourceExhaustedError(fmt::format(
+        "the live rounds of population '{}' have {} tasks, and {} more would be over population_percent_max "
+        "= {} % of what others leave of live_tasks_max = {}; wait for some of its rounds to end, or cancel "
+        "them",
+        population, num_live_tasks_.Of(population), num_tasks, percent, limits.live_tasks_max));
   }
   return absl::OkStatus();
 }
@@ -202,11 +260,13 @@ const RoundManager::ByWorkVersion* RoundManager::RoundsOf(const std::string& pop
 }
 
 RoundManager::LiveMap::iterator RoundManager::Erase(LiveMap::iterator round) {
-  const auto rounds = by_population_.find(round->second->spec.population());
+  const std::string& population = round->second->spec.population();
+  const auto rounds = by_population_.find(population);
   rounds->second.erase(round->second->work_version);
   if (rounds->second.empty()) by_population_.erase(rounds);
-  num_live_tasks_ -= round->second->num_tasks;
-  spool_disk_bytes_ -= round->second->spool_disk_bytes;
+  num_live_.Add(population, -1);
+  num_live_tasks_.Add(population, -round->second->num_tasks);
+  spool_disk_bytes_.Add(population, -round->second->spool_disk_bytes);
   return live_.erase(round);
 }
 
@@ -220,13 +280,15 @@ void RoundManager::CheckExhausted(LiveRound& round, absl::Time now) {
   const absl::StatusOr<RoundRecord> record = context_.store.GetRound(round.id);
   if (!record.ok()) return;
   const TaskCounts& tasks = record->tasks;
-  if (tasks.queued + tasks.leased > 0) return;
-  if (tasks.succeeded >= round.spec.min_goal()) return BeginSealing(round, now);
   // A BURIED task may still be requeued by an operator; a FAILED one was said to be beyond help.
-  if (tasks.succeeded + tasks.buried >= round.spec.min_goal()) return;
+  const int64_t num_possible = tasks.succeeded + tasks.queued + tasks.leased + tasks.buried;
+  if (num_possible >= round.spec.min_goal()) {
+    if (tasks.queued + tasks.leased == 0 && tasks.succeeded >= round.spec.min_goal()) BeginSealing(round, now);
+    return;
+  }
   End(round, RoundState::kFailed,
       fmt::format("{} of {} tasks failed for good, so at most {} contributions can come; min_goal is {}", tasks.failed,
-                  tasks.total(), tasks.succeeded + tasks.buried, round.spec.min_goal()),
+                  tasks.total(), num_possible, round.spec.min_goal()),
       now);
 }
 

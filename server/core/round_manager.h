@@ -25,6 +25,7 @@
 #include "server/core/broadcast_readers.h"
 #include "server/core/core_context.h"
 #include "server/core/live_round.h"
+#include "server/core/population_share.h"
 #include "sheaf/v1/round_service.pb.h"
 #include "sheaf/v1/task.pb.h"
 
@@ -137,11 +138,15 @@ class RoundManager {
   std::map<RoundId, std::unique_ptr<LiveRound>> live_;
   using LiveMap = std::map<RoundId, std::unique_ptr<LiveRound>>;
   LiveMap::iterator Erase(LiveMap::iterator round);
-  // RESOURCE_EXHAUSTED if there is no room for one more round of so many tasks.
-  absl::Status CheckRoom(int64_t num_tasks) const;
+  // What the round that an earlier call created has that this call asks for otherwise; empty: nothing.
+  absl::StatusOr<std::string> DifferenceFrom(const RoundRecord& earlier, const v1::RoundSpec& asked,
+                                             const v1::RoundSpec& prepared,
+                                             const std::vector<TaskStore::NewTask>& tasks);
+  // RESOURCE_EXHAUSTED if there is no room for one more round of so many tasks in this population.
+  absl::Status CheckRoom(const std::string& population, int64_t num_tasks) const;
   void AddToSpool(LiveRound& round, int64_t size_bytes) {
     round.spool_disk_bytes += size_bytes;
-    spool_disk_bytes_ += size_bytes;
+    spool_disk_bytes_.Add(round.spec.population(), size_bytes);
   }
   void RetireBroadcasts(absl::Time now);
   // Who may read `digest` from now on: the populations of the live rounds that have it.
@@ -159,8 +164,9 @@ class RoundManager {
   absl::Time recovered_until_ = absl::InfinitePast();
   absl::Time asked_time_ = absl::InfinitePast();
   // Of the rounds in live_.
-  int64_t num_live_tasks_ = 0;
-  int64_t spool_disk_bytes_ = 0;
+  PopulationShare num_live_;
+  PopulationShare num_live_tasks_;
+  PopulationShare spool_disk_bytes_;
   // Blobs that a program was told to be there, and until when they stay.
   std::map<std::string, absl::Time> touched_blobs_;
   // Rounds that could not write their aggregate, and when to try again.

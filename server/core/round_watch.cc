@@ -37,20 +37,31 @@ void RoundWatch::Get(const v1::GetRoundRequest& request, const IdentityPtr& call
       request.etag() != response->round().etag() || IsFinal(static_cast<RoundState>(response->round().state()))) {
     return reply(std::move(response));
   }
-  if (static_cast<int64_t>(waiting_.size()) >= context_.limits.watches_max) {
-    return reply(
-        WithRetryAfter(absl::ResourceExhaustedError(fmt::format(
-                           "{} calls wait for a round to change, watches_max = {}; try again later, or do not wait",
-                           waiting_.size(), context_.limits.watches_max)),
-                       kComeBackAfter));
+  const std::string& population = response->round().spec().population();
+  const Limits& limits = context_.limits;
+  if (num_waiting_.Of(population) >= num_waiting_.Max(population, limits.watches_max, limits.population_percent_max)) {
+    return reply(WithRetryAfter(
+        absl::ResourceExhaustedError(fmt::format("{} calls wait for a round to change, {} of them in population '{}', "
+                                                 "watches_max = {}, of which one population "
+                                                 "may have {} % of what others leave; try again later, or do not wait",
+                                                 num_waiting_.total(), num_waiting_.Of(population), population,
+                                                 limits.watches_max, limits.population_percent_max)),
+        kComeBackAfter));
   }
+  num_waiting_.Add(population, 1);
   waiting_.push_back({.request = &request,
                       .caller = caller,
                       .round = RoundId(request.round()),
+                      .population = population,
                       .etag = request.etag(),
                       .not_before = now + kMoment,
                       .until = now + wait,
                       .reply = std::move(reply)});
+}
+
+std::list<RoundWatch::Waiting>::iterator RoundWatch::Erase(std::list<Waiting>::iterator waiting) {
+  num_waiting_.Add(waiting->population, -1);
+  return waiting_.erase(waiting);
 }
 
 void RoundWatch::Abandon(const v1::GetRoundRequest* request) {
@@ -58,7 +69,7 @@ void RoundWatch::Abandon(const v1::GetRoundRequest* request) {
                                   [&](const Waiting& waiting) { return waiting.request == request; });
   if (found == waiting_.end()) return;
   const Reply<v1::GetRoundResponse> reply = std::move(found->reply);
-  waiting_.erase(found);
+  Erase(found);
   reply(absl::CancelledError("the caller has gone"));
 }
 
@@ -69,7 +80,7 @@ void RoundWatch::EndWaitsOf(const TokenId& token) {
       continue;
     }
     const Reply<v1::GetRoundResponse> reply = std::move(it->reply);
-    it = waiting_.erase(it);
+    it = Erase(it);
     reply(absl::UnauthenticatedError(fmt::format("token {} is no longer valid", token)));
   }
 }
@@ -96,7 +107,7 @@ void RoundWatch::Tick(absl::Time now) {
       continue;
     }
     it->reply(Read(context_.store, it->round));
-    it = waiting_.erase(it);
+    it = Erase(it);
   }
 }
 

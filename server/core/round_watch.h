@@ -8,6 +8,7 @@
 #include "absl/time/time.h"
 #include "server/core/access_control.h"
 #include "server/core/core_context.h"
+#include "server/core/population_share.h"
 #include "server/core/reply.h"
 #include "server/core/round_manager.h"
 #include "sheaf/v1/round_service.pb.h"
@@ -37,6 +38,7 @@ class RoundWatch {
     const v1::GetRoundRequest* request = nullptr;
     IdentityPtr caller;
     RoundId round;
+    std::string population;
     std::string etag;
     absl::Time not_before;
     bool has_passed_moment = false;
@@ -49,7 +51,10 @@ class RoundWatch {
 
   CoreContext& context_;
   RoundManager& rounds_;
+  std::list<Waiting>::iterator Erase(std::list<Waiting>::iterator waiting);
+
   std::list<Waiting> waiting_;
+  PopulationShare num_waiting_;
   bool is_draining_ = false;
 };
 

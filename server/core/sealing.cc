@@ -84,7 +84,8 @@ absl::Status RoundManager::Load(const RoundRecord& record, absl::Time now) {
   round->accumulator_bytes = round->accumulator.memory_bytes();
   round->saved_metrics = round->folded_metrics = round->progress.metrics();
   const bool is_sealing = round->state == RoundState::kSealing;
-  num_live_tasks_ += round->num_tasks;
+  num_live_.Add(round->spec.population(), 1);
+  num_live_tasks_.Add(round->spec.population(), round->num_tasks);
   LiveRound& loaded = *(live_[record.id] = std::move(round));
   WorkMayHaveCome(loaded);
   if (is_sealing) context_.executor.Post([this, id = record.id](absl::Time at) { Seal(id, at); });
@@ -195,13 +196,24 @@ absl::Status RoundManager::Accept(LiveRound& round, Acceptance acceptance) {
 }
 
 absl::Status RoundManager::CheckSpool(const LiveRound& round, int64_t size_bytes) {
-  if (!IsSpooled(round) || spool_disk_bytes_ + size_bytes <= context_.limits.spool_bytes_max) return absl::OkStatus();
+  const Limits& limits = context_.limits;
+  const std::string& population = round.spec.population();
+  const int64_t max = spool_disk_bytes_.Max(population, limits.spool_bytes_max, limits.population_percent_max);
+  // Its first goes as long as there is any room: one may be as large as all that is shared.
+  const int64_t own_max = spool_disk_bytes_.Of(population) == 0 ? limits.spool_bytes_max : max;
+  if (!IsSpooled(round) || (spool_disk_bytes_.total() + size_bytes <= limits.spool_bytes_max &&
+                            spool_disk_bytes_.Of(population) + size_bytes <= own_max)) {
+    return absl::OkStatus();
+  }
   CheckpointAll();
   return WithRetryAfter(absl::ResourceExhaustedError(fmt::format(
-                            "contributions that no checkpoint covers yet take {} bytes of disk, and {} more would be "
-                            "over spool_bytes_max "
-                            "= {}; the rounds are writing checkpoints, so try again, or raise --spool-bytes-max",
-                            spool_disk_bytes_, size_bytes, context_.limits.spool_bytes_max)),
+                            "contributions that no checkpoint covers yet take {} bytes of disk, {} of them of "
+                            "population '{}', and {} more "
+                            "would be over spool_bytes_max = {}, or over population_percent_max = {} % of what other "
+                            "populations leave of "
+                            "it; the rounds are writing checkpoints, so try again, or raise --spool-bytes-max",
+                            spool_disk_bytes_.total(), spool_disk_bytes_.Of(population), population, size_bytes,
+                            limits.spool_bytes_max, limits.population_percent_max)),
                         absl::Seconds(1));
 }
 

@@ -23,8 +23,9 @@ constexpr int kExpiredPage = 1000;
 // A worker carries the rarest label of few requirements that it does not fulfil, unless both were made for that.
 constexpr int64_t kCandidatesMax = 4096;
 constexpr int64_t kCandidatesMin = 16;
-// When to call again after an empty answer. A worker that may wait comes back soon, because waiting costs nothing;
-// one that may not is told to take its time.
+// When to call again after an answer without leases. A worker whose results were taken, and that may wait, comes back
+// at once: its next call is parked. One that has waited comes back soon, at a time of its own; one that may not wait is
+// told to take its time.
 constexpr absl::Duration kAfterWait = absl::Milliseconds(50);
 constexpr absl::Duration kWithoutWait = absl::Seconds(1);
 // Where everybody waits who may, the others come back now and then; so does a drained worker that wants tasks.
@@ -42,10 +43,10 @@ absl::Status Validate(const v1::SyncRequest& request, const Limits& limits) {
         fmt::format("this worker speaks protocol version {}; the server serves {} to {}; upgrade the worker",
                     request.protocol_version(), kProtocolVersionMin, kProtocolVersionMax));
   }
-  if (request.protocol_version() > kProtocolVersionMax) {
-    return absl::FailedPreconditionError(
-        fmt::format("this worker speaks protocol version {}; the server serves {} to {}; upgrade the server first",
-                    request.protocol_version(), kProtocolVersionMin, kProtocolVersionMax));
+  if (FromProto(request.wait()) < absl::ZeroDuration()) {
+    return absl::InvalidArgumentError(fmt::format("wait is {}; ask for 0 to {}",
+                                                  absl::FormatDuration(FromProto(request.wait())),
+                                                  absl::FormatDuration(limits.poll_wait_max)));
   }
   if (request.want() < 0) return absl::InvalidArgumentError("want is negative");
   if (request.want() > 0 && (request.poll_id().empty() || request.poll_id().size() > 64)) {
@@ -74,16 +75,14 @@ void WorkDesk::Sync(const v1::SyncRequest& request, const IdentityPtr& caller, a
   }
   Outcome outcome;
   absl::StatusOr<v1::SyncResponse> response = Answer(request, **worker, now, outcome);
-  // A drained worker waits until it is taken back into service, once it knows; and one that believes to be drained and
-  // is not any more is told at once.
-  const bool may_wait = !is_draining_ && !request.draining() && (*worker)->is_draining == request.drained() &&
-                        FromProto(request.wait()) > absl::ZeroDuration();
+  const bool may_wait = MayWait(request, **worker);
   const bool has_nothing_to_wait_for = request.want() > 0 && outcome.want <= 0;
   if (response.ok() && may_wait && !has_nothing_to_wait_for && !outcome.is_cut && response->verdicts().empty() &&
       response->leases().empty() &&
       std::all_of(response->held().begin(), response->held().end(),
                   [](const v1::LeaseUpdate& update) { return update.verdict() == v1::LeaseUpdate::HELD; })) {
-    if (HasRoomToPark(request)) return Park(request, **worker, outcome.want, now, std::move(reply));
+    if (HasRoomToPark(request, (*worker)->population))
+      return Park(request, **worker, outcome.want, now, std::move(reply));
     // The newest is sent away: whoever waits already goes on waiting.
     ComeBackLater(*response);
   }
@@ -96,7 +95,8 @@ absl::StatusOr<v1::SyncResponse> WorkDesk::Answer(const v1::SyncRequest& request
   lease_room_.BeginAnswer();
   absl::Status refusal;
   for (const v1::TaskResult& result : request.results()) {
-    const absl::StatusOr<v1::ResultVerdict> verdict = intake_.Take(result, worker.population, *worker.caller, now);
+    const absl::StatusOr<v1::ResultVerdict> verdict =
+        intake_.Take(result, worker.population, worker.name, *worker.caller, now);
     refusal = verdict.status();
     if (!refusal.ok()) break;
     *response.add_verdicts() = *verdict;
@@ -119,9 +119,16 @@ absl::StatusOr<v1::SyncResponse> WorkDesk::Answer(const v1::SyncRequest& request
     ASSIGN_OR_RETURN(outcome.is_cut, Grant(worker, request.poll_id(), outcome.want, now, now, response));
   }
   // What had no room comes with the next call, at once.
-  if (outcome.is_cut) return response;
-  SetPace(FromProto(request.wait()) > absl::ZeroDuration(), response);
-  if (worker.is_draining && !request.drained()) ComeBackLater(response);
+  if (!outcome.is_cut) {
+    const bool may_wait = MayWait(request, worker) && (request.want() == 0 || outcome.want > 0);
+    const bool is_back_in_service = request.drained() && !worker.is_draining;
+    SetPace(is_back_in_service            ? Pace::kAtOnce
+            : !may_wait                   ? Pace::kLater
+            : response.verdicts().empty() ? Pace::kSoon
+                                          : Pace::kAtOnce,
+            response);
+    if (worker.is_draining && !request.drained()) ComeBackLater(response);
+  }
   return response;
 }
 
@@ -136,16 +143,27 @@ v1::SyncResponse WorkDesk::EmptyResponse(const WorkerProfile& worker) const {
   return response;
 }
 
-void WorkDesk::SetPace(bool has_waited, v1::SyncResponse& response) const {
+void WorkDesk::SetPace(Pace pace, v1::SyncResponse& response) const {
   if (!response.leases().empty()) return;  // Call when there is a result.
-  const absl::Duration longest = is_draining_ ? kAfterDrain : has_waited ? kAfterWait : kWithoutWait;
-  *response.mutable_next_min() = ToProto(is_draining_ || !has_waited ? longest / 2 : absl::ZeroDuration());
+  if (is_draining_) pace = Pace::kLater;
+  const absl::Duration longest = is_draining_            ? kAfterDrain
+                                 : pace == Pace::kAtOnce ? absl::ZeroDuration()
+                                 : pace == Pace::kSoon   ? kAfterWait
+                                                         : kWithoutWait;
+  *response.mutable_next_min() = ToProto(pace == Pace::kLater ? longest / 2 : absl::ZeroDuration());
   *response.mutable_next_max() = ToProto(longest);
 }
 
 void WorkDesk::ComeBackLater(v1::SyncResponse& response) {
   *response.mutable_next_min() = ToProto(kWhenCrowded / 2);
   *response.mutable_next_max() = ToProto(kWhenCrowded);
+}
+
+bool WorkDesk::MayWait(const v1::SyncRequest& request, const WorkerProfile& worker) const {
+  // A drained worker waits until it is taken back into service, once it knows; and one that believes to be drained and
+  // is not any more is told at once.
+  return !is_draining_ && !request.draining() && worker.is_draining == request.drained() &&
+         FromProto(request.wait()) > absl::ZeroDuration();
 }
 
 absl::StatusOr<v1::LeaseUpdate> WorkDesk::Update(const v1::HeldLease& held, const WorkerProfile& worker,
@@ -162,6 +180,10 @@ absl::StatusOr<v1::LeaseUpdate> WorkDesk::Update(const v1::HeldLease& held, cons
     return update;
   }
   if (round->spec.population() != worker.population || !worker.caller->OwnsLease(held.lease_token())) return update;
+  // Where there are no tokens, the name is all that tells one worker from another.
+  const absl::StatusOr<TaskRecord> state = context_.store.GetTaskState(*id);
+  if (absl::IsNotFound(state.status()) || (state.ok() && state->worker != worker.name)) return update;
+  RETURN_IF_ERROR(state.status());
   const absl::StatusOr<TaskRecord> task =
       context_.store.RenewLease({.task = *id,
                                  .token = LeaseToken(held.lease_token()),
@@ -361,10 +383,7 @@ void WorkDesk::BeginDrain(absl::Time now) {
   ServeParked(now);
 }
 
-int64_t WorkDesk::num_parked(const std::string& population) const {
-  return std::count_if(parked_.begin(), parked_.end(),
-                       [&](const Parked& parked) { return parked.population == population; });
-}
+int64_t WorkDesk::num_parked(const std::string& population) const { return num_parked_.Of(population); }
 
 bool WorkDesk::IsParked(const std::string& population, const WorkerName& worker) const {
   return parked_by_worker_.contains({population, worker});

@@ -24,6 +24,7 @@
 #include "server/core/contribution_intake.h"
 #include "server/core/core_context.h"
 #include "server/core/lease_room.h"
+#include "server/core/population_share.h"
 #include "server/core/rate_window.h"
 #include "server/core/reply.h"
 #include "server/core/round_manager.h"
@@ -112,7 +113,11 @@ class WorkDesk {
   absl::StatusOr<v1::SyncResponse> Answer(const v1::SyncRequest& request, const WorkerProfile& worker, absl::Time now,
                                           Outcome& outcome);
   v1::SyncResponse EmptyResponse(const WorkerProfile& worker) const;
-  void SetPace(bool has_waited, v1::SyncResponse& response) const;
+  // When to call again.
+  enum class Pace { kAtOnce, kSoon, kLater };
+  void SetPace(Pace pace, v1::SyncResponse& response) const;
+  // The call may be parked, if there is nothing to say.
+  bool MayWait(const v1::SyncRequest& request, const WorkerProfile& worker) const;
   static void ComeBackLater(v1::SyncResponse& response);
 
   absl::StatusOr<v1::LeaseUpdate> Update(const v1::HeldLease& held, const WorkerProfile& worker, absl::Time arrival,
@@ -141,7 +146,7 @@ class WorkDesk {
 
   void Park(const v1::SyncRequest& request, const WorkerProfile& worker, int32_t want, absl::Time now,
             Reply<v1::SyncResponse> reply);
-  bool HasRoomToPark(const v1::SyncRequest& request) const;
+  bool HasRoomToPark(const v1::SyncRequest& request, const std::string& population) const;
   // Ends an older wait of the same worker.
   void Supersede(const std::string& population, const WorkerName& worker);
   void ServeParked(absl::Time now);
@@ -170,7 +175,8 @@ class WorkDesk {
 
   // Longest waiting first.
   ParkedList parked_;
-  int64_t parked_bytes_ = 0;
+  PopulationShare num_parked_;
+  PopulationShare parked_bytes_;
   std::map<std::pair<std::string, WorkerName>, ParkedList::iterator> parked_by_worker_;
   // RoundManager::work_version() when parked calls were last looked through.
   int64_t served_version_ = -1;

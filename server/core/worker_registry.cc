@@ -65,7 +65,8 @@ absl::StatusOr<const WorkerProfile*> WorkerRegistry::Saw(const v1::SyncRequest& 
     }
   }
   if (known == profiles_.end() || known->second.profile.caller->name != caller->name) {
-    RETURN_IF_ERROR(CheckRoom(*caller, known == profiles_.end()));
+    RETURN_IF_ERROR(CheckHolder(population, name, *caller));
+    RETURN_IF_ERROR(CheckRoom(population, *caller, known == profiles_.end()));
   }
   if (known == profiles_.end() || description != known->second.description ||
       now - known->second.stored_time >= kStoreEvery) {
@@ -73,6 +74,7 @@ absl::StatusOr<const WorkerProfile*> WorkerRegistry::Saw(const v1::SyncRequest& 
         const WorkerRecord record,
         context_.store.SawWorker({.name = name, .population = population, .description = description, .now = now}));
     if (known == profiles_.end()) {
+      num_by_population_.Add(population, 1);
       joins_.Info(now, "worker {} of population {} joins{}: version {}, {}{}", name, population, By(*caller),
                   request.software_version(), Offers(request), record.is_draining ? "; it is drained" : "");
     }
@@ -98,12 +100,37 @@ absl::StatusOr<const WorkerProfile*> WorkerRegistry::Saw(const v1::SyncRequest& 
   return &known->second.profile;
 }
 
-absl::Status WorkerRegistry::CheckRoom(const Identity& caller, bool is_new) const {
+absl::Status WorkerRegistry::CheckHolder(const std::string& population, const WorkerName& name,
+                                         const Identity& caller) const {
+  ASSIGN_OR_RETURN(const std::vector<TaskRecord> held, context_.store.ListLeases(population, name));
+  for (const TaskRecord& task : held) {
+    const std::string& token = task.lease_token.value();
+    if (!Identity::IsTagged(token) || caller.OwnsLease(token)) continue;
+    return absl::PermissionDeniedError(
+        fmt::format("worker {} of population '{}' is somebody else's, who holds task {}; give this one another name "
+                    "(--name)",
+                    name, population, task.id.ToString()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WorkerRegistry::CheckRoom(const std::string& population, const Identity& caller, bool is_new) const {
   if (is_new && static_cast<int64_t>(profiles_.size()) >= context_.limits.workers_max) {
     return WithRetryAfter(
         absl::ResourceExhaustedError(fmt::format(
             "{} workers called within the last ten minutes, workers_max = {}; stop some, or raise --workers-max",
             profiles_.size(), context_.limits.workers_max)),
+        kComeBackAfter);
+  }
+  const Limits& limits = context_.limits;
+  const int64_t max = num_by_population_.Max(population, limits.workers_max, limits.population_percent_max);
+  if (is_new && num_by_population_.Of(population) >= max) {
+    return WithRetryAfter(
+        absl::ResourceExhaustedError(fmt::format(
+            "{} workers of population '{}' called within the last ten minutes: it may have population_percent_max = {} "
+            "% of "
+            "what others leave of workers_max = {}; stop some, or raise --workers-max",
+            num_by_population_.Of(population), population, limits.population_percent_max, limits.workers_max)),
         kComeBackAfter);
   }
   const auto found = num_by_identity_.find(caller.name);
@@ -170,6 +197,7 @@ void WorkerRegistry::Prune(absl::Time now) {
     leaves_.Info(now, "worker {} of population {} is gone: no call for {}", it->second.profile.name,
                  it->second.profile.population, absl::FormatDuration(kForgetAfter));
     Uncount(it->second.profile.caller->name);
+    num_by_population_.Add(it->second.profile.population, -1);
     it = profiles_.erase(it);
   }
 }

@@ -13,6 +13,7 @@
 #include "base/log_quota.h"
 #include "server/core/access_control.h"
 #include "server/core/core_context.h"
+#include "server/core/population_share.h"
 #include "sheaf/v1/work_service.pb.h"
 #include "storage/records.h"
 
@@ -38,9 +39,10 @@ class WorkerRegistry {
  public:
   explicit WorkerRegistry(CoreContext& context) : context_(context) {}
 
-  // Notes the call. PERMISSION_DENIED if another identity has used the name within the last minute; RESOURCE_EXHAUSTED,
-  // naming the limit, if there are too many workers, or it says too much of itself. The profile stays valid until the
-  // next call of a method that is not const.
+  // Notes the call. PERMISSION_DENIED if another identity has used the name within the last minute, or holds a lease
+  // under it (which also is so after a restart, when nobody has called yet); RESOURCE_EXHAUSTED, naming the limit, if
+  // there are too many workers, or it says too much of itself. The profile stays valid until the next call of a method
+  // that is not const.
   absl::StatusOr<const WorkerProfile*> Saw(const v1::SyncRequest& request, const IdentityPtr& caller, absl::Time now);
   // There was no more work for the worker, up to this version of the rounds'.
   void NoteLook(const WorkerProfile& worker, int64_t work_version);
@@ -66,7 +68,9 @@ class WorkerRegistry {
     bool is_counted = false;
   };
 
-  absl::Status CheckRoom(const Identity& caller, bool is_new) const;
+  // A name is its identity's as long as it holds a lease.
+  absl::Status CheckHolder(const std::string& population, const WorkerName& name, const Identity& caller) const;
+  absl::Status CheckRoom(const std::string& population, const Identity& caller, bool is_new) const;
   // Notes that the worker is this identity's from now on.
   void SetCaller(Entry& entry, const IdentityPtr& caller);
   void Uncount(const std::string& identity);
@@ -75,6 +79,7 @@ class WorkerRegistry {
   LogQuota joins_;
   LogQuota leaves_;
   std::map<std::pair<std::string, WorkerName>, Entry> profiles_;
+  PopulationShare num_by_population_;
   // How many of them are whose, by the identity's name.
   std::map<std::string, int64_t> num_by_identity_;
 };

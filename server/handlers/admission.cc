@@ -25,7 +25,7 @@ absl::Status Overloaded(std::string message) {
 }  // namespace
 
 absl::Status Admission::Enter(Lane lane, const Identity& caller, int64_t bytes, absl::Time now) {
-  absl::Status status = CheckQueue(lane, now);
+  absl::Status status = CheckQueue(lane, caller, now);
   if (status.ok()) status = CheckBytes(lane, bytes);
   if (status.ok()) status = CheckRate(caller, now);
   if (!status.ok()) {
@@ -36,32 +36,48 @@ absl::Status Admission::Enter(Lane lane, const Identity& caller, int64_t bytes, 
   return status;
 }
 
-void Admission::Queue(Lane lane) {
+void Admission::Queue(Lane lane, const Identity& caller) {
   MutexLock lock(mutex_);
-  waiting(lane).push_back(newest_);
+  waiting(lane).calls.emplace_back(newest_, caller.name);
+  waiting(lane).by_identity.Add(caller.name, 1);
 }
 
 void Admission::Dequeue(Lane lane) {
   MutexLock lock(mutex_);
-  waiting(lane).pop_front();
+  Waiting& line = waiting(lane);
+  line.by_identity.Add(line.calls.front().second, -1);
+  line.calls.pop_front();
 }
 
-absl::Status Admission::CheckQueue(Lane lane, absl::Time now) {
+absl::Status Admission::CheckQueue(Lane lane, const Identity& caller, absl::Time now) {
   const bool is_work = lane == Lane::kWork;
   const int64_t calls_max = is_work ? limits_.queued_calls_max : limits_.queued_inspections_max;
   int64_t queued = 0;
+  int64_t own = 0;
+  int64_t own_max = 0;
+  int64_t identities = 0;
   absl::Duration waited;
   {
     MutexLock lock(mutex_);
     newest_ = now;
-    queued = static_cast<int64_t>(waiting(lane).size());
-    if (queued > 0) waited = now - waiting(lane).front();
+    const Waiting& line = waiting(lane);
+    queued = line.by_identity.total();
+    own = line.by_identity.Of(caller.name);
+    own_max = line.by_identity.Max(caller.name, calls_max, limits_.population_percent_max);
+    identities = line.by_identity.size();
+    if (queued > 0) waited = now - line.calls.front().first;
   }
-  if (queued >= calls_max) {
-    return Overloaded(fmt::format("the server is overloaded: {} calls wait, {} = {}; try again in a moment", queued,
-                                  is_work ? "queued_calls_max" : "queued_inspections_max", calls_max));
+  if (own >= own_max) {
+    return Overloaded(fmt::format(
+        "the server is overloaded: {} calls wait, {} of them of {}, {} = {}, of which one identity may have {} % of "
+        "what "
+        "the others leave; try again in a moment",
+        queued, own, caller.name.empty() ? "this machine" : caller.name,
+        is_work ? "queued_calls_max" : "queued_inspections_max", calls_max, limits_.population_percent_max));
   }
-  if (is_work && queued >= kCrowd && waited > limits_.queue_wait_max) {
+  // Who has less than the average in the queue is not the one who fills it.
+  const bool is_heavy = own * std::max<int64_t>(identities, 1) >= queued;
+  if (is_work && queued >= kCrowd && waited > limits_.queue_wait_max && is_heavy) {
     return Overloaded(
         fmt::format("the server is overloaded: {} calls wait, the first for {}, queue_wait_max_ms = {}; try again in a "
                     "moment",

@@ -3,9 +3,12 @@
 // work is shed, and what waits has a bounded wait.
 //
 //   RETURN_IF_ERROR(admission.Enter(lane, caller, bytes, now));
-//   admission.Queue(lane);        // It goes to the core's thread.
+//   admission.Queue(lane, caller);   // It goes to the core's thread.
 //   admission.Dequeue(lane);      // The core has begun with it.
 //   admission.Leave(bytes);       // It was answered.
+//
+// No identity takes all the room: one may have population_percent_max percent of what the others leave of the queue,
+// and in an overload those are refused that have more calls in it than the others on average.
 //
 // Inspection has a lane of its own, with its own small queue that the core empties first, so that whoever wants to know
 // what is going on is not behind what is going on. Thread-safe.
@@ -17,12 +20,14 @@
 #include <deque>
 #include <string>
 #include <unordered_map>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "base/mutex.h"
 #include "server/core/access_control.h"
 #include "server/core/limits.h"
+#include "server/core/population_share.h"
 
 namespace sheaf {
 
@@ -37,7 +42,7 @@ class Admission {
   absl::Status Enter(Lane lane, const Identity& caller, int64_t bytes, absl::Time now) EXCLUDES(mutex_);
   void Leave(int64_t bytes) { bytes_.fetch_sub(bytes, std::memory_order_relaxed); }
 
-  void Queue(Lane lane) EXCLUDES(mutex_);
+  void Queue(Lane lane, const Identity& caller) EXCLUDES(mutex_);
   void Dequeue(Lane lane) EXCLUDES(mutex_);
 
   int64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
@@ -50,11 +55,14 @@ class Admission {
     absl::Time filled = absl::InfinitePast();
   };
 
-  // Arrivals of those that wait, the oldest first.
-  using Waiting = std::deque<absl::Time>;
+  struct Waiting {
+    // Arrivals of those that wait, and whose they are, the oldest first.
+    std::deque<std::pair<absl::Time, std::string>> calls;
+    PopulationShare by_identity;
+  };
   Waiting& waiting(Lane lane) REQUIRES(mutex_) { return waiting_[static_cast<size_t>(lane)]; }
   absl::Status CheckRate(const Identity& caller, absl::Time now) EXCLUDES(mutex_);
-  absl::Status CheckQueue(Lane lane, absl::Time now) EXCLUDES(mutex_);
+  absl::Status CheckQueue(Lane lane, const Identity& caller, absl::Time now) EXCLUDES(mutex_);
   absl::Status CheckBytes(Lane lane, int64_t bytes) const;
 
   const Limits limits_;

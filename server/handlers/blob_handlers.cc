@@ -12,6 +12,7 @@
 #include "base/status_macros.h"
 #include "server/core/broadcast_check.h"
 #include "server/core/core.h"
+#include "server/core/population_share.h"
 #include "server/core/proto_time.h"
 #include "server/core/row_selection.h"
 
@@ -50,6 +51,31 @@ v1::StartUploadResponse Answer(v1::StartUploadResponse::Verdict verdict) {
   return response;
 }
 
+// One identity may have a part of what the others leave. Its first upload goes as long as there is room at all, because
+// one may be as large as all that is shared.
+absl::Status CheckShare(const PayloadStore::UploadUse& use, int64_t size_bytes, bool is_in_memory,
+                        const Identity& caller, const Limits& limits) {
+  // Without tokens there is nobody to share with.
+  if (caller.name.empty() || use.num_matching == 0) return absl::OkStatus();
+  const auto check = [&](std::string_view name, int64_t all, int64_t own, int64_t more, int64_t max) -> absl::Status {
+    PopulationShare share;
+    share.Add("", all - own);
+    share.Add(caller.name, own);
+    if (own + more <= share.Max(caller.name, max, limits.population_percent_max)) return absl::OkStatus();
+    return WithRetryAfter(
+        absl::ResourceExhaustedError(fmt::format("the uploads of {} have {} of {} = {}, and {} more would be over "
+                                                 "population_percent_max = {} % of what others "
+                                                 "leave; finish some first",
+                                                 caller.name, own, name, max, more, limits.population_percent_max)),
+        kComeBackAfter);
+  };
+  RETURN_IF_ERROR(check("uploads_max", use.num_uploads, use.num_matching, 1, limits.uploads_max));
+  return is_in_memory
+             ? check("memory_upload_bytes_max", use.memory_bytes, use.matching_memory_bytes, size_bytes,
+                     limits.memory_upload_bytes_max)
+             : check("upload_bytes_max", use.disk_bytes, use.matching_disk_bytes, size_bytes, limits.upload_bytes_max);
+}
+
 absl::Status CheckRoom(PayloadStore& payloads, const UploadId& id, const v1::StartUploadRequest& request,
                        bool is_in_memory, const Identity& caller, const Limits& limits) {
   // One that goes on takes no more than it has.
@@ -70,6 +96,7 @@ absl::Status CheckRoom(PayloadStore& payloads, const UploadId& id, const v1::Sta
             caller.name.empty() ? "this machine" : caller.name, use.num_matching, limits.uploads_per_identity_max)),
         kComeBackAfter);
   }
+  RETURN_IF_ERROR(CheckShare(use, request.size_bytes(), is_in_memory, caller, limits));
   if (is_in_memory && request.size_bytes() > limits.memory_upload_bytes_max - use.memory_bytes) {
     return WithRetryAfter(
         absl::ResourceExhaustedError(fmt::format(

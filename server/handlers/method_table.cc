@@ -234,7 +234,7 @@ void MethodTable::Dispatch(std::string_view method, const DispatchOptions& optio
     }
     return row.call(request, options, response, absl::InfinitePast(), std::move(done));
   }
-  admission_.Queue(row.lane);
+  admission_.Queue(row.lane, *options.caller);
   Post(row.lane, [this, call = Call{.row = &row,
                                     .options = options,
                                     .request = &request,

@@ -78,7 +78,9 @@ PayloadStore::UploadUse UploadFiles::GetUse(std::string_view id_suffix) {
   for (const auto& [key, slot] : entries_) {
     ++use.num_uploads;
     (slot.entry->is_in_memory ? use.memory_bytes : use.disk_bytes) += slot.entry->size_bytes;
-    if (!slot.id.empty() && slot.id.value().ends_with(id_suffix)) ++use.num_matching;
+    if (slot.id.empty() || !slot.id.value().ends_with(id_suffix)) continue;
+    ++use.num_matching;
+    (slot.entry->is_in_memory ? use.matching_memory_bytes : use.matching_disk_bytes) += slot.entry->size_bytes;
   }
   return use;
 }

@@ -74,7 +74,9 @@ PayloadStore::UploadUse MemoryPayloadStore::GetUploadUse(std::string_view id_suf
   for (const auto& [id, row] : uploads_) {
     ++use.num_uploads;
     (row.is_in_memory ? use.memory_bytes : use.disk_bytes) += row.upload.size_bytes;
-    if (id.value().ends_with(id_suffix)) ++use.num_matching;
+    if (!id.value().ends_with(id_suffix)) continue;
+    ++use.num_matching;
+    (row.is_in_memory ? use.matching_memory_bytes : use.matching_disk_bytes) += row.upload.size_bytes;
   }
   return use;
 }

@@ -1,11 +1,14 @@
 // Deleting what has ended.
 #include <algorithm>
+#include <map>
 #include <memory>
+#include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
 
 #include "base/check.h"
+#include "storage/arguments.h"
 #include "storage/memory/memory_task_store.h"
 #include "storage/transitions.h"
 
@@ -20,10 +23,16 @@ absl::StatusOr<TaskStore::DeletedRounds> MemoryTaskStore::DeleteEndedRounds(cons
   std::sort(ended.begin(), ended.end(), [](const RoundRecord* a, const RoundRecord* b) {
     return std::tie(a->end_time, a->create_time, a->id) < std::tie(b->end_time, b->create_time, b->id);
   });
+  std::map<std::string, int64_t> num_left;
+  for (const RoundRecord* record : ended) {
+    if (record->end_time > params.ended_by) ++num_left[record->population];
+  }
+  std::vector<int64_t> counts;
+  for (const auto& [population, count] : num_left) counts.push_back(count);
+  const int64_t kept_max = EndedKeptMax(std::move(counts), params.keep_max);
   DeletedRounds deleted;
   for (const RoundRecord* record : ended) {
-    const auto num_left = static_cast<int64_t>(ended.size() - deleted.rounds.size());
-    if (record->end_time > params.ended_by && num_left <= params.keep_max) break;
+    if (record->end_time > params.ended_by && num_left[record->population]-- <= kept_max) continue;
     if (static_cast<int64_t>(deleted.rounds.size()) == params.tasks_limit) {
       deleted.is_done = false;
       break;

@@ -1,10 +1,13 @@
 // Deleting what has ended.
 #include <algorithm>
+#include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "base/check.h"
 #include "base/status_macros.h"
+#include "storage/arguments.h"
 #include "storage/sql/sql_task_store.h"
 
 namespace sheaf {
@@ -13,30 +16,62 @@ absl::StatusOr<TaskStore::DeletedRounds> SqlTaskStore::DeleteEndedRounds(const D
   SHEAF_CHECK(is_in_batch_, "writing needs a batch");
   RETURN_IF_ERROR(FlushRounds());
   DeletedRounds deleted;
-  int64_t num_ended = 0;
-  RETURN_IF_ERROR(Run("-- count_ended\nSELECT count(*) FROM rounds WHERE state >= 4", {}, [&](const SqlRow& row) {
-                    num_ended = row.Int(0);
-                  }).status());
-  std::vector<int64_t> keys;
+  struct Ended {
+    int64_t key = 0;
+    RoundId id;
+    absl::Time end_time;
+    absl::Time create_time;
+    std::string aggregate_digest;
+  };
+  std::vector<Ended> gone;
+  const auto add = [&](const SqlRow& row) {
+    gone.push_back({.key = row.Int(0),
+                    .id = RoundId(row.Bytes(1)),
+                    .end_time = row.Time(2),
+                    .create_time = row.Time(3),
+                    .aggregate_digest = row.String(4)});
+  };
   // One more than fits, to know whether there is more.
-  RETURN_IF_ERROR(Run(R"(-- find_ended
-      SELECT r.round_key, r.id, r.end_time, x.aggregate_digest
+  const int64_t rounds_max = params.tasks_limit + 1;
+  RETURN_IF_ERROR(Run(R"(-- find_old_rounds
+      SELECT r.round_key, r.id, r.end_time, r.create_time, x.aggregate_digest
         FROM rounds r JOIN round_texts x ON x.round_key = r.round_key
-       WHERE r.state >= 4 ORDER BY r.end_time, r.create_time, r.id LIMIT ?)",
-                      {params.tasks_limit + 1},
+       WHERE r.state >= 4 AND r.end_time <= ? ORDER BY r.end_time, r.create_time, r.id LIMIT ?)",
+                      {ToSql(params.ended_by), rounds_max}, add)
+                      .status());
+  std::vector<std::string> populations;
+  std::vector<int64_t> counts;
+  RETURN_IF_ERROR(Run("-- count_ended\nSELECT population, count(*) FROM rounds WHERE state >= 4 AND end_time > ? "
+                      "GROUP BY population",
+                      {ToSql(params.ended_by)},
                       [&](const SqlRow& row) {
-                        const bool is_old = row.Time(2) <= params.ended_by;
-                        const int64_t num_left = num_ended - static_cast<int64_t>(keys.size());
-                        if (!deleted.is_done || (!is_old && num_left <= params.keep_max)) return;
-                        if (static_cast<int64_t>(keys.size()) == params.tasks_limit) {
-                          deleted.is_done = false;
-                          return;
-                        }
-                        keys.push_back(row.Int(0));
-                        deleted.rounds.emplace_back(row.Bytes(1));
-                        if (row.String(3) != "") deleted.aggregate_digests.push_back(row.String(3));
+                        populations.push_back(row.String(0));
+                        counts.push_back(row.Int(1));
                       })
                       .status());
+  const int64_t kept_max = EndedKeptMax(counts, params.keep_max);
+  for (size_t i = 0; i < populations.size(); ++i) {
+    if (counts[i] <= kept_max) continue;
+    RETURN_IF_ERROR(Run(R"(-- find_ended
+        SELECT r.round_key, r.id, r.end_time, r.create_time, x.aggregate_digest
+          FROM rounds r JOIN round_texts x ON x.round_key = r.round_key
+         WHERE r.state >= 4 AND r.end_time > ? AND r.population = ?
+         ORDER BY r.end_time, r.create_time, r.id LIMIT ?)",
+                        {ToSql(params.ended_by), SqlText(populations[i]), std::min(counts[i] - kept_max, rounds_max)},
+                        add)
+                        .status());
+  }
+  std::sort(gone.begin(), gone.end(), [](const Ended& a, const Ended& b) {
+    return std::tie(a.end_time, a.create_time, a.id) < std::tie(b.end_time, b.create_time, b.id);
+  });
+  deleted.is_done = static_cast<int64_t>(gone.size()) <= params.tasks_limit;
+  if (!deleted.is_done) gone.resize(static_cast<size_t>(params.tasks_limit));
+  std::vector<int64_t> keys;
+  for (Ended& round : gone) {
+    keys.push_back(round.key);
+    deleted.rounds.push_back(std::move(round.id));
+    if (!round.aggregate_digest.empty()) deleted.aggregate_digests.push_back(std::move(round.aggregate_digest));
+  }
   for (size_t i = 0; i < keys.size(); ++i) {
     RETURN_IF_ERROR(Change(1, "-- delete_round\nINSERT INTO deleted_rounds (round_key) VALUES (?)", {keys[i]}));
     RETURN_IF_ERROR(

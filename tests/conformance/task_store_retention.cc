@@ -1,6 +1,7 @@
 // Deleting what has ended.
 #include <set>
 
+#include "storage/arguments.h"
 #include "tests/conformance/store_fixture.h"
 
 namespace sheaf {
@@ -9,8 +10,9 @@ namespace {
 using DeletedRounds = TaskStore::DeletedRounds;
 
 // Creates a round that ends a second after the one before.
-void CreateAndEnd(StoreFixture& f, const std::string& id, int num_tasks, bool succeeds) {
-  f.CreateRound({.id = id, .num_tasks = num_tasks});
+void CreateAndEnd(StoreFixture& f, const std::string& id, int num_tasks, bool succeeds,
+                  const std::string& population = "default") {
+  f.CreateRound({.id = id, .num_tasks = num_tasks, .population = population});
   for (const TaskRecord& task : f.LeaseUpTo(f.LeaseParams("w1", num_tasks, id))) REQUIRE(f.Contribute(task).ok());
   f.now += absl::Seconds(1);
   const auto move = [&](RoundState from, RoundState to) {
@@ -40,6 +42,32 @@ std::vector<std::string> DeleteAll(StoreFixture& f, const TaskStore::DeleteEnded
   }
   FAIL("it never ends");
   return rounds;
+}
+
+STORE_TEST("Of the rounds that have ended those go first whose population has most of them") {
+  CreateAndEnd(f, "r-b1", 1, true, "b");
+  CreateAndEnd(f, "r-c1", 1, true, "c");
+  for (int i = 0; i < 6; ++i) CreateAndEnd(f, "r-a" + std::to_string(i), 1, true, "a");
+  CreateAndEnd(f, "r-c2", 1, true, "c");
+  CreateAndEnd(f, "r-c3", 1, true, "c");
+  using Ids = std::vector<std::string>;
+  CHECK(DeleteAll(f, {.keep_max = 10, .tasks_limit = 100}).empty());
+  // Six of a, one of b, three of c: three of a, one of b and three of c are seven.
+  CHECK(DeleteAll(f, {.keep_max = 7, .tasks_limit = 2}) == Ids{"r-a0", "r-a1", "r-a2"});
+  CHECK(DeleteAll(f, {.keep_max = 5, .tasks_limit = 100}) == Ids{"r-c1", "r-a3"});
+  // Whose time has come goes wherever it is.
+  CHECK(DeleteAll(f, {.ended_by = f.now - absl::Seconds(9), .keep_max = 5, .tasks_limit = 100}) == Ids{"r-b1"});
+  CHECK(DeleteAll(f, {.keep_max = 0, .tasks_limit = 1}) == Ids{"r-a4", "r-a5", "r-c2", "r-c3"});
+}
+
+TEST_CASE("What ended populations keep is shared evenly, and what one does not need is the others'") {
+  CHECK(EndedKeptMax({6, 1, 3}, 10) > 6);
+  CHECK(EndedKeptMax({6, 1, 3}, 9) == 5);
+  CHECK(EndedKeptMax({6, 1, 3}, 7) == 3);
+  CHECK(EndedKeptMax({6, 1, 3}, 6) == 2);
+  CHECK(EndedKeptMax({6, 1, 3}, 2) == 0);
+  CHECK(EndedKeptMax({5}, 3) == 3);
+  CHECK(EndedKeptMax({}, 0) > 0);
 }
 
 STORE_TEST("Of the rounds that have ended those with the oldest end go, until as many are left as shall be kept") {

@@ -17,7 +17,8 @@ struct Exception {
   Side side;
   // As numbered in the transcript; 0 is what belongs to no call.
   size_t call;
-  // The beginning of the finding: "leases[0].remaining", "status". Empty: whatever differs in this call.
+  // The beginning of the finding: "leases[0].remaining", "status". Empty: whatever differs in this call. "call": it would
+  // end otherwise and so change what follows, and is not played to the server at all.
   std::string_view field;
   // What changed, and why this is right.
   std::string_view reason;

@@ -92,10 +92,20 @@ std::string Unexpected(const std::string& transcript, Side side, const std::vect
     }
   }
   for (const Exception& row : Exceptions()) {
-    if (row.transcript != transcript || row.side != side || needed.contains(&row)) continue;
+    if (row.transcript != transcript || row.side != side || needed.contains(&row) || row.field == "call") continue;
     text += fmt::format("\n  the exception of call {} ({}) is not needed any more", row.call, row.reason);
   }
   return text;
+}
+
+// Without the calls that are not to be played to a server.
+Transcript Playable(const std::string& name, Transcript transcript) {
+  for (const Exception& row : Exceptions()) {
+    if (row.transcript != name || row.side != Side::kServer || row.field != "call") continue;
+    Exchange& exchange = transcript.exchanges.at(row.call - 1);
+    exchange.arrived = exchange.answered = absl::InfiniteDuration();
+  }
+  return transcript;
 }
 
 std::vector<Finding> PlayToWorkers(const Transcript& transcript, const std::set<std::string>& contract) {
@@ -223,8 +233,9 @@ TEST_CASE("Called as in a released version's transcripts, the server answers the
   for (const std::string& version : Versions()) {
     const std::set<std::string> contract = ContractOf(version);
     for (const auto& [name, transcript] : Recorded(version, "sequences")) {
-      INFO(name << Unexpected(name, Side::kServer, PlayToServer(transcript, contract)));
-      CHECK(Unexpected(name, Side::kServer, PlayToServer(transcript, contract)).empty());
+      const Transcript playable = Playable(name, transcript);
+      INFO(name << Unexpected(name, Side::kServer, PlayToServer(playable, contract)));
+      CHECK(Unexpected(name, Side::kServer, PlayToServer(playable, contract)).empty());
     }
   }
 }
@@ -244,7 +255,7 @@ TEST_CASE("Over a real connection every method answers what it answered in a rel
     const std::set<std::string> contract = ContractOf(version);
     for (const auto& [name, transcript] : Recorded(version, "calls")) {
       const RunningServer server(LimitsOf(transcript.limits));
-      const std::vector<Finding> findings = PlayOverWire(transcript, contract, server.address());
+      const std::vector<Finding> findings = PlayOverWire(Playable(name, transcript), contract, server.address());
       INFO(name << Unexpected(name, Side::kServer, findings));
       CHECK(Unexpected(name, Side::kServer, findings).empty());
     }

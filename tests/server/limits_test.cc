@@ -326,13 +326,13 @@ std::map<std::string, Refusal> Refusals() {
                                server.CreateRound(SumRound(1));
                                return Create(server, SumRound(1));
                              }};
-  rows["live_tasks_max"] = {[](Limits& l) { l.live_tasks_max = 10; },
+  rows["live_tasks_max"] = {[](Limits& l) { l.live_tasks_max = 9; },
                             [](CoreFederation& server) {
                               const std::string round = server.CreateRound(SumRound(8));
                               const absl::Status refused = Create(server, SumRound(3));
                               server.CrashAndRestart();
                               CHECK(Create(server, SumRound(3)).code() == Code::kResourceExhausted);
-                              CHECK(Create(server, SumRound(2), "fits").ok());
+                              CHECK(Create(server, SumRound(1), "fits").ok());
                               v1::CancelRoundRequest cancel;
                               cancel.set_request_id("cancel");
                               cancel.set_round(round);
@@ -672,6 +672,19 @@ std::map<std::string, std::function<void()>> Effects() {
     const std::string round = server.CreateRound(SumRound(1));
     server.Advance(absl::Seconds(9));
     CHECK(server.GetRound(round).state() == v1::FAILED);
+  };
+  rows["population_percent_max"] = [=] {
+    CoreFederation server(with([](Limits& l) {
+      l.population_percent_max = 50;
+      l.live_rounds_max = 4;
+    }));
+    CHECK(Create(server, SumRound(1), "first").ok());
+    CHECK(Create(server, SumRound(1), "second").ok());
+    const absl::Status refused = Create(server, SumRound(1), "third");
+    CHECK_THAT(refused.ToString(), Contains("population_percent_max = 50") && Contains("live_rounds_max = 4"));
+    v1::RoundSpec other = SumRound(1);
+    other.set_population("other");
+    CHECK(Create(server, other, "of another").ok());
   };
   rows["poll_wait_max_ms"] = [=] {
     CoreFederation server(with([](Limits& l) { l.poll_wait_max = absl::Seconds(2); }));

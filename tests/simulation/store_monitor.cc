@@ -1,6 +1,8 @@
 #include "tests/simulation/store_monitor.h"
 
 #include <algorithm>
+#include <map>
+#include <string>
 #include <tuple>
 #include <utility>
 
@@ -218,18 +220,31 @@ void StoreMonitor::OnDelete(const TaskStore::DeleteEndedRoundsParams& params, co
     return std::tuple(entry.second.end_time, entry.second.create_time, entry.first);
   };
   std::vector<std::tuple<absl::Time, absl::Time, RoundId>> ended;
+  // Those that have not been kept for long enough, by population.
+  std::map<std::string, int64_t> num_left;
   for (const auto& entry : rounds_) {
-    if (!entry.second.is_deleted && IsFinal(entry.second.state)) ended.push_back(key(entry));
+    if (entry.second.is_deleted || !IsFinal(entry.second.state)) continue;
+    ended.push_back(key(entry));
+    if (entry.second.end_time > params.ended_by) ++num_left[entry.second.spec.population()];
   }
   std::sort(ended.begin(), ended.end());
-  size_t due = 0;
-  while (due < ended.size() &&
-         (std::get<0>(ended[due]) <= params.ended_by || static_cast<int64_t>(ended.size() - due) > params.keep_max)) {
-    ++due;
+  // The most that each population may keep.
+  auto kept_max = static_cast<int64_t>(ended.size());
+  const auto kept = [&] {
+    int64_t sum = 0;
+    for (const auto& [population, count] : num_left) sum += std::min(count, kept_max);
+    return sum;
+  };
+  while (kept() > params.keep_max) --kept_max;
+  std::vector<RoundId> gone;
+  for (const auto& [end_time, create_time, id] : ended) {
+    const bool is_old = end_time <= params.ended_by;
+    if (is_old || num_left[rounds_.at(id).spec.population()]-- > kept_max) gone.push_back(id);
   }
+  const size_t due = gone.size();
   // A round has far fewer tasks here than one call may delete.
   bool is_right = deleted.rounds.size() == due;
-  for (size_t i = 0; is_right && i < due; ++i) is_right = deleted.rounds[i] == std::get<2>(ended[i]);
+  for (size_t i = 0; is_right && i < due; ++i) is_right = deleted.rounds[i] == gone[i];
   if (!is_right) {
     journal_.Break("only what ended long ago is deleted", "{} rounds were deleted, {} first, and {} of {} were due",
                    deleted.rounds.size(), deleted.rounds.empty() ? RoundId() : deleted.rounds.front(), due,

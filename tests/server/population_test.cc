@@ -1,0 +1,219 @@
+// What all share: one population, or one identity, takes nothing that another needs.
+#include <catch2/catch.hpp>
+#include <string>
+#include <vector>
+
+#include "server/core/population_share.h"
+#include "tests/server/core_federation.h"
+
+namespace sheaf {
+namespace {
+
+using Answer = std::shared_ptr<std::optional<absl::StatusOr<v1::SyncResponse>>>;
+
+absl::Status Create(CoreFederation& server, const std::string& population, int num_tasks) {
+  static int num_requests = 0;
+  v1::CreateRoundRequest request;
+  request.set_request_id("share-" + std::to_string(++num_requests));
+  *request.mutable_spec() = SumRound(num_tasks);
+  request.mutable_spec()->set_population(population);
+  return server.Call<v1::CreateRoundResponse>("RoundService/CreateRound", request).status();
+}
+
+v1::SyncRequest AskIn(const std::string& population, const std::string& worker, int want = 1) {
+  v1::SyncRequest request = Ask(worker, want);
+  request.set_population(population);
+  return request;
+}
+
+// As often as `take` succeeds, 1000 times at the most.
+template <typename Take>
+int TakeAll(Take take) {
+  int taken = 0;
+  while (taken < 1000 && take(taken)) ++taken;
+  return taken;
+}
+
+TEST_CASE("A share grows to a part of what others leave, and there is always some for one that comes") {
+  PopulationShare share;
+  CHECK(share.Max("a", 1000, 90) == 900);
+  share.Add("a", 900);
+  CHECK(share.Max("a", 1000, 90) == 900);
+  CHECK(share.Max("b", 1000, 90) == 90);
+  share.Add("b", 90);
+  CHECK(share.Max("c", 1000, 90) == 9);
+  CHECK(share.Max("a", 1000, 90) == 819);
+  share.Add("a", -900);
+  CHECK(share.Of("a") == 0);
+  CHECK(share.total() == 90);
+  CHECK(share.Max("b", 1000, 90) == 900);
+  // Where it makes less than one, nothing is held back.
+  CHECK(share.Max("b", 91, 90) == 82);
+  CHECK(share.Max("b", 5, 90) == 5);
+  CHECK(share.Max("a", 91, 90) == 1);
+  // A limit that was lowered.
+  CHECK(share.Max("a", 50, 90) == 0);
+  CHECK(PopulationShare().Max("a", int64_t{1} << 60, 100) == int64_t{1} << 60);
+}
+
+TEST_CASE("A population that has all the live rounds and tasks it can leaves another some") {
+  Limits limits;
+  limits.live_rounds_max = 50;
+  limits.live_tasks_max = 1000;
+  {
+    CoreFederation server(limits);
+    CHECK(TakeAll([&](int) { return Create(server, "a", 1).ok(); }) >= 45);
+    CHECK(Create(server, "b", 1).ok());
+    server.CrashAndRestart();
+    CHECK_FALSE(Create(server, "a", 1).ok());
+    CHECK(Create(server, "b", 1).ok());
+    CHECK(Create(server, "c", 1).ok());
+  }
+  CoreFederation server(limits);
+  CHECK(TakeAll([&](int) { return Create(server, "a", 100).ok(); }) == 9);
+  CHECK_THAT(Create(server, "a", 100).ToString(), Catch::Contains("live_tasks_max = 1000"));
+  CHECK(Create(server, "b", 80).ok());
+  CHECK(Create(server, "c", 5).ok());
+}
+
+TEST_CASE("Workers of a population that all wait leave another's room to wait, to watch and to be known") {
+  Limits limits;
+  limits.parked_polls_max = 20;
+  limits.watches_max = 20;
+  limits.workers_max = 60;
+  CoreFederation server(limits);
+  std::vector<Answer> polls;
+  const auto parks = [&](const std::string& population, int number) {
+    v1::SyncRequest request = AskIn(population, "w" + std::to_string(number));
+    request.mutable_wait()->set_seconds(30);
+    polls.push_back(server.CallLater<v1::SyncResponse>("WorkService/Sync", request));
+    return !polls.back()->has_value();
+  };
+  CHECK(TakeAll([&](int number) { return parks("a", number); }) >= 18);
+  CHECK(parks("b", 1));
+
+  CHECK(TakeAll([&](int number) {
+          return server.Call<v1::SyncResponse>("WorkService/Sync", AskIn("a", "known" + std::to_string(number))).ok();
+        }) >= 30);
+  CHECK(server.Call<v1::SyncResponse>("WorkService/Sync", AskIn("b", "new")).ok());
+
+  std::vector<std::shared_ptr<std::optional<absl::StatusOr<v1::GetRoundResponse>>>> watches;
+  const auto watches_in = [&](const std::string& population) {
+    v1::RoundSpec spec = SumRound(1);
+    spec.set_population(population);
+    spec.mutable_computation()->set_name("nobodys");
+    v1::GetRoundRequest watch;
+    watch.set_round(server.CreateRound(spec));
+    watch.set_etag(server.GetRound(watch.round()).etag());
+    watch.mutable_wait()->set_seconds(50);
+    watches.push_back(server.CallLater<v1::GetRoundResponse>("RoundService/GetRound", watch));
+    return !watches.back()->has_value();
+  };
+  CHECK(TakeAll([&](int) { return watches_in("a"); }) >= 18);
+  CHECK(watches_in("b"));
+}
+
+TEST_CASE("A job has its turn whatever jobs of its name another population has") {
+  CoreFederation server;
+  const auto create = [&](const std::string& population, const std::string& job) {
+    v1::RoundSpec spec = SumRound(50);
+    spec.set_population(population);
+    spec.set_job(job);
+    server.clock().Advance(absl::Seconds(1));
+    return server.CreateRound(spec);
+  };
+  const std::string first = create("b", "train");
+  const std::string second = create("b", "other");
+  create("a", "train");
+  // Where its namesake in another population were the same job, "train" would always have been served last.
+  int num_first = 0;
+  for (int i = 0; i < 10; ++i) {
+    server.Sync(AskIn("a", "wa" + std::to_string(i)));
+    num_first += server.Sync(AskIn("b", "wb" + std::to_string(i))).leases(0).round() == first ? 1 : 0;
+  }
+  CHECK(num_first == 5);
+}
+
+TEST_CASE("A population whose rounds end fast does not push out what another's released") {
+  Limits limits;
+  limits.ended_rounds_max = 10;
+  CoreFederation server(limits);
+  const auto finish = [&](const std::string& population) {
+    v1::RoundSpec spec = SumRound(1);
+    spec.set_population(population);
+    const std::string round = server.CreateRound(spec);
+    v1::SyncRequest sync = AskIn(population, "w", 0);
+    *sync.add_results() = Result(server.Sync(AskIn(population, "w")).leases(0), 1);
+    server.Sync(sync);
+    return round;
+  };
+  const std::string kept = finish("b");
+  for (int i = 0; i < 200; ++i) finish("a");
+  server.Advance(absl::Minutes(1));
+  CHECK(server.GetRound(kept).state() == v1::SUCCEEDED);
+  CHECK_FALSE(server.ReadAggregate(kept).empty());
+  CHECK(server.store().ListRounds({.population = "a"})->size() < 11);
+}
+
+TEST_CASE("An identity that overloads the server is refused, and others are let in") {
+  Limits limits;
+  limits.queued_calls_max = 1000;
+  limits.queue_wait_max = absl::Milliseconds(50);
+  CoreFederation server(limits);
+  const auto someone = [](const std::string& name) {
+    auto identity = std::make_shared<Identity>();
+    identity->name = name;
+    return IdentityPtr(identity);
+  };
+  const IdentityPtr greedy = someone("greedy");
+  const IdentityPtr modest = someone("modest");
+  v1::SyncRequest request;
+  v1::SyncResponse response;
+  const auto enters = [&](const IdentityPtr& caller) {
+    if (!server.table().Enter("sheaf.v1.WorkService/Sync", *caller, 1, server.clock().Now()).ok()) return false;
+    server.table().Dispatch("sheaf.v1.WorkService/Sync", caller, request, &response, [](auto) {});
+    return true;
+  };
+  CHECK(TakeAll([&](int) { return enters(greedy); }) >= 900);
+  CHECK_FALSE(enters(greedy));
+  CHECK(enters(modest));
+  // A crowd that waits too long is of those that are many in it.
+  server.clock().Advance(absl::Seconds(1));
+  CHECK_FALSE(enters(greedy));
+  CHECK(enters(modest));
+  server.Run();
+  CHECK(enters(greedy));
+  server.Run();
+}
+
+TEST_CASE("An identity with uploads for all the room that there is leaves another some") {
+  Limits limits;
+  limits.uploads_max = 200;
+  limits.upload_bytes_max = 100'000;
+  CoreFederation server(limits);
+  const auto start = [&](const std::string& tag, int64_t size) {
+    static int num_uploads = 0;
+    auto identity = std::make_shared<Identity>();
+    identity->name = "identity " + tag;
+    identity->upload_tag = std::string(16, tag[0]);
+    v1::StartUploadRequest request;
+    request.set_request_id("upload-" + std::to_string(++num_uploads));
+    std::string digest = std::to_string(num_uploads);
+    request.set_digest(std::string(64 - digest.size(), '0') + digest);
+    request.set_size_bytes(size);
+    std::optional<absl::Status> answer;
+    v1::StartUploadResponse response;
+    server.table().Dispatch("sheaf.v1.BlobService/StartUpload", identity, request, &response,
+                            [&](const absl::Status& status) { answer = status; });
+    server.Run();
+    REQUIRE(answer.has_value());
+    return answer->ok();
+  };
+  CHECK(TakeAll([&](int) { return start("a", 1); }) >= 180);
+  CHECK(start("b", 1));
+  CHECK(TakeAll([&](int) { return start("c", 9'000); }) >= 1);
+  CHECK(start("d", 1));
+}
+
+}  // namespace
+}  // namespace sheaf
