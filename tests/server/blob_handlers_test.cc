@@ -345,8 +345,7 @@ TEST_CASE("A broadcast that is no proper safetensors file is refused when its up
 }
 
 TEST_CASE("The headers that are kept take no more memory than they may") {
-  ManualClock clock;
-  MemoryPayloadStore payloads(clock);
+  MemoryPayloadStore payloads;
   Limits limits;
   limits.open_header_bytes_max = 100'000;
   OpenBlobs open(payloads, limits);
