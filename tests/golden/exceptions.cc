@@ -10,7 +10,8 @@ constexpr std::initializer_list<Exception> kExceptions = {
     {"v1/sequences/drained_by_server", Side::kWorker, 5, "", kDrained},
     {"v1/sequences/drained_by_server", Side::kWorker, 6, "", kDrained},
     {"v1/calls/every_method", Side::kServer, 53, "call",
-     "A worker that speaks protocol 2, too, was refused. It says its highest: it is answered in the server's, 1, and gets "
+     "A worker that speaks protocol 2, too, was refused. It says its highest: it is answered in the server's, 1, and "
+     "gets "
      "a lease."},
 };
 
