@@ -309,8 +309,9 @@ class TaskStore {
   struct DeleteEndedRoundsParams {
     // Rounds that ended by then go, in the order of end_time, create_time and id;
     absl::Time ended_by = absl::InfinitePast();
-    // and of the others, if more than this many have ended, the first of the populations that have most, so that each
-    // of these keeps as many as any other (EndedKeptMax): one that ends rounds fast does not push out another's.
+    // and of the others, if more than this many have ended, so many as are too many: the first of those that a
+    // population has beyond what each may keep (EndedKeptMax), so that one that ends rounds fast does not push out
+    // another's.
     int64_t keep_max = 0;
     // Bounds the work of one call: about this many tasks, their attempts and contributions. What was deleted is not
     // seen again, but the rows of its tasks may go in later calls.

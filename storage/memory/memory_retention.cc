@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -29,10 +30,15 @@ absl::StatusOr<TaskStore::DeletedRounds> MemoryTaskStore::DeleteEndedRounds(cons
   }
   std::vector<int64_t> counts;
   for (const auto& [population, count] : num_left) counts.push_back(count);
-  const int64_t kept_max = EndedKeptMax(std::move(counts), params.keep_max);
+  const int64_t keep_max = params.keep_max;
+  int64_t num_due = std::accumulate(counts.begin(), counts.end(), -keep_max);
+  const int64_t kept_max = EndedKeptMax(std::move(counts), keep_max);
   DeletedRounds deleted;
   for (const RoundRecord* record : ended) {
-    if (record->end_time > params.ended_by && num_left[record->population]-- <= kept_max) continue;
+    if (record->end_time > params.ended_by) {
+      if (num_due <= 0 || num_left[record->population]-- <= kept_max) continue;
+      --num_due;
+    }
     if (static_cast<int64_t>(deleted.rounds.size()) == params.tasks_limit) {
       deleted.is_done = false;
       break;

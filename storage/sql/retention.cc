@@ -1,7 +1,8 @@
 // Deleting what has ended.
 #include <algorithm>
+#include <map>
+#include <numeric>
 #include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -16,61 +17,52 @@ absl::StatusOr<TaskStore::DeletedRounds> SqlTaskStore::DeleteEndedRounds(const D
   SHEAF_CHECK(is_in_batch_, "writing needs a batch");
   RETURN_IF_ERROR(FlushRounds());
   DeletedRounds deleted;
-  struct Ended {
-    int64_t key = 0;
-    RoundId id;
-    absl::Time end_time;
-    absl::Time create_time;
-    std::string aggregate_digest;
-  };
-  std::vector<Ended> gone;
-  const auto add = [&](const SqlRow& row) {
-    gone.push_back({.key = row.Int(0),
-                    .id = RoundId(row.Bytes(1)),
-                    .end_time = row.Time(2),
-                    .create_time = row.Time(3),
-                    .aggregate_digest = row.String(4)});
-  };
+  std::vector<std::pair<int64_t, RoundId>> gone;
+  const auto add = [&](const SqlRow& row) { gone.emplace_back(row.Int(0), RoundId(row.Bytes(1))); };
   // One more than fits, to know whether there is more.
   const int64_t rounds_max = params.tasks_limit + 1;
   RETURN_IF_ERROR(Run(R"(-- find_old_rounds
-      SELECT r.round_key, r.id, r.end_time, r.create_time, x.aggregate_digest
-        FROM rounds r JOIN round_texts x ON x.round_key = r.round_key
-       WHERE r.state >= 4 AND r.end_time <= ? ORDER BY r.end_time, r.create_time, r.id LIMIT ?)",
+      SELECT round_key, id FROM rounds WHERE state >= 4 AND end_time <= ?
+       ORDER BY end_time, create_time, id LIMIT ?)",
                       {ToSql(params.ended_by), rounds_max}, add)
                       .status());
-  std::vector<std::string> populations;
+  std::map<std::string, int64_t> num_left;
   std::vector<int64_t> counts;
   RETURN_IF_ERROR(Run("-- count_ended\nSELECT population, count(*) FROM rounds WHERE state >= 4 AND end_time > ? "
                       "GROUP BY population",
                       {ToSql(params.ended_by)},
                       [&](const SqlRow& row) {
-                        populations.push_back(row.String(0));
+                        num_left[row.String(0)] = row.Int(1);
                         counts.push_back(row.Int(1));
                       })
                       .status());
-  const int64_t kept_max = EndedKeptMax(counts, params.keep_max);
-  for (size_t i = 0; i < populations.size(); ++i) {
-    if (counts[i] <= kept_max) continue;
+  // Of the others so many, each the oldest of a population that has more than it may keep.
+  int64_t num_due = std::accumulate(counts.begin(), counts.end(), -params.keep_max);
+  if (num_due > 0) {
+    const int64_t kept_max = EndedKeptMax(std::move(counts), params.keep_max);
+    num_due = std::min(num_due, rounds_max);
     RETURN_IF_ERROR(Run(R"(-- find_ended
-        SELECT r.round_key, r.id, r.end_time, r.create_time, x.aggregate_digest
-          FROM rounds r JOIN round_texts x ON x.round_key = r.round_key
-         WHERE r.state >= 4 AND r.end_time > ? AND r.population = ?
-         ORDER BY r.end_time, r.create_time, r.id LIMIT ?)",
-                        {ToSql(params.ended_by), SqlText(populations[i]), std::min(counts[i] - kept_max, rounds_max)},
-                        add)
+        SELECT round_key, id, population FROM rounds
+         WHERE state >= 4 AND end_time > ? ORDER BY end_time, create_time, id)",
+                        {ToSql(params.ended_by)},
+                        [&](const SqlRow& row) {
+                          if (num_due == 0 || num_left[row.String(2)]-- <= kept_max) return;
+                          --num_due;
+                          add(row);
+                        })
                         .status());
   }
-  std::sort(gone.begin(), gone.end(), [](const Ended& a, const Ended& b) {
-    return std::tie(a.end_time, a.create_time, a.id) < std::tie(b.end_time, b.create_time, b.id);
-  });
   deleted.is_done = static_cast<int64_t>(gone.size()) <= params.tasks_limit;
   if (!deleted.is_done) gone.resize(static_cast<size_t>(params.tasks_limit));
   std::vector<int64_t> keys;
-  for (Ended& round : gone) {
-    keys.push_back(round.key);
-    deleted.rounds.push_back(std::move(round.id));
-    if (!round.aggregate_digest.empty()) deleted.aggregate_digests.push_back(std::move(round.aggregate_digest));
+  for (auto& [key, id] : gone) {
+    keys.push_back(key);
+    deleted.rounds.push_back(std::move(id));
+    RETURN_IF_ERROR(Run("-- get_aggregate_digest\nSELECT aggregate_digest FROM round_texts WHERE round_key = ?", {key},
+                        [&](const SqlRow& row) {
+                          if (row.String(0) != "") deleted.aggregate_digests.push_back(row.String(0));
+                        })
+                        .status());
   }
   for (size_t i = 0; i < keys.size(); ++i) {
     RETURN_IF_ERROR(Change(1, "-- delete_round\nINSERT INTO deleted_rounds (round_key) VALUES (?)", {keys[i]}));

@@ -55,9 +55,12 @@ STORE_TEST("Of the rounds that have ended those go first whose population has mo
   // Six of a, one of b, three of c: three of a, one of b and three of c are seven.
   CHECK(DeleteAll(f, {.keep_max = 7, .tasks_limit = 2}) == Ids{"r-a0", "r-a1", "r-a2"});
   CHECK(DeleteAll(f, {.keep_max = 5, .tasks_limit = 100}) == Ids{"r-c1", "r-a3"});
+  // More populations than may be kept: what ended last stays.
+  CHECK(DeleteAll(f, {.keep_max = 5, .tasks_limit = 100}).empty());
   // Whose time has come goes wherever it is.
   CHECK(DeleteAll(f, {.ended_by = f.now - absl::Seconds(9), .keep_max = 5, .tasks_limit = 100}) == Ids{"r-b1"});
-  CHECK(DeleteAll(f, {.keep_max = 0, .tasks_limit = 1}) == Ids{"r-a4", "r-a5", "r-c2", "r-c3"});
+  CHECK(DeleteAll(f, {.keep_max = 1, .tasks_limit = 1}) == Ids{"r-a4", "r-a5", "r-c2"});
+  CHECK(DeleteAll(f, {.keep_max = 0, .tasks_limit = 1}) == Ids{"r-c3"});
 }
 
 TEST_CASE("What ended populations keep is shared evenly, and what one does not need is the others'") {

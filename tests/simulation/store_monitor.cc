@@ -236,10 +236,17 @@ void StoreMonitor::OnDelete(const TaskStore::DeleteEndedRoundsParams& params, co
     return sum;
   };
   while (kept() > params.keep_max) --kept_max;
+  int64_t num_due = -params.keep_max;
+  for (const auto& [population, count] : num_left) num_due += count;
   std::vector<RoundId> gone;
   for (const auto& [end_time, create_time, id] : ended) {
     const bool is_old = end_time <= params.ended_by;
-    if (is_old || num_left[rounds_.at(id).spec.population()]-- > kept_max) gone.push_back(id);
+    if (is_old) {
+      gone.push_back(id);
+    } else if (num_due > 0 && num_left[rounds_.at(id).spec.population()]-- > kept_max) {
+      gone.push_back(id);
+      --num_due;
+    }
   }
   const size_t due = gone.size();
   // A round has far fewer tasks here than one call may delete.
