@@ -52,7 +52,7 @@ int64_t FoldAndCompare(RoundAccumulator& accumulator, const v1::Contribution& co
   INFO("held " << before << ", told " << told << ", roughly " << rough << ", added " << added);
   REQUIRE(told <= rough);
   REQUIRE(static_cast<double>(added) <=
-          1.02 * static_cast<double>(told) + rounding * static_cast<double>(before) + 8192);
+          1.02 * static_cast<double>(told) + rounding * static_cast<double>(before + told) + 8192);
   return told;
 }
 
