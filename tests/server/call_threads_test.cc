@@ -39,7 +39,8 @@ class HeldCalls {
   // Waits until these run, and no others have begun.
   void CheckRunning(const std::multiset<std::string>& names) {
     MutexLock lock(mutex_);
-    while (running_.size() < names.size()) changed_.Wait(mutex_);
+    for (int i = 0; i < 1000 && running_ != names; ++i) changed_.WaitFor(mutex_, absl::Milliseconds(10));
+    // Whoever else could run would begin now.
     changed_.WaitFor(mutex_, absl::Milliseconds(50));
     CHECK(running_ == names);
   }
