@@ -49,6 +49,8 @@ class RunningCore {
     REQUIRE(core_.Recover(clock_.Now()).ok());
     thread_.Start(runner_, core_);
   }
+  // What it still does, it does to the core, which goes first.
+  ~RunningCore() { thread_.Stop(); }
   // Ten batches of one event each, which takes so long.
   void Work(absl::Duration each) {
     for (int i = 0; i < 10; ++i) {
