@@ -122,9 +122,9 @@ void Observer::TakeBack() {
     weather_.journal.Note("worker {} is to be taken back into service", request.worker());
     Call(transport_, kDrainWorker, request, {.timeout = absl::Seconds(5)},
          [this, worker = worker](const absl::StatusOr<v1::DrainWorkerResponse>& response) {
-           if (absl::IsNotFound(response.status())) drained_.erase(worker);
-           if (!response.ok() || weather_.is_stormy) return;
-           // The call that drained it may be under way still, or come a second time.
+           if (weather_.is_stormy || (!response.ok() && !absl::IsNotFound(response.status()))) return;
+           // The call that drained it may be under way still, or come a second time; and the worker, which was not
+           // known a moment ago, may call first.
            if (++drained_[worker] == kTimesTakenBack) drained_.erase(worker);
          });
   }
