@@ -155,6 +155,7 @@ TEST_CASE("queue describe shows what waits and how fast it moves, and notes what
  "numParkedPolls": "5",
  "leasesPerSecond": 11.94,
  "completionsPerSecond": 12.06,
+ "numUnschedulableIsPartial": false,
  "oldestAge": "3.800s"
 }
 )");
