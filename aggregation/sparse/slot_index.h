@@ -79,7 +79,8 @@ class SlotIndex {
     }
   }
 
-  uint64_t secret_ = ProcessSecret()[0];
+  // Of all indexes: there are many small ones.
+  static inline const uint64_t secret_ = ProcessSecret()[0];
   // Slot + 1; 0 where there is none.
   std::vector<uint32_t> table_;
   size_t mask_ = 0;

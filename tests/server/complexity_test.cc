@@ -112,7 +112,7 @@ const std::map<std::string, Row>& Rows() {
           return Counting(*v1::Contribution::descriptor(), contribution.SerializeAsString());
         }}},
       {"an uploaded contribution, read from its file",
-       {200'000,
+       {20'000,
         [](int64_t n) {
           v1::Contribution contribution;
           contribution.add_outputs()->mutable_dense()->set_data(std::string(static_cast<size_t>(n), 'd'));
