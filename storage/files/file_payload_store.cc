@@ -97,8 +97,10 @@ absl::Status FilePayloadStore::DeleteCheckpointsExcept(const RoundId& round, con
 }
 
 absl::Status FilePayloadStore::DeleteRound(const RoundId& round) {
-  RETURN_IF_ERROR(spools_.DeleteRound(round));
-  return checkpoints_.DeleteRound(round);
+  // What cannot be deleted of the one keeps nothing of the other.
+  absl::Status deleted = spools_.DeleteRound(round);
+  deleted.Update(checkpoints_.DeleteRound(round));
+  return deleted;
 }
 
 absl::StatusOr<std::vector<RoundId>> FilePayloadStore::ListRounds() {

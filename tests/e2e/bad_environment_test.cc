@@ -96,7 +96,7 @@ TEST_CASE("Nothing that lies in a store's directories and cannot be deleted keep
                                            "blobs/dir",
                                            "blobs/" + digest,
                                            "spools/r-old22/1.log",
-                                           "checkpoints/r-old22/c1.ckpt",
+                                           "checkpoints/r-old44/c1.ckpt",
                                            "spools/r-old33/x",
                                            "spools/" + round + "/stray",
                                            "checkpoints/" + round + "/stray"};

@@ -155,7 +155,9 @@ TEST_CASE("Time that the machine slept counts: a lease that ran out meanwhile is
   const TemporaryDirectory directory = ScratchDirectory();
   SteppedClock clock(directory.path() + "/clock");
   Federation federation({.server_wrapper = clock.Wrapper()});
-  StartRound(federation, OneHotRound({.num_tasks = 1, .lease = absl::Minutes(5)}));
+  v1::RoundSpec spec = OneHotRound({.num_tasks = 1, .lease = absl::Minutes(5)});
+  *spec.mutable_deadline() = ToProtoDuration(absl::Hours(5));
+  StartRound(federation, spec);
   REQUIRE(SyncOnce(federation.transport(), APoll("sleeper", "poll-1", 1)).leases_size() == 1);
   REQUIRE(SyncOnce(federation.transport(), APoll("heir", "poll-2", 1)).leases_size() == 0);
   clock.Suspend(absl::Minutes(6));
