@@ -55,7 +55,10 @@ class RoundManager {
   // Tasks that somebody could lease may have come to `round`.
   void WorkMayHaveCome(LiveRound& round);
   // A task of `round` waits out a backoff until `time`.
-  void WorkWillCome(const LiveRound& round, absl::Time time) { delayed_.insert({time, round.id}); }
+  void WorkWillCome(const LiveRound& round, absl::Time time) {
+    // As the store counts time, in whole nanoseconds: it says that the task is due, and must not be right too early.
+    delayed_.insert({absl::FromUnixNanos(absl::ToUnixNanos(time)), round.id});
+  }
   // The time of some of these may have come.
   void WorkMayHaveCome(absl::Time now);
   // Grows with each: who found nothing finds nothing until then.

@@ -32,8 +32,10 @@ absl::StatusOr<v1::GetRoundResponse> Read(TaskStore& store, const RoundId& id) {
 void RoundWatch::Get(const v1::GetRoundRequest& request, const IdentityPtr& caller, absl::Time now,
                      Reply<v1::GetRoundResponse> reply) {
   absl::StatusOr<v1::GetRoundResponse> response = Read(context_.store, RoundId(request.round()));
-  const absl::Duration wait = std::min(FromProto(request.wait()), context_.limits.poll_wait_max);
-  if (!response.ok() || is_draining_ || wait <= absl::ZeroDuration() || request.SpaceUsedLong() > kRequestBytesMax ||
+  const absl::Time until = now + std::min(FromProto(request.wait()), context_.limits.poll_wait_max);
+  // A call that is made again because its batch failed keeps the time it came at: it may have waited long enough.
+  const bool may_wait = until > std::max(now, newest_tick_);
+  if (!response.ok() || is_draining_ || !may_wait || request.SpaceUsedLong() > kRequestBytesMax ||
       request.etag() != response->round().etag() || IsFinal(static_cast<RoundState>(response->round().state()))) {
     return reply(std::move(response));
   }
@@ -55,7 +57,7 @@ void RoundWatch::Get(const v1::GetRoundRequest& request, const IdentityPtr& call
                       .population = population,
                       .etag = request.etag(),
                       .not_before = now + kMoment,
-                      .until = now + wait,
+                      .until = until,
                       .reply = std::move(reply)});
 }
 
@@ -100,6 +102,7 @@ bool RoundWatch::IsDue(Waiting& waiting, Versions& versions, absl::Time now) {
 }
 
 void RoundWatch::Tick(absl::Time now) {
+  newest_tick_ = now;
   Versions versions;
   for (auto it = waiting_.begin(); it != waiting_.end();) {
     if (!IsDue(*it, versions, now)) {

@@ -55,6 +55,7 @@ class RoundWatch {
 
   std::list<Waiting> waiting_;
   PopulationShare num_waiting_;
+  absl::Time newest_tick_ = absl::InfinitePast();
   bool is_draining_ = false;
 };
 
