@@ -22,10 +22,26 @@ void OutputAccumulator::Merge(const OutputAccumulator& other) {
 }
 
 std::string OutputAccumulator::Serialize() const {
-  StateWriter out;
-  out.Put(num_clients_);
-  DoWrite(out);
-  return SealState(kMagic, layout_.Signature(), out.bytes());
+  // One pass: whoever wants it whole has room for it.
+  StateWriter body;
+  WriteBody(body);
+  return SealState(kMagic, layout_.Signature(), body.bytes());
+}
+
+int64_t OutputAccumulator::MeasureBody() const {
+  return MeasureState([this](StateWriter& out) { WriteBody(out); });
+}
+
+int64_t OutputAccumulator::SerializedBytes(int64_t body_bytes) const {
+  const std::string signature = layout_.Signature();
+  return SealedBytes({.magic = kMagic, .signature = signature, .body_bytes = body_bytes});
+}
+
+void OutputAccumulator::Write(int64_t body_bytes, StateWriter& out) const {
+  const std::string signature = layout_.Signature();
+  WriteSealed(
+      {.magic = kMagic, .signature = signature, .body_bytes = body_bytes}, [this](StateWriter& to) { WriteBody(to); },
+      out);
 }
 
 absl::Status OutputAccumulator::Restore(std::string_view state, StateSource source) {

@@ -42,6 +42,10 @@ class OutputAccumulator {
   void Merge(const OutputAccumulator& other);
   // Canonical, checksummed, with the layout's signature.
   std::string Serialize() const;
+  // The same in pieces: `body_bytes` is MeasureBody().
+  int64_t MeasureBody() const;
+  int64_t SerializedBytes(int64_t body_bytes) const;
+  void Write(int64_t body_bytes, StateWriter& out) const;
   // Into an accumulator of nothing. INVALID_ARGUMENT if `state` belongs to another output or version, DATA_LOSS if its
   // checksum or structure is wrong; after an error the accumulator is not to be used.
   absl::Status Restore(std::string_view state, StateSource source);
@@ -67,6 +71,10 @@ class OutputAccumulator {
   // Appends the tensors, which may refer to this; fills in the summary's divisor_value, touched and released.
   virtual absl::Status DoRelease(AggregateRelease& release, v1::OutputSummary& summary) const = 0;
 
+  void WriteBody(StateWriter& out) const {
+    out.Put(num_clients_);
+    DoWrite(out);
+  }
   absl::Status OutOfRange(int64_t coordinate, int64_t offset) const;
 
  private:

@@ -217,11 +217,35 @@ void RoundAccumulator::Merge(RoundAccumulator&& other) {
 }
 
 std::string RoundAccumulator::Serialize() const {
-  StateWriter out;
-  out.Put(state_->num_contributions);
-  out.Put(state_->num_clients);
-  for (const auto& output : state_->outputs) out.PutString(output->Serialize());
-  return SealState(kMagic, SignatureOf(state_->layouts), out.bytes());
+  std::string bytes;
+  const absl::Status gathered = Write([&bytes](std::string_view piece) {
+    bytes += piece;
+    return absl::OkStatus();
+  });
+  SHEAF_CHECK(gathered.ok());
+  return bytes;
+}
+
+absl::Status RoundAccumulator::Write(const ByteSink& take) const {
+  // Lengths stand before what they are of.
+  std::vector<int64_t> bodies;
+  int64_t body_bytes = 2 * sizeof(int64_t);
+  for (const auto& output : state_->outputs) {
+    bodies.push_back(output->MeasureBody());
+    body_bytes += static_cast<int64_t>(sizeof(int64_t)) + output->SerializedBytes(bodies.back());
+  }
+  StateWriter out(take);
+  const std::string signature = SignatureOf(state_->layouts);
+  const auto write_body = [&](StateWriter& to) {
+    to.Put(state_->num_contributions);
+    to.Put(state_->num_clients);
+    for (size_t i = 0; i < bodies.size(); ++i) {
+      to.Put(state_->outputs[i]->SerializedBytes(bodies[i]));
+      state_->outputs[i]->Write(bodies[i], to);
+    }
+  };
+  WriteSealed({.magic = kMagic, .signature = signature, .body_bytes = body_bytes}, write_body, out);
+  return out.Finish();
 }
 
 absl::StatusOr<AggregateReport> RoundAccumulator::Report() const {

@@ -10,7 +10,7 @@
 // interrupted. Equal states have equal serialised bytes. A mean of no contributions is released as zeros.
 //
 // A worker that combines several clients sends PartialAggregate(); Validate and Accumulate take that like any
-// contribution. Not thread-safe; Validate alone may run beside itself.
+// contribution. Not thread-safe; Validate alone may run beside itself, and beside everything else.
 #pragma once
 
 #include <cstdint>
@@ -138,6 +138,8 @@ class RoundAccumulator {
 
   // Canonical, versioned, checksummed.
   std::string Serialize() const;
+  // The same in pieces, in little memory beyond the state's own: for servers. The error of `take`.
+  absl::Status Write(const ByteSink& take) const;
   // OUT_OF_RANGE, naming output and coordinate, if a sum does not fit its dtype: an integer, or a float where
   // infinities do not propagate.
   absl::StatusOr<AggregateReport> Report() const;

@@ -3,6 +3,13 @@
 //   StateWriter out;                         StateReader in(bytes);
 //   out.Put<int64_t>(n);                     ASSIGN_OR_RETURN(int64_t n, in.Get<int64_t>());
 //
+// A writer gathers its bytes, or hands them to a ByteSink in pieces, so that a state of any size is written in the
+// memory of one piece:
+//
+//   StateWriter out(take);
+//   out.Put<int64_t>(n);
+//   RETURN_IF_ERROR(out.Finish());
+//
 // A reader treats its bytes as untrusted: every read is bounds-checked, and callers ask `Has` before they allocate for
 // a count that the bytes announce. DATA_LOSS when bytes are missing. Not thread-safe; a reader does not own its bytes.
 #pragma once
@@ -17,6 +24,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/byte_sink.h"
 
 namespace sheaf {
 
@@ -24,26 +32,71 @@ static_assert(std::endian::native == std::endian::little, "tensors are read and 
 
 class StateWriter {
  public:
+  // Gathers.
+  StateWriter() = default;
+  // Hands on; what comes after an error is dropped. `sink` outlives this.
+  explicit StateWriter(const ByteSink& sink) : sink_(&sink), piece_bytes_(kPieceBytes) {}
+  StateWriter(const StateWriter&) = delete;
+  StateWriter& operator=(const StateWriter&) = delete;
+
   template <typename T>
   void Put(T value) {
     static_assert(std::is_trivially_copyable_v<T>);
     char raw[sizeof(T)];
     std::memcpy(raw, &value, sizeof(T));
-    bytes_.append(raw, sizeof(T));
+    PutBytes({raw, sizeof(T)});
   }
   template <typename T>
   void PutArray(const T* values, int64_t n) {
-    bytes_.append(reinterpret_cast<const char*>(values), static_cast<size_t>(n) * sizeof(T));
+    PutBytes({reinterpret_cast<const char*>(values), static_cast<size_t>(n) * sizeof(T)});
   }
   void PutString(std::string_view text) {
     Put<int64_t>(static_cast<int64_t>(text.size()));
-    bytes_.append(text);
+    PutBytes(text);
   }
+  void PutBytes(std::string_view bytes) {
+    if (bytes_.size() + bytes.size() <= piece_bytes_) {
+      bytes_.append(bytes);
+    } else {
+      PutThrough(bytes);
+    }
+  }
+
+  // Of a writer that gathers.
   std::string_view bytes() const { return bytes_; }
   std::string Take() && { return std::move(bytes_); }
+  // So far, handed on or not.
+  int64_t size() const { return handed_bytes_ + static_cast<int64_t>(bytes_.size()); }
+  const absl::Status& status() const { return status_; }
+  // Hands on what is left. The first error of the sink.
+  absl::Status Finish() {
+    if (!bytes_.empty()) Hand(bytes_);
+    bytes_.clear();
+    return status_;
+  }
 
  private:
+  // Below what stays in the cache from being written until it is checked and copied.
+  static constexpr size_t kPieceBytes = 64 << 10;
+
+  void PutThrough(std::string_view bytes) {
+    static_cast<void>(Finish());
+    if (bytes.size() >= piece_bytes_) {
+      Hand(bytes);
+    } else {
+      bytes_.append(bytes);
+    }
+  }
+  void Hand(std::string_view bytes) {
+    handed_bytes_ += static_cast<int64_t>(bytes.size());
+    if (status_.ok()) status_ = (*sink_)(bytes);
+  }
+
+  const ByteSink* sink_ = nullptr;
+  size_t piece_bytes_ = std::string::npos;
   std::string bytes_;
+  int64_t handed_bytes_ = 0;
+  absl::Status status_;
 };
 
 class StateReader {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "aggregation/state_bytes.h"
+#include "base/check.h"
 #include "base/checksum.h"
 #include "base/status_macros.h"
 
@@ -15,12 +16,46 @@ constexpr uint32_t kVersion = 2;
 
 std::string SealState(uint32_t magic, std::string_view signature, std::string_view body) {
   StateWriter out;
-  out.Put(magic);
-  out.Put(kVersion);
-  out.PutString(signature);
-  out.PutString(body);
-  out.Put(Crc32(out.bytes()));
+  const SealedState state{.magic = magic, .signature = signature, .body_bytes = static_cast<int64_t>(body.size())};
+  WriteSealed(
+      state, [body](StateWriter& to) { to.PutBytes(body); }, out);
   return std::move(out).Take();
+}
+
+void WriteSealed(const SealedState& state, const std::function<void(StateWriter& out)>& write, StateWriter& out) {
+  uint32_t checksum = 0;
+  const ByteSink check = [&](std::string_view piece) {
+    checksum = Crc32(piece, checksum);
+    out.PutBytes(piece);
+    return out.status();
+  };
+  StateWriter checked(check);
+  checked.Put(state.magic);
+  checked.Put(kVersion);
+  checked.PutString(state.signature);
+  checked.Put(state.body_bytes);
+  const int64_t begin = checked.size();
+  write(checked);
+  const int64_t written = checked.size() - begin;
+  // After an error, which `out` keeps, not everything gets here.
+  const bool is_complete = checked.Finish().ok();
+  SHEAF_CHECK(!is_complete || written == state.body_bytes, "a state of {} bytes was announced with {}", written,
+              state.body_bytes);
+  out.Put(checksum);
+}
+
+int64_t SealedBytes(const SealedState& state) {
+  constexpr int64_t kMagicAndVersion = 2 * sizeof(uint32_t);
+  constexpr int64_t kLengths = 2 * sizeof(int64_t);
+  constexpr int64_t kChecksum = sizeof(uint32_t);
+  return kMagicAndVersion + kLengths + static_cast<int64_t>(state.signature.size()) + state.body_bytes + kChecksum;
+}
+
+int64_t MeasureState(const std::function<void(StateWriter& out)>& write) {
+  const ByteSink nowhere = [](std::string_view) { return absl::OkStatus(); };
+  StateWriter out(nowhere);
+  write(out);
+  return out.size();
 }
 
 absl::StatusOr<std::string_view> OpenState(uint32_t magic, std::string_view signature, std::string_view state) {

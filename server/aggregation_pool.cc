@@ -20,15 +20,19 @@ AggregationPool::~AggregationPool() {
 }
 
 void AggregationPool::Run(int n, const std::function<void(int)>& body) {
-  if (n <= 1 || helpers_.empty()) {
+  bool is_shared = false;
+  if (n > 1 && !helpers_.empty()) {
+    MutexLock lock(mutex_);
+    is_shared = body_ == nullptr;
+    if (is_shared) {
+      body_ = &body;
+      num_parts_ = n;
+      next_part_ = parts_done_ = 0;
+    }
+  }
+  if (!is_shared) {
     for (int i = 0; i < n; ++i) body(i);
     return;
-  }
-  {
-    MutexLock lock(mutex_);
-    body_ = &body;
-    num_parts_ = n;
-    next_part_ = parts_done_ = 0;
   }
   work_.NotifyAll();
   TakeParts();

@@ -1,9 +1,10 @@
-// AggregationPool: the ParallelFor of a running server: the core's thread and some helpers share the parts of one fold.
+// AggregationPool: the ParallelFor of a running server: the thread that folds and some helpers share the parts of one
+// fold.
 //
 //   AggregationPool pool;
 //   pool.Run(parts, body);
 //
-// Run is called from one thread at a time; it works too, and with no helpers does everything.
+// Thread-safe. Whoever calls Run works too, and does everything if there are no helpers, or they help somebody else.
 #pragma once
 
 #include <functional>

@@ -12,9 +12,12 @@ namespace {
 constexpr size_t kBatchEventsMax = 256;
 // Of those, so many may be urgent ones: who looks on must not stop the work.
 constexpr size_t kUrgentEventsMax = 64;
-// A batch that takes longer makes the next ones smaller: nobody, and no operator above all, waits longer than for two.
+// A batch that takes longer leaves the rest of its events to the next ones, and makes them smaller: nobody, and no
+// operator above all, waits longer than for two.
 constexpr absl::Duration kBatchDurationMax = absl::Milliseconds(20);
 constexpr size_t kBatchEventsMin = 16;
+// A batch that takes more of a processor is said in the log, with what took it: that is work which has no place here.
+constexpr absl::Duration kBatchCpuMax = absl::Milliseconds(50);
 // The core is not asked to tick more often than this when nothing happens.
 constexpr absl::Duration kTickIntervalMin = absl::Milliseconds(1);
 
@@ -22,13 +25,16 @@ constexpr absl::Duration kTickIntervalMin = absl::Milliseconds(1);
 
 class CoreThread::Control final : public BatchControl {
  public:
-  Control(CoreThread& thread, absl::Time begin) : thread_(thread), begin_(begin) {}
+  Control(CoreThread& thread, const Batch& batch, absl::Time begin) : thread_(thread), batch_(batch), begin_(begin) {}
+  bool MayGoOn() override { return thread_.clock_.Now() - begin_ < kBatchDurationMax; }
+  void TakeBack(std::span<Event> events) override { thread_.PutBack(batch_, events); }
   absl::Time ReadUntil(absl::Time now) override { return thread_.ReadUntil(now); }
   void OnWorked() override { took_ = thread_.clock_.Now() - begin_; }
   absl::Duration took() const { return took_; }
 
  private:
   CoreThread& thread_;
+  const Batch& batch_;
   const absl::Time begin_;
   absl::Duration took_;
 };
@@ -82,11 +88,16 @@ void CoreThread::Stop() {
 
 void CoreThread::Run() {
   absl::Time next_tick = clock_.Now();
-  std::vector<Event> batch;
+  Batch batch;
   while (TakeBatch(next_tick, batch)) {
     const absl::Time now = clock_.Now();
-    Control control(*this, now);
-    const absl::Status status = runner_->Run(std::exchange(batch, {}), now, control);
+    meter_.Begin();
+    Control control(*this, batch, now);
+    const absl::Status status = runner_->Run(std::exchange(batch.events, {}), now, control);
+    if (const absl::Duration cost = meter_.End(); cost > kBatchCpuMax) {
+      LogWarning("a batch took {} ms of the core's thread, more than {}: {}", absl::ToInt64Milliseconds(cost),
+                 absl::ToInt64Milliseconds(kBatchCpuMax), meter_.Describe());
+    }
     const absl::Duration took = control.took();
     if (absl::IsInternal(status) || absl::IsDataLoss(status)) return on_failure_(status);
     if (!status.ok()) LogError("a batch was refused: {}", status.ToString());
@@ -107,7 +118,16 @@ absl::Time CoreThread::ReadUntil(absl::Time now) {
   return now;
 }
 
-bool CoreThread::TakeBatch(absl::Time next_tick, std::vector<Event>& batch) {
+void CoreThread::PutBack(const Batch& batch, std::span<Event> events) {
+  MutexLock lock(mutex_);
+  for (size_t i = events.size(); i-- > 0;) {
+    const size_t number = batch.arrivals.size() - events.size() + i;
+    Inbox& inbox = number < batch.num_urgent ? urgent_ : inbox_;
+    inbox.push_front({std::move(events[i]), batch.arrivals[number]});
+  }
+}
+
+bool CoreThread::TakeBatch(absl::Time next_tick, Batch& batch) {
   MutexLock lock(mutex_);
   while (inbox_.empty() && urgent_.empty() && !is_stopping_) {
     const absl::Duration left = next_tick - clock_.Now();
@@ -117,16 +137,20 @@ bool CoreThread::TakeBatch(absl::Time next_tick, std::vector<Event>& batch) {
   }
   is_waiting_ = false;
   if (inbox_.empty() && urgent_.empty() && is_stopping_) return false;
-  batch.clear();
+  batch = {};
   Fill(batch, std::min(kUrgentEventsMax, batch_events_max_ / 2), urgent_);
+  batch.num_urgent = batch.events.size();
   Fill(batch, batch_events_max_, inbox_);
   return true;
 }
 
-void CoreThread::Fill(std::vector<Event>& batch, size_t size, Inbox& inbox) {
-  const size_t count = std::min(inbox.size(), size - batch.size());
+void CoreThread::Fill(Batch& batch, size_t size, Inbox& inbox) {
+  const size_t count = std::min(inbox.size(), size - batch.events.size());
   const auto end = inbox.begin() + static_cast<std::ptrdiff_t>(count);
-  for (auto it = inbox.begin(); it != end; ++it) batch.push_back(std::move(it->event));
+  for (auto it = inbox.begin(); it != end; ++it) {
+    batch.events.push_back(std::move(it->event));
+    batch.arrivals.push_back(it->arrival);
+  }
   inbox.erase(inbox.begin(), end);
 }
 

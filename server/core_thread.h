@@ -14,6 +14,8 @@
 
 #include <deque>
 #include <functional>
+#include <span>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -25,6 +27,7 @@
 #include "server/core/batch_runner.h"
 #include "server/core/core.h"
 #include "server/core/executor.h"
+#include "server/work_meter.h"
 
 namespace sheaf {
 
@@ -44,6 +47,7 @@ class CoreThread final : public Executor {
   void Post(Event event) override { Add(&CoreThread::inbox_, std::move(event)); }
   void PostUrgent(Event event) override { Add(&CoreThread::urgent_, std::move(event)); }
   void Defer(Deferred deferred) override { runner_->Defer(std::move(deferred)); }
+  void NoteWork(std::string_view what) override { meter_.Note(what); }
 
   // Posts an event and waits until its batch is durable; its commit's status.
   absl::Status RunInBatch(Event event);
@@ -53,20 +57,28 @@ class CoreThread final : public Executor {
 
  private:
   class Control;
-  void Run();
-  // Waits for events until `next_tick`. False when the thread shall end.
-  bool TakeBatch(absl::Time next_tick, std::vector<Event>& batch);
   struct Posted {
     Event event;
     absl::Time arrival;
   };
   // The oldest first.
   using Inbox = std::deque<Posted>;
+  struct Batch {
+    std::vector<Event> events;
+    std::vector<absl::Time> arrivals;
+    // The first of them.
+    size_t num_urgent = 0;
+  };
+  void Run();
+  // Waits for events until `next_tick`. False when the thread shall end.
+  bool TakeBatch(absl::Time next_tick, Batch& batch);
   void Add(Inbox CoreThread::*inbox, Event event) EXCLUDES(mutex_);
   // As BatchControl.
   absl::Time ReadUntil(absl::Time now) EXCLUDES(mutex_);
   // Moves events until `batch` has `size`.
-  static void Fill(std::vector<Event>& batch, size_t size, Inbox& inbox);
+  static void Fill(Batch& batch, size_t size, Inbox& inbox);
+  // The newest of a batch, which it has left.
+  void PutBack(const Batch& batch, std::span<Event> events) EXCLUDES(mutex_);
 
   const Clock& clock_;
   const OnFailure on_failure_;
@@ -75,6 +87,7 @@ class CoreThread final : public Executor {
 
   // Only the thread's own.
   size_t batch_events_max_ = 16;
+  WorkMeter meter_;
 
   Mutex mutex_;
   CondVar wake_;

@@ -22,9 +22,19 @@
 #include "server/handlers/round_handlers.h"
 #include "server/handlers/work_handlers.h"
 #include "server/rpc/grpc_server.h"
+#include "server/strand_pool.h"
 
 namespace sheaf {
 namespace {
+
+// Beside the core: folds and checkpoints are long, and wait for the disk; receptions are short, and each of them has a
+// worker waiting. All of them together leave the operating system to share the machine's cores fairly with the core's
+// thread.
+constexpr int kFoldThreads = 2;
+constexpr int kReceptionThreads = 4;
+// The last checkpoints take no longer: with all else a stop has to do this is well within the 30 s that a service
+// manager gives it (deploy/systemd). What is not saved then is in the spool, or asked for again.
+constexpr absl::Duration kLastCheckpointsMax = absl::Seconds(10);
 
 // Without destructors: they might write.
 void EndProcess(const absl::Status& status) {
@@ -36,14 +46,17 @@ void EndProcess(const absl::Status& status) {
 }  // namespace
 
 struct Runtime::State {
-  State(TaskStore& store, PayloadStore& payloads, const Clock& clock, Random& random, const Options& options)
-      : stop_grace(options.stop_grace),
-        thread(clock, EndProcess),
+  State(TaskStore& store, PayloadStore& payloads, const Clock& its_clock, Random& random, const Options& options)
+      : clock(its_clock),
+        stop_grace(options.stop_grace),
+        thread(its_clock, EndProcess),
         core(store, payloads, thread, random,
              {.limits = options.limits,
               .data_directory = options.data_directory,
               .requires_tokens = options.requires_tokens,
-              .parallel = &pool}),
+              .parallel = &pool,
+              .folds = &folds,
+              .receptions = &receptions}),
         runner(store, payloads, core),
         work(core),
         blob(core, payloads),
@@ -56,9 +69,30 @@ struct Runtime::State {
         methods(thread, core, admission,
                 {.work = work, .blob = blob, .round = round, .inspection = inspection, .access = access}, &calls) {}
 
+  ~State() {
+    // Their jobs know the core.
+    receptions.Stop();
+    folds.Stop();
+    thread.Stop();
+  }
+
+  // Runs what is left to do beside the core, and what comes of it in the core.
+  void FinishFolds(absl::Duration timeout) {
+    const absl::Time end = clock.Now() + timeout;
+    for (bool is_idle = false; !is_idle && clock.Now() < end;) {
+      if (!folds.WaitUntilIdle(clock, end - clock.Now())) return;
+      // What it posted may give it more to do.
+      if (!thread.RunInBatch([](absl::Time) {}).ok()) return;
+      is_idle = folds.WaitUntilIdle(clock, absl::ZeroDuration());
+    }
+  }
+
+  const Clock& clock;
   const absl::Duration stop_grace;
   CoreThread thread;
   AggregationPool pool;
+  StrandPool folds{kFoldThreads};
+  StrandPool receptions{kReceptionThreads};
   Core core;
   BatchRunner runner;
   WorkHandlers work;
@@ -114,16 +148,16 @@ const std::string& Runtime::address() const { return state_->server->address(); 
 absl::Status Runtime::Stop() {
   State& state = *state_;
   if (std::exchange(state.is_stopped, true)) return absl::OkStatus();
-  if (state.server == nullptr) {
-    state.thread.Stop();
-    return absl::OkStatus();
-  }
+  if (state.server == nullptr) return absl::OkStatus();  // Its destructor stops the rest.
   state.server->SetServing(false);
   absl::Status status = state.thread.RunInBatch([&](absl::Time now) { state.core.BeginDrain(now); });
   state.server->WaitUntilIdle(state.stop_grace);
   // Only when no call is open any more: what is accepted after the checkpoint is lost if its round spools nothing.
   state.server->Shutdown(state.stop_grace);
   status.Update(state.thread.RunInBatch([&](absl::Time now) { state.core.CheckpointAll(now); }));
+  state.FinishFolds(kLastCheckpointsMax);
+  state.receptions.Stop();
+  state.folds.Stop();
   state.thread.Stop();
   return status;
 }

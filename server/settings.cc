@@ -153,6 +153,8 @@ constexpr Setting kSettings[] = {
      [](const std::string& text, Config& config) { return ParseBytes(text, config.limits.spool_bytes_max); }},
     {"upload_bytes_max", "256GiB", "Disk for uploads under way, by their announced sizes.", false,
      [](const std::string& text, Config& config) { return ParseBytes(text, config.limits.upload_bytes_max); }},
+    {"unfolded_bytes_max", "2GiB", "Memory for contributions that are being checked or wait to be folded.", false,
+     [](const std::string& text, Config& config) { return ParseBytes(text, config.limits.unfolded_bytes_max); }},
     {"memory_upload_bytes_max", "4GiB", "Memory for uploads under way to EPHEMERAL rounds.", false,
      [](const std::string& text, Config& config) { return ParseBytes(text, config.limits.memory_upload_bytes_max); }},
     {"uploads_per_identity_max", "1024", "Uploads that one identity may have under way.", false,

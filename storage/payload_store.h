@@ -126,8 +126,13 @@ class PayloadStore {
 
   // --- Checkpoints -----------------------------------------------------------------------------
 
-  // `name` is [A-Za-z0-9_-]+, INVALID_ARGUMENT otherwise, and new for this round.
-  virtual absl::Status WriteCheckpoint(const RoundId& round, const std::string& name, std::string_view bytes) = 0;
+  // Stores the bytes that `write` gives, in little memory. Its error is returned, and nothing was stored. `name` is
+  // [A-Za-z0-9_-]+, INVALID_ARGUMENT otherwise, and new for this round.
+  virtual absl::Status WriteCheckpoint(const RoundId& round, const std::string& name,
+                                       const std::function<absl::Status(const ByteSink& take)>& write) = 0;
+  absl::Status PutCheckpoint(const RoundId& round, const std::string& name, std::string_view bytes) {
+    return WriteCheckpoint(round, name, [bytes](const ByteSink& take) { return take(bytes); });
+  }
   // DATA_LOSS if its checksum does not match. NOT_FOUND.
   virtual absl::StatusOr<std::string> ReadCheckpoint(const RoundId& round, const std::string& name) = 0;
   // Deletes the round's checkpoints but the one named (none, if empty).

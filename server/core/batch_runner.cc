@@ -10,11 +10,19 @@ absl::Status BatchRunner::Run(std::vector<Executor::Event> events, absl::Time no
   if (const absl::Status begun = store_.BeginBatch(); !begun.ok()) {
     return absl::InternalError("the store cannot begin a batch: " + begun.ToString());
   }
-  for (const Executor::Event& event : events) event(now);
+  Executor& executor = core_.context().executor;
+  size_t num_run = 0;
+  while (num_run < events.size() && (num_run == 0 || control.MayGoOn())) {
+    executor.NoteWork("an event");
+    events[num_run++](now);
+  }
+  control.TakeBack(std::span(events).subspan(num_run));
   core_.Tick(now, control.ReadUntil(now));
   control.OnWorked();
+  executor.NoteWork("the commit");
   const absl::Status commit = Commit();
   const absl::Status reread = commit.ok() ? commit : core_.OnRollback(now);
+  executor.NoteWork("what waited for the commit");
   // What is deferred may defer no more; what it posts goes into the next batch.
   for (const Executor::Deferred& deferred : std::exchange(deferred_, {})) deferred(commit);
   if (reread.ok()) return commit;

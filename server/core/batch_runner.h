@@ -8,6 +8,7 @@
 // and the core forgets what it had assumed. Not thread-safe: the runtime's core thread, or the simulation, owns it.
 #pragma once
 
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -25,6 +26,10 @@ class Core;
 class BatchControl {
  public:
   virtual ~BatchControl() = default;
+  // Asked before each event but the first: false if the batch has worked enough, and the others go into the next one.
+  virtual bool MayGoOn() { return true; }
+  // Takes the events that the batch leaves.
+  virtual void TakeBack(std::span<Executor::Event> /*events*/) {}
   // After the events: no call that arrived before this still waits to be read. Nothing expires later than that (see
   // Core::Tick).
   virtual absl::Time ReadUntil(absl::Time now) { return now; }

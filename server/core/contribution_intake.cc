@@ -1,18 +1,16 @@
 #include "server/core/contribution_intake.h"
 
 #include <fmt/format.h>
-#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 
 #include <algorithm>
+#include <memory>
 #include <utility>
+#include <vector>
 
-#include "base/checksum.h"
 #include "base/log.h"
 #include "base/retry_hint.h"
 #include "base/status_macros.h"
 #include "base/utf8.h"
-#include "server/core/blob_stream.h"
-#include "server/core/message_parts.h"
 #include "server/core/proto_time.h"
 #include "server/core/retry_policy.h"
 #include "server/core/round_timing.h"
@@ -24,27 +22,12 @@ namespace {
 
 constexpr size_t kErrorBytesMax = 1024;
 
-// An error of the stores, as opposed to one of the worker's making.
-bool IsOurs(const absl::Status& status) {
-  return absl::IsInternal(status) || absl::IsDataLoss(status) || absl::IsResourceExhausted(status);
-}
+// A contribution of more bytes is received beside the core: to look at these takes about as long as the call's other
+// work.
+constexpr size_t kReceivedInBatchMax = 64 << 10;
 
 Refusal Refuse(RefusalKind kind, std::string told) {
   return Refusal{.told = std::move(told), .kind = kind, .output = {}};
-}
-
-// What a file could not give, as opposed to what is in it.
-bool IsOfTheStore(const absl::Status& status) { return absl::IsInternal(status) || absl::IsDataLoss(status); }
-
-// As the tensors declare it: whether they have as many is checked later.
-int64_t NumEntries(const v1::Contribution& contribution) {
-  constexpr int64_t kMost = int64_t{1} << 40;
-  int64_t entries = 0;
-  for (const v1::OutputValue& output : contribution.outputs()) {
-    const auto& shape = output.has_sparse() ? output.sparse().indices().shape() : output.keyed().values().shape();
-    if (!shape.empty()) entries += std::clamp<int64_t>(shape.Get(0), 0, kMost);
-  }
-  return entries;
 }
 
 // A worker's own words are stored as it sent them, but for a round of which nothing individual reaches the disk: a
@@ -55,6 +38,10 @@ std::string Kept(const std::string& words, std::string_view otherwise, const Liv
 }
 
 bool IsContributionUpload(const v1::TaskResult& result) { return result.upload_id().rfind("c-", 0) == 0; }
+
+bool IsLarge(const v1::TaskResult& result) {
+  return result.outcome_case() == v1::TaskResult::kUploadId || result.contribution().size() > kReceivedInBatchMax;
+}
 
 }  // namespace
 
@@ -86,8 +73,10 @@ absl::StatusOr<v1::ResultVerdict> ContributionIntake::Take(const v1::TaskResult&
     // Accepted or not, nobody will refer to it again; an accepted one of a DURABLE round is in the spool by now.
     context_.executor.Defer([this, upload = UploadId(result.upload_id())](const absl::Status& commit) {
       if (!commit.ok()) return;  // The worker will refer to it again.
-      const absl::Status deleted = context_.payloads.DeleteUpload(upload);
-      if (!deleted.ok()) LogWarning("upload {} stays until it is stale: {}", upload, deleted.ToString());
+      context_.receptions.Run(upload.value(), [&payloads = context_.payloads, upload] {
+        const absl::Status deleted = payloads.DeleteUpload(upload);
+        if (!deleted.ok()) LogWarning("upload {} stays until it is stale: {}", upload, deleted.ToString());
+      });
     });
   }
   return verdict;
@@ -127,14 +116,27 @@ absl::StatusOr<v1::ResultVerdict> ContributionIntake::Judge(const v1::TaskResult
   switch (result.outcome_case()) {
     case v1::TaskResult::kContribution:
     case v1::TaskResult::kUploadId: {
-      if (UploadIsGone(result, *id, caller)) {
+      const bool is_uploaded = result.outcome_case() == v1::TaskResult::kUploadId;
+      Reception reception;
+      if (is_uploaded && !IsContributionUpload(result)) {
+        reception.refusal =
+            Refuse(RefusalKind::kUpload,
+                   "the upload is not one of a contribution; name its task and lease_token in StartUpload");
+      } else if (is_uploaded && !caller.OwnsUpload(result.upload_id())) {
+        reception.refusal = Refuse(RefusalKind::kUpload, "the upload is somebody else's");
+      } else {
+        reception = Received(*round, result);
+      }
+      RETURN_IF_ERROR(reception.error);
+      if (UploadIsGone(reception, result, *id, caller)) {
         RETURN_IF_ERROR(EndAttempt(*round, *task, AttemptOutcome::kLost, false,
                                    "its upload is gone: the server restarted, could not commit it, or had kept it for "
                                    "unreferenced_keep",
                                    result.timings(), now));
         return answer(v1::ResultVerdict::LEASE_LOST);
       }
-      ASSIGN_OR_RETURN(const std::optional<Refusal> refusal, TakeContribution(*round, *task, result, caller, now));
+      ASSIGN_OR_RETURN(const std::optional<Refusal> refusal,
+                       TakeContribution(*round, *task, std::move(reception), result, now));
       if (!refusal) return answer(v1::ResultVerdict::ACCEPTED);
       // What its worker is told may quote the contribution. What is stored, and shown to others, never does.
       RETURN_IF_ERROR(EndAttempt(*round, *task, AttemptOutcome::kFailed, false,
@@ -210,126 +212,111 @@ absl::Status ContributionIntake::EndAttempt(LiveRound& round, const TaskRecord& 
   return absl::OkStatus();
 }
 
-bool ContributionIntake::UploadIsGone(const v1::TaskResult& result, const TaskId& task, const Identity& caller) {
-  if (result.outcome_case() != v1::TaskResult::kUploadId) return false;
+bool ContributionIntake::UploadIsGone(const Reception& reception, const v1::TaskResult& result, const TaskId& task,
+                                      const Identity& caller) {
+  if (result.outcome_case() != v1::TaskResult::kUploadId || reception.refusal) return false;
   const absl::StatusOr<UploadName> name = ParseUploadName(result.upload_id());
   // Nobody but StartUpload can have given this name, and then the worker has sent its bytes.
   if (!name.ok() || name->id != ContributionUploadId(name->digest, task, LeaseToken(result.lease_token()), caller)) {
     return false;
   }
-  const absl::StatusOr<PayloadStore::Upload> upload = context_.payloads.GetUpload(name->id);
-  return upload.ok() ? upload->committed_bytes == 0 : absl::IsNotFound(upload.status());
+  return !reception.upload || reception.upload->committed_bytes == 0;
 }
 
-std::optional<Refusal> ContributionIntake::CheckUpload(const v1::TaskResult& result, const Identity& caller) {
-  if (!IsContributionUpload(result)) {
-    return Refuse(RefusalKind::kUpload,
-                  "the upload is not one of a contribution; name its task and lease_token in StartUpload");
-  }
-  if (!caller.OwnsUpload(result.upload_id())) return Refuse(RefusalKind::kUpload, "the upload is somebody else's");
-  const absl::StatusOr<PayloadStore::Upload> upload = context_.payloads.GetUpload(UploadId(result.upload_id()));
-  if (absl::IsNotFound(upload.status())) {
+std::optional<Refusal> ContributionIntake::CheckUpload(const Reception& reception, const v1::TaskResult& result) {
+  if (!reception.upload) {
     return Refuse(
         RefusalKind::kUploadUnknown,
         fmt::format("there is no upload \"{}\" for this lease; call StartUpload with its task and lease_token, "
                     "send the bytes, call FinishUpload, and hand in the upload_id that StartUpload gave",
                     result.upload_id().substr(0, 128)));
   }
-  // Other errors are met again, and told, when it is read.
-  if (!upload.ok() || upload->is_finished) return std::nullopt;
+  if (reception.upload->is_finished) return std::nullopt;
   return Refuse(RefusalKind::kUploadUnfinished,
                 fmt::format("the upload has {} of {} bytes and is not finished; call FinishUpload before the Sync that "
                             "hands it in",
-                            upload->committed_bytes, upload->size_bytes));
+                            reception.upload->committed_bytes, reception.upload->size_bytes));
 }
 
-absl::StatusOr<ContributionIntake::Received> ContributionIntake::Receive(const LiveRound& round,
-                                                                         const v1::TaskResult& result) {
-  if (result.outcome_case() == v1::TaskResult::kContribution) {
-    return Received{.bytes = &result.contribution(),
-                    .file = nullptr,
-                    .size_bytes = static_cast<int64_t>(result.contribution().size()),
-                    .digest = Sha256Hex(result.contribution())};
+LiveRound* ContributionIntake::FindRoundOf(const v1::TaskResult& result, const std::string& population,
+                                           const Identity& caller) {
+  const std::optional<TaskId> id = TaskId::Parse(result.task());
+  if (!id || !caller.OwnsLease(result.lease_token())) return nullptr;
+  LiveRound* round = rounds_.Find(id->round);
+  if (round == nullptr || round->state != RoundState::kCollecting || round->spec.population() != population) {
+    return nullptr;
   }
-  ASSIGN_OR_RETURN(const PayloadStore::Upload upload, context_.payloads.GetUpload(UploadId(result.upload_id())));
-  if (upload.size_bytes > round.spec.contribution_bytes_max()) {
-    return RefusedAs(
-        RefusalKind::kTooLarge, "",
-        absl::InvalidArgumentError(fmt::format("it has {} bytes, over the round's contribution_bytes_max = {}; create "
-                                               "the round with a higher one, or send less",
-                                               upload.size_bytes, round.spec.contribution_bytes_max())));
-  }
-  ASSIGN_OR_RETURN(std::shared_ptr<const BlobView> file, context_.payloads.OpenUpload(upload.id));
-  // The digest was checked when the upload was finished.
-  const int64_t size_bytes = file->size_bytes();
-  return Received{.bytes = nullptr, .file = std::move(file), .size_bytes = size_bytes, .digest = upload.digest};
+  const absl::StatusOr<TaskRecord> task = context_.store.GetTaskState(*id);
+  const bool is_held =
+      task.ok() && task->state == TaskState::kLeased && task->lease_token == LeaseToken(result.lease_token());
+  return is_held ? round : nullptr;
 }
 
-absl::Status ContributionIntake::CheckPartsOf(const Received& received, const Limits& limits) {
-  const auto check = [&](google::protobuf::io::ZeroCopyInputStream& stream) {
-    return CheckParts(*v1::Contribution::descriptor(), stream, "contribution_parts_max", limits.contribution_parts_max);
-  };
-  if (received.file == nullptr) {
-    google::protobuf::io::ArrayInputStream stream(received.bytes->data(), static_cast<int>(received.size_bytes));
-    return check(stream);
-  }
-  BlobStream stream(*received.file);
-  const absl::Status status = check(stream);
-  return stream.status().ok() ? status : stream.status();
+bool ContributionIntake::HasLarge(const v1::SyncRequest& request) {
+  return std::any_of(request.results().begin(), request.results().end(), IsLarge);
 }
 
-absl::Status ContributionIntake::Parse(const Received& received, v1::Contribution& contribution) {
-  absl::Status malformed = absl::InvalidArgumentError("it is not a serialised sheaf.v1.Contribution");
-  if (received.size_bytes > INT32_MAX) return malformed;
-  if (received.file == nullptr) {
-    return contribution.ParseFromString(*received.bytes) ? absl::OkStatus() : malformed;
+bool ContributionIntake::ReceiveBeside(const v1::SyncRequest& request, const std::string& population,
+                                       const Identity& caller, std::function<void(absl::Time now)> judge) {
+  std::vector<std::pair<const v1::TaskResult*, const LiveRound*>> large;
+  for (const v1::TaskResult& result : request.results()) {
+    if (!IsLarge(result)) continue;
+    const bool is_uploaded = result.outcome_case() == v1::TaskResult::kUploadId;
+    if (is_uploaded && (!IsContributionUpload(result) || !caller.OwnsUpload(result.upload_id()))) continue;
+    const LiveRound* round = FindRoundOf(result, population, caller);
+    if (round != nullptr) large.emplace_back(&result, round);
   }
-  BlobStream stream(*received.file);
-  if (contribution.ParseFromZeroCopyStream(&stream)) return absl::OkStatus();
-  return stream.status().ok() ? malformed : stream.status();
+  if (large.empty()) return false;
+  auto num_left = std::make_shared<size_t>(large.size());
+  for (const auto& [result, round] : large) {
+    ++receiving_[LeaseToken(result->lease_token())].num_calls;
+    // Of no strand of the round: it would wait for the folds and checkpoints there.
+    context_.receptions.Run(
+        result->lease_token(), [this, result = result, num_left, judge, validator = round->strand.validator(),
+                                bytes_max = round->spec.contribution_bytes_max()]() mutable {
+          auto reception = std::make_shared<Reception>(
+              Receive(context_.payloads, context_.limits, rounds_.unfolded(), *validator, bytes_max, *result));
+          // Perhaps the last that holds it.
+          validator.reset();
+          context_.executor.Post([this, result, num_left, judge, reception](absl::Time now) {
+            received_.insert_or_assign(result, std::move(*reception));
+            const auto found = receiving_.find(LeaseToken(result->lease_token()));
+            if (found->second.is_overdue) on_delayed_(now);
+            if (--found->second.num_calls == 0) receiving_.erase(found);
+            if (--*num_left == 0) judge(now);
+          });
+        });
+  }
+  return true;
+}
+
+bool ContributionIntake::LeavesExpired(const LeaseToken& token) {
+  const auto found = receiving_.find(token);
+  if (found == receiving_.end()) return false;
+  return found->second.is_overdue = true;
+}
+
+void ContributionIntake::Drop(const v1::SyncRequest& request) {
+  if (received_.empty()) return;
+  for (const v1::TaskResult& result : request.results()) received_.erase(&result);
+}
+
+Reception ContributionIntake::Received(const LiveRound& round, const v1::TaskResult& result) {
+  if (auto received = received_.extract(&result); !received.empty()) return std::move(received.mapped());
+  return Receive(context_.payloads, context_.limits, rounds_.unfolded(), *round.strand.validator(),
+                 round.spec.contribution_bytes_max(), result);
 }
 
 absl::StatusOr<std::optional<Refusal>> ContributionIntake::TakeContribution(LiveRound& round, const TaskRecord& task,
+                                                                            Reception reception,
                                                                             const v1::TaskResult& result,
-                                                                            const Identity& caller, absl::Time now) {
+                                                                            absl::Time now) {
+  if (reception.refusal) return std::move(reception.refusal);
   const bool is_uploaded = result.outcome_case() == v1::TaskResult::kUploadId;
   if (is_uploaded) {
-    if (std::optional<Refusal> refusal = CheckUpload(result, caller)) return refusal;
+    if (std::optional<Refusal> refusal = CheckUpload(reception, result)) return refusal;
   }
-  const absl::StatusOr<Received> received = Receive(round, result);
-  if (!received.ok()) {
-    if (IsOurs(received.status())) return received.status();
-    return RefusalOf(received.status());
-  }
-  const int64_t size = received->size_bytes;
-  if (!is_uploaded && size > context_.limits.inline_bytes_max) {
-    return Refuse(
-        RefusalKind::kTooLarge,
-        fmt::format("it has {} bytes, over inline_bytes_max = {}; upload it (BlobService.StartUpload), and name "
-                    "the upload",
-                    size, context_.limits.inline_bytes_max));
-  }
-  if (size > round.spec.contribution_bytes_max()) {
-    return Refuse(RefusalKind::kTooLarge,
-                  fmt::format("it has {} bytes, over the round's contribution_bytes_max = {}; create the round with a "
-                              "higher one, or send less",
-                              size, round.spec.contribution_bytes_max()));
-  }
-  if (size > kUncountedBytesMax && size <= INT32_MAX) {
-    const absl::Status status = CheckPartsOf(*received, context_.limits);
-    if (IsOfTheStore(status)) return status;
-    if (!status.ok()) return Refuse(RefusalKind::kTooManyParts, std::string(status.message()));
-  }
-  v1::Contribution contribution;
-  const absl::Status parsed = Parse(*received, contribution);
-  if (IsOfTheStore(parsed)) return parsed;
-  if (!parsed.ok()) return Refuse(RefusalKind::kNotParsed, std::string(parsed.message()));
-  if (const int64_t entries = NumEntries(contribution); entries > context_.limits.contribution_entries_max) {
-    return Refuse(
-        RefusalKind::kTooManyEntries,
-        fmt::format("it has {} rows of sparse and keyed outputs, over contribution_entries_max = {}; send fewer",
-                    entries, context_.limits.contribution_entries_max));
-  }
+  const v1::Contribution& contribution = reception.valid->contribution();
   if (std::optional<Refusal> refusal = CheckMetrics(contribution, round)) return refusal;
   if (round.accumulator_bytes > context_.limits.accumulator_bytes_max) {
     return Refuse(
@@ -337,17 +324,8 @@ absl::StatusOr<std::optional<Refusal>> ContributionIntake::TakeContribution(Live
         fmt::format("the round's accumulators hold {} bytes, over accumulator_bytes_max = {}; they take no more",
                     round.accumulator_bytes, context_.limits.accumulator_bytes_max));
   }
-  absl::StatusOr<ValidContribution> valid = round.accumulator.Validate(std::move(contribution));
-  if (!valid.ok()) return RefusalOf(valid.status());
-  // Zeros take next to nothing on their way, and room when they are folded: here, and after each restart.
-  if (const int64_t bytes = valid->memory_bytes(); bytes > context_.limits.accumulator_bytes_max) {
-    return Refuse(
-        RefusalKind::kRoundFull,
-        fmt::format("its states take {} bytes of memory, over accumulator_bytes_max = {}; combine fewer rows in one",
-                    bytes, context_.limits.accumulator_bytes_max));
-  }
   const int64_t room = context_.limits.accumulator_bytes_max - round.accumulator_bytes - round.reserved_bytes;
-  const int64_t growth = round.accumulator.GrowthMax(*valid, room);
+  const int64_t growth = round.strand.validator()->GrowthMax(*reception.valid, room);
   if (growth > room + round.reserved_bytes) {
     return Refuse(
         RefusalKind::kRoundFull,
@@ -364,21 +342,28 @@ absl::StatusOr<std::optional<Refusal>> ContributionIntake::TakeContribution(Live
                               round.reserved_bytes, growth, context_.limits.accumulator_bytes_max)),
                           absl::Seconds(1));
   }
-
   // Before an upload moves: whoever sends it again finds it there.
-  RETURN_IF_ERROR(rounds_.CheckSpool(round, size));
+  RETURN_IF_ERROR(rounds_.CheckSpool(round, reception.size_bytes));
   RoundManager::Acceptance acceptance{.task = task,
-                                      .bytes = received->bytes == nullptr ? std::string_view() : *received->bytes,
-                                      .size_bytes = size,
-                                      .digest = received->digest,
+                                      .bytes = reception.bytes,
+                                      .size_bytes = reception.size_bytes,
+                                      .digest = reception.digest,
                                       .uploaded = {},
-                                      .valid = *std::move(valid),
+                                      .unfolded = {},
                                       .growth_bytes = growth,
                                       .timings = Plausible(result.timings()),
                                       .now = now};
   if (is_uploaded && round.spec.durability() == v1::DURABLE) {
-    ASSIGN_OR_RETURN(acceptance.uploaded, context_.payloads.MoveUploadToSpool(UploadId(result.upload_id()), round.id));
+    const UploadId upload(result.upload_id());
+    absl::StatusOr<SpoolRef> moved = context_.payloads.MoveUploadToSpool(upload, round.id);
+    if (absl::IsNotFound(moved.status()) || absl::IsFailedPrecondition(moved.status())) {
+      return absl::UnavailableError(
+          fmt::format("upload {} was begun anew while it was looked at; hand the result in again", upload));
+    }
+    ASSIGN_OR_RETURN(acceptance.uploaded, std::move(moved));
   }
+  acceptance.unfolded =
+      std::make_shared<Unfolded>(Unfolded({.valid = *std::move(reception.valid), .claim = std::move(reception.claim)}));
   RETURN_IF_ERROR(rounds_.Accept(round, std::move(acceptance)));
   return std::nullopt;
 }

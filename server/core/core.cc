@@ -25,6 +25,8 @@ Core::Core(TaskStore& store, PayloadStore& payloads, Executor& executor, Random&
                .executor = executor,
                .random = random,
                .parallel = options.parallel != nullptr ? *options.parallel : one_by_one_,
+               .folds = options.folds != nullptr ? *options.folds : at_once_,
+               .receptions = options.receptions != nullptr ? *options.receptions : at_once_,
                .limits = options.limits},
       data_directory_(std::move(options.data_directory)),
       requires_tokens_(options.requires_tokens),
@@ -54,15 +56,24 @@ absl::Status Core::Recover(absl::Time now) {
 }
 
 void Core::Tick(absl::Time now, absl::Time read_until) {
+  Executor& executor = context_.executor;
+  executor.NoteWork("tokens");
   access_.Tick(now);
+  executor.NoteWork("deadlines of rounds");
   rounds_.Tick(now, read_until);
+  executor.NoteWork("leases and polls");
   desk_.Tick(now, read_until);
+  executor.NoteWork("watches");
   watch_.Tick(now);
+  executor.NoteWork("retention");
   retention_.Tick(now);
   if (now >= next_housekeeping_) KeepHouse(now);
   if (now >= next_upload_look_) {
     next_upload_look_ = now + kUploadLookInterval;
-    context_.payloads.DeleteStaleUploads(now, context_.limits.unreferenced_keep);
+    context_.receptions.Run("stale uploads",
+                            [&payloads = context_.payloads, now, keep = context_.limits.unreferenced_keep] {
+                              payloads.DeleteStaleUploads(now, keep);
+                            });
   }
 }
 

@@ -33,8 +33,10 @@ class Core {
     std::string data_directory;
     // Nobody gets in without a token, even while there is none.
     bool requires_tokens = false;
-    // For large folds; must outlive the core. Null: one after the other.
+    // See CoreContext; must outlive the core. Null: one after the other, and at once.
     ParallelFor* parallel = nullptr;
+    Background* folds = nullptr;
+    Background* receptions = nullptr;
   };
 
   // All must outlive the core.
@@ -81,6 +83,7 @@ class Core {
   void KeepHouse(absl::Time now);
 
   InlineFor one_by_one_;
+  InlineBackground at_once_;
   CoreContext context_;
   const std::string data_directory_;
   const bool requires_tokens_;

@@ -3,6 +3,7 @@
 
 #include "base/parallel_for.h"
 #include "base/random.h"
+#include "server/core/background.h"
 #include "server/core/executor.h"
 #include "server/core/limits.h"
 #include "storage/payload_store.h"
@@ -15,8 +16,12 @@ struct CoreContext {
   PayloadStore& payloads;
   Executor& executor;
   Random& random;
-  // Shares the work of large folds out.
+  // Shares the work of large folds out. Any thread's.
   ParallelFor& parallel;
+  // For what is done with rounds' accumulators (see FoldStrand), a strand each; and, so that nobody's contribution
+  // waits for another round's checkpoint, for receiving large contributions and other short work.
+  Background& folds;
+  Background& receptions;
   Limits limits;
 };
 

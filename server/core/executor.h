@@ -12,6 +12,7 @@
 #pragma once
 
 #include <functional>
+#include <string_view>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -33,6 +34,9 @@ class Executor {
   // Only from inside an event: runs `deferred` when this batch is durable, or has failed. Deferred work
   // that changes state posts a new event.
   virtual void Defer(Deferred deferred) = 0;
+  // Only from inside an event, or what the core does between events: says what is done from here on, for whoever
+  // measures it. `what` lives for ever.
+  virtual void NoteWork(std::string_view /*what*/) {}
 };
 
 }  // namespace sheaf

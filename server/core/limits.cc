@@ -46,6 +46,7 @@ std::map<std::string, int64_t> Limits::ByName() const {
       {"spool_bytes_max", spool_bytes_max},
       {"upload_bytes_max", upload_bytes_max},
       {"memory_upload_bytes_max", memory_upload_bytes_max},
+      {"unfolded_bytes_max", unfolded_bytes_max},
       {"uploads_max", uploads_max},
       {"uploads_per_identity_max", uploads_per_identity_max},
       {"metric_name_bytes_max", metric_name_bytes_max},

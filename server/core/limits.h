@@ -116,6 +116,9 @@ struct Limits {
   int64_t contribution_bytes_max = int64_t{1} << 30;
   // Rows and keys of one contribution's sparse and keyed outputs: some 50 bytes of memory each while it is checked.
   int64_t contribution_entries_max = 1 << 26;
+  // Memory for contributions that are being checked or wait to be folded, of all rounds: two of the largest. Who brings
+  // more comes back.
+  int64_t unfolded_bytes_max = int64_t{2} << 30;
   // String keys, and other parts, of one contribution: some 100 bytes each once it is parsed.
   int64_t contribution_parts_max = 1 << 22;
   // Contributions on disk that no checkpoint covers yet, of all rounds: then each round writes a checkpoint first.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,7 +22,7 @@ constexpr absl::Duration kWorkersInterval = absl::Minutes(10);
 // Each call looks through the records of all.
 constexpr int64_t kWorkersPerBatch = 10'000;
 constexpr absl::Duration kBlobsInterval = absl::Minutes(10);
-constexpr size_t kBlobsPerBatch = 100;
+constexpr size_t kBlobsPerBatch = 16;
 
 }  // namespace
 
@@ -53,18 +54,28 @@ void Retention::DeleteRounds(absl::Time now) {
 
 void Retention::FindOldBlobs(absl::Time now) {
   blobs_due_time_ = now + kBlobsInterval;
-  const absl::StatusOr<std::vector<PayloadStore::BlobInfo>> blobs = context_.payloads.ListBlobs();
-  if (!blobs.ok()) return LogWarning("unused blobs stay on disk: {}", blobs.status().ToString());
+  // It looks at every file.
+  context_.receptions.Run("old blobs", [this] {
+    auto blobs = std::make_shared<absl::StatusOr<std::vector<PayloadStore::BlobInfo>>>(context_.payloads.ListBlobs());
+    context_.executor.Post([this, blobs](absl::Time at) {
+      if (blobs->ok()) return FindOld(**blobs, at);
+      LogWarning("unused blobs stay on disk: {}", blobs->status().ToString());
+    });
+  });
+}
+
+void Retention::FindOld(const std::vector<PayloadStore::BlobInfo>& blobs, absl::Time now) {
   old_blobs_.clear();
   // Files' times are the wall clock's, which may be set: a blob is as old as the first look that found it.
   std::map<std::string, absl::Time> found_times;
-  for (const PayloadStore::BlobInfo& blob : *blobs) {
+  for (const PayloadStore::BlobInfo& blob : blobs) {
     const auto known = found_times_.find(blob.digest);
     const absl::Time found = known == found_times_.end() ? now : known->second;
     found_times[blob.digest] = found;
     if (now - found >= context_.limits.unreferenced_keep) old_blobs_.push_back(blob.digest);
   }
   found_times_ = std::move(found_times);
+  if (!old_blobs_.empty()) due_time_ = now;
 }
 
 void Retention::DeleteOldBlobs(absl::Time now) {

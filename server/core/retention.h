@@ -31,6 +31,7 @@ class Retention {
   void DeleteWorkers(absl::Time now);
   // Broadcasts that were uploaded for nothing, and what a crash kept from being deleted.
   void FindOldBlobs(absl::Time now);
+  void FindOld(const std::vector<PayloadStore::BlobInfo>& blobs, absl::Time now);
   void DeleteOldBlobs(absl::Time now);
   // After a commit.
   void DeleteIfUnused(const std::string& digest, absl::Time now);

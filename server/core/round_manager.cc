@@ -83,7 +83,9 @@ absl::Status RoundManager::LimitTimes(absl::Time now) {
     }
     if (!*limited) continue;
     LogWarning("the clock was set back while the server was down: the times of round {} were brought nearer", id);
+    deadlines_.erase({round->deadline_time, id});
     round->deadline_time = std::min(round->deadline_time, now + FromProto(round->spec.deadline()));
+    deadlines_.insert({round->deadline_time, id});
   }
   return context_.store.CommitBatch();
 }
@@ -101,13 +103,14 @@ absl::Status RoundManager::OnRollback(absl::Time now) {
       continue;
     }
     round.state = record->state;
+    if (round.state == RoundState::kCollecting) deadlines_.insert({round.deadline_time, round.id});
     round.recorded = record->num_contributions;
     // No checkpoint would make room for it, and the disk may be full.
     if (round.recorded == round.checkpoint_sequence) DropSpool(round);
     WorkMayHaveCome(round);
     if (round.state == RoundState::kSealing) seal_again_[round.id] = now + kSealAgainAfter;
     SHEAF_CHECK(round.progress.ParseFromString(record->progress), "round {} has no readable progress", round.id);
-    *round.progress.mutable_metrics() = round.folded_metrics;
+    *round.progress.mutable_metrics() = round.submitted_metrics;
     ++it;
   }
   return absl::OkStatus();
@@ -249,8 +252,11 @@ void RoundManager::WorkMayHaveCome(absl::Time now) {
     for (const auto& [id, round] : live_) WorkMayHaveCome(*round);
   }
   asked_time_ = now;
-  for (auto it = delayed_.begin(); it != delayed_.end() && it->first <= now; it = delayed_.erase(it)) {
+  // The store may round the end of a backoff up: until then the task is still waiting, and is looked for once more.
+  constexpr absl::Duration kRounding = absl::Milliseconds(1);
+  for (auto it = delayed_.begin(); it != delayed_.end() && it->first <= now;) {
     if (LiveRound* round = Find(it->second); round != nullptr) WorkMayHaveCome(*round);
+    it = it->first + kRounding <= now ? delayed_.erase(it) : std::next(it);
   }
 }
 
@@ -264,6 +270,7 @@ RoundManager::LiveMap::iterator RoundManager::Erase(LiveMap::iterator round) {
   const auto rounds = by_population_.find(population);
   rounds->second.erase(round->second->work_version);
   if (rounds->second.empty()) by_population_.erase(rounds);
+  deadlines_.erase({round->second->deadline_time, round->first});
   num_live_.Add(population, -1);
   num_live_tasks_.Add(population, -round->second->num_tasks);
   spool_disk_bytes_.Add(population, -round->second->spool_disk_bytes);
@@ -293,11 +300,14 @@ void RoundManager::CheckExhausted(LiveRound& round, absl::Time now) {
 }
 
 void RoundManager::Tick(absl::Time now, absl::Time read_until) {
-  std::vector<LiveRound*> due;
-  for (const auto& [id, round] : live_) {
-    if (round->state == RoundState::kCollecting && round->deadline_time <= read_until) due.push_back(round.get());
+  folded_here_bytes_ = 0;
+  std::vector<RoundId> due;
+  for (auto it = deadlines_.begin(); it != deadlines_.end() && it->first <= read_until; it = deadlines_.erase(it)) {
+    due.push_back(it->second);
   }
-  for (LiveRound* round : due) {
+  for (const RoundId& id : due) {
+    LiveRound* round = Find(id);
+    if (round == nullptr || round->state != RoundState::kCollecting) continue;
     if (round->recorded >= round->spec.min_goal()) {
       BeginSealing(*round, now);
     } else {
@@ -359,9 +369,7 @@ void RoundManager::ForgetReaders(const std::string& digest) {
 
 absl::Time RoundManager::NextTick() const {
   absl::Time next = absl::InfiniteFuture();
-  for (const auto& [id, round] : live_) {
-    if (round->state == RoundState::kCollecting) next = std::min(next, round->deadline_time);
-  }
+  if (!deadlines_.empty()) next = deadlines_.begin()->first;
   for (const auto& [digest, time] : retired_broadcasts_) next = std::min(next, time);
   for (const auto& [id, time] : seal_again_) next = std::min(next, time);
   return next;
@@ -395,9 +403,13 @@ void RoundManager::Forget(const RoundId& id, absl::Time now) {
   if (found == live_.end()) return;
   const std::string digest = found->second->spec.broadcast_digest();
   if (!digest.empty()) retired_broadcasts_[digest] = now + context_.limits.broadcast_linger;
+  FoldStrand strand = std::move(found->second->strand);
   Erase(found);
-  const absl::Status status = context_.payloads.DeleteRound(id);
-  if (!status.ok()) LogWarning("the spool of round {} stays on disk until the next start: {}", id, status.ToString());
+  // Behind a checkpoint that is still being written.
+  std::move(strand).Retire([&payloads = context_.payloads, id] {
+    const absl::Status status = payloads.DeleteRound(id);
+    if (!status.ok()) LogWarning("the spool of round {} stays on disk until the next start: {}", id, status.ToString());
+  });
 }
 
 }  // namespace sheaf

@@ -25,11 +25,25 @@
 #include "server/core/broadcast_readers.h"
 #include "server/core/core_context.h"
 #include "server/core/live_round.h"
+#include "server/core/memory_budget.h"
 #include "server/core/population_share.h"
 #include "sheaf/v1/round_service.pb.h"
 #include "sheaf/v1/task.pb.h"
 
 namespace sheaf {
+
+// A contribution that is to be folded, and its share of the memory for such.
+struct UnfoldedContribution {
+  ValidContribution valid;
+  MemoryClaim claim;
+};
+struct UnfoldedBytes {
+  // As it came, and what folding it may add to the accumulator.
+  int64_t size_bytes = 0;
+  int64_t growth_bytes = 0;
+};
+// Emptied where it is folded: large ones take their time to be freed, too.
+using Unfolded = std::optional<UnfoldedContribution>;
 
 class RoundManager {
  public:
@@ -79,7 +93,7 @@ class RoundManager {
     std::string digest;
     // Where the bytes lie already, if they were uploaded; else they are appended to the spool.
     std::optional<SpoolRef> uploaded;
-    ValidContribution valid;
+    std::shared_ptr<Unfolded> unfolded;
     // Memory that folding it may take: reserved until then.
     int64_t growth_bytes = 0;
     v1::AttemptTimings timings;
@@ -88,6 +102,8 @@ class RoundManager {
   // RESOURCE_EXHAUSTED if there is no room on disk for so many more bytes of a contribution; then every round that has
   // some writes a checkpoint, and there soon is.
   absl::Status CheckSpool(const LiveRound& round, int64_t size_bytes);
+  // Memory of contributions that are being received or wait to be folded. Thread-safe.
+  MemoryBudget& unfolded() { return unfolded_; }
   // The exactly-once step for a contribution that was validated: spool, record, and fold when durable. Errors as
   // TaskStore::RecordContribution and PayloadStore::AppendToSpool.
   absl::Status Accept(LiveRound& round, Acceptance acceptance);
@@ -121,17 +137,33 @@ class RoundManager {
   // Deletes what the round's checkpoint made needless.
   absl::Status DeleteCovered(const RoundRecord& record);
   absl::Status Refold(LiveRound& round);
-  void Fold(LiveRound& round, int64_t sequence, const ValidContribution& valid);
+  // Hands a durable contribution to the round's strand, or folds it at once if it is small and nothing is before it.
+  void Submit(LiveRound& round, int64_t sequence, std::shared_ptr<Unfolded> unfolded, const UnfoldedBytes& of);
+  bool MayFoldHere(const LiveRound& round, int64_t bytes);
+  void OnFolded(LiveRound& round, int64_t sequence, int64_t memory_bytes, absl::Time now);
   void CheckpointIfDue(LiveRound& round);
   void Checkpoint(LiveRound& round);
+  struct WrittenCheckpoint {
+    RoundId round;
+    std::string name;
+    int64_t sequence = 0;
+    int64_t num_clients = 0;
+    // Serialised v1::Round: what it sums is what the checkpoint contains.
+    std::string progress;
+    google::protobuf::Map<std::string, double> metrics;
+    // Segments of the spool that it covers, and their bytes.
+    int64_t through = 0;
+    int64_t covered_bytes = 0;
+  };
+  // It is on disk: records it, then deletes what it covers.
+  void Record(const WrittenCheckpoint& written);
   // Of a round whose newest checkpoint contains all that is recorded: what is there is of batches that failed.
   void DropSpool(LiveRound& round);
   void BeginSealing(LiveRound& round, absl::Time now);
-  // OUT_OF_RANGE if an integer does not fit; else errors of PayloadStore::WriteBlob.
-  absl::StatusOr<v1::Aggregate> WriteAggregate(const RoundAccumulator& accumulator);
-  // Once the round is SEALING and everything is folded: writes the aggregate, then ends the round.
+  // Once the round is SEALING and everything is submitted: writes the aggregate, then ends the round.
   void Seal(const RoundId& id, absl::Time now);
-  void FinishSealing(const RoundId& id, v1::Round released, absl::Time now);
+  void OnReleased(const RoundId& id, absl::StatusOr<v1::Aggregate> aggregate, absl::Time now);
+  void FinishSealing(LiveRound& round, v1::Aggregate aggregate, absl::Time now);
   void End(LiveRound& round, RoundState to, const std::string& error, absl::Time now);
   // After the end is durable.
   void Forget(const RoundId& id, absl::Time now);
@@ -158,6 +190,8 @@ class RoundManager {
   BroadcastReaders readers_;
   // When to delete broadcasts whose rounds have ended.
   std::map<std::string, absl::Time> retired_broadcasts_;
+  // Of the rounds that are collecting, and perhaps of some that have stopped.
+  std::set<std::pair<absl::Time, RoundId>> deadlines_;
   int64_t work_version_ = 0;
   // None is empty.
   std::map<std::string, ByWorkVersion> by_population_;
@@ -170,6 +204,10 @@ class RoundManager {
   PopulationShare num_live_;
   PopulationShare num_live_tasks_;
   PopulationShare spool_disk_bytes_;
+  bool is_checkpointing_all_ = false;
+  MemoryBudget unfolded_;
+  // Of contributions folded on the core's thread since the last Tick.
+  int64_t folded_here_bytes_ = 0;
   // Blobs that a program was told to be there, and until when they stay.
   std::map<std::string, absl::Time> touched_blobs_;
   // Rounds that could not write their aggregate, and when to try again.

@@ -18,7 +18,7 @@ namespace {
 
 // 26 characters of 5 bits: 130 random bits.
 constexpr int kTokenCharacters = 26;
-constexpr int kExpiredPage = 1000;
+constexpr int kExpiredPage = 256;
 // Requirements that are compared with a worker's labels in one call, of all rounds together, and of each at the least.
 // A worker carries the rarest label of few requirements that it does not fulfil, unless both were made for that.
 constexpr int64_t kCandidatesMax = 4096;
@@ -69,20 +69,38 @@ void WorkDesk::Sync(const v1::SyncRequest& request, const IdentityPtr& caller, a
   if (absl::Status status = Validate(request, context_.limits); !status.ok()) return reply(std::move(status));
   const absl::StatusOr<const WorkerProfile*> worker = workers_.Saw(request, caller, now);
   if (!worker.ok()) return reply(worker.status());
-  Supersede((*worker)->population, (*worker)->name);
+  if (!ContributionIntake::HasLarge(request)) return Judge(request, **worker, now, reply);
+  const auto judge_later = [this, &request, caller, reply](absl::Time at) {
+    const absl::StatusOr<const WorkerProfile*> known = workers_.Saw(request, caller, at);
+    if (known.ok()) {
+      Judge(request, **known, at, reply);
+    } else {
+      reply(known.status());
+    }
+    intake_.Drop(request);
+  };
+  if (!intake_.ReceiveBeside(request, (*worker)->population, *caller, judge_later)) {
+    return Judge(request, **worker, now, reply);
+  }
+  // The answer will say so later; but the call came now.
+  for (const v1::HeldLease& held : request.held()) static_cast<void>(Update(held, **worker, now, now));
+}
+
+void WorkDesk::Judge(const v1::SyncRequest& request, const WorkerProfile& worker, absl::Time now,
+                     const Reply<v1::SyncResponse>& reply) {
+  Supersede(worker.population, worker.name);
   if (request.draining()) {
-    stops_.Info(now, "worker {} of population {} stops", (*worker)->name, (*worker)->population);
+    stops_.Info(now, "worker {} of population {} stops", worker.name, worker.population);
   }
   Outcome outcome;
-  absl::StatusOr<v1::SyncResponse> response = Answer(request, **worker, now, outcome);
-  const bool may_wait = MayWait(request, **worker);
+  absl::StatusOr<v1::SyncResponse> response = Answer(request, worker, now, outcome);
+  const bool may_wait = MayWait(request, worker);
   const bool has_nothing_to_wait_for = request.want() > 0 && outcome.want <= 0;
   if (response.ok() && may_wait && !has_nothing_to_wait_for && !outcome.is_cut && response->verdicts().empty() &&
       response->leases().empty() &&
       std::all_of(response->held().begin(), response->held().end(),
                   [](const v1::LeaseUpdate& update) { return update.verdict() == v1::LeaseUpdate::HELD; })) {
-    if (HasRoomToPark(request, (*worker)->population))
-      return Park(request, **worker, outcome.want, now, std::move(reply));
+    if (HasRoomToPark(request, worker.population)) return Park(request, worker, outcome.want, now, reply);
     // The newest is sent away: whoever waits already goes on waiting.
     ComeBackLater(*response);
   }
@@ -349,11 +367,13 @@ void WorkDesk::Tick(absl::Time now, absl::Time read_until) {
 absl::Time WorkDesk::NextTick() const { return std::min(due_time_, parked_until_); }
 
 void WorkDesk::ExpireLeases(absl::Time now, absl::Time read_until) {
-  const absl::StatusOr<std::vector<TaskRecord>> expired = context_.store.ListExpired(read_until, kExpiredPage);
+  const absl::StatusOr<std::vector<TaskRecord>> expired =
+      context_.store.ListExpired(read_until, kExpiredPage + intake_.num_receiving());
   if (!expired.ok()) return;  // The batch fails with it.
   for (const TaskRecord& task : *expired) {
     LiveRound* round = rounds_.Find(task.id.round);
     if (round == nullptr || round->state != RoundState::kCollecting) continue;
+    if (intake_.LeavesExpired(task.lease_token)) continue;
     const bool is_overdue = task.attempt_deadline_time <= read_until;
     const std::string error = is_overdue
                                   ? fmt::format("the attempt did not end within {}",
@@ -364,7 +384,7 @@ void WorkDesk::ExpireLeases(absl::Time now, absl::Time read_until) {
   }
   rounds_.WorkMayHaveCome(now);
   const absl::StatusOr<absl::Time> due = context_.store.NextDueTime(read_until);
-  due_time_ = !due.ok() || expired->size() == kExpiredPage ? read_until : *due;
+  due_time_ = !due.ok() || expired->size() >= kExpiredPage ? read_until : *due;
 }
 
 bool WorkDesk::HasQueued(const RoundId& id) {

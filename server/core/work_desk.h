@@ -110,6 +110,9 @@ class WorkDesk {
     // There were more leases than the answer had room for.
     bool is_cut = false;
   };
+  // What Sync does once the call's large results have been received.
+  void Judge(const v1::SyncRequest& request, const WorkerProfile& worker, absl::Time now,
+             const Reply<v1::SyncResponse>& reply);
   absl::StatusOr<v1::SyncResponse> Answer(const v1::SyncRequest& request, const WorkerProfile& worker, absl::Time now,
                                           Outcome& outcome);
   v1::SyncResponse EmptyResponse(const WorkerProfile& worker) const;

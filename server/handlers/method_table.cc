@@ -235,12 +235,14 @@ void MethodTable::Dispatch(std::string_view method, const DispatchOptions& optio
     return row.call(request, options, response, absl::InfinitePast(), std::move(done));
   }
   admission_.Queue(row.lane, *options.caller);
-  Post(row.lane, [this, call = Call{.row = &row,
-                                    .options = options,
-                                    .request = &request,
-                                    .response = response,
-                                    .now = absl::InfinitePast(),
-                                    .done = std::move(done)}](absl::Time now) mutable {
+  Post(row.lane, [this, name = std::string_view(found->first),
+                  call = Call{.row = &row,
+                              .options = options,
+                              .request = &request,
+                              .response = response,
+                              .now = absl::InfinitePast(),
+                              .done = std::move(done)}](absl::Time now) mutable {
+    executor_.NoteWork(name);
     admission_.Dequeue(call.row->lane);
     call.now = now;
     RunInBatch(call);

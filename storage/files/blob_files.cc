@@ -10,20 +10,26 @@ namespace sheaf {
 namespace {
 constexpr std::string_view kTemporarySuffix = ".tmp";
 constexpr size_t kWriteBytes = 256 << 10;
+// Bytes that a flush in between waits for: some ten milliseconds on a slow disk.
+constexpr int64_t kFlushBytes = 8 << 20;
 }  // namespace
 
 absl::Status WriteFileWhole(FileSystem& files, const std::string& directory, const std::string& temporary,
                             const std::function<absl::Status(const ByteSink& take)>& write,
-                            const std::function<std::string()>& name) {
+                            const std::function<std::string()>& name, const std::function<std::string()>& head) {
   const std::string path = directory + "/" + temporary;
   const auto write_all = [&]() -> absl::Status {
     ASSIGN_OR_RETURN(const std::unique_ptr<File> file, files.Open(path, FileSystem::kCreate));
     RETURN_IF_ERROR(file->Truncate(0));
     int64_t offset = 0;
+    int64_t unflushed_bytes = 0;
     const auto put = [&](std::string_view bytes) -> absl::Status {
       RETURN_IF_ERROR(file->WriteAt(offset, bytes));
       offset += static_cast<int64_t>(bytes.size());
-      return absl::OkStatus();
+      unflushed_bytes += static_cast<int64_t>(bytes.size());
+      if (unflushed_bytes < kFlushBytes) return absl::OkStatus();
+      unflushed_bytes = 0;
+      return file->Sync();
     };
     // Small pieces together.
     std::string waiting;
@@ -38,6 +44,7 @@ absl::Status WriteFileWhole(FileSystem& files, const std::string& directory, con
     });
     RETURN_IF_ERROR(given);
     RETURN_IF_ERROR(put(waiting));
+    if (head) RETURN_IF_ERROR(file->WriteAt(0, head()));
     RETURN_IF_ERROR(file->Sync());
     return files.Rename(path, directory + "/" + name());
   };

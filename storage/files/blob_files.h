@@ -43,9 +43,12 @@ class BlobFiles {
 };
 
 // Writes a file whole, of the bytes that `write` gives: beside, flushed, renamed to what `name` then returns, the
-// directory flushed. On error nothing is left.
+// directory flushed. If there is a `head` it overwrites, in the end, the first of these bytes. On error nothing is
+// left. Large files are flushed while they are written: else the last flush, and with it every other flush of the same
+// disk, would wait for all of it.
 absl::Status WriteFileWhole(FileSystem& files, const std::string& directory, const std::string& temporary,
                             const std::function<absl::Status(const ByteSink& take)>& write,
-                            const std::function<std::string()>& name);
+                            const std::function<std::string()>& name,
+                            const std::function<std::string()>& head = nullptr);
 
 }  // namespace sheaf

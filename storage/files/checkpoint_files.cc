@@ -12,11 +12,9 @@ namespace {
 constexpr std::string_view kMagic = "SHEAFCK1";
 constexpr int64_t kHeaderBytes = 24;
 
-std::string HeaderOf(std::string_view bytes) {
+std::string HeaderOf(uint64_t length, uint64_t crc) {
   std::string header(kMagic);
-  uint64_t length = bytes.size();
   for (int i = 0; i < 8; ++i) header.push_back(static_cast<char>(length >> (8 * i)));
-  uint64_t crc = Crc32(bytes);
   for (int i = 0; i < 8; ++i) header.push_back(static_cast<char>(crc >> (8 * i)));
   return header;
 }
@@ -30,15 +28,24 @@ absl::Status CheckCheckpointName(const std::string& name) {
   return absl::InvalidArgumentError(fmt::format("'{}' cannot name a checkpoint: use letters, digits, - and _", name));
 }
 
-absl::Status CheckpointFiles::Write(const RoundId& round, const std::string& name, std::string_view bytes) {
+absl::Status CheckpointFiles::Write(const RoundId& round, const std::string& name,
+                                    const std::function<absl::Status(const ByteSink& take)>& write) {
   RETURN_IF_ERROR(CheckCheckpointName(name));
   RETURN_IF_ERROR(files_.CreateDirectory(DirectoryOf(round)));
   RETURN_IF_ERROR(files_.SyncDirectory(directory_));
-  const auto write = [bytes](const ByteSink& take) -> absl::Status {
-    RETURN_IF_ERROR(take(HeaderOf(bytes)));
-    return take(bytes);
+  uint64_t length = 0;
+  uint32_t crc = 0;
+  const auto write_behind_header = [&](const ByteSink& take) -> absl::Status {
+    RETURN_IF_ERROR(take(HeaderOf(0, 0)));
+    return write([&](std::string_view piece) {
+      length += piece.size();
+      crc = Crc32(piece, crc);
+      return take(piece);
+    });
   };
-  return WriteFileWhole(files_, DirectoryOf(round), name + ".tmp", write, [&name] { return FileNameOf(name); });
+  return WriteFileWhole(
+      files_, DirectoryOf(round), name + ".tmp", write_behind_header, [&name] { return FileNameOf(name); },
+      [&] { return HeaderOf(length, crc); });
 }
 
 absl::StatusOr<std::string> CheckpointFiles::Read(const RoundId& round, const std::string& name) {
@@ -52,7 +59,7 @@ absl::StatusOr<std::string> CheckpointFiles::Read(const RoundId& round, const st
   ASSIGN_OR_RETURN(int64_t size, (*file)->Size());
   ASSIGN_OR_RETURN(std::string header, (*file)->ReadAt(0, kHeaderBytes));
   ASSIGN_OR_RETURN(std::string bytes, (*file)->ReadAt(kHeaderBytes, size));
-  if (header == HeaderOf(bytes)) return bytes;
+  if (header == HeaderOf(bytes.size(), Crc32(bytes))) return bytes;
   return absl::DataLossError(fmt::format("the checkpoint {} does not match its checksum", path));
 }
 

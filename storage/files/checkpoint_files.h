@@ -3,6 +3,7 @@
 // as no two writers share a name.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -17,7 +18,8 @@ class CheckpointFiles {
 
   absl::Status Open() { return files_.CreateDirectory(directory_); }
 
-  absl::Status Write(const RoundId& round, const std::string& name, std::string_view bytes);
+  absl::Status Write(const RoundId& round, const std::string& name,
+                     const std::function<absl::Status(const ByteSink& take)>& write);
   absl::StatusOr<std::string> Read(const RoundId& round, const std::string& name);
   absl::Status DeleteExcept(const RoundId& round, const std::string& name);
   absl::Status DeleteRound(const RoundId& round);

@@ -86,8 +86,9 @@ absl::Status FilePayloadStore::DeleteSpoolSegments(const RoundId& round, int64_t
   return spools_.DeleteSegments(round, through);
 }
 
-absl::Status FilePayloadStore::WriteCheckpoint(const RoundId& round, const std::string& name, std::string_view bytes) {
-  return checkpoints_.Write(round, name, bytes);
+absl::Status FilePayloadStore::WriteCheckpoint(const RoundId& round, const std::string& name,
+                                               const std::function<absl::Status(const ByteSink& take)>& write) {
+  return checkpoints_.Write(round, name, write);
 }
 absl::StatusOr<std::string> FilePayloadStore::ReadCheckpoint(const RoundId& round, const std::string& name) {
   return checkpoints_.Read(round, name);

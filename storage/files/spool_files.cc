@@ -148,31 +148,44 @@ absl::StatusOr<int64_t> SpoolFiles::Roll(const RoundId& round) {
 }
 
 absl::Status SpoolFiles::DeleteSegments(const RoundId& round, int64_t through) {
-  MutexLock lock(mutex_);
-  ASSIGN_OR_RETURN(Spool * spool, Find(round));
-  if (spool->segments.empty() || spool->segments.begin()->first > through) return absl::OkStatus();
-  if (spool->newest <= through) {
-    unsynced_files_.erase(spool->file);
-    spool->file.reset();
+  std::map<int64_t, std::string> covered;
+  {
+    MutexLock lock(mutex_);
+    ASSIGN_OR_RETURN(Spool * spool, Find(round));
+    if (spool->newest <= through) {
+      unsynced_files_.erase(spool->file);
+      spool->file.reset();
+    }
+    while (!spool->segments.empty() && spool->segments.begin()->first <= through) {
+      covered.insert(spool->segments.extract(spool->segments.begin()));
+    }
   }
-  // One that cannot be deleted keeps no other, and is tried again with the next.
+  if (covered.empty()) return absl::OkStatus();
+  // Large files take their time to go, and nobody who appends waits for that. One that cannot be deleted keeps no
+  // other, and is tried again with the next.
   absl::Status deleted;
-  for (auto it = spool->segments.begin(); it != spool->segments.end() && it->first <= through;) {
+  for (auto it = covered.begin(); it != covered.end();) {
     const absl::Status unlinked = files_.Unlink(DirectoryOf(round) + "/" + it->second);
     deleted.Update(unlinked);
-    it = unlinked.ok() ? spool->segments.erase(it) : std::next(it);
+    it = unlinked.ok() ? covered.erase(it) : std::next(it);
+  }
+  if (!covered.empty()) {
+    MutexLock lock(mutex_);
+    if (const auto found = spools_.find(round); found != spools_.end()) found->second.segments.merge(covered);
   }
   const absl::Status flushed = files_.SyncDirectory(DirectoryOf(round));
   return flushed.ok() ? deleted : flushed;
 }
 
 absl::Status SpoolFiles::DeleteRound(const RoundId& round) {
-  MutexLock lock(mutex_);
-  if (auto found = spools_.find(round); found != spools_.end()) {
-    unsynced_files_.erase(found->second.file);
-    spools_.erase(found);
+  {
+    MutexLock lock(mutex_);
+    if (auto found = spools_.find(round); found != spools_.end()) {
+      unsynced_files_.erase(found->second.file);
+      spools_.erase(found);
+    }
+    unsynced_directories_.erase(DirectoryOf(round));
   }
-  unsynced_directories_.erase(DirectoryOf(round));
   ASSIGN_OR_RETURN(std::vector<std::string> names, files_.List(DirectoryOf(round)));
   // One that cannot be deleted keeps no other: they are contributions.
   absl::Status deleted;

@@ -281,10 +281,15 @@ absl::Status MemoryPayloadStore::DeleteSpoolSegments(const RoundId& round, int64
 // --- Checkpoints ---------------------------------------------------------------------------------
 
 absl::Status MemoryPayloadStore::WriteCheckpoint(const RoundId& round, const std::string& name,
-                                                 std::string_view bytes) {
+                                                 const std::function<absl::Status(const ByteSink& take)>& write) {
   RETURN_IF_ERROR(CheckCheckpointName(name));
+  std::string bytes;
+  RETURN_IF_ERROR(write([&bytes](std::string_view piece) {
+    bytes += piece;
+    return absl::OkStatus();
+  }));
   MutexLock lock(mutex_);
-  checkpoints_[{round, name}] = bytes;
+  checkpoints_[{round, name}] = std::move(bytes);
   return absl::OkStatus();
 }
 

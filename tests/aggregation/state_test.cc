@@ -305,6 +305,32 @@ TEST_CASE("A state of other numerics, or of another policy for NaN, is refused")
   }
 }
 
+TEST_CASE("A state is written in small pieces, and can be restored from them together") {
+  constexpr size_t kPieceMax = 64 << 10;
+  for (const v1::AggregateSpec& spec :
+       {ASpec("sum", v1::FLOAT32, {300'000}), ASpec("sparse_sum", v1::FLOAT64, {1000})}) {
+    const RoundAccumulator sum = SomeState(spec, 3);
+    std::string together;
+    size_t longest = 0;
+    const absl::Status written = sum.Write([&](std::string_view piece) {
+      longest = std::max(longest, piece.size());
+      together += piece;
+      return absl::OkStatus();
+    });
+    REQUIRE(written.ok());
+    CHECK(longest <= kPieceMax);
+    CHECK((together == sum.Serialize()));
+    const absl::StatusOr<RoundAccumulator> restored = RoundAccumulator::Restore(spec, together);
+    REQUIRE(restored.ok());
+    CHECK((restored->Serialize() == together));
+    int num_pieces = 0;
+    const absl::Status stopped = sum.Write(
+        [&](std::string_view) { return ++num_pieces == 1 ? absl::CancelledError("enough") : absl::OkStatus(); });
+    CHECK(absl::IsCancelled(stopped));
+    CHECK(num_pieces == 1);
+  }
+}
+
 TEST_CASE("A state of another output, operator, shape or type is refused, saying which") {
   const std::string state = SomeState(ASpec("sum", v1::FLOAT32, {2}), 1).Serialize();
   for (const v1::AggregateSpec& other :

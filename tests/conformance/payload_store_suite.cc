@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 
 #include "base/checksum.h"
+#include "base/status_macros.h"
 
 #define PAYLOAD_TEST(sentence) PAYLOAD_TEST_NAMED(INTERNAL_CATCH_UNIQUE_NAME(PayloadTest), sentence)
 #define PAYLOAD_TEST_NAMED(function, sentence)                                  \
@@ -302,8 +303,8 @@ PAYLOAD_TEST("A finished upload becomes a segment of its own") {
 
 PAYLOAD_TEST("Checkpoints are read back whole, and all but the newest are deleted") {
   std::string state(100'000, 'x');
-  REQUIRE(store.WriteCheckpoint(kRound, "c-1", "old").ok());
-  REQUIRE(store.WriteCheckpoint(kRound, "c-2", state).ok());
+  REQUIRE(store.PutCheckpoint(kRound, "c-1", "old").ok());
+  REQUIRE(store.PutCheckpoint(kRound, "c-2", state).ok());
   CHECK(*store.ReadCheckpoint(kRound, "c-1") == "old");
   REQUIRE(store.DeleteCheckpointsExcept(kRound, "c-2").ok());
   CHECK(store.ReadCheckpoint(kRound, "c-1").status().code() == Code::kNotFound);
@@ -311,13 +312,37 @@ PAYLOAD_TEST("Checkpoints are read back whole, and all but the newest are delete
   CHECK(*under_test.store().ReadCheckpoint(kRound, "c-2") == state);
   REQUIRE(under_test.store().DeleteCheckpointsExcept(kRound, "").ok());
   CHECK(under_test.store().ReadCheckpoint(kRound, "c-2").status().code() == Code::kNotFound);
-  CHECK(under_test.store().WriteCheckpoint(kRound, "../x", "").code() == Code::kInvalidArgument);
+  CHECK(under_test.store().PutCheckpoint(kRound, "../x", "").code() == Code::kInvalidArgument);
+}
+
+PAYLOAD_TEST("A checkpoint given in pieces is read back whole, and one that ends in an error is not there") {
+  std::string state;
+  const auto write = [&](const ByteSink& take) -> absl::Status {
+    state.clear();
+    for (int i = 0; i < 200; ++i) {
+      // Some small, some large; together more than is flushed at once.
+      const std::string piece(i % 3 == 0 ? 300'000 : 17, static_cast<char>('a' + i % 26));
+      state += piece;
+      RETURN_IF_ERROR(take(piece));
+    }
+    return absl::OkStatus();
+  };
+  REQUIRE(store.WriteCheckpoint(kRound, "c-1", write).ok());
+  CHECK(*store.ReadCheckpoint(kRound, "c-1") == state);
+  const auto fail = [&](const ByteSink& take) -> absl::Status {
+    RETURN_IF_ERROR(write(take));
+    return absl::CancelledError("stopped");
+  };
+  CHECK(store.WriteCheckpoint(kRound, "c-2", fail).code() == Code::kCancelled);
+  under_test.Reopen();
+  CHECK(*under_test.store().ReadCheckpoint(kRound, "c-1") == state);
+  CHECK(under_test.store().ReadCheckpoint(kRound, "c-2").status().code() == Code::kNotFound);
 }
 
 PAYLOAD_TEST("Nothing of a deleted round is left") {
   SpoolRef ref = *store.AppendToSpool(kRound, "one");
-  REQUIRE(store.WriteCheckpoint(kRound, "c", "state").ok());
-  REQUIRE(store.WriteCheckpoint(RoundId("r-two"), "c", "state").ok());
+  REQUIRE(store.PutCheckpoint(kRound, "c", "state").ok());
+  REQUIRE(store.PutCheckpoint(RoundId("r-two"), "c", "state").ok());
   CHECK(*store.ListRounds() == std::vector<RoundId>{kRound, RoundId("r-two")});
   REQUIRE(store.DeleteRound(kRound).ok());
   REQUIRE(store.DeleteRound(kRound).ok());

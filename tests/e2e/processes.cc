@@ -84,6 +84,7 @@ Federation::~Federation() {
     if (server_) ShowLog(*server_);
     for (const auto& [name, worker] : workers_) ShowLog(worker);
   }
+  for (const std::string& batch : SlowBatches()) Measured("{}", batch);
   transport_.reset();
   wire_.reset();
   // All at once; each is waited for when it is destroyed.
@@ -116,6 +117,17 @@ absl::Duration Federation::StartServer() {
   }
   REQUIRE(address == address_);
   return clock_.Now() - start;
+}
+
+std::vector<std::string> Federation::SlowBatches() const {
+  std::vector<std::string> slow;
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  std::istringstream log(Content(fmt::format("{}/sheafd-{}.log", directory(), num_starts_)));
+  for (std::string line; std::getline(log, line);) {
+    if (line.find("of the core's thread, more than") != std::string::npos) slow.push_back(line);
+  }
+#endif
+  return slow;
 }
 
 void Federation::KillServer() { Kill(*server_); }

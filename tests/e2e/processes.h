@@ -87,6 +87,9 @@ class Federation {
   Transport& impatient_transport() { return *wire_; }
 
   ChildProcess& server() { return *server_; }
+  // What the server's log says, since it was started, of batches of its core that took so long that others waited. With
+  // sanitizers, which make everything some ten times slower, nothing.
+  std::vector<std::string> SlowBatches() const;
   // Returns when it serves, and how long that took.
   absl::Duration StartServer();
   // SIGKILL.

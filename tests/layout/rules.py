@@ -44,6 +44,7 @@ BANS = [
         r"\bclock_gettime\s*\(|\bgettimeofday\s*\(",
         [
             ("base/clock.cc", "SystemClock is the clock"),
+            ("base/cpu_time.cc", "what a thread's work costs: said in the log, and decides nothing"),
             ("tests/e2e/stepped_clock.cc", "stands before the C library's, to step it"),
             ("tests/cpu_time.h", "the CPU time of a thread, which is no time of day"),
         ],
@@ -76,6 +77,8 @@ BANS = [
             ("server/aggregation_pool.cc", "the helpers of large folds"),
             ("server/call_threads.h", "the threads of calls that move bytes"),
             ("server/call_threads.cc", "the threads of calls that move bytes"),
+            ("server/strand_pool.h", "the threads beside the core"),
+            ("server/strand_pool.cc", "the threads beside the core"),
             ("server/core_thread.h", "the core's thread"),
             ("server/core_thread.cc", "the core's thread"),
             ("server/rpc/listener.h", "the thread that takes connections"),

@@ -5,7 +5,8 @@
 namespace sheaf {
 
 CoreFederation::Parts::Parts(CoreFederation& owner, const Limits& limits)
-    : core(owner.store_, owner.payloads_, owner, owner.random_, {.limits = limits, .data_directory = "memory"}),
+    : core(owner.store_, owner.payloads_, owner, owner.random_,
+           {.limits = limits, .data_directory = "memory", .folds = &owner.jobs_, .receptions = &owner.jobs_}),
       work(core),
       blob(core, owner.payloads_),
       round(core),
@@ -24,6 +25,8 @@ void CoreFederation::RunBatch() { REQUIRE(parts_->runner.Run(std::exchange(inbox
 void CoreFederation::Run() {
   do {
     RunBatch();
+    while (!are_jobs_held_ && jobs_.RunNext()) {
+    }
   } while (!inbox_.empty());
 }
 
@@ -34,6 +37,7 @@ void CoreFederation::Advance(absl::Duration by) {
 
 void CoreFederation::CrashAndRestart() {
   inbox_.clear();
+  jobs_.Clear();
   parts_.reset();
   payloads_.DropUnsynced();
   parts_ = std::make_unique<Parts>(*this, limits_);

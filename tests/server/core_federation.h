@@ -27,6 +27,7 @@
 #include "server/handlers/work_handlers.h"
 #include "storage/memory/memory_payload_store.h"
 #include "storage/memory/memory_task_store.h"
+#include "tests/server/held_jobs.h"
 
 namespace sheaf {
 
@@ -42,6 +43,15 @@ class CoreFederation final : public Executor {
 
   // Runs what was posted, and ticks, until nothing is left to do at this instant.
   void Run();
+  // From here on only the test runs what goes on beside the core; what comes of it takes another Run.
+  HeldJobs& HoldJobs() {
+    are_jobs_held_ = true;
+    return jobs_;
+  }
+  void LetJobsRun() {
+    are_jobs_held_ = false;
+    Run();
+  }
   void Advance(absl::Duration by);
   // The process dies: what was not durable is gone, and so is everybody who waited.
   void CrashAndRestart();
@@ -122,6 +132,8 @@ class CoreFederation final : public Executor {
   MemoryTaskStore store_;
   MemoryPayloadStore payloads_;
   std::vector<Event> inbox_;
+  HeldJobs jobs_;
+  bool are_jobs_held_ = false;
   std::unique_ptr<Parts> parts_;
   std::function<void()> abandon_newest_;
   int num_requests_ = 0;

@@ -1,12 +1,15 @@
 #include "server/core_thread.h"
 
+#include <algorithm>
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <set>
 #include <vector>
 
+#include "base/cpu_time.h"
 #include "base/random.h"
 #include "server/core/proto_time.h"
+#include "server/work_meter.h"
 #include "storage/memory/memory_payload_store.h"
 #include "storage/memory/memory_task_store.h"
 #include "tests/server/core_federation.h"
@@ -97,6 +100,47 @@ TEST_CASE("Work that takes long makes batches small, so that nobody waits for ma
   CHECK(core.NumBatchesOfACrowd() > 1);
   core.Work(absl::ZeroDuration());
   CHECK(core.NumBatchesOfACrowd() == 1);
+}
+
+TEST_CASE("A batch that has worked for long leaves the rest of its events to the next ones, in their order") {
+  constexpr int kSlowEvents = 200;
+  RunningCore core(absl::ZeroDuration());
+  core.Work(absl::ZeroDuration());
+  std::vector<int> order;
+  absl::Duration longest;
+  absl::Time batch;
+  const absl::Status posted = core.thread().RunInBatch([&](absl::Time) {
+    for (int i = 0; i < kSlowEvents; ++i) {
+      core.thread().Post([&, i](absl::Time now) {
+        core.Stall(absl::Milliseconds(5));
+        order.push_back(i);
+        if (now != batch) longest = absl::ZeroDuration();
+        batch = now;
+        longest += absl::Milliseconds(5);
+        CHECK(longest <= absl::Milliseconds(20));
+      });
+    }
+  });
+  REQUIRE(posted.ok());
+  REQUIRE(core.thread().RunInBatch([](absl::Time) {}).ok());
+  CHECK(order.size() == kSlowEvents);
+  CHECK(std::is_sorted(order.begin(), order.end()));
+}
+
+TEST_CASE("What a batch costs is told by what was done in it, the dearest first") {
+  WorkMeter meter;
+  meter.Begin();
+  meter.Note("nothing");
+  for (int i = 0; i < 2; ++i) {
+    meter.Note("spinning");
+    const absl::Duration begin = ThreadCpuTime();
+    while (ThreadCpuTime() - begin < absl::Milliseconds(10)) {
+    }
+    meter.Note("nothing");
+  }
+  CHECK(meter.End() >= absl::Milliseconds(20));
+  CHECK(meter.Describe().rfind("spinning 2", 0) == 0);
+  CHECK(meter.Describe().find("(2), ") != std::string::npos);
 }
 
 // As many leases of one round, each of another worker.

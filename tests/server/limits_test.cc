@@ -388,6 +388,23 @@ std::map<std::string, Refusal> Refusals() {
                                 return Start(server, AnUpload("two", 401));
                               },
                               Code::kResourceExhausted, true};
+  rows["unfolded_bytes_max"] = {[](Limits& l) { l.unfolded_bytes_max = 1500; },
+                                [](CoreFederation& server) -> absl::Status {
+                                  const std::string round = server.CreateRound(SumRound(2));
+                                  const v1::SyncResponse granted = server.Sync(Ask("w", 2));
+                                  v1::SyncRequest both = Ask("w", 0);
+                                  *both.add_results() = Result(granted.leases(0), 1);
+                                  *both.add_results() = Result(granted.leases(1), 1);
+                                  const absl::Status refused =
+                                      server.Call<v1::SyncResponse>("WorkService/Sync", both).status();
+                                  // The first is folded by now, and the second finds room.
+                                  const v1::SyncResponse again = server.Sync(both);
+                                  CHECK(again.verdicts(0).verdict() == v1::ResultVerdict::DUPLICATE);
+                                  CHECK(again.verdicts(1).verdict() == v1::ResultVerdict::ACCEPTED);
+                                  CHECK(server.GetRound(round).aggregate().num_contributions() == 2);
+                                  return refused;
+                                },
+                                Code::kResourceExhausted, true};
   rows["memory_upload_bytes_max"] = {[](Limits& l) { l.memory_upload_bytes_max = 1000; },
                                      [](CoreFederation& server) {
                                        v1::RoundSpec spec = SumRound(2);

@@ -54,8 +54,8 @@ absl::StatusOr<SpoolRef> CrashingPayloadStore::AppendToSpool(const RoundId& roun
   return Writing(point_, StoreOperation::kAppendToSpool, [&] { return inner_.AppendToSpool(round, bytes); });
 }
 absl::Status CrashingPayloadStore::WriteCheckpoint(const RoundId& round, const std::string& name,
-                                                   std::string_view bytes) {
-  return Writing(point_, StoreOperation::kWriteCheckpoint, [&] { return inner_.WriteCheckpoint(round, name, bytes); });
+                                                   const std::function<absl::Status(const ByteSink& take)>& write) {
+  return Writing(point_, StoreOperation::kWriteCheckpoint, [&] { return inner_.WriteCheckpoint(round, name, write); });
 }
 
 // --- What reads, deletes or flushes --------------------------------------------------------------

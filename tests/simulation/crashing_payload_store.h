@@ -43,7 +43,8 @@ class CrashingPayloadStore final : public PayloadStore {
   absl::StatusOr<int64_t> RollSpool(const RoundId& round) override;
   absl::Status DeleteSpoolSegments(const RoundId& round, int64_t through) override;
 
-  absl::Status WriteCheckpoint(const RoundId& round, const std::string& name, std::string_view bytes) override;
+  absl::Status WriteCheckpoint(const RoundId& round, const std::string& name,
+                               const std::function<absl::Status(const ByteSink& take)>& write) override;
   absl::StatusOr<std::string> ReadCheckpoint(const RoundId& round, const std::string& name) override;
   absl::Status DeleteCheckpointsExcept(const RoundId& round, const std::string& name) override;
 

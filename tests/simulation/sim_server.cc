@@ -40,6 +40,19 @@ constexpr absl::Duration kPollWaitMax = absl::Seconds(60);
 // How often the server hears that nobody waits for a call any more.
 constexpr double kCallerGone = 0.1;
 
+// How often a batch leaves calls for the next one.
+constexpr double kSmallBatch = 0.1;
+
+// Of a batch that leaves calls unread, the oldest of which came then.
+class UnreadSince final : public BatchControl {
+ public:
+  explicit UnreadSince(absl::Time oldest) : oldest_(oldest) {}
+  absl::Time ReadUntil(absl::Time now) override { return std::min(now, oldest_); }
+
+ private:
+  const absl::Time oldest_;
+};
+
 absl::Duration WaitOf(const google::protobuf::Message& request) {
   absl::Duration wait;
   if (const auto* sync = dynamic_cast<const v1::SyncRequest*>(&request)) wait = FromProtoDuration(sync->wait());
@@ -51,7 +64,11 @@ absl::Duration WaitOf(const google::protobuf::Message& request) {
 
 struct SimServer::Life {
   Life(TaskStore& store, PayloadStore& payloads, SimServer& executor, Random& random, const Limits& limits)
-      : core(store, payloads, executor, random, {.limits = limits, .data_directory = "simulated"}),
+      : core(store, payloads, executor, random,
+             {.limits = limits,
+              .data_directory = "simulated",
+              .folds = &executor.background_,
+              .receptions = &executor.background_}),
         runner(store, payloads, core),
         work(core),
         blob(core, payloads),
@@ -78,7 +95,8 @@ SimServer::SimServer(Parts parts)
       point_(parts_.statistics),
       monitor_(parts_.storage.tasks(), parts_.ledger, parts_.journal, parts_.statistics),
       task_store_(std::make_unique<CrashingTaskStore>(parts_.storage.tasks(), point_, monitor_)),
-      payload_store_(parts_.storage.payloads(), point_, monitor_) {
+      payload_store_(parts_.storage.payloads(), point_, monitor_),
+      background_(parts_.agenda, parts_.chance, [this](const Background::Job& job) { Guard(job); }) {
   point_.Arm(parts_.crash_at);
   Start();
 }
@@ -133,6 +151,7 @@ void SimServer::Stop(absl::Duration downtime) {
   if (parts_.crash_at == 0) point_.Disarm();
   if (task_store_->is_in_batch()) task_store_->RollbackBatch();
   inbox_.clear();
+  background_.Clear();
   ++batch_;
   batch_time_ = absl::InfiniteFuture();
   parts_.ledger.OnCrash();
@@ -154,6 +173,7 @@ void SimServer::RestartGracefully() {
   ++parts_.statistics.faults["graceful restarts"];
   parts_.journal.Note("the server is told to stop");
   is_stopping_ = true;
+  background_.Hurry();
   int64_t life = num_lives_;
   Post([this](absl::Time now) { life_->core.BeginDrain(now); });
   parts_.agenda.After(absl::Milliseconds(200), [this, life] {
@@ -207,7 +227,7 @@ void SimServer::EmptyDisk() {
 // --- Batches -------------------------------------------------------------------------------------
 
 void SimServer::Post(Event event) {
-  inbox_.push_back(std::move(event));
+  inbox_.push_back({std::move(event), parts_.agenda.now()});
   ScheduleBatch(parts_.agenda.now() + parts_.chance.Between(absl::ZeroDuration(), absl::Milliseconds(1)));
 }
 
@@ -226,8 +246,16 @@ void SimServer::RunBatch() {
   ++parts_.statistics.batches;
   if (inbox_.empty()) ++num_idle_batches_;
   absl::Time now = parts_.agenda.now();
+  // Now and then a batch takes only some of what waits.
+  size_t num_taken = inbox_.size();
+  if (num_taken > 1 && parts_.chance.Chance(kSmallBatch)) num_taken = 1 + parts_.chance.Below(num_taken - 1);
+  std::vector<Event> events;
+  for (size_t i = 0; i < num_taken; ++i) events.push_back(std::move(inbox_[i].event));
+  inbox_.erase(inbox_.begin(), inbox_.begin() + static_cast<std::ptrdiff_t>(num_taken));
+  UnreadSince control(inbox_.empty() ? absl::InfiniteFuture() : inbox_.front().arrival);
+  if (!inbox_.empty()) ScheduleBatch(now);
   Guard([&] {
-    absl::Status status = life_->runner.Run(std::exchange(inbox_, {}), now);
+    absl::Status status = life_->runner.Run(std::move(events), now, control);
     if (absl::IsInternal(status) || absl::IsDataLoss(status)) {
       return parts_.journal.Break("the server keeps going", "{}", status.ToString());
     }

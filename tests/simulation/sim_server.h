@@ -23,6 +23,7 @@
 #include "tests/simulation/fault_plan.h"
 #include "tests/simulation/journal.h"
 #include "tests/simulation/ledger.h"
+#include "tests/simulation/sim_background.h"
 #include "tests/simulation/sim_storage.h"
 #include "tests/simulation/statistics.h"
 
@@ -125,6 +126,7 @@ class SimServer final : public Executor {
   StoreMonitor monitor_;
   std::unique_ptr<CrashingTaskStore> task_store_;
   CrashingPayloadStore payload_store_;
+  SimBackground background_;
   std::unique_ptr<Life> life_;
   int64_t num_lives_ = 0;
   // Appointments for a start: only the newest is kept.
@@ -136,7 +138,11 @@ class SimServer final : public Executor {
   // Started, and with room on the disk.
   absl::Time well_since_;
 
-  std::vector<Event> inbox_;
+  struct Posted {
+    Event event;
+    absl::Time arrival;
+  };
+  std::vector<Posted> inbox_;
   // The batch to come, and the number that makes an earlier appointment void.
   absl::Time batch_time_ = absl::InfiniteFuture();
   int64_t batch_ = 0;

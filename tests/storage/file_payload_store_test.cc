@@ -78,7 +78,7 @@ TEST_CASE("A byte that changed on disk is noticed wherever it lies, and its file
   RoundId round("r-one");
   std::string digest = *store->PutBlob("a blob");
   SpoolRef ref = *store->AppendToSpool(round, "a record");
-  REQUIRE(store->WriteCheckpoint(round, "c", "a checkpoint").ok());
+  REQUIRE(store->PutCheckpoint(round, "c", "a checkpoint").ok());
   UploadId upload("u");
   REQUIRE(store->StartUpload(upload, 5, Sha256Hex("hello")).ok());
   REQUIRE(store->WriteChunk(upload, 0, "hello").ok());
@@ -144,7 +144,7 @@ TEST_CASE("A bus error that no blob has caused still ends the process") {
 TEST_CASE("A checkpoint that lost its end is noticed") {
   TemporaryDirectory directory;
   auto store = OpenAt(directory);
-  REQUIRE(store->WriteCheckpoint(RoundId("r"), "c", "a checkpoint").ok());
+  REQUIRE(store->PutCheckpoint(RoundId("r"), "c", "a checkpoint").ok());
   fs::resize_file(directory.path() + "/checkpoints/r/c.ckpt", 30);
   CHECK(store->ReadCheckpoint(RoundId("r"), "c").status().code() == absl::StatusCode::kDataLoss);
   fs::resize_file(directory.path() + "/checkpoints/r/c.ckpt", 3);
@@ -196,8 +196,8 @@ TEST_CASE("Of a round's files all are deleted that can be, whatever lies among t
     REQUIRE(store->AppendToSpool(round, "contribution").ok());
     REQUIRE(store->RollSpool(round).ok());
   }
-  REQUIRE(store->WriteCheckpoint(round, "c1", "old").ok());
-  REQUIRE(store->WriteCheckpoint(round, "c2", "new").ok());
+  REQUIRE(store->PutCheckpoint(round, "c1", "old").ok());
+  REQUIRE(store->PutCheckpoint(round, "c2", "new").ok());
   // Before and between them, in the order of names.
   fs::create_directories(directory.path() + "/checkpoints/r/a.ckpt/inside");
   fs::remove(directory.path() + "/spools/r/1.log");
@@ -282,7 +282,7 @@ TEST_CASE("A full disk is RESOURCE_EXHAUSTED and changes nothing") {
   ::setrlimit(RLIMIT_FSIZE, &tiny);
   auto append = store->AppendToSpool(round, std::string(600, 'c')).status();
   auto chunk = store->WriteChunk(upload, 500, std::string(3500, 'b')).status();
-  auto checkpoint = store->WriteCheckpoint(round, "c", std::string(2000, 'd'));
+  auto checkpoint = store->PutCheckpoint(round, "c", std::string(2000, 'd'));
   auto blob = store->PutBlob(std::string(2000, 'e')).status();
   ::setrlimit(RLIMIT_FSIZE, &before);
   ::signal(SIGXFSZ, old_handler);

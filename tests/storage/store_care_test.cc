@@ -69,7 +69,7 @@ class SampleStore {
       Create(store, "r-live", broadcast, 5);
       HandIn(store, RoundId("r-live"), "in the checkpoint");
       const int64_t segment = Require(store.payloads->RollSpool(RoundId("r-live")));
-      Require(store.payloads->WriteCheckpoint(RoundId("r-live"), "c1", "merged"));
+      Require(store.payloads->PutCheckpoint(RoundId("r-live"), "c1", "merged"));
       Require(store.tasks->BeginBatch());
       Require(store.tasks->SaveCheckpoint({.round = RoundId("r-live"), .checkpoint = "c1", .sequence = 1}));
       Require(store.tasks->CommitBatch());
