@@ -456,7 +456,8 @@ v1::RoundSpec KeyedRound(v1::KeyType type) {
 // How long the server takes over one contribution of these keys.
 absl::Duration TimeToFold(AttackedServer& server, const v1::RoundSpec& spec,
                           const std::function<void(int i, v1::KeyedTable&)>& add_key) {
-  constexpr int kNumKeys = 50'000;
+  // So many travel inside a Sync.
+  constexpr int kNumKeys = 40'000;
   const std::string round = StartRound(server.federation(), spec);
   const std::string worker = server.federation().random().Token(8);
   const v1::SyncResponse granted = SyncOnce(server.transport(), APoll(worker, "poll", 1));
