@@ -68,8 +68,10 @@ class Alarm {
   bool is_ringing_ GUARDED_BY(mutex_) = false;
 };
 
-// How often to look whether a pause can be cut short.
+// How often to look whether a pause can be cut short, and of which: a short one ends soon enough by itself. To look
+// connects, and where connections do not live long a call had better come right after its connection.
 constexpr absl::Duration kLookEvery = absl::Milliseconds(250);
+constexpr absl::Duration kLongPause = absl::Seconds(1);
 
 // Notices what makes a pause pointless: another token in the file, or a connection where there was none.
 class RecoveryWatch {
@@ -159,7 +161,7 @@ absl::Status WorkerRuntime::Run() {
   while (!impl.loop->is_done()) {
     absl::Time next = impl.loop->Step(impl.clock.Now());
     if (impl.loop->is_done()) break;
-    if (const absl::Time now = impl.clock.Now(); impl.loop->is_pausing(now)) {
+    if (const absl::Time now = impl.clock.Now(); impl.loop->is_pausing(now) && next - now > kLongPause) {
       if (watch.HasRecovered()) impl.loop->EndPause();
       next = std::min(next, now + kLookEvery);
     }

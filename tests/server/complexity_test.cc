@@ -111,9 +111,9 @@ const std::map<std::string, Row>& Rows() {
           for (int64_t i = 0; i < n; ++i) contribution.add_outputs()->mutable_keyed()->add_string_keys("k");
           return Counting(*v1::Contribution::descriptor(), contribution.SerializeAsString());
         }}},
-      // Large enough that malloc maps both: the first touch of a page is part of what it takes.
+      // Large enough that neither fits a cache, and that malloc maps both.
       {"an uploaded contribution, read from its file",
-       {400'000,
+       {4'000'000,
         [](int64_t n) {
           v1::Contribution contribution;
           contribution.add_outputs()->mutable_dense()->set_data(std::string(static_cast<size_t>(n), 'd'));
