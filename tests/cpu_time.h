@@ -20,6 +20,9 @@ inline constexpr double kLinear = 12;
 // and comparing goes to all places of memory.
 inline constexpr double kSorted = 25;
 
+// Where large memory is copied, and little else is done: what does not fit the cache takes half as long again a byte.
+inline constexpr double kCopied = 24;
+
 inline double CpuSeconds(const std::function<void()>& work) {
   const auto now = [] {
     timespec time;
@@ -34,23 +37,29 @@ inline double CpuSeconds(const std::function<void()>& work) {
 // Makes what is to be measured for an input of this size.
 using WorkOfSize = std::function<std::function<void()>(int64_t size)>;
 
-// The time that 10 * size takes by the time that `size` takes. Ends early once the ratio is within `wanted`: noise only
-// ever makes it larger; and once it is hopeless.
+// The time that 10 * size takes by the time that `size` takes: the least of some measurements, each with inputs of its
+// own, because where they lie in memory makes a difference, too. Ends early once the ratio is within `wanted`: noise only
+// ever makes it larger.
 inline double CpuRatio(const WorkOfSize& make, int64_t size, double wanted = kLinear) {
+  constexpr int kMeasurements = 5;
   constexpr int kRuns = 20;
   constexpr int kSmallRuns = 10;
   constexpr double kHopeless = 4;
-  const std::function<void()> small = make(size);
-  const std::function<void()> large = make(10 * size);
-  double small_seconds = std::numeric_limits<double>::max();
-  double large_seconds = std::numeric_limits<double>::max();
-  for (int run = 0; run < kRuns; ++run) {
-    for (int i = 0; i < kSmallRuns; ++i) small_seconds = std::min(small_seconds, CpuSeconds(small));
-    large_seconds = std::min(large_seconds, CpuSeconds(large));
-    const double ratio = large_seconds / small_seconds;
-    if (run > 0 && (ratio <= 0.95 * wanted || ratio > kHopeless * wanted)) break;
+  double least = std::numeric_limits<double>::max();
+  for (int measurement = 0; measurement < kMeasurements && least > 0.95 * wanted; ++measurement) {
+    const std::function<void()> small = make(size);
+    const std::function<void()> large = make(10 * size);
+    double small_seconds = std::numeric_limits<double>::max();
+    double large_seconds = std::numeric_limits<double>::max();
+    for (int run = 0; run < kRuns; ++run) {
+      for (int i = 0; i < kSmallRuns; ++i) small_seconds = std::min(small_seconds, CpuSeconds(small));
+      large_seconds = std::min(large_seconds, CpuSeconds(large));
+      const double ratio = large_seconds / small_seconds;
+      if (run > 0 && (ratio <= 0.95 * wanted || ratio > kHopeless * wanted)) break;
+    }
+    least = std::min(least, large_seconds / small_seconds);
   }
-  return large_seconds / small_seconds;
+  return least;
 }
 
 }  // namespace sheaf
