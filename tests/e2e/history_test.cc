@@ -145,6 +145,7 @@ TEST_CASE("A server restarted under a clock an hour off loses no round, and hand
       REQUIRE(federation.clock().Now() < deadline + absl::Seconds(2));
     }
     CHECK(federation.clock().Now() < deadline);
+    Await(federation, round, absl::Seconds(10));
     CHECK(CountsOf(federation.transport(), round) == std::vector<int64_t>(4, 1));
     Measured("clock at {:+} h: the first result was {}, the round ended {} after the kill (lease {})", hours,
              verdicts.front(), absl::FormatDuration(federation.clock().Now() - stepped), absl::FormatDuration(kLease));
