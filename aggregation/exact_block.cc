@@ -165,7 +165,10 @@ ExactBlock::Target ExactBlock::Choose(int top, int low, int step) const {
     if (bin.exponent <= low) return target(bin.exponent);
     if (upper == nullptr && top - bin.exponent >= kBits / 2) upper = &bin;
   }
-  if (is_canonical_) return target(RoundUp(top - kTopBits, kBits));
+  if (is_canonical_) {
+    const int whole = RoundDown(low, kBits);
+    return target(top - whole <= kTopBits ? whole : RoundUp(top - kTopBits, kBits));
+  }
   if (const int shared = RoundUp(top + kMargin - kTopBits, step); shared <= low) return target(shared);
   const int roomy = RoundUp(top + kMargin - kTopBits, kStep);
   if (roomy <= low) return target(roomy);
@@ -278,8 +281,19 @@ void ExactBlock::LimitBins() {
   if (bins_.size() <= kFreeBins || is_canonical_) return;
   const int span = bins_.back().exponent + kDigitTop - bins_.front().exponent;
   if (static_cast<int>(bins_.size()) <= span / kBits + 2) return;
+  // In memory of its own first: the pool takes none back, and what is there is enough.
+  const ExactBlock canonical = Canonical(0, size_);
+  for (const Bin& bin : bins_) {
+    if (bin.owned == nullptr) spare_.push_back(bin.digits);
+  }
+  bins_.clear();
   is_canonical_ = true;
-  Normalise();
+  for (const Bin& bin : canonical.bins_) {
+    if (LargestMagnitude(bin.digits, size_) == 0) continue;
+    Bin& into = FindBin(bin.exponent);
+    std::copy_n(bin.digits, size_, into.digits);
+    into.load = kHalf;
+  }
 }
 
 int ExactBlock::NewBinsMax(int top, int low) {
@@ -508,7 +522,7 @@ void ExactBlock::Round(int at, int n, float* sums) const { RoundTo(at, n, sums);
 
 int64_t ExactBlock::memory_bytes() const {
   return static_cast<int64_t>(sizeof *this + bins_.capacity() * sizeof(Bin) +
-                              bins_.size() * sizeof(int64_t) * static_cast<size_t>(size_));
+                              (bins_.size() + spare_.size()) * sizeof(int64_t) * static_cast<size_t>(size_));
 }
 
 int64_t* ExactBlock::Open(int exponent, int64_t amount) {

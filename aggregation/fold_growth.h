@@ -2,9 +2,9 @@
 //
 //   const int64_t bytes = FoldGrowth(layout, value, held, GrowthDetail::kScanned);
 //
-// It needs the value and two figures of what the accumulator held when it was last folded into, so that it may run
-// while another thread folds. What it does not count: that containers round up as they grow (an index of keys may
-// double, for 16 bytes a key), and one more bin in a thousand contributions, for carries.
+// It needs the value and what the accumulator held when it was last asked, so that it may run while another thread
+// folds. What it does not count: that containers round up as they grow (an index of keys may double, for 16 bytes a
+// key), and one more bin of a block that has gone over to canonical bins or carries, once in a thousand contributions.
 #pragma once
 
 #include <cstdint>
