@@ -36,7 +36,7 @@ std::string HelpFor(const ParsedLine& line, const Arguments& global) {
 // Everything that is not running a command: help, version, and words that name none.
 absl::Status RunWithoutCommand(const ParsedLine& line, const Arguments& global, Host& host) {
   if (line.wants_version) {
-    host.out << fmt::format("sheaf {}\n", kVersion);
+    host.out << VersionLine("sheaf");
     return absl::OkStatus();
   }
   if (line.wants_help || line.noun.empty()) {

@@ -55,9 +55,9 @@ class DemoTags final : public TrainingDemo {
                               .popularity_recall = TagsPopularityRecallAt5(*dataset_)}};
   }
 
-  void PrintMoreNext(const std::string& sheaf, std::ostream& err) const override {
-    if (mean_ != "coordinate") return;
-    err << fmt::format("  {} demo tags --mean client           the plain mean, which learns slower\n", sheaf);
+  std::vector<Suggestion> MoreNext(const std::string& sheaf) const override {
+    if (mean_ != "coordinate") return {};
+    return {{fmt::format("{} demo tags --mean client", sheaf), "the plain mean, which learns slower"}};
   }
 
   std::string mean_ = "coordinate";

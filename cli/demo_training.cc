@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/status_macros.h"
 #include "cli/demo_run.h"
 #include "cli/errors.h"
@@ -75,18 +77,20 @@ void TrainingDemo::PrintIntroduction(Session& session, const std::string& addres
 void TrainingDemo::PrintNext(Session& session, const std::string& directory) const {
   if (session.json()) return;
   const std::string& sheaf = session.host().program;
-  std::ostream& err = session.err();
-  err << "\nnext:\n";
+  std::vector<Suggestion> next = MoreNext(sheaf);
   if (!verify_) {
-    err << fmt::format("  {} demo {} --rounds 5 --verify      compare every round with brute force\n", sheaf,
-                       traits_.name);
+    next.insert(next.begin(), {fmt::format("{} demo {} --rounds 5 --verify", sheaf, traits_.name),
+                               "compare every round with brute force"});
   }
-  PrintMoreNext(sheaf, err);
   if (keep_) {
-    const std::string server = session.host().binary_directory + "/sheafd";
-    err << fmt::format("  {} --data-dir {}/server      serve these rounds again\n", server, directory);
+    next.push_back({fmt::format("{}/sheafd --data-dir {}/server", session.host().binary_directory, directory),
+                    "serve these rounds again"});
   }
-  err << fmt::format("  {} --help                              everything else\n", sheaf);
+  next.push_back({fmt::format("{} --help", sheaf), "everything else"});
+  size_t width = 0;
+  for (const Suggestion& each : next) width = std::max(width, each.command.size());
+  session.err() << "\nnext:\n";
+  for (const Suggestion& each : next) session.err() << fmt::format("  {:<{}}  {}\n", each.command, width, each.what);
 }
 
 }  // namespace sheaf

@@ -13,8 +13,8 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <ostream>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -67,8 +67,12 @@ class TrainingDemo : public Command {
   virtual absl::Status Prepare(Session& session, const std::string& snapshot, std::string& data) = 0;
   // After Prepare.
   virtual absl::StatusOr<Training> MakeTraining(const TrainingOptions& options) = 0;
-  // More lines under "next:".
-  virtual void PrintMoreNext(const std::string& /*sheaf*/, std::ostream& /*err*/) const {}
+  // A line under "next:".
+  struct Suggestion {
+    std::string command;
+    std::string what;
+  };
+  virtual std::vector<Suggestion> MoreNext(const std::string& /*sheaf*/) const { return {}; }
 
  private:
   absl::Status RunIn(Session& session, InterruptGuard& guard, const std::string& directory);

@@ -15,7 +15,7 @@ class Version final : public Command {
                                    kProtocolVersionMin, kProtocolVersionMax)
                     << "\n";
     } else {
-      session.out() << fmt::format("sheaf {}\n", kVersion);
+      session.out() << VersionLine("sheaf");
     }
     return absl::OkStatus();
   }

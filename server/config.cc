@@ -143,7 +143,7 @@ absl::StatusOr<Invocation> ParseInvocation(const std::vector<std::string>& argum
     return invocation;
   }
   if (line.print_version) {
-    invocation.output = fmt::format("sheafd {}\n", kVersion);
+    invocation.output = VersionLine("sheafd");
     return invocation;
   }
   const std::string path = line.config_file.value_or(environment("SHEAF_CONFIG").value_or(""));

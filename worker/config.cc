@@ -150,8 +150,7 @@ absl::StatusOr<WorkerInvocation> ParseWorkerInvocation(
   ASSIGN_OR_RETURN(CommandLine line, ParseCommandLine(arguments));
   invocation.output = line.help;
   if (line.print_version) {
-    invocation.output =
-        fmt::format("sheaf-worker {} (protocol {} to {})\n", kVersion, kProtocolVersionMin, kProtocolVersionMax);
+    invocation.output = VersionLine("sheaf-worker");
   }
   if (!invocation.output.empty()) return invocation;
 

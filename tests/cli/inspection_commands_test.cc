@@ -233,8 +233,10 @@ Limits
 TEST_CASE("version needs no server") {
   CommandRun run;
   CHECK(run({"version"}) == 0);
-  CHECK_THAT(run.out(), Catch::Matchers::StartsWith("sheaf "));
+  const std::string version = run.out();
+  CHECK_THAT(version, Catch::Matchers::StartsWith("sheaf ") && Contains(" (protocol 1 to 1)"));
   CHECK(run({"--version"}) == 0);
+  CHECK(run.out() == version);
   CHECK(run({"version", "-o", "json"}) == 0);
   CHECK_THAT(run.out(), Contains("\"protocolVersionMax\":1"));
   CHECK(run.connected_to.empty());

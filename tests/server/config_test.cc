@@ -197,7 +197,7 @@ TEST_CASE("--help and --version print and do nothing else") {
   for (const Setting& setting : Settings()) CHECK_THAT(help->output, Contains(setting.flag()));
   const auto version = ParseInvocation({"--version"}, Of({}));
   REQUIRE(version.ok());
-  CHECK_THAT(version->output, Catch::Matchers::StartsWith("sheafd "));
+  CHECK_THAT(version->output, Catch::Matchers::StartsWith("sheafd ") && Contains(" (protocol 1 to 1)"));
 }
 
 // A row of docs/reference/limits.md: "| `name` | default | `--flag` | why |".

@@ -140,7 +140,7 @@ TEST_CASE("--help names every setting, and --version the protocol") {
   for (const WorkerSetting& setting : WorkerSettings()) CHECK_THAT(help->output, Catch::Contains(setting.flag()));
   absl::StatusOr<WorkerInvocation> version = Sources{{"--version"}, {}}.Parse();
   REQUIRE(version.ok());
-  CHECK_THAT(version->output, Catch::Contains("protocol"));
+  CHECK_THAT(version->output, Catch::Matchers::StartsWith("sheaf-worker ") && Catch::Contains(" (protocol 1 to 1)"));
 }
 
 }  // namespace
