@@ -306,14 +306,16 @@ absl::StatusOr<v1::CreateTokenResponse> AccessControl::Create(const v1::CreateTo
                     records_.size(), context_.limits.tokens_max));
   }
   if (!creator.is_everywhere()) {
-    PopulationShare made;
-    for (const auto& [id, known] : records_) made.Add(known.creator, 1);
+    // Whoever made them: an operator may make others, who make more.
+    PopulationShare tokens;
+    for (const auto& [id, known] : records_) tokens.Add(IsWithin(known, creator) ? "own" : "others", 1);
     const Limits& limits = context_.limits;
-    if (made.Of(creator.name) >= made.Max(creator.name, limits.tokens_max, limits.population_percent_max)) {
+    if (tokens.Of("own") >= tokens.Max("own", limits.tokens_max, limits.population_percent_max)) {
       return absl::ResourceExhaustedError(fmt::format(
-          "{} made {} tokens: who does not reach all populations may make population_percent_max = {} % of what "
-          "others leave of tokens_max = {}; those that are void for 30 days are forgotten",
-          creator.name, made.Of(creator.name), limits.population_percent_max, limits.tokens_max));
+          "there are {} tokens for {}, and an operator who does not reach all populations makes no more when its own "
+          "have population_percent_max = {} % of what others leave of tokens_max = {}; those that are void for 30 days "
+          "are forgotten",
+          tokens.Of("own"), fmt::join(creator.populations, ", "), limits.population_percent_max, limits.tokens_max));
     }
   }
   const std::string secret = record.certificate.empty() ? NewSecret(context_.random) : "";

@@ -224,6 +224,27 @@ TEST_CASE("Tokens that are long void are forgotten, operators' never: the server
   CHECK_THAT(guarded.Show(edge->secret()).status().ToString(), Contains("does not know"));
 }
 
+TEST_CASE("Operators of one population, and those that they make, leave others some of the tokens there may be") {
+  Limits limits;
+  limits.tokens_max = 100;
+  Guarded guarded(limits);
+  guarded.Secret(AToken("admin", v1::OPERATOR));
+  Identity maker = **guarded.Show(guarded.Secret(AToken("local-0", v1::OPERATOR, "lab")));
+  absl::Status refused;
+  for (int generation = 1; generation <= 5; ++generation) {
+    const auto next = guarded.Create(AToken(fmt::format("local-{}", generation), v1::OPERATOR, "lab"), maker);
+    for (int i = 0; i < 100; ++i) refused = guarded.Create(AToken("edge", v1::WORKER, "lab"), maker).status();
+    CHECK(refused.code() == Code::kResourceExhausted);
+    CHECK_THAT(refused.ToString(), Contains("population_percent_max = 90") && Contains("tokens_max = 100"));
+    if (next.ok()) maker = **guarded.Show(next->secret());
+  }
+  // What is left is 10 % of 99.
+  CHECK(guarded.NumListed() == 91);
+  const Identity other = **guarded.Show(guarded.Secret(AToken("other", v1::OPERATOR, "clinic")));
+  CHECK(guarded.Create(AToken("edge", v1::WORKER, "clinic"), other).ok());
+  CHECK(guarded.Create(AToken("edge", v1::WORKER, "lab")).ok());
+}
+
 TEST_CASE("There are no more tokens than tokens_max") {
   Limits limits;
   limits.tokens_max = 2;

@@ -113,6 +113,37 @@ TEST_CASE("Workers of a population that all wait leave another's room to wait, t
   CHECK(watches_in("b"));
 }
 
+TEST_CASE("A population whose contributions fill the spool leaves another some of it") {
+  Limits limits;
+  limits.spool_bytes_max = 2000;
+  CoreFederation server(limits);
+  const auto lease = [&](const std::string& population, int num_tasks) {
+    v1::RoundSpec spec = SumRound(num_tasks + 1);
+    spec.set_population(population);
+    server.CreateRound(spec);
+    const v1::SyncResponse granted = server.Sync(AskIn(population, "w", num_tasks));
+    REQUIRE(granted.leases_size() == num_tasks);
+    return granted.leases();
+  };
+  const auto of_a = lease("a", 100);
+  const auto of_b = lease("b", 1);
+  const auto hand_in = [&](const std::string& population, const v1::Lease& lease) {
+    v1::SyncRequest sync = AskIn(population, "w", 0);
+    *sync.add_results() = Result(lease, 1);
+    return server.Call<v1::SyncResponse>("WorkService/Sync", sync).status();
+  };
+  // No checkpoint makes room meanwhile.
+  server.HoldJobs();
+  const int taken = TakeAll([&](int i) { return i < 100 && hand_in("a", of_a[i]).ok(); });
+  CHECK(taken > 5);
+  REQUIRE(taken < 100);
+  CHECK_THAT(hand_in("a", of_a[taken]).ToString(),
+             Catch::Contains("spool_bytes_max = 2000") && Catch::Contains("population_percent_max = 90"));
+  CHECK(hand_in("b", of_b[0]).ok());
+  server.LetJobsRun();
+  CHECK(hand_in("a", of_a[taken]).ok());
+}
+
 TEST_CASE("A job has its turn whatever jobs of its name another population has") {
   CoreFederation server;
   const auto create = [&](const std::string& population, const std::string& job) {
@@ -184,6 +215,58 @@ TEST_CASE("An identity that overloads the server is refused, and others are let 
   server.Run();
   CHECK(enters(greedy));
   server.Run();
+}
+
+TEST_CASE("An identity that inspects without end leaves others some room in the queue of inspections") {
+  Limits limits;
+  limits.queued_inspections_max = 100;
+  CoreFederation server(limits);
+  v1::DescribeQueueRequest request;
+  v1::DescribeQueueResponse response;
+  const auto enters = [&](const std::string& name) {
+    auto identity = std::make_shared<Identity>();
+    identity->name = name;
+    const char* const method = "sheaf.v1.InspectionService/DescribeQueue";
+    if (!server.table().Enter(method, *identity, 1, server.clock().Now()).ok()) return false;
+    server.table().Dispatch(method, identity, request, &response, [](auto) {});
+    return true;
+  };
+  CHECK(TakeAll([&](int) { return enters("greedy"); }) == 90);
+  CHECK(enters("modest"));
+  server.Run();
+}
+
+TEST_CASE("An identity with uploads to EPHEMERAL rounds leaves another some of the memory for them") {
+  Limits limits;
+  limits.memory_upload_bytes_max = 100'000;
+  CoreFederation server(limits);
+  v1::RoundSpec spec = SumRound(200);
+  spec.set_durability(v1::EPHEMERAL);
+  server.CreateRound(spec);
+  const v1::SyncResponse granted = server.Sync(Ask("w", 200));
+  REQUIRE(granted.leases_size() == 200);
+  int num_uploads = 0;
+  const auto start = [&](const std::string& tag) {
+    auto identity = std::make_shared<Identity>();
+    identity->name = "identity " + tag;
+    identity->upload_tag = std::string(16, tag[0]);
+    const v1::Lease& lease = granted.leases(num_uploads++);
+    v1::StartUploadRequest request;
+    request.set_request_id("upload-" + lease.task());
+    request.set_digest(std::string(64, '0'));
+    request.set_size_bytes(1000);
+    request.mutable_contribution()->set_task(lease.task());
+    request.mutable_contribution()->set_lease_token(lease.lease_token());
+    absl::Status answer = absl::UnknownError("never answered");
+    v1::StartUploadResponse response;
+    server.table().Dispatch("sheaf.v1.BlobService/StartUpload", identity, request, &response,
+                            [&](const absl::Status& status) { answer = status; });
+    server.Run();
+    return answer;
+  };
+  CHECK(TakeAll([&](int) { return start("a").ok(); }) == 90);
+  CHECK_THAT(start("a").ToString(), Catch::Contains("memory_upload_bytes_max = 100000"));
+  CHECK(start("b").ok());
 }
 
 TEST_CASE("An identity with uploads for all the room that there is leaves another some") {
