@@ -25,8 +25,8 @@ namespace {
 
 // Connections that the kernel keeps until they are taken.
 constexpr int kBacklog = 1024;
-// Files that connections leave to the stores, where each upload may hold one, and each round; a quarter if there are
-// few.
+// Files that connections leave to the stores, where each upload may hold one (uploads_max), and each round; a quarter
+// if there are few.
 constexpr int kReservedFiles = 4096 + 256;
 // Connections taken before another look at whether to stop.
 constexpr int kAcceptsPerTurn = 64;

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <iterator>
 #include <map>
+#include <regex>
 #include <set>
 #include <string>
 
@@ -44,7 +45,10 @@ v1::Lease LeaseOne(CoreFederation& server, const v1::RoundSpec& spec) {
   return response.leases(0);
 }
 
-// The reason why a contribution is rejected, as if it were a call's: a verdict is no error.
+// Stands for the verdict REJECTED, which is no error.
+constexpr Code kRejected = Code::kAborted;
+
+// The reason why a contribution is rejected, as if it were a call's.
 absl::Status HandIn(CoreFederation& server, const v1::RoundSpec& spec,
                     const std::function<void(v1::Contribution&)>& spoil) {
   v1::TaskResult result = Result(LeaseOne(server, spec), 1);
@@ -58,7 +62,7 @@ absl::Status HandIn(CoreFederation& server, const v1::RoundSpec& spec,
   if (!response.ok()) return response.status();
   REQUIRE(response->verdicts_size() == 1);
   const v1::ResultVerdict& verdict = response->verdicts(0);
-  return verdict.verdict() == v1::ResultVerdict::REJECTED ? absl::ResourceExhaustedError(verdict.message())
+  return verdict.verdict() == v1::ResultVerdict::REJECTED ? absl::Status(kRejected, verdict.message())
                                                           : absl::OkStatus();
 }
 
@@ -346,21 +350,24 @@ std::map<std::string, Refusal> Refusals() {
                                       upload.mutable_contribution()->set_task("r-1/0");
                                       CHECK_THAT(Start(server, upload).ToString(), Contains("contribution_bytes_max"));
                                       return HandIn(server, SumRound(1), [](v1::Contribution&) {});
-                                    }};
+                                    },
+                                    kRejected};
   rows["contribution_entries_max"] = {[](Limits& l) { l.contribution_entries_max = 3; },
                                       [](CoreFederation& server) {
                                         return HandIn(server, KeyedRound(), [](v1::Contribution& contribution) {
                                           v1::SparseTensor& sparse = *contribution.mutable_outputs(0)->mutable_sparse();
                                           sparse.mutable_indices()->add_shape(4);
                                         });
-                                      }};
+                                      },
+                                      kRejected};
   rows["contribution_parts_max"] = {[](Limits& l) { l.contribution_parts_max = 50'000; },
                                     [](CoreFederation& server) {
                                       return HandIn(server, KeyedRound(), [](v1::Contribution& contribution) {
                                         v1::KeyedTable& table = *contribution.mutable_outputs(0)->mutable_keyed();
                                         for (int i = 0; i < 60'000; ++i) table.add_string_keys("");
                                       });
-                                    }};
+                                    },
+                                    kRejected};
   rows["spool_bytes_max"] = {[](Limits& l) { l.spool_bytes_max = 60; },
                              [](CoreFederation& server) {
                                const std::string round = server.CreateRound(SumRound(3));
@@ -493,13 +500,15 @@ std::map<std::string, Refusal> Refusals() {
                            return HandIn(server, spec, [](v1::Contribution& contribution) {
                              for (int i = 0; i < 4; ++i) (*contribution.mutable_metrics())["b" + std::to_string(i)] = 1;
                            });
-                         }};
+                         },
+                         kRejected};
   rows["metric_name_bytes_max"] = {[](Limits& l) { l.metric_name_bytes_max = 8; },
                                    [](CoreFederation& server) {
                                      return HandIn(server, SumRound(1), [](v1::Contribution& contribution) {
                                        (*contribution.mutable_metrics())["nine char"] = 1;
                                      });
-                                   }};
+                                   },
+                                   kRejected};
   // See also answer_books_test.cc.
   rows["open_answer_bytes_max"] = {
       [](Limits& l) { l.open_answer_bytes_max = 80'000; },
@@ -648,8 +657,8 @@ std::map<std::string, std::function<void()>> Effects() {
     server.CallLater<v1::SyncResponse>("WorkService/Sync", Waiting("w1"));
     server.CallLater<v1::SyncResponse>("WorkService/Sync", Waiting("w2"));
     const v1::SyncResponse sent_away = server.Sync(Waiting("w3"));
-    CHECK(FromProto(sent_away.next_min()) >= absl::Seconds(5));
-    CHECK(FromProto(sent_away.next_max()) >= FromProto(sent_away.next_min()));
+    CHECK(FromProto(sent_away.next_min()) == absl::Seconds(5));
+    CHECK(FromProto(sent_away.next_max()) == absl::Seconds(10));
     CHECK(NumParked(server) == 2);
     server.Advance(absl::Seconds(51));
     server.CallLater<v1::SyncResponse>("WorkService/Sync", Waiting("w3"));
@@ -804,9 +813,9 @@ std::map<std::string, std::function<void()>> Effects() {
     CHECK(broadcast_after(server, absl::Seconds(4)));
     CHECK_FALSE(broadcast_after(server, absl::Seconds(5)));
   };
-  const auto checkpoint_sequence = [](CoreFederation& server) {
-    const std::string round = server.CreateRound(SumRound(4));
-    const v1::SyncResponse granted = server.Sync(Ask("w1", 3));
+  const auto checkpoint_sequence = [](CoreFederation& server, int num_results) {
+    const std::string round = server.CreateRound(SumRound(num_results + 1));
+    const v1::SyncResponse granted = server.Sync(Ask("w1", num_results));
     for (const v1::Lease& lease : granted.leases()) {
       v1::SyncRequest sync = Ask("w1", 0);
       *sync.add_results() = Result(lease, 1);
@@ -815,12 +824,18 @@ std::map<std::string, std::function<void()>> Effects() {
     return server.store().GetRound(RoundId(round))->checkpoint_sequence;
   };
   rows["checkpoint_spool_bytes"] = [=] {
-    CoreFederation server(with([](Limits& l) { l.checkpoint_spool_bytes = 1 << 20; }));
-    CHECK(checkpoint_sequence(server) == 0);
+    constexpr int kResults = 100;
+    CoreFederation roomy;
+    CHECK(checkpoint_sequence(roomy, kResults) == 0);
+    CoreFederation server(with([](Limits& l) { l.checkpoint_spool_bytes = 1; }));
+    // As soon as what is spooled is twice the size of the state.
+    const int64_t sequence = checkpoint_sequence(server, kResults);
+    CHECK(sequence > 1);
+    CHECK(sequence <= kResults);
   };
   rows["checkpoint_contributions"] = [=] {
     CoreFederation server(with([](Limits& l) { l.checkpoint_contributions = 2; }));
-    CHECK(checkpoint_sequence(server) == 2);
+    CHECK(checkpoint_sequence(server, 3) == 2);
   };
   return rows;
 }
@@ -866,6 +881,52 @@ TEST_CASE("Whoever runs into a limit hears its name, its value and what to do") 
     CHECK_THAT(std::string(refused.message()), Contains(name) && Contains(std::to_string(value)) && Contains("; "));
     CHECK(RetryAfter(refused).has_value() == row.has_hint);
   }
+}
+
+// What the page says of each limit: name to last column.
+std::map<std::string, std::string> LimitsOfThePage() {
+  std::ifstream file(SHEAF_SOURCE "/docs/reference/limits.md");
+  std::map<std::string, std::string> rows;
+  for (std::string line; std::getline(file, line);) {
+    if (line.rfind("| `", 0) != 0) continue;
+    const size_t end = line.rfind(" |"), begin = line.rfind("| ", end - 1);
+    rows[line.substr(3, line.find('`', 3) - 3)] = line.substr(begin + 2, end - begin - 2);
+  }
+  return rows;
+}
+
+TEST_CASE("The page of the limits says how each refuses, whether to try again, and when") {
+  const std::map<std::string, std::string> page = LimitsOfThePage();
+  REQUIRE(page.size() == Limits().ByName().size());
+  const std::map<absl::Duration, std::string> when = {{absl::Seconds(1), " in a second"},
+                                                      {absl::Seconds(2), " in two seconds"},
+                                                      {absl::Seconds(30), " in half a minute"}};
+  for (const auto& [name, row] : Refusals()) {
+    INFO(name);
+    Limits limits;
+    row.set(limits);
+    CoreFederation server(limits);
+    const absl::Status refused = row.provoke(server);
+    const std::string& text = page.at(name);
+    CHECK_THAT(text, Contains(row.code == kRejected ? "REJECTED" : absl::StatusCodeToString(row.code)));
+    const std::optional<absl::Duration> pause = RetryAfter(refused);
+    CHECK((text.find("try again") != std::string::npos) == pause.has_value());
+    if (pause && when.contains(*pause)) CHECK_THAT(text, Contains("try again" + when.at(*pause)));
+  }
+}
+
+TEST_CASE("Every field of the limits has a name") {
+  std::ifstream file(SHEAF_SOURCE "/server/core/limits.h");
+  const std::regex field("  (int32_t|int64_t|absl::Duration) ([a-z_]+) = .*;");
+  std::set<std::string> fields;
+  for (std::string line; std::getline(file, line);) {
+    std::smatch match;
+    if (std::regex_match(line, match, field))
+      fields.insert(match[2].str() + (match[1] == "absl::Duration" ? "_ms" : ""));
+  }
+  std::set<std::string> names;
+  for (const auto& [name, value] : Limits().ByName()) names.insert(name);
+  CHECK(fields == names);
 }
 
 TEST_CASE("The same passes below the limit: what is there by default stands in nobody's way") {

@@ -20,6 +20,7 @@
 #include "absl/time/time.h"
 #include "base/clock.h"
 #include "base/mutex.h"
+#include "server/core/limits.h"
 
 namespace sheaf {
 namespace {
@@ -191,6 +192,30 @@ TEST_CASE("While few files are left a new connection is closed at once, and the 
   REQUIRE(late.Connect(listener->address()));
   taken.Next();
   CHECK_FALSE(early.IsClosed(0));
+}
+
+TEST_CASE("Of many files, those of uploads_max uploads and 256 more are not for connections") {
+  constexpr int kFiles = 18'000;
+  rlimit files_max = {};
+  getrlimit(RLIMIT_NOFILE, &files_max);
+  if (files_max.rlim_max < kFiles) {
+    WARN("not run: fewer files may be open here");
+    return;
+  }
+  const FileLimit limit(kFiles);
+  const int for_connections = kFiles - static_cast<int>(Limits().uploads_max) - 256;
+  Taken taken;
+  const std::unique_ptr<Listener> listener = OpenOn("127.0.0.1:0");
+  taken.Start(*listener);
+  Client early, refused;
+  {
+    const std::vector<Fd> files = FillFilesUpTo(for_connections - 10);
+    REQUIRE(early.Connect(listener->address()));
+    taken.Next();
+  }
+  const std::vector<Fd> files = FillFilesUpTo(for_connections);
+  REQUIRE(refused.Connect(listener->address()));
+  CHECK(refused.IsClosed());
 }
 
 TEST_CASE("Without a single file left connections wait, at no cost, and are taken when there are files again") {
