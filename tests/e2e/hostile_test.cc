@@ -216,6 +216,28 @@ std::string RandomBytes(Random& random, size_t size) {
   return bytes;
 }
 
+// A request for this method that is wrong, or at least odd.
+std::string Nonsense(const MethodDescriptor& method, const Known& known, Random& random) {
+  const Message& prototype = *google::protobuf::MessageFactory::generated_factory()->GetPrototype(method.input_type());
+  std::unique_ptr<Message> request(prototype.New());
+  Fill(known, random, *request);
+  for (uint64_t n = random.Below(4); n > 0; --n) fuzz::MutateMessage(*request, random);
+  std::string bytes = request->SerializeAsString();
+  if (random.Chance(0.3) && !bytes.empty())
+    bytes[random.Below(bytes.size())] ^= static_cast<char>(1 << random.Below(8));
+  if (random.Chance(0.1)) bytes.resize(random.Below(bytes.size() + 1));
+  if (random.Chance(0.1)) bytes = RandomBytes(random, random.Below(2000));
+  return bytes;
+}
+
+// Never the server's own fault. (What waits as it was told to runs into the deadline.)
+void CheckIsNoFault(const MethodDescriptor& method, const absl::Status& status) {
+  INFO(method.full_name() << ": " << status.ToString());
+  CHECK(status.code() != Code::kInternal);
+  CHECK(status.code() != Code::kUnknown);
+  CHECK(status.code() != Code::kUnavailable);
+}
+
 TEST_CASE("Nonsense in every request of every service: answered with an error, and nothing else happens") {
   AttackedServer server;
   Federation& federation = server.federation();
@@ -237,26 +259,13 @@ TEST_CASE("Nonsense in every request of every service: answered with an error, a
   std::map<Code, int> answers;
   constexpr int kPerMethod = 120;
   for (const MethodDescriptor* method : AllMethods()) {
-    // Its first success locks everybody out who has no token: that is what it is for. See access_table_test.cc.
+    // Its first success locks everybody out who has no token: it has a test of its own.
     if (method->name() == "CreateToken") continue;
-    const Message& prototype =
-        *google::protobuf::MessageFactory::generated_factory()->GetPrototype(method->input_type());
     for (int i = 0; i < kPerMethod; ++i) {
-      std::unique_ptr<Message> request(prototype.New());
-      Fill(known, random, *request);
-      for (uint64_t n = random.Below(4); n > 0; --n) fuzz::MutateMessage(*request, random);
-      std::string bytes = request->SerializeAsString();
-      if (random.Chance(0.3) && !bytes.empty())
-        bytes[random.Below(bytes.size())] ^= static_cast<char>(1 << random.Below(8));
-      if (random.Chance(0.1)) bytes.resize(random.Below(bytes.size() + 1));
-      if (random.Chance(0.1)) bytes = RandomBytes(random, random.Below(2000));
-      const absl::Status status = client.Call(PathOf(*method), bytes, {.timeout = absl::Milliseconds(250)});
+      const absl::Status status =
+          client.Call(PathOf(*method), Nonsense(*method, known, random), {.timeout = absl::Milliseconds(250)});
       ++answers[status.code()];
-      INFO(method->full_name() << ": " << status.ToString());
-      // Never the server's own fault. (What waits as it was told to runs into the deadline.)
-      CHECK(status.code() != Code::kInternal);
-      CHECK(status.code() != Code::kUnknown);
-      CHECK(status.code() != Code::kUnavailable);
+      CheckIsNoFault(*method, status);
     }
   }
   server.CheckWell();
@@ -264,6 +273,56 @@ TEST_CASE("Nonsense in every request of every service: answered with an error, a
   for (const auto& [code, count] : answers) counted += fmt::format(" {} {}", count, absl::StatusCodeToString(code));
   Measured("{} requests to each of {} methods:{}; peak RSS {} MiB", kPerMethod, AllMethods().size() - 1, counted,
            server.PeakRss() >> 20);
+}
+
+TEST_CASE("Nonsense about tokens, of an operator: answered with an error, and the tokens that there are hold") {
+  Federation federation;
+  SeededRandom random(20221102);
+  byte_random = &random;
+  fuzz::SetByteMutator(MutateSomeBytes);
+  v1::CreateTokenRequest create;
+  create.set_request_id("admin");
+  create.set_name("admin");
+  for (const v1::Role role : {v1::OPERATOR, v1::SUBMITTER, v1::WORKER}) create.add_roles(role);
+  const auto admin = BlockingCall(federation.transport(), kCreateToken, create);
+  REQUIRE(admin.ok());
+  const std::string file = federation.directory() + "/admin.token";
+  std::ofstream(file) << admin->secret();
+  std::filesystem::permissions(file, std::filesystem::perms(0600));
+  GrpcTransport as_admin(federation.address(), {.security = {.token_file = file}});
+  const Known known = {{"token", "t-aaaaaaaa"}, {"name", "made"}, {"populations", "default"}, {"page_token", ""}};
+  RawClient client(federation.address(), admin->secret());
+  constexpr int kPerMethod = 300;
+  int num_errors = 0;
+  for (const MethodDescriptor* method : AllMethods()) {
+    if (method->service()->name() != "AccessService") continue;
+    for (int i = 0; i < kPerMethod; ++i) {
+      const absl::Status status =
+          client.Call(PathOf(*method), Nonsense(*method, known, random), {.timeout = absl::Seconds(5)});
+      num_errors += status.ok() ? 0 : 1;
+      CheckIsNoFault(*method, status);
+    }
+  }
+  CHECK(num_errors > kPerMethod);
+  REQUIRE(federation.server().IsRunning());
+  CHECK(BlockingCall(federation.impatient_transport(), kListTokens, {}).status().code() == Code::kUnauthenticated);
+  const auto tokens = BlockingCall(as_admin, kListTokens, {});
+  REQUIRE(tokens.ok());
+  // And the same server runs a round.
+  v1::CreateRoundRequest round;
+  round.set_request_id("proof");
+  *round.mutable_spec() = OneHotRound({.num_tasks = 3});
+  const auto created = BlockingCall(as_admin, kCreateRound, round);
+  REQUIRE(created.ok());
+  const v1::SyncResponse granted = SyncOnce(as_admin, APoll("honest", "poll", 3));
+  REQUIRE(granted.leases_size() == 3);
+  v1::SyncRequest results = APoll("honest", "results", 0);
+  for (const v1::Lease& lease : granted.leases()) AddResult(lease, results);
+  CHECK(VerdictsOf(SyncOnce(as_admin, results)) == std::vector<std::string>(3, "ACCEPTED"));
+  WaitUntil("the round has ended", absl::Seconds(10),
+            [&] { return RoundOf(as_admin, created->round().id()).state() == v1::SUCCEEDED; });
+  CHECK(CountsOf(as_admin, created->round().id()) == std::vector<int64_t>(3, 1));
+  Measured("{} requests to each method, {} errors, {} tokens made", kPerMethod, num_errors, tokens->tokens_size() - 1);
 }
 
 // --- Larger than they look ------------------------------------------------------------------------
@@ -279,6 +338,19 @@ TEST_CASE("A compressed request is refused without being expanded") {
   CHECK(status.code() != Code::kDeadlineExceeded);
   server.CheckWell(64 << 20);
   Measured("{}; peak RSS from {} to {} MiB", status.ToString().substr(0, 120), before >> 20, server.PeakRss() >> 20);
+}
+
+TEST_CASE("A request that is too large is refused by every method, and none of them stays in memory") {
+  AttackedServer server;
+  RawClient client(server.address());
+  for (const MethodDescriptor* method : AllMethods()) {
+    INFO(method->full_name());
+    const absl::Status refused = client.Call(PathOf(*method), std::string(9 << 20, 'x'), {});
+    CHECK(refused.code() == Code::kResourceExhausted);
+    CHECK_THAT(std::string(refused.message()), Contains("request_bytes_max = 8388608"));
+  }
+  server.CheckWell(96 << 20);
+  Measured("{} methods, peak RSS {} MiB", AllMethods().size(), server.PeakRss() >> 20);
 }
 
 TEST_CASE("A request that is far too large is refused, and does not stay in memory") {
@@ -299,11 +371,13 @@ TEST_CASE("A request that is far too large is refused, and does not stay in memo
 TEST_CASE("A request of very many very small parts is refused before it is parsed") {
   AttackedServer server;
   RawClient client(server.address());
-  // Two bytes each: an empty TaskResult, which takes a hundred once it is parsed.
+  // Two bytes each: an empty TaskResult of a Sync, which takes a hundred once it is parsed; elsewhere another message,
+  // a text, or a field that nobody knows.
   std::string bytes;
   for (int i = 0; i < (4 << 20) - 8; ++i) bytes += std::string("\x42\x00", 2);
-  for (int i = 0; i < 4; ++i) {
-    const absl::Status status = client.Call("/sheaf.v1.WorkService/Sync", bytes, {});
+  for (const MethodDescriptor* method : AllMethods()) {
+    INFO(method->full_name());
+    const absl::Status status = client.Call(PathOf(*method), bytes, {});
     CHECK(status.code() == Code::kResourceExhausted);
     CHECK_THAT(std::string(status.message()), Contains("request_parts_max = 1048576"));
   }

@@ -89,6 +89,24 @@ TEST_CASE("A refusal tells whether there is another token to show by now") {
   CHECK_FALSE(token.Refused("Bearer second"));
 }
 
+TEST_CASE("A token file that others may read, or that the group may change, is refused; the group may read it") {
+  const Scratch scratch;
+  for (const mode_t mode : {0400, 0600, 0440, 0640}) {
+    INFO(mode);
+    scratch.Write("secret\n");
+    REQUIRE(::chmod(scratch.path().c_str(), mode) == 0);
+    CHECK(ReadTokenFile(scratch.path()).ok());
+  }
+  for (const mode_t mode : {0604, 0602, 0601, 0620, 0644, 0660, 0666}) {
+    INFO(mode);
+    REQUIRE(::chmod(scratch.path().c_str(), mode) == 0);
+    const absl::Status refused = ReadTokenFile(scratch.path()).status();
+    CHECK(refused.code() == absl::StatusCode::kFailedPrecondition);
+    CHECK(std::string(refused.message()).find("chmod 600 " + scratch.path()) != std::string::npos);
+    CHECK(std::string(refused.message()).find("secret\n") == std::string::npos);
+  }
+}
+
 TEST_CASE("Without a file there is no token") {
   TokenFile token("");
   CHECK(token.header().empty());

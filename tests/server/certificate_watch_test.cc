@@ -1,7 +1,9 @@
 // What of the files of a certificate reaches gRPC: only what can work.
 #include "server/rpc/certificate_watch.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <catch2/catch.hpp>
 #include <cstdlib>
@@ -180,6 +182,53 @@ TEST_CASE("Authorities that cannot be read do not replace those there are") {
   std::ofstream(authority, std::ios::trunc) << before;
   (*watch)->Look(now);
   CHECK(facts.Get().problem.empty());
+}
+
+// What this process writes to stderr while this lives goes to a file.
+class CapturedLog {
+ public:
+  explicit CapturedLog(std::string path) : path_(std::move(path)), before_(dup(STDERR_FILENO)) {
+    const int file = open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0600);
+    REQUIRE(file >= 0);
+    dup2(file, STDERR_FILENO);
+    close(file);
+  }
+  ~CapturedLog() {
+    dup2(before_, STDERR_FILENO);
+    close(before_);
+  }
+  CapturedLog(const CapturedLog&) = delete;
+  CapturedLog& operator=(const CapturedLog&) = delete;
+
+  int NumLinesWith(const std::string& text) const {
+    std::istringstream lines(ReadFile(path_));
+    int num = 0;
+    for (std::string line; std::getline(lines, line);) num += line.find(text) != std::string::npos ? 1 : 0;
+    return num;
+  }
+
+ private:
+  const std::string path_;
+  const int before_;
+};
+
+TEST_CASE(
+    "From two weeks before a certificate's end the log has a warning each day, and afterwards an error each day") {
+  const TemporaryDirectory directory;
+  const CertificateFiles files = Pairs(directory.path()).Make("server");
+  ServingCertificate facts;
+  const absl::Time now = SystemClock().Now();
+  const auto watch = CertificateWatch::Open(files, now, facts);
+  REQUIRE(watch.ok());
+  const absl::Time end = facts.Get().expire_time;
+  const auto look_hourly = [&](absl::Time from, absl::Time to, const std::string& text) {
+    const CapturedLog log(directory.path() + "/log");
+    for (absl::Time at = from; at < to; at += absl::Hours(1)) (*watch)->Look(at);
+    return log.NumLinesWith(text);
+  };
+  CHECK(look_hourly(end - absl::Hours(24 * 16), end - absl::Hours(24 * 14), files.certificate) == 0);
+  CHECK(look_hourly(end - absl::Hours(24 * 14), end - absl::Hours(24 * 10), files.certificate + " expires on ") == 4);
+  CHECK(look_hourly(end, end + absl::Hours(48), files.certificate + " expired on ") == 2);
 }
 
 TEST_CASE("A server starts with files that can work, or says why they cannot") {

@@ -1,4 +1,6 @@
 // What `sheaf store` finds, copies and brings up to date, on stores made and damaged by hand.
+#include <sys/stat.h>
+
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
@@ -400,6 +402,26 @@ TEST_CASE("A backup is a store with the same content, and makes one again") {
     CHECK(Sha256Hex(Require(restored.payloads->ReadFromSpool(round.id, record.payload))) == record.digest);
   }
   CHECK(Require(restored.payloads->ReadCheckpoint(round.id, "c1")) == "merged");
+}
+
+TEST_CASE("A backup, and the store that it becomes again, are for their owner alone") {
+  const mode_t before = ::umask(022);
+  SampleStore sample;
+  Require(BackUpStore({.store = sample.path(), .to = sample.beside("backup"), .now = kNow}).status());
+  Require(RestoreStore({.backup = sample.beside("backup"), .to = sample.beside("restored")}).status());
+  ::umask(before);
+  constexpr fs::perms kOthers = fs::perms::group_all | fs::perms::others_all;
+  for (const char* name : {"backup", "restored"}) {
+    const std::string directory = sample.beside(name);
+    CHECK((fs::status(directory).permissions() & kOthers) == fs::perms::none);
+    int num_files = 0;
+    for (const auto& entry : fs::recursive_directory_iterator(directory)) {
+      INFO(entry.path());
+      CHECK((entry.status().permissions() & kOthers) == fs::perms::none);
+      if (entry.is_regular_file()) ++num_files;
+    }
+    CHECK(num_files >= 4);
+  }
 }
 
 TEST_CASE("Backup and restore overwrite nothing, and leave nothing when they fail") {
