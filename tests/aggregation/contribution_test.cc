@@ -183,6 +183,21 @@ TEST_CASE("More index rows than nnz_max are refused before anything is read") {
                absl::StatusCode::kResourceExhausted);
 }
 
+TEST_CASE("A string key has at most 1,024 bytes") {
+  v1::OutputSpec output = AnOutput("keyed_sum", v1::FLOAT32, {});
+  output.set_key_type(v1::STRING_KEYS);
+  RoundAccumulator accumulator = Accumulator(ASpec(output));
+  for (const size_t size : {size_t{0}, size_t{1024}, size_t{1025}}) {
+    INFO(size);
+    v1::Contribution contribution;
+    v1::OutputValue& value = *contribution.add_outputs();
+    value.set_name("w");
+    value.mutable_keyed()->add_string_keys(std::string(size, 'k'));
+    *value.mutable_keyed()->mutable_values() = Floats({1});
+    CHECK(Fold(accumulator, contribution).ok() == (size <= 1024));
+  }
+}
+
 TEST_CASE("Values are one client's") {
   v1::Contribution contribution = Contribute(Floats({1, 2}));
   contribution.set_num_clients(3);

@@ -143,6 +143,28 @@ TEST_CASE("A partial aggregate adds no more memory than was told") {
   }
 }
 
+TEST_CASE("Numbers of all magnitudes, times weights of all magnitudes, take 18 or 76 bins") {
+  for (const v1::DType dtype : {v1::FLOAT32, v1::FLOAT64}) {
+    const int lowest = dtype == v1::FLOAT32 ? -149 : -1074, highest = dtype == v1::FLOAT32 ? 127 : 1023;
+    for (const int at_once : {1, 16}) {
+      SeededRandom random(5);
+      ExactBlock block(16);
+      size_t most = 0;
+      for (int i = 0; i < 20'000; ++i) {
+        const int spread = highest - lowest;
+        const std::string data =
+            Values(dtype, at_once, lowest + static_cast<int>(random.Below(static_cast<uint64_t>(spread))), 0, random);
+        const float weight = std::ldexp(1.0f, static_cast<int>(random.Below(277)) - 149);
+        dtype == v1::FLOAT32 ? block.AddFloats(0, data.data(), at_once, weight)
+                             : block.AddDoubles(0, data.data(), at_once, weight);
+        most = std::max(most, block.bins().size());
+      }
+      INFO(v1::DType_Name(dtype) << ", " << at_once << " at once: " << most);
+      CHECK(most <= (dtype == v1::FLOAT32 ? 18 : 76));
+    }
+  }
+}
+
 TEST_CASE("Numbers of all magnitudes take 13 or 71 bins, in whatever order they come") {
   for (const v1::DType dtype : {v1::FLOAT32, v1::FLOAT64}) {
     const int lowest = dtype == v1::FLOAT32 ? -149 : -1074, highest = dtype == v1::FLOAT32 ? 127 : 1023;

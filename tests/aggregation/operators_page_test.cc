@@ -1,6 +1,7 @@
 // docs/reference/operators.md says what the table of operators says.
 #include <catch2/catch.hpp>
 #include <fstream>
+#include <regex>
 #include <sstream>
 
 #include "aggregation/operators.h"
@@ -14,6 +15,24 @@ std::string Page() {
   text << file.rdbuf();
   REQUIRE(!text.str().empty());
   return text.str();
+}
+
+TEST_CASE("The page of operators says how much waits in the buckets of a sparse output") {
+  std::ifstream file(SHEAF_SOURCE "/aggregation/sparse/entry_tree.cc");
+  std::stringstream code;
+  code << file.rdbuf();
+  const std::string text = code.str();
+  std::smatch match;
+  REQUIRE(std::regex_search(text, match, std::regex(R"(kRootBytes = int64_t\{(\d+)\} << 20)")));
+  const std::string expected = match[1];
+  const std::string page = std::regex_replace(Page(), std::regex(R"(\s+)"), " ");
+  const std::regex said(R"(at most (\d+) MiB at the root)");
+  int num_said = 0;
+  for (std::sregex_iterator it(page.begin(), page.end(), said), end; it != end; ++it, ++num_said) {
+    CHECK((*it)[1] == expected);
+  }
+  // One for each operator of single values.
+  CHECK(num_said == 8);
 }
 
 struct Section {

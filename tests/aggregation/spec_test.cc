@@ -65,6 +65,29 @@ TEST_CASE("Types and shapes are checked") {
                    "its indices address 1 dimensions, but its shape [] has 0"));
 }
 
+TEST_CASE("An output has at most 2^28 elements, or a row of it has, and 32 dimensions") {
+  constexpr int64_t kMost = int64_t{1} << 28;
+  for (const char* op : {"sum", "count", "sparse_sum_to_dense"}) {
+    INFO(op);
+    CHECK(ValidateAggregateSpec(ASpec(op, v1::FLOAT32, {kMost})).ok());
+    CHECK(Mentions(RefusalOf(ASpec(op, v1::FLOAT32, {kMost + 1})), "more than 268435456 dense elements"));
+  }
+  for (const char* op : {"slices_sum", "keyed_sum"}) {
+    INFO(op);
+    const bool is_keyed = std::string(op) == "keyed_sum";
+    for (const int64_t width : {kMost, kMost + 1}) {
+      v1::OutputSpec output = AnOutput(op, v1::FLOAT32, {width});
+      if (is_keyed) output.set_key_type(v1::INT64_KEYS);
+      if (!is_keyed) output.mutable_dense_shape()->Set(0, int64_t{1} << 30);
+      if (!is_keyed) output.add_dense_shape(width);
+      CHECK(ValidateAggregateSpec(ASpec(output)).ok() == (width == kMost));
+    }
+  }
+  CHECK(ValidateAggregateSpec(ASpec("sparse_sum", v1::FLOAT32, {int64_t{1} << 62})).ok());
+  CHECK(ValidateAggregateSpec(ASpec("sum", v1::FLOAT32, std::vector<int64_t>(32, 1))).ok());
+  CHECK(Mentions(RefusalOf(ASpec("sum", v1::FLOAT32, std::vector<int64_t>(33, 1))), "the most is 32"));
+}
+
 TEST_CASE("Modifiers that mean nothing for an operator are refused") {
   const auto with = [](const std::string& op, v1::DType dtype, auto set) {
     v1::OutputSpec output = AnOutput(op, dtype, {4, 3});
