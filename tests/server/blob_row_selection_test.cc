@@ -116,6 +116,20 @@ TEST_CASE("A whole tensor can be asked for without naming its rows") {
   CHECK(answer.rows.at(1) == 1);
 }
 
+TEST_CASE("A scalar is one row, whether it is named or all of it is asked for") {
+  const ABroadcast broadcast;
+  for (const Selection& selection : {Selection{"scale", {}, true}, Selection{"scale", {0}}}) {
+    const auto page = broadcast.Select(Asking({selection}), 1 << 20);
+    REQUIRE(page.ok());
+    REQUIRE(page->pieces_size() == 1);
+    const v1::Tensor& rows = page->pieces(0).rows();
+    CHECK(std::vector<int64_t>(rows.shape().begin(), rows.shape().end()) == std::vector<int64_t>{1});
+    CHECK(rows.data() == BytesOf(std::vector<double>{0.5}));
+  }
+  CHECK(broadcast.Select(Asking({{"scale", {0, 0}}}), 1 << 20)->pieces(0).rows().shape(0) == 2);
+  CHECK(broadcast.Select(Asking({{"scale", {1}}}), 1 << 20).status().code() == absl::StatusCode::kOutOfRange);
+}
+
 TEST_CASE("An empty selection is answered with dtype and shape of no rows") {
   const ABroadcast broadcast;
   const auto page = broadcast.Select(Asking({{"w", {}}, {"b", {1}}}), 1 << 20);
