@@ -3,6 +3,7 @@
 #include <openssl/rand.h>
 
 #include <bit>
+#include <utility>
 
 #include "base/check.h"
 
@@ -54,9 +55,12 @@ uint64_t SeededRandom::Bits() {
 }
 
 uint64_t SystemRandom::Bits() {
-  uint64_t bits = 0;
-  SHEAF_CHECK(RAND_bytes(reinterpret_cast<unsigned char*>(&bits), sizeof bits) == 1, "the system gives no randomness");
-  return bits;
+  if (num_ahead_ == 0) {
+    SHEAF_CHECK(RAND_bytes(reinterpret_cast<unsigned char*>(ahead_.data()), sizeof ahead_) == 1,
+                "the system gives no randomness");
+    num_ahead_ = ahead_.size();
+  }
+  return std::exchange(ahead_[--num_ahead_], 0);
 }
 
 }  // namespace sheaf

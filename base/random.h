@@ -2,6 +2,8 @@
 // these; tests and simulations seed it, only a binary's main takes SystemRandom.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -40,10 +42,15 @@ class SeededRandom final : public Random {
   uint64_t state_[4];
 };
 
-// The operating system's randomness, fit for secrets. Not thread-safe.
+// OpenSSL's generator, which the operating system seeds: fit for secrets. To ask it costs the same for 4 KiB as for
+// nearly nothing, so that it is asked for many at once; what was given away is not kept. Not thread-safe.
 class SystemRandom final : public Random {
  public:
   uint64_t Bits() override;
+
+ private:
+  std::array<uint64_t, 512> ahead_ = {};
+  size_t num_ahead_ = 0;
 };
 
 }  // namespace sheaf

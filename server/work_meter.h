@@ -35,11 +35,17 @@ class WorkMeter {
     int count = 0;
   };
   Part& PartOf(std::string_view what);
+  // Asks for the processor's time, and gives the current part what nobody else was given.
+  void Read();
 
   std::vector<Part> parts_;
   size_t current_ = 0;
   absl::Duration begin_;
-  absl::Duration last_;
+  // When the processor's time was asked for last, and what parts have been given since.
+  absl::Duration read_;
+  absl::Duration since_read_;
+  // The clock at the last note.
+  absl::Duration noted_;
 };
 
 }  // namespace sheaf

@@ -2,8 +2,12 @@
 // aggregate. Each grows with data, so that each is a job beside the core's thread; one at a time, in the order in which
 // they were asked for.
 //
-//   strand.Do<absl::Status>([=](RoundAccumulator& sum) { return WriteCheckpoint(sum); },     // In a job.
+//   strand.Do<absl::Status>(FoldStrand::Length::kLong,
+//                           [=](RoundAccumulator& sum) { return WriteCheckpoint(sum); },     // In a job.
 //                           [=](absl::Status written, absl::Time now) { ... });             // In an event of the core.
+//
+// To hand a job over, and to hear of it, costs as much as hundreds of small folds. Short work that is asked for before
+// the job of the short work before it has begun becomes part of that job, and all of it is heard of in one event.
 //
 // The core's, but for what says otherwise.
 #pragma once
@@ -12,10 +16,12 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/time/time.h"
 #include "aggregation/round_accumulator.h"
 #include "base/check.h"
+#include "base/mutex.h"
 #include "server/core/background.h"
 #include "server/core/executor.h"
 #include "storage/ids.h"
@@ -31,16 +37,29 @@ class FoldStrand {
         name_(round.value()),
         accumulator_(std::make_shared<RoundAccumulator>(std::move(accumulator))) {}
 
+  enum class Length { kShort, kLong };
+
   // `work` runs in a job; `then` gets what it returned, in an event: by then the round may have ended.
   template <typename Result>
-  void Do(std::function<Result(RoundAccumulator& accumulator)> work, std::function<void(Result, absl::Time now)> then) {
+  void Do(Length length, std::function<Result(RoundAccumulator& accumulator)> work,
+          std::function<void(Result, absl::Time now)> then) {
     ++*num_pending_;
-    background_->Run(name_, [executor = executor_, accumulator = accumulator_, num_pending = num_pending_,
-                             work = std::move(work), then = std::move(then)] {
-      auto result = std::make_shared<Result>(work(*accumulator));
-      executor->Post([result, num_pending, then](absl::Time now) {
-        --*num_pending;
-        then(std::move(*result), now);
+    Work step = [work = std::move(work), then = std::move(then)](RoundAccumulator& accumulator) {
+      auto result = std::make_shared<Result>(work(accumulator));
+      return [result, then](absl::Time now) { then(std::move(*result), now); };
+    };
+    // Nothing may overtake: what is long closes the job before it.
+    if (length == Length::kShort && open_ != nullptr && open_->Add(step)) return;
+    auto job = std::make_shared<Job>(std::move(step));
+    open_ = length == Length::kShort ? job : nullptr;
+    background_->Run(name_, [job, executor = executor_, accumulator = accumulator_, num_pending = num_pending_] {
+      std::vector<Heard> all;
+      for (Work& one : job->Begin()) all.push_back(std::exchange(one, nullptr)(*accumulator));
+      executor->Post([all = std::move(all), num_pending](absl::Time now) {
+        for (const Heard& heard : all) {
+          --*num_pending;
+          heard(now);
+        }
       });
     });
   }
@@ -61,11 +80,42 @@ class FoldStrand {
   }
 
  private:
+  // What is done with what the work returned.
+  using Heard = std::function<void(absl::Time now)>;
+  using Work = std::function<Heard(RoundAccumulator& accumulator)>;
+
+  // The work of one job. Thread-safe.
+  class Job {
+   public:
+    explicit Job(Work first) : work_({std::move(first)}) {}
+    // False if it has begun, or has enough to do.
+    bool Add(Work& more) EXCLUDES(mutex_) {
+      MutexLock lock(mutex_);
+      if (has_begun_ || work_.size() >= kWorkMax) return false;
+      work_.push_back(std::move(more));
+      return true;
+    }
+    std::vector<Work> Begin() EXCLUDES(mutex_) {
+      MutexLock lock(mutex_);
+      has_begun_ = true;
+      return std::move(work_);
+    }
+
+   private:
+    // Bounds how long others wait for a thread, and the event that hears of it for its turn.
+    static constexpr size_t kWorkMax = 256;
+    Mutex mutex_;
+    bool has_begun_ GUARDED_BY(mutex_) = false;
+    std::vector<Work> work_ GUARDED_BY(mutex_);
+  };
+
   Background* background_;
   Executor* executor_;
   std::string name_;
   std::shared_ptr<RoundAccumulator> accumulator_;
   std::shared_ptr<int> num_pending_ = std::make_shared<int>(0);
+  // The newest job, if more short work may become part of it.
+  std::shared_ptr<Job> open_;
 };
 
 }  // namespace sheaf

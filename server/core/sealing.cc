@@ -27,7 +27,7 @@ constexpr int64_t kEphemeralCheckpointMin = 2;
 // and if it is not too many in one batch.
 constexpr int64_t kFoldedHereMax = 64 << 10;
 constexpr int64_t kAccumulatorFoldedHereMax = 4 << 20;
-constexpr int64_t kFoldedHerePerBatchMax = 1 << 20;
+constexpr int64_t kFoldedHerePerBatchMax = 4 << 20;
 
 bool IsSpooled(const LiveRound& round) { return round.spec.durability() == v1::DURABLE; }
 
@@ -280,6 +280,7 @@ void RoundManager::Submit(LiveRound& round, int64_t sequence, std::shared_ptr<Un
     round.accumulator_bytes = accumulator.memory_bytes();
   } else {
     round.strand.Do<int64_t>(
+        bytes <= kFoldedHereMax ? FoldStrand::Length::kShort : FoldStrand::Length::kLong,
         [unfolded, &parallel = context_.parallel](RoundAccumulator& accumulator) {
           accumulator.Accumulate((*unfolded)->valid, parallel);
           unfolded->reset();
@@ -345,6 +346,7 @@ void RoundManager::Checkpoint(LiveRound& round) {
                                                                        .through = *segment,
                                                                        .covered_bytes = round.spool_disk_bytes});
   round.strand.Do<absl::Status>(
+      FoldStrand::Length::kLong,
       [written, &payloads = context_.payloads, &background = context_.folds](RoundAccumulator& accumulator) {
         return payloads.WriteCheckpoint(written->round, written->name, [&](const ByteSink& take) {
           return accumulator.Write(UnlessStopping(background, take));
@@ -373,6 +375,7 @@ void RoundManager::Record(const WrittenCheckpoint& written) {
     covered->saved_metrics = written.metrics;
     AddToSpool(*covered, -written.covered_bytes);
     covered->strand.Do<absl::Status>(
+        FoldStrand::Length::kLong,
         [&payloads = context_.payloads, id = written.round, name = written.name,
          through = written.through](RoundAccumulator&) {
           absl::Status deleted = payloads.DeleteSpoolSegments(id, through);
@@ -395,6 +398,7 @@ void RoundManager::DropSpool(LiveRound& round) {
   const int64_t dropped_bytes = round.spool_disk_bytes;
   AddToSpool(round, -dropped_bytes);
   round.strand.Do<absl::Status>(
+      FoldStrand::Length::kLong,
       [&payloads = context_.payloads, id = round.id, through = *segment](RoundAccumulator&) {
         return payloads.DeleteSpoolSegments(id, through);
       },
@@ -451,6 +455,7 @@ void RoundManager::Seal(const RoundId& id, absl::Time now) {
   }
   round->is_releasing = true;
   round->strand.Do<absl::StatusOr<v1::Aggregate>>(
+      FoldStrand::Length::kLong,
       [&payloads = context_.payloads, &background = context_.folds](RoundAccumulator& accumulator) {
         return WriteAggregate(accumulator, payloads, background);
       },
