@@ -19,7 +19,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::string_view kMetadata = "__metadata__";
+constexpr std::string_view kMetadataKey = "__metadata__";
 // Of a name that an error quotes.
 constexpr size_t kQuotedBytes = 128;
 // How many tensors a message lists.
@@ -59,7 +59,7 @@ class HeaderReader final : public nlohmann::json_sax<Json> {
         place_ = Place::kRoot;
         return true;
       case Place::kRoot:
-        return name_ == kMetadata ? StartMetadata() : StartTensor();
+        return name_ == kMetadataKey ? StartMetadata() : StartTensor();
       default:
         return StartNested();
     }
@@ -154,7 +154,7 @@ class HeaderReader final : public nlohmann::json_sax<Json> {
           fmt::format("safetensors: the name '{}...' has {} bytes, over safetensors_name_bytes_max = {}; shorten it",
                       name.substr(0, 32), name.size(), limits_.name_bytes_max)));
     }
-    const bool is_metadata = place_ == Place::kRoot && name == kMetadata;
+    const bool is_metadata = place_ == Place::kRoot && name == kMetadataKey;
     if (!is_metadata && ++num_names_ > limits_.tensors_max) {
       return Fail(absl::ResourceExhaustedError(
           fmt::format("safetensors: the header has more tensors and metadata than safetensors_tensors_max = {}; join "
@@ -211,7 +211,7 @@ class HeaderReader final : public nlohmann::json_sax<Json> {
       case Place::kOutside:
         return Fail(Malformed("the header is not a JSON object"));
       case Place::kRoot:
-        if (name_ == kMetadata) return Fail(Malformed("__metadata__ is not an object"));
+        if (name_ == kMetadataKey) return Fail(Malformed("__metadata__ is not an object"));
         return Fail(OfTensor(name_, "is not described by an object"));
       case Place::kMetadata:
         return Fail(Malformed(fmt::format("metadata '{}' is not a string", entry_.substr(0, kQuotedBytes))));
