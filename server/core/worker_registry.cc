@@ -1,6 +1,8 @@
 #include "server/core/worker_registry.h"
 
 #include <fmt/format.h>
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 
 #include "base/log.h"
 #include "base/retry_hint.h"
@@ -40,7 +42,15 @@ std::string DescribeWorker(const v1::SyncRequest& request) {
   worker.set_protocol_version(request.protocol_version());
   *worker.mutable_computations() = request.computations();
   *worker.mutable_labels() = request.labels();
-  return worker.SerializeAsString();
+  // In one form: the order of a map in memory is another in each message, and a worker that differs is stored anew.
+  std::string description;
+  {
+    google::protobuf::io::StringOutputStream stream(&description);
+    google::protobuf::io::CodedOutputStream out(&stream);
+    out.SetSerializationDeterministic(true);
+    worker.SerializeToCodedStream(&out);
+  }
+  return description;
 }
 
 absl::StatusOr<const WorkerProfile*> WorkerRegistry::Saw(const v1::SyncRequest& request, const IdentityPtr& caller,

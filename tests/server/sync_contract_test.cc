@@ -4,7 +4,9 @@
 #include <optional>
 #include <string>
 
+#include "base/checksum.h"
 #include "server/core/proto_time.h"
+#include "server/core/worker_registry.h"
 #include "tests/server/core_federation.h"
 
 namespace sheaf {
@@ -56,6 +58,122 @@ TEST_CASE("After a restart a worker's name is still the identity's that holds it
   // It is free again when nothing is held under it, and nobody has called by it for a minute.
   server.Advance(absl::Minutes(2));
   CHECK(SyncAs(server, bob, Ask("w", 1)).ok());
+}
+
+TEST_CASE("A worker that says the same of itself is the same, in whatever order its labels lie in memory") {
+  v1::SyncRequest request = Ask("w", 1);
+  for (int i = 0; i < 20; ++i) (*request.mutable_labels())["label" + std::to_string(i)] = "value";
+  const std::string description = DescribeWorker(request);
+  for (int i = 0; i < 100; ++i) {
+    v1::SyncRequest again = Ask("w", 1);
+    for (int k = 0; k < 20; ++k) (*again.mutable_labels())["label" + std::to_string((k + i) % 20)] = "value";
+    REQUIRE(DescribeWorker(again) == description);
+  }
+}
+
+TEST_CASE("A worker's name that another identity took over counts for that one alone") {
+  Limits limits;
+  limits.workers_per_identity_max = 1;
+  CoreFederation server(limits);
+  const IdentityPtr ann = Someone("ann");
+  REQUIRE(SyncAs(server, ann, Ask("w", 0)).ok());
+  CHECK_FALSE(SyncAs(server, ann, Ask("v", 0)).ok());
+  server.Advance(absl::Minutes(2));
+  REQUIRE(SyncAs(server, Someone("bob"), Ask("w", 0)).ok());
+  CHECK(SyncAs(server, ann, Ask("v", 0)).ok());
+}
+
+TEST_CASE("Nobody uploads for another's lease, or hands in another's upload") {
+  CoreFederation server;
+  const IdentityPtr ann = Someone("ann");
+  const IdentityPtr bob = Someone("bob");
+  server.CreateRound(SumRound(2));
+  const v1::Lease of_ann = SyncAs(server, ann, Ask("a", 1))->leases(0);
+  const v1::Lease of_bob = SyncAs(server, bob, Ask("b", 1))->leases(0);
+  const std::string bytes = Result(of_ann, 1).contribution();
+  v1::StartUploadRequest start;
+  start.set_request_id("upload");
+  start.set_digest(Sha256Hex(bytes));
+  start.set_size_bytes(static_cast<int64_t>(bytes.size()));
+  start.mutable_contribution()->set_task(of_ann.task());
+  start.mutable_contribution()->set_lease_token(of_ann.lease_token());
+  const auto start_as = [&](const IdentityPtr& caller) {
+    v1::StartUploadResponse response;
+    server.table().Dispatch("sheaf.v1.BlobService/StartUpload", caller, start, &response,
+                            [](const absl::Status& status) { REQUIRE(status.ok()); });
+    server.Run();
+    return response;
+  };
+  CHECK(start_as(bob).verdict() == v1::StartUploadResponse::LEASE_LOST);
+  const v1::StartUploadResponse started = start_as(ann);
+  REQUIRE(started.verdict() == v1::StartUploadResponse::SEND);
+  REQUIRE(server.payloads().WriteChunk(UploadId(started.upload_id()), 0, bytes).ok());
+  REQUIRE(server.payloads().FinishUpload(UploadId(started.upload_id())).ok());
+
+  v1::SyncRequest request = Ask("b", 0);
+  v1::TaskResult& result = *request.add_results();
+  result.set_task(of_bob.task());
+  result.set_lease_token(of_bob.lease_token());
+  result.set_upload_id(started.upload_id());
+  const auto refused = SyncAs(server, bob, request);
+  REQUIRE(refused.ok());
+  CHECK(refused->verdicts(0).verdict() == v1::ResultVerdict::REJECTED);
+  CHECK_THAT(refused->verdicts(0).message(), Contains("somebody else's"));
+  // It is still there for whom it belongs to.
+  request = Ask("a", 0);
+  *request.add_results() = Result(of_ann, 1);
+  request.mutable_results(0)->set_upload_id(started.upload_id());
+  const auto accepted = SyncAs(server, ann, request);
+  REQUIRE(accepted.ok());
+  CHECK(accepted->verdicts(0).verdict() == v1::ResultVerdict::ACCEPTED);
+}
+
+TEST_CASE("Who does not reach a population is neither shown its rounds and tasks nor changes them") {
+  CoreFederation server;
+  v1::RoundSpec spec = SumRound(1);
+  spec.set_population("other");
+  const std::string round = server.CreateRound(spec);
+  Identity identity;
+  identity.name = "ann";
+  identity.populations = {"lab"};
+  const IdentityPtr ann = std::make_shared<Identity>(identity);
+  const auto ask = [&](const std::string& method, const google::protobuf::Message& request,
+                       google::protobuf::Message& response) {
+    std::optional<absl::Status> answer;
+    server.table().Dispatch("sheaf.v1." + method, ann, request, &response,
+                            [&](const absl::Status& status) { answer = status; });
+    server.Run();
+    REQUIRE(answer.has_value());
+    return *answer;
+  };
+  const auto denied = [&](const std::string& method, auto request, auto response) {
+    INFO(method);
+    CHECK(ask(method, request, response).code() == absl::StatusCode::kPermissionDenied);
+  };
+  const auto of_round = [&](auto request) {
+    request.set_round(round);
+    return request;
+  };
+  const auto of_task = [&](auto request) {
+    request.set_task(round + "/0");
+    return request;
+  };
+  denied("RoundService/GetRound", of_round(v1::GetRoundRequest()), v1::GetRoundResponse());
+  denied("RoundService/CancelRound", of_round(v1::CancelRoundRequest()), v1::CancelRoundResponse());
+  denied("RoundService/ReadAggregate", of_round(v1::ReadAggregateRequest()), v1::ReadAggregateResponse());
+  denied("InspectionService/ExplainRound", of_round(v1::ExplainRoundRequest()), v1::ExplainRoundResponse());
+  denied("InspectionService/GetTask", of_task(v1::GetTaskRequest()), v1::GetTaskResponse());
+  denied("InspectionService/RequeueTask", of_task(v1::RequeueTaskRequest()), v1::RequeueTaskResponse());
+  CHECK(server.GetRound(round).state() == v1::COLLECTING);
+  // Nor by guessing its request.
+  v1::CreateRoundRequest guess;
+  guess.set_request_id("request-1");
+  *guess.mutable_spec() = SumRound(1);
+  guess.mutable_spec()->set_population("lab");
+  v1::CreateRoundResponse created;
+  const absl::Status taken = ask("RoundService/CreateRound", guess, created);
+  CHECK(taken.code() == absl::StatusCode::kAlreadyExists);
+  CHECK_THAT(taken.ToString(), !Contains(round));
 }
 
 TEST_CASE("Without tokens a worker neither renews nor hands in what another one holds") {
