@@ -416,6 +416,17 @@ TEST_CASE("A mean that fits is released although its sum does not") {
   CHECK(FoldDense("mean", v1::FLOAT64, {{{5e-324}, {5e-324}, {1e-323}}})[0] == 5e-324);
 }
 
+TEST_CASE("A mean that is a tie is rounded to even, whatever its divisor") {
+  // Too many bits for a double.
+  const auto mean_of = [](v1::DType dtype, double odd, double even) {
+    return FoldDense("weighted_mean", dtype, {{{odd, 0.5f}, {even, 0.5f}, {odd, 0x1p-61f}, {even, 0x1p-61f}}})[0];
+  };
+  CHECK(mean_of(v1::FLOAT32, 1 + 0x1p-23, 1 + 0x1p-22) == 1 + 0x1p-22);
+  CHECK(mean_of(v1::FLOAT32, 1 + 0x1p-23, 1) == 1);
+  CHECK(mean_of(v1::FLOAT64, 1 + 0x1p-52, 1 + 0x1p-51) == 1 + 0x1p-51);
+  CHECK(mean_of(v1::FLOAT64, 1 + 0x1p-52, 1) == 1);
+}
+
 // One contribution per addend, of one entry at coordinate 3 of 10 or in the middle of a row of 3; all touch it.
 double FoldSparseMean(const char* op, v1::DType dtype, const Addends& addends, bool is_row) {
   v1::OutputSpec output = AnOutput(op, dtype, is_row ? std::vector<int64_t>{10, 3} : std::vector<int64_t>{10});

@@ -165,6 +165,38 @@ TEST_CASE("Numbers of all magnitudes, times weights of all magnitudes, take 18 o
   }
 }
 
+TEST_CASE("A partial aggregate of one coordinate adds no more memory than was told, where it opens a bin for all") {
+  constexpr int64_t kRange = 20'000;
+  const v1::AggregateSpec spec = ASpec("sparse_sum", v1::FLOAT32, {kRange});
+  RoundAccumulator accumulator = Accumulator(spec);
+  std::vector<int64_t> keys(kRange);
+  for (size_t i = 0; i < keys.size(); ++i) keys[i] = static_cast<int64_t>(i);
+  const auto fold = [&](RoundAccumulator& into, const std::vector<int64_t>& at, float value) {
+    const v1::Tensor values = Floats(std::vector<float>(at.size(), value));
+    const auto n = static_cast<int64_t>(at.size());
+    REQUIRE(Fold(into, Contribute(Sparse({kRange}, ATensor(v1::INT64, {n, 1}, BytesOf(at)), values))).ok());
+  };
+  fold(accumulator, keys, 1);
+  REQUIRE(accumulator.Report().ok());
+  RoundAccumulator partial = Accumulator(spec);
+  fold(partial, {7}, 0x1p+100f);
+  FoldAndCompare(accumulator, partial.PartialAggregate(), 0.02);
+}
+
+TEST_CASE("Where the room for rows was counted out, each contribution takes its own when it is folded, and not later") {
+  // Of all sizes, but not so many that they are folded for their number.
+  constexpr int64_t kRows = 3000;
+  SeededRandom random(5);
+  std::vector<int64_t> keys(kRows);
+  for (size_t i = 0; i < keys.size(); ++i) keys[i] = static_cast<int64_t>(i) * 50;
+  const v1::Tensor values = ATensor(v1::FLOAT32, {kRows}, Values(v1::FLOAT32, kRows, -149, 269, random));
+  RoundAccumulator accumulator = Accumulator(ASpec("sparse_sum", v1::FLOAT32, {1 << 20}));
+  FoldAndCompare(accumulator, Contribute(Sparse({1 << 20}, ATensor(v1::INT64, {kRows, 1}, BytesOf(keys)), values)), 1);
+  const int64_t held = accumulator.memory_bytes();
+  REQUIRE(accumulator.Report().ok());
+  CHECK(accumulator.memory_bytes() == held);
+}
+
 TEST_CASE("Numbers of all magnitudes take 13 or 71 bins, in whatever order they come") {
   for (const v1::DType dtype : {v1::FLOAT32, v1::FLOAT64}) {
     const int lowest = dtype == v1::FLOAT32 ? -149 : -1074, highest = dtype == v1::FLOAT32 ? 127 : 1023;

@@ -83,6 +83,22 @@ TEST_CASE("Sums that cancel to zero stay, unless zeros are dropped at release") 
   REQUIRE(Find(Aggregate(ASpec(output), contributions), "w.indices").data.empty());
 }
 
+TEST_CASE("A mean that is rounded to a negative zero is dropped with the other zeros") {
+  v1::OutputSpec output = AnOutput("client_mean", v1::FLOAT32, {10});
+  const float smallest = std::numeric_limits<float>::denorm_min();
+  const std::vector<v1::Contribution> contributions = {Contribute(SparseFloats({3, 4}, {-smallest, -3 * smallest})),
+                                                       Contribute(SparseFloats({}, {})),
+                                                       Contribute(SparseFloats({}, {}))};
+  for (const v1::Numerics numerics : {v1::EXACT, v1::F64}) {
+    v1::AggregateSpec spec = ASpec(output);
+    spec.set_numerics(numerics);
+    const NamedTensor kept = Find(Aggregate(spec, contributions), "w.values");
+    REQUIRE(ValuesOf<float>(kept.data) == std::vector<float>{0, -smallest});
+    spec.mutable_outputs(0)->set_drop_zeros(true);
+    REQUIRE(ValuesOf<int64_t>(Find(Aggregate(spec, contributions), "w.indices").data) == std::vector<int64_t>{4});
+  }
+}
+
 TEST_CASE("sparse_sum_to_dense releases zeros where nobody touched and where too few did") {
   v1::OutputSpec output = AnOutput("sparse_sum_to_dense", v1::FLOAT32, {3});
   v1::SparseTensor one = SparseFloats({0, 2}, {1, 2}), two = SparseFloats({2}, {3});

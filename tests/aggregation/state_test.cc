@@ -3,8 +3,10 @@
 #include <cmath>
 #include <limits>
 
+#include "aggregation/exact_block.h"
 #include "aggregation/operators.h"
 #include "aggregation/output_accumulator.h"
+#include "aggregation/state_bytes.h"
 #include "aggregation/state_envelope.h"
 #include "aggregation/state_origin.h"
 #include "base/checksum.h"
@@ -404,6 +406,23 @@ TEST_CASE("A round of the largest partial aggregates can be restored from its ch
     REQUIRE(restored.ok());
     REQUIRE(restored->Serialize() == checkpoint);
   }
+}
+
+TEST_CASE("A partial aggregate with digits so high that no sum of values reaches them is refused") {
+  const v1::AggregateSpec spec = ASpec("sum", v1::FLOAT64, {1});
+  const auto offer = [&](int16_t bin) {
+    StateWriter body;
+    body.Put<int64_t>(1);  // Clients.
+    body.Put<uint16_t>(1);
+    body.Put<int16_t>(bin);
+    body.Put<int32_t>(1);
+    body.Put<uint16_t>(0);
+    return Offer(spec, std::string(body.bytes()), 1);
+  };
+  constexpr int kHighest = ExactBlock::kExponentMax / ExactBlock::kDigitBits - 1;
+  CHECK(offer(kHighest - 2).ok());
+  CHECK_FALSE(offer(kHighest - 1).ok());
+  CHECK_FALSE(offer(kHighest).ok());
 }
 
 TEST_CASE("A contribution carries states for all outputs or values for all") {

@@ -87,6 +87,8 @@ PAYLOAD_TEST("Uploads are counted, with their announced sizes, until they are go
   CHECK(use.disk_bytes == 109);
   CHECK(use.memory_bytes == 50);
   CHECK(use.num_matching == 3);
+  CHECK(use.matching_disk_bytes == 106);
+  CHECK(use.matching_memory_bytes == 50);
   REQUIRE(store.MoveUploadToBlob(UploadId("one-b")).ok());
   REQUIRE(store.DeleteUpload(UploadId("two-a")).ok());
   REQUIRE(store.DeleteUpload(UploadId("three-a")).ok());

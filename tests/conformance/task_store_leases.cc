@@ -62,6 +62,11 @@ STORE_TEST("A worker never takes more tasks of a round than it may, held and com
   REQUIRE(f.End(leased[1], AttemptOutcome::kReleased, TaskState::kQueued).ok());
   params.tokens = {LeaseToken("x"), LeaseToken("y")};
   CHECK(f.LeaseUpTo(params).size() == 1);
+  // A task that an operator took back is nobody's.
+  const TaskRecord taken_back = f.store().ListLeases("default", WorkerName("w1"))->front();
+  REQUIRE(f.Do([&](TaskStore& s) { return s.RequeueTask({.task = taken_back.id, .now = f.now}); }).ok());
+  params.tokens = {LeaseToken("t"), LeaseToken("u")};
+  CHECK(f.LeaseUpTo(params).size() == 1);
   params.worker = WorkerName("w2");
   params.tokens = {LeaseToken("v"), LeaseToken("w")};
   CHECK(f.LeaseUpTo(params).size() == 2);

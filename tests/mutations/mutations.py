@@ -37,9 +37,11 @@ SECONDS_MAX = 400
 CHECKS = {
     "aggregation": ("aggregation_test", []),
     "arithmetic": ("aggregation_adversarial_test", []),
+    "laws": ("operator_laws_test", []),
     "simulation": ("simulation_test", ["--seeds", "3000", "--exit-at-first"]),
     "core": ("server_core_test", []),
     "storage": ("storage_test", []),
+    "crash": ("crash_test", []),
 }
 
 
@@ -119,7 +121,7 @@ def call(command, cwd, seconds):
 
 
 def build(scratch, targets):
-    environment_free = ["ninja", "-C", "build/dev", *targets]
+    environment_free = ["ninja", "-C", "build/release", *targets]
     code, output = call(environment_free, scratch, 3600)
     return code == 0, output
 
@@ -149,7 +151,7 @@ def try_fault(scratch, fault):
     built, output = build(scratch, [target])
     if not built:
         raise SystemExit(f"{fault.name} does not compile:\n{output[-4000:]}")
-    return verdict(fault.caught_by, *call([f"build/dev/bin/{target}", *arguments], scratch, SECONDS_MAX))
+    return verdict(fault.caught_by, *call([f"build/release/bin/{target}", *arguments], scratch, SECONDS_MAX))
 
 
 def run(names):
@@ -175,7 +177,7 @@ def run_in(scratch, faults):
     os.environ.setdefault("CCACHE_BASEDIR", str(scratch))
     os.environ.setdefault("CCACHE_NOHASHDIR", "1")
     launcher = ["-DCMAKE_CXX_COMPILER_LAUNCHER=ccache"] if shutil.which("ccache") else []
-    subprocess.run(["cmake", "--preset", "dev", *launcher], cwd=scratch, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(["cmake", "--preset", "release", *launcher], cwd=scratch, check=True, stdout=subprocess.DEVNULL)
     built, output = build(scratch, sorted({CHECKS[fault.caught_by][0] for fault in faults}))
     if not built:
         raise SystemExit(f"the tree does not build without any fault:\n{output[-4000:]}")

@@ -207,6 +207,41 @@ TEST_CASE("An operator of one population makes, sees and revokes nothing beyond 
   CHECK(guarded.Show(other->secret()).ok());
 }
 
+TEST_CASE("Whoever repeats the request of a token beyond its own reach is shown nothing of it") {
+  Guarded guarded;
+  const v1::CreateTokenRequest everywhere = AToken("admin", v1::OPERATOR);
+  guarded.Secret(everywhere);
+  const Identity bound = **guarded.Show(guarded.Secret(AToken("local", v1::OPERATOR, "lab")));
+  v1::CreateTokenRequest guess = AToken("x", v1::WORKER, "lab");
+  guess.set_request_id(everywhere.request_id());
+  CHECK(guarded.Create(guess, bound).status().code() == Code::kAlreadyExists);
+}
+
+TEST_CASE("The name of a certificate is no secret: only the connection that has the certificate is let in by it") {
+  Guarded guarded;
+  guarded.Secret(AToken("admin", v1::OPERATOR));
+  v1::CreateTokenRequest request = AToken("edge", v1::WORKER);
+  request.set_certificate("edge-7.example.org");
+  CHECK(guarded.Secret(request).empty());
+  const std::vector<std::string> names = {"edge-7.example.org"};
+  const auto let_in = guarded.access().Authenticate("", names);
+  INFO(let_in.status().ToString());
+  REQUIRE(let_in.ok());
+  CHECK((*let_in)->name == "edge");
+  CHECK_FALSE(guarded.Show(names[0]).ok());
+}
+
+TEST_CASE("However many tokens there are, all are known after a restart") {
+  constexpr int kTokens = 2100;
+  Guarded guarded;
+  std::vector<std::string> secrets = {guarded.Secret(AToken("admin", v1::OPERATOR))};
+  while (secrets.size() < kTokens) secrets.push_back(guarded.Secret(AToken("edge", v1::WORKER)));
+  guarded.server().CrashAndRestart();
+  int num_known = 0;
+  for (const std::string& secret : secrets) num_known += guarded.Show(secret).ok() ? 1 : 0;
+  CHECK(num_known == kTokens);
+}
+
 TEST_CASE("Tokens that are long void are forgotten, operators' never: the server does not open itself") {
   Guarded guarded;
   const auto admin = guarded.Create(AToken("admin", v1::OPERATOR));

@@ -387,6 +387,36 @@ TEST_CASE(
   REQUIRE(server.Sync(Ask("w", 1)).leases_size() == 1);
 }
 
+TEST_CASE("A worker that says it stops is given nothing more, and its result is taken") {
+  CoreFederation server;
+  server.CreateRound(SumRound(2));
+  v1::SyncRequest last = Ask("w", 1);
+  *last.add_results() = Result(server.Sync(Ask("w", 1)).leases(0), 1);
+  last.set_draining(true);
+  const v1::SyncResponse answer = server.Sync(last);
+  CHECK(answer.verdicts(0).verdict() == Verdict::ACCEPTED);
+  CHECK(answer.leases().empty());
+}
+
+TEST_CASE("A worker that offers or says more of itself than before is given what has waited for that") {
+  CoreFederation server;
+  v1::RoundSpec spec = SumRound(1);
+  spec.mutable_computation()->set_name("train");
+  server.CreateRound(spec);
+  REQUIRE(server.Sync(Ask("w", 1)).leases().empty());
+  v1::SyncRequest more = Ask("w", 1);
+  more.add_computations()->set_name("train");
+  more.mutable_computations(1)->set_version(1);
+  CHECK(server.Sync(more).leases_size() == 1);
+
+  (*spec.mutable_listed()->mutable_tasks(0)->mutable_requirements())["gpu"] = "yes";
+  server.CreateRound(spec);
+  more.set_worker("v");
+  REQUIRE(server.Sync(more).leases().empty());
+  (*more.mutable_labels())["gpu"] = "yes";
+  CHECK(server.Sync(more).leases_size() == 1);
+}
+
 TEST_CASE("A protocol version below the window is refused, naming the window") {
   CoreFederation server;
   v1::SyncRequest request = Ask("w", 1);
@@ -490,6 +520,21 @@ TEST_CASE("Open slots hand one worker no more than per_worker_max tasks") {
   server.CreateRound(spec);
   REQUIRE(server.Sync(Ask("a", 3)).leases_size() == 1);
   REQUIRE(server.Sync(Ask("b", 3)).leases_size() == 1);
+}
+
+TEST_CASE("A worker that may have one task of a round is given another when its own has failed for good") {
+  CoreFederation server;
+  v1::RoundSpec spec = SumRound(0);
+  spec.mutable_open_slots()->set_count(3);
+  spec.mutable_open_slots()->set_per_worker_max(1);
+  spec.set_min_goal(1);
+  server.CreateRound(spec);
+  // It looks for a second one, too, and finds that there is none for it.
+  const v1::SyncResponse granted = server.Sync(Ask("w", 2));
+  REQUIRE(granted.leases_size() == 1);
+  v1::SyncRequest next = Ask("w", 1);
+  *next.add_results() = Failure(granted.leases(0), "no such data", true);
+  CHECK(server.Sync(next).leases_size() == 1);
 }
 
 TEST_CASE("Urgent rounds go first, and jobs of one priority take turns") {

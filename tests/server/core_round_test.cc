@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "aggregation/round_accumulator.h"
 #include "aggregation/safetensors.h"
 #include "base/checksum.h"
 #include "base/clock.h"
@@ -153,6 +154,18 @@ TEST_CASE("A number of tasks cannot be derived from a goal or a factor that is n
   CHECK_THAT(std::string(StatusOfCreate(server, spec).message()), Contains("tasks_per_round_max"));
 }
 
+TEST_CASE("The number of open slots is the goal times the over-selection, rounded up") {
+  CoreFederation server;
+  v1::RoundSpec spec = SumRound(0);
+  spec.mutable_open_slots();
+  spec.set_goal(5);
+  CHECK(server.GetRound(server.CreateRound(spec)).tasks().queued() == 7);
+  spec.set_over_selection(1.5);
+  CHECK(server.GetRound(server.CreateRound(spec)).tasks().queued() == 8);
+  spec.set_over_selection(1);
+  CHECK(server.GetRound(server.CreateRound(spec)).tasks().queued() == 5);
+}
+
 TEST_CASE("The durations of a spec are kept in the form in which JSON can say them") {
   CoreFederation server;
   v1::RoundSpec spec = SumRound(1);
@@ -290,6 +303,46 @@ TEST_CASE("A round that no task can complete fails at once, with the reason") {
   REQUIRE_THAT(server.GetRound(round).error(), Catch::Contains("1 of 2 tasks failed for good"));
 }
 
+TEST_CASE("A round of which no task is left is released at once if it has min_goal contributions") {
+  CoreFederation server;
+  v1::RoundSpec spec = SumRound(3);
+  spec.set_min_goal(2);
+  const std::string round = server.CreateRound(spec);
+  const v1::SyncResponse granted = server.Sync(Ask("w", 3));
+  v1::SyncRequest request = Ask("w", 0);
+  *request.add_results() = Failure(granted.leases(0), "no such data", true);
+  *request.add_results() = Result(granted.leases(1), 1);
+  server.Sync(request);
+  REQUIRE(server.GetRound(round).state() == v1::COLLECTING);
+  request.clear_results();
+  *request.add_results() = Result(granted.leases(2), 1);
+  server.Sync(request);
+  REQUIRE(server.GetRound(round).state() == v1::SUCCEEDED);
+}
+
+TEST_CASE("A metric is the mean over the clients of a round, however many one contribution combines") {
+  CoreFederation server;
+  const v1::RoundSpec spec = SumRound(2);
+  const std::string round = server.CreateRound(spec);
+  const v1::SyncResponse granted = server.Sync(Ask("w", 2));
+  RoundAccumulator three = RoundAccumulator::Create(spec.aggregate()).value();
+  v1::Contribution one;
+  REQUIRE(one.ParseFromString(Result(granted.leases(0), 1).contribution()));
+  for (int i = 0; i < 3; ++i) three.Accumulate(three.Validate(one).value());
+  v1::Contribution partial = three.PartialAggregate();
+  (*partial.mutable_metrics())["loss"] = 9;
+  (*one.mutable_metrics())["loss"] = 1;
+  v1::SyncRequest request = Ask("w", 0);
+  for (const auto& [lease, contribution] : {std::pair(0, &partial), std::pair(1, &one)}) {
+    v1::TaskResult& result = *request.add_results() = Result(granted.leases(lease), 1);
+    result.set_contribution(contribution->SerializeAsString());
+  }
+  server.Sync(request);
+  REQUIRE(server.GetRound(round).state() == v1::SUCCEEDED);
+  CHECK(server.GetRound(round).aggregate().num_clients() == 4);
+  CHECK(server.GetRound(round).metrics().at("loss") == 7);
+}
+
 TEST_CASE("A cancelled round tells its workers to stop, and what comes after is late") {
   CoreFederation server;
   const std::string round = server.CreateRound(SumRound(2));
@@ -333,6 +386,81 @@ TEST_CASE("A restart in the middle of a round loses nothing that was accepted") 
   REQUIRE(Contribute(server, "w", 0.5f) == Verdict::ACCEPTED);
   REQUIRE(server.GetRound(round).state() == v1::SUCCEEDED);
   REQUIRE(FirstOf(server.ReadAggregate(round)) == 3.5f);
+}
+
+TEST_CASE("However many rounds are live, all go on after a restart") {
+  constexpr size_t kRounds = 2100;
+  CoreFederation server;
+  for (size_t i = 0; i < kRounds; ++i) server.CreateRound(SumRound(1));
+  server.CrashAndRestart();
+  CHECK(server.core().rounds().live().size() == kRounds);
+}
+
+TEST_CASE("A round that can no longer reach min_goal when its server starts fails at once") {
+  CoreFederation server;
+  const std::string round = server.CreateRound(SumRound(2));
+  const v1::Lease lease = server.Sync(Ask("w", 1)).leases(0);
+  // As a server of 0.1 left it.
+  REQUIRE(server.store().BeginBatch().ok());
+  REQUIRE(server.store()
+              .EndAttempt({.task = *TaskId::Parse(lease.task()),
+                           .token = LeaseToken(lease.lease_token()),
+                           .outcome = AttemptOutcome::kFailed,
+                           .to = TaskState::kFailed,
+                           .now = server.clock().Now()})
+              .ok());
+  REQUIRE(server.store().CommitBatch().ok());
+  server.CrashAndRestart();
+  CHECK(server.GetRound(round).state() == v1::FAILED);
+}
+
+TEST_CASE(
+    "After a restart with a clock that was set back a round ends within its deadline, and no task waits for years") {
+  CoreFederation server;
+  v1::RoundSpec spec = SumRound(1);
+  spec.mutable_deadline()->set_seconds(3600);
+  const std::string round = server.CreateRound(spec);
+  const std::string retried = server.CreateRound(SumRound(1));
+  server.Sync(Ask("w", 2));
+  server.clock().Advance(-absl::Hours(24 * 365));
+  server.CrashAndRestart();
+  // The leases end within their duration.
+  server.Advance(absl::Minutes(1));
+  CHECK(server.GetTask(retried + "/0").state() == v1::QUEUED);
+  server.Advance(absl::Hours(1));
+  CHECK(server.GetRound(round).state() == v1::FAILED);
+}
+
+TEST_CASE("What lies in the spool takes up the same room there after a restart, and none when its round has ended") {
+  Limits limits;
+  limits.spool_bytes_max = 60;  // One contribution, and not two.
+  CoreFederation server(limits);
+  const std::string first = server.CreateRound(SumRound(2));
+  REQUIRE(Contribute(server, "w", 1) == Verdict::ACCEPTED);
+  server.CrashAndRestart();
+  v1::SyncRequest request = Ask("w", 0);
+  *request.add_results() = Result(server.Sync(Ask("w", 1)).leases(0), 1);
+  const absl::Status refused = server.Call<v1::SyncResponse>("WorkService/Sync", request).status();
+  CHECK_THAT(refused.ToString(), Contains("spool_bytes_max = 60"));
+  // A checkpoint has made room.
+  CHECK(server.Sync(request).verdicts(0).verdict() == Verdict::ACCEPTED);
+  REQUIRE(server.GetRound(first).state() == v1::SUCCEEDED);
+  for (int i = 0; i < 3; ++i) {
+    server.CreateRound(SumRound(1));
+    CHECK(Contribute(server, "w", 1) == Verdict::ACCEPTED);
+  }
+}
+
+TEST_CASE("Of the checkpoints of a round only the newest stays") {
+  Limits limits;
+  limits.checkpoint_contributions = 1;
+  CoreFederation server(limits);
+  const RoundId round(server.CreateRound(SumRound(4)));
+  for (int i = 1; i <= 3; ++i) {
+    REQUIRE(Contribute(server, "w", 1) == Verdict::ACCEPTED);
+    CHECK(server.payloads().ReadCheckpoint(round, fmt::format("c{}", i)).ok());
+    CHECK(absl::IsNotFound(server.payloads().ReadCheckpoint(round, fmt::format("c{}", i - 1)).status()));
+  }
 }
 
 TEST_CASE("Two results of one batch are both there after a restart, although a checkpoint is due after each") {
@@ -472,6 +600,19 @@ TEST_CASE("An EPHEMERAL round that a crash finds sealing collects its contributi
   REQUIRE(FirstOf(server.ReadAggregate(round)) == 6);
 }
 
+// As Contribute, with the metric "loss".
+void ContributeWithLoss(CoreFederation& server, double loss) {
+  const v1::SyncResponse granted = server.Sync(Ask("w", 1));
+  v1::TaskResult result = Result(granted.leases(0), 1);
+  v1::Contribution contribution;
+  contribution.ParseFromString(result.contribution());
+  (*contribution.mutable_metrics())["loss"] = loss;
+  result.set_contribution(contribution.SerializeAsString());
+  v1::SyncRequest request = Ask("w", 0);
+  *request.add_results() = result;
+  REQUIRE(server.Sync(request).verdicts(0).verdict() == Verdict::ACCEPTED);
+}
+
 TEST_CASE("What an EPHEMERAL round forgot in a crash is not in its metrics either") {
   const bool forgets = GENERATE(true, false);
   Limits limits;
@@ -480,24 +621,31 @@ TEST_CASE("What an EPHEMERAL round forgot in a crash is not in its metrics eithe
   v1::RoundSpec spec = SumRound(4);
   spec.set_durability(v1::EPHEMERAL);
   const std::string round = server.CreateRound(spec);
-  const auto contribute = [&](double loss) {
-    const v1::SyncResponse granted = server.Sync(Ask("w", 1));
-    v1::TaskResult result = Result(granted.leases(0), 1);
-    v1::Contribution contribution;
-    contribution.ParseFromString(result.contribution());
-    (*contribution.mutable_metrics())["loss"] = loss;
-    result.set_contribution(contribution.SerializeAsString());
-    v1::SyncRequest request = Ask("w", 0);
-    *request.add_results() = result;
-    REQUIRE(server.Sync(request).verdicts(0).verdict() == Verdict::ACCEPTED);
-  };
   // The first two are in a checkpoint.
-  for (const double loss : {1.0, 2.0}) contribute(loss);
-  if (forgets) contribute(100.0);
+  for (const double loss : {1.0, 2.0}) ContributeWithLoss(server, loss);
+  if (forgets) ContributeWithLoss(server, 100);
   server.CrashAndRestart();
   REQUIRE(server.GetRound(round).num_contributions() == 2);
-  for (const double loss : {4.0, 5.0}) contribute(loss);
+  for (const double loss : {4.0, 5.0}) ContributeWithLoss(server, loss);
   REQUIRE(server.GetRound(round).metrics().at("loss") == 3);
+}
+
+TEST_CASE("The metrics that a checkpoint of an EPHEMERAL round contains outlive every crash after it") {
+  // Of the process that wrote the checkpoint, or of the one after.
+  const bool restarts_before = GENERATE(false, true);
+  Limits limits;
+  limits.checkpoint_contributions = 2;
+  CoreFederation server(limits);
+  v1::RoundSpec spec = SumRound(5);
+  spec.set_durability(v1::EPHEMERAL);
+  const std::string round = server.CreateRound(spec);
+  for (const double loss : {1.0, 2.0}) ContributeWithLoss(server, loss);
+  if (restarts_before) server.CrashAndRestart();
+  ContributeWithLoss(server, 4);
+  v1::Round stored;
+  REQUIRE(stored.ParseFromString(server.store().GetRound(RoundId(round))->progress));
+  REQUIRE(stored.metrics().contains("loss"));
+  CHECK(stored.metrics().at("loss") == 3);
 }
 
 TEST_CASE("A graceful stop checkpoints what was accepted in the same batch") {
@@ -691,6 +839,18 @@ TEST_CASE("A round keeps its aggregate when one with the same is deleted before 
   server.Run();
   REQUIRE(server.GetRound(second).state() == v1::SUCCEEDED);
   REQUIRE(FirstOf(server.ReadAggregate(second)) == 1);
+}
+
+TEST_CASE("An aggregate that is deleted with another's of the same bytes, before its round has it, is written again") {
+  CoreFederation server;
+  const std::string round = server.CreateRound(SumRound(1));
+  HeldJobs& jobs = server.HoldJobs();
+  REQUIRE(Contribute(server, "w", 1) == Verdict::ACCEPTED);
+  while (server.payloads().ListBlobs()->empty()) REQUIRE(jobs.RunNext());
+  REQUIRE(server.payloads().DeleteBlob(server.payloads().ListBlobs()->front().digest).ok());
+  server.LetJobsRun();
+  REQUIRE(server.GetRound(round).state() == v1::SUCCEEDED);
+  CHECK(FirstOf(server.ReadAggregate(round)) == 1);
 }
 
 TEST_CASE("Blobs that no round names are deleted when they are old, but not while a program is about to name them") {
@@ -1001,6 +1161,75 @@ TEST_CASE("What batches that failed have left in the spool takes up no room in i
   CHECK(accepted->verdicts(0).verdict() == Verdict::ACCEPTED);
 }
 
+TEST_CASE("Of a round whose batch failed nothing is left: nobody may read its broadcast for it") {
+  FailingStore store;
+  BareCore server(store);
+  v1::CreateRoundRequest request;
+  request.set_request_id("create");
+  *request.mutable_spec() = SumRound(1);
+  request.mutable_spec()->set_population("lab");
+  request.mutable_spec()->set_broadcast_digest(*server.payloads().PutBlob("the model of another population"));
+  Identity ann;
+  ann.populations = {"lab"};
+  const auto may_read = [&] {
+    return server.core().rounds().readers().MayRead(request.spec().broadcast_digest(), ann);
+  };
+  store.commit_fails = true;
+  server.Post([&](absl::Time now) { CHECK(server.core().rounds().Create(request, now).ok()); });
+  CHECK_FALSE(server.Run().ok());
+  CHECK_FALSE(may_read());
+  store.commit_fails = false;
+  server.Post([&](absl::Time now) { CHECK(server.core().rounds().Create(request, now).ok()); });
+  CHECK(server.Run().ok());
+  CHECK(may_read());
+}
+
+TEST_CASE("A worker whose batch failed is recorded with its next call") {
+  FailingStore store;
+  BareCore server(store);
+  const v1::SyncRequest request = Ask("w", 1);
+  for (const bool commit_fails : {true, false}) {
+    store.commit_fails = commit_fails;
+    server.Post([&](absl::Time now) {
+      server.core().desk().Sync(request, Identity::Anybody(), now, [](const auto& answer) { CHECK(answer.ok()); });
+    });
+    CHECK(server.Run().ok() != commit_fails);
+    CHECK(store.GetWorker("default", WorkerName("w")).ok() != commit_fails);
+  }
+}
+
+TEST_CASE("What a contribution was to add to the accumulators takes no room there when its batch has failed") {
+  FailingStore store;
+  Limits limits;
+  limits.accumulator_bytes_max = 2 * kBinBytes + kBinBytes / 2;
+  BareCore server(store, limits);
+  const auto sync = [&](const v1::SyncRequest& request) {
+    absl::StatusOr<v1::SyncResponse> answer;
+    server.Post([&](absl::Time now) {
+      server.core().desk().Sync(request, Identity::Anybody(), now, [&](auto response) { answer = response; });
+    });
+    // It is so large that it is looked at beside the core first.
+    for (int i = 0; i < 2; ++i) CHECK(server.Run().ok() != store.commit_fails);
+    return answer;
+  };
+  server.Post([&](absl::Time now) {
+    v1::CreateRoundRequest request;
+    request.set_request_id("create");
+    *request.mutable_spec() = WideRound(1);
+    REQUIRE(server.core().rounds().Create(request, now).ok());
+  });
+  REQUIRE(server.Run().ok());
+  v1::SyncRequest hand_in = Ask("w", 0);
+  *hand_in.add_results() = WideResult(sync(Ask("w", 1))->leases(0), [](int64_t) { return 1; });
+  for (const bool commit_fails : {true, true, true, false}) {
+    store.commit_fails = commit_fails;
+    const auto answer = sync(hand_in);
+    INFO(answer.status().ToString());
+    REQUIRE(answer.ok());
+    CHECK(answer->verdicts(0).verdict() == Verdict::ACCEPTED);
+  }
+}
+
 // Keeps what it is given until it is told.
 class HeldCalls final : public CallPool {
  public:
@@ -1110,6 +1339,23 @@ TEST_CASE("A large contribution is looked at beside the core, and judged on what
   CHECK(server.GetTask(granted.leases(1).task()).state() == v1::QUEUED);
 }
 
+TEST_CASE("What a call with a large contribution says of other leases counts from when it came") {
+  CoreFederation server;
+  server.CreateRound(LargeRound(2));
+  const v1::SyncResponse granted = server.Sync(Ask("w", 2));
+  server.HoldJobs();
+  server.Advance(absl::Seconds(20));
+  v1::SyncRequest request = HandInLarge(granted.leases(0));
+  *request.add_held() = Held(granted.leases(1), 1);
+  const auto answer = server.CallLater<v1::SyncResponse>("WorkService/Sync", request);
+  server.Advance(absl::Seconds(20));
+  CHECK(server.GetTask(granted.leases(1).task()).state() == v1::LEASED);
+  server.LetJobsRun();
+  REQUIRE(answer->has_value());
+  REQUIRE((*answer)->ok());
+  CHECK((**answer)->held(0).verdict() == v1::LeaseUpdate::HELD);
+}
+
 TEST_CASE("A round whose contributions are still being folded can be cancelled, and leaves nothing behind") {
   CoreFederation server;
   const std::string round = server.CreateRound(LargeRound(3));
@@ -1197,6 +1443,28 @@ TEST_CASE("Large contributions that wait to be folded are limited in memory, and
   server.LetJobsRun();
   for (int i = 1; i < 3; ++i) server.Sync(HandInLarge(granted.leases(i)));
   CHECK(server.GetRound(round).aggregate().num_contributions() == 3);
+}
+
+TEST_CASE("A lease that ended while its contribution was looked at is taken back when there was no room for that") {
+  Limits limits;
+  limits.unfolded_bytes_max = kLargeElements * 6;
+  CoreFederation server(limits);
+  server.CreateRound(LargeRound(2));
+  const v1::SyncResponse granted = server.Sync(Ask("w", 2));
+  HeldJobs& jobs = server.HoldJobs();
+  server.CallLater<v1::SyncResponse>("WorkService/Sync", HandInLarge(granted.leases(0)));
+  REQUIRE(jobs.RunNext(granted.leases(0).lease_token()));
+  server.Run();
+  // While the first waits to be folded there is no room for another.
+  const auto second = server.CallLater<v1::SyncResponse>("WorkService/Sync", HandInLarge(granted.leases(1)));
+  server.Advance(absl::Minutes(1));
+  CHECK(server.GetTask(granted.leases(1).task()).state() == v1::LEASED);
+  REQUIRE(jobs.RunNext(granted.leases(1).lease_token()));
+  server.Run();
+  REQUIRE(second->has_value());
+  CHECK(absl::IsResourceExhausted((*second)->status()));
+  CHECK(server.GetTask(granted.leases(1).task()).state() == v1::QUEUED);
+  server.LetJobsRun();
 }
 
 }  // namespace

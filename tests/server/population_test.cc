@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "server/core/population_share.h"
+#include "server/handlers/admission.h"
 #include "tests/server/core_federation.h"
 
 namespace sheaf {
@@ -74,6 +75,10 @@ TEST_CASE("A population that has all the live rounds and tasks it can leaves ano
   CHECK_THAT(Create(server, "a", 100).ToString(), Catch::Contains("live_tasks_max = 1000"));
   CHECK(Create(server, "b", 80).ok());
   CHECK(Create(server, "c", 5).ok());
+  // Also those that are not queued any more.
+  for (int i = 0; i < 4; ++i) REQUIRE(server.Sync(AskIn("a", "w" + std::to_string(i), 200)).leases_size() == 200);
+  server.CrashAndRestart();
+  CHECK_THAT(Create(server, "a", 100).ToString(), Catch::Contains("live_tasks_max = 1000"));
 }
 
 TEST_CASE("Workers of a population that all wait leave another's room to wait, to watch and to be known") {
@@ -267,6 +272,40 @@ TEST_CASE("An identity with uploads to EPHEMERAL rounds leaves another some of t
   CHECK(TakeAll([&](int) { return start("a").ok(); }) == 90);
   CHECK_THAT(start("a").ToString(), Catch::Contains("memory_upload_bytes_max = 100000"));
   CHECK(start("b").ok());
+}
+
+TEST_CASE("Calls that an identity did not make in one second it does not make in another") {
+  Limits limits;
+  limits.calls_per_second_max = 10;
+  Admission admission(limits);
+  Identity caller;
+  caller.name = "seldom";
+  absl::Time now = absl::FromUnixSeconds(1'700'000'000);
+  const auto enters = [&] {
+    if (!admission.Enter(Lane::kWork, caller, 1, now).ok()) return false;
+    admission.Leave(1);
+    return true;
+  };
+  for (int i = 0; i < 60; ++i, now += absl::Seconds(1)) REQUIRE(enters());
+  CHECK(TakeAll([&](int) { return enters(); }) == 10);
+  now += absl::Milliseconds(500);
+  CHECK(TakeAll([&](int) { return enters(); }) == 5);
+}
+
+TEST_CASE("While requests hold all the memory that they may, inspection goes on with small ones alone") {
+  Limits limits;
+  limits.open_request_bytes_max = 1 << 20;
+  Admission admission(limits);
+  const Identity caller;
+  const absl::Time now = absl::FromUnixSeconds(1'700'000'000);
+  REQUIRE(admission.Enter(Lane::kWork, caller, 1 << 20, now).ok());
+  CHECK_FALSE(admission.Enter(Lane::kWork, caller, 1, now).ok());
+  CHECK(admission.Enter(Lane::kInspection, caller, 64 << 10, now).ok());
+  CHECK_FALSE(admission.Enter(Lane::kInspection, caller, (64 << 10) + 1, now).ok());
+  admission.Leave(64 << 10);
+  admission.Leave(1 << 20);
+  CHECK(admission.bytes() == 0);
+  CHECK(admission.Enter(Lane::kWork, caller, 1 << 20, now).ok());
 }
 
 TEST_CASE("An identity with uploads for all the room that there is leaves another some") {

@@ -71,6 +71,29 @@ TEST_CASE("Of many requirements a worker is given the tasks of those that its la
   CHECK(given == std::vector<std::string>{round + "/0", round + "/1", round + "/2", round + "/4"});
 }
 
+TEST_CASE(
+    "A worker that carries labels of more requirements than are compared in one call is given its task in a later "
+    "one") {
+  constexpr int kTasks = 30;
+  CoreFederation server;
+  // Of each the label that fewest others have is the worker's; but it fulfils the last ones only.
+  v1::RoundSpec spec = SumRound(5000 + kTasks);
+  for (int i = 0; i < 5000 + kTasks; ++i) {
+    auto& requirements = *spec.mutable_listed()->mutable_tasks(i)->mutable_requirements();
+    requirements["site" + std::to_string(i % 100)] = "yes";
+    requirements["client"] = i < 5000 ? std::to_string(i / 100) : "own";
+  }
+  server.CreateRound(spec);
+  for (int i = 0; i < kTasks; ++i) {
+    v1::SyncRequest request = AskOf("w" + std::to_string(i), 1, "own");
+    for (int site = 0; site < 100; ++site) (*request.mutable_labels())["site" + std::to_string(site)] = "yes";
+    int num_calls = 0;
+    while (num_calls < 50 && server.Sync(request).leases().empty()) ++num_calls;
+    INFO("worker " << i);
+    REQUIRE(num_calls < 50);
+  }
+}
+
 TEST_CASE("A small round that comes while many wait costs nobody the requirements of the others") {
   CoreFederation server;
   for (int i = 0; i < 10; ++i) server.CreateRound(OneRequirementEach(20'000));

@@ -229,6 +229,11 @@ TEST_CASE("Migrations run once each, in order, and a failing one leaves the data
   REQUIRE(Migrate(*connection, std::vector{first, second}).ok());
   REQUIRE(Migrate(*connection, std::vector{first, second}).ok());
   CHECK(count() == 2);
+  // A build that does not know a migration that it would have to know is kept out.
+  const Migration third{3, 3, "third", "UPDATE a SET x = x + 1"};
+  REQUIRE(Migrate(*connection, std::vector{first, second, third}).ok());
+  CHECK(absl::IsFailedPrecondition(Migrate(*connection, std::vector{first, second})));
+  CHECK(count() == 3);
 }
 
 TEST_CASE("On a full disk a batch is RESOURCE_EXHAUSTED, has not happened, and the next one can") {
