@@ -83,6 +83,19 @@ TEST_CASE("Sums that cancel to zero stay, unless zeros are dropped at release") 
   REQUIRE(Find(Aggregate(ASpec(output), contributions), "w.indices").data.empty());
 }
 
+TEST_CASE("Very many values at one coordinate overflow no digit of its sum") {
+  // The first opens a bin, of whose digits the others fill as much as one value may.
+  constexpr float kFirst = 0x1p-30f, kOther = 0x1.fffffep-14f;
+  constexpr size_t kOthers = 20'000;
+  RoundAccumulator sum = Accumulator(ASpec("sparse_sum", v1::FLOAT32, {10}));
+  REQUIRE(Fold(sum, Contribute(SparseFloats({3}, {kFirst}))).ok());
+  REQUIRE(sum.Report().ok());
+  const std::vector<int64_t> indices(kOthers, 3);
+  REQUIRE(Fold(sum, Contribute(SparseFloats(indices, std::vector<float>(kOthers, kOther)))).ok());
+  const auto expected = static_cast<float>(double{kOther} * kOthers + double{kFirst});
+  REQUIRE(ValuesOf<float>(Find(*sum.Report(), "w.values").data) == std::vector<float>{expected});
+}
+
 TEST_CASE("A mean that is rounded to a negative zero is dropped with the other zeros") {
   v1::OutputSpec output = AnOutput("client_mean", v1::FLOAT32, {10});
   const float smallest = std::numeric_limits<float>::denorm_min();

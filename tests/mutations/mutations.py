@@ -33,15 +33,15 @@ PAGE = "docs/internals/mutations.md"
 FIRST_ROW = "| Fault | What it does | Caught by | After |\n|---|---|---|---|\n"
 SECONDS_MAX = 400
 
-# What a fault may be caught by: target and arguments.
+# What a fault may be caught by: target and arguments. One failure is enough.
 CHECKS = {
-    "aggregation": ("aggregation_test", []),
-    "arithmetic": ("aggregation_adversarial_test", []),
-    "laws": ("operator_laws_test", []),
+    "aggregation": ("aggregation_test", ["--abort"]),
+    "arithmetic": ("aggregation_adversarial_test", ["--abort"]),
+    "laws": ("operator_laws_test", ["--abort"]),
     "simulation": ("simulation_test", ["--seeds", "3000", "--exit-at-first"]),
-    "core": ("server_core_test", []),
-    "storage": ("storage_test", []),
-    "crash": ("crash_test", []),
+    "core": ("server_core_test", ["--abort"]),
+    "storage": ("storage_test", ["--abort"]),
+    "crash": ("crash_test", ["--abort"]),
 }
 
 
