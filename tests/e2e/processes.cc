@@ -6,10 +6,10 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
-#include <sstream>
 
 #include "base/check.h"
 #include "cli/files.h"
+#include "tests/slow_batches.h"
 
 namespace sheaf {
 namespace {
@@ -84,11 +84,16 @@ Federation::~Federation() {
     if (server_) ShowLog(*server_);
     for (const auto& [name, worker] : workers_) ShowLog(worker);
   }
-  for (const std::string& batch : SlowBatches()) Measured("{}", batch);
   transport_.reset();
   wire_.reset();
   // All at once; each is waited for when it is destroyed.
   for (auto& [name, worker] : workers_) worker.Terminate();
+  workers_.clear();
+  server_.reset();
+  for (int start = 1; start <= num_starts_; ++start) {
+    const absl::StatusOr<std::string> log = ReadFile(LogOfStart(start));
+    if (log.ok()) CheckNoSlowBatches(*log);
+  }
 }
 
 absl::Duration Federation::StartServer() {
@@ -102,7 +107,7 @@ absl::Duration Federation::StartServer() {
   }
   argv.insert(argv.end(), options_.server_arguments.begin(), options_.server_arguments.end());
   server_.reset();
-  server_.emplace(StartChild(std::move(argv), fmt::format("{}/sheafd-{}.log", directory(), ++num_starts_)));
+  server_.emplace(StartChild(std::move(argv), LogOfStart(++num_starts_)));
   WaitUntil("sheafd serves", kServerStart, [&] {
     if (!server_->IsRunning()) FAIL("sheafd ended with " << server_->EndText() << ":\n" << server_->LogTail(kLogLines));
     return FileExists(PortFile());
@@ -117,17 +122,6 @@ absl::Duration Federation::StartServer() {
   }
   REQUIRE(address == address_);
   return clock_.Now() - start;
-}
-
-std::vector<std::string> Federation::SlowBatches() const {
-  std::vector<std::string> slow;
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-  std::istringstream log(Content(fmt::format("{}/sheafd-{}.log", directory(), num_starts_)));
-  for (std::string line; std::getline(log, line);) {
-    if (line.find("of the core's thread, more than") != std::string::npos) slow.push_back(line);
-  }
-#endif
-  return slow;
 }
 
 void Federation::KillServer() { Kill(*server_); }

@@ -1,5 +1,6 @@
 // Federation: a real server, real workers and the real command line, in a directory of their own and on a free port of
-// 127.0.0.1. All end with this object; if a test failed, it shows the end of their logs.
+// 127.0.0.1. All end with this object; if a test failed, it shows the end of their logs. A batch that took the server's
+// core for too long fails the test (see slow_batches.h).
 //
 //   Federation federation;
 //   ChildProcess& worker = federation.StartWorker("w1");
@@ -87,9 +88,6 @@ class Federation {
   Transport& impatient_transport() { return *wire_; }
 
   ChildProcess& server() { return *server_; }
-  // What the server's log says, since it was started, of batches of its core that took so long that others waited. With
-  // sanitizers, which make everything some ten times slower, nothing.
-  std::vector<std::string> SlowBatches() const;
   // Returns when it serves, and how long that took.
   absl::Duration StartServer();
   // SIGKILL.
@@ -112,6 +110,7 @@ class Federation {
   // `security` as flags.
   std::vector<std::string> SecurityFlags() const;
   std::string PortFile() const { return directory() + "/port"; }
+  std::string LogOfStart(int number) const { return fmt::format("{}/sheafd-{}.log", directory(), number); }
 
   SystemClock clock_;
   SystemRandom random_;

@@ -127,6 +127,8 @@ def main(argv):
             for line in lines_of(ROOT / "docs/start.md"):
                 shell.type(line)
             assert not shell.background, "the page leaves processes running"
+            # As tests/slow_batches.h.
+            assert "of the core's thread, more than" not in shell.logs(), shell.logs()
         finally:
             shell.kill()
     return 0

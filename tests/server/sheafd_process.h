@@ -1,4 +1,5 @@
-// SheafdProcess: the real binary, as a child. What it writes to stdout and stderr comes through one pipe.
+// SheafdProcess: the real binary, as a child. What it writes to stdout and stderr comes through one pipe. A batch that
+// took its core for too long fails the test (see slow_batches.h).
 //
 //   SheafdProcess sheafd({"--listen", "127.0.0.1:0", "--store", "memory"});
 //   std::string line = sheafd.WaitForLine("listening on");
@@ -15,6 +16,8 @@
 #include <cstdio>
 #include <string>
 #include <vector>
+
+#include "tests/slow_batches.h"
 
 extern char** environ;
 
@@ -46,7 +49,9 @@ class SheafdProcess {
       Signal(SIGKILL);
       waitpid(pid_, nullptr, 0);
     }
+    ReadAll();
     fclose(output_);
+    CheckNoSlowBatches(read_);
   }
   SheafdProcess(const SheafdProcess&) = delete;
   SheafdProcess& operator=(const SheafdProcess&) = delete;
@@ -82,11 +87,14 @@ class SheafdProcess {
       line += static_cast<char>(c);
       if (c == '\n') break;
     }
+    read_ += line;
     return line;
   }
 
   pid_t pid_ = 0;
   FILE* output_ = nullptr;
+  // All lines so far.
+  std::string read_;
 };
 
 }  // namespace sheaf
