@@ -22,6 +22,9 @@ absl::Status CheckArguments(const TaskStore::CreateRoundParams& params) {
     return absl::InvalidArgumentError(
         fmt::format("round {} cannot start as {}: only as ANNOUNCED or COLLECTING", round.id, Name(round.state)));
   }
+  if (params.num_staged < 0) {
+    return absl::InvalidArgumentError(fmt::format("round {} cannot have {} staged tasks", round.id, params.num_staged));
+  }
   if (params.tasks.size() > static_cast<size_t>(std::numeric_limits<int32_t>::max())) {
     return absl::InvalidArgumentError(fmt::format("round {} has too many tasks: {}", round.id, params.tasks.size()));
   }
@@ -82,6 +85,14 @@ absl::Status NoSuchTask(const TaskId& id) {
   return absl::NotFoundError(fmt::format("there is no task {}", id.ToString()));
 }
 
+absl::Status NotStaged(const RoundId& id, int64_t expected) {
+  return absl::FailedPreconditionError(fmt::format("there are no {} tasks staged for round {}", expected, id));
+}
+
+absl::Status RoundIsThere(const RoundId& id) {
+  return absl::AlreadyExistsError(fmt::format("there is a round {} already", id));
+}
+
 absl::Status NoSuchWorker(const std::string& population, const WorkerName& name) {
   return absl::NotFoundError(fmt::format("there is no worker {} in population '{}'", name, population));
 }
@@ -128,8 +139,9 @@ RoundRecord FreshRound(const TaskStore::CreateRoundParams& params) {
                      .create_time = given.create_time,
                      .deadline_time = given.deadline_time,
                      .broadcast_digest = given.broadcast_digest,
-                     .tasks = {.queued = static_cast<int64_t>(params.tasks.size())},
-                     .progress = given.progress};
+                     .tasks = {.queued = params.num_staged + static_cast<int64_t>(params.tasks.size())},
+                     .progress = given.progress,
+                     .task_digests = given.task_digests};
 }
 
 TokenRecord FreshToken(const TokenRecord& token) {

@@ -22,6 +22,8 @@ absl::Status CheckArguments(const TokenRecord& token);
 absl::Status NoSuchRound(const RoundId& id);
 absl::Status NoSuchRequest(const std::string& request_id);
 absl::Status NoSuchTask(const TaskId& id);
+absl::Status NotStaged(const RoundId& id, int64_t expected);
+absl::Status RoundIsThere(const RoundId& id);
 absl::Status NoSuchWorker(const std::string& population, const WorkerName& name);
 absl::Status NoSuchToken(const TokenId& id);
 // ALREADY_EXISTS.

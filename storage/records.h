@@ -63,6 +63,8 @@ struct RoundRecord {
   std::string aggregate;
   // Why it failed or was cancelled.
   std::string error;
+  // Opaque, from the core, written once: what tells its tasks from others without looking at them.
+  std::string task_digests;
 };
 
 struct TaskRecord {

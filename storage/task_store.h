@@ -25,6 +25,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -53,9 +54,27 @@ class TaskStore {
     std::string data_selector;
     std::string requirement;
   };
+  struct StageTasksParams {
+    // Of the round that they are for, and that is not there yet.
+    RoundId round;
+    absl::Time create_time;
+    // Of all its tasks, sorted, each once. Looked at only if `num_staged` is 0.
+    std::span<const std::string> requirements;
+    // How many tasks were staged for it before.
+    int64_t num_staged = 0;
+    std::span<const NewTask> tasks;
+  };
+  // Stores the next tasks of a round that CreateRound shall create, so that one of many comes into being over several
+  // batches. Nobody sees them before. All that is staged for the round is void if the batch fails, if the store is opened
+  // anew, or if CreateRound does not create it; it goes with later calls of DeleteEndedRounds. FAILED_PRECONDITION
+  // unless `num_staged` tasks are staged; ALREADY_EXISTS if the round is there.
+  virtual absl::Status StageTasks(const StageTasksParams& params) = 0;
+
   struct CreateRoundParams {
     // Its counts are set by the store; its tasks are available at once.
     RoundRecord round;
+    // Those that were staged for it come first, with this round's create_time: FAILED_PRECONDITION unless so many are.
+    int64_t num_staged = 0;
     std::vector<NewTask> tasks;
     // False: only look for what `request_id` created before; NOT_FOUND if that is nothing.
     bool may_create = true;

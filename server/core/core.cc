@@ -32,6 +32,7 @@ Core::Core(TaskStore& store, PayloadStore& payloads, Executor& executor, Random&
       requires_tokens_(options.requires_tokens),
       access_(context_),
       rounds_(context_),
+      creations_(context_, rounds_),
       workers_(context_),
       desk_(context_, rounds_, workers_),
       watch_(context_, rounds_),

@@ -17,6 +17,7 @@
 #include "server/core/access_control.h"
 #include "server/core/core_context.h"
 #include "server/core/retention.h"
+#include "server/core/round_creations.h"
 #include "server/core/round_manager.h"
 #include "server/core/round_watch.h"
 #include "server/core/unmet_requirements.h"
@@ -71,6 +72,7 @@ class Core {
   CoreContext& context() { return context_; }
   AccessControl& access() { return access_; }
   RoundManager& rounds() { return rounds_; }
+  RoundCreations& creations() { return creations_; }
   WorkerRegistry& workers() { return workers_; }
   WorkDesk& desk() { return desk_; }
   RoundWatch& watch() { return watch_; }
@@ -89,6 +91,7 @@ class Core {
   const bool requires_tokens_;
   AccessControl access_;
   RoundManager rounds_;
+  RoundCreations creations_;
   WorkerRegistry workers_;
   WorkDesk desk_;
   RoundWatch watch_;

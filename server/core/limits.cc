@@ -51,6 +51,7 @@ std::map<std::string, int64_t> Limits::ByName() const {
       {"uploads_per_identity_max", uploads_per_identity_max},
       {"metric_name_bytes_max", metric_name_bytes_max},
       {"tasks_per_round_max", tasks_per_round_max},
+      {"tasks_per_batch_max", tasks_per_batch_max},
       {"outputs_per_round_max", outputs_per_round_max},
       {"task_payload_bytes_max", task_payload_bytes_max},
       {"data_selector_bytes_max", data_selector_bytes_max},

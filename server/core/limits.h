@@ -102,8 +102,10 @@ struct Limits {
   int64_t leases_per_worker_max = 256;
 
   // --- Rounds ---
-  // Tasks of one round: they are created in one transaction.
+  // Tasks of one round.
   int64_t tasks_per_round_max = 100'000;
+  // One of more is stored over several batches of so many tasks each, some 5 ms of the core's thread.
+  int64_t tasks_per_batch_max = 1000;
   int64_t outputs_per_round_max = 256;
   // Payload of a task and config of a computation: larger things belong into a broadcast.
   int64_t task_payload_bytes_max = 64 << 10;

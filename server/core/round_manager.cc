@@ -116,71 +116,145 @@ absl::Status RoundManager::OnRollback(absl::Time now) {
   return absl::OkStatus();
 }
 
+RoundRecord RoundManager::RecordOf(const v1::CreateRoundRequest& request, const PreparedRound& prepared,
+                                   absl::Time now) {
+  const v1::RoundSpec& spec = prepared.spec;
+  return {.population = spec.population(),
+          .job = spec.job(),
+          .request_id = request.request_id(),
+          .spec = spec.SerializeAsString(),
+          .create_time = now,
+          .deadline_time = now + FromProto(spec.deadline()),
+          .broadcast_digest = spec.broadcast_digest(),
+          .task_digests = prepared.task_digests};
+}
+
+absl::Status RoundManager::CheckNew(const PreparedRound& prepared) const {
+  const v1::RoundSpec& spec = prepared.spec;
+  RETURN_IF_ERROR(CheckBroadcast(spec));
+  return CheckRoom(spec.population(), static_cast<int64_t>(prepared.tasks.size()));
+}
+
+absl::Status RoundManager::CheckBroadcast(const v1::RoundSpec& spec) const {
+  if (spec.broadcast_digest().empty() || context_.payloads.HasBlob(spec.broadcast_digest())) return absl::OkStatus();
+  return absl::NotFoundError(fmt::format(
+      "the broadcast {} was not uploaded; upload it first (sheaf round create --broadcast FILE does both)",
+      spec.broadcast_digest()));
+}
+
+absl::StatusOr<RoundRecord> RoundManager::Validate(const v1::CreateRoundRequest& request,
+                                                   const PreparedRound& prepared, absl::Time now) const {
+  RETURN_IF_ERROR(CheckBroadcast(prepared.spec));
+  RoundRecord record = RecordOf(request, prepared, now);
+  record.tasks.queued = static_cast<int64_t>(prepared.tasks.size());
+  return record;
+}
+
 absl::StatusOr<RoundRecord> RoundManager::Create(const v1::CreateRoundRequest& request, absl::Time now) {
   ASSIGN_OR_RETURN(PreparedRound prepared, PrepareRound(request.spec(), context_.limits));
-  const v1::RoundSpec& spec = prepared.spec;
-  absl::Status refusal;
-  if (!spec.broadcast_digest().empty() && !context_.payloads.HasBlob(spec.broadcast_digest())) {
-    refusal = absl::NotFoundError(fmt::format(
-        "the broadcast {} was not uploaded; upload it first (sheaf round create --broadcast FILE does both)",
-        spec.broadcast_digest()));
-  }
-  RoundRecord record{.population = spec.population(),
-                     .job = spec.job(),
-                     .request_id = request.request_id(),
-                     .spec = spec.SerializeAsString(),
-                     .create_time = now,
-                     .deadline_time = now + FromProto(spec.deadline()),
-                     .broadcast_digest = spec.broadcast_digest()};
-  if (request.validate_only()) {
-    RETURN_IF_ERROR(refusal);
-    record.tasks.queued = static_cast<int64_t>(prepared.tasks.size());
-    return record;
-  }
-  refusal.Update(CheckRoom(spec.population(), static_cast<int64_t>(prepared.tasks.size())));
-  record.id = RoundId("r-" + context_.random.Token(kRoundIdCharacters));
-  const TaskStore::CreateRoundParams params{
-      .round = std::move(record), .tasks = std::move(prepared.tasks), .may_create = refusal.ok()};
+  if (request.validate_only()) return Validate(request, prepared, now);
+  const absl::Status refusal = CheckNew(prepared);
+  TaskStore::CreateRoundParams params{.round = RecordOf(request, prepared, now), .may_create = refusal.ok()};
+  params.round.id = NewId();
+  params.tasks.swap(prepared.tasks);
   absl::StatusOr<TaskStore::CreateRoundResult> created = context_.store.CreateRound(params);
+  params.tasks.swap(prepared.tasks);
   // A repeated request gets its round, also if that was what took the last room.
   if (absl::IsNotFound(created.status()) && !refusal.ok()) return refusal;
-  ASSIGN_OR_RETURN(TaskStore::CreateRoundResult result, std::move(created));
-  // Else whoever knows an id could look into another population.
-  if (result.round.population != spec.population()) {
-    return absl::AlreadyExistsError(
-        fmt::format("request_id {} created a round of another population; choose another", request.request_id()));
+  RETURN_IF_ERROR(created.status());
+  if (created->created) {
+    ASSIGN_OR_RETURN(std::vector<std::string> requirements, context_.store.ListRequirements(created->round.id));
+    RETURN_IF_ERROR(Begin(created->round, RequirementIndex(std::move(requirements)), now));
   }
-  if (!result.created) {
-    ASSIGN_OR_RETURN(const std::string difference, DifferenceFrom(result.round, request.spec(), spec, params.tasks));
-    if (difference.empty()) return std::move(result.round);
-    return absl::AlreadyExistsError(fmt::format(
-        "request_id {} created round {} with another spec ({}); choose another request_id for another round",
-        request.request_id(), result.round.id, difference));
+  return OnCreated(request, prepared, *std::move(created));
+}
+
+RoundId RoundManager::NewId() { return RoundId("r-" + context_.random.Token(kRoundIdCharacters)); }
+
+absl::StatusOr<std::optional<RoundRecord>> RoundManager::FindCreated(const v1::CreateRoundRequest& request,
+                                                                     const PreparedRound& prepared) {
+  const absl::Status refusal = CheckNew(prepared);
+  RoundRecord record = RecordOf(request, prepared, absl::Time());
+  record.id = RoundId("r-");
+  absl::StatusOr<TaskStore::CreateRoundResult> created =
+      context_.store.CreateRound({.round = std::move(record), .may_create = false});
+  if (absl::IsNotFound(created.status())) {
+    RETURN_IF_ERROR(refusal);
+    return std::nullopt;
   }
-  RETURN_IF_ERROR(Load(result.round, now));
-  context_.executor.Defer([this, digest = spec.broadcast_digest(), now](const absl::Status& commit) {
+  RETURN_IF_ERROR(created.status());
+  ASSIGN_OR_RETURN(RoundRecord round, OnCreated(request, prepared, *std::move(created)));
+  return std::move(round);
+}
+
+absl::StatusOr<RoundRecord> RoundManager::Create(const v1::CreateRoundRequest& request, const PreparedRound& prepared,
+                                                 StagedRound& staged, absl::Time now) {
+  const absl::Status refusal = CheckNew(prepared);
+  RoundRecord record = RecordOf(request, prepared, now);
+  record.id = staged.id;
+  record.create_time = staged.create_time;
+  absl::StatusOr<TaskStore::CreateRoundResult> created =
+      context_.store.CreateRound({.round = std::move(record),
+                                  .num_staged = staged.num_staged,
+                                  .tasks = {prepared.tasks.begin() + staged.num_staged, prepared.tasks.end()},
+                                  .may_create = refusal.ok()});
+  if (absl::IsNotFound(created.status()) && !refusal.ok()) return refusal;
+  RETURN_IF_ERROR(created.status());
+  if (created->created) RETURN_IF_ERROR(Begin(created->round, std::move(staged.requirements), now));
+  return OnCreated(request, prepared, *std::move(created));
+}
+
+absl::Status RoundManager::Begin(const RoundRecord& record, RequirementIndex requirements, absl::Time now) {
+  RETURN_IF_ERROR(Load(record, std::move(requirements), now));
+  context_.executor.Defer([this, digest = record.broadcast_digest, now](const absl::Status& commit) {
     const auto touched = touched_blobs_.find(digest);
     // From here on the broadcast lives as its rounds do, and not for as long as one was waited for.
     if (commit.ok() && touched != touched_blobs_.end()) {
       touched->second = std::min(touched->second, now + context_.limits.broadcast_linger);
     }
   });
-  return std::move(result.round);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<RoundRecord> RoundManager::OnCreated(const v1::CreateRoundRequest& request,
+                                                    const PreparedRound& prepared,
+                                                    TaskStore::CreateRoundResult created) {
+  if (created.created) return std::move(created.round);
+  // Else whoever knows an id could look into another population.
+  if (created.round.population != prepared.spec.population()) {
+    return absl::AlreadyExistsError(
+        fmt::format("request_id {} created a round of another population; choose another", request.request_id()));
+  }
+  ASSIGN_OR_RETURN(const std::string difference, DifferenceFrom(created.round, request.spec(), prepared));
+  if (difference.empty()) return std::move(created.round);
+  return absl::AlreadyExistsError(fmt::format(
+      "request_id {} created round {} with another spec ({}); choose another request_id for another round",
+      request.request_id(), created.round.id, difference));
 }
 
 absl::StatusOr<std::string> RoundManager::DifferenceFrom(const RoundRecord& earlier, const v1::RoundSpec& asked,
-                                                         const v1::RoundSpec& prepared,
-                                                         const std::vector<TaskStore::NewTask>& tasks) {
+                                                         const PreparedRound& prepared) {
   v1::RoundSpec stored;
   if (!stored.ParseFromString(earlier.spec)) {
     return absl::DataLossError(fmt::format("the spec of round {} cannot be read", earlier.id));
   }
-  if (std::string difference = SpecDifference(stored, asked, prepared); !difference.empty()) return difference;
+  if (std::string difference = SpecDifference(stored, asked, prepared.spec); !difference.empty()) return difference;
+  const std::vector<TaskStore::NewTask>& tasks = prepared.tasks;
   if (earlier.tasks.total() != static_cast<int64_t>(tasks.size())) {
     return fmt::format("{} tasks -> {}", earlier.tasks.total(), tasks.size());
   }
+  size_t first = 0;
+  size_t end = tasks.size();
+  // An older version stored none.
+  if (const std::string& digests = earlier.task_digests; !digests.empty()) {
+    if (digests == prepared.task_digests) return std::string();
+    const auto other = std::mismatch(digests.begin(), digests.end(), prepared.task_digests.begin()).first;
+    first = static_cast<size_t>(other - digests.begin()) / kTaskDigestBytes * kDigestedTasks;
+    end = std::min(end, first + kDigestedTasks);
+  }
   TaskStore::ListTasksParams page{.round = earlier.id, .limit = kPage};
-  for (size_t i = 0; i < tasks.size();) {
+  if (first > 0) page.after = TaskId{earlier.id, static_cast<int32_t>(first - 1)};
+  for (size_t i = first; i < end;) {
     ASSIGN_OR_RETURN(const std::vector<TaskRecord> known, context_.store.ListTasks(page));
     if (known.empty()) return absl::DataLossError(fmt::format("tasks of round {} are missing", earlier.id));
     for (const TaskRecord& task : known) {
@@ -190,11 +264,11 @@ absl::StatusOr<std::string> RoundManager::DifferenceFrom(const RoundRecord& earl
                                            std::tuple("requirements", &task.requirement, &wanted.requirement)}) {
         if (*had != *has) return fmt::format("listed.tasks[{}].{}", i, name);
       }
-      if (++i == tasks.size()) break;
+      if (++i == end) break;
     }
     page.after = known.back().id;
   }
-  return std::string();
+  return std::string(end - first < tasks.size() ? "listed.tasks" : "");
 }
 
 absl::StatusOr<RoundRecord> RoundManager::Cancel(const RoundId& id, const std::string& reason, absl::Time now) {
@@ -240,11 +314,29 @@ absl::Status RoundManager::CheckRoom(const std::string& population, int64_t num_
 }
 
 void RoundManager::WorkMayHaveCome(LiveRound& round) {
+  NoteNoWork(round);
   ByWorkVersion& rounds = by_population_[round.spec.population()];
   rounds.erase(round.work_version);
   round.work_version = ++work_version_;
   rounds.emplace(round.work_version, &round);
+  with_work_[round.spec.population()].emplace(round.work_version, &round);
   round.may_have_work = true;
+}
+
+void RoundManager::NoteNoWork(const LiveRound& round) {
+  const auto rounds = with_work_.find(round.spec.population());
+  if (rounds == with_work_.end()) return;
+  rounds->second.erase(round.work_version);
+  if (rounds->second.empty()) with_work_.erase(rounds);
+}
+
+bool RoundManager::HasWork(const std::string& population) {
+  for (auto rounds = with_work_.find(population); rounds != with_work_.end(); rounds = with_work_.find(population)) {
+    const LiveRound& round = *rounds->second.begin()->second;
+    if (round.may_have_work && round.state == RoundState::kCollecting) return true;
+    NoteNoWork(round);
+  }
+  return false;
 }
 
 void RoundManager::WorkMayHaveCome(absl::Time now) {
@@ -265,8 +357,14 @@ const RoundManager::ByWorkVersion* RoundManager::RoundsOf(const std::string& pop
   return found == by_population_.end() ? nullptr : &found->second;
 }
 
+const RoundManager::ByWorkVersion* RoundManager::RoundsWithWork(const std::string& population) const {
+  const auto found = with_work_.find(population);
+  return found == with_work_.end() ? nullptr : &found->second;
+}
+
 RoundManager::LiveMap::iterator RoundManager::Erase(LiveMap::iterator round) {
   const std::string& population = round->second->spec.population();
+  NoteNoWork(*round->second);
   const auto rounds = by_population_.find(population);
   rounds->second.erase(round->second->work_version);
   if (rounds->second.empty()) by_population_.erase(rounds);

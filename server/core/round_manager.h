@@ -27,6 +27,7 @@
 #include "server/core/live_round.h"
 #include "server/core/memory_budget.h"
 #include "server/core/population_share.h"
+#include "server/core/round_spec.h"
 #include "sheaf/v1/round_service.pb.h"
 #include "sheaf/v1/task.pb.h"
 
@@ -61,6 +62,26 @@ class RoundManager {
   // INVALID_ARGUMENT, NOT_FOUND (the broadcast), ALREADY_EXISTS (the request_id), RESOURCE_EXHAUSTED; see
   // RoundService.CreateRound. With validate_only, a record that was not stored and has no id.
   absl::StatusOr<RoundRecord> Create(const v1::CreateRoundRequest& request, absl::Time now);
+  // What Create with validate_only answers for a request that was prepared.
+  absl::StatusOr<RoundRecord> Validate(const v1::CreateRoundRequest& request, const PreparedRound& prepared,
+                                       absl::Time now) const;
+  // The same in parts, for a round of which many tasks are stored before it is created (see RoundCreations).
+  // The round that an earlier call with this request_id created, if there is one, and nothing is asked for otherwise.
+  // Else errors as Create, if a new one would be refused.
+  absl::StatusOr<std::optional<RoundRecord>> FindCreated(const v1::CreateRoundRequest& request,
+                                                         const PreparedRound& prepared);
+  RoundId NewId();
+  struct StagedRound {
+    RoundId id;
+    absl::Time create_time;
+    // Of prepared.tasks, the first.
+    int64_t num_staged = 0;
+    // Those of its tasks.
+    RequirementIndex requirements;
+  };
+  // Empties what it needs of `staged` if it is created.
+  absl::StatusOr<RoundRecord> Create(const v1::CreateRoundRequest& request, const PreparedRound& prepared,
+                                     StagedRound& staged, absl::Time now);
   // NOT_FOUND; FAILED_PRECONDITION if it ended otherwise.
   absl::StatusOr<RoundRecord> Cancel(const RoundId& id, const std::string& reason, absl::Time now);
 
@@ -80,6 +101,10 @@ class RoundManager {
   // A population's rounds by their work_version. Null if it has none.
   using ByWorkVersion = std::map<int64_t, LiveRound*>;
   const ByWorkVersion* RoundsOf(const std::string& population) const;
+  // Those of them that may have work to hand out. Null if there is none.
+  const ByWorkVersion* RoundsWithWork(const std::string& population) const;
+  // Some task may be there to lease in a round of this population that is collecting. Takes no time for the others.
+  bool HasWork(const std::string& population);
 
   // By id.
   const std::map<RoundId, std::unique_ptr<LiveRound>>& live() const { return live_; }
@@ -133,6 +158,7 @@ class RoundManager {
 
   // The clock may have been set back while the server was down: nothing that is planned lies further ahead than that.
   absl::Status LimitTimes(absl::Time now);
+  absl::Status Load(const RoundRecord& record, RequirementIndex requirements, absl::Time now);
   absl::Status Load(const RoundRecord& record, absl::Time now);
   // Deletes what the round's checkpoint made needless.
   absl::Status DeleteCovered(const RoundRecord& record);
@@ -173,10 +199,19 @@ class RoundManager {
   std::map<RoundId, std::unique_ptr<LiveRound>> live_;
   using LiveMap = std::map<RoundId, std::unique_ptr<LiveRound>>;
   LiveMap::iterator Erase(LiveMap::iterator round);
-  // What the round that an earlier call created has that this call asks for otherwise; empty: nothing.
+  // Without an id.
+  static RoundRecord RecordOf(const v1::CreateRoundRequest& request, const PreparedRound& prepared, absl::Time now);
+  absl::Status CheckBroadcast(const v1::RoundSpec& spec) const;
+  // Why no such round may be created.
+  absl::Status CheckNew(const PreparedRound& prepared) const;
+  // A round was created, by this call or, if nothing else was asked for, by an earlier one.
+  absl::StatusOr<RoundRecord> OnCreated(const v1::CreateRoundRequest& request, const PreparedRound& prepared,
+                                        TaskStore::CreateRoundResult created);
+  absl::Status Begin(const RoundRecord& record, RequirementIndex requirements, absl::Time now);
+  // What the round that an earlier call created has that this call asks for otherwise; empty: nothing. Looks at 1000
+  // tasks at most, if the round was created by this version.
   absl::StatusOr<std::string> DifferenceFrom(const RoundRecord& earlier, const v1::RoundSpec& asked,
-                                             const v1::RoundSpec& prepared,
-                                             const std::vector<TaskStore::NewTask>& tasks);
+                                             const PreparedRound& prepared);
   // RESOURCE_EXHAUSTED if there is no room for one more round of so many tasks in this population.
   absl::Status CheckRoom(const std::string& population, int64_t num_tasks) const;
   void AddToSpool(LiveRound& round, int64_t size_bytes) {
@@ -195,6 +230,9 @@ class RoundManager {
   int64_t work_version_ = 0;
   // None is empty.
   std::map<std::string, ByWorkVersion> by_population_;
+  // For RoundsWithWork; some that have none any more, until HasWork looks. None is empty.
+  std::map<std::string, ByWorkVersion> with_work_;
+  void NoteNoWork(const LiveRound& round);
   // Tasks that wait out a backoff: when it ends. What waited before the server started is not in it.
   std::set<std::pair<absl::Time, RoundId>> delayed_;
   // By then all of that has come; and when it was last asked what has.

@@ -7,6 +7,7 @@
 #include <limits>
 #include <map>
 #include <numeric>
+#include <span>
 
 #include "aggregation/round_accumulator.h"
 #include "base/checksum.h"
@@ -116,6 +117,22 @@ absl::StatusOr<std::vector<TaskStore::NewTask>> PrepareTasks(const v1::RoundSpec
   return tasks;
 }
 
+std::string DigestTasks(std::span<const TaskStore::NewTask> tasks) {
+  std::string digests;
+  if (tasks.size() <= kDigestedTasks) return digests;
+  for (size_t first = 0; first < tasks.size(); first += kDigestedTasks) {
+    Sha256 hash;
+    for (const TaskStore::NewTask& task : tasks.subspan(first, std::min(kDigestedTasks, tasks.size() - first))) {
+      for (const std::string* part : {&task.payload, &task.data_selector, &task.requirement}) {
+        hash.Update(fmt::format("{}:", part->size()));
+        hash.Update(*part);
+      }
+    }
+    digests += std::move(hash).Hex().substr(0, kTaskDigestBytes);
+  }
+  return digests;
+}
+
 int64_t StateBytes(v1::AggregateSpec aggregate, v1::Numerics numerics) {
   aggregate.set_numerics(numerics);
   // F32 refuses some outputs.
@@ -191,7 +208,9 @@ absl::StatusOr<PreparedRound> PrepareRound(const v1::RoundSpec& requested, const
   RETURN_IF_ERROR(CheckGoal(requested));
   ASSIGN_OR_RETURN(std::vector<TaskStore::NewTask> tasks, PrepareTasks(requested, limits));
   const int32_t num_tasks = static_cast<int32_t>(tasks.size());
-  PreparedRound prepared{.spec = requested, .tasks = std::move(tasks)};
+  std::string task_digests = DigestTasks(tasks);
+  PreparedRound prepared{
+      .spec = requested, .tasks = std::move(tasks), .task_digests = std::move(task_digests)};
   v1::RoundSpec& spec = prepared.spec;
   spec.mutable_listed()->clear_tasks();
   if (requested.has_open_slots()) {

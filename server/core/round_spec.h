@@ -17,7 +17,11 @@ struct PreparedRound {
   // Without its listed tasks; no field is left to a default.
   v1::RoundSpec spec;
   std::vector<TaskStore::NewTask> tasks;
+  // RoundRecord::task_digests: of each kDigestedTasks tasks a digest. Empty if there are no more tasks than that.
+  std::string task_digests;
 };
+inline constexpr size_t kDigestedTasks = 1000;
+inline constexpr size_t kTaskDigestBytes = 32;
 
 // INVALID_ARGUMENT names the field and the remedy; RESOURCE_EXHAUSTED names the limit.
 absl::StatusOr<PreparedRound> PrepareRound(const v1::RoundSpec& spec, const Limits& limits);

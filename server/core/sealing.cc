@@ -84,12 +84,16 @@ absl::StatusOr<v1::Aggregate> WriteAggregate(const RoundAccumulator& accumulator
 }  // namespace
 
 absl::Status RoundManager::Load(const RoundRecord& record, absl::Time now) {
+  ASSIGN_OR_RETURN(std::vector<std::string> requirements, context_.store.ListRequirements(record.id));
+  return Load(record, RequirementIndex(std::move(requirements)), now);
+}
+
+absl::Status RoundManager::Load(const RoundRecord& record, RequirementIndex requirements, absl::Time now) {
   v1::RoundSpec spec;
   v1::Round progress;
   if (!spec.ParseFromString(record.spec) || !progress.ParseFromString(record.progress)) {
     return absl::DataLossError(fmt::format("the spec or progress of round {} cannot be read", record.id));
   }
-  ASSIGN_OR_RETURN(std::vector<std::string> requirements, context_.store.ListRequirements(record.id));
   // A crash may have left one that was written but never recorded.
   const absl::Status deleted = context_.payloads.DeleteCheckpointsExcept(record.id, record.checkpoint);
   if (!deleted.ok()) LogWarning("beside the checkpoint of round {} something stays: {}", record.id, deleted.ToString());
@@ -106,7 +110,7 @@ absl::Status RoundManager::Load(const RoundRecord& record, absl::Time now) {
                 .create_time = record.create_time,
                 .deadline_time = record.deadline_time,
                 .state = record.state,
-                .requirements = RequirementIndex(std::move(requirements)),
+                .requirements = std::move(requirements),
                 .strand = FoldStrand(context_.folds, context_.executor, record.id, *std::move(accumulator)),
                 .recorded = record.num_contributions,
                 .folded = record.checkpoint_sequence,

@@ -15,14 +15,6 @@
 namespace sheaf {
 namespace {
 
-absl::StatusOr<v1::CreateRoundResponse> Create(Core& core, const v1::CreateRoundRequest& request, absl::Time now) {
-  RETURN_IF_ERROR(CheckRequestId(request.request_id()));
-  ASSIGN_OR_RETURN(const RoundRecord record, core.rounds().Create(request, now));
-  v1::CreateRoundResponse response;
-  *response.mutable_round() = ToProto(record);
-  return response;
-}
-
 absl::StatusOr<v1::ListRoundsResponse> List(Core& core, const v1::ListRoundsRequest& request) {
   ASSIGN_OR_RETURN(const int page_size, PageSize(request.page_size(), core.limits().page_size_max));
   TaskStore::ListRoundsParams params{.population = PopulationOrDefault(request.population()),
@@ -92,7 +84,13 @@ absl::StatusOr<v1::ReadAggregateResponse> Read(PayloadStore& payloads, const std
 
 void RoundHandlers::CreateRound(const v1::CreateRoundRequest& request, absl::Time now,
                                 Reply<v1::CreateRoundResponse> reply) {
-  reply(Create(core_, request, now));
+  if (absl::Status status = CheckRequestId(request.request_id()); !status.ok()) return reply(std::move(status));
+  core_.creations().Create(request, now, [reply = std::move(reply)](const absl::StatusOr<RoundRecord>& record) {
+    if (!record.ok()) return reply(record.status());
+    v1::CreateRoundResponse response;
+    *response.mutable_round() = ToProto(*record);
+    reply(std::move(response));
+  });
 }
 
 void RoundHandlers::GetRound(const v1::GetRoundRequest& request, const IdentityPtr& caller, absl::Time now,

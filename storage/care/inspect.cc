@@ -86,7 +86,10 @@ absl::StatusOr<StoreSummary> InspectStore(const std::string& directory, const st
       summary.rounds,
       CountStates<RoundState>(connection, "-- count_rounds\nSELECT state, count(*) FROM rounds GROUP BY state"));
   ASSIGN_OR_RETURN(summary.tasks, CountStates<TaskState>(
-                                      connection, "-- count_tasks\nSELECT state, count(*) FROM tasks GROUP BY state"));
+                                      connection,
+                                      "-- count_tasks\nSELECT CASE WHEN r.state >= 3 AND t.state <= 2 THEN 5 ELSE "
+                                      "t.state END, count(*) FROM tasks t LEFT JOIN rounds r ON r.round_key = "
+                                      "t.round_key GROUP BY 1"));
   RETURN_IF_ERROR(connection
                       .Execute("-- round_times\nSELECT min(create_time), max(create_time) FROM rounds", {},
                                [&](const SqlRow& row) {

@@ -41,8 +41,8 @@ absl::StatusOr<Law> CheckTasks(SqlConnection& connection) {
       Look(connection, R"(-- verify_tasks
       SELECT r.id, r.num_succeeded, r.num_failed, r.num_cancelled, r.num_buried, r.num_queued, r.num_leased,
              count(t.task_key), coalesce(sum(t.state = 3), 0), coalesce(sum(t.state = 4), 0),
-             coalesce(sum(t.state = 5), 0), coalesce(sum(t.state = 6), 0), coalesce(sum(t.state = 1), 0),
-             coalesce(sum(t.state = 2), 0), coalesce(max(t.task_key) - (r.round_key << 32) + 1, 0)
+             coalesce(sum(t.state = 5 OR (t.state <= 2 AND r.state >= 3)), 0), coalesce(sum(t.state = 6), 0),
+             coalesce(sum(t.state = 1 AND r.state <= 2), 0), coalesce(sum(t.state = 2 AND r.state <= 2), 0), coalesce(max(t.task_key) - (r.round_key << 32) + 1, 0)
         FROM rounds r LEFT JOIN tasks t ON t.task_key BETWEEN r.round_key << 32 AND (r.round_key << 32) + 4294967295
        GROUP BY r.round_key)",
            law, [&](const SqlRow& row) {
@@ -194,8 +194,7 @@ absl::StatusOr<Law> CheckOwners(SqlConnection& connection) {
        "-- verify_text_owners\nSELECT count(*) FROM round_texts WHERE round_key NOT IN (SELECT round_key FROM rounds)"},
       {"round_requirements",
        "-- verify_requirement_owners\nSELECT count(*) FROM round_requirements WHERE round_key NOT IN (SELECT round_key "
-       "FROM "
-       "rounds)"},
+       "FROM rounds UNION ALL SELECT round_key FROM deleted_rounds)"},
       {"token_populations",
        "-- verify_population_owners\nSELECT count(*) FROM token_populations WHERE token_id NOT IN (SELECT id FROM "
        "tokens)"}};

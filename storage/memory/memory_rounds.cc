@@ -13,10 +13,22 @@ absl::StatusOr<TaskStore::CreateRoundResult> MemoryTaskStore::CreateRound(const 
   if (absl::Status status = CheckArguments(params); !status.ok()) return status;
   const RoundId& id = params.round.id;
   if (auto earlier = requests_.find(params.round.request_id); earlier != requests_.end()) {
+    staged_.erase(id);
     return CreateRoundResult{.round = Show(rounds_.at(earlier->second)), .created = false};
   }
-  if (!params.may_create) return NoSuchRequest(params.round.request_id);
-  if (rounds_.contains(id)) return absl::AlreadyExistsError(fmt::format("there is a round {} already", id));
+  if (!params.may_create) {
+    staged_.erase(id);
+    return NoSuchRequest(params.round.request_id);
+  }
+  if (rounds_.contains(id)) return RoundIsThere(id);
+  const auto staged = staged_.find(id);
+  if (staged != staged_.end() || params.num_staged > 0) {
+    const bool is_staged = staged != staged_.end() &&
+                           static_cast<int64_t>(staged->second.tasks.size()) == params.num_staged &&
+                           staged->second.record.create_time == params.round.create_time;
+    if (!is_staged) return NotStaged(id, params.num_staged);
+    rounds_.insert(staged_.extract(staged));
+  }
 
   Round& round = rounds_[id];
   round.record = FreshRound(params);
@@ -24,14 +36,8 @@ absl::StatusOr<TaskStore::CreateRoundResult> MemoryTaskStore::CreateRound(const 
   round.checkpoint_progress = round.record.progress;
   Index(round.record);
   requests_.emplace(params.round.request_id, id);
-  round.tasks.reserve(params.tasks.size());
-  for (const NewTask& input : params.tasks) {
-    TaskId task_id{id, static_cast<int32_t>(round.tasks.size())};
-    round.tasks.push_back(
-        {.record = {.id = task_id, .create_time = params.round.create_time, .available_time = params.round.create_time},
-         .input = input});
-    Index(round, round.tasks.back().record);
-  }
+  AddTasks(id, params.round.create_time, params.tasks, round);
+  for (const Task& task : round.tasks) Index(round, task.record);
   undo_.push_back([this, id] {
     Round& created = rounds_.at(id);
     for (const Task& task : created.tasks) Unindex(created, task.record);
@@ -40,6 +46,28 @@ absl::StatusOr<TaskStore::CreateRoundResult> MemoryTaskStore::CreateRound(const 
     rounds_.erase(id);
   });
   return CreateRoundResult{.round = Show(round), .created = true};
+}
+
+void MemoryTaskStore::AddTasks(const RoundId& id, absl::Time create_time, std::span<const NewTask> tasks,
+                               Round& round) {
+  for (const NewTask& input : tasks) {
+    TaskId task_id{id, static_cast<int32_t>(round.tasks.size())};
+    round.tasks.push_back(
+        {.record = {.id = task_id, .create_time = create_time, .available_time = create_time}, .input = input});
+  }
+}
+
+absl::Status MemoryTaskStore::StageTasks(const StageTasksParams& params) {
+  SHEAF_CHECK(is_in_batch_, "writing needs a batch");
+  const auto found = staged_.find(params.round);
+  const size_t num_staged = found == staged_.end() ? 0 : found->second.tasks.size();
+  if (static_cast<int64_t>(num_staged) != params.num_staged) return NotStaged(params.round, params.num_staged);
+  if (rounds_.contains(params.round)) return RoundIsThere(params.round);
+  Round& round = staged_[params.round];
+  if (found == staged_.end()) round.record.create_time = params.create_time;
+  AddTasks(params.round, round.record.create_time, params.tasks, round);
+  undo_.push_back([this, id = params.round] { staged_.erase(id); });
+  return absl::OkStatus();
 }
 
 absl::StatusOr<RoundRecord> MemoryTaskStore::GetRound(const RoundId& id) {

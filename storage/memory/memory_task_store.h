@@ -25,6 +25,7 @@ class MemoryTaskStore : public TaskStore {
   absl::Status CommitBatch() override;
   void RollbackBatch() override;
 
+  absl::Status StageTasks(const StageTasksParams& params) override;
   absl::StatusOr<CreateRoundResult> CreateRound(const CreateRoundParams& params) override;
   absl::StatusOr<RoundRecord> GetRound(const RoundId& id) override;
   absl::StatusOr<std::vector<RoundRecord>> ListRounds(const ListRoundsParams& params) override;
@@ -117,7 +118,12 @@ class MemoryTaskStore : public TaskStore {
   bool is_in_batch_ = false;
   std::vector<std::function<void()>> undo_;
 
+  // Adds tasks that are available from `create_time` on.
+  static void AddTasks(const RoundId& id, absl::Time create_time, std::span<const NewTask> tasks, Round& round);
+
   std::map<RoundId, Round> rounds_;
+  // Rounds to come, which have nothing but tasks.
+  std::map<RoundId, Round> staged_;
   std::map<std::string, RoundId> requests_;
   std::map<WorkerKey, WorkerRecord> workers_;
   std::map<TokenId, TokenRecord> tokens_;

@@ -113,6 +113,8 @@ absl::StatusOr<int64_t> SqlTaskStore::ForgetContributionsAfterCheckpoint(const R
   int64_t after = record.checkpoint_sequence;
   int64_t num_forgotten = record.num_contributions - after;
   if (num_forgotten == 0) return 0;
+  // It collects again; what was cancelled stays so.
+  if (record.state == RoundState::kSealing) RETURN_IF_ERROR(WriteCancelled(*round));
   int64_t num_clients = 0;
   int64_t bytes_up = 0;
   RETURN_IF_ERROR(Run("-- sum_forgotten\nSELECT sum(num_clients), sum(size_bytes) FROM contributions "

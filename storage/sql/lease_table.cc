@@ -1,10 +1,18 @@
 #include "storage/sql/lease_table.h"
 
-#include <iterator>
+#include <algorithm>
+#include <limits>
 
 namespace sheaf {
+namespace {
+
+// Some two milliseconds.
+constexpr int kSweptPerCommit = 4096;
+
+}  // namespace
 
 void LeaseTable::Put(const std::string& population, TaskRecord task) {
+  if (IsErased(task.id)) Unerase(task.id.round);
   task.payload.clear();
   task.data_selector.clear();
   const TaskId id = task.id;
@@ -16,15 +24,33 @@ void LeaseTable::Put(const std::string& population, TaskRecord task) {
 }
 
 void LeaseTable::Erase(const TaskId& id) {
+  if (IsErased(id)) return;
   if (const auto found = tasks_.find(id); found != tasks_.end()) undo_.emplace_back(id, Extract(found));
 }
 
 void LeaseTable::EraseRound(const RoundId& round) {
-  for (auto it = tasks_.lower_bound({round, 0}); it != tasks_.end() && it->first.round == round;) {
-    const auto next = std::next(it);
-    undo_.emplace_back(it->first, Extract(it));
-    it = next;
+  if (erased_.insert(round).second) undo_erased_.push_back(round);
+}
+
+void LeaseTable::Unerase(const RoundId& round) {
+  erased_.erase(round);
+  if (std::find(undo_erased_.begin(), undo_erased_.end(), round) == undo_erased_.end()) {
+    Sweep(round, std::numeric_limits<int>::max());
+    return;
   }
+  for (const TaskId& id : OfRound(round)) Erase(id);
+}
+
+bool LeaseTable::Sweep(const RoundId& round, int limit) {
+  auto it = tasks_.lower_bound({round, 0});
+  for (; it != tasks_.end() && it->first.round == round && limit > 0; --limit) Extract(it++);
+  return it == tasks_.end() || it->first.round != round;
+}
+
+void LeaseTable::Commit() {
+  undo_.clear();
+  undo_erased_.clear();
+  if (!erased_.empty() && Sweep(*erased_.begin(), kSweptPerCommit)) erased_.erase(erased_.begin());
 }
 
 void LeaseTable::Rollback() {
@@ -33,21 +59,28 @@ void LeaseTable::Rollback() {
     if (change->second) Insert(std::move(change->second));
   }
   undo_.clear();
+  for (const RoundId& round : undo_erased_) erased_.erase(round);
+  undo_erased_.clear();
 }
 
 const TaskRecord* LeaseTable::Find(const TaskId& id) const {
   const auto found = tasks_.find(id);
-  return found == tasks_.end() ? nullptr : &found->second.task;
+  return found == tasks_.end() || IsErased(id) ? nullptr : &found->second.task;
 }
 
 std::vector<TaskId> LeaseTable::HeldBy(const std::string& population, const WorkerName& worker) const {
   const auto held = by_worker_.find({population, worker});
   if (held == by_worker_.end()) return {};
-  return {held->second.begin(), held->second.end()};
+  std::vector<TaskId> ids;
+  for (const TaskId& id : held->second) {
+    if (!IsErased(id)) ids.push_back(id);
+  }
+  return ids;
 }
 
 std::vector<TaskId> LeaseTable::OfRound(const RoundId& round) const {
   std::vector<TaskId> leased;
+  if (erased_.contains(round)) return leased;
   for (auto it = tasks_.lower_bound({round, 0}); it != tasks_.end() && it->first.round == round; ++it) {
     leased.push_back(it->first);
   }
@@ -58,6 +91,7 @@ std::vector<TaskId> LeaseTable::Expired(absl::Time now, int limit) const {
   std::vector<TaskId> expired;
   for (auto it = by_expiry_.begin(); it != by_expiry_.end() && it->first <= now; ++it) {
     if (static_cast<int>(expired.size()) >= limit) break;
+    if (IsErased(it->second)) continue;
     expired.push_back(it->second);
   }
   return expired;
@@ -65,7 +99,8 @@ std::vector<TaskId> LeaseTable::Expired(absl::Time now, int limit) const {
 
 absl::Time LeaseTable::NextExpiry(absl::Time now) const {
   // The next instant that absl::Time can tell from `now`, and an id before all others.
-  const auto next = by_expiry_.lower_bound({now + absl::Nanoseconds(1) / 4, TaskId()});
+  auto next = by_expiry_.lower_bound({now + absl::Nanoseconds(1) / 4, TaskId()});
+  while (next != by_expiry_.end() && IsErased(next->second)) ++next;
   return next == by_expiry_.end() ? absl::InfiniteFuture() : next->first;
 }
 

@@ -28,8 +28,9 @@ class LeaseTable {
   // Replaces one of the same id.
   void Put(const std::string& population, TaskRecord task);
   void Erase(const TaskId& id);
+  // All of a round's, whose number does not matter: the entries go little by little, a part with each Commit.
   void EraseRound(const RoundId& round);
-  void Commit() { undo_.clear(); }
+  void Commit();
   void Rollback();
 
   const TaskRecord* Find(const TaskId& id) const;
@@ -47,6 +48,11 @@ class LeaseTable {
     TaskRecord task;
   };
   using Tasks = std::map<TaskId, Lease>;
+  bool IsErased(const TaskId& id) const { return !erased_.empty() && erased_.contains(id.round); }
+  // The round collects again: what it had before must not come back with it.
+  void Unerase(const RoundId& round);
+  // At most `limit` entries of a round that was erased. True if none is left.
+  bool Sweep(const RoundId& round, int limit);
   using Holder = std::pair<std::string, WorkerName>;
   struct HolderHash {
     size_t operator()(const Holder& holder) const {
@@ -59,8 +65,12 @@ class LeaseTable {
   Tasks tasks_;
   std::unordered_map<Holder, std::set<TaskId>, HolderHash> by_worker_;
   std::set<std::pair<absl::Time, TaskId>> by_expiry_;
+  // Rounds of which there still are entries that count for nothing.
+  std::set<RoundId> erased_;
   // What each change since Commit replaced; an empty node where there was nothing.
   std::vector<std::pair<TaskId, Tasks::node_type>> undo_;
+  // Those of erased_ since Commit.
+  std::vector<RoundId> undo_erased_;
 };
 
 }  // namespace sheaf

@@ -213,8 +213,6 @@ absl::StatusOr<TaskRecord> SqlTaskStore::RenewLease(const RenewLeaseParams& para
   return task;
 }
 
-namespace {
-
 void ClearLease(TaskRecord& task) {
   task.worker = WorkerName();
   task.lease_token = LeaseToken();
@@ -222,8 +220,6 @@ void ClearLease(TaskRecord& task) {
   task.lease_time = task.expire_time = task.attempt_deadline_time = absl::Time();
   task.progress = 0;
 }
-
-}  // namespace
 
 absl::StatusOr<TaskRecord> SqlTaskStore::EndAttempt(const EndAttemptParams& params) {
   SHEAF_CHECK(is_in_batch_, "writing needs a batch");

@@ -9,6 +9,7 @@
 #include "storage/migrations/sqlite/0004_retention.sql.h"
 #include "storage/migrations/sqlite/0005_tokens.sql.h"
 #include "storage/migrations/sqlite/0006_refusals_without_quotes.sql.h"
+#include "storage/migrations/sqlite/0007_large_rounds.sql.h"
 
 namespace sheaf {
 namespace {
@@ -34,6 +35,11 @@ constexpr Migration kSqliteMigrations[] = {
      .minimum_compatible_version = 5,
      .name = "refusals_without_quotes",
      .sql = kSqlite0006RefusalsWithoutQuotes},
+    // An older build would show tasks of rounds that have ended as QUEUED.
+    {.version = 7,
+     .minimum_compatible_version = 7,
+     .name = "large_rounds",
+     .sql = kSqlite0007LargeRounds},
 };
 
 absl::Status MigrateInTransaction(SqlConnection& connection, std::span<const Migration> migrations) {

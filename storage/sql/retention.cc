@@ -66,8 +66,6 @@ absl::StatusOr<TaskStore::DeletedRounds> SqlTaskStore::DeleteEndedRounds(const D
   }
   for (size_t i = 0; i < keys.size(); ++i) {
     RETURN_IF_ERROR(Change(1, "-- delete_round\nINSERT INTO deleted_rounds (round_key) VALUES (?)", {keys[i]}));
-    RETURN_IF_ERROR(
-        Run("-- delete_requirements\nDELETE FROM round_requirements WHERE round_key = ?", {keys[i]}).status());
     RETURN_IF_ERROR(Change(1, "-- delete_round_texts\nDELETE FROM round_texts WHERE round_key = ?", {keys[i]}));
     RETURN_IF_ERROR(Change(1, "-- delete_round_row\nDELETE FROM rounds WHERE round_key = ?", {keys[i]}));
     rounds_.erase(deleted.rounds[i]);
@@ -79,6 +77,7 @@ absl::StatusOr<TaskStore::DeletedRounds> SqlTaskStore::DeleteEndedRounds(const D
       Run("-- find_deleted\nSELECT round_key FROM deleted_rounds ORDER BY round_key", {}, [&](const SqlRow& row) {
         unfinished.push_back(row.Int(0));
       }).status());
+  for (const auto& [id, staged] : staged_) std::erase(unfinished, staged.round.key);
   int64_t left = params.tasks_limit;
   for (const int64_t key : unfinished) {
     if (left <= 0) {
@@ -86,11 +85,17 @@ absl::StatusOr<TaskStore::DeletedRounds> SqlTaskStore::DeleteEndedRounds(const D
       break;
     }
     ASSIGN_OR_RETURN(const int64_t num_tasks, DeleteTasks(key, left));
-    if (num_tasks == left) deleted.is_done = false;
-    if (num_tasks < left) {
+    // As many as tasks at most.
+    ASSIGN_OR_RETURN(const int64_t num_requirements, Run(R"(-- delete_requirements
+        DELETE FROM round_requirements WHERE round_key = ? AND number IN
+          (SELECT number FROM round_requirements WHERE round_key = ? ORDER BY number LIMIT ?))",
+                                                         {key, key, left}));
+    const int64_t num_rows = std::max(num_tasks, num_requirements);
+    if (num_rows == left) deleted.is_done = false;
+    if (num_rows < left) {
       RETURN_IF_ERROR(Change(1, "-- forget_round\nDELETE FROM deleted_rounds WHERE round_key = ?", {key}));
     }
-    left -= num_tasks;
+    left -= num_rows;
   }
   return deleted;
 }

@@ -20,14 +20,35 @@ absl::StatusOr<TaskStore::CreateRoundResult> SqlTaskStore::CreateRound(const Cre
                       [&](const SqlRow& row) { earlier = row.String(0); })
                       .status());
   if (!earlier.empty()) {
+    staged_.erase(params.round.id);
     ASSIGN_OR_RETURN(Round * round, FindRound(RoundId(earlier)));
     return CreateRoundResult{.round = round->record, .created = false};
   }
-  if (!params.may_create) return NoSuchRequest(params.round.request_id);
+  if (!params.may_create) {
+    staged_.erase(params.round.id);
+    return NoSuchRequest(params.round.request_id);
+  }
   const RoundId& id = params.round.id;
-  if (FindRound(id).ok()) return absl::AlreadyExistsError(fmt::format("there is a round {} already", id));
+  if (FindRound(id).ok()) return RoundIsThere(id);
 
-  Round round{.record = FreshRound(params), .stored_version = 1};
+  Round round;
+  if (const auto staged = staged_.find(id); staged != staged_.end() || params.num_staged > 0) {
+    if (staged == staged_.end() || staged->second.num_tasks != params.num_staged ||
+        staged->second.round.record.create_time != params.round.create_time) {
+      return NotStaged(id, params.num_staged);
+    }
+    round = std::move(staged->second.round);
+    staged_.erase(staged);
+    RETURN_IF_ERROR(Change(1, "-- keep_staged\nDELETE FROM deleted_rounds WHERE round_key = ?", {round.key}));
+  } else {
+    ASSIGN_OR_RETURN(round.key, NextKey());
+    std::set<std::string> requirements;
+    for (const NewTask& task : params.tasks) requirements.insert(task.requirement);
+    round.requirements.assign(requirements.begin(), requirements.end());
+    round.waiting.emplace(round.requirements.size());
+  }
+  round.record = FreshRound(params);
+  round.stored_version = 1;
   const RoundRecord& r = round.record;
   RETURN_IF_ERROR(
       Change(1, R"(-- create_round
@@ -35,47 +56,71 @@ absl::StatusOr<TaskStore::CreateRoundResult> SqlTaskStore::CreateRound(const Cre
                           end_time, num_queued, num_leased, num_succeeded, num_failed, num_cancelled, num_buried,
                           num_failed_attempts, num_lost_attempts, num_contributions, num_clients, bytes_up, checkpoint,
                           checkpoint_sequence, progress, error)
-      VALUES (1 + max(coalesce((SELECT max(round_key) FROM rounds), 0),
-                      coalesce((SELECT max(round_key) FROM deleted_rounds), 0)),
-              ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, '', 0, ?, x''))",
-             {SqlText(id.value()), SqlText(r.population), SqlText(r.job), SqlText(r.request_id), ToSql(r.create_time),
-              ToSql(r.deadline_time), SqlText(r.broadcast_digest), static_cast<int64_t>(r.state), r.version,
-              ToSql(r.end_time), r.tasks.queued, SqlBlob(r.progress)}));
-  RETURN_IF_ERROR(Run("-- find_round_key\nSELECT round_key FROM rounds WHERE id = ?", {SqlText(id.value())},
-                      [&](const SqlRow& row) { round.key = row.Int(0); })
-                      .status());
+      VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, '', 0, ?, x''))",
+             {round.key, SqlText(id.value()), SqlText(r.population), SqlText(r.job), SqlText(r.request_id),
+              ToSql(r.create_time), ToSql(r.deadline_time), SqlText(r.broadcast_digest), static_cast<int64_t>(r.state),
+              r.version, ToSql(r.end_time), r.tasks.queued, SqlBlob(r.progress)}));
   RETURN_IF_ERROR(
       Change(1,
-             "-- create_round_texts\nINSERT INTO round_texts (round_key, spec, aggregate, checkpoint_progress) "
-             "VALUES (?, ?, x'', ?)",
-             {round.key, SqlBlob(r.spec), SqlBlob(r.progress)}));
-  std::set<std::string> requirements;
-  for (const NewTask& task : params.tasks) requirements.insert(task.requirement);
-  round.requirements.assign(requirements.begin(), requirements.end());
-  RETURN_IF_ERROR(InsertTasks(round, params.tasks));
-  WaitingTasks& waiting = round.waiting.emplace(round.requirements.size());
-  for (const NewTask& task : params.tasks) waiting.Add(NumberOf(round, task.requirement), r.create_time, 1);
+             "-- create_round_texts\nINSERT INTO round_texts (round_key, spec, aggregate, checkpoint_progress, "
+             "task_digests) VALUES (?, ?, x'', ?, ?)",
+             {round.key, SqlBlob(r.spec), SqlBlob(r.progress), SqlBlob(r.task_digests)}));
+  RETURN_IF_ERROR(InsertTasks(round, params.num_staged, params.tasks));
   touched_rounds_.push_back(id);
   return CreateRoundResult{.round = (rounds_[id] = std::move(round)).record, .created = true};
 }
 
-absl::Status SqlTaskStore::InsertTasks(const Round& round, const std::vector<NewTask>& tasks) {
-  for (size_t number = 0; number < round.requirements.size(); ++number) {
-    RETURN_IF_ERROR(Change(1,
-                           "-- create_requirement\nINSERT INTO round_requirements (round_key, number, requirement) "
-                           "VALUES (?, ?, ?)",
-                           {round.key, static_cast<int64_t>(number), SqlText(round.requirements[number])}));
+absl::StatusOr<int64_t> SqlTaskStore::NextKey() {
+  int64_t key = 0;
+  RETURN_IF_ERROR(Run("-- next_key\nSELECT 1 + max(coalesce((SELECT max(round_key) FROM rounds), 0), "
+                      "coalesce((SELECT max(round_key) FROM deleted_rounds), 0))",
+                      {}, [&](const SqlRow& row) { key = row.Int(0); })
+                      .status());
+  return key;
+}
+
+absl::Status SqlTaskStore::StageTasks(const StageTasksParams& params) {
+  SHEAF_CHECK(is_in_batch_, "writing needs a batch");
+  const auto found = staged_.find(params.round);
+  if ((found == staged_.end() ? 0 : found->second.num_tasks) != params.num_staged) {
+    return NotStaged(params.round, params.num_staged);
   }
-  int64_t available_time = ToSql(round.record.create_time);
-  int64_t key = KeyOf(round, 0);
+  if (FindRound(params.round).ok()) return RoundIsThere(params.round);
+  touched_staged_.push_back(params.round);
+  if (found == staged_.end()) {
+    Staged& begun = staged_[params.round];
+    begun.round.record.create_time = params.create_time;
+    begun.round.requirements.assign(params.requirements.begin(), params.requirements.end());
+    begun.round.waiting.emplace(params.requirements.size());
+    ASSIGN_OR_RETURN(begun.round.key, NextKey());
+    RETURN_IF_ERROR(
+        Change(1, "-- stage_round\nINSERT INTO deleted_rounds (round_key) VALUES (?)", {begun.round.key}));
+  }
+  Staged& staged = staged_[params.round];
+  RETURN_IF_ERROR(InsertTasks(staged.round, staged.num_tasks, params.tasks));
+  staged.num_tasks += static_cast<int64_t>(params.tasks.size());
+  return absl::OkStatus();
+}
+
+absl::Status SqlTaskStore::InsertTasks(Round& round, int64_t first, std::span<const NewTask> tasks) {
+  const absl::Time create_time = round.record.create_time;
+  const int64_t available_time = ToSql(create_time);
+  int64_t key = KeyOf(round, static_cast<int32_t>(first));
   for (const NewTask& task : tasks) {
-    auto requirement = std::lower_bound(round.requirements.begin(), round.requirements.end(), task.requirement);
+    const size_t number = NumberOf(round, task.requirement);
+    if (round.waiting->Count(number) == 0) {
+      RETURN_IF_ERROR(Change(1,
+                             "-- create_requirement\nINSERT INTO round_requirements (round_key, number, requirement) "
+                             "VALUES (?, ?, ?)",
+                             {round.key, static_cast<int64_t>(number), SqlText(task.requirement)}));
+    }
+    round.waiting->Add(number, create_time, 1);
     RETURN_IF_ERROR(Change(1, R"(-- create_task
         INSERT INTO tasks (task_key, round_key, requirement, state, available_time, end_time, lease_token, poll_id,
                            lease_time, attempt_deadline_time, progress, num_attempts, num_failed, num_lost, last_error)
         VALUES (?, ?, ?, 1, ?, ?, '', '', 0, 0, 0, 0, 0, 0, x''))",
-                           {key, round.key, static_cast<int64_t>(requirement - round.requirements.begin()),
-                            available_time, ToSql(absl::InfiniteFuture())}));
+                           {key, round.key, static_cast<int64_t>(number), available_time,
+                            ToSql(absl::InfiniteFuture())}));
     if (!task.payload.empty() || !task.data_selector.empty()) {
       RETURN_IF_ERROR(
           Change(1, "-- create_task_input\nINSERT INTO task_inputs (task_key, payload, data_selector) VALUES (?, ?, ?)",
@@ -139,7 +184,12 @@ absl::StatusOr<RoundRecord> SqlTaskStore::MoveRound(const MoveRoundParams& param
   if (round->record.state != params.from) return RoundIsElsewhere(params.round, round->record.state, params.from);
   Touch(*round);
   RoundRecord& record = round->record;
-  if (params.to != RoundState::kCollecting) RETURN_IF_ERROR(CancelTasks(*round, params.now));
+  if (params.to == RoundState::kCollecting) {
+    // What was cancelled stays so.
+    if (HasStopped(record.state)) RETURN_IF_ERROR(WriteCancelled(*round));
+  } else if (!HasStopped(record.state)) {
+    RETURN_IF_ERROR(CancelTasks(*round, params.now));
+  }
   record.state = params.to;
   if (IsFinal(params.to)) record.end_time = params.now;
   if (params.to == RoundState::kFailed || params.to == RoundState::kCancelled) record.error = params.error;
@@ -155,24 +205,33 @@ absl::StatusOr<RoundRecord> SqlTaskStore::MoveRound(const MoveRoundParams& param
 absl::Status SqlTaskStore::CancelTasks(Round& round, absl::Time now) {
   TaskCounts& counts = round.record.tasks;
   leases_.EraseRound(round.record.id);
-  if (counts.leased > 0) {
-    RETURN_IF_ERROR(Change(counts.leased, R"(-- cancel_attempts
-        INSERT INTO attempts (task_key, number, worker, lease_time, end_time, outcome, error, timings, bytes_up)
-        SELECT task_key, num_attempts, worker, lease_time, ?, 5, x'', x'', 0 FROM tasks
-         WHERE task_key BETWEEN ? AND ? AND state = 2)",
-                           {ToSql(now), KeyOf(round, 0), KeyOf(round, INT32_MAX)}));
-  }
-  if (counts.queued + counts.leased > 0) {
-    RETURN_IF_ERROR(Change(counts.queued + counts.leased, R"(-- cancel_tasks
-        UPDATE tasks SET state = 5, delayed_until = NULL, end_time = ?, worker = NULL, lease_token = '', poll_id = '',
-               lease_time = 0, expire_time = NULL, attempt_deadline_time = 0, progress = 0
-         WHERE task_key BETWEEN ? AND ? AND state IN (1, 2))",
-                           {ToSql(now), KeyOf(round, 0), KeyOf(round, INT32_MAX)}));
+  // That the round has stopped says it of each task. But nothing becomes available any more.
+  if (!round.waiting || round.waiting->NumDelayed(round.record.create_time) > 0) {
+    RETURN_IF_ERROR(Run("-- cancel_delays\nUPDATE tasks SET delayed_until = NULL WHERE task_key BETWEEN ? AND ? AND "
+                        "delayed_until IS NOT NULL",
+                        {KeyOf(round, 0), KeyOf(round, INT32_MAX)})
+                        .status());
   }
   round.waiting.reset();
+  round.cancel_time = now;
   counts.cancelled += counts.queued + counts.leased;
   counts.queued = counts.leased = 0;
   return absl::OkStatus();
+}
+
+absl::Status SqlTaskStore::WriteCancelled(const Round& round) {
+  RETURN_IF_ERROR(Run(R"(-- cancel_attempts
+      INSERT INTO attempts (task_key, number, worker, lease_time, end_time, outcome, error, timings, bytes_up)
+      SELECT task_key, num_attempts, worker, lease_time, ?, 5, x'', x'', 0 FROM tasks
+       WHERE task_key BETWEEN ? AND ? AND state = 2)",
+                      {ToSql(round.cancel_time), KeyOf(round, 0), KeyOf(round, INT32_MAX)})
+                      .status());
+  return Run(R"(-- cancel_tasks
+      UPDATE tasks SET state = 5, delayed_until = NULL, end_time = ?, worker = NULL, lease_token = '', poll_id = '',
+             lease_time = 0, expire_time = NULL, attempt_deadline_time = 0, progress = 0
+       WHERE task_key BETWEEN ? AND ? AND state IN (1, 2))",
+             {ToSql(round.cancel_time), KeyOf(round, 0), KeyOf(round, INT32_MAX)})
+      .status();
 }
 
 absl::StatusOr<TaskStore::BlobUse> SqlTaskStore::GetBlobUse(const std::string& digest) {

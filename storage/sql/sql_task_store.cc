@@ -60,6 +60,7 @@ absl::Status SqlTaskStore::CommitBatch() {
   }
   touched_rounds_.clear();
   touched_workers_.clear();
+  touched_staged_.clear();
   leases_.Commit();
   if (rounds_.size() > kCachedRoundsMax) rounds_.clear();
   if (workers_.size() > kCachedWorkersMax) workers_.clear();
@@ -75,6 +76,8 @@ void SqlTaskStore::RollbackBatch() {
 void SqlTaskStore::ForgetBatch() {
   is_in_batch_ = false;
   for (const RoundId& id : touched_rounds_) rounds_.erase(id);
+  for (const RoundId& id : touched_staged_) staged_.erase(id);
+  touched_staged_.clear();
   for (const WorkerKey& key : touched_workers_) workers_.erase(key);
   touched_rounds_.clear();
   touched_workers_.clear();
@@ -117,13 +120,15 @@ absl::StatusOr<SqlTaskStore::Round*> SqlTaskStore::FindRound(const RoundId& id) 
       SELECT r.round_key, r.id, r.population, r.job, r.request_id, r.create_time, r.deadline_time, r.broadcast_digest,
              r.state, r.version, r.end_time, r.num_queued, r.num_leased, r.num_succeeded, r.num_failed,
              r.num_cancelled, r.num_buried, r.num_failed_attempts, r.num_lost_attempts, r.num_contributions,
-             r.num_clients, r.bytes_up, r.checkpoint, r.checkpoint_sequence, r.progress, r.error, x.spec, x.aggregate
+             r.num_clients, r.bytes_up, r.checkpoint, r.checkpoint_sequence, r.progress, r.error, x.spec, x.aggregate,
+             r.cancel_time, x.task_digests
         FROM rounds r JOIN round_texts x ON x.round_key = r.round_key WHERE r.id = ?)",
                       {SqlText(id.value())},
                       [&](const SqlRow& row) {
                         is_found = true;
                         round.key = row.Int(0);
                         round.stored_version = row.Int(9);
+                        round.cancel_time = row.Time(28);
                         round.record = {.id = RoundId(row.Bytes(1)),
                                         .population = row.String(2),
                                         .job = row.String(3),
@@ -150,7 +155,8 @@ absl::StatusOr<SqlTaskStore::Round*> SqlTaskStore::FindRound(const RoundId& id) 
                                         .checkpoint_sequence = row.Int(23),
                                         .progress = row.String(24),
                                         .aggregate = row.String(27),
-                                        .error = row.String(25)};
+                                        .error = row.String(25),
+                                        .task_digests = row.String(29)};
                       })
                       .status());
   if (!is_found) return NoSuchRound(id);
@@ -200,7 +206,7 @@ absl::Status SqlTaskStore::PutRound(Round& round) {
       UPDATE rounds SET state = ?, version = ?, end_time = ?, num_queued = ?, num_leased = ?, num_succeeded = ?,
              num_failed = ?, num_cancelled = ?, num_buried = ?, num_failed_attempts = ?, num_lost_attempts = ?,
              num_contributions = ?, num_clients = ?, bytes_up = ?, checkpoint = ?, checkpoint_sequence = ?,
-             progress = ?, error = ?
+             progress = ?, error = ?, cancel_time = ?
        WHERE round_key = ? AND version = ?)",
                          {static_cast<int64_t>(r.state),
                           r.version,
@@ -220,6 +226,7 @@ absl::Status SqlTaskStore::PutRound(Round& round) {
                           r.checkpoint_sequence,
                           SqlBlob(r.progress),
                           SqlBlob(r.error),
+                          ToSql(round.cancel_time),
                           round.key,
                           round.stored_version}));
   round.stored_version = r.version;

@@ -10,7 +10,9 @@
 // committed any more. Not thread-safe.
 #pragma once
 
+#include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -33,6 +35,7 @@ class SqlTaskStore final : public TaskStore {
   absl::Status CommitBatch() override;
   void RollbackBatch() override;
 
+  absl::Status StageTasks(const StageTasksParams& params) override;
   absl::StatusOr<CreateRoundResult> CreateRound(const CreateRoundParams& params) override;
   absl::StatusOr<RoundRecord> GetRound(const RoundId& id) override;
   absl::StatusOr<std::vector<RoundRecord>> ListRounds(const ListRoundsParams& params) override;
@@ -89,8 +92,15 @@ class SqlTaskStore final : public TaskStore {
     std::optional<WaitingTasks> waiting;
     // What the database has; 0 if it has no row yet.
     int64_t stored_version = 0;
+    // When it stopped collecting: the rows of tasks that were QUEUED or LEASED then still say so.
+    absl::Time cancel_time;
     // Per worker the tasks it holds or has done, once somebody had to count them.
     std::optional<std::unordered_map<WorkerName, int64_t>> num_taken;
+  };
+  // A round to come. Its key is in deleted_rounds: whatever becomes of it, its rows are.
+  struct Staged {
+    Round round;
+    int64_t num_tasks = 0;
   };
   struct Worker {
     WorkerRecord record;
@@ -129,8 +139,14 @@ class SqlTaskStore final : public TaskStore {
   absl::StatusOr<std::vector<std::string>> ReadRequirements(int64_t round_key);
   // A task that `worker` held stops being leased without success.
   void GiveBack(Round& round, const WorkerName& worker);
-  absl::Status InsertTasks(const Round& round, const std::vector<NewTask>& tasks);
+  // Of a round to come.
+  absl::StatusOr<int64_t> NextKey();
+  // Those from `first` on of a round that has its key, create_time, requirements and `waiting`.
+  absl::Status InsertTasks(Round& round, int64_t first, std::span<const NewTask> tasks);
+  // The round stops collecting; see Round::cancel_time.
   absl::Status CancelTasks(Round& round, absl::Time now);
+  // Writes into the rows of tasks and attempts what CancelTasks left unsaid.
+  absl::Status WriteCancelled(const Round& round);
   // Counts a change of `round`; the batch writes it before anything reads it by SQL.
   void Touch(Round& round);
   absl::Status FlushRounds();
@@ -167,17 +183,27 @@ class SqlTaskStore final : public TaskStore {
   // Of a round that ended: read, shown, not kept.
   Round ended_round_;
   std::vector<RoundId> touched_rounds_;
+  std::map<RoundId, Staged> staged_;
+  // In this batch.
+  std::vector<RoundId> touched_staged_;
   LeaseTable leases_;
   std::unordered_map<WorkerKey, Worker, WorkerKeyHash> workers_;
   std::vector<WorkerKey> touched_workers_;
 };
 
+// QUEUED and LEASED tasks have become CANCELLED.
+inline bool HasStopped(RoundState state) { return state >= RoundState::kSealing; }
 // The columns of a task in SQL and their reader. `t` is tasks, `r` rounds, `i` task_inputs, `q` round_requirements.
+// Changes of rounds must have been flushed.
 inline constexpr char kTaskColumns[] =
     "r.id, t.task_key, t.state, i.payload, i.data_selector, q.requirement, r.create_time, t.available_time, "
     "t.end_time, t.worker, t.lease_token, t.poll_id, t.lease_time, t.expire_time, t.attempt_deadline_time, "
-    "t.progress, t.num_attempts, t.num_failed, t.num_lost, t.last_error";
-inline constexpr int kNumTaskColumns = 20;
+    "t.progress, t.num_attempts, t.num_failed, t.num_lost, t.last_error, r.state, r.cancel_time";
+inline constexpr int kNumTaskColumns = 22;
+// The state of task `t` of round `r`.
+inline constexpr char kTaskState[] = "CASE WHEN r.state >= 3 AND t.state <= 2 THEN 5 ELSE t.state END";
 TaskRecord ReadTask(const SqlRow& row);
+// It is nobody's any more.
+void ClearLease(TaskRecord& task);
 
 }  // namespace sheaf

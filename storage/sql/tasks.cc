@@ -12,7 +12,7 @@
 namespace sheaf {
 
 TaskRecord ReadTask(const SqlRow& row) {
-  return {.id = {RoundId(row.Bytes(0)), static_cast<int32_t>(row.Int(1) & INT32_MAX)},
+  TaskRecord task{.id = {RoundId(row.Bytes(0)), static_cast<int32_t>(row.Int(1) & INT32_MAX)},
           .state = static_cast<TaskState>(row.Int(2)),
           .payload = row.String(3),
           .data_selector = row.String(4),
@@ -31,6 +31,11 @@ TaskRecord ReadTask(const SqlRow& row) {
           .num_failed = static_cast<int32_t>(row.Int(17)),
           .num_lost = static_cast<int32_t>(row.Int(18)),
           .last_error = row.String(19)};
+  if (!HasStopped(static_cast<RoundState>(row.Int(20))) || IsEnded(task.state)) return task;
+  task.state = TaskState::kCancelled;
+  task.end_time = row.Time(21);
+  ClearLease(task);
+  return task;
 }
 
 absl::StatusOr<TaskRecord> SqlTaskStore::FindTask(Round& round, const TaskId& id) {
@@ -41,6 +46,7 @@ absl::StatusOr<TaskRecord> SqlTaskStore::FindTask(Round& round, const TaskId& id
        WHERE t.task_key = ?)",
                                              kTaskColumns);
   if (id.index < 0) return NoSuchTask(id);
+  if (HasStopped(round.record.state)) RETURN_IF_ERROR(FlushRounds());
   std::optional<TaskRecord> task;
   RETURN_IF_ERROR(Run(sql, {KeyOf(round, id.index)}, [&](const SqlRow& row) { task = ReadTask(row); }).status());
   if (!task) return NoSuchTask(id);
@@ -98,7 +104,7 @@ absl::StatusOr<TaskRecord> SqlTaskStore::GetTaskState(const TaskId& id) {
 }
 
 absl::StatusOr<std::vector<AttemptRecord>> SqlTaskStore::ListAttempts(const TaskId& id) {
-  ASSIGN_OR_RETURN(TaskRecord task, GetTask(id));
+  RETURN_IF_ERROR(GetTask(id).status());
   ASSIGN_OR_RETURN(Round * round, FindRound(id.round));
   std::vector<AttemptRecord> attempts;
   RETURN_IF_ERROR(Run(R"(-- list_attempts
@@ -116,9 +122,19 @@ absl::StatusOr<std::vector<AttemptRecord>> SqlTaskStore::ListAttempts(const Task
                                             .bytes_up = row.Int(7)});
                       })
                       .status());
-  if (task.state == TaskState::kLeased) {
-    attempts.push_back({.number = task.num_attempts, .worker = task.worker, .lease_time = task.lease_time});
-  }
+  // The newest, if it runs, or was cancelled with its round.
+  RETURN_IF_ERROR(Run("-- last_attempt\nSELECT num_attempts, worker, lease_time FROM tasks WHERE task_key = ? AND "
+                      "state = 2",
+                      {KeyOf(*round, id.index)},
+                      [&](const SqlRow& row) {
+                        attempts.push_back({.number = static_cast<int32_t>(row.Int(0)),
+                                            .worker = WorkerName(row.Bytes(1)),
+                                            .lease_time = row.Time(2)});
+                        if (!HasStopped(round->record.state)) return;
+                        attempts.back().end_time = round->cancel_time;
+                        attempts.back().outcome = AttemptOutcome::kCancelled;
+                      })
+                      .status());
   return attempts;
 }
 
@@ -128,9 +144,11 @@ absl::StatusOr<std::vector<TaskRecord>> SqlTaskStore::ListTasks(const ListTasksP
         JOIN round_requirements q ON q.round_key = t.round_key AND q.number = t.requirement
         LEFT JOIN task_inputs i ON i.task_key = t.task_key
        WHERE r.id >= ? AND (r.id, t.task_key & 2147483647) > (?, ?) AND r.id <= ?
-         AND (? = '' OR r.population = ?) AND (? >> t.state) & 1 AND (? = '' OR t.worker = ?)
+         AND (? = '' OR r.population = ?) AND (? >> {}) & 1
+         AND (? = '' OR (t.worker = ? AND NOT (r.state >= 3 AND t.state <= 2)))
        ORDER BY r.id, t.task_key LIMIT ?)",
-                                             kTaskColumns);
+                                             kTaskColumns, kTaskState);
+  RETURN_IF_ERROR(FlushRounds());
   int64_t states = params.states.empty() ? ~int64_t{0} : 0;
   for (TaskState state : params.states) states |= int64_t{1} << static_cast<int>(state);
   TaskId after = params.after.value_or(TaskId{RoundId(), -1});

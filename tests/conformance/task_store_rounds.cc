@@ -47,6 +47,98 @@ STORE_TEST("A round id taken by another request is refused") {
   CHECK(second.status().code() == absl::StatusCode::kAlreadyExists);
 }
 
+// The tasks of `whole`, `of_each` in each batch; the rest stays for CreateRound.
+absl::Status StageAll(StoreFixture& f, TaskStore::CreateRoundParams& whole, size_t of_each) {
+  const std::vector<std::string> requirements = {"", "gpu=yes"};
+  while (whole.tasks.size() > of_each) {
+    const absl::Status staged = f.Do([&](TaskStore& s) {
+      return s.StageTasks({.round = whole.round.id,
+                           .create_time = whole.round.create_time,
+                           .requirements = requirements,
+                           .num_staged = whole.num_staged,
+                           .tasks = std::span(whole.tasks).first(of_each)});
+    });
+    if (!staged.ok()) return staged;
+    whole.num_staged += static_cast<int64_t>(of_each);
+    whole.tasks.erase(whole.tasks.begin(), whole.tasks.begin() + static_cast<std::ptrdiff_t>(of_each));
+  }
+  return absl::OkStatus();
+}
+
+TaskStore::CreateRoundParams LargeRound(StoreFixture& f, const std::string& id) {
+  TaskStore::CreateRoundParams params = f.RoundParams({.id = id, .num_tasks = 8});
+  params.tasks[1].requirement = params.tasks[6].requirement = "gpu=yes";
+  params.round.task_digests = "digests";
+  return params;
+}
+
+STORE_TEST("A round whose tasks were staged over several batches is as one that was created at once") {
+  const TaskStore::CreateRoundParams whole = LargeRound(f, "r-one");
+  TaskStore::CreateRoundParams staged = whole;
+  const std::string before = f.DumpNow();
+  REQUIRE(StageAll(f, staged, 3).ok());
+  CHECK(staged.num_staged == 6);
+  CHECK(f.DumpNow() == before);
+  CHECK(absl::IsNotFound(f.store().GetTask({RoundId("r-one"), 0}).status()));
+  const auto created = f.Do([&](TaskStore& s) { return s.CreateRound(staged); });
+  REQUIRE(created.ok());
+  CHECK(created->created);
+  CHECK(created->round.task_digests == "digests");
+  std::string dump = f.DumpNow();
+  f.Reopen();
+  CHECK((f.DumpNow() == dump || f.DumpNow() == before));
+  CHECK(f.store().CountQueued(RoundId("r-one")).value_or(std::vector<int64_t>{6, 2}) == std::vector<int64_t>{6, 2});
+
+  TaskStore::CreateRoundParams other = LargeRound(f, "r-two");
+  REQUIRE(f.Do([&](TaskStore& s) { return s.CreateRound(other); }).ok());
+  for (int i = 0; i < 8; ++i) {
+    TaskRecord one = *f.store().GetTask({RoundId("r-one"), i});
+    const TaskRecord two = *f.store().GetTask({RoundId("r-two"), i});
+    one.id = two.id;
+    CHECK(Describe(one) == Describe(two));
+  }
+  CHECK(f.Lease("w1").payload == "payload 0");
+}
+
+STORE_TEST("What was staged is void after a batch that failed, and where the round is not created") {
+  TaskStore::CreateRoundParams whole = LargeRound(f, "r-one");
+  whole.round.request_id = "q";
+  const auto stage = [&](int64_t num_staged) {
+    return f.store().StageTasks({.round = whole.round.id,
+                                 .create_time = whole.round.create_time,
+                                 .requirements = std::vector<std::string>{"", "gpu=yes"},
+                                 .num_staged = num_staged,
+                                 .tasks = std::span(whole.tasks).first(2)});
+  };
+  REQUIRE(f.Do([&](TaskStore&) { return stage(0); }).ok());
+  CHECK(absl::IsFailedPrecondition(f.Do([&](TaskStore&) { return stage(0); })));
+  REQUIRE(f.store().BeginBatch().ok());
+  REQUIRE(stage(2).ok());
+  f.store().RollbackBatch();
+  CHECK(absl::IsFailedPrecondition(f.Do([&](TaskStore&) { return stage(2); })));
+  CHECK(absl::IsFailedPrecondition(f.Do([&](TaskStore& s) {
+                                      TaskStore::CreateRoundParams params = whole;
+                                      params.num_staged = 2;
+                                      return s.CreateRound(params);
+                                    }).status()));
+  // Begun again, but another has come first.
+  REQUIRE(f.Do([&](TaskStore&) { return stage(0); }).ok());
+  f.CreateRound({.id = "r-two", .request_id = "q"});
+  const auto second = f.Do([&](TaskStore& s) {
+    TaskStore::CreateRoundParams params = whole;
+    params.num_staged = 2;
+    return s.CreateRound(params);
+  });
+  REQUIRE(second.ok());
+  CHECK_FALSE(second->created);
+  CHECK(absl::IsFailedPrecondition(f.Do([&](TaskStore&) { return stage(2); })));
+  // What is void is deleted, and what is staged is not.
+  REQUIRE(f.Do([&](TaskStore&) { return stage(0); }).ok());
+  while (!f.Do([&](TaskStore& s) { return s.DeleteEndedRounds({.keep_max = 100, .tasks_limit = 1}); })->is_done) {
+  }
+  CHECK(f.Do([&](TaskStore&) { return stage(2); }).ok());
+}
+
 STORE_TEST("A round without id or request, or born in a late state, is refused and named") {
   for (auto options : {StoreFixture::RoundOptions{.id = ""}, {.state = RoundState::kSealing}}) {
     std::string before = f.DumpNow();

@@ -120,6 +120,66 @@ TEST_CASE("A repeated creation gets its round, also if that took the last room; 
   CHECK(absl::IsResourceExhausted(other.status()));
 }
 
+TEST_CASE("A round of many tasks is created over several batches, and all who ask for it meanwhile get the same") {
+  Limits limits;
+  limits.tasks_per_batch_max = 2;
+  CoreFederation server(limits);
+  v1::CreateRoundRequest request;
+  request.set_request_id("q");
+  *request.mutable_spec() = SumRound(7);
+  for (int i = 0; i < 7; ++i) {
+    request.mutable_spec()->mutable_listed()->mutable_tasks(i)->set_payload(std::to_string(i));
+  }
+  v1::CreateRoundRequest other = request;
+  other.mutable_spec()->mutable_listed()->mutable_tasks(6)->set_payload("7");
+  v1::CreateRoundRequest wrong = request;
+  wrong.mutable_spec()->clear_aggregate();
+  const auto create = [&](const v1::CreateRoundRequest& asked) {
+    return server.CallInOneBatch<v1::CreateRoundResponse>("RoundService/CreateRound", asked);
+  };
+  const auto first = create(request), second = create(request), third = create(other), fourth = create(wrong);
+  CHECK_FALSE(first->has_value());
+  server.Run();
+  REQUIRE((first->has_value() && second->has_value() && third->has_value() && fourth->has_value()));
+  REQUIRE((*first)->ok());
+  REQUIRE((*second)->ok());
+  CHECK((**first)->round().id() == (**second)->round().id());
+  CHECK(absl::IsAlreadyExists((*third)->status()));
+  CHECK_THAT(std::string((*third)->status().message()), Contains("listed.tasks[6].payload"));
+  CHECK(absl::IsInvalidArgument((*fourth)->status()));
+  CHECK(server.store().ListRounds({})->size() == 1);
+  for (int i = 0; i < 7; ++i) {
+    CHECK(server.store().GetTask({RoundId((**first)->round().id()), i})->payload == std::to_string(i));
+  }
+
+  // A server that ends before the last batch has created nothing.
+  request.set_request_id("q2");
+  const auto unanswered = create(request);
+  server.CrashAndRestart();
+  CHECK_FALSE(unanswered->has_value());
+  CHECK(server.store().ListRounds({})->size() == 1);
+  const auto again = server.Call<v1::CreateRoundResponse>("RoundService/CreateRound", request);
+  REQUIRE(again.ok());
+  CHECK(again->round().tasks().queued() == 7);
+}
+
+TEST_CASE("A round of many tasks for which there is no room any more when they are stored is not created") {
+  Limits limits;
+  limits.tasks_per_batch_max = 2;
+  limits.live_rounds_max = 1;
+  limits.population_percent_max = 100;
+  CoreFederation server(limits);
+  v1::CreateRoundRequest request;
+  request.set_request_id("large");
+  *request.mutable_spec() = SumRound(5);
+  const auto large = server.CallInOneBatch<v1::CreateRoundResponse>("RoundService/CreateRound", request);
+  server.CreateRound(SumRound(1));
+  server.Run();
+  REQUIRE(large->has_value());
+  CHECK(absl::IsResourceExhausted((*large)->status()));
+  CHECK(server.store().ListRounds({})->size() == 1);
+}
+
 TEST_CASE("A wrong spec is refused with the field and the reason, and nothing is created") {
   CoreFederation server;
   v1::RoundSpec spec = SumRound(2);

@@ -833,6 +833,18 @@ std::map<std::string, std::function<void()>> Effects() {
     CHECK(sequence > 1);
     CHECK(sequence <= kResults);
   };
+  rows["tasks_per_batch_max"] = [=] {
+    CoreFederation server(with([](Limits& l) { l.tasks_per_batch_max = 2; }));
+    v1::CreateRoundRequest request;
+    request.set_request_id("q");
+    *request.mutable_spec() = SumRound(5);
+    const auto answer = server.CallInOneBatch<v1::CreateRoundResponse>("RoundService/CreateRound", request);
+    CHECK_FALSE(answer->has_value());
+    CHECK(server.store().ListRounds({})->empty());
+    server.Run();
+    REQUIRE(answer->has_value());
+    CHECK((**answer)->round().tasks().queued() == 5);
+  };
   rows["checkpoint_contributions"] = [=] {
     CoreFederation server(with([](Limits& l) { l.checkpoint_contributions = 2; }));
     CHECK(checkpoint_sequence(server, 3) == 2);

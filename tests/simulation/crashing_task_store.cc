@@ -54,6 +54,14 @@ void CrashingTaskStore::Drop() {
 
 // --- What writes ---------------------------------------------------------------------------------
 
+absl::Status CrashingTaskStore::StageTasks(const StageTasksParams& params) {
+  return Between(point_, StoreOperation::kStageTasks, [&] {
+    const absl::Status status = inner_.StageTasks(params);
+    has_written_ |= status.ok();
+    return status;
+  });
+}
+
 absl::StatusOr<TaskStore::CreateRoundResult> CrashingTaskStore::CreateRound(const CreateRoundParams& params) {
   return Between(point_, StoreOperation::kCreateRound, [&] {
     auto result = inner_.CreateRound(params);

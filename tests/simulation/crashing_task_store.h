@@ -22,6 +22,7 @@ class CrashingTaskStore final : public TaskStore {
   absl::Status CommitBatch() override;
   void RollbackBatch() override;
 
+  absl::Status StageTasks(const StageTasksParams& params) override;
   absl::StatusOr<CreateRoundResult> CreateRound(const CreateRoundParams& params) override;
   absl::StatusOr<RoundRecord> GetRound(const RoundId& id) override;
   absl::StatusOr<std::vector<RoundRecord>> ListRounds(const ListRoundsParams& params) override;

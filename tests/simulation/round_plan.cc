@@ -99,6 +99,7 @@ Limits DrawLimits(Random& random) {
   if (random.Chance(0.5)) limits.ended_keep = random.Between(absl::ZeroDuration(), absl::Minutes(2));
   if (random.Chance(0.5)) limits.ended_rounds_max = static_cast<int64_t>(random.Below(4));
   if (random.Chance(0.2)) limits.live_rounds_max = UpTo(random, 3);
+  if (random.Chance(0.5)) limits.tasks_per_batch_max = UpTo(random, 4);
   limits.unreferenced_keep = random.Between(absl::Minutes(1), absl::Minutes(5));
   if (random.Chance(0.5)) limits.broadcast_linger = random.Between(absl::ZeroDuration(), absl::Seconds(10));
   return limits;

@@ -161,7 +161,10 @@ void SimServer::Stop(absl::Duration downtime) {
   monitor_.set_store(parts_.storage.tasks());
   task_store_ = std::make_unique<CrashingTaskStore>(parts_.storage.tasks(), point_, monitor_);
   for (auto& [id, call] : pending) {
-    if (parts_.chance.Chance(0.5)) call.on_answer(absl::UnavailableError("the connection was reset"), nullptr);
+    // Where the network is well, they all hear of it, also of a crash that comes as the last fault.
+    if (parts_.chance.Chance(0.5) || !is_faulty_) {
+      call.on_answer(absl::UnavailableError("the connection was reset"), nullptr);
+    }
   }
   parts_.agenda.After(downtime, [this, rest = ++rest_] {
     if (rest == rest_) Start();

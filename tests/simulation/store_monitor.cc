@@ -59,7 +59,7 @@ void StoreMonitor::OnCreateRound(const TaskStore::CreateRoundParams& params,
                      result.round.id);
     }
   }
-  image.tasks.resize(params.tasks.size());
+  image.tasks.resize(static_cast<size_t>(params.num_staged) + params.tasks.size());
   before_batch_.emplace(result.round.id, std::nullopt);
   rounds_[result.round.id] = std::move(image);
   Look("CreateRound", result.round.id);

@@ -8,6 +8,7 @@ constexpr StoreOperationRow kOperations[] = {
     {StoreOperation::kCommitBatch, "TaskStore::CommitBatch"},
     {StoreOperation::kRollbackBatch, "TaskStore::RollbackBatch",
      "only a failed flush has the core roll back, and that ends the process"},
+    {StoreOperation::kStageTasks, "TaskStore::StageTasks"},
     {StoreOperation::kCreateRound, "TaskStore::CreateRound"},
     {StoreOperation::kGetRound, "TaskStore::GetRound"},
     {StoreOperation::kListRounds, "TaskStore::ListRounds"},

@@ -12,6 +12,7 @@ enum class StoreOperation {
   kBeginBatch,
   kCommitBatch,
   kRollbackBatch,
+  kStageTasks,
   kCreateRound,
   kGetRound,
   kListRounds,

@@ -3,6 +3,8 @@
 // the database is closed and opened again in between.
 #include <catch2/catch.hpp>
 #include <cstdlib>
+#include <set>
+#include <span>
 
 #include "base/random.h"
 #include "storage/memory/memory_task_store.h"
@@ -117,13 +119,38 @@ class Model {
         .create_time = now_,
         .deadline_time = now_ + absl::Minutes(random_.Below(20)),
         .broadcast_digest = Name("b", 3),
-        .progress = random_.Token(3)};
+        .progress = random_.Token(3),
+        .task_digests = Name("d", 3)};
     for (uint64_t n = random_.Below(8); n > 0; --n) {
       params.tasks.push_back({.payload = random_.Chance(0.5) ? random_.Token(5) : "",
                               .data_selector = random_.Chance(0.5) ? random_.Token(5) : "",
                               .requirement = random_.Chance(0.6) ? "" : Name("q", 2)});
     }
+    if (random_.Chance(0.3)) Stage(params);
     Both([&](TaskStore& s) { return s.CreateRound(params); });
+    // Nothing stays staged: only one of the two would forget it when it is opened again.
+    params.may_create = false;
+    Both([&](TaskStore& s) { return s.CreateRound(params); });
+  }
+
+  // Some of the tasks, perhaps not as they should be.
+  void Stage(TaskStore::CreateRoundParams& params) {
+    std::set<std::string> texts;
+    for (const TaskStore::NewTask& task : params.tasks) texts.insert(task.requirement);
+    const std::vector<std::string> requirements(texts.begin(), texts.end());
+    while (!params.tasks.empty() && random_.Chance(0.8)) {
+      const size_t count = 1 + random_.Below(params.tasks.size());
+      const int64_t num_staged = random_.Chance(0.95) ? params.num_staged : static_cast<int64_t>(random_.Below(3));
+      Both([&](TaskStore& s) {
+        return s.StageTasks({.round = params.round.id,
+                             .create_time = params.round.create_time,
+                             .requirements = requirements,
+                             .num_staged = num_staged,
+                             .tasks = std::span(params.tasks).first(count)});
+      });
+      params.num_staged += static_cast<int64_t>(count);
+      params.tasks.erase(params.tasks.begin(), params.tasks.begin() + static_cast<std::ptrdiff_t>(count));
+    }
   }
 
   void Lease() {
