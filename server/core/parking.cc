@@ -16,6 +16,8 @@ namespace {
 
 // Of the bytes of all open requests, polls that wait may have one in so many: the rest is for those that work.
 constexpr int64_t kParkedShare = 4;
+// Of parked calls, so many are looked at in one batch at most: each takes some 10 us, with its answer.
+constexpr int kLookedAtMax = 512;
 
 }  // namespace
 
@@ -38,19 +40,35 @@ void WorkDesk::Park(const v1::SyncRequest& request, const WorkerProfile& worker,
                      .held = {request.held().begin(), request.held().end()},
                      .caller = worker.caller,
                      .request = &request,
+                     .number = ++num_ever_parked_,
                      .bytes = static_cast<int64_t>(request.ByteSizeLong()),
                      .looked_at = rounds_.work_version(),
                      .arrival_time = now,
                      .until = now + std::min(FromProto(request.wait()), context_.limits.poll_wait_max),
                      .reply = std::move(reply)});
-  parked_by_worker_[{worker.population, worker.name}] = std::prev(parked_.end());
+  const auto parked = std::prev(parked_.end());
+  parked_by_worker_[{worker.population, worker.name}] = parked;
+  by_until_.emplace(std::pair(parked->until, parked->number), parked);
+  if (want > 0) wanting_[worker.population].emplace(std::pair(parked->looked_at, parked->number), parked);
+  for (const v1::HeldLease& held : parked->held) {
+    if (const std::optional<TaskId> id = TaskId::Parse(held.task())) {
+      by_held_.emplace(std::pair(id->round, parked->number), parked);
+    }
+  }
   num_parked_.Add(worker.population, 1);
-  parked_bytes_.Add(worker.population, parked_.back().bytes);
-  parked_until_ = std::min(parked_until_, parked_.back().until);
+  parked_bytes_.Add(worker.population, parked->bytes);
 }
 
 WorkDesk::ParkedList::iterator WorkDesk::Unpark(ParkedList::iterator parked) {
   parked_by_worker_.erase({parked->population, parked->worker});
+  by_until_.erase({parked->until, parked->number});
+  if (const auto wanting = wanting_.find(parked->population); wanting != wanting_.end()) {
+    wanting->second.erase({parked->looked_at, parked->number});
+    if (wanting->second.empty()) wanting_.erase(wanting);
+  }
+  for (const v1::HeldLease& held : parked->held) {
+    if (const std::optional<TaskId> id = TaskId::Parse(held.task())) by_held_.erase({id->round, parked->number});
+  }
   num_parked_.Add(parked->population, -1);
   parked_bytes_.Add(parked->population, -parked->bytes);
   return parked_.erase(parked);
@@ -68,15 +86,8 @@ void WorkDesk::Abandon(const Caller& caller) {
 }
 
 void WorkDesk::EndPollsOf(const TokenId& token) {
-  for (auto it = parked_.begin(); it != parked_.end();) {
-    if (it->caller->token != token) {
-      ++it;
-      continue;
-    }
-    const Reply<v1::SyncResponse> reply = std::move(it->reply);
-    it = Unpark(it);
-    reply(absl::UnauthenticatedError(fmt::format("token {} is no longer valid", token)));
-  }
+  void_tokens_.insert(token);
+  has_more_parked_ = true;
 }
 
 void WorkDesk::Supersede(const std::string& population, const WorkerName& worker) {
@@ -91,45 +102,100 @@ void WorkDesk::Supersede(const std::string& population, const WorkerName& worker
 }
 
 void WorkDesk::ServeParked(absl::Time now) {
-  const bool has_news = !closed_rounds_.empty() || !drain_changed_.empty() || is_draining_;
-  bool may_have_work = HasLeasableWork();
-  const bool is_new_work = may_have_work && served_version_ != rounds_.work_version();
-  if (!has_news && !is_new_work && now < parked_until_) return;
-  served_version_ = rounds_.work_version();
-  parked_until_ = absl::InfiniteFuture();
-  for (auto it = parked_.begin(); it != parked_.end();) {
-    // Those for whose leases this batch has no room any more are looked at again in the next, which comes at once.
-    if (may_have_work && lease_room_.IsBatchFull()) {
-      may_have_work = false;
-      served_version_ = -1;
-      parked_until_ = now;
-    }
-    std::optional<absl::StatusOr<v1::SyncResponse>> response;
-    if (MayHaveAnswer(*it, may_have_work, now)) response = TryAnswerParked(*it, may_have_work, now);
-    if (!response) {
-      if (served_version_ >= 0) it->looked_at = rounds_.work_version();
-      parked_until_ = std::min(parked_until_, it->until);
+  int left = kLookedAtMax;
+  // Before anything is handed out.
+  SendAway(left);
+  TellOfClosed(now, left);
+  TellOfDrain(now, left);
+  EndWaits(now, left);
+  HandOut(now, left);
+  has_more_parked_ = left <= 0 || lease_room_.IsBatchFull();
+}
+
+void WorkDesk::SendAway(int& left) {
+  if (void_tokens_.empty()) return;
+  for (auto it = parked_.begin(); it != parked_.end() && left > 0;) {
+    if (!void_tokens_.contains(it->caller->token)) {
       ++it;
       continue;
     }
+    --left;
+    const TokenId token = it->caller->token;
     const Reply<v1::SyncResponse> reply = std::move(it->reply);
     it = Unpark(it);
-    reply(*std::move(response));
-    may_have_work = may_have_work && HasLeasableWork();
+    reply(absl::UnauthenticatedError(fmt::format("token {} is no longer valid", token)));
   }
-  closed_rounds_.clear();
-  drain_changed_.clear();
+  if (left > 0) void_tokens_.clear();
 }
 
-bool WorkDesk::MayHaveAnswer(const Parked& parked, bool may_have_work, absl::Time now) const {
-  return parked.until <= now || is_draining_ || (may_have_work && parked.want > 0 && HasNewWork(parked)) ||
-         (!closed_rounds_.empty() && !parked.held.empty()) ||
-         (!drain_changed_.empty() && drain_changed_.contains({parked.population, parked.worker}));
+void WorkDesk::TellOfClosed(absl::Time now, int& left) {
+  while (!closed_rounds_.empty() && left > 0) {
+    const RoundId round = *closed_rounds_.begin();
+    const auto held = by_held_.lower_bound({round, 0});
+    if (held == by_held_.end() || held->first.first != round) {
+      closed_rounds_.erase(closed_rounds_.begin());
+      continue;
+    }
+    --left;
+    AnswerParked(held->second, now);
+  }
+}
+
+void WorkDesk::TellOfDrain(absl::Time now, int& left) {
+  while (!drain_changed_.empty() && left > 0) {
+    const auto found = parked_by_worker_.find(*drain_changed_.begin());
+    if (found != parked_by_worker_.end()) {
+      --left;
+      AnswerParked(found->second, now);
+    }
+    drain_changed_.erase(drain_changed_.begin());
+  }
+}
+
+void WorkDesk::EndWaits(absl::Time now, int& left) {
+  while (!by_until_.empty() && left > 0 && (is_draining_ || by_until_.begin()->first.first <= now)) {
+    --left;
+    AnswerParked(by_until_.begin()->second, now);
+  }
+}
+
+void WorkDesk::HandOut(absl::Time now, int& left) {
+  if (served_version_ == rounds_.work_version() || left <= 0) return;
+  const int64_t version = rounds_.work_version();
+  for (auto population = wanting_.begin(); population != wanting_.end();) {
+    const std::string name = population->first;
+    while (population != wanting_.end() && rounds_.HasWork(name)) {
+      const auto parked = population->second.begin()->second;
+      if (!HasNewWork(*parked)) break;
+      // Those for whose leases this batch has no room any more are looked at again in the next.
+      if (left <= 0 || lease_room_.IsBatchFull()) return;
+      --left;
+      const auto key = population->second.begin()->first;
+      if (!AnswerParked(parked, now) && !lease_room_.IsBatchFull()) {
+        parked->looked_at = version;
+        auto node = population->second.extract(key);
+        node.key().first = version;
+        population->second.insert(std::move(node));
+      }
+      population = wanting_.find(name);
+    }
+    population = wanting_.upper_bound(name);
+  }
+  served_version_ = version;
+}
+
+bool WorkDesk::AnswerParked(ParkedList::iterator parked, absl::Time now) {
+  std::optional<absl::StatusOr<v1::SyncResponse>> response =
+      TryAnswerParked(*parked, rounds_.HasWork(parked->population), now);
+  if (!response) return false;
+  const Reply<v1::SyncResponse> reply = std::move(parked->reply);
+  Unpark(parked);
+  reply(*std::move(response));
+  return true;
 }
 
 bool WorkDesk::HasNewWork(const Parked& parked) const {
-  if (parked.looked_at == rounds_.work_version()) return false;
-  const RoundManager::ByWorkVersion* rounds = rounds_.RoundsOf(parked.population);
+  const RoundManager::ByWorkVersion* rounds = rounds_.RoundsWithWork(parked.population);
   return rounds != nullptr && rounds->rbegin()->first > parked.looked_at;
 }
 

@@ -25,7 +25,7 @@ bool Offers(const WorkerProfile& worker, const v1::Computation& computation) {
 std::vector<LiveRound*> Scheduler::RoundsFor(const WorkerProfile& worker, const RoundManager& rounds,
                                              int64_t since) const {
   std::vector<LiveRound*> candidates;
-  const RoundManager::ByWorkVersion* population = rounds.RoundsOf(worker.population);
+  const RoundManager::ByWorkVersion* population = rounds.RoundsWithWork(worker.population);
   if (population == nullptr) return candidates;
   for (auto it = population->upper_bound(since); it != population->end(); ++it) {
     LiveRound* round = it->second;

@@ -364,7 +364,10 @@ void WorkDesk::Tick(absl::Time now, absl::Time read_until) {
   lease_room_.BeginBatch();
 }
 
-absl::Time WorkDesk::NextTick() const { return std::min(due_time_, parked_until_); }
+absl::Time WorkDesk::NextTick() const {
+  if (has_more_parked_) return absl::InfinitePast();
+  return by_until_.empty() ? due_time_ : std::min(due_time_, by_until_.begin()->first.first);
+}
 
 void WorkDesk::ExpireLeases(absl::Time now, absl::Time read_until) {
   const absl::StatusOr<std::vector<TaskRecord>> expired =
@@ -390,12 +393,6 @@ void WorkDesk::ExpireLeases(absl::Time now, absl::Time read_until) {
 bool WorkDesk::HasQueued(const RoundId& id) {
   const absl::StatusOr<RoundRecord> round = context_.store.GetRound(id);
   return round.ok() && round->tasks.queued > 0;
-}
-
-bool WorkDesk::HasLeasableWork() const {
-  return std::any_of(rounds_.live().begin(), rounds_.live().end(), [](const auto& entry) {
-    return entry.second->may_have_work && entry.second->state == RoundState::kCollecting;
-  });
 }
 
 void WorkDesk::BeginDrain(absl::Time now) {

@@ -90,6 +90,8 @@ class WorkDesk {
     std::vector<v1::HeldLease> held;
     IdentityPtr caller;
     const v1::SyncRequest* request = nullptr;
+    // Grows from one to the next.
+    int64_t number = 0;
     // Of the request on the wire: they count as open until it is answered.
     int64_t bytes = 0;
     // RoundManager::work_version() when it last looked for work.
@@ -99,6 +101,8 @@ class WorkDesk {
     Reply<v1::SyncResponse> reply;
   };
   using ParkedList = std::list<Parked>;
+  // By looked_at and number: who has not looked for the longest, and of those who waits longest.
+  using Wanting = std::map<std::pair<int64_t, int64_t>, ParkedList::iterator>;
   struct Rates {
     RateWindow leases;
     RateWindow completions;
@@ -152,9 +156,18 @@ class WorkDesk {
   bool HasRoomToPark(const v1::SyncRequest& request, const std::string& population) const;
   // Ends an older wait of the same worker.
   void Supersede(const std::string& population, const WorkerName& worker);
+  // Looks at the calls for which there may be an answer: a bounded number in each batch, the others in the next, which
+  // comes at once. What of them is found without looking at the others.
   void ServeParked(absl::Time now);
-  // False if there is certainly nothing to say yet: ten thousand parked calls are looked at in every batch.
-  bool MayHaveAnswer(const Parked& parked, bool may_have_work, absl::Time now) const;
+  // In turn: whose token is void, whose round was closed, whose worker was drained, whose time is over, and for whose
+  // population there is work. Each takes from `left` how many calls it has looked at.
+  void SendAway(int& left);
+  void TellOfClosed(absl::Time now, int& left);
+  void TellOfDrain(absl::Time now, int& left);
+  void EndWaits(absl::Time now, int& left);
+  void HandOut(absl::Time now, int& left);
+  // True if it was answered, and is gone.
+  bool AnswerParked(ParkedList::iterator parked, absl::Time now);
   // Work has come to its population since it last looked.
   bool HasNewWork(const Parked& parked) const;
   // Nothing if the call stays parked.
@@ -162,7 +175,6 @@ class WorkDesk {
                                                                   absl::Time now);
   ParkedList::iterator Unpark(ParkedList::iterator parked);
   void ExpireLeases(absl::Time now, absl::Time read_until);
-  bool HasLeasableWork() const;
   bool HasQueued(const RoundId& id);
   // The round's requirements that the worker fulfils, or some of them. Takes what it looks at from `candidates_left`.
   RequirementIndex::Match MatchOf(const WorkerProfile& worker, const LiveRound& round, int64_t& candidates_left);
@@ -181,10 +193,19 @@ class WorkDesk {
   PopulationShare num_parked_;
   PopulationShare parked_bytes_;
   std::map<std::pair<std::string, WorkerName>, ParkedList::iterator> parked_by_worker_;
-  // RoundManager::work_version() when parked calls were last looked through.
+  int64_t num_ever_parked_ = 0;
+  // Those that want tasks, by population. None is empty.
+  std::map<std::string, Wanting> wanting_;
+  // By `until` and number.
+  std::map<std::pair<absl::Time, int64_t>, ParkedList::iterator> by_until_;
+  // By the round of a lease that is held, and number.
+  std::map<std::pair<RoundId, int64_t>, ParkedList::iterator> by_held_;
+  // RoundManager::work_version() when all parked calls that work had come for had been looked at.
   int64_t served_version_ = -1;
-  // No parked call has waited its time before this.
-  absl::Time parked_until_ = absl::InfiniteFuture();
+  // There are more to look at.
+  bool has_more_parked_ = false;
+  // Tokens that have become void, until nobody is parked under them any more.
+  std::set<TokenId> void_tokens_;
   std::map<std::string, Rates> rates_;
   std::set<RoundId> closed_rounds_;
   std::set<std::pair<std::string, WorkerName>> drain_changed_;
