@@ -97,7 +97,7 @@ void Attempt::FetchBroadcast(absl::Time now) {
   if (!task_->input_request().whole_broadcast) return FetchRows(now);
   inputs_->broadcast = parts_.cache.Find(lease_->broadcast_digest());
   if (inputs_->broadcast != nullptr) return FetchRows(now);
-  Drive(std::make_unique<BlobFetch>(lease_->broadcast_digest(), parts_.broadcast_bytes_max), now,
+  Drive(std::make_unique<BlobFetch>(lease_->broadcast_digest(), parts_.broadcast_bytes_max, &parts_.chunk_size), now,
         &Attempt::OnBroadcast);
 }
 
@@ -168,7 +168,8 @@ void Attempt::Upload(absl::Time now) {
   UploadParams params{.bytes = contribution_,
                       .request_id = parts_.random.Token(26),
                       .task = lease_->task(),
-                      .lease_token = lease_->lease_token()};
+                      .lease_token = lease_->lease_token(),
+                      .chunk_size = &parts_.chunk_size};
   Drive(std::make_unique<UploadSession>(std::move(params)), now, &Attempt::OnUploaded);
 }
 

@@ -15,6 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "base/random.h"
+#include "sdk/cpp/blob_client.h"
 #include "sdk/cpp/transport.h"
 #include "sheaf/v1/work_service.pb.h"
 #include "worker/blob_cache.h"
@@ -39,6 +40,8 @@ class Attempt : public std::enable_shared_from_this<Attempt> {
     // This worker's own limits, whatever the server says.
     int64_t broadcast_bytes_max = 0;
     int64_t contribution_bytes_max = 0;
+    // What this worker's link carries in a call's time.
+    ChunkSize chunk_size;
     // As the server last said.
     int64_t inline_bytes_max = 64 << 10;
     // Prepares and runs that were started and have not come back, also of attempts that are gone.

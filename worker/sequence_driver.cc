@@ -32,6 +32,7 @@ void SequenceDriver::Step(absl::Time now) {
 void SequenceDriver::OnCallDone(const absl::Status& status, absl::Time now) {
   call_is_open_ = false;
   if (IsUnanswered(status)) {
+    if (absl::IsDeadlineExceeded(status) && sequence_->TakeLess()) call_.reset();
     resume_ = now + backoff_.Next(status, parts_.random);
     return Step(now);
   }

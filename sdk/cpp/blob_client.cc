@@ -11,6 +11,9 @@
 namespace sheaf {
 namespace {
 
+// What a server gives that is not asked for less: its chunk_bytes_max, unless it was built otherwise.
+constexpr int64_t kChunkBytes = 2 << 20;
+
 absl::Status Malformed(const std::string& tensor, std::string_view what) {
   return absl::DataLossError(
       fmt::format("the selected rows of tensor \"{}\" did not arrive in order: {}", tensor, what));
@@ -31,8 +34,14 @@ CallSequence::NextCall BlobFetch::Next() {
   auto request = std::make_shared<v1::ReadBlobRequest>();
   request->set_digest(digest_);
   request->set_offset(file_.offset());
+  if (chunk_size_ != nullptr && chunk_size_->bytes_max() < kChunkBytes) request->set_length(chunk_size_->bytes_max());
+  asked_bytes_ = request->length();
   response_ = std::make_shared<v1::ReadBlobResponse>();
   return {kReadBlob.name, std::move(request), response_};
+}
+
+bool BlobFetch::TakeLess() {
+  return chunk_size_ != nullptr && chunk_size_->Shrink(asked_bytes_ > 0 ? asked_bytes_ : kChunkBytes);
 }
 
 void BlobFetch::OnDone(const absl::Status& call) {

@@ -8,6 +8,7 @@
 // are checked before they are used: a piece out of order or of a wrong size is DATA_LOSS, never a wrong tensor.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <memory>
@@ -26,6 +27,25 @@
 
 namespace sheaf {
 
+// How much of a file one call moves at the most: less, once calls took too long. Transfers over one link share it.
+class ChunkSize {
+ public:
+  // Less is lost in what each call costs.
+  static constexpr int64_t kLeast = 64 << 10;
+
+  int64_t bytes_max() const { return bytes_max_; }
+  // A call of so many bytes took too long. False if there are no smaller ones.
+  bool Shrink(int64_t bytes) {
+    if (bytes <= kLeast) return false;
+    bytes_max_ = std::min(bytes_max_, std::max(bytes / 8, kLeast));
+    return true;
+  }
+
+ private:
+  // The server says how much it takes, and gives.
+  int64_t bytes_max_ = std::numeric_limits<int64_t>::max();
+};
+
 struct UploadParams {
   // Must outlive the session.
   std::string_view bytes;
@@ -38,6 +58,8 @@ struct UploadParams {
   std::string lease_token;
   // Chunks are as large as the server allows, up to this.
   int64_t chunk_bytes_max = 1 << 20;
+  // Null: a size of this session's own. Must outlive it.
+  ChunkSize* chunk_size = nullptr;
 };
 
 // Start, chunks, finish. After UNAVAILABLE or a gap it asks what was committed and goes on from there; after the upload
@@ -49,6 +71,7 @@ class UploadSession final : public CallSequence {
   bool done() const override { return phase_ == Phase::kDone; }
   const absl::Status& status() const override { return status_; }
   NextCall Next() override;
+  bool TakeLess() override;
   void OnDone(const absl::Status& call) override;
 
   // What the server said to the last StartUpload. ALREADY_STORED, NOT_NEEDED and LEASE_LOST end the session with OK and
@@ -59,6 +82,7 @@ class UploadSession final : public CallSequence {
 
  private:
   enum class Phase { kStart, kWrite, kQuery, kFinish, kDone };
+  ChunkSize& chunk_size() { return params_.chunk_size != nullptr ? *params_.chunk_size : own_chunk_size_; }
   void OnStarted(const v1::StartUploadResponse& response);
   void OnCommitted(int64_t committed);
   void Recover(const absl::Status& call);
@@ -71,6 +95,9 @@ class UploadSession final : public CallSequence {
   std::string upload_id_;
   int64_t committed_ = 0;
   int64_t chunk_bytes_ = 0;
+  ChunkSize own_chunk_size_;
+  // Of the newest chunk.
+  int64_t sent_bytes_ = 0;
   int restarts_ = 0;
   int turns_without_progress_ = 0;
   std::shared_ptr<google::protobuf::Message> response_;
@@ -80,12 +107,15 @@ class UploadSession final : public CallSequence {
 class BlobFetch final : public CallSequence {
  public:
   // RESOURCE_EXHAUSTED, before more than a piece has arrived, if it is larger than `bytes_max`.
-  explicit BlobFetch(std::string digest, int64_t bytes_max = std::numeric_limits<int64_t>::max())
-      : digest_(std::move(digest)), bytes_max_(bytes_max) {}
+  // `chunk_size` as in UploadParams.
+  explicit BlobFetch(std::string digest, int64_t bytes_max = std::numeric_limits<int64_t>::max(),
+                     ChunkSize* chunk_size = nullptr)
+      : digest_(std::move(digest)), bytes_max_(bytes_max), chunk_size_(chunk_size) {}
 
   bool done() const override { return done_; }
   const absl::Status& status() const override { return status_; }
   NextCall Next() override;
+  bool TakeLess() override;
   void OnDone(const absl::Status& call) override;
 
   // After done() with OK.
@@ -94,6 +124,9 @@ class BlobFetch final : public CallSequence {
  private:
   std::string digest_;
   const int64_t bytes_max_;
+  ChunkSize* const chunk_size_;
+  // Of the newest call; 0: as much as the server gives.
+  int64_t asked_bytes_ = 0;
   RangeJoiner file_;
   bool done_ = false;
   absl::Status status_;

@@ -14,8 +14,9 @@
 //     ... later: upload.OnDone(status);
 //   }
 //
-// Exactly one OnDone follows each Next. A sequence may be dropped while its call is in flight: the messages belong to
-// whoever holds the NextCall. Sequences do not wait between tries; RetryingTransport does. Not thread-safe.
+// Exactly one OnDone follows each Next, unless TakeLess says that Next gives another call. A sequence may be dropped
+// while its call is in flight: the messages belong to whoever holds the NextCall. Sequences do not wait between tries;
+// RetryingTransport does. Not thread-safe.
 #pragma once
 
 #include <google/protobuf/message.h>
@@ -43,6 +44,9 @@ class CallSequence {
   virtual const absl::Status& status() const = 0;
   // The call to make now. Not after done().
   virtual NextCall Next() = 0;
+  // The call that Next gave was not answered in its time, and over a slow link it will not be the next time either.
+  // True if Next now gives a smaller one instead.
+  virtual bool TakeLess() { return false; }
   // How the call ended that Next gave; its response is filled if `call` is OK.
   virtual void OnDone(const absl::Status& call) = 0;
 };

@@ -37,7 +37,8 @@ CallSequence::NextCall UploadSession::Next() {
       v1::WriteChunkRequest request;
       request.set_upload_id(upload_id_);
       request.set_offset(committed_);
-      const std::string_view chunk = params_.bytes.substr(committed_, chunk_bytes_);
+      const std::string_view chunk = params_.bytes.substr(committed_, std::min(chunk_bytes_, chunk_size().bytes_max()));
+      sent_bytes_ = static_cast<int64_t>(chunk.size());
       request.set_data(chunk.data(), chunk.size());
       return MakeCall(kWriteChunk, std::move(request), response_);
     }
@@ -66,6 +67,8 @@ CallSequence::NextCall UploadSession::Next() {
   }
   return MakeCall(kStartUpload, std::move(request), response_);
 }
+
+bool UploadSession::TakeLess() { return phase_ == Phase::kWrite && chunk_size().Shrink(sent_bytes_); }
 
 void UploadSession::OnDone(const absl::Status& call) {
   if (!call.ok()) return Recover(call);
@@ -117,6 +120,7 @@ void UploadSession::OnCommitted(int64_t committed) {
 
 void UploadSession::Recover(const absl::Status& call) {
   if (++turns_without_progress_ > kIdleTurnsMax) return End(call);
+  if (call.code() == absl::StatusCode::kDeadlineExceeded) TakeLess();
   const bool is_gone = call.code() == absl::StatusCode::kNotFound && phase_ != Phase::kStart;
   const bool is_damaged = call.code() == absl::StatusCode::kDataLoss && phase_ == Phase::kFinish;
   const bool has_gap = (call.code() == absl::StatusCode::kOutOfRange && phase_ == Phase::kWrite) ||

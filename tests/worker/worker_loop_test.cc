@@ -706,6 +706,66 @@ TEST_CASE("Fetching counts as progress, so that a slow link does not cost the le
   CHECK(progress.size() == 3);
 }
 
+TEST_CASE(
+    "A chunk that a slow link does not carry in time is sent again in smaller ones, and so is the next upload's") {
+  LoopHarness test({.worker = "w", .concurrency = 2});
+  test.AnswerLastSync(Granting({"t1", "t2"}));
+  const auto begin = [&](int run) {
+    test.FinishRun(run, std::string(3 << 20, 'x'));
+    v1::StartUploadResponse started;
+    started.set_verdict(v1::StartUploadResponse::SEND);
+    started.set_upload_id("u" + std::to_string(run));
+    started.set_chunk_bytes_max(2 << 20);
+    test.AnswerLastCall(started);
+  };
+  const auto time_out = [&] {
+    test.Answer(test.Calls(kWriteChunk.name).back(), absl::DeadlineExceededError("no answer"));
+    test.Advance(absl::Seconds(1));
+  };
+  const auto sent = [&] {
+    const size_t call = test.Calls(kWriteChunk.name).back();
+    return static_cast<const v1::WriteChunkRequest&>(*test.transport.calls[call].request);
+  };
+  begin(0);
+  CHECK(sent().data().size() == 1 << 20);
+  time_out();
+  CHECK(sent().data().size() == 128 << 10);
+  v1::WriteChunkResponse written;
+  written.set_committed_bytes(128 << 10);
+  test.Answer(test.Calls(kWriteChunk.name).back(), std::make_unique<v1::WriteChunkResponse>(written));
+  CHECK(sent().offset() == 128 << 10);
+  CHECK(sent().data().size() == 128 << 10);
+  // Never less than 64 KiB.
+  for (int i = 0; i < 3; ++i) time_out();
+  CHECK(sent().offset() == 128 << 10);
+  CHECK(sent().data().size() == 64 << 10);
+  begin(1);
+  CHECK(sent().upload_id() == "u1");
+  CHECK(sent().data().size() == 64 << 10);
+}
+
+TEST_CASE("A piece of a broadcast that a slow link does not carry in time is asked for in smaller ones") {
+  LoopHarness test;
+  test.runner.needs.whole_broadcast = true;
+  test.AnswerLastSync(Granting({"t1"}));
+  const auto asked = [&] { return test.LastCall<v1::ReadBlobRequest>(); };
+  // As much as the server gives.
+  CHECK(asked().length() == 0);
+  test.Answer(test.transport.calls.size() - 1, absl::UnavailableError("no server"));
+  test.Advance(absl::Seconds(1));
+  CHECK(asked().length() == 0);
+  test.Answer(test.transport.calls.size() - 1, absl::DeadlineExceededError("no answer"));
+  test.Advance(absl::Seconds(1));
+  CHECK(asked().length() == 256 << 10);
+  CHECK(asked().offset() == 0);
+  v1::ReadBlobResponse piece;
+  piece.set_data(std::string(256 << 10, 'x'));
+  piece.set_size_bytes(1 << 20);
+  test.AnswerLastCall(piece);
+  CHECK(asked().offset() == 256 << 10);
+  CHECK(asked().length() == 256 << 10);
+}
+
 TEST_CASE("A large contribution is asked about before it is sent, and then handed in by name") {
   LoopHarness test;
   test.AnswerLastSync(Granting({"t1"}));
