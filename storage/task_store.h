@@ -91,6 +91,8 @@ class TaskStore {
 
   // NOT_FOUND if there is none.
   virtual absl::StatusOr<RoundRecord> GetRound(const RoundId& id) = 0;
+  // RoundRecord::tasks alone: cheap, where a record has kilobytes. NOT_FOUND if there is none.
+  virtual absl::StatusOr<TaskCounts> CountTasks(const RoundId& id) = 0;
 
   struct ListRoundsParams {
     // Empty means all populations.

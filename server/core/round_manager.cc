@@ -382,9 +382,9 @@ LiveRound* RoundManager::Find(const RoundId& id) {
 
 void RoundManager::CheckExhausted(LiveRound& round, absl::Time now) {
   if (round.state != RoundState::kCollecting) return;
-  const absl::StatusOr<RoundRecord> record = context_.store.GetRound(round.id);
-  if (!record.ok()) return;
-  const TaskCounts& tasks = record->tasks;
+  const absl::StatusOr<TaskCounts> counts = context_.store.CountTasks(round.id);
+  if (!counts.ok()) return;
+  const TaskCounts& tasks = *counts;
   // A BURIED task may still be requeued by an operator; a FAILED one was said to be beyond help.
   const int64_t num_possible = tasks.succeeded + tasks.queued + tasks.leased + tasks.buried;
   if (num_possible >= round.spec.min_goal()) {

@@ -391,8 +391,8 @@ void WorkDesk::ExpireLeases(absl::Time now, absl::Time read_until) {
 }
 
 bool WorkDesk::HasQueued(const RoundId& id) {
-  const absl::StatusOr<RoundRecord> round = context_.store.GetRound(id);
-  return round.ok() && round->tasks.queued > 0;
+  const absl::StatusOr<TaskCounts> tasks = context_.store.CountTasks(id);
+  return tasks.ok() && tasks->queued > 0;
 }
 
 void WorkDesk::BeginDrain(absl::Time now) {

@@ -76,6 +76,12 @@ absl::StatusOr<RoundRecord> MemoryTaskStore::GetRound(const RoundId& id) {
   return Show(*round);
 }
 
+absl::StatusOr<TaskCounts> MemoryTaskStore::CountTasks(const RoundId& id) {
+  Round* round = FindRound(id);
+  if (!round) return NoSuchRound(id);
+  return round->record.tasks;
+}
+
 absl::StatusOr<std::vector<RoundRecord>> MemoryTaskStore::ListRounds(const ListRoundsParams& params) {
   Round* start = nullptr;
   if (!params.after.empty() && !(start = FindRound(params.after))) return NoSuchRound(params.after);

@@ -136,6 +136,11 @@ absl::StatusOr<RoundRecord> SqlTaskStore::GetRound(const RoundId& id) {
   return round->record;
 }
 
+absl::StatusOr<TaskCounts> SqlTaskStore::CountTasks(const RoundId& id) {
+  ASSIGN_OR_RETURN(Round * round, FindRound(id));
+  return round->record.tasks;
+}
+
 absl::StatusOr<std::vector<RoundRecord>> SqlTaskStore::ListRounds(const ListRoundsParams& params) {
   RETURN_IF_ERROR(FlushRounds());
   int64_t before_time = ToSql(absl::InfiniteFuture());

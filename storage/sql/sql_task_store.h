@@ -38,6 +38,7 @@ class SqlTaskStore final : public TaskStore {
   absl::Status StageTasks(const StageTasksParams& params) override;
   absl::StatusOr<CreateRoundResult> CreateRound(const CreateRoundParams& params) override;
   absl::StatusOr<RoundRecord> GetRound(const RoundId& id) override;
+  absl::StatusOr<TaskCounts> CountTasks(const RoundId& id) override;
   absl::StatusOr<std::vector<RoundRecord>> ListRounds(const ListRoundsParams& params) override;
   absl::StatusOr<RoundRecord> MoveRound(const MoveRoundParams& params) override;
   absl::StatusOr<BlobUse> GetBlobUse(const std::string& digest) override;

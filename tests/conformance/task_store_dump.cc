@@ -14,16 +14,19 @@ std::string At(absl::Time time) {
 
 }  // namespace
 
+std::string Describe(const TaskCounts& t) {
+  return fmt::format("{}/{}/{}/{}/{}/{}", t.queued, t.leased, t.succeeded, t.failed, t.cancelled, t.buried);
+}
+
 std::string Describe(const RoundRecord& r) {
   return fmt::format(
       "round {} {} v{} population={} job={} request={} spec={} created={} deadline={} end={} broadcast={} "
-      "tasks={}/{}/{}/{}/{}/{} failed={} lost={} contributions={} clients={} bytes={} checkpoint={}@{} progress={} "
+      "tasks={} failed={} lost={} contributions={} clients={} bytes={} checkpoint={}@{} progress={} "
       "aggregate={} error={} digests={}",
       r.id, Name(r.state), r.version, r.population, r.job, r.request_id, r.spec, At(r.create_time), At(r.deadline_time),
-      At(r.end_time), r.broadcast_digest, r.tasks.queued, r.tasks.leased, r.tasks.succeeded, r.tasks.failed,
-      r.tasks.cancelled, r.tasks.buried, r.num_failed_attempts, r.num_lost_attempts, r.num_contributions, r.num_clients,
-      r.bytes_up, r.checkpoint, r.checkpoint_sequence, r.progress, r.aggregate, r.error,
-      r.task_digests);
+      At(r.end_time), r.broadcast_digest, Describe(r.tasks), r.num_failed_attempts, r.num_lost_attempts,
+      r.num_contributions, r.num_clients, r.bytes_up, r.checkpoint, r.checkpoint_sequence, r.progress, r.aggregate,
+      r.error, r.task_digests);
 }
 
 std::string Describe(const TaskRecord& t) {

@@ -30,6 +30,7 @@ std::vector<StoreKind> StoresUnderTest();
 
 // Everything a store shows, as text: two stores are equal if their dumps are.
 std::string Dump(TaskStore& store, absl::Time now);
+std::string Describe(const TaskCounts& tasks);
 std::string Describe(const RoundRecord& round);
 std::string Describe(const TaskRecord& task);
 std::string Describe(const AttemptRecord& attempt);

@@ -206,6 +206,9 @@ absl::Status CrashingTaskStore::DeleteToken(const TokenId& id) {
 absl::StatusOr<RoundRecord> CrashingTaskStore::GetRound(const RoundId& id) {
   return Between(point_, StoreOperation::kGetRound, [&] { return inner_.GetRound(id); });
 }
+absl::StatusOr<TaskCounts> CrashingTaskStore::CountTasks(const RoundId& id) {
+  return Between(point_, StoreOperation::kCountTasks, [&] { return inner_.CountTasks(id); });
+}
 absl::StatusOr<std::vector<RoundRecord>> CrashingTaskStore::ListRounds(const ListRoundsParams& params) {
   return Between(point_, StoreOperation::kListRounds, [&] { return inner_.ListRounds(params); });
 }

@@ -11,6 +11,7 @@ constexpr StoreOperationRow kOperations[] = {
     {StoreOperation::kStageTasks, "TaskStore::StageTasks"},
     {StoreOperation::kCreateRound, "TaskStore::CreateRound"},
     {StoreOperation::kGetRound, "TaskStore::GetRound"},
+    {StoreOperation::kCountTasks, "TaskStore::CountTasks"},
     {StoreOperation::kListRounds, "TaskStore::ListRounds"},
     {StoreOperation::kMoveRound, "TaskStore::MoveRound"},
     {StoreOperation::kGetBlobUse, "TaskStore::GetBlobUse"},

@@ -15,6 +15,7 @@ enum class StoreOperation {
   kStageTasks,
   kCreateRound,
   kGetRound,
+  kCountTasks,
   kListRounds,
   kMoveRound,
   kGetBlobUse,

@@ -241,6 +241,7 @@ class Model {
     Both([&](TaskStore& s) { return s.GetBlobUse(digest); });
     RoundId round = AnyRound();
     Both([&](TaskStore& s) { return s.GetRound(round); });
+    Both([&](TaskStore& s) { return s.CountTasks(round); });
     TaskId task = AnyTask();
     Both([&](TaskStore& s) { return s.GetTask(task); });
     Both([&](TaskStore& s) { return s.GetTaskState(task); });
