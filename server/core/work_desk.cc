@@ -395,9 +395,10 @@ bool WorkDesk::HasQueued(const RoundId& id) {
   return tasks.ok() && tasks->queued > 0;
 }
 
-void WorkDesk::BeginDrain(absl::Time now) {
+void WorkDesk::BeginDrain(absl::Time /*now*/) {
   is_draining_ = true;
-  ServeParked(now);
+  // The batch's tick answers them.
+  has_more_parked_ = true;
 }
 
 int64_t WorkDesk::num_parked(const std::string& population) const { return num_parked_.Of(population); }

@@ -1,6 +1,10 @@
 // Leases, verdicts and long polls, seen through WorkService.Sync.
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <functional>
 #include <set>
+#include <string>
+#include <vector>
 
 #include "base/retry_hint.h"
 #include "server/core/proto_time.h"
@@ -556,6 +560,91 @@ TEST_CASE("Urgent rounds go first, and jobs of one priority take turns") {
   REQUIRE(order[1] == urgent);
   REQUIRE(order[2] != order[3]);
   REQUIRE(order[4] != order[5]);
+}
+
+TEST_CASE("However many calls wait, each batch answers a bounded number of them, and all are answered in the end") {
+  constexpr size_t kPolls = 3000;
+  constexpr size_t kAnswersMax = 512;
+  using Answer = std::shared_ptr<std::optional<absl::StatusOr<v1::SyncResponse>>>;
+  struct Case {
+    std::string what;
+    std::function<void(CoreFederation& server)> cause;
+    int64_t num_leases = 0;
+  };
+  const std::vector<Case> cases = {
+      {"time", [](CoreFederation& server) { server.clock().Advance(absl::Seconds(40)); }},
+      {"the server stops",
+       [](CoreFederation& server) { server.Post([&](absl::Time now) { server.core().BeginDrain(now); }); }},
+      {"workers are drained",
+       [](CoreFederation& server) {
+         server.Post([&](absl::Time) {
+           for (size_t i = 0; i < kPolls; ++i) {
+             server.core().desk().OnDrainChanged("default", WorkerName("w" + std::to_string(i)));
+           }
+         });
+       }},
+      {"a token is void",
+       [](CoreFederation& server) { server.Post([&](absl::Time) { server.core().desk().EndPollsOf(TokenId()); }); }},
+      {"work comes",
+       [](CoreFederation& server) {
+         for (int i = 0; i < 3; ++i)
+           server.CallInOneBatch<v1::CreateRoundResponse>("RoundService/CreateRound", [&] {
+             v1::CreateRoundRequest request;
+             request.set_request_id("q" + std::to_string(i));
+             *request.mutable_spec() = SumRound(kPolls / 3);
+             return request;
+           }());
+       },
+       kPolls},
+      {"a round is closed",
+       [](CoreFederation& server) {
+         v1::CancelRoundRequest request;
+         request.set_request_id("q");
+         request.set_round(server.store().ListRounds({})->front().id.value());
+         server.CallInOneBatch<v1::CancelRoundResponse>("RoundService/CancelRound", request);
+       }},
+  };
+  for (const Case& row : cases) {
+    INFO(row.what);
+    CoreFederation server;
+    const bool are_busy = row.what == "a round is closed";
+    if (are_busy) server.CreateRound(SumRound(kPolls));
+    std::vector<Answer> answers;
+    for (size_t i = 0; i < kPolls; ++i) {
+      const std::string worker = "w" + std::to_string(i);
+      v1::SyncRequest poll = AskAndWait(worker, absl::Seconds(30));
+      if (are_busy) {
+        const v1::SyncResponse granted = server.Sync(Ask(worker, 1));
+        REQUIRE(granted.leases_size() == 1);
+        *poll.add_held() = Held(granted.leases(0), 0);
+        poll.set_want(0);
+      }
+      answers.push_back(server.CallInOneBatch<v1::SyncResponse>("WorkService/Sync", poll));
+    }
+    const auto num_answered = [&] {
+      return static_cast<size_t>(
+          std::count_if(answers.begin(), answers.end(), [](const Answer& answer) { return answer->has_value(); }));
+    };
+    const size_t before = num_answered();
+    row.cause(server);
+    size_t last = num_answered();
+    CHECK(last - before <= 3 * kAnswersMax);
+    size_t num_batches = 0;
+    for (; last < kPolls && num_batches < 20; ++num_batches) {
+      CHECK((num_batches == 0 || server.core().NextTick(server.clock().Now()) <= server.clock().Now()));
+      server.CallInOneBatch<v1::GetServerInfoResponse>("InspectionService/GetServerInfo", v1::GetServerInfoRequest());
+      const size_t now = num_answered();
+      CHECK(now - last <= kAnswersMax);
+      last = now;
+    }
+    CHECK(last == kPolls);
+    CHECK(num_batches >= (kPolls - before) / kAnswersMax - 3);
+    int64_t num_leases = 0;
+    for (const Answer& answer : answers) {
+      if (answer->has_value() && (*answer)->ok()) num_leases += (**answer)->leases_size();
+    }
+    CHECK(num_leases == row.num_leases);
+  }
 }
 
 TEST_CASE("A stopping server answers those who wait and grants nothing, but still takes results") {
