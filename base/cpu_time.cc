@@ -4,10 +4,18 @@
 
 namespace sheaf {
 
-absl::Duration ThreadCpuTime() {
+namespace {
+
+absl::Duration Read(clockid_t clock) {
   timespec time{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  clock_gettime(clock, &time);
   return absl::DurationFromTimespec(time);
 }
+
+}  // namespace
+
+absl::Duration ThreadCpuTime() { return Read(CLOCK_THREAD_CPUTIME_ID); }
+
+absl::Duration MonotonicTime() { return Read(CLOCK_MONOTONIC); }
 
 }  // namespace sheaf

@@ -7,5 +7,8 @@
 namespace sheaf {
 
 absl::Duration ThreadCpuTime();
+// How long since some moment, whoever had the processor meanwhile. Asking takes some 20 ns, where ThreadCpuTime is a
+// system call of some 300.
+absl::Duration MonotonicTime();
 
 }  // namespace sheaf

@@ -3,9 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 
-#include "absl/time/time.h"
 #include "base/cpu_time.h"
 
 namespace sheaf {
@@ -16,15 +14,13 @@ constexpr size_t kDescribedMax = 4;
 // clock, which is not, has had as much of a processor or a little less.
 constexpr absl::Duration kReadAfter = absl::Microseconds(100);
 
-absl::Duration ByTheClock() { return absl::FromChrono(std::chrono::steady_clock::now().time_since_epoch()); }
-
 }  // namespace
 
 void WorkMeter::Begin() {
   parts_.clear();
   begin_ = read_ = ThreadCpuTime();
   since_read_ = absl::ZeroDuration();
-  noted_ = ByTheClock();
+  noted_ = MonotonicTime();
   parts_.push_back({.what = "the batch", .cost = absl::ZeroDuration(), .count = 1});
   current_ = 0;
 }
@@ -37,7 +33,7 @@ WorkMeter::Part& WorkMeter::PartOf(std::string_view what) {
 }
 
 void WorkMeter::Note(std::string_view what) {
-  const absl::Duration now = ByTheClock();
+  const absl::Duration now = MonotonicTime();
   const absl::Duration took = now - noted_;
   noted_ = now;
   if (took < kReadAfter) {
