@@ -1,6 +1,7 @@
 #!/bin/sh
-# Builds release and measures the aggregation algebra against numeric libraries, in turns, on one core; prints the table
-# and writes it, with a plot, into docs/reference/performance.md.
+# Builds release and measures the aggregation algebra against numeric libraries, in turns, on one core; prints each
+# figure when it is measured, on stderr, and the table at the end; writes it, with a plot, into
+# docs/reference/performance.md.
 #   bench/aggregation.sh [REPEATS]     3 by default; about two minutes
 set -eu
 cd "$(dirname "$0")/.."
@@ -13,8 +14,8 @@ before="$(cut -d' ' -f1 /proc/loadavg)"
 # As the server does: freed memory is kept, so that a second round does not pay for first touches again.
 export MALLOC_MMAP_THRESHOLD_=1073741824 MALLOC_TRIM_THRESHOLD_=1073741824
 taskset -c 0 build/release/bin/sheaf_aggregation_bench --benchmark_repetitions="$repeats" \
-  --benchmark_enable_random_interleaving=false --benchmark_format=json --benchmark_out_format=json \
-  --benchmark_out="$out/sheaf.json" >/dev/null
+  --benchmark_enable_random_interleaving=false --benchmark_format=console --benchmark_out_format=json \
+  --benchmark_out="$out/sheaf.json" >&2
 taskset -c 0 /usr/bin/python3 bench/aggregation/yardsticks.py "$repeats" >"$out/yardsticks.json"
 after="$(cut -d' ' -f1 /proc/loadavg)"
 /usr/bin/python3 bench/aggregation/report.py "$out/sheaf.json" "$out/yardsticks.json" "$before" "$after" --write

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""What scipy and numpy make of the same sums: prints one JSON object, benchmark name -> entries per second.
+"""What scipy and numpy make of the same sums: prints one JSON object, benchmark name -> entries per second; on
+stderr each when it is measured.
 
   /usr/bin/python3 bench/aggregation/yardsticks.py [REPEATS]
 """
@@ -25,6 +26,7 @@ def measure(name, entries, work):
         work()
         seconds.append(time.perf_counter() - begin)
     found[name] = entries / statistics.median(seconds)
+    print(f"{name:<40} {found[name] / 1e6:10.1f} M entries/s", file=sys.stderr, flush=True)
 
 
 def sparse(suffix, dimension, indices):
