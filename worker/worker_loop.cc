@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/plural.h"
 #include "base/retry_hint.h"
+#include "base/utf8.h"
 #include "base/version.h"
 #include "sdk/cpp/proto_duration.h"
 
@@ -34,6 +35,24 @@ constexpr int kItemsMax = 256;
 // Results of one call together, when there are several.
 constexpr size_t kResultBytesMax = 2 << 20;
 constexpr size_t kFinishedMax = 1024;
+// What a server says is not believed beyond these. A pause: longer than any that a crowd needs.
+constexpr absl::Duration kPollPauseMax = absl::Minutes(10);
+// Names and tokens of a lease: they are kept, and logged.
+constexpr size_t kNameBytesMax = 256;
+constexpr size_t kLoggedBytesMax = 1024;
+// A call of ours has room for this and all else.
+constexpr int64_t kInlineBytesMax = 32 << 20;
+
+bool HasNames(const v1::Lease& lease) {
+  return lease.lease_token().size() <= kNameBytesMax && lease.task().size() <= kNameBytesMax &&
+         lease.round().size() <= kNameBytesMax;
+}
+
+// Of what one call may ask for; there is no answer to more.
+template <typename Items, typename Use>
+void ForFirst(Items& items, Use use) {
+  for (int i = 0; i < std::min(items.size(), kItemsMax); ++i) use(items[i]);
+}
 
 bool IsRefusal(const absl::Status& status) {
   return absl::IsInvalidArgument(status) || absl::IsPermissionDenied(status) || absl::IsUnauthenticated(status) ||
@@ -126,12 +145,23 @@ void WorkerLoop::TakeLease(v1::Lease lease, absl::Time sent, absl::Time now) {
   absl::Duration remaining = FromProtoDuration(lease.remaining());
   if (AttemptPtr known = FindAttempt(lease.lease_token())) return known->Extend(sent, remaining);
   if (finished_.contains(lease.lease_token())) return;
+  if (!HasNames(lease) || attempts_.size() >= static_cast<size_t>(kItemsMax)) {
+    LogWarning("left a lease to its expiry: {}",
+               HasNames(lease) ? fmt::format("there are {} already", kItemsMax) : "its names are too long");
+    return;
+  }
   if (sent + remaining <= now) {
     LogInfo("task {}: its lease lapsed on the way here", lease.task());
     return;
   }
   ++counters_.leases;
   bool has_room = WantedLeases() > 0;
+  if (!has_room) {
+    // It waits for the server to hear of it, with what that takes.
+    lease.clear_computation();
+    lease.clear_payload();
+    lease.clear_aggregate();
+  }
   auto attempt = std::make_shared<Attempt>(std::move(lease), attempt_parts_);
   attempt->Extend(sent, remaining);
   attempts_.push_back(attempt);
@@ -350,11 +380,13 @@ void WorkerLoop::OnAnswer(const OpenSync& sync, v1::SyncResponse& response, bool
   }
   renews_first_ = false;
   backoff_until_ = absl::InfinitePast();
-  if (response.inline_bytes_max() > 0) attempt_parts_.inline_bytes_max = response.inline_bytes_max();
+  if (response.inline_bytes_max() > 0) {
+    attempt_parts_.inline_bytes_max = std::min(response.inline_bytes_max(), kInlineBytesMax);
+  }
   suggested_concurrency_ = response.suggested_concurrency();
   if (sync.draining) drain_announced_ = true;
 
-  for (const v1::ResultVerdict& verdict : response.verdicts()) OnVerdict(verdict);
+  ForFirst(response.verdicts(), [&](const v1::ResultVerdict& verdict) { OnVerdict(verdict); });
   // A result the answer passed over would be offered for ever.
   for (const std::string& token : sync.results) {
     if (AttemptPtr attempt = FindAttempt(token)) {
@@ -362,18 +394,21 @@ void WorkerLoop::OnAnswer(const OpenSync& sync, v1::SyncResponse& response, bool
       Forget(token);
     }
   }
-  for (const v1::LeaseUpdate& update : response.held()) OnLeaseUpdate(update, sync.sent);
+  ForFirst(response.held(), [&](const v1::LeaseUpdate& update) { OnLeaseUpdate(update, sync.sent); });
   SweepEndedAttempts();
   // What an overtaken call was told may be older than what the newer one was.
   const bool was_drained = is_drained_;
   if (is_newest) OnServiceChanged(response.drain(), now);
-  for (v1::Lease& lease : *response.mutable_leases()) TakeLease(std::move(lease), sync.sent, now);
+  ForFirst(*response.mutable_leases(), [&](v1::Lease& lease) { TakeLease(std::move(lease), sync.sent, now); });
 
   // A poll is over when leases came for it, or when its last repetition was answered.
   if (sync.poll_id == poll_id_ && (is_newest || response.leases_size() > 0)) poll_id_.clear();
   if (!is_newest) return;
-  absl::Duration pause_min = FromProtoDuration(response.next_min());
-  absl::Duration pause_max = FromProtoDuration(response.next_max());
+  const auto pause = [](const google::protobuf::Duration& said) {
+    return std::clamp(FromProtoDuration(said), absl::ZeroDuration(), kPollPauseMax);
+  };
+  absl::Duration pause_min = pause(response.next_min());
+  absl::Duration pause_max = pause(response.next_max());
   bool has_nothing = response.leases_size() == 0 && response.verdicts_size() == 0 && response.held_size() == 0;
   // Servers before 0.2 do not park the calls of a drained worker, but do park them when it is in service again, and
   // leave it there.
@@ -393,26 +428,28 @@ void WorkerLoop::OnAnswer(const OpenSync& sync, v1::SyncResponse& response, bool
 
 void WorkerLoop::OnVerdict(const v1::ResultVerdict& verdict) {
   using V = v1::ResultVerdict;
-  if (FindAttempt(verdict.lease_token()) == nullptr) return;
+  const AttemptPtr attempt = FindAttempt(verdict.lease_token());
+  if (attempt == nullptr) return;
   ++counters_.verdicts[verdict.verdict()];
   switch (verdict.verdict()) {
     case V::REJECTED:
-      LogWarning("task {}: the server rejected the result: {}", verdict.task(), verdict.message());
+      LogWarning("task {}: the server rejected the result: {}", attempt->lease().task(),
+                 CutUtf8(verdict.message(), kLoggedBytesMax));
       break;
     case V::LEASE_LOST:
-      LogWarning("task {}: the lease was lost before its result arrived", verdict.task());
+      LogWarning("task {}: the lease was lost before its result arrived", attempt->lease().task());
       break;
     case V::UNKNOWN_TASK:
-      LogWarning("task {}: the server does not know it any more", verdict.task());
+      LogWarning("task {}: the server does not know it any more", attempt->lease().task());
       break;
     case V::LATE:
-      LogInfo("task {}: the round ended before its result arrived", verdict.task());
+      LogInfo("task {}: the round ended before its result arrived", attempt->lease().task());
       break;
     case V::NOT_NEEDED:
-      LogInfo("task {}: the round had enough before its result arrived", verdict.task());
+      LogInfo("task {}: the round had enough before its result arrived", attempt->lease().task());
       break;
     default:
-      LogDebug("task {}: {}", verdict.task(), V::Verdict_Name(verdict.verdict()));
+      LogDebug("task {}: {}", attempt->lease().task(), V::Verdict_Name(verdict.verdict()));
   }
   Forget(verdict.lease_token());
 }

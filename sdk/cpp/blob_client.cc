@@ -58,14 +58,34 @@ void BlobFetch::OnDone(const absl::Status& call) {
   done_ = true;
 }
 
-RowFetch::RowFetch(std::string digest, std::vector<v1::RowSelection> selections, int64_t bytes_max)
-    : bytes_max_(bytes_max) {
+RowFetch::RowFetch(std::string digest, std::vector<v1::RowSelection> selections, int64_t bytes_max, int64_t window_rows)
+    : bytes_max_(bytes_max), window_rows_(window_rows), selections_(std::move(selections)) {
   request_.set_digest(std::move(digest));
-  for (v1::RowSelection& selection : selections) {
-    tensors_.push_back({.name = selection.tensor()});
-    *request_.add_selections() = std::move(selection);
-  }
+  for (const v1::RowSelection& selection : selections_) tensors_.push_back({.name = selection.tensor()});
   done_ = tensors_.empty();
+  AskForNextWindow();
+}
+
+void RowFetch::AskForNextWindow() {
+  request_.clear_selections();
+  request_.clear_cursor();
+  first_selection_ = next_selection_;
+  first_row_ = next_row_;
+  int64_t room = window_rows_;
+  while (room > 0 && next_selection_ < selections_.size()) {
+    const v1::RowSelection& whole = selections_[next_selection_];
+    const int left = whole.rows_size() - next_row_;
+    const int count = whole.all() ? left : static_cast<int>(std::min<int64_t>(left, room));
+    v1::RowSelection& part = *request_.add_selections();
+    part.set_tensor(whole.tensor());
+    part.set_all(whole.all());
+    part.mutable_rows()->Add(whole.rows().begin() + next_row_, whole.rows().begin() + next_row_ + count);
+    room -= std::max(count, 1);
+    next_row_ += count;
+    if (next_row_ < whole.rows_size()) break;
+    ++next_selection_;
+    next_row_ = 0;
+  }
 }
 
 CallSequence::NextCall RowFetch::Next() {
@@ -75,29 +95,36 @@ CallSequence::NextCall RowFetch::Next() {
 
 void RowFetch::OnDone(const absl::Status& call) {
   if (!call.ok()) return End(call);
+  const int64_t bytes_before = bytes_received_;
+  const int64_t newest_before = newest_selection_;
   for (v1::SelectRowsResponse::Piece& piece : *response_->mutable_pieces()) {
     absl::Status joined = Join(piece);
     if (!joined.ok()) return End(std::move(joined));
   }
-  if (bytes_received_ > bytes_max_) {
-    return End(absl::ResourceExhaustedError(
-        fmt::format("the rows of broadcast {} have more than {} bytes, and no more are taken here", request_.digest(),
-                    bytes_max_)));
+  if (response_->next_cursor().empty()) {
+    absl::Status complete = CheckWindowIsComplete();
+    if (!complete.ok() || next_selection_ == selections_.size()) return End(std::move(complete));
+    return AskForNextWindow();
   }
-  if (response_->next_cursor().empty()) return End(CheckComplete());
-  if (response_->pieces().empty() || response_->next_cursor() == request_.cursor()) {
+  // Rows may have no bytes; then the next page begins with the next selection.
+  const bool has_moved = bytes_received_ > bytes_before || newest_selection_ > newest_before;
+  if (!has_moved || response_->next_cursor() == request_.cursor()) {
     return End(absl::DataLossError("the server's answer to a selection of rows stands still; try again"));
   }
   request_.set_cursor(response_->next_cursor());
 }
 
 absl::Status RowFetch::Join(v1::SelectRowsResponse::Piece& piece) {
-  const int selection = piece.selection();
-  if (selection < 0 || selection >= static_cast<int>(tensors_.size())) {
-    return Malformed("?", fmt::format("a piece belongs to selection {} of {}", selection, tensors_.size()));
+  if (piece.selection() < 0 || piece.selection() >= request_.selections_size()) {
+    return Malformed(
+        "?", fmt::format("a piece belongs to selection {} of {}", piece.selection(), request_.selections_size()));
   }
+  const size_t selection = first_selection_ + static_cast<size_t>(piece.selection());
   NamedTensor& tensor = tensors_[selection];
   const v1::Tensor& rows = piece.rows();
+  if (static_cast<int64_t>(selection) < newest_selection_)
+    return Malformed(tensor.name, "a piece comes after those of a later selection");
+  newest_selection_ = static_cast<int64_t>(selection);
   if (rows.shape().empty() || ExpectedBytes(rows) != static_cast<int64_t>(rows.data().size())) {
     return Malformed(tensor.name, "a piece has other bytes than its shape needs");
   }
@@ -109,12 +136,24 @@ absl::Status RowFetch::Join(v1::SelectRowsResponse::Piece& piece) {
   const bool fits = rows.dtype() == tensor.dtype && rows.shape_size() == static_cast<int>(tensor.shape.size()) &&
                     std::equal(rows.shape().begin() + 1, rows.shape().end(), tensor.shape.begin() + 1);
   if (!fits) return Malformed(tensor.name, "its pieces have rows of different types");
-  if (piece.first_row() != tensor.shape[0]) {
-    return Malformed(tensor.name,
-                     fmt::format("row {} of the selection follows row {}", piece.first_row(), tensor.shape[0]));
+  const int64_t expected = tensor.shape[0] - (selection == first_selection_ ? first_row_ : 0);
+  if (piece.first_row() != expected) {
+    return Malformed(tensor.name, fmt::format("row {} of the selection follows row {}", piece.first_row(), expected));
   }
-  tensor.shape[0] += rows.shape(0);
-  bytes_received_ += static_cast<int64_t>(rows.data().size());
+  const v1::RowSelection& asked = request_.selections(piece.selection());
+  if (!asked.all() && rows.shape(0) > asked.rows_size() - expected) {
+    return Malformed(tensor.name, fmt::format("{} rows arrived after {}, and {} were asked for", rows.shape(0),
+                                              expected, asked.rows_size()));
+  }
+  if (__builtin_add_overflow(tensor.shape[0], rows.shape(0), &tensor.shape[0])) {
+    return Malformed(tensor.name, "it has more rows than there are numbers");
+  }
+  const auto bytes = static_cast<int64_t>(rows.data().size());
+  if (bytes > bytes_max_ - bytes_received_) {
+    return absl::ResourceExhaustedError(fmt::format(
+        "the rows of broadcast {} have more than {} bytes, and no more are taken here", request_.digest(), bytes_max_));
+  }
+  bytes_received_ += bytes;
   if (tensor.data.empty()) {
     tensor.data = std::move(*piece.mutable_rows()->mutable_data());
   } else {
@@ -123,12 +162,15 @@ absl::Status RowFetch::Join(v1::SelectRowsResponse::Piece& piece) {
   return absl::OkStatus();
 }
 
-absl::Status RowFetch::CheckComplete() const {
+absl::Status RowFetch::CheckWindowIsComplete() const {
   for (int i = 0; i < request_.selections_size(); ++i) {
-    const v1::RowSelection& selection = request_.selections(i);
-    const int64_t num_rows = tensors_[i].shape.empty() ? 0 : tensors_[i].shape[0];
-    if (!selection.all() && num_rows != selection.rows_size()) {
-      return Malformed(selection.tensor(), fmt::format("{} of {} arrived", num_rows, selection.rows_size()));
+    const v1::RowSelection& asked = request_.selections(i);
+    const NamedTensor& tensor = tensors_[first_selection_ + static_cast<size_t>(i)];
+    // Also a selection of no rows has a piece, which says of what type they are.
+    if (tensor.shape.empty()) return Malformed(asked.tensor(), "nothing of it arrived");
+    const int64_t num_rows = tensor.shape[0] - (i == 0 ? first_row_ : 0);
+    if (!asked.all() && num_rows != asked.rows_size()) {
+      return Malformed(asked.tensor(), fmt::format("{} of {} arrived", num_rows, asked.rows_size()));
     }
   }
   return absl::OkStatus();
@@ -151,15 +193,15 @@ absl::StatusOr<ContributionUploadOutcome> UploadContribution(Transport& transpor
   return ContributionUploadOutcome{.verdict = session.verdict(), .upload_id = session.upload_id()};
 }
 
-absl::StatusOr<std::string> ReadBlob(Transport& transport, const std::string& digest) {
-  BlobFetch fetch(digest);
+absl::StatusOr<std::string> ReadBlob(Transport& transport, const std::string& digest, int64_t bytes_max) {
+  BlobFetch fetch(digest, bytes_max);
   RETURN_IF_ERROR(RunBlocking(transport, fetch));
   return fetch.TakeBytes();
 }
 
 absl::StatusOr<std::vector<NamedTensor>> SelectRows(Transport& transport, const std::string& digest,
-                                                    std::vector<v1::RowSelection> selections) {
-  RowFetch fetch(digest, std::move(selections));
+                                                    std::vector<v1::RowSelection> selections, int64_t bytes_max) {
+  RowFetch fetch(digest, std::move(selections), bytes_max);
   RETURN_IF_ERROR(RunBlocking(transport, fetch));
   return fetch.TakeTensors();
 }

@@ -63,7 +63,8 @@ struct UploadParams {
 };
 
 // Start, chunks, finish. After UNAVAILABLE or a gap it asks what was committed and goes on from there; after the upload
-// vanished or arrived damaged it starts again. It gives up after a few such turns without a byte of progress.
+// vanished or arrived damaged it starts again. It gives up after a few such turns without a byte of progress; what the
+// server has lost and takes again is none.
 class UploadSession final : public CallSequence {
  public:
   explicit UploadSession(UploadParams params);
@@ -94,6 +95,9 @@ class UploadSession final : public CallSequence {
   v1::StartUploadResponse::Verdict verdict_ = v1::StartUploadResponse::VERDICT_UNSPECIFIED;
   std::string upload_id_;
   int64_t committed_ = 0;
+  // The most that was ever committed, and how often the server has had less since.
+  int64_t most_committed_ = 0;
+  int setbacks_ = 0;
   int64_t chunk_bytes_ = 0;
   ChunkSize own_chunk_size_;
   // Of the newest chunk.
@@ -108,7 +112,7 @@ class BlobFetch final : public CallSequence {
  public:
   // RESOURCE_EXHAUSTED, before more than a piece has arrived, if it is larger than `bytes_max`.
   // `chunk_size` as in UploadParams.
-  explicit BlobFetch(std::string digest, int64_t bytes_max = std::numeric_limits<int64_t>::max(),
+  explicit BlobFetch(std::string digest, int64_t bytes_max = kReadBytesMax,
                      ChunkSize* chunk_size = nullptr)
       : digest_(std::move(digest)), bytes_max_(bytes_max), chunk_size_(chunk_size) {}
 
@@ -133,12 +137,18 @@ class BlobFetch final : public CallSequence {
   std::shared_ptr<v1::ReadBlobResponse> response_;
 };
 
-// Reads rows of tensors of a broadcast, following the cursor and joining the pieces.
+// Reads rows of tensors of a broadcast, following the cursor and joining the pieces. Each request asks for a window of
+// the rows only: it travels again with each of its pages, so that asking for all rows at once would take time in
+// proportion to the square of their number. Whatever the server answers, the fetch ends: it takes no more rows than it
+// asked for and no more bytes than it may, and each page must bring some.
 class RowFetch final : public CallSequence {
  public:
+  // Rows of one request.
+  static constexpr int64_t kWindowRows = 1 << 16;
+
   // RESOURCE_EXHAUSTED once more than `bytes_max` have arrived.
-  RowFetch(std::string digest, std::vector<v1::RowSelection> selections,
-           int64_t bytes_max = std::numeric_limits<int64_t>::max());
+  RowFetch(std::string digest, std::vector<v1::RowSelection> selections, int64_t bytes_max = kReadBytesMax,
+           int64_t window_rows = kWindowRows);
 
   bool done() const override { return done_; }
   const absl::Status& status() const override { return status_; }
@@ -152,12 +162,23 @@ class RowFetch final : public CallSequence {
   int64_t bytes_received() const { return bytes_received_; }
 
  private:
+  void AskForNextWindow();
   absl::Status Join(v1::SelectRowsResponse::Piece& piece);
-  absl::Status CheckComplete() const;
+  absl::Status CheckWindowIsComplete() const;
   void End(absl::Status status);
 
   const int64_t bytes_max_;
+  const int64_t window_rows_;
+  const std::vector<v1::RowSelection> selections_;
+  // The window: selections from `first_selection_` on, the first of them from its row `first_row_` on.
   v1::SelectRowsRequest request_;
+  size_t first_selection_ = 0;
+  int first_row_ = 0;
+  // Behind the window.
+  size_t next_selection_ = 0;
+  int next_row_ = 0;
+  // Of the newest piece; -1 before the first.
+  int64_t newest_selection_ = -1;
   std::vector<NamedTensor> tensors_;
   int64_t bytes_received_ = 0;
   bool done_ = false;
@@ -178,11 +199,15 @@ struct ContributionUploadOutcome {
 // Uploads a serialised Contribution. `params.task` and `params.lease_token` are set.
 absl::StatusOr<ContributionUploadOutcome> UploadContribution(Transport& transport, UploadParams params);
 
-// NOT_FOUND if there is no such blob; DATA_LOSS if the bytes do not have this digest.
-absl::StatusOr<std::string> ReadBlob(Transport& transport, const std::string& digest);
+// NOT_FOUND if there is no such blob; DATA_LOSS if the bytes do not have this digest; RESOURCE_EXHAUSTED if they are
+// more than `bytes_max`.
+absl::StatusOr<std::string> ReadBlob(Transport& transport, const std::string& digest,
+                                     int64_t bytes_max = kReadBytesMax);
 
 // NOT_FOUND: no such blob or tensor. OUT_OF_RANGE: a row is not in the tensor. DATA_LOSS: the answer does not add up.
+// RESOURCE_EXHAUSTED: the rows have more than `bytes_max`.
 absl::StatusOr<std::vector<NamedTensor>> SelectRows(Transport& transport, const std::string& digest,
-                                                    std::vector<v1::RowSelection> selections);
+                                                    std::vector<v1::RowSelection> selections,
+                                                    int64_t bytes_max = kReadBytesMax);
 
 }  // namespace sheaf

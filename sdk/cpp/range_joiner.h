@@ -16,6 +16,10 @@
 
 namespace sheaf {
 
+// As much as a client reads of one blob or aggregate unless it is told otherwise: the largest broadcast that a server
+// takes unless it is told otherwise. A size is a claim of the server's.
+inline constexpr int64_t kReadBytesMax = int64_t{16} << 30;
+
 class RangeJoiner {
  public:
   // Where the next range begins.

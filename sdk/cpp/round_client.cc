@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/mutex.h"
 #include "base/status_macros.h"
 #include "sdk/cpp/proto_duration.h"
-#include "sdk/cpp/range_joiner.h"
 
 namespace sheaf {
 namespace {
@@ -15,6 +15,17 @@ namespace {
 // What a parked call may take beyond its wait before it counts as lost.
 constexpr absl::Duration kPollGrace = absl::Seconds(10);
 constexpr absl::Duration kPollMax = absl::Seconds(60);
+// After an answer without news that came although the server could have waited: one that never waits must not be
+// hammered.
+constexpr absl::Duration kNoNewsPause = absl::Milliseconds(100);
+
+// Nobody wakes it.
+void Pause() {
+  Mutex mutex;
+  CondVar never;
+  MutexLock lock(mutex);
+  never.WaitFor(mutex, kNoNewsPause);
+}
 
 }  // namespace
 
@@ -37,6 +48,7 @@ absl::StatusOr<v1::Round> WaitForRound(Transport& transport, const Clock& clock,
     const absl::Duration left = deadline - clock.Now();
     const absl::Duration wait = std::clamp(left, absl::ZeroDuration(), std::min(options.poll, kPollMax));
     *request.mutable_wait() = ToProtoDuration(wait);
+    const absl::Time asked = clock.Now();
     ASSIGN_OR_RETURN(v1::GetRoundResponse response,
                      BlockingCall(transport, kGetRound, request, {.timeout = wait + kPollGrace}));
     const v1::Round& seen = response.round();
@@ -47,11 +59,12 @@ absl::StatusOr<v1::Round> WaitForRound(Transport& transport, const Clock& clock,
           fmt::format("round {} has not ended within {}; it goes on: see `sheaf round explain {}`", round,
                       absl::FormatDuration(options.timeout), round));
     }
+    if (seen.etag() == request.etag() && clock.Now() - asked < wait / 2) Pause();
     request.set_etag(seen.etag());
   }
 }
 
-absl::StatusOr<std::string> ReadAggregate(Transport& transport, const std::string& round) {
+absl::StatusOr<std::string> ReadAggregate(Transport& transport, const std::string& round, int64_t bytes_max) {
   v1::ReadAggregateRequest request;
   request.set_round(round);
   RangeJoiner file;
@@ -59,6 +72,12 @@ absl::StatusOr<std::string> ReadAggregate(Transport& transport, const std::strin
   while (!file.complete()) {
     request.set_offset(file.offset());
     ASSIGN_OR_RETURN(v1::ReadAggregateResponse response, BlockingCall(transport, kReadAggregate, request));
+    if (response.size_bytes() > bytes_max) {
+      return absl::ResourceExhaustedError(
+          fmt::format("the aggregate of round {} has {} bytes, and no more than {} are "
+                      "taken here",
+                      round, response.size_bytes(), bytes_max));
+    }
     RETURN_IF_ERROR(file.Add(response.data(), response.size_bytes()));
     digest = response.digest();
   }

@@ -7,12 +7,14 @@
 // Blocking; put a RetryingTransport below them to survive a server's restart. Thread-safe, as the transport is.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
+#include "sdk/cpp/range_joiner.h"
 #include "sdk/cpp/transport.h"
 #include "sheaf/v1/round_service.pb.h"
 
@@ -38,7 +40,8 @@ absl::StatusOr<v1::Round> WaitForRound(Transport& transport, const Clock& clock,
                                        const WaitOptions& options = {});
 
 // The safetensors file that the round released. FAILED_PRECONDITION if it has none (yet); DATA_LOSS if the bytes do not
-// have the digest the server names.
-absl::StatusOr<std::string> ReadAggregate(Transport& transport, const std::string& round);
+// have the digest the server names; RESOURCE_EXHAUSTED if they are more than `bytes_max`.
+absl::StatusOr<std::string> ReadAggregate(Transport& transport, const std::string& round,
+                                          int64_t bytes_max = kReadBytesMax);
 
 }  // namespace sheaf

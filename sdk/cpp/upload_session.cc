@@ -13,6 +13,8 @@ namespace {
 constexpr int kRestartsMax = 3;
 // Calls in a row that failed without a byte of progress.
 constexpr int kIdleTurnsMax = 5;
+// A server that ends without warning loses what was not durable yet; one that loses it again and again takes nothing.
+constexpr int kSetbacksMax = 16;
 
 bool IsTransient(const absl::Status& status) {
   return status.code() == absl::StatusCode::kUnavailable || status.code() == absl::StatusCode::kDeadlineExceeded;
@@ -107,6 +109,14 @@ void UploadSession::OnCommitted(int64_t committed) {
   const int64_t size = static_cast<int64_t>(params_.bytes.size());
   if (committed < 0 || committed > size) {
     return End(absl::InternalError(fmt::format("the server has {} bytes of an upload of {}", committed, size)));
+  }
+  if (committed > most_committed_) {
+    most_committed_ = committed;
+    setbacks_ = 0;
+  }
+  if (committed < committed_ && ++setbacks_ > kSetbacksMax) {
+    return End(absl::InternalError(
+        fmt::format("the server loses the bytes of an upload again and again: it has {} of {}", committed, size)));
   }
   if (committed > committed_) {
     turns_without_progress_ = 0;

@@ -1,5 +1,8 @@
 #include <catch2/catch.hpp>
+#include <iostream>
 
+#include "cli/errors.h"
+#include "cli/paging.h"
 #include "tests/cli/command_run.h"
 #include "tests/cli/sample_messages.h"
 
@@ -61,6 +64,53 @@ TEST_CASE("A list pages to its end, or up to the limit and says so") {
   CHECK(run({"task", "list", "--limit", "3", "--page-token", "3", "--no-headers"}) == 0);
   CHECK_THAT(run.out(), Contains("r-1/3") && Contains("r-1/4") && !Contains("r-1/2"));
   CHECK(run.err().empty());
+}
+
+TEST_CASE("A server whose pages are empty, or larger than asked for, does not keep a list going for ever") {
+  for (const bool is_empty : {false, true}) {
+    CommandRun run;
+    int num_pages = 0;
+    run.server.On(kListTasks, [&](const v1::ListTasksRequest& request) -> absl::StatusOr<v1::ListTasksResponse> {
+      v1::ListTasksResponse response;
+      // In the end, lest the test does not.
+      if (++num_pages == 100) return response;
+      for (int i = 0; i < (is_empty ? 0 : request.page_size() + 1); ++i) response.add_tasks()->set_id("r-1/0");
+      response.set_next_page_token(std::to_string(num_pages));
+      return response;
+    });
+    CHECK(run({"task", "list", "--limit", "0"}) == 1);
+    CHECK(num_pages == 1);
+    CHECK_THAT(run.err(), Contains("pages do not go on"));
+  }
+}
+
+TEST_CASE("A list without an end is read up to what the memory of a command may take, and says how to go on") {
+  CommandRun run;
+  ImmediateTimer timer;
+  Host host{.in = run.in,
+            .out = std::cout,
+            .err = std::cerr,
+            .clock = run.clock,
+            .random = run.random,
+            .pause = nullptr,
+            .environment = [](const std::string&) { return std::nullopt; },
+            .connect = [&](const std::string&, const ChannelOptions&) -> absl::StatusOr<std::unique_ptr<Transport>> {
+              return std::make_unique<BorrowedTransport>(run.server);
+            },
+            .timer = timer};
+  int num_pages = 0;
+  run.server.On(kListTasks, [&](const v1::ListTasksRequest&) -> absl::StatusOr<v1::ListTasksResponse> {
+    v1::ListTasksResponse response;
+    response.add_tasks()->set_last_error(std::string(1000, 'e'));
+    if (++num_pages < 1000) response.set_next_page_token(std::to_string(num_pages));
+    return response;
+  });
+  Session session(host, {});
+  const auto listed = ListAll(
+      session, kListTasks, {}, 0, [](auto& page) { return page.mutable_tasks(); }, 50'000);
+  CHECK(absl::IsResourceExhausted(listed.status()));
+  CHECK(num_pages < 60);
+  CHECK_THAT(HintOf(listed.status()), Contains("--limit") && Contains("--page-token"));
 }
 
 TEST_CASE("A server that repeats a page does not keep a list going for ever") {

@@ -1,9 +1,12 @@
 #include "sdk/cpp/blob_client.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <limits>
 
 #include "aggregation/safetensors.h"
 #include "base/checksum.h"
+#include "sdk/cpp/round_client.h"
 #include "tests/sdk/program_local_server.h"
 
 namespace sheaf {
@@ -193,6 +196,12 @@ TEST_CASE_METHOD(RowsFixture, "No rows can be selected, too") {
   REQUIRE(tensors.ok());
   CHECK((*tensors)[0].shape == std::vector<int64_t>{0, 4});
   CHECK(SelectRows(server_, digest_, {}).value().empty());
+  // First of all, on a page of its own.
+  const auto some = SelectRows(server_, digest_, {Rows("w", {}), Rows("w", {1})});
+  INFO(some.status().ToString());
+  REQUIRE(some.ok());
+  CHECK((*some)[0].shape == std::vector<int64_t>{0, 4});
+  CHECK((*some)[1].shape == std::vector<int64_t>{1, 4});
 }
 
 // Answers one SelectRows with what the test says.
@@ -236,6 +245,148 @@ TEST_CASE("An answer with rows that does not add up is refused and never becomes
     piece.set_first_row(2);
     piece.mutable_rows()->set_dtype(v1::FLOAT32);
   }));
+}
+
+// A server that has no end: `answer` fills the answer to the n-th request.
+absl::Status FetchFromEndlessServer(v1::RowSelection selection, int64_t bytes_max,
+                                    const std::function<void(int n, v1::SelectRowsResponse&)>& answer) {
+  selection.set_tensor("w");
+  RowFetch fetch("digest", {selection}, bytes_max);
+  int n = 0;
+  while (!fetch.done() && n < 1000) {
+    const CallSequence::NextCall call = fetch.Next();
+    auto& response = static_cast<v1::SelectRowsResponse&>(*call.response);
+    response.set_next_cursor(std::to_string(n + 1));
+    answer(n++, response);
+    fetch.OnDone(absl::OkStatus());
+  }
+  INFO(n << " calls");
+  CHECK(fetch.done());
+  CHECK(fetch.bytes_received() <= bytes_max);
+  return fetch.status();
+}
+
+void AddPiece(v1::SelectRowsResponse& response, int64_t first_row, int64_t num_rows, int64_t row_bytes) {
+  v1::SelectRowsResponse::Piece& piece = *response.add_pieces();
+  piece.set_first_row(first_row);
+  piece.mutable_rows()->set_dtype(v1::UINT8);
+  piece.mutable_rows()->add_shape(num_rows);
+  piece.mutable_rows()->add_shape(row_bytes);
+  piece.mutable_rows()->set_data(std::string(static_cast<size_t>(num_rows * row_bytes), 'd'));
+}
+
+TEST_CASE(
+    "A server that never ends its pages of rows is refused: by the rows asked for, the bytes taken, or progress") {
+  v1::RowSelection two;
+  two.add_rows(3);
+  two.add_rows(4);
+  const absl::Status more =
+      FetchFromEndlessServer(two, 1 << 20, [](int n, auto& response) { AddPiece(response, n, 1, 4); });
+  CHECK(more.code() == absl::StatusCode::kDataLoss);
+  CHECK_THAT(std::string(more.message()), Catch::Contains("\"w\"") && Catch::Contains("2 were asked for"));
+
+  v1::RowSelection all;
+  all.set_all(true);
+  const absl::Status bytes =
+      FetchFromEndlessServer(all, 1000, [](int n, auto& response) { AddPiece(response, 10 * n, 10, 40); });
+  CHECK(bytes.code() == absl::StatusCode::kResourceExhausted);
+  CHECK_THAT(std::string(bytes.message()), Catch::Contains("more than 1000 bytes"));
+
+  // Pages of no rows, and of rows that have no bytes.
+  for (const int64_t num_rows : {0, 7}) {
+    const absl::Status nothing = FetchFromEndlessServer(
+        all, 1000, [&](int n, auto& response) { AddPiece(response, n * num_rows, num_rows, 0); });
+    CHECK(nothing.code() == absl::StatusCode::kDataLoss);
+    CHECK_THAT(std::string(nothing.message()), Catch::Contains("stands still"));
+  }
+  const absl::Status most = FetchFromEndlessServer(all, 1000, [&](int, auto& response) {
+    AddPiece(response, 0, 1, 0);
+    response.mutable_pieces(0)->mutable_rows()->set_shape(0, std::numeric_limits<int64_t>::max());
+    AddPiece(response, std::numeric_limits<int64_t>::max(), 1, 0);
+  });
+  CHECK(most.code() == absl::StatusCode::kDataLoss);
+}
+
+TEST_CASE_METHOD(RowsFixture,
+                 "Very many rows are asked for in windows, each of which travels again with its pages only") {
+  std::vector<int64_t> rows;
+  std::vector<int32_t> expected;
+  for (int64_t i = 0; i < 2 * RowFetch::kWindowRows + 5; ++i) {
+    rows.push_back(i * 7 % 10);
+    expected.push_back(static_cast<int32_t>(rows.back()));
+  }
+  int64_t largest = 0;
+  class Listening final : public Transport {
+   public:
+    Listening(Transport& inner, int64_t& largest) : inner_(inner), largest_(largest) {}
+    void CallMethod(std::string_view method, const google::protobuf::Message& request,
+                    google::protobuf::Message* response, const CallOptions& options, Done done) override {
+      int64_t num_rows = 0;
+      for (const auto& selection : static_cast<const v1::SelectRowsRequest&>(request).selections()) {
+        num_rows += selection.rows_size();
+      }
+      largest_ = std::max(largest_, num_rows);
+      inner_.CallMethod(method, request, response, options, std::move(done));
+    }
+
+   private:
+    Transport& inner_;
+    int64_t& largest_;
+  } transport(server_, largest);
+  // The second window begins within the second selection.
+  const auto tensors = SelectRows(transport, digest_, {Rows("w", {1, 2}), Rows("b", rows), Rows("w", {}), All("w")});
+  INFO(tensors.status().ToString());
+  REQUIRE(tensors.ok());
+  CHECK((*tensors)[0].shape == std::vector<int64_t>{2, 4});
+  CHECK((*tensors)[1].shape == std::vector<int64_t>{static_cast<int64_t>(rows.size())});
+  CHECK(Values((*tensors)[1]) == expected);
+  CHECK((*tensors)[2].shape == std::vector<int64_t>{0, 4});
+  CHECK((*tensors)[3].shape == std::vector<int64_t>{10, 4});
+  CHECK(largest == RowFetch::kWindowRows);
+}
+
+TEST_CASE("A server that loses the bytes of an upload again and again is given up") {
+  LocalServer server;
+  server.set_answer_bytes_max(1000);
+  int num_chunks = 0;
+  server.set_fault([&](std::string_view method, bool is_answer) {
+    // It takes a chunk and has lost it when the next comes.
+    if (method == kWriteChunk.name && !is_answer && ++num_chunks % 2 == 0 && num_chunks < 1000) server.LoseUploads(0);
+    return absl::OkStatus();
+  });
+  SeededRandom random(1);
+  const auto digest = UploadBlob(server, random, SomeBytes(4500));
+  CHECK(absl::IsInternal(digest.status()));
+  CHECK_THAT(std::string(digest.status().message()), Catch::Contains("again and again"));
+  CHECK(num_chunks < 100);
+}
+
+TEST_CASE("A blob or an aggregate larger than its reader takes is refused by its size, before it is read") {
+  LocalServer server;
+  SeededRandom random(1);
+  const auto digest = UploadBlob(server, random, SomeBytes(4500));
+  REQUIRE(digest.ok());
+  const auto blob = ReadBlob(server, *digest, 4499);
+  CHECK(absl::IsResourceExhausted(blob.status()));
+  CHECK_THAT(std::string(blob.status().message()), Catch::Contains("4500 bytes") && Catch::Contains("4499"));
+  CHECK(ReadBlob(server, *digest, 4500).ok());
+
+  // Its claim alone.
+  class Claiming final : public Transport {
+   public:
+    void CallMethod(std::string_view, const google::protobuf::Message&, google::protobuf::Message* response,
+                    const CallOptions&, Done done) override {
+      REQUIRE(++num_calls < 1000);
+      auto& answer = static_cast<v1::ReadAggregateResponse&>(*response);
+      answer.set_size_bytes(std::numeric_limits<int64_t>::max());
+      answer.set_data("1");
+      done(absl::OkStatus());
+    }
+    int num_calls = 0;
+  } endless;
+  const auto aggregate = ReadAggregate(endless, "r-1");
+  CHECK(absl::IsResourceExhausted(aggregate.status()));
+  CHECK_THAT(std::string(aggregate.status().message()), Catch::Contains("r-1"));
 }
 
 TEST_CASE("A blob whose bytes changed on the way is refused") {

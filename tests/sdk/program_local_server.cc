@@ -123,33 +123,33 @@ absl::Status LocalServer::SelectRows(const v1::SelectRowsRequest& request, v1::S
   const auto found = blobs_.find(request.digest());
   if (found == blobs_.end()) return absl::NotFoundError("no such blob");
   ASSIGN_OR_RETURN(const SafetensorsView file, SafetensorsView::Parse(found->second));
-  // The cursor counts the rows answered so far; each answer ends within one selection.
-  int64_t skip = request.cursor().empty() ? 0 : std::stoll(request.cursor());
-  const int64_t start = skip;
-  for (int i = 0; i < request.selections_size(); ++i) {
-    const v1::RowSelection& selection = request.selections(i);
-    ASSIGN_OR_RETURN(const TensorView* tensor, file.Find(selection.tensor()));
-    const int64_t num_rows = selection.all() ? tensor->num_rows() : selection.rows_size();
-    if (skip >= num_rows && i + 1 < request.selections_size()) {
-      skip -= num_rows;
-      continue;
-    }
-    const int64_t per_piece = std::max<int64_t>(1, static_cast<int64_t>(answer_bytes_max_) / tensor->row_bytes());
-    const int64_t end = std::min(num_rows, skip + per_piece);
-    v1::SelectRowsResponse::Piece& piece = *response.add_pieces();
-    piece.set_selection(i);
-    piece.set_first_row(skip);
-    piece.mutable_rows()->set_dtype(tensor->dtype);
-    piece.mutable_rows()->mutable_shape()->Add(tensor->shape.begin(), tensor->shape.end());
-    piece.mutable_rows()->set_shape(0, end - skip);
-    for (int64_t row = skip; row < end; ++row) {
-      const int64_t from = selection.all() ? row : selection.rows(static_cast<int>(row));
-      piece.mutable_rows()->mutable_data()->append(
-          tensor->data.substr(from * tensor->row_bytes(), tensor->row_bytes()));
-    }
-    if (end < num_rows || i + 1 < request.selections_size())
-      response.set_next_cursor(std::to_string(start + end - skip));
-    return absl::OkStatus();
+  // The cursor is where the next piece begins, "selection:row"; each answer is one piece.
+  int i = 0;
+  int64_t begin = 0;
+  if (!request.cursor().empty()) {
+    i = std::stoi(request.cursor());
+    begin = std::stoll(request.cursor().substr(request.cursor().find(':') + 1));
+  }
+  if (i >= request.selections_size()) return absl::OkStatus();
+  const v1::RowSelection& selection = request.selections(i);
+  ASSIGN_OR_RETURN(const TensorView* tensor, file.Find(selection.tensor()));
+  const int64_t num_rows = selection.all() ? tensor->num_rows() : selection.rows_size();
+  const int64_t per_piece = std::max<int64_t>(1, static_cast<int64_t>(answer_bytes_max_) / tensor->row_bytes());
+  const int64_t end = std::min(num_rows, begin + per_piece);
+  v1::SelectRowsResponse::Piece& piece = *response.add_pieces();
+  piece.set_selection(i);
+  piece.set_first_row(begin);
+  piece.mutable_rows()->set_dtype(tensor->dtype);
+  piece.mutable_rows()->mutable_shape()->Add(tensor->shape.begin(), tensor->shape.end());
+  piece.mutable_rows()->set_shape(0, end - begin);
+  for (int64_t row = begin; row < end; ++row) {
+    const int64_t from = selection.all() ? row : selection.rows(static_cast<int>(row));
+    piece.mutable_rows()->mutable_data()->append(tensor->data.substr(from * tensor->row_bytes(), tensor->row_bytes()));
+  }
+  if (end < num_rows) {
+    response.set_next_cursor(fmt::format("{}:{}", i, end));
+  } else if (i + 1 < request.selections_size()) {
+    response.set_next_cursor(fmt::format("{}:0", i + 1));
   }
   return absl::OkStatus();
 }

@@ -158,6 +158,17 @@ TEST_CASE("Waiting for a round ends at the caller's patience; the round goes on"
   CHECK(setup.server.num_calls(kGetRound.name) == 6);
 }
 
+TEST_CASE("A server that answers at once, and has no news, is not asked without a pause") {
+  Setup setup;
+  setup.server.set_round_state(v1::COLLECTING);
+  const auto round = CreateRound(setup.server, "request", SumSpec());
+  REQUIRE(round.ok());
+  SystemClock clock;
+  const auto waited = WaitForRound(setup.server, clock, round->id(), {.timeout = absl::Milliseconds(350)});
+  CHECK(waited.status().code() == absl::StatusCode::kDeadlineExceeded);
+  CHECK(setup.server.num_calls(kGetRound.name) <= 8);
+}
+
 TEST_CASE("Waiting for a round that does not exist says so") {
   Setup setup;
   CHECK(WaitForRound(setup.server, setup.clock, "r-none").status().code() == absl::StatusCode::kNotFound);

@@ -864,5 +864,50 @@ TEST_CASE("A worker that vanishes leaves calls and runs behind that hurt nobody"
   CHECK(wakes == wakes_alive);
 }
 
+TEST_CASE("A server that hands out leases without end gets no more of a worker than one call can name") {
+  LoopHarness test(WorkerOptions{.worker = "w", .concurrency = 2});
+  std::vector<std::string> tasks;
+  for (int i = 0; i < 5000; ++i) tasks.push_back("t" + std::to_string(i));
+  v1::SyncResponse response = Granting(tasks);
+  for (v1::Lease& lease : *response.mutable_leases()) lease.set_payload(std::string(1000, 'p'));
+  test.AnswerLastSync(response);
+  CHECK(test.runner.prepared.size() == 2);
+  CHECK(test.loop.counters().leases == 256);
+  // What it cannot do is given back, and nothing is kept of the rest.
+  CHECK(test.LastSync().results_size() == 254);
+  for (const v1::TaskResult& result : test.LastSync().results()) CHECK(result.has_release());
+}
+
+TEST_CASE("A lease whose names are longer than any server's is left alone") {
+  for (const auto lengthen : {+[](v1::Lease& lease) { lease.set_lease_token(std::string(300, 't')); },
+                              +[](v1::Lease& lease) { lease.set_task(std::string(300, 't')); },
+                              +[](v1::Lease& lease) { lease.set_round(std::string(300, 'r')); }}) {
+    LoopHarness test;
+    v1::SyncResponse response = Granting({"long", "t"});
+    lengthen(*response.mutable_leases(0));
+    test.AnswerLastSync(response);
+    CHECK(test.runner.prepared == std::vector<std::string>{"t"});
+  }
+}
+
+TEST_CASE(
+    "A server that says to come back in a century is asked again within minutes, and one that says yesterday not at "
+    "once") {
+  LoopHarness test;
+  v1::SyncResponse century;
+  Set(century.mutable_next_min(), absl::Hours(24 * 365 * 100));
+  Set(century.mutable_next_max(), absl::Hours(24 * 365 * 100));
+  test.AnswerLastSync(century);
+  const int num_syncs = test.num_syncs();
+  test.Advance(absl::Minutes(11));
+  CHECK(test.num_syncs() > num_syncs);
+  v1::SyncResponse yesterday;
+  Set(yesterday.mutable_next_min(), -absl::Hours(24));
+  Set(yesterday.mutable_next_max(), -absl::Hours(24));
+  test.AnswerLastSync(yesterday);
+  test.Advance(absl::Seconds(1));
+  CHECK(test.num_syncs() == num_syncs + 2);
+}
+
 }  // namespace
 }  // namespace sheaf
