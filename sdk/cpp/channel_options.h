@@ -15,7 +15,7 @@
 
 namespace sheaf {
 
-// Who the server must be, and who we are. Files are PEM, and read again when they change.
+// Who the server must be, and who we are. Files are PEM, and read again when they change; what cannot work is not used.
 struct ChannelSecurity {
   // The authorities that may have signed the server's certificate: a file, or "system" for those that this machine
   // trusts. Empty: no TLS.

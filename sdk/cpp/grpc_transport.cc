@@ -6,12 +6,16 @@
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/impl/codegen/proto_utils.h>
 #include <grpcpp/security/credentials.h>
+#include <grpcpp/security/tls_certificate_provider.h>
 #include <grpcpp/security/tls_credentials_options.h>
 
 #include <charconv>
+#include <optional>
 #include <set>
 #include <utility>
+#include <vector>
 
+#include "base/certificate_renewal.h"
 #include "base/mutex.h"
 #include "base/retry_hint.h"
 #include "sdk/cpp/token_file.h"
@@ -30,22 +34,36 @@ gpr_timespec Deadline(absl::Duration from_now) {
                       gpr_time_from_micros(absl::ToInt64Microseconds(from_now), GPR_TIMESPAN));
 }
 
-// How often certificate files are looked at.
-constexpr unsigned kCertificateRefreshSeconds = 10;
+absl::Time Now() {
+  const gpr_timespec now = gpr_now(GPR_CLOCK_REALTIME);
+  return absl::FromUnixSeconds(now.tv_sec) + absl::Nanoseconds(now.tv_nsec);
+}
+
+// How often certificate files are looked at, while there are calls.
+constexpr absl::Duration kCertificateLookEvery = absl::Seconds(1);
 
 // A call that was refused, when its file has another token by now, is worth repeating at once.
 constexpr absl::Duration kWithNewToken = absl::Milliseconds(1);
 
-std::shared_ptr<grpc::ChannelCredentials> Credentials(const ChannelSecurity& security) {
+CertificateFiles FilesOf(const ChannelSecurity& security) {
+  return {.certificate = security.tls_cert,
+          .key = security.tls_key,
+          .authorities = security.tls_ca == "system" ? "" : security.tls_ca};
+}
+
+std::shared_ptr<grpc::ChannelCredentials> Credentials(const ChannelSecurity& security,
+                                                      const LoadedCertificates& loaded) {
   if (!security.uses_tls()) return grpc::InsecureChannelCredentials();
   grpc::experimental::TlsChannelCredentialsOptions options;
-  const std::string authorities = security.tls_ca == "system" ? "" : security.tls_ca;
-  if (!authorities.empty() || !security.tls_cert.empty()) {
-    options.set_certificate_provider(std::make_shared<grpc::experimental::FileWatcherCertificateProvider>(
-        security.tls_key, security.tls_cert, authorities, kCertificateRefreshSeconds));
+  std::vector<grpc::experimental::IdentityKeyCertPair> pairs;
+  if (!loaded.certificate.empty())
+    pairs.push_back({.private_key = loaded.key, .certificate_chain = loaded.certificate});
+  if (!loaded.authorities.empty() || !pairs.empty()) {
+    options.set_certificate_provider(
+        std::make_shared<grpc::experimental::StaticDataCertificateProvider>(loaded.authorities, pairs));
   }
-  if (!authorities.empty()) options.watch_root_certs();
-  if (!security.tls_cert.empty()) options.watch_identity_key_cert_pairs();
+  if (!loaded.authorities.empty()) options.watch_root_certs();
+  if (!pairs.empty()) options.watch_identity_key_cert_pairs();
   return grpc::experimental::TlsCredentials(options);
 }
 
@@ -106,19 +124,69 @@ absl::Status WithHint(absl::Status status, const grpc::ClientContext& context) {
 
 }  // namespace
 
+// A channel shows what it was made with: renewed certificates are another one's.
 struct GrpcTransport::Impl {
-  Impl(std::string target, const ChannelOptions& options)
-      : address(std::move(target)),
-        token(options.security.token_file),
-        channel(grpc::CreateCustomChannel(address, Credentials(options.security), ChannelArguments(address, options))),
-        stub(channel) {}
+  struct Connection {
+    Connection(const std::string& address, const ChannelOptions& options, const LoadedCertificates& loaded)
+        : channel(grpc::CreateCustomChannel(address, Credentials(options.security, loaded),
+                                            ChannelArguments(address, options))),
+          stub(channel) {}
+    const std::shared_ptr<grpc::Channel> channel;
+    Stub stub;
+    // Calls that have not ended altogether.
+    int64_t num_open = 0;
+  };
+
+  Impl(std::string target, const ChannelOptions& channel_options)
+      : address(std::move(target)), options(channel_options), token(options.security.token_file) {
+    MutexLock lock(mutex);
+    FindConnection().IgnoreError();
+  }
+
+  // The one for new calls. UNAVAILABLE, naming the file, if certificates cannot be read and never could.
+  absl::StatusOr<std::shared_ptr<Connection>> FindConnection() REQUIRES(mutex) {
+    const CertificateFiles files = FilesOf(options.security);
+    if (files.empty() || !options.security.uses_tls()) {
+      if (newest == nullptr) newest = std::make_shared<Connection>(address, options, LoadedCertificates());
+      return newest;
+    }
+    const absl::Time now = Now();
+    if (newest != nullptr && now >= looked && now - looked < kCertificateLookEvery) return newest;
+    looked = now;
+    if (newest == nullptr) {
+      absl::StatusOr<CertificateRenewal> opened = CertificateRenewal::Open(files, now, CertificateEnd::kClient);
+      if (!opened.ok()) {
+        return absl::UnavailableError(
+            fmt::format("the server at {} cannot be reached: {}", address, std::string(opened.status().message())));
+      }
+      renewal = *std::move(opened);
+      newest = std::make_shared<Connection>(address, options, renewal->current());
+      return newest;
+    }
+    std::optional<LoadedCertificates> fresh;
+    renewal->Look(now, [&fresh](const LoadedCertificates& renewed) {
+      fresh = renewed;
+      return absl::OkStatus();
+    });
+    if (fresh) {
+      // Those without calls end here, where others are; in a thread of gRPC's it would wait for itself.
+      std::erase_if(former, [](const auto& connection) { return connection->num_open == 0; });
+      former.push_back(std::exchange(newest, std::make_shared<Connection>(address, options, *fresh)));
+    }
+    return newest;
+  }
 
   const std::string address;
+  const ChannelOptions options;
   TokenFile token;
-  const std::shared_ptr<grpc::Channel> channel;
-  Stub stub;
   Mutex mutex;
   CondVar all_done;
+  // Null as long as there are no certificates that could work.
+  std::shared_ptr<Connection> newest GUARDED_BY(mutex);
+  // Of the last renewals: their calls go on.
+  std::vector<std::shared_ptr<Connection>> former GUARDED_BY(mutex);
+  std::optional<CertificateRenewal> renewal GUARDED_BY(mutex);
+  absl::Time looked GUARDED_BY(mutex) = absl::InfinitePast();
   // Those that can be cancelled, and how many have not ended altogether.
   std::set<grpc::ClientContext*> open GUARDED_BY(mutex);
   int64_t num_open GUARDED_BY(mutex) = 0;
@@ -139,36 +207,50 @@ void GrpcTransport::CallMethod(std::string_view method, const Message& request, 
   context->set_deadline(Deadline(options.timeout));
   std::string shown = impl_->token.header();
   if (!shown.empty()) context->AddMetadata("authorization", shown);
+  Impl::Connection* connection = nullptr;
+  absl::Status unreachable;
   {
     MutexLock lock(impl_->mutex);
-    impl_->open.insert(context.get());
-    ++impl_->num_open;
+    const absl::StatusOr<std::shared_ptr<Impl::Connection>> found = impl_->FindConnection();
+    unreachable = found.status();
+    if (found.ok()) {
+      connection = found->get();
+      ++connection->num_open;
+      impl_->open.insert(context.get());
+      ++impl_->num_open;
+    }
   }
-  impl_->stub.UnaryCall(context.get(), fmt::format("/{}", method), {}, &request, response,
-                        [impl = impl_.get(), context, shown = std::move(shown),
-                         done = std::move(done)](const grpc::Status& status) mutable {
-                          absl::Status result = WithHint(ToAbslStatus(status, impl->address), *context);
-                          if (absl::IsUnauthenticated(result) && impl->token.Refused(shown)) {
-                            result = WithRetryAfter(std::move(result), kWithNewToken);
-                          }
-                          done(std::move(result));
-                          {
-                            MutexLock lock(impl->mutex);
-                            impl->open.erase(context.get());
-                          }
-                          // It shares the channel, which must not end here: this thread of gRPC's would wait for
-                          // itself.
-                          context.reset();
-                          MutexLock lock(impl->mutex);
-                          if (--impl->num_open == 0) impl->all_done.NotifyAll();
-                        });
+  if (connection == nullptr) return done(std::move(unreachable));
+  connection->stub.UnaryCall(context.get(), fmt::format("/{}", method), {}, &request, response,
+                             [impl = impl_.get(), connection, context, shown = std::move(shown),
+                              done = std::move(done)](const grpc::Status& status) mutable {
+                               absl::Status result = WithHint(ToAbslStatus(status, impl->address), *context);
+                               if (absl::IsUnauthenticated(result) && impl->token.Refused(shown)) {
+                                 result = WithRetryAfter(std::move(result), kWithNewToken);
+                               }
+                               done(std::move(result));
+                               {
+                                 MutexLock lock(impl->mutex);
+                                 impl->open.erase(context.get());
+                               }
+                               // It shares the channel, which must not end here: this thread of gRPC's would wait for
+                               // itself.
+                               context.reset();
+                               MutexLock lock(impl->mutex);
+                               --connection->num_open;
+                               if (--impl->num_open == 0) impl->all_done.NotifyAll();
+                             });
 }
 
 const std::string& GrpcTransport::address() const { return impl_->address; }
 
 int64_t GrpcTransport::token_version() { return impl_->token.version(); }
 
-bool GrpcTransport::IsConnected() { return impl_->channel->GetState(true) == GRPC_CHANNEL_READY; }
+bool GrpcTransport::IsConnected() {
+  MutexLock lock(impl_->mutex);
+  const auto connection = impl_->FindConnection();
+  return connection.ok() && (*connection)->channel->GetState(true) == GRPC_CHANNEL_READY;
+}
 
 void GrpcTimer::After(absl::Duration delay, std::function<void()> callback) {
   auto* alarm = new grpc::Alarm;

@@ -3,8 +3,10 @@
 //   GrpcTransport transport("127.0.0.1:7433", {});
 //   ASSIGN_OR_RETURN(v1::GetServerInfoResponse info, BlockingCall(transport, kGetServerInfo, {}));
 //
-// Connects when first called, and again whenever the connection breaks. Thread-safe. The destructor cancels the open
-// calls and waits until each `done` has returned; do not run it from within a `done`.
+// Connects when first called, and again whenever the connection breaks. Files of TLS are looked at each second while
+// there are calls: renewed ones that can work are used from the next call on, others are not
+// (base/certificate_renewal.h). Thread-safe. The destructor cancels the open calls and waits until each `done` has
+// returned; do not run it from within a `done`.
 #pragma once
 
 #include <cstdint>

@@ -9,20 +9,12 @@
 #include <cstring>
 #include <utility>
 
-#include "base/log.h"
 #include "base/status_macros.h"
 
 namespace sheaf {
 namespace {
 
 constexpr absl::Duration kLookEvery = absl::Seconds(1);
-// Looks that see the same fault before it is one.
-constexpr int kFaultyLooks = 2;
-// Time enough to renew by hand, also over holidays.
-constexpr absl::Duration kWarnBefore = absl::Hours(14 * 24);
-constexpr absl::Duration kWarnEvery = absl::Hours(24);
-
-std::string Day(absl::Time time) { return absl::FormatTime("%Y-%m-%d %H:%M UTC", time, absl::UTCTimeZone()); }
 
 }  // namespace
 
@@ -52,24 +44,25 @@ class CertificateWatch::MemoryFile {
   const int fd_;
 };
 
-CertificateWatch::CertificateWatch(CertificateFiles files, ServingCertificate& facts)
-    : files_(std::move(files)), facts_(facts) {}
+CertificateWatch::CertificateWatch(CertificateRenewal renewal, ServingCertificate& facts)
+    : renewal_(std::move(renewal)), facts_(facts) {}
 
 absl::StatusOr<std::unique_ptr<CertificateWatch>> CertificateWatch::Open(CertificateFiles files, absl::Time now,
                                                                          ServingCertificate& facts) {
-  auto watch = std::unique_ptr<CertificateWatch>(new CertificateWatch(std::move(files), facts));
-  ASSIGN_OR_RETURN(LoadedCertificates loaded, LoadCertificates(watch->files_));
+  ASSIGN_OR_RETURN(CertificateRenewal renewal,
+                   CertificateRenewal::Open(std::move(files), now, CertificateEnd::kServer));
+  auto watch = std::unique_ptr<CertificateWatch>(new CertificateWatch(std::move(renewal), facts));
   const auto open = [](const std::string& file, const char* name, std::unique_ptr<MemoryFile>& memory,
                        std::string& path) {
     if (file.empty()) return;
     memory = std::make_unique<MemoryFile>(name);
     path = memory->path();
   };
-  open(watch->files_.certificate, "sheaf-certificate", watch->certificate_, watch->served_.certificate);
-  open(watch->files_.key, "sheaf-key", watch->key_, watch->served_.key);
-  open(watch->files_.authorities, "sheaf-authorities", watch->authorities_, watch->served_.authorities);
-  RETURN_IF_ERROR(watch->Publish(std::move(loaded)));
-  watch->WarnOfEnd(now);
+  open(watch->renewal_.files().certificate, "sheaf-certificate", watch->certificate_, watch->served_.certificate);
+  open(watch->renewal_.files().key, "sheaf-key", watch->key_, watch->served_.key);
+  open(watch->renewal_.files().authorities, "sheaf-authorities", watch->authorities_, watch->served_.authorities);
+  RETURN_IF_ERROR(watch->Publish(watch->renewal_.current()));
+  facts.Set({.expire_time = watch->renewal_.current().expire_time});
   return watch;
 }
 
@@ -83,70 +76,18 @@ CertificateWatch::~CertificateWatch() {
   thread_.join();
 }
 
-absl::Status CertificateWatch::Publish(LoadedCertificates loaded) {
+absl::Status CertificateWatch::Publish(const LoadedCertificates& loaded) {
   // A handshake between the two gets neither: gRPC looks at both times before it takes a pair, and a second later
   // again.
   if (key_ != nullptr) RETURN_IF_ERROR(key_->Replace(loaded.key));
   if (certificate_ != nullptr) RETURN_IF_ERROR(certificate_->Replace(loaded.certificate));
   if (authorities_ != nullptr) RETURN_IF_ERROR(authorities_->Replace(loaded.authorities));
-  current_ = std::move(loaded);
-  next_warning_ = absl::InfinitePast();
-  facts_.Set({.expire_time = current_.expire_time});
-  return absl::OkStatus();
-}
-
-absl::Status CertificateWatch::CheckRenewal(const LoadedCertificates& found, absl::Time now) const {
-  if (found.expire_time <= now) {
-    return absl::FailedPreconditionError(fmt::format("the certificate {} expired on {}; put one there that is valid",
-                                                     files_.certificate, Day(found.expire_time)));
-  }
-  if (found.valid_from > now) {
-    return absl::FailedPreconditionError(
-        fmt::format("the certificate {} is valid only from {}; it is served from then on, if the clock of this machine "
-                    "is right",
-                    files_.certificate, Day(found.valid_from)));
-  }
   return absl::OkStatus();
 }
 
 void CertificateWatch::Look(absl::Time now) {
-  absl::StatusOr<LoadedCertificates> found = LoadCertificates(files_);
-  absl::Status status = found.status();
-  const bool has_changed = status.ok() && *found != current_;
-  if (has_changed) status = CheckRenewal(*found, now);
-  if (has_changed && status.ok()) status = Publish(*std::move(found));
-  if (status.ok()) {
-    if (has_changed)
-      LogInfo("serving with the renewed certificate {}, valid until {}", files_.certificate, Day(current_.expire_time));
-    if (!has_changed && num_faulty_looks_ >= kFaultyLooks) {
-      LogInfo("the files of the certificate are again those that are served");
-      facts_.Set({.expire_time = current_.expire_time});
-    }
-    num_faulty_looks_ = 0;
-    fault_.clear();
-  } else {
-    const std::string message(status.message());
-    num_faulty_looks_ = message == fault_ ? num_faulty_looks_ + 1 : 1;
-    fault_ = message;
-    if (num_faulty_looks_ == kFaultyLooks) {
-      LogError("the renewed certificate is not served, the one before is, until {}: {}", Day(current_.expire_time),
-               message);
-      facts_.Set({.expire_time = current_.expire_time, .problem = message});
-    }
-  }
-  WarnOfEnd(now);
-}
-
-void CertificateWatch::WarnOfEnd(absl::Time now) {
-  if (now < next_warning_ || current_.expire_time - now > kWarnBefore) return;
-  next_warning_ = now + kWarnEvery;
-  if (current_.expire_time <= now) {
-    LogError("the certificate {} expired on {}: clients refuse it; renew it, the server reads it again by itself",
-             files_.certificate, Day(current_.expire_time));
-  } else {
-    LogWarning("the certificate {} expires on {}; renew it, the server reads it again by itself", files_.certificate,
-               Day(current_.expire_time));
-  }
+  renewal_.Look(now, [this](const LoadedCertificates& renewed) { return Publish(renewed); });
+  facts_.Set({.expire_time = renewal_.current().expire_time, .problem = renewal_.problem()});
 }
 
 void CertificateWatch::Start(const Clock& clock) {

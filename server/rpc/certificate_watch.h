@@ -1,6 +1,5 @@
-// CertificateWatch: looks at the files of the server's certificate each second, and lets gRPC have what can work.
-// gRPC's own watcher takes whatever it finds: after a renewal that went wrong nobody could connect any more, and nobody
-// was told.
+// CertificateWatch: looks at the files of the server's certificate each second, and lets gRPC have what can work
+// (base/certificate_renewal.h).
 //
 //   ServingCertificate certificate;
 //   ASSIGN_OR_RETURN(auto watch, CertificateWatch::Open(files, clock.Now(), certificate));
@@ -21,6 +20,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "base/certificate_renewal.h"
 #include "base/certificates.h"
 #include "base/clock.h"
 #include "base/mutex.h"
@@ -41,8 +41,7 @@ class CertificateWatch {
   // Where gRPC finds what it may serve; empty where there is no file.
   const CertificateFiles& served() const { return served_; }
 
-  // Looks at the files: serves them if they changed and can work, says so if they cannot, and warns in time of the
-  // certificate's end. Two looks in a row have to see the same fault: a pair is replaced one file after the other.
+  // See CertificateRenewal.
   void Look(absl::Time now);
 
   // Looks each second from now on, in a thread of its own.
@@ -52,24 +51,16 @@ class CertificateWatch {
   // A file in memory that is replaced at one blow.
   class MemoryFile;
 
-  CertificateWatch(CertificateFiles files, ServingCertificate& facts);
-  absl::Status Publish(LoadedCertificates loaded);
-  // Why what the files hold must not be served.
-  absl::Status CheckRenewal(const LoadedCertificates& found, absl::Time now) const;
-  void WarnOfEnd(absl::Time now);
+  CertificateWatch(CertificateRenewal renewal, ServingCertificate& facts);
+  absl::Status Publish(const LoadedCertificates& loaded);
   void Run(const Clock& clock);
 
-  const CertificateFiles files_;
+  CertificateRenewal renewal_;
   ServingCertificate& facts_;
   CertificateFiles served_;
   std::unique_ptr<MemoryFile> certificate_;
   std::unique_ptr<MemoryFile> key_;
   std::unique_ptr<MemoryFile> authorities_;
-  LoadedCertificates current_;
-  // Of the looks since the files last were what is served.
-  std::string fault_;
-  int num_faulty_looks_ = 0;
-  absl::Time next_warning_ = absl::InfinitePast();
 
   Mutex mutex_;
   CondVar stop_;

@@ -158,6 +158,48 @@ TEST_CASE("A renewed certificate that cannot work cuts nobody off: the one befor
   CHECK(federation.Sheaf({"server", "info"}).exit_code == 0);
 }
 
+TEST_CASE(
+    "A renewed pair of a worker that cannot work does not cut it off: the one before is shown, and the worker says "
+    "so") {
+  const TemporaryDirectory directory = ScratchDirectory();
+  const Certificates certificates(directory.path());
+  const CertificateFiles server = certificates.Issue("server", kServerNames);
+  const CertificateFiles client = certificates.Issue("client");
+  const CertificateFiles other = certificates.Issue("other");
+  const std::string own_key = directory.path() + "/own.key";
+  std::filesystem::copy_file(client.key, own_key);
+  Federation federation(
+      {.server_arguments = {"--tls-cert", server.certificate, "--tls-key", server.key, "--tls-client-ca",
+                            certificates.authority()},
+       .security = {.tls_ca = certificates.authority(), .tls_cert = client.certificate, .tls_key = client.key}});
+  ChildProcess& worker = federation.StartWorker("w1");
+  const auto run_round = [&] {
+    const std::string round = StartRound(federation, OneHotRound({.num_tasks = 2}));
+    CHECK(Await(federation, round).state() == v1::SUCCEEDED);
+  };
+  run_round();
+
+  std::filesystem::rename(other.key, client.key);
+  WaitUntil("the worker says so", absl::Seconds(20), [&] {
+    run_round();
+    return worker.LogTail(20).find("the renewed files of TLS are not used") != std::string::npos;
+  });
+  CHECK_THAT(worker.LogTail(20), Contains("is not the key of"));
+  // Everybody connects anew.
+  federation.StopServer();
+  federation.StartServer();
+  run_round();
+
+  // Renewed well, it is used at once.
+  std::filesystem::rename(own_key, client.key);
+  certificates.Issue("client");
+  WaitUntil("the worker uses it", absl::Seconds(20), [&] {
+    run_round();
+    return worker.LogTail(40).find("connecting with the renewed files of TLS") != std::string::npos;
+  });
+  run_round();
+}
+
 TEST_CASE("Files that cannot work are refused at start, each with its name and what is wrong") {
   const TemporaryDirectory directory = ScratchDirectory();
   const Certificates certificates(directory.path());
