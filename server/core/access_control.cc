@@ -71,13 +71,13 @@ IdentityPtr IdentityOf(const TokenRecord& record) {
                .upload_tag = Sha256Hex("upload\n" + record.name).substr(0, kTagCharacters)});
 }
 
-// What a record reaches lies within what `caller` reaches.
-bool IsWithin(const TokenRecord& record, const Identity& caller) {
+// What a token for these populations reaches lies within what `caller` reaches.
+bool IsWithin(const std::vector<std::string>& populations, const Identity& caller) {
   if (caller.is_everywhere()) return true;
-  return !record.populations.empty() &&
-         std::all_of(record.populations.begin(), record.populations.end(),
-                     [&](const std::string& population) { return caller.Reaches(population); });
+  return !populations.empty() && std::all_of(populations.begin(), populations.end(),
+                                             [&](const std::string& population) { return caller.Reaches(population); });
 }
+bool IsWithin(const TokenRecord& record, const Identity& caller) { return IsWithin(record.populations, caller); }
 
 absl::StatusOr<TokenRecord> PrepareToken(const v1::CreateTokenRequest& request, absl::Time now) {
   RETURN_IF_ERROR(CheckRequestId(request.request_id()));
@@ -174,10 +174,12 @@ absl::Status AccessControl::Load(absl::Time now) {
     for (TokenRecord& record : page) records[record.id] = std::move(record);
   } while (!after.empty());
   std::unordered_map<std::string, Entry> entries;
-  next_expiry_ = absl::InfiniteFuture();
+  num_by_reach_.clear();
+  expiries_.clear();
   for (const auto& [id, record] : records) {
     const Validity validity = ValidityOf(record, now);
-    if (validity == Validity::kValid) next_expiry_ = std::min(next_expiry_, record.expire_time);
+    if (validity == Validity::kValid) expiries_.emplace(record.expire_time, id);
+    ++num_by_reach_[record.populations];
     entries[record.hash] = {.identity = IdentityOf(record), .validity = validity};
   }
   records_ = std::move(records);
@@ -201,32 +203,24 @@ AccessControl::Validity AccessControl::ValidityOf(const TokenRecord& record, abs
 }
 
 void AccessControl::Put(const TokenRecord& record, absl::Time now) {
-  records_[record.id] = record;
+  if (records_.insert_or_assign(record.id, record).second) ++num_by_reach_[record.populations];
   const Validity validity = ValidityOf(record, now);
-  if (validity == Validity::kValid) next_expiry_ = std::min(next_expiry_, record.expire_time);
+  expiries_.erase({record.expire_time, record.id});
+  if (validity == Validity::kValid) expiries_.emplace(record.expire_time, record.id);
   Entry entry{.identity = IdentityOf(record), .validity = validity};
   MutexLock lock(mutex_);
   entries_[record.hash] = std::move(entry);
 }
 
 void AccessControl::Tick(absl::Time now) {
-  if (now < next_expiry_) return;
-  next_expiry_ = absl::InfiniteFuture();
-  for (const auto& [id, record] : records_) {
-    if (ValidityOf(record, now) == Validity::kValid) {
-      next_expiry_ = std::min(next_expiry_, record.expire_time);
-      continue;
-    }
-    bool was_valid = false;
+  while (NextTick() <= now) {
+    const TokenRecord& record = records_.at(expiries_.extract(expiries_.begin()).value().second);
     {
       MutexLock lock(mutex_);
-      Entry& entry = entries_[record.hash];
-      was_valid = entry.validity == Validity::kValid;
-      entry.validity = ValidityOf(record, now);
+      entries_[record.hash].validity = Validity::kExpired;
     }
-    if (!was_valid) continue;
-    LogInfo("token {} of {} has expired", id, record.name);
-    on_void_(id);
+    LogInfo("token {} of {} has expired", record.id, record.name);
+    on_void_(record.id);
   }
 }
 
@@ -242,8 +236,21 @@ void AccessControl::Prune(absl::Time now) {
       MutexLock lock(mutex_);
       entries_.erase(record.hash);
     }
+    if (--num_by_reach_[record.populations] == 0) num_by_reach_.erase(record.populations);
     it = records_.erase(it);
   }
+}
+
+int64_t AccessControl::NumWithin(const Identity& identity) const {
+  if (identity.populations.size() == 1) {
+    const auto found = num_by_reach_.find(identity.populations);
+    return found == num_by_reach_.end() ? 0 : found->second;
+  }
+  int64_t num_within = 0;
+  for (const auto& [populations, count] : num_by_reach_) {
+    if (IsWithin(populations, identity)) num_within += count;
+  }
+  return num_within;
 }
 
 bool AccessControl::HasOperator(absl::Time now) const {
@@ -307,15 +314,15 @@ absl::StatusOr<v1::CreateTokenResponse> AccessControl::Create(const v1::CreateTo
   }
   if (!creator.is_everywhere()) {
     // Whoever made them: an operator may make others, who make more.
-    PopulationShare tokens;
-    for (const auto& [id, known] : records_) tokens.Add(IsWithin(known, creator) ? "own" : "others", 1);
+    const int64_t own = NumWithin(creator);
     const Limits& limits = context_.limits;
-    if (tokens.Of("own") >= tokens.Max("own", limits.tokens_max, limits.population_percent_max)) {
+    const int64_t others = static_cast<int64_t>(records_.size()) - own;
+    if (own >= PopulationShare::Max(others, limits.tokens_max, limits.population_percent_max)) {
       return absl::ResourceExhaustedError(fmt::format(
           "there are {} tokens for {}, and an operator who does not reach all populations makes no more when its own "
           "have population_percent_max = {} % of what others leave of tokens_max = {}; those that are void for 30 days "
           "are forgotten",
-          tokens.Of("own"), fmt::join(creator.populations, ", "), limits.population_percent_max, limits.tokens_max));
+          own, fmt::join(creator.populations, ", "), limits.population_percent_max, limits.tokens_max));
     }
   }
   const std::string secret = record.certificate.empty() ? NewSecret(context_.random) : "";

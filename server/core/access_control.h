@@ -17,6 +17,7 @@
 #include <initializer_list>
 #include <map>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -98,7 +99,7 @@ class AccessControl {
   void OnRollback(absl::Time now);
   // Tokens that expire.
   void Tick(absl::Time now);
-  absl::Time NextTick() const { return next_expiry_; }
+  absl::Time NextTick() const { return expiries_.empty() ? absl::InfiniteFuture() : expiries_.begin()->first; }
   // Forgets tokens that have long been void, but for those of operators.
   void Prune(absl::Time now);
 
@@ -128,13 +129,18 @@ class AccessControl {
   absl::Status Load(absl::Time now);
   void Put(const TokenRecord& record, absl::Time now);
   static Validity ValidityOf(const TokenRecord& record, absl::Time now);
+  // Tokens that reach no more than `identity`, which does not reach all populations.
+  int64_t NumWithin(const Identity& identity) const;
 
   CoreContext& context_;
   std::function<void(const TokenId&)> on_void_ = [](const TokenId&) {};
   bool is_required_always_ = false;
   std::atomic<bool> is_required_ = false;
-  absl::Time next_expiry_ = absl::InfiniteFuture();
   std::map<TokenId, TokenRecord> records_;
+  // How many reach just these populations.
+  std::map<std::vector<std::string>, int64_t> num_by_reach_;
+  // Of those that are valid.
+  std::set<std::pair<absl::Time, TokenId>> expiries_;
   mutable Mutex mutex_;
   // By the hash of the secret, or of the certificate's name.
   std::unordered_map<std::string, Entry> entries_ GUARDED_BY(mutex_);

@@ -1,13 +1,18 @@
 // Paging: page sizes and tokens of the lists. Pure.
 //
 //   PageRoom room(limits.page_bytes_max);
-//   for (...) {
-//     if (!room.Take(view)) { ... the next page begins here ... }
-//   }
+//   ASSIGN_OR_RETURN(const bool has_more, FillPage(page_size, [&](int limit) { return store.List(params with limit); },
+//                                                  [&](const Record& record) -> absl::StatusOr<bool> {
+//     if (!room.Take(view)) return false;       // The next page begins here.
+//     params.after = record.id;
+//     ...
+//     return true;
+//   }));
 #pragma once
 
 #include <google/protobuf/message_lite.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -15,6 +20,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/status_macros.h"
 
 namespace sheaf {
 
@@ -44,5 +50,24 @@ class PageRoom {
   int64_t bytes_left_;
   bool is_empty_ = true;
 };
+
+// Reads a page in steps that double, because few items may fill it: no more is read in vain than is on the page, or
+// than the first step has. `read(limit)` gives the items behind those that `add` took; `add(item)` says whether there
+// was room. Returns whether there may be more. The errors of both.
+template <typename Read, typename Add>
+absl::StatusOr<bool> FillPage(int page_size, Read read, Add add) {
+  constexpr int kFirstStep = 16;
+  for (int num_items = 0; num_items < page_size;) {
+    const int step = std::min(page_size - num_items, std::max(num_items, kFirstStep));
+    ASSIGN_OR_RETURN(const auto items, read(step));
+    for (const auto& item : items) {
+      ASSIGN_OR_RETURN(const bool has_room, add(item));
+      if (!has_room) return true;
+    }
+    if (static_cast<int>(items.size()) < step) return false;
+    num_items += step;
+  }
+  return true;
+}
 
 }  // namespace sheaf

@@ -28,8 +28,7 @@ absl::StatusOr<TaskId> ParseTask(const std::string& text) {
 absl::StatusOr<v1::ListTasksResponse> List(Core& core, const v1::ListTasksRequest& request) {
   ASSIGN_OR_RETURN(const int page_size, PageSize(request.page_size(), core.limits().page_size_max));
   TaskStore::ListTasksParams params{.population = PopulationOrDefault(request.population()),
-                                    .worker = WorkerName(request.worker()),
-                                    .limit = page_size};
+                                    .worker = WorkerName(request.worker())};
   if (!request.round().empty()) {
     params.round = RoundId(request.round());
     RETURN_IF_ERROR(core.context().store.GetRound(*params.round).status());
@@ -39,18 +38,20 @@ absl::StatusOr<v1::ListTasksResponse> List(Core& core, const v1::ListTasksReques
     params.after = TaskId::Parse(request.page_token());
     if (!params.after) return BadPageToken(request.page_token());
   }
-  ASSIGN_OR_RETURN(const std::vector<TaskRecord> records, core.context().store.ListTasks(params));
   v1::ListTasksResponse response;
-  bool has_more = static_cast<int>(records.size()) == page_size;
   PageRoom room(core.limits().page_bytes_max);
-  for (const TaskRecord& record : records) {
-    v1::Task task = ToProto(record);
-    if (!room.Take(task)) {
-      has_more = true;
-      break;
-    }
-    *response.add_tasks() = std::move(task);
-  }
+  const auto read = [&](int limit) {
+    params.limit = limit;
+    return core.context().store.ListTasks(params);
+  };
+  ASSIGN_OR_RETURN(const bool has_more,
+                   FillPage(page_size, read, [&](const TaskRecord& record) -> absl::StatusOr<bool> {
+                     v1::Task task = ToProto(record);
+                     if (!room.Take(task)) return false;
+                     params.after = record.id;
+                     *response.add_tasks() = std::move(task);
+                     return true;
+                   }));
   if (has_more) response.set_next_page_token(response.tasks().rbegin()->id());
   return response;
 }
@@ -106,21 +107,22 @@ absl::StatusOr<v1::Worker> ViewOf(Core& core, const WorkerRecord& record) {
 
 absl::StatusOr<v1::ListWorkersResponse> List(Core& core, const v1::ListWorkersRequest& request) {
   ASSIGN_OR_RETURN(const int page_size, PageSize(request.page_size(), core.limits().page_size_max));
-  ASSIGN_OR_RETURN(const std::vector<WorkerRecord> records,
-                   core.context().store.ListWorkers({.population = PopulationOrDefault(request.population()),
-                                                     .after = WorkerName(request.page_token()),
-                                                     .limit = page_size}));
+  TaskStore::ListWorkersParams params{.population = PopulationOrDefault(request.population()),
+                                      .after = WorkerName(request.page_token())};
   v1::ListWorkersResponse response;
-  bool has_more = static_cast<int>(records.size()) == page_size;
   PageRoom room(core.limits().page_bytes_max);
-  for (const WorkerRecord& record : records) {
-    ASSIGN_OR_RETURN(v1::Worker worker, ViewOf(core, record));
-    if (!room.Take(worker)) {
-      has_more = true;
-      break;
-    }
-    *response.add_workers() = std::move(worker);
-  }
+  const auto read = [&](int limit) {
+    params.limit = limit;
+    return core.context().store.ListWorkers(params);
+  };
+  ASSIGN_OR_RETURN(const bool has_more,
+                   FillPage(page_size, read, [&](const WorkerRecord& record) -> absl::StatusOr<bool> {
+                     ASSIGN_OR_RETURN(v1::Worker worker, ViewOf(core, record));
+                     if (!room.Take(worker)) return false;
+                     params.after = record.name;
+                     *response.add_workers() = std::move(worker);
+                     return true;
+                   }));
   if (has_more) response.set_next_page_token(response.workers().rbegin()->name());
   return response;
 }

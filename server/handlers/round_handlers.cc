@@ -19,24 +19,25 @@ absl::StatusOr<v1::ListRoundsResponse> List(Core& core, const v1::ListRoundsRequ
   ASSIGN_OR_RETURN(const int page_size, PageSize(request.page_size(), core.limits().page_size_max));
   TaskStore::ListRoundsParams params{.population = PopulationOrDefault(request.population()),
                                      .job = request.job(),
-                                     .after = RoundId(request.page_token()),
-                                     .limit = page_size};
+                                     .after = RoundId(request.page_token())};
   ASSIGN_OR_RETURN(params.states, ParseStates<RoundState>(request.states(), *v1::RoundState_descriptor()));
-  const absl::StatusOr<std::vector<RoundRecord>> records = core.context().store.ListRounds(params);
-  if (absl::IsNotFound(records.status())) return BadPageToken(request.page_token());
-  RETURN_IF_ERROR(records.status());
   v1::ListRoundsResponse response;
-  bool has_more = static_cast<int>(records->size()) == page_size;
   PageRoom room(core.limits().page_bytes_max);
-  for (const RoundRecord& record : *records) {
-    v1::Round round = ToProto(record);
-    if (!room.Take(round)) {
-      has_more = true;
-      break;
-    }
-    *response.add_rounds() = std::move(round);
-  }
-  if (has_more) response.set_next_page_token(response.rounds().rbegin()->id());
+  const auto read = [&](int limit) {
+    params.limit = limit;
+    return core.context().store.ListRounds(params);
+  };
+  const absl::StatusOr<bool> has_more =
+      FillPage(page_size, read, [&](const RoundRecord& record) -> absl::StatusOr<bool> {
+        v1::Round round = ToProto(record);
+        if (!room.Take(round)) return false;
+        params.after = record.id;
+        *response.add_rounds() = std::move(round);
+        return true;
+      });
+  if (absl::IsNotFound(has_more.status())) return BadPageToken(request.page_token());
+  RETURN_IF_ERROR(has_more.status());
+  if (*has_more) response.set_next_page_token(response.rounds().rbegin()->id());
   return response;
 }
 

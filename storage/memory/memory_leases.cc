@@ -318,16 +318,20 @@ absl::StatusOr<std::vector<AttemptRecord>> MemoryTaskStore::ListAttempts(const T
 
 absl::StatusOr<std::vector<TaskRecord>> MemoryTaskStore::ListTasks(const ListTasksParams& params) {
   std::vector<TaskRecord> page;
-  for (const auto& [id, round] : rounds_) {
-    if (params.round && *params.round != id) continue;
+  const RoundId first = std::max(params.round.value_or(RoundId()), params.after ? params.after->round : RoundId());
+  for (auto it = rounds_.lower_bound(first); it != rounds_.end(); ++it) {
+    const auto& [id, round] = *it;
+    if (params.round && *params.round != id) break;
     if (!params.population.empty() && params.population != round.record.population) continue;
-    for (const Task& task : round.tasks) {
+    const bool is_continued = params.after && params.after->round == id;
+    const size_t begin = is_continued ? static_cast<size_t>(std::max(int64_t{params.after->index} + 1, int64_t{0})) : 0;
+    for (size_t i = begin; i < round.tasks.size(); ++i) {
       if (page.size() >= static_cast<size_t>(std::max(params.limit, 0))) return page;
-      const TaskRecord& record = task.record;
+      const TaskRecord& record = round.tasks[i].record;
       bool is_wanted =
           (params.states.empty() || std::count(params.states.begin(), params.states.end(), record.state)) &&
-          (params.worker.empty() || params.worker == record.worker) && (!params.after || *params.after < record.id);
-      if (is_wanted) page.push_back(Show(task));
+          (params.worker.empty() || params.worker == record.worker);
+      if (is_wanted) page.push_back(Show(round.tasks[i]));
     }
   }
   return page;

@@ -50,8 +50,10 @@ absl::StatusOr<TaskStore::DeletedRounds> MemoryTaskStore::DeleteEndedRounds(cons
     const std::string& digest = round->mapped().aggregate_digest;
     if (!digest.empty()) deleted.aggregate_digests.push_back(digest);
     requests_.erase(round->mapped().record.request_id);
+    rounds_by_age_.erase({round->mapped().record.create_time, id});
     undo_.push_back([this, round] {
       requests_.emplace(round->mapped().record.request_id, round->key());
+      rounds_by_age_[{round->mapped().record.create_time, round->key()}] = &round->mapped();
       rounds_.insert(std::move(*round));
     });
   }

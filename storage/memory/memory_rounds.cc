@@ -36,6 +36,7 @@ absl::StatusOr<TaskStore::CreateRoundResult> MemoryTaskStore::CreateRound(const 
   round.checkpoint_progress = round.record.progress;
   Index(round.record);
   requests_.emplace(params.round.request_id, id);
+  rounds_by_age_[{params.round.create_time, id}] = &round;
   AddTasks(id, params.round.create_time, params.tasks, round);
   for (const Task& task : round.tasks) Index(round, task.record);
   undo_.push_back([this, id] {
@@ -43,6 +44,7 @@ absl::StatusOr<TaskStore::CreateRoundResult> MemoryTaskStore::CreateRound(const 
     for (const Task& task : created.tasks) Unindex(created, task.record);
     Unindex(created.record);
     requests_.erase(created.record.request_id);
+    rounds_by_age_.erase({created.record.create_time, id});
     rounds_.erase(id);
   });
   return CreateRoundResult{.round = Show(round), .created = true};
@@ -83,25 +85,21 @@ absl::StatusOr<TaskCounts> MemoryTaskStore::CountTasks(const RoundId& id) {
 }
 
 absl::StatusOr<std::vector<RoundRecord>> MemoryTaskStore::ListRounds(const ListRoundsParams& params) {
-  Round* start = nullptr;
-  if (!params.after.empty() && !(start = FindRound(params.after))) return NoSuchRound(params.after);
-  auto is_newer = [](const Round* a, const Round* b) {
-    return std::tie(a->record.create_time, a->record.id) > std::tie(b->record.create_time, b->record.id);
-  };
-  std::vector<const Round*> found;
-  for (const auto& [id, round] : rounds_) {
+  // The newest first.
+  auto newer = rounds_by_age_.end();
+  if (!params.after.empty()) {
+    const Round* after = FindRound(params.after);
+    if (!after) return NoSuchRound(params.after);
+    newer = rounds_by_age_.find({after->record.create_time, after->record.id});
+  }
+  std::vector<RoundRecord> page;
+  while (newer != rounds_by_age_.begin() && page.size() < static_cast<size_t>(std::max(params.limit, 0))) {
+    const Round& round = *(--newer)->second;
     const RoundRecord& record = round.record;
     bool is_wanted = (params.population.empty() || params.population == record.population) &&
                      (params.job.empty() || params.job == record.job) &&
-                     (params.states.empty() || std::count(params.states.begin(), params.states.end(), record.state)) &&
-                     (!start || is_newer(start, &round));
-    if (is_wanted) found.push_back(&round);
-  }
-  std::sort(found.begin(), found.end(), is_newer);
-  std::vector<RoundRecord> page;
-  for (const Round* round : found) {
-    if (page.size() >= static_cast<size_t>(std::max(params.limit, 0))) break;
-    page.push_back(Show(*round));
+                     (params.states.empty() || std::count(params.states.begin(), params.states.end(), record.state));
+    if (is_wanted) page.push_back(Show(round));
   }
   return page;
 }
@@ -172,16 +170,22 @@ absl::StatusOr<WorkerRecord> MemoryTaskStore::GetWorker(const std::string& popul
 }
 
 absl::StatusOr<std::vector<WorkerRecord>> MemoryTaskStore::ListWorkers(const ListWorkersParams& params) {
+  const size_t limit = static_cast<size_t>(std::max(params.limit, 0));
   std::vector<WorkerRecord> page;
+  if (!params.population.empty()) {
+    for (auto it = workers_.upper_bound({params.population, params.after});
+         it != workers_.end() && it->first.first == params.population && page.size() < limit; ++it) {
+      page.push_back(it->second);
+    }
+    return page;
+  }
   for (const auto& [key, record] : workers_) {
-    bool is_wanted = (params.population.empty() || params.population == record.population) &&
-                     (params.after.empty() || params.after < record.name);
-    if (is_wanted) page.push_back(record);
+    if (params.after.empty() || params.after < record.name) page.push_back(record);
   }
   std::sort(page.begin(), page.end(), [](const WorkerRecord& a, const WorkerRecord& b) {
     return std::tie(a.name, a.population) < std::tie(b.name, b.population);
   });
-  if (page.size() > static_cast<size_t>(std::max(params.limit, 0))) page.resize(std::max(params.limit, 0));
+  if (page.size() > limit) page.resize(limit);
   return page;
 }
 

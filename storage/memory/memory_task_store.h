@@ -12,9 +12,12 @@
 #include <map>
 #include <set>
 #include <tuple>
+#include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
+#include "base/key_hash.h"
 #include "storage/task_store.h"
 
 namespace sheaf {
@@ -108,6 +111,8 @@ class MemoryTaskStore : public TaskStore {
   void Unindex(Round& round, const TaskRecord& task);
   void Index(const RoundRecord& round);
   void Unindex(const RoundRecord& round);
+  void PutToken(const TokenRecord& token);
+  void EraseToken(const TokenId& id);
 
   // Ends the running attempt of `task` and returns the record without its lease.
   TaskRecord CloseAttempt(Task& task, AttemptOutcome outcome, const std::string& error, const std::string& timings,
@@ -125,9 +130,13 @@ class MemoryTaskStore : public TaskStore {
   std::map<RoundId, Round> rounds_;
   // Rounds to come, which have nothing but tasks.
   std::map<RoundId, Round> staged_;
+  // By create_time.
+  std::map<std::pair<absl::Time, RoundId>, Round*> rounds_by_age_;
   std::map<std::string, RoundId> requests_;
   std::map<WorkerKey, WorkerRecord> workers_;
   std::map<TokenId, TokenRecord> tokens_;
+  std::unordered_map<std::string, TokenId, KeyHash> token_requests_;
+  std::unordered_set<std::string, KeyHash> token_hashes_;
 
   std::set<std::pair<WorkerKey, TaskId>> leases_;
   std::set<std::pair<absl::Time, TaskId>> expiries_;

@@ -10,15 +10,27 @@ namespace sheaf {
 absl::StatusOr<TaskStore::CreateTokenResult> MemoryTaskStore::CreateToken(const TokenRecord& token) {
   SHEAF_CHECK(is_in_batch_, "writing needs a batch");
   if (absl::Status status = CheckArguments(token); !status.ok()) return status;
-  for (const auto& [id, earlier] : tokens_) {
-    if (earlier.request_id == token.request_id) return CreateTokenResult{.token = earlier, .created = false};
+  if (const auto earlier = token_requests_.find(token.request_id); earlier != token_requests_.end()) {
+    return CreateTokenResult{.token = tokens_.at(earlier->second), .created = false};
   }
-  for (const auto& [id, other] : tokens_) {
-    if (other.id == token.id || other.hash == token.hash) return TokenIsTaken(token);
-  }
-  const TokenRecord& created = tokens_[token.id] = FreshToken(token);
-  undo_.push_back([this, id = token.id] { tokens_.erase(id); });
+  if (tokens_.contains(token.id) || token_hashes_.contains(token.hash)) return TokenIsTaken(token);
+  const TokenRecord created = FreshToken(token);
+  PutToken(created);
+  undo_.push_back([this, id = token.id] { EraseToken(id); });
   return CreateTokenResult{.token = created, .created = true};
+}
+
+void MemoryTaskStore::PutToken(const TokenRecord& token) {
+  tokens_[token.id] = token;
+  token_requests_[token.request_id] = token.id;
+  token_hashes_.insert(token.hash);
+}
+
+void MemoryTaskStore::EraseToken(const TokenId& id) {
+  const auto found = tokens_.find(id);
+  token_requests_.erase(found->second.request_id);
+  token_hashes_.erase(found->second.hash);
+  tokens_.erase(found);
 }
 
 absl::StatusOr<TokenRecord> MemoryTaskStore::RevokeToken(const RevokeTokenParams& params) {
@@ -37,8 +49,8 @@ absl::Status MemoryTaskStore::DeleteToken(const TokenId& id) {
   SHEAF_CHECK(is_in_batch_, "writing needs a batch");
   const auto found = tokens_.find(id);
   if (found == tokens_.end()) return NoSuchToken(id);
-  undo_.push_back([this, image = found->second] { tokens_[image.id] = image; });
-  tokens_.erase(found);
+  undo_.push_back([this, image = found->second] { PutToken(image); });
+  EraseToken(id);
   return absl::OkStatus();
 }
 

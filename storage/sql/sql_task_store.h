@@ -160,8 +160,7 @@ class SqlTaskStore final : public TaskStore {
   absl::Status FlushWorkers();
 
   absl::StatusOr<std::vector<std::string>> PopulationsOf(const TokenId& id);
-  // Those after `after`, or the one called `only`.
-  absl::StatusOr<std::vector<TokenRecord>> FindTokens(const TokenId& only, const TokenId& after, int limit);
+  absl::StatusOr<TokenRecord> FindToken(const TokenId& id);
 
   absl::Status LoadLeases();
   // With what the submitter wrote.

@@ -140,10 +140,12 @@ absl::StatusOr<std::vector<AttemptRecord>> SqlTaskStore::ListAttempts(const Task
 
 absl::StatusOr<std::vector<TaskRecord>> SqlTaskStore::ListTasks(const ListTasksParams& params) {
   static const std::string sql = fmt::format(R"(-- list_tasks
-      SELECT {} FROM rounds r CROSS JOIN tasks t ON t.task_key BETWEEN (r.round_key << 32) AND (r.round_key << 32) + 2147483647
+      SELECT {} FROM rounds r CROSS JOIN tasks t
+          ON t.task_key > (r.round_key << 32) + CASE r.id WHEN ? THEN ? ELSE -1 END
+         AND t.task_key <= (r.round_key << 32) + 2147483647
         JOIN round_requirements q ON q.round_key = t.round_key AND q.number = t.requirement
         LEFT JOIN task_inputs i ON i.task_key = t.task_key
-       WHERE r.id >= ? AND (r.id, t.task_key & 2147483647) > (?, ?) AND r.id <= ?
+       WHERE r.id >= ? AND r.id <= ?
          AND (? = '' OR r.population = ?) AND (? >> {}) & 1
          AND (? = '' OR (t.worker = ? AND NOT (r.state >= 3 AND t.state <= 2)))
        ORDER BY r.id, t.task_key LIMIT ?)",
@@ -161,7 +163,7 @@ absl::StatusOr<std::vector<TaskRecord>> SqlTaskStore::ListTasks(const ListTasksP
   }
   std::vector<TaskRecord> tasks;
   RETURN_IF_ERROR(Run(sql,
-                      {SqlText(first), SqlText(after.round.value()), int64_t{after.index}, SqlText(last),
+                      {SqlText(after.round.value()), int64_t{after.index}, SqlText(first), SqlText(last),
                        SqlText(params.population), SqlText(params.population), states, SqlText(params.worker.value()),
                        SqlText(params.worker.value()), int64_t{std::max(params.limit, 0)}},
                       [&](const SqlRow& row) { tasks.push_back(ReadTask(row)); })

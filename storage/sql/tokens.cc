@@ -64,10 +64,20 @@ absl::StatusOr<TaskStore::CreateTokenResult> SqlTaskStore::CreateToken(const Tok
   return CreateTokenResult{.token = fresh, .created = true};
 }
 
+absl::StatusOr<TokenRecord> SqlTaskStore::FindToken(const TokenId& id) {
+  std::optional<TokenRecord> token;
+  RETURN_IF_ERROR(Run(R"(-- get_token
+      SELECT id, request_id, name, hash, certificate, roles, creator, create_time, expire_time, revoke_time
+        FROM tokens WHERE id = ?)",
+                      {SqlText(id.value())}, [&](const SqlRow& row) { token = ReadToken(row); })
+                      .status());
+  if (!token) return NoSuchToken(id);
+  ASSIGN_OR_RETURN(token->populations, PopulationsOf(id));
+  return *std::move(token);
+}
+
 absl::StatusOr<TokenRecord> SqlTaskStore::RevokeToken(const RevokeTokenParams& params) {
-  ASSIGN_OR_RETURN(std::vector<TokenRecord> found, FindTokens(params.token, TokenId(), 1));
-  if (found.empty()) return NoSuchToken(params.token);
-  TokenRecord& token = found.front();
+  ASSIGN_OR_RETURN(TokenRecord token, FindToken(params.token));
   if (token.revoke_time != absl::InfiniteFuture()) return token;
   token.revoke_time = params.now;
   RETURN_IF_ERROR(Change(1, "-- revoke_token\nUPDATE tokens SET revoke_time = ? WHERE id = ? AND revoke_time = ?",
@@ -76,28 +86,21 @@ absl::StatusOr<TokenRecord> SqlTaskStore::RevokeToken(const RevokeTokenParams& p
 }
 
 absl::Status SqlTaskStore::DeleteToken(const TokenId& id) {
-  ASSIGN_OR_RETURN(const std::vector<TokenRecord> found, FindTokens(id, TokenId(), 1));
-  if (found.empty()) return NoSuchToken(id);
-  RETURN_IF_ERROR(Change(static_cast<int64_t>(found.front().populations.size()),
+  ASSIGN_OR_RETURN(const TokenRecord token, FindToken(id));
+  RETURN_IF_ERROR(Change(static_cast<int64_t>(token.populations.size()),
                          "-- delete_token_populations\nDELETE FROM token_populations WHERE token_id = ?",
                          {SqlText(id.value())}));
   return Change(1, "-- delete_token\nDELETE FROM tokens WHERE id = ?", {SqlText(id.value())});
 }
 
 absl::StatusOr<std::vector<TokenRecord>> SqlTaskStore::ListTokens(const ListTokensParams& params) {
-  return FindTokens(TokenId(), params.after, params.limit);
-}
-
-absl::StatusOr<std::vector<TokenRecord>> SqlTaskStore::FindTokens(const TokenId& only, const TokenId& after,
-                                                                  int limit) {
   std::vector<TokenRecord> tokens;
-  RETURN_IF_ERROR(
-      Run(R"(-- list_tokens
+  RETURN_IF_ERROR(Run(R"(-- list_tokens
       SELECT id, request_id, name, hash, certificate, roles, creator, create_time, expire_time, revoke_time
-        FROM tokens WHERE id > ? AND (? = '' OR id = ?) ORDER BY id LIMIT ?)",
-          {SqlText(after.value()), SqlText(only.value()), SqlText(only.value()), int64_t{std::max(limit, 0)}},
-          [&](const SqlRow& row) { tokens.push_back(ReadToken(row)); })
-          .status());
+        FROM tokens WHERE id > ? ORDER BY id LIMIT ?)",
+                      {SqlText(params.after.value()), int64_t{std::max(params.limit, 0)}},
+                      [&](const SqlRow& row) { tokens.push_back(ReadToken(row)); })
+                      .status());
   for (TokenRecord& token : tokens) {
     ASSIGN_OR_RETURN(token.populations, PopulationsOf(token.id));
   }

@@ -86,6 +86,89 @@ std::function<void()> Preparing(v1::RoundSpec spec) {
   };
 }
 
+using Server = std::shared_ptr<CoreFederation>;
+
+// Reads a list to its end, and counts its rows.
+template <typename Response, typename Request, typename NumRows>
+int64_t NumListed(CoreFederation& server, const std::string& method, Request request, NumRows num_of) {
+  int64_t num_rows = 0;
+  do {
+    const auto page = server.Call<Response>(method, request);
+    INFO(page.status().ToString());
+    REQUIRE(page.ok());
+    num_rows += num_of(*page);
+    request.set_page_token(page->next_page_token());
+  } while (!request.page_token().empty());
+  return num_rows;
+}
+int64_t NumRounds(CoreFederation& server, int page_size) {
+  v1::ListRoundsRequest request;
+  request.set_page_size(page_size);
+  return NumListed<v1::ListRoundsResponse>(server, "RoundService/ListRounds", request,
+                                           [](const auto& page) { return page.rounds_size(); });
+}
+int64_t NumTasks(CoreFederation& server, int page_size) {
+  v1::ListTasksRequest request;
+  request.set_page_size(page_size);
+  return NumListed<v1::ListTasksResponse>(server, "InspectionService/ListTasks", request,
+                                          [](const auto& page) { return page.tasks_size(); });
+}
+int64_t NumWorkers(CoreFederation& server, int page_size) {
+  v1::ListWorkersRequest request;
+  request.set_page_size(page_size);
+  return NumListed<v1::ListWorkersResponse>(server, "InspectionService/ListWorkers", request,
+                                            [](const auto& page) { return page.workers_size(); });
+}
+int64_t NumTokens(CoreFederation& server, int page_size) {
+  v1::ListTokensRequest request;
+  request.set_page_size(page_size);
+  return NumListed<v1::ListTokensResponse>(server, "AccessService/ListTokens", request,
+                                           [](const auto& page) { return page.tokens_size(); });
+}
+
+// Too large for a page of more than eight.
+Server WithLargeRounds(int64_t n) {
+  Limits limits;
+  limits.page_bytes_max = 8 << 10;
+  auto server = std::make_shared<CoreFederation>(limits);
+  for (int64_t i = 0; i < n; ++i) {
+    v1::RoundSpec spec = SumRound(1);
+    spec.mutable_computation()->set_config(std::string(1 << 10, 'c'));
+    server->CreateRound(spec);
+  }
+  return server;
+}
+
+v1::CreateTokenRequest ATokenFor(const std::string& population, int64_t number) {
+  v1::CreateTokenRequest request;
+  request.set_request_id(fmt::format("{}-{}", population, number));
+  request.set_name(fmt::format("name-{}", number % 10));
+  request.add_roles(population.empty() ? v1::OPERATOR : v1::WORKER);
+  if (!population.empty()) request.add_populations(population);
+  return request;
+}
+// Tokens of an operator who reaches one population; and what they say, each.
+struct Tokens {
+  Server server = std::make_shared<CoreFederation>();
+  const Identity creator{.name = "op", .roles = {v1::OPERATOR}, .populations = {"a"}};
+  std::vector<std::string> secrets;
+  std::vector<std::string> ids;
+  int64_t num_made = 0;
+
+  void Make(int64_t n) {
+    AccessControl& access = server->core().access();
+    REQUIRE(server->store().BeginBatch().ok());
+    if (num_made == 0) REQUIRE(access.Create(ATokenFor("", 0), *Identity::Anybody(), server->clock().Now()).ok());
+    for (int64_t i = 0; i < n; ++i) {
+      const auto made = access.Create(ATokenFor("a", ++num_made), creator, server->clock().Now());
+      REQUIRE(made.ok());
+      secrets.push_back("Bearer " + made->secret());
+      ids.push_back(made->token().id());
+    }
+    REQUIRE(server->store().CommitBatch().ok());
+  }
+};
+
 struct Row {
   int64_t size;
   WorkOfSize make;
@@ -112,7 +195,7 @@ const std::map<std::string, Row>& Rows() {
           return Counting(*v1::Contribution::descriptor(), contribution.SerializeAsString());
         }}},
       {"an uploaded contribution, read from its file",
-       {400'000,
+       {60'000,
         [](int64_t n) {
           v1::Contribution contribution;
           contribution.add_outputs()->mutable_dense()->set_data(std::string(static_cast<size_t>(n), 'd'));
@@ -123,8 +206,7 @@ const std::map<std::string, Row>& Rows() {
             BlobStream stream(*file);
             REQUIRE(parsed->ParseFromZeroCopyStream(&stream));
           };
-        },
-        kCopied}},
+        }}},
       {"a round: tasks, each with a requirement of its own",
        {200,
         [](int64_t n) {
@@ -135,7 +217,7 @@ const std::map<std::string, Row>& Rows() {
           return Preparing(spec);
         }}},
       {"a round: labels of one requirement",
-       {60,
+       {20,
         [](int64_t n) {
           v1::RoundSpec spec = ASumRound();
           v1::TaskSpec& task = *spec.mutable_listed()->add_tasks();
@@ -146,10 +228,9 @@ const std::map<std::string, Row>& Rows() {
             prepare();
             REQUIRE(Fulfils(labels, requirement));
           };
-        },
-        kSorted}},
+        }}},
       {"a round: outputs",
-       {25,
+       {20,
         [](int64_t n) {
           v1::RoundSpec spec = ASumRound();
           spec.mutable_listed()->add_tasks();
@@ -161,8 +242,7 @@ const std::map<std::string, Row>& Rows() {
                 ->set_name(std::string(100, 'o') + std::to_string(i));
           }
           return Preparing(spec);
-        },
-        kSorted}},
+        }}},
       {"selected rows: the first page, with which all are checked",
        {2000,
         [](int64_t n) {
@@ -182,14 +262,13 @@ const std::map<std::string, Row>& Rows() {
         },
         2}},
       {"selected rows: selections, each of another tensor",
-       {300,
+       {400,
         [](int64_t n) {
           const auto broadcast = std::make_shared<ABroadcast>(n, 1);
           v1::SelectRowsRequest request;
           for (int64_t i = 0; i < n; ++i) request.add_selections()->set_tensor(std::to_string(i));
           return [broadcast, request] { broadcast->Select(request, 2 << 20); };
-        },
-        kSorted}},
+        }}},
       {"a Sync: results and held leases of nobody",
        {25,
         [](int64_t n) {
@@ -202,7 +281,7 @@ const std::map<std::string, Row>& Rows() {
           return [server, request] { REQUIRE(server->Call<v1::SyncResponse>("WorkService/Sync", request).ok()); };
         }}},
       {"a Sync: labels and computations of a worker",
-       {20,
+       {12,
         [](int64_t n) {
           const auto server = std::make_shared<CoreFederation>();
           v1::SyncRequest request = Ask("worker", 0);
@@ -212,8 +291,7 @@ const std::map<std::string, Row>& Rows() {
             (*request.mutable_labels())[fmt::format("l{:04}", i)] = "1";
           }
           return [server, request] { REQUIRE(server->Call<v1::SyncResponse>("WorkService/Sync", request).ok()); };
-        },
-        kSorted}},
+        }}},
       {"an upload of chunks of one byte",
        {300,
         [](int64_t n) {
@@ -234,6 +312,99 @@ const std::map<std::string, Row>& Rows() {
               chunk.set_offset(i);
               REQUIRE(server->Call<v1::WriteChunkResponse>("BlobService/WriteChunk", chunk).ok());
             }
+          };
+        }}},
+      {"rounds, page by page",
+       {60,
+        [](int64_t n) {
+          const auto server = std::make_shared<CoreFederation>();
+          for (int64_t i = 0; i < n; ++i) server->CreateRound(SumRound(1));
+          return [server, n] { REQUIRE(NumRounds(*server, 6) == n); };
+        }}},
+      {"rounds of which few fill a page",
+       {30, [](int64_t n) { return [server = WithLargeRounds(n), n] { REQUIRE(NumRounds(*server, 1000) == n); }; }}},
+      {"rounds, made one after the other",
+       {50,
+        [](int64_t n) {
+          return [n] {
+            CoreFederation server;
+            for (int64_t i = 0; i < n; ++i) server.CreateRound(SumRound(1));
+          };
+        }}},
+      {"tasks, page by page",
+       {300,
+        [](int64_t n) {
+          const auto server = std::make_shared<CoreFederation>();
+          server->CreateRound(SumRound(static_cast<int>(n)));
+          return [server, n] { REQUIRE(NumTasks(*server, 20) == n); };
+        }}},
+      {"workers, page by page",
+       {150,
+        [](int64_t n) {
+          const auto server = std::make_shared<CoreFederation>();
+          for (int64_t i = 0; i < n; ++i) server->Sync(Ask(fmt::format("w{}", i), 0));
+          return [server, n] { REQUIRE(NumWorkers(*server, 10) == n); };
+        }}},
+      {"workers, each calling for the first time",
+       {100,
+        [](int64_t n) {
+          return [n] {
+            CoreFederation server;
+            for (int64_t i = 0; i < n; ++i) server.Sync(Ask(fmt::format("w{}", i), 0));
+          };
+        }}},
+      {"tokens, page by page",
+       {150,
+        [](int64_t n) {
+          const auto tokens = std::make_shared<Tokens>();
+          tokens->Make(n);
+          return [tokens, n] { REQUIRE(NumTokens(*tokens->server, 10) == n + 1); };
+        }}},
+      {"tokens, made by who reaches one population", {100, [](int64_t n) { return [n] { Tokens().Make(n); }; }}},
+      {"tokens, looked up",
+       {150,
+        [](int64_t n) {
+          const auto tokens = std::make_shared<Tokens>();
+          tokens->Make(n);
+          return [tokens] {
+            for (const std::string& secret : tokens->secrets) {
+              REQUIRE(tokens->server->core().access().Authenticate(secret, {}).ok());
+            }
+          };
+        }}},
+      {"tokens, made and revoked while there are as many",
+       {100,
+        [](int64_t n) {
+          const auto tokens = std::make_shared<Tokens>();
+          // What is revoked stays: all runs together are within tokens_max.
+          tokens->Make(n);
+          return [tokens, n] {
+            REQUIRE(tokens->server->store().BeginBatch().ok());
+            for (const std::string& id : tokens->ids) {
+              v1::RevokeTokenRequest request;
+              request.set_request_id("request");
+              request.set_token(id);
+              REQUIRE(
+                  tokens->server->core().access().Revoke(request, tokens->creator, tokens->server->clock().Now()).ok());
+            }
+            REQUIRE(tokens->server->store().CommitBatch().ok());
+          };
+        }}},
+      {"tokens that expire one after the other",
+       {50,
+        [](int64_t n) {
+          return [n] {
+            Tokens tokens;
+            tokens.Make(0);
+            AccessControl& access = tokens.server->core().access();
+            REQUIRE(tokens.server->store().BeginBatch().ok());
+            for (int64_t i = 1; i <= n; ++i) {
+              v1::CreateTokenRequest request = ATokenFor("a", i);
+              request.mutable_lifetime()->set_seconds(i);
+              REQUIRE(access.Create(request, tokens.creator, tokens.server->clock().Now()).ok());
+            }
+            REQUIRE(tokens.server->store().CommitBatch().ok());
+            for (int64_t i = 1; i <= n; ++i) access.Tick(tokens.server->clock().Now() + absl::Seconds(i));
           };
         }}},
   };
