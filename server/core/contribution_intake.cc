@@ -127,6 +127,17 @@ absl::StatusOr<v1::ResultVerdict> ContributionIntake::Judge(const v1::TaskResult
       } else {
         reception = Received(*round, result);
       }
+      // What has become of the bytes of one upload is no reason to refuse what else the call brings.
+      if (is_uploaded && absl::IsDataLoss(reception.error)) {
+        LogError("upload {} for task {} was damaged on this disk after it arrived: {}", result.upload_id(),
+                 result.task(), std::string(reception.error.message()));
+        RETURN_IF_ERROR(EndAttempt(*round, *task, AttemptOutcome::kLost, false,
+                                   "its upload was damaged on the server's disk", result.timings(), now));
+        return answer(v1::ResultVerdict::REJECTED,
+                      fmt::format("upload {} was damaged on the server's disk after it arrived; the task is given out "
+                                  "again, and nothing speaks against this worker",
+                                  result.upload_id()));
+      }
       RETURN_IF_ERROR(reception.error);
       if (UploadIsGone(reception, result, *id, caller)) {
         RETURN_IF_ERROR(EndAttempt(*round, *task, AttemptOutcome::kLost, false,

@@ -31,6 +31,11 @@ void MemoryPayloadStore::DropUnsynced() {
   }
 }
 
+void MemoryPayloadStore::DamageUpload(const UploadId& id) {
+  MutexLock lock(mutex_);
+  uploads_.at(id).is_damaged = true;
+}
+
 // --- Uploads -------------------------------------------------------------------------------------
 
 absl::StatusOr<PayloadStore::Upload> MemoryPayloadStore::StartUpload(const UploadId& id, int64_t size_bytes,
@@ -85,7 +90,7 @@ absl::StatusOr<int64_t> MemoryPayloadStore::WriteChunk(const UploadId& id, int64
   MutexLock lock(mutex_);
   auto found = uploads_.find(id);
   if (found == uploads_.end()) return NoSuchUpload(id);
-  auto& [upload, bytes, is_fresh, seen_time, is_in_memory] = found->second;
+  auto& [upload, bytes, is_fresh, seen_time, is_in_memory, is_damaged] = found->second;
   int64_t length = static_cast<int64_t>(data.size());
   if (offset < 0 || offset > upload.committed_bytes) {
     return absl::OutOfRangeError(fmt::format("the chunk at {} of upload {} leaves a gap", offset, id));
@@ -150,6 +155,7 @@ absl::StatusOr<SpoolRef> MemoryPayloadStore::MoveUploadToSpool(const UploadId& i
 absl::StatusOr<std::shared_ptr<const BlobView>> MemoryPayloadStore::OpenUpload(const UploadId& id) {
   MutexLock lock(mutex_);
   ASSIGN_OR_RETURN(UploadRow * row, FindFinished(id));
+  if (row->is_damaged) return absl::DataLossError(fmt::format("upload {} has lost bytes", id));
   return std::make_shared<MemoryBlobView>(row->bytes);
 }
 

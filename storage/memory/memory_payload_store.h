@@ -2,6 +2,7 @@
 //
 //   MemoryPayloadStore payloads(clock);
 //   payloads.DropUnsynced();   // The power fails: what no flush has covered is gone.
+//   payloads.DamageUpload(id); // The disk fails.
 //
 // `clock` dates uploads and blobs, and must outlive it. Thread-safe.
 #pragma once
@@ -22,6 +23,9 @@ class MemoryPayloadStore final : public PayloadStore {
   // A crash of machine and process: forgets what was appended since the last SyncSpools and every
   // unfinished upload; later appends begin a new segment.
   void DropUnsynced() EXCLUDES(mutex_);
+
+  // The disk has lost bytes of this finished upload: nobody can open it any more.
+  void DamageUpload(const UploadId& id) EXCLUDES(mutex_);
 
   absl::StatusOr<Upload> StartUpload(const UploadId& id, int64_t size_bytes, const std::string& digest) override;
   absl::StatusOr<Upload> StartMemoryUpload(const UploadId& id, int64_t size_bytes, const std::string& digest) override;
@@ -64,6 +68,7 @@ class MemoryPayloadStore final : public PayloadStore {
     absl::Time seen_time = absl::InfinitePast();
     // Gone in a crash, finished or not.
     bool is_in_memory = false;
+    bool is_damaged = false;
   };
   struct BlobRow {
     std::shared_ptr<const BlobView> view;

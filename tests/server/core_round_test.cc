@@ -1012,6 +1012,50 @@ TEST_CASE("An upload that was not finished is rejected, naming FinishUpload, and
   CHECK_THAT(task.last_error(), Catch::Contains("before FinishUpload"));
 }
 
+TEST_CASE("An upload that the disk damaged is rejected by name, its task goes to another, and the call goes on") {
+  CoreFederation server;
+  server.CreateRound(SumRound(3));
+  const v1::SyncResponse leased = server.Sync(Ask("w", 3));
+  const v1::Lease& lease = leased.leases(0);
+  const std::string bytes = Result(lease, 1).contribution();
+  v1::StartUploadRequest start;
+  start.set_request_id("upload");
+  start.set_digest(Sha256Hex(bytes));
+  start.set_size_bytes(static_cast<int64_t>(bytes.size()));
+  start.mutable_contribution()->set_task(lease.task());
+  start.mutable_contribution()->set_lease_token(lease.lease_token());
+  v1::WriteChunkRequest chunk;
+  chunk.set_upload_id(server.Call<v1::StartUploadResponse>("BlobService/StartUpload", start)->upload_id());
+  chunk.set_data(bytes);
+  REQUIRE(server.Call<v1::WriteChunkResponse>("BlobService/WriteChunk", chunk).ok());
+  v1::FinishUploadRequest finish;
+  finish.set_upload_id(chunk.upload_id());
+  REQUIRE(server.Call<v1::FinishUploadResponse>("BlobService/FinishUpload", finish).ok());
+  server.payloads().DamageUpload(UploadId(chunk.upload_id()));
+
+  v1::SyncRequest request = Ask("w", 0);
+  v1::TaskResult& damaged = *request.add_results();
+  damaged.set_task(lease.task());
+  damaged.set_lease_token(lease.lease_token());
+  damaged.set_upload_id(chunk.upload_id());
+  *request.add_results() = Result(leased.leases(1), 1);
+  *request.add_held() = Held(leased.leases(2), 1);
+  const v1::SyncResponse answer = server.Sync(request);
+  REQUIRE(answer.verdicts_size() == 2);
+  CHECK(v1::ResultVerdict::Verdict_Name(answer.verdicts(0).verdict()) == "REJECTED");
+  CHECK_THAT(answer.verdicts(0).message(), Catch::Contains(chunk.upload_id()) && Catch::Contains("damaged"));
+  CHECK(v1::ResultVerdict::Verdict_Name(answer.verdicts(1).verdict()) == "ACCEPTED");
+  REQUIRE(answer.held_size() == 1);
+  CHECK(answer.held(0).verdict() == v1::LeaseUpdate::HELD);
+  const v1::Task task = server.GetTask(lease.task());
+  CHECK(task.state() == v1::QUEUED);
+  CHECK(task.num_lost() == 1);
+  CHECK(task.num_failed() == 0);
+  CHECK_THAT(task.last_error(), Catch::Contains("damaged on the server's disk"));
+  // It is gone, and a new attempt uploads anew.
+  CHECK(absl::IsNotFound(server.payloads().GetUpload(UploadId(chunk.upload_id())).status()));
+}
+
 TEST_CASE("An upload that was never begun for its lease is rejected, naming StartUpload, and its attempt failed") {
   CoreFederation server;
   server.CreateRound(SumRound(1));
