@@ -171,11 +171,11 @@ int64_t& CountOf(TaskCounts& counts, TaskState state) {
   return counts.queued;
 }
 
-int64_t EndedKeptMax(std::vector<int64_t> num_ended, int64_t keep_max) {
-  std::sort(num_ended.begin(), num_ended.end());
+int64_t KeptMax(std::vector<int64_t> counts, int64_t keep_max) {
+  std::sort(counts.begin(), counts.end());
   int64_t left = std::max<int64_t>(keep_max, 0);
-  auto num_left = static_cast<int64_t>(num_ended.size());
-  for (const int64_t count : num_ended) {
+  auto num_left = static_cast<int64_t>(counts.size());
+  for (const int64_t count : counts) {
     // All that are left, this one included, get an equal part.
     if (count * num_left > left) return left / num_left;
     left -= count;

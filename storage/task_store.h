@@ -331,7 +331,7 @@ class TaskStore {
     // Rounds that ended by then go, in the order of end_time, create_time and id;
     absl::Time ended_by = absl::InfinitePast();
     // and of the others, if more than this many have ended, so many as are too many: the first of those that a
-    // population has beyond what each may keep (EndedKeptMax), so that one that ends rounds fast does not push out
+    // population has beyond what each may keep (KeptMax), so that one that ends rounds fast does not push out
     // another's.
     int64_t keep_max = 0;
     // Bounds the work of one call: about this many tasks, their attempts and contributions. What was deleted is not
@@ -351,12 +351,12 @@ class TaskStore {
   struct DeleteWorkersParams {
     // Workers that were last seen before this go;
     absl::Time seen_before = absl::InfinitePast();
-    // and of the others the first, in the order of last_seen_time, name and population, if there are more.
+    // and if there are more of the others, of the population that has most, down to what each may keep (KeptMax).
     int64_t keep_max = 0;
-    // Bounds the work of one call: only the first so many, in that order, are looked at.
+    // Bounds the work of one call: only the first so many, by last_seen_time, name and population, are looked at.
     int64_t limit = 1000;
   };
-  // Those that hold a task stay. Returns how many were deleted.
+  // Those that hold a task stay. Returns how many were deleted; unless it was none, there may be more to delete.
   virtual absl::StatusOr<int64_t> DeleteWorkers(const DeleteWorkersParams& params) = 0;
 
   // --- Tokens ----------------------------------------------------------------------------------

@@ -12,8 +12,8 @@ namespace sheaf {
 struct Limits {
   // --- Shares ---
   // What all populations share (rounds, tasks, waiting calls, workers, disk for results), and what identities share of
-  // uploads and of the room for calls: one may have so many percent of what the others leave. The rest is for whoever
-  // comes next.
+  // uploads and of the room for calls and requests: one may have so many percent of what the others leave. The rest is
+  // for whoever comes next.
   int64_t population_percent_max = 90;
 
   // --- Messages ---

@@ -38,7 +38,11 @@ class PopulationShare {
   }
   // The most that the population may have while the others have what they have, of `max` for all.
   int64_t Max(const std::string& population, int64_t max, int64_t percent) const {
-    const int64_t left = std::max<int64_t>(max - (total_ - Of(population)), 0);
+    return Max(total_ - Of(population), max, percent);
+  }
+  // The same where somebody else counts: the others have `others`.
+  static int64_t Max(int64_t others, int64_t max, int64_t percent) {
+    const int64_t left = std::max<int64_t>(max - others, 0);
     // A reserve of less than one is none.
     return left - left / 100 * (100 - percent) - left % 100 * (100 - percent) / 100;
   }

@@ -105,7 +105,7 @@ void Retention::DeleteWorkers(absl::Time now) {
                                     .keep_max = std::max(limits.worker_records_max, limits.workers_max),
                                     .limit = kWorkersPerBatch});
   if (!deleted.ok()) return;  // The batch fails with it.
-  const bool is_done = *deleted < kWorkersPerBatch;
+  const bool is_done = *deleted == 0;
   workers_due_time_ = is_done ? now + kWorkersInterval : now;
   if (!is_done) due_time_ = now + kPause;
   if (*deleted > 0) LogInfo("{} workers not seen for long were forgotten", *deleted);

@@ -26,14 +26,15 @@ absl::Status Overloaded(std::string message) {
 
 absl::Status Admission::Enter(Lane lane, const Identity& caller, int64_t bytes, absl::Time now) {
   absl::Status status = CheckQueue(lane, caller, now);
-  if (status.ok()) status = CheckBytes(lane, bytes);
-  if (status.ok()) status = CheckRate(caller, now);
-  if (!status.ok()) {
-    refused_.fetch_add(1, std::memory_order_relaxed);
-    return status;
-  }
-  bytes_.fetch_add(bytes, std::memory_order_relaxed);
+  if (status.ok()) status = TakeRoom(lane, caller, bytes, now);
+  if (!status.ok()) refused_.fetch_add(1, std::memory_order_relaxed);
   return status;
+}
+
+void Admission::Leave(const Identity& caller, int64_t bytes) {
+  MutexLock lock(mutex_);
+  bytes_ -= bytes;
+  callers_.at(caller.name).bytes -= bytes;
 }
 
 void Admission::Queue(Lane lane, const Identity& caller) {
@@ -86,34 +87,47 @@ absl::Status Admission::CheckQueue(Lane lane, const Identity& caller, absl::Time
   return absl::OkStatus();
 }
 
-absl::Status Admission::CheckBytes(Lane lane, int64_t bytes) const {
-  const int64_t held = this->bytes();
-  if (held + bytes <= limits_.open_request_bytes_max) return absl::OkStatus();
-  if (lane == Lane::kInspection && bytes <= kSmallRequestBytes) return absl::OkStatus();
-  return Overloaded(
-      fmt::format("the server is overloaded: the requests it is answering have {} bytes, open_request_bytes_max = {}; "
-                  "try again in a moment",
-                  held, limits_.open_request_bytes_max));
-}
-
-absl::Status Admission::CheckRate(const Identity& caller, absl::Time now) {
+absl::Status Admission::TakeRoom(Lane lane, const Identity& caller, int64_t bytes, absl::Time now) {
   const auto rate = static_cast<double>(limits_.calls_per_second_max);
+  const bool is_small = lane == Lane::kInspection && bytes <= kSmallRequestBytes;
+  int64_t held = 0;
+  int64_t own = 0;
+  bool has_room = false;
   double missing = 0;
   {
     MutexLock lock(mutex_);
-    Bucket& bucket = buckets_[caller.name];
-    const absl::Duration since = std::clamp(now - bucket.filled, absl::ZeroDuration(), absl::Seconds(1));
-    bucket.tokens = std::min(rate, bucket.tokens + rate * absl::ToDoubleSeconds(since));
-    bucket.filled = now;
-    missing = 1 - bucket.tokens;
-    if (missing <= 0) bucket.tokens -= 1;
+    Caller& room = callers_[caller.name];
+    held = bytes_;
+    own = room.bytes;
+    const int64_t own_max =
+        PopulationShare::Max(held - own, limits_.open_request_bytes_max, limits_.population_percent_max);
+    has_room = own + bytes <= own_max || is_small;
+    if (has_room) {
+      const absl::Duration since = std::clamp(now - room.filled, absl::ZeroDuration(), absl::Seconds(1));
+      room.tokens = std::min(rate, room.tokens + rate * absl::ToDoubleSeconds(since));
+      room.filled = now;
+      missing = 1 - room.tokens;
+      if (missing <= 0) {
+        room.tokens -= 1;
+        room.bytes += bytes;
+        bytes_ += bytes;
+        return absl::OkStatus();
+      }
+    }
   }
-  if (missing <= 0) return absl::OkStatus();
-  return WithRetryAfter(
-      absl::ResourceExhaustedError(fmt::format(
-          "{} calls more often than calls_per_second_max = {}; call less often, or raise --calls-per-second-max",
-          caller.name.empty() ? "this machine" : caller.name, limits_.calls_per_second_max)),
-      std::max(absl::Seconds(missing / rate), absl::Milliseconds(100)));
+  const std::string name = caller.name.empty() ? "this machine" : caller.name;
+  if (!has_room) {
+    return Overloaded(fmt::format(
+        "the server is overloaded: the requests it is answering have {} bytes, {} of them of {}, "
+        "open_request_bytes_max = {}, of which one identity may have {} % of what the others leave; try again in a "
+        "moment",
+        held, own, name, limits_.open_request_bytes_max, limits_.population_percent_max));
+  }
+  return WithRetryAfter(absl::ResourceExhaustedError(
+                            fmt::format("{} calls more often than calls_per_second_max = {}; call less often, or raise "
+                                        "--calls-per-second-max",
+                                        name, limits_.calls_per_second_max)),
+                        std::max(absl::Seconds(missing / rate), absl::Milliseconds(100)));
 }
 
 }  // namespace sheaf

@@ -5,10 +5,11 @@
 //   RETURN_IF_ERROR(admission.Enter(lane, caller, bytes, now));
 //   admission.Queue(lane, caller);   // It goes to the core's thread.
 //   admission.Dequeue(lane);      // The core has begun with it.
-//   admission.Leave(bytes);       // It was answered.
+//   admission.Leave(caller, bytes);  // It was answered.
 //
 // No identity takes all the room: one may have population_percent_max percent of what the others leave of the queue,
-// and in an overload those are refused that have more calls in it than the others on average.
+// and of the memory for requests; and in an overload those are refused that have more calls in the queue than the
+// others on average.
 //
 // Inspection has a lane of its own, with its own small queue that the core empties first, so that whoever wants to know
 // what is going on is not behind what is going on. Thread-safe.
@@ -40,19 +41,24 @@ class Admission {
   // RESOURCE_EXHAUSTED with a retry hint, naming the limit, if the caller is over its rate, too many calls wait, or the
   // requests that are being answered hold too much memory. If OK, Leave must follow.
   absl::Status Enter(Lane lane, const Identity& caller, int64_t bytes, absl::Time now) EXCLUDES(mutex_);
-  void Leave(int64_t bytes) { bytes_.fetch_sub(bytes, std::memory_order_relaxed); }
+  void Leave(const Identity& caller, int64_t bytes) EXCLUDES(mutex_);
 
   void Queue(Lane lane, const Identity& caller) EXCLUDES(mutex_);
   void Dequeue(Lane lane) EXCLUDES(mutex_);
 
-  int64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
+  int64_t bytes() const EXCLUDES(mutex_) {
+    MutexLock lock(mutex_);
+    return bytes_;
+  }
   int64_t num_refused() const { return refused_.load(std::memory_order_relaxed); }
 
  private:
-  // A bucket of tokens: one second's worth at most, one for each call.
-  struct Bucket {
+  struct Caller {
+    // A bucket of tokens: one second's worth at most, one for each call.
     double tokens = 0;
     absl::Time filled = absl::InfinitePast();
+    // Of its requests that are being answered.
+    int64_t bytes = 0;
   };
 
   struct Waiting {
@@ -61,19 +67,20 @@ class Admission {
     PopulationShare by_identity;
   };
   Waiting& waiting(Lane lane) REQUIRES(mutex_) { return waiting_[static_cast<size_t>(lane)]; }
-  absl::Status CheckRate(const Identity& caller, absl::Time now) EXCLUDES(mutex_);
   absl::Status CheckQueue(Lane lane, const Identity& caller, absl::Time now) EXCLUDES(mutex_);
-  absl::Status CheckBytes(Lane lane, int64_t bytes) const;
+  // Takes the bytes and a token of the bucket, if there are.
+  absl::Status TakeRoom(Lane lane, const Identity& caller, int64_t bytes, absl::Time now) EXCLUDES(mutex_);
 
   const Limits limits_;
-  std::atomic<int64_t> bytes_ = 0;
   std::atomic<int64_t> refused_ = 0;
-  Mutex mutex_;
+  mutable Mutex mutex_;
   std::array<Waiting, 2> waiting_ GUARDED_BY(mutex_);
   // When somebody entered last.
   absl::Time newest_ GUARDED_BY(mutex_) = absl::InfinitePast();
   // By the identity's name: no more than there were tokens.
-  std::unordered_map<std::string, Bucket> buckets_ GUARDED_BY(mutex_);
+  std::unordered_map<std::string, Caller> callers_ GUARDED_BY(mutex_);
+  // Of all requests that are being answered.
+  int64_t bytes_ GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace sheaf

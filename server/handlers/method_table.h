@@ -92,7 +92,7 @@ class MethodTable {
   // Before the request is parsed: whether there is room for it; see Admission. RESOURCE_EXHAUSTED also if it has more
   // bytes than any request may. If OK, Leave must follow. Thread-safe.
   absl::Status Enter(std::string_view method, const Identity& caller, int64_t bytes, absl::Time now) const;
-  void Leave(int64_t bytes) const { admission_.Leave(bytes); }
+  void Leave(const Identity& caller, int64_t bytes) const { admission_.Leave(caller, bytes); }
   // Whether a request of this size must be looked through by CheckParts before it may be parsed; see message_parts.h.
   static bool CountsParts(int64_t bytes);
   absl::Status CheckParts(const google::protobuf::Descriptor& type,

@@ -223,7 +223,7 @@ class UnaryAdaptor::Call final : public grpc::ServerUnaryReactor, public Answere
       context_.AddTrailingMetadata(kRetryMetadata, fmt::format("{}", absl::ToInt64Milliseconds(*pause)));
     }
     // In this order: once the last call is finished, a server that shuts down may destroy the adaptor.
-    if (admitted_bytes_) adaptor_.methods_.Leave(*admitted_bytes_);
+    if (admitted_bytes_) adaptor_.methods_.Leave(*caller_, *admitted_bytes_);
     adaptor_.End();
     Finish(ToGrpcStatus(status));
   }

@@ -32,7 +32,7 @@ absl::StatusOr<TaskStore::DeletedRounds> MemoryTaskStore::DeleteEndedRounds(cons
   for (const auto& [population, count] : num_left) counts.push_back(count);
   const int64_t keep_max = params.keep_max;
   int64_t num_due = std::accumulate(counts.begin(), counts.end(), -keep_max);
-  const int64_t kept_max = EndedKeptMax(std::move(counts), keep_max);
+  const int64_t kept_max = KeptMax(std::move(counts), keep_max);
   DeletedRounds deleted;
   for (const RoundRecord* record : ended) {
     if (record->end_time > params.ended_by) {
@@ -62,22 +62,43 @@ absl::StatusOr<TaskStore::DeletedRounds> MemoryTaskStore::DeleteEndedRounds(cons
 
 absl::StatusOr<int64_t> MemoryTaskStore::DeleteWorkers(const DeleteWorkersParams& params) {
   SHEAF_CHECK(is_in_batch_, "writing needs a batch");
-  std::vector<std::tuple<absl::Time, WorkerName, std::string>> unseen;
-  for (const auto& [key, record] : workers_) unseen.emplace_back(record.last_seen_time, key.second, key.first);
-  std::sort(unseen.begin(), unseen.end());
-  int64_t left_over = static_cast<int64_t>(unseen.size()) - params.keep_max;
-  if (static_cast<int64_t>(unseen.size()) > params.limit) unseen.resize(static_cast<size_t>(params.limit));
+  using Place = std::tuple<absl::Time, WorkerName, std::string>;
   int64_t num_deleted = 0;
-  for (const auto& [last_seen_time, name, population] : unseen) {
-    const auto held = leases_.lower_bound({WorkerKey{population, name}, TaskId()});
-    const bool holds_any = held != leases_.end() && held->first == WorkerKey{population, name};
-    const bool is_left_over = left_over-- > 0;
-    if (holds_any || (!is_left_over && last_seen_time >= params.seen_before)) continue;
-    const WorkerKey key{population, name};
-    undo_.push_back([this, key, record = workers_.at(key)] { workers_[key] = record; });
-    workers_.erase(key);
-    ++num_deleted;
+  int64_t num_looked_at = 0;
+  // The first `num_due` of these, in their order, unless they hold a task.
+  const auto remove = [&](std::vector<Place> places, int64_t num_due) {
+    std::sort(places.begin(), places.end());
+    for (const auto& [last_seen_time, name, population] : places) {
+      if (num_due-- <= 0 || num_looked_at == params.limit) return;
+      ++num_looked_at;
+      const WorkerKey key{population, name};
+      const auto held = leases_.lower_bound({key, TaskId()});
+      if (held != leases_.end() && held->first == key) continue;
+      undo_.push_back([this, key, record = workers_.at(key)] { workers_[key] = record; });
+      workers_.erase(key);
+      ++num_deleted;
+    }
+  };
+  std::vector<Place> unseen;
+  for (const auto& [key, record] : workers_) {
+    if (record.last_seen_time < params.seen_before) unseen.emplace_back(record.last_seen_time, key.second, key.first);
   }
+  remove(std::move(unseen), params.limit);
+
+  std::map<std::string, std::vector<Place>> by_population;
+  for (const auto& [key, record] : workers_) {
+    by_population[key.first].emplace_back(record.last_seen_time, key.second, key.first);
+  }
+  std::vector<int64_t> counts;
+  std::vector<Place> most;
+  for (const auto& [population, places] : by_population) {
+    counts.push_back(static_cast<int64_t>(places.size()));
+    if (places.size() > most.size()) most = places;
+  }
+  const int64_t total = static_cast<int64_t>(workers_.size());
+  if (total <= params.keep_max) return num_deleted;
+  const int64_t surplus = static_cast<int64_t>(most.size()) - KeptMax(std::move(counts), params.keep_max);
+  remove(std::move(most), std::min(surplus, total - params.keep_max));
   return num_deleted;
 }
 

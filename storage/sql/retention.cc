@@ -39,7 +39,7 @@ absl::StatusOr<TaskStore::DeletedRounds> SqlTaskStore::DeleteEndedRounds(const D
   // Of the others so many, each the oldest of a population that has more than it may keep.
   int64_t num_due = std::accumulate(counts.begin(), counts.end(), -params.keep_max);
   if (num_due > 0) {
-    const int64_t kept_max = EndedKeptMax(std::move(counts), params.keep_max);
+    const int64_t kept_max = KeptMax(std::move(counts), params.keep_max);
     num_due = std::min(num_due, rounds_max);
     RETURN_IF_ERROR(Run(R"(-- find_ended
         SELECT round_key, id, population FROM rounds
@@ -123,22 +123,45 @@ absl::StatusOr<int64_t> SqlTaskStore::DeleteTasks(int64_t round_key, int64_t tas
 absl::StatusOr<int64_t> SqlTaskStore::DeleteWorkers(const DeleteWorkersParams& params) {
   SHEAF_CHECK(is_in_batch_, "writing needs a batch");
   RETURN_IF_ERROR(FlushWorkers());
-  int64_t left_over = -params.keep_max;
-  RETURN_IF_ERROR(Run("-- count_workers\nSELECT count(*) FROM workers", {}, [&](const SqlRow& row) {
-                    left_over += row.Int(0);
-                  }).status());
-  std::vector<WorkerKey> gone;
+  std::vector<WorkerKey> unseen;
   RETURN_IF_ERROR(Run(R"(-- find_unseen_workers
-      SELECT name, population, last_seen_time < ?
-        FROM workers ORDER BY last_seen_time, name, population LIMIT ?)",
+      SELECT name, population FROM workers WHERE last_seen_time < ?
+       ORDER BY last_seen_time, name, population LIMIT ?)",
                       {ToSql(params.seen_before), params.limit},
-                      [&](const SqlRow& row) {
-                        const bool is_left_over = left_over-- > 0;
-                        if (is_left_over || row.Int(2) != 0) gone.emplace_back(row.String(1), WorkerName(row.Bytes(0)));
-                      })
+                      [&](const SqlRow& row) { unseen.emplace_back(row.String(1), WorkerName(row.Bytes(0))); })
                       .status());
+  ASSIGN_OR_RETURN(int64_t num_deleted, DeleteIdleWorkers(unseen));
+
+  std::vector<int64_t> counts;
+  int64_t total = 0;
+  int64_t most = 0;
+  std::string population;
+  RETURN_IF_ERROR(
+      Run("-- count_workers\nSELECT population, count(*) FROM workers GROUP BY population ORDER BY population", {},
+          [&](const SqlRow& row) {
+            counts.push_back(row.Int(1));
+            total += row.Int(1);
+            if (row.Int(1) <= most) return;
+            most = row.Int(1);
+            population = row.String(0);
+          })
+          .status());
+  if (total <= params.keep_max) return num_deleted;
+  const int64_t num_due = std::min({total - params.keep_max, most - KeptMax(std::move(counts), params.keep_max),
+                                    params.limit - static_cast<int64_t>(unseen.size())});
+  std::vector<WorkerKey> surplus;
+  RETURN_IF_ERROR(Run(R"(-- find_surplus_workers
+      SELECT name FROM workers WHERE population = ? ORDER BY last_seen_time, name LIMIT ?)",
+                      {SqlText(population), num_due},
+                      [&](const SqlRow& row) { surplus.emplace_back(population, WorkerName(row.Bytes(0))); })
+                      .status());
+  ASSIGN_OR_RETURN(const int64_t num_surplus, DeleteIdleWorkers(surplus));
+  return num_deleted + num_surplus;
+}
+
+absl::StatusOr<int64_t> SqlTaskStore::DeleteIdleWorkers(const std::vector<WorkerKey>& workers) {
   int64_t num_deleted = 0;
-  for (const WorkerKey& key : gone) {
+  for (const WorkerKey& key : workers) {
     if (!leases_.HeldBy(key.first, key.second).empty()) continue;
     RETURN_IF_ERROR(Change(1, "-- delete_worker\nDELETE FROM workers WHERE name = ? AND population = ?",
                            {SqlText(key.second.value()), SqlText(key.first)}));

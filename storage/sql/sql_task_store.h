@@ -158,6 +158,8 @@ class SqlTaskStore final : public TaskStore {
   absl::Status CountForWorker(const Round& round, const WorkerName& worker, int64_t WorkerRecord::*counter, int64_t by);
   void Touch(const WorkerKey& key, Worker& worker);
   absl::Status FlushWorkers();
+  // Those that hold no task; returns how many.
+  absl::StatusOr<int64_t> DeleteIdleWorkers(const std::vector<WorkerKey>& workers);
 
   absl::StatusOr<std::vector<std::string>> PopulationsOf(const TokenId& id);
   absl::StatusOr<TokenRecord> FindToken(const TokenId& id);

@@ -64,13 +64,13 @@ STORE_TEST("Of the rounds that have ended those go first whose population has mo
 }
 
 TEST_CASE("What ended populations keep is shared evenly, and what one does not need is the others'") {
-  CHECK(EndedKeptMax({6, 1, 3}, 10) > 6);
-  CHECK(EndedKeptMax({6, 1, 3}, 9) == 5);
-  CHECK(EndedKeptMax({6, 1, 3}, 7) == 3);
-  CHECK(EndedKeptMax({6, 1, 3}, 6) == 2);
-  CHECK(EndedKeptMax({6, 1, 3}, 2) == 0);
-  CHECK(EndedKeptMax({5}, 3) == 3);
-  CHECK(EndedKeptMax({}, 0) > 0);
+  CHECK(KeptMax({6, 1, 3}, 10) > 6);
+  CHECK(KeptMax({6, 1, 3}, 9) == 5);
+  CHECK(KeptMax({6, 1, 3}, 7) == 3);
+  CHECK(KeptMax({6, 1, 3}, 6) == 2);
+  CHECK(KeptMax({6, 1, 3}, 2) == 0);
+  CHECK(KeptMax({5}, 3) == 3);
+  CHECK(KeptMax({}, 0) > 0);
 }
 
 STORE_TEST("Of the rounds that have ended those with the oldest end go, until as many are left as shall be kept") {
@@ -178,6 +178,31 @@ STORE_TEST("Of too many workers those go that were not seen for the longest, unl
   CHECK(f.store().GetWorker("default", WorkerName("third")).status().code() == absl::StatusCode::kNotFound);
   CHECK(remove(100) == 0);
   for (const char* name : {"holds", "first", "fourth"}) f.Worker(name);
+}
+
+STORE_TEST("A population with too many workers pushes out its own, and not those of others that called before") {
+  for (const char* name : {"old", "older"}) {
+    f.Saw(name, "small");
+    f.now += absl::Hours(1);
+  }
+  for (int i = 0; i < 10; ++i) {
+    f.now += absl::Seconds(1);
+    f.Saw(fmt::format("invented-{}", i), "crowd");
+  }
+  for (int i = 0; i < 3; ++i) f.Saw(fmt::format("w{}", i), "middle");
+  f.Reopen();
+  int64_t num_deleted = 0;
+  int64_t deleted = 0;
+  do {
+    deleted = *f.Do([&](TaskStore& s) { return s.DeleteWorkers({.keep_max = 8, .limit = 3}); });
+    num_deleted += deleted;
+  } while (deleted > 0);
+  CHECK(num_deleted == 7);
+  CHECK(f.store().ListWorkers({.population = "small"})->size() == 2);
+  CHECK(f.store().ListWorkers({.population = "middle"})->size() == 3);
+  const auto crowd = f.store().ListWorkers({.population = "crowd"});
+  REQUIRE(crowd->size() == 3);
+  CHECK(crowd->front().name == WorkerName("invented-7"));
 }
 
 }  // namespace

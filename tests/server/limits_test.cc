@@ -232,7 +232,7 @@ std::map<std::string, Refusal> Refusals() {
                                       };
                                       CHECK(enter(90'000).ok());
                                       const absl::Status refused = enter(10'001);
-                                      server.table().Leave(90'000);
+                                      server.table().Leave(*Identity::Anybody(), 90'000);
                                       CHECK(enter(10'001).ok());
                                       return refused;
                                     },
@@ -1026,6 +1026,25 @@ TEST_CASE("How many calls were refused because there was too much to do is to be
     CHECK_FALSE(row.provoke(server).ok());
     CHECK(num_refused(server) == 1);
   }
+}
+
+TEST_CASE("The requests of one identity leave room for those of others, and of those again") {
+  Limits limits;
+  limits.open_request_bytes_max = 100'000;
+  CoreFederation server(limits);
+  const auto enter = [&](const std::string& name, int64_t bytes) {
+    return server.table().Enter("sheaf.v1.WorkService/Sync", Identity{.name = name}, bytes, server.clock().Now());
+  };
+  CHECK(enter("greedy", 90'000).ok());
+  const absl::Status refused = enter("greedy", 1);
+  CHECK(absl::IsResourceExhausted(refused));
+  CHECK_THAT(std::string(refused.message()),
+             Contains("open_request_bytes_max = 100000") && Contains("90000 of them of greedy"));
+  CHECK(enter("modest", 9'000).ok());
+  CHECK_FALSE(enter("modest", 1).ok());
+  CHECK(enter("third", 900).ok());
+  server.table().Leave(Identity{.name = "greedy"}, 90'000);
+  CHECK(enter("modest", 80'000).ok());
 }
 
 TEST_CASE("Parts of a message are counted on the wire, before they are parsed") {

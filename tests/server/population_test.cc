@@ -283,7 +283,7 @@ TEST_CASE("Calls that an identity did not make in one second it does not make in
   absl::Time now = absl::FromUnixSeconds(1'700'000'000);
   const auto enters = [&] {
     if (!admission.Enter(Lane::kWork, caller, 1, now).ok()) return false;
-    admission.Leave(1);
+    admission.Leave(caller, 1);
     return true;
   };
   for (int i = 0; i < 60; ++i, now += absl::Seconds(1)) REQUIRE(enters());
@@ -295,6 +295,8 @@ TEST_CASE("Calls that an identity did not make in one second it does not make in
 TEST_CASE("While requests hold all the memory that they may, inspection goes on with small ones alone") {
   Limits limits;
   limits.open_request_bytes_max = 1 << 20;
+  // There are no others to leave any to.
+  limits.population_percent_max = 100;
   Admission admission(limits);
   const Identity caller;
   const absl::Time now = absl::FromUnixSeconds(1'700'000'000);
@@ -302,8 +304,8 @@ TEST_CASE("While requests hold all the memory that they may, inspection goes on 
   CHECK_FALSE(admission.Enter(Lane::kWork, caller, 1, now).ok());
   CHECK(admission.Enter(Lane::kInspection, caller, 64 << 10, now).ok());
   CHECK_FALSE(admission.Enter(Lane::kInspection, caller, (64 << 10) + 1, now).ok());
-  admission.Leave(64 << 10);
-  admission.Leave(1 << 20);
+  admission.Leave(caller, 64 << 10);
+  admission.Leave(caller, 1 << 20);
   CHECK(admission.bytes() == 0);
   CHECK(admission.Enter(Lane::kWork, caller, 1 << 20, now).ok());
 }
