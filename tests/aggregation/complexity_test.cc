@@ -108,22 +108,19 @@ std::string Scrambled(int64_t i) { return std::to_string(static_cast<uint64_t>(i
 struct Row {
   int64_t size;
   WorkOfSize make;
-  double ratio_max = kLinear;
 };
 
 const std::map<std::string, Row>& Rows() {
   static const std::map<std::string, Row> rows = {
       {"safetensors: tensors",
-       {500, [](int64_t n) { return Parsing(FileWith(HeaderOf(n, [](int64_t i) { return std::to_string(i); }))); },
-        kSorted}},
+       {250, [](int64_t n) { return Parsing(FileWith(HeaderOf(n, [](int64_t i) { return std::to_string(i); }))); }}},
       {"safetensors: tensors in no order, of long names that differ at the end",
        {300,
         [](int64_t n) {
           return Parsing(FileWith(HeaderOf(n, [](int64_t i) { return std::string(200, 'a') + Scrambled(i); })));
-        },
-        kSorted}},
+        }}},
       {"safetensors: tensors of bytes in the reverse order",
-       {500,
+       {250,
         [](int64_t n) {
           std::string header = "{";
           for (int64_t i = 0; i < n; ++i) {
@@ -132,16 +129,14 @@ const std::map<std::string, Row>& Rows() {
                       end + "]}";
           }
           return Parsing(FileWith(header + "}", n));
-        },
-        kSorted}},
+        }}},
       {"safetensors: metadata",
-       {500,
+       {100,
         [](int64_t n) {
           std::string header = R"({"__metadata__":{)";
           for (int64_t i = 0; i < n; ++i) header += (i == 0 ? "\"" : ",\"") + Scrambled(i) + R"(":"value")";
           return Parsing(FileWith(header + "}}"));
-        },
-        kSorted}},
+        }}},
       {"safetensors: nested arrays in a field that nobody knows",
        {10'000,
         [](int64_t n) {
@@ -179,16 +174,18 @@ const std::map<std::string, Row>& Rows() {
           return Parsing(FileWith(header));
         }}},
       {"safetensors: tensors that are looked up",
-       {500,
+       {250,
         [](int64_t n) {
+          // Parsed, too, as it is before anything is looked up: a search alone takes half as long again a name among
+          // ten times as many, for its logarithm and because no branch of it can be foreseen.
           auto file = std::make_shared<std::string>(FileWith(HeaderOf(n, [](int64_t i) { return Scrambled(i); })));
-          auto view = std::make_shared<SafetensorsView>(*SafetensorsView::Parse(*file));
           return [=] {
+            const auto view = SafetensorsView::Parse(*file);
+            REQUIRE(view.ok());
             for (int64_t i = 0; i < n; ++i) REQUIRE(view->Find(Scrambled(i)).ok());
             REQUIRE_FALSE(view->Find("another").ok());
           };
-        },
-        kSorted}},
+        }}},
       {"a dense output whose last value is NaN",
        {10'000,
         [](int64_t n) {
@@ -221,22 +218,20 @@ const std::map<std::string, Row>& Rows() {
           return [=] { REQUIRE_FALSE(sum->Validate(contribution).ok()); };
         }}},
       {"a keyed output: strings that collide in a public hash",
-       {1'000, [](int64_t n) { return Folding(Keyed(v1::STRING_KEYS), StringKeys(n, CollidingKey)); }, kSorted}},
+       {500, [](int64_t n) { return Folding(Keyed(v1::STRING_KEYS), StringKeys(n, CollidingKey)); }}},
       {"a keyed output: a partial aggregate of strings that collide in a public hash",
-       {1'000, [](int64_t n) { return Merging(Keyed(v1::STRING_KEYS), StringKeys(n, CollidingKey)); }, kSorted}},
+       {500, [](int64_t n) { return Merging(Keyed(v1::STRING_KEYS), StringKeys(n, CollidingKey)); }}},
       {"a keyed output: long strings that differ at the end",
-       {300,
+       {60,
         [](int64_t n) {
           return Folding(Keyed(v1::STRING_KEYS),
                          StringKeys(n, [](int64_t i) { return std::string(300, 'k') + Scrambled(i); }));
-        },
-        kSorted}},
+        }}},
       {"a keyed output: the same string again and again",
        {3'000, [](int64_t n) { return Folding(Keyed(v1::STRING_KEYS), StringKeys(n, [](int64_t) { return "k"; })); }}},
       {"a keyed output: a partial aggregate of integers",
-       {2'000,
-        [](int64_t n) { return Merging(Keyed(v1::INT64_KEYS), IntegerKeys(n, [](int64_t i) { return i << 20; })); },
-        kSorted}},
+       {500,
+        [](int64_t n) { return Merging(Keyed(v1::INT64_KEYS), IntegerKeys(n, [](int64_t i) { return i << 20; })); }}},
   };
   return rows;
 }
@@ -244,7 +239,7 @@ const std::map<std::string, Row>& Rows() {
 TEST_CASE("Ten times as much of anything that strangers send takes ten times as long to check and fold") {
   for (const auto& [name, row] : Rows()) {
     INFO(name);
-    CHECK(CpuRatio(row.make, row.size, row.ratio_max) <= row.ratio_max);
+    CHECK(CpuRatio(row.make, row.size) <= kLinear);
   }
 }
 
