@@ -208,7 +208,7 @@ const std::map<std::string, Row>& Rows() {
                          SparseKeys(1 << 30, n, [](int64_t) { return 77; }));
         }}},
       {"a sparse output whose last value is NaN",
-       {10'000,
+       {4'000,
         [](int64_t n) {
           v1::Contribution contribution = SparseKeys(1 << 30, n, [](int64_t i) { return i; });
           std::vector<float> values(static_cast<size_t>(n), 1.0f);

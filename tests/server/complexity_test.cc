@@ -208,7 +208,7 @@ const std::map<std::string, Row>& Rows() {
           };
         }}},
       {"a round: tasks, each with a requirement of its own",
-       {200,
+       {50,
         [](int64_t n) {
           v1::RoundSpec spec = ASumRound();
           for (int64_t i = 0; i < n; ++i) {
@@ -244,7 +244,7 @@ const std::map<std::string, Row>& Rows() {
           return Preparing(spec);
         }}},
       {"selected rows: the first page, with which all are checked",
-       {2000,
+       {1000,
         [](int64_t n) {
           const auto broadcast = std::make_shared<ABroadcast>(1, 100);
           return [broadcast, request = ManyRows(n, 100)] { broadcast->Select(request, 2 << 20); };
@@ -373,7 +373,7 @@ const std::map<std::string, Row>& Rows() {
           };
         }}},
       {"tokens, made and revoked while there are as many",
-       {100,
+       {25,
         [](int64_t n) {
           const auto tokens = std::make_shared<Tokens>();
           // What is revoked stays: all runs together are within tokens_max.
