@@ -136,13 +136,14 @@ def verdict(check_name, code, output):
     after = f"{seed[1]} seed{'s' if seed[1] != '1' else ''}" if seed else ""
     invariant = re.search(r"^seed \d+ breaks an invariant: (.*)$", output, re.M)
     failed_check = re.search(r"(\S+):\d+: CHECK failed: (.*)$", output, re.M)
-    test = re.search(r"^-{79}\n(.+?)\n-{79}$", output, re.M | re.S)
+    # The last title before the failure: tests that only warn have one, too.
+    titles = re.findall(r"^-{79}\n(.+?)\n-{79}$", output.partition(" FAILED:")[0], re.M | re.S)
     if invariant:
         return f"{check_name}: {invariant[1]}", after
     if failed_check:
         return f"{check_name}: the check `{failed_check[2].split(': ')[0]}` of {pathlib.Path(failed_check[1]).name}", after
-    if test:
-        return f'{check_name}: "{" ".join(test[1].split())}"', ""
+    if titles:
+        return f'{check_name}: "{" ".join(titles[-1].split())}"', ""
     return f"{check_name}: exit code {code}", after
 
 
