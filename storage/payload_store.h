@@ -101,8 +101,11 @@ class PayloadStore {
   virtual bool HasBlob(const std::string& digest) = 0;
   // NOT_FOUND.
   virtual absl::StatusOr<std::shared_ptr<const BlobView>> OpenBlob(const std::string& digest) = 0;
+  // What is left of a blob that has no name any more. To free the bytes of a large one takes its time (on Linux some
+  // 30 ms for a GiB), and that is where it is dropped.
+  using BlobRemains = std::shared_ptr<const void>;
   // OK also if there is none.
-  virtual absl::Status DeleteBlob(const std::string& digest) = 0;
+  virtual absl::StatusOr<BlobRemains> DeleteBlob(const std::string& digest) = 0;
   struct BlobInfo {
     std::string digest;
     int64_t size_bytes = 0;

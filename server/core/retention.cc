@@ -93,7 +93,7 @@ void Retention::DeleteOldBlobs(absl::Time now) {
 
 void Retention::DeleteIfUnused(const std::string& digest, absl::Time now) {
   if (!rounds_.IsUnused(digest, now)) return;
-  const absl::Status status = context_.payloads.DeleteBlob(digest);
+  const absl::Status status = rounds_.DeleteBlob(digest);
   if (!status.ok()) LogWarning("blob {}, which nobody needs, stays on disk: {}", digest, status.ToString());
 }
 

@@ -184,7 +184,7 @@ absl::StatusOr<std::optional<RoundRecord>> RoundManager::FindCreated(const v1::C
   }
   RETURN_IF_ERROR(created.status());
   ASSIGN_OR_RETURN(RoundRecord round, OnCreated(request, prepared, *std::move(created)));
-  return std::move(round);
+  return round;
 }
 
 absl::StatusOr<RoundRecord> RoundManager::Create(const v1::CreateRoundRequest& request, const PreparedRound& prepared,
@@ -439,7 +439,7 @@ void RoundManager::RetireBroadcasts(absl::Time now) {
     if (!commit.ok()) return;
     for (const std::string& digest : due) {
       if (IsUnused(digest, now)) {
-        const absl::Status status = context_.payloads.DeleteBlob(digest);
+        const absl::Status status = DeleteBlob(digest);
         if (!status.ok()) LogWarning("broadcast {} stays on disk: {}", digest, status.ToString());
       }
       retired_broadcasts_.erase(digest);
@@ -455,6 +455,12 @@ bool RoundManager::IsUnused(const std::string& digest, absl::Time now) const {
   if (touched != touched_blobs_.end() && touched->second > now) return false;
   return std::none_of(live_.begin(), live_.end(),
                       [&](const auto& entry) { return entry.second->written_aggregate == digest; });
+}
+
+absl::Status RoundManager::DeleteBlob(const std::string& digest) const {
+  ASSIGN_OR_RETURN(PayloadStore::BlobRemains remains, context_.payloads.DeleteBlob(digest));
+  context_.receptions.Run("deleted blobs", [remains = std::move(remains)]() mutable { remains.reset(); });
+  return absl::OkStatus();
 }
 
 void RoundManager::ForgetReaders(const std::string& digest) {

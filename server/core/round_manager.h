@@ -151,6 +151,8 @@ class RoundManager {
   // Nobody needs this blob: no round names it, none is about to, and no program was told lately that it is there. True
   // also of the broadcast of rounds that have all ended. Only of what is durable: in no batch, or after its commit.
   bool IsUnused(const std::string& digest, absl::Time now) const;
+  // Its bytes are freed beside the core.
+  absl::Status DeleteBlob(const std::string& digest) const;
 
  private:
   // A disk that was full may have room by then.

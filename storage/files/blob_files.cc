@@ -138,14 +138,20 @@ absl::StatusOr<std::shared_ptr<const BlobView>> BlobFiles::OpenBlob(const std::s
   return view;
 }
 
-absl::Status BlobFiles::Delete(const std::string& digest) {
-  if (!IsSha256Hex(digest)) return absl::OkStatus();
+absl::StatusOr<PayloadStore::BlobRemains> BlobFiles::Delete(const std::string& digest) {
+  PayloadStore::BlobRemains remains;
+  if (!IsSha256Hex(digest)) return remains;
   {
     MutexLock lock(mutex_);
     open_.erase(digest);
     checked_.erase(digest);
   }
-  return files_.Unlink(PathOf(digest));
+  // A file that is open keeps its bytes until it is closed. If it cannot be opened they are freed here.
+  if (absl::StatusOr<std::unique_ptr<File>> file = files_.Open(PathOf(digest), FileSystem::kRead); file.ok()) {
+    remains = *std::move(file);
+  }
+  RETURN_IF_ERROR(files_.Unlink(PathOf(digest)));
+  return remains;
 }
 
 absl::StatusOr<std::vector<PayloadStore::BlobInfo>> BlobFiles::List() {

@@ -27,7 +27,7 @@ class BlobFiles {
   absl::Status Adopt(const std::string& path, const std::string& digest);
   bool Has(const std::string& digest);
   absl::StatusOr<std::shared_ptr<const BlobView>> OpenBlob(const std::string& digest);
-  absl::Status Delete(const std::string& digest);
+  absl::StatusOr<PayloadStore::BlobRemains> Delete(const std::string& digest);
   absl::StatusOr<std::vector<PayloadStore::BlobInfo>> List();
 
  private:

@@ -67,7 +67,9 @@ bool FilePayloadStore::HasBlob(const std::string& digest) { return blobs_.Has(di
 absl::StatusOr<std::shared_ptr<const BlobView>> FilePayloadStore::OpenBlob(const std::string& digest) {
   return blobs_.OpenBlob(digest);
 }
-absl::Status FilePayloadStore::DeleteBlob(const std::string& digest) { return blobs_.Delete(digest); }
+absl::StatusOr<PayloadStore::BlobRemains> FilePayloadStore::DeleteBlob(const std::string& digest) {
+  return blobs_.Delete(digest);
+}
 absl::StatusOr<std::vector<PayloadStore::BlobInfo>> FilePayloadStore::ListBlobs() { return blobs_.List(); }
 
 absl::StatusOr<SpoolRef> FilePayloadStore::AppendToSpool(const RoundId& round, std::string_view bytes) {

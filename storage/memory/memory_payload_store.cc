@@ -206,10 +206,10 @@ absl::StatusOr<std::shared_ptr<const BlobView>> MemoryPayloadStore::OpenBlob(con
   return found->second.view;
 }
 
-absl::Status MemoryPayloadStore::DeleteBlob(const std::string& digest) {
+absl::StatusOr<PayloadStore::BlobRemains> MemoryPayloadStore::DeleteBlob(const std::string& digest) {
   MutexLock lock(mutex_);
-  blobs_.erase(digest);
-  return absl::OkStatus();
+  const auto blob = blobs_.extract(digest);
+  return blob.empty() ? BlobRemains() : std::move(blob.mapped().view);
 }
 
 absl::StatusOr<std::vector<PayloadStore::BlobInfo>> MemoryPayloadStore::ListBlobs() {

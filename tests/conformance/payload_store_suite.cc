@@ -218,8 +218,11 @@ PAYLOAD_TEST("A blob is stored once, read until it is deleted, and an open view 
   CHECK(*store.PutBlob("bytes") == digest);
   CHECK(store.ListBlobs()->size() == 1);
   auto view = *store.OpenBlob(digest);
-  REQUIRE(store.DeleteBlob(digest).ok());
-  REQUIRE(store.DeleteBlob(digest).ok());
+  const absl::StatusOr<PayloadStore::BlobRemains> remains = store.DeleteBlob(digest),
+                                                  nothing = store.DeleteBlob(digest);
+  REQUIRE((remains.ok() && nothing.ok()));
+  CHECK(*remains != nullptr);
+  CHECK(*nothing == nullptr);
   CHECK_FALSE(store.HasBlob(digest));
   CHECK(store.OpenBlob(digest).status().code() == Code::kNotFound);
   CHECK(WholeOf(*view) == "bytes");

@@ -81,7 +81,7 @@ bool CrashingPayloadStore::HasBlob(const std::string& digest) {
 absl::StatusOr<std::shared_ptr<const BlobView>> CrashingPayloadStore::OpenBlob(const std::string& digest) {
   return Between(point_, StoreOperation::kOpenBlob, [&] { return inner_.OpenBlob(digest); });
 }
-absl::Status CrashingPayloadStore::DeleteBlob(const std::string& digest) {
+absl::StatusOr<PayloadStore::BlobRemains> CrashingPayloadStore::DeleteBlob(const std::string& digest) {
   return Between(point_, StoreOperation::kDeleteBlob, [&] { return inner_.DeleteBlob(digest); });
 }
 absl::StatusOr<std::vector<PayloadStore::BlobInfo>> CrashingPayloadStore::ListBlobs() {

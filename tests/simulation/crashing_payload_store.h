@@ -34,7 +34,7 @@ class CrashingPayloadStore final : public PayloadStore {
   absl::StatusOr<std::string> WriteBlob(const std::function<absl::Status(const ByteSink& take)>& write) override;
   bool HasBlob(const std::string& digest) override;
   absl::StatusOr<std::shared_ptr<const BlobView>> OpenBlob(const std::string& digest) override;
-  absl::Status DeleteBlob(const std::string& digest) override;
+  absl::StatusOr<BlobRemains> DeleteBlob(const std::string& digest) override;
   absl::StatusOr<std::vector<BlobInfo>> ListBlobs() override;
 
   absl::StatusOr<SpoolRef> AppendToSpool(const RoundId& round, std::string_view bytes) override;
