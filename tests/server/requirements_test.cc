@@ -1,7 +1,9 @@
 // What many requirements and many workers cost: not their product.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <ctime>
 #include <functional>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -32,12 +34,17 @@ v1::SyncRequest AskOf(const std::string& worker, int want, const std::string& cl
   return request;
 }
 
+// Of 100 calls: the least of several measurements, as others use the machine's caches.
 double CpuSecondsOfFruitlessSyncs(int num_requirements) {
   CoreFederation server;
   server.CreateRound(OneRequirementEach(num_requirements));
-  return CpuSecondsOf([&] {
-    for (int i = 0; i < 100; ++i) REQUIRE(server.Sync(AskOf("w", 1, "nobody")).leases().empty());
-  });
+  double least = std::numeric_limits<double>::infinity();
+  for (int measurement = 0; measurement < 5; ++measurement) {
+    least = std::min(least, CpuSecondsOf([&] {
+                       for (int i = 0; i < 100; ++i) REQUIRE(server.Sync(AskOf("w", 1, "nobody")).leases().empty());
+                     }));
+  }
+  return least;
 }
 
 TEST_CASE("A worker that fulfils none of a round's requirements costs no more for there being many") {
