@@ -38,7 +38,8 @@ void Progress::CheckRound(const RoundRecord& round, absl::Time calm, absl::Time 
   const absl::Duration retries = limits_.retry_backoff_max + Backoff::kMax + kMargin;
   const absl::Duration allowed = kLeases * FromProtoDuration(spec->lease_duration()) + retries;
   const bool is_rationed = spec->open_slots().per_worker_max() > 0;
-  bool waits = false;
+  // One that has waited for its deadline is sealed then, and has no tasks left that say so.
+  bool waits = is_rationed && round.state == RoundState::kSealing;
   for (const TaskRecord& task : *tasks) {
     waits |= task.state == TaskState::kBuried || task.state == TaskState::kFailed;
     if (IsEnded(task.state)) continue;
