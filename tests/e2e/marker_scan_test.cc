@@ -323,7 +323,8 @@ TEST_CASE("An upload that is refused does not stay on the disk") {
   output.mutable_dense()->set_data(scene.marker() + scene.marker());
   const std::string verdict = scene.SendRefused(contribution.SerializeAsString());
   CHECK(verdict == "REJECTED");
-  CHECK(scene.Scan() == kNowhere);
+  // It is deleted beside the core.
+  WaitUntil("the upload is gone", absl::Seconds(5), [&] { return scene.Scan() == kNowhere; });
 }
 
 // --- What workers say beside their contributions ---
