@@ -120,6 +120,8 @@ make_base() {
   debootstrap --variant=minbase "$release" "$home/base" ${mirror:+"$mirror"}
   # How this machine reaches it: proxies and the like. Names are found as debootstrap has arranged already.
   apt-config dump | grep -E '^Acquire::(http|https|ftp|Check|Retries)' >"$home/base/etc/apt/apt.conf.d/90host" || true
+  # As Debian's installer writes it; debootstrap leaves it out, and nobody would know what localhost is.
+  printf '127.0.0.1\tlocalhost\n::1\t\tlocalhost ip6-localhost ip6-loopback\n' >"$home/base/etc/hosts"
   mkdir -p "$home/packages/partial"
 }
 
