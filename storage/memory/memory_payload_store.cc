@@ -99,29 +99,42 @@ absl::StatusOr<int64_t> MemoryPayloadStore::WriteChunk(const UploadId& id, int64
     return absl::OutOfRangeError(fmt::format("the chunk at {} of upload {} runs past its end", offset, id));
   }
   if (offset + length <= upload.committed_bytes) return upload.committed_bytes;
-  bytes.append(data.substr(upload.committed_bytes - offset));
-  upload.committed_bytes = static_cast<int64_t>(bytes.size());
+  bytes->append(data.substr(upload.committed_bytes - offset));
+  upload.committed_bytes = static_cast<int64_t>(bytes->size());
   is_fresh = true;
   return upload.committed_bytes;
 }
 
 absl::Status MemoryPayloadStore::FinishUpload(const UploadId& id) {
+  std::shared_ptr<const std::string> bytes;
+  {
+    MutexLock lock(mutex_);
+    auto found = uploads_.find(id);
+    if (found == uploads_.end()) return NoSuchUpload(id);
+    found->second.is_fresh = true;
+    const Upload& upload = found->second.upload;
+    if (upload.is_finished) return absl::OkStatus();
+    if (upload.committed_bytes < upload.size_bytes) {
+      return absl::FailedPreconditionError(fmt::format("upload {} has {} of {} bytes: send the rest first", id,
+                                                       upload.committed_bytes, upload.size_bytes));
+    }
+    bytes = found->second.bytes;
+  }
+  const std::string digest = Sha256Hex(*bytes);
   MutexLock lock(mutex_);
   auto found = uploads_.find(id);
-  if (found == uploads_.end()) return NoSuchUpload(id);
-  found->second.is_fresh = true;
-  Upload& upload = found->second.upload;
-  if (upload.is_finished) return absl::OkStatus();
-  if (upload.committed_bytes < upload.size_bytes) {
-    return absl::FailedPreconditionError(fmt::format("upload {} has {} of {} bytes: send the rest first", id,
-                                                     upload.committed_bytes, upload.size_bytes));
-  }
-  if (Sha256Hex(found->second.bytes) != upload.digest) {
+  if (found == uploads_.end() || found->second.bytes != bytes) return NoSuchUpload(id);
+  if (digest != found->second.upload.digest) {
     uploads_.erase(found);
     return absl::DataLossError(fmt::format("the bytes of upload {} do not have the announced digest", id));
   }
-  upload.is_finished = true;
+  found->second.upload.is_finished = true;
   return absl::OkStatus();
+}
+
+std::string MemoryPayloadStore::Take(UploadRow& row) {
+  // A repeated FinishUpload may be reading them.
+  return row.bytes.use_count() == 1 ? std::move(*row.bytes) : *row.bytes;
 }
 
 absl::StatusOr<MemoryPayloadStore::UploadRow*> MemoryPayloadStore::FindFinished(const UploadId& id) {
@@ -135,7 +148,7 @@ absl::Status MemoryPayloadStore::MoveUploadToBlob(const UploadId& id) {
   MutexLock lock(mutex_);
   ASSIGN_OR_RETURN(UploadRow * row, FindFinished(id));
   if (row->is_in_memory) return MustStayInMemory(id);
-  StoreBlob(row->upload.digest, std::move(row->bytes));
+  StoreBlob(row->upload.digest, Take(*row));
   uploads_.erase(id);
   return absl::OkStatus();
 }
@@ -146,7 +159,7 @@ absl::StatusOr<SpoolRef> MemoryPayloadStore::MoveUploadToSpool(const UploadId& i
   if (row->is_in_memory) return MustStayInMemory(id);
   Spool& spool = spools_[round];
   spool.is_open = false;
-  SpoolRef ref = Append(round, row->bytes);
+  SpoolRef ref = Append(round, *row->bytes);
   spool.is_open = false;
   uploads_.erase(id);
   return ref;
@@ -156,7 +169,7 @@ absl::StatusOr<std::shared_ptr<const BlobView>> MemoryPayloadStore::OpenUpload(c
   MutexLock lock(mutex_);
   ASSIGN_OR_RETURN(UploadRow * row, FindFinished(id));
   if (row->is_damaged) return absl::DataLossError(fmt::format("upload {} has lost bytes", id));
-  return std::make_shared<MemoryBlobView>(row->bytes);
+  return std::make_shared<MemoryBlobView>(*row->bytes);
 }
 
 absl::Status MemoryPayloadStore::DeleteUpload(const UploadId& id) {

@@ -62,7 +62,8 @@ class MemoryPayloadStore final : public PayloadStore {
  private:
   struct UploadRow {
     Upload upload;
-    std::string bytes;
+    // Not changed once they are all there: FinishUpload hashes them while others use the store.
+    std::shared_ptr<std::string> bytes = std::make_shared<std::string>();
     // Used since DeleteStaleUploads last looked, and when that first saw that it was not.
     bool is_fresh = true;
     absl::Time seen_time = absl::InfinitePast();
@@ -70,6 +71,8 @@ class MemoryPayloadStore final : public PayloadStore {
     bool is_in_memory = false;
     bool is_damaged = false;
   };
+  // The bytes of an upload that goes.
+  static std::string Take(UploadRow& row);
   struct BlobRow {
     std::shared_ptr<const BlobView> view;
   };
