@@ -122,7 +122,7 @@ TEST_CASE("A population whose contributions fill the spool leaves another some o
   Limits limits;
   limits.spool_bytes_max = 2000;
   CoreFederation server(limits);
-  const auto lease = [&](const std::string& population, int num_tasks) {
+  const auto lease_tasks = [&](const std::string& population, int num_tasks) {
     v1::RoundSpec spec = SumRound(num_tasks + 1);
     spec.set_population(population);
     server.CreateRound(spec);
@@ -130,8 +130,8 @@ TEST_CASE("A population whose contributions fill the spool leaves another some o
     REQUIRE(granted.leases_size() == num_tasks);
     return granted.leases();
   };
-  const auto of_a = lease("a", 100);
-  const auto of_b = lease("b", 1);
+  const auto of_a = lease_tasks("a", 100);
+  const auto of_b = lease_tasks("b", 1);
   const auto hand_in = [&](const std::string& population, const v1::Lease& lease) {
     v1::SyncRequest sync = AskIn(population, "w", 0);
     *sync.add_results() = Result(lease, 1);
