@@ -21,15 +21,20 @@ CellStreamWriter::CellStreamWriter(const CellType& type, StateWriter& out) : out
 void CellStreamWriter::Append(const CellVector& cells, int64_t at, int64_t count) {
   while (count > 0) {
     const int n = static_cast<int>(std::min<int64_t>(count, kCellChunk - filled_));
-    chunk_->AddFrom(filled_, cells, at, n);
-    filled_ += n, at += n, count -= n;
-    if (filled_ == kCellChunk) Finish();
+    if (n == kCellChunk) {
+      cells.WriteChunk(at, n, out_);
+    } else {
+      chunk_->AddFrom(filled_, cells, at, n);
+      filled_ += n;
+      if (filled_ == kCellChunk) Finish();
+    }
+    at += n, count -= n;
   }
 }
 
 void CellStreamWriter::Finish() {
   if (filled_ == 0) return;
-  chunk_->WriteChunk(filled_, out_);
+  chunk_->WriteChunk(0, filled_, out_);
   chunk_->Clear();
   filled_ = 0;
 }

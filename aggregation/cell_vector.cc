@@ -69,7 +69,7 @@ std::unique_ptr<CellVector> MakeCells(const CellType& type, const CellUse& use) 
   }
 }
 
-void CellVector::ToDivisors(int64_t, int64_t, ExactDivisor*) const {
+void CellVector::ToDivisors(int64_t, int64_t, ExactDivisorColumns&) const {
   SHEAF_CHECK(false, "only sums of floats are divided by");
 }
 

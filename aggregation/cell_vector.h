@@ -62,8 +62,8 @@ class CellVector {
 
   // Back to identities; the size stays.
   virtual void Clear() = 0;
-  // Writes the first `count` <= kCellChunk cells. Equal values give equal bytes.
-  virtual void WriteChunk(int count, StateWriter& out) const = 0;
+  // Writes the `count` <= kCellChunk cells from `at` on. Equal values give equal bytes.
+  virtual void WriteChunk(int64_t at, int count, StateWriter& out) const = 0;
   // Takes what WriteChunk wrote of `count` cells into cells at, at + 1, ... which must be identities. DATA_LOSS if it
   // is not canonical.
   virtual absl::Status ReadChunk(int64_t at, int count, StateReader& in, StateOrigin origin) = 0;
@@ -71,9 +71,9 @@ class CellVector {
   // Writes `count` values as released: the cells, or their quotients by divisors (one for all or one for each), rounded
   // once to the output's type; a sum of floats that does not fit is an infinity. FloatSum rounds the divisor and the
   // quotient to double, first. Returns the offset of the first integer that does not fit, else `count`.
-  virtual int64_t Round(int64_t at, int64_t count, std::span<const ExactDivisor> divisors, char* values) const = 0;
-  // The sums of `count` cells as divisors. Of sums of floats.
-  virtual void ToDivisors(int64_t at, int64_t count, ExactDivisor* divisors) const;
+  virtual int64_t Round(int64_t at, int64_t count, const ExactDivisors& divisors, char* values) const = 0;
+  // Sets the divisors to the sums of `count` cells; 0 where nothing was added. Of sums of floats.
+  virtual void ToDivisors(int64_t at, int64_t count, ExactDivisorColumns& divisors) const;
 
   virtual int64_t memory_bytes() const = 0;
   // Of ExactSum: the most bins that one of its blocks has.

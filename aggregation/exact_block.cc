@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 #include "aggregation/exact_kernels.h"
 #include "aggregation/rounding.h"
@@ -26,15 +27,18 @@ constexpr int64_t kFastMax = int64_t{1} << 51;
 // A third digit of at most this much leaves room for the second below 2^51.
 constexpr int64_t kThirdMax = int64_t{1} << 18;
 constexpr int64_t kZeros[ExactBlock::kRunMax] = {};
+constexpr double kNothing[ExactBlock::kRunMax] = {};
 // Exponents that leave room for three digits in the normal range of a double, at either end.
 constexpr int kPlainMin = -900, kPlainMax = 800;
-// So many bins may lie anywhere. A digit reaches so far above its exponent.
-constexpr size_t kFreeBins = 3;
+// A digit reaches so far above its exponent.
 constexpr int kDigitTop = 62;
 // Of what is divided, and of what it is divided by: so that neither the quotient nor what is left of the dividend
 // leaves the normal range. Honest weights add up to 2^-149 at least, and to 2^190 at most.
 constexpr int kDividendMin = -600, kDividendMax = 600;
 constexpr double kDivisorMin = 0x1p-150, kDivisorMax = 0x1p+200;
+// Of a double: bits that one of 27 significant bits has not; and its sign.
+constexpr uint64_t kBeyondFewBits = (uint64_t{1} << 26) - 1;
+constexpr uint64_t kSignBit = uint64_t{1} << 63;
 // Of bins that single numbers open, so that those of about one size share few.
 constexpr int kSingleStep = 16;
 
@@ -65,12 +69,15 @@ void ExactBlock::Grow(int size) {
   for (Bin& bin : bins_) {
     auto digits = std::make_unique<int64_t[]>(static_cast<size_t>(size));
     std::copy_n(bin.digits, size_, digits.get());
+    GiveBack(bin);
     bin.owned = std::move(digits);
     bin.digits = bin.owned.get();
   }
-  // Too small from now on.
-  spare_.clear();
   size_ = size;
+}
+
+void ExactBlock::GiveBack(const Bin& bin) {
+  if (bin.owned == nullptr) pool_->GiveBack(bin.digits, size_);
 }
 
 bool ExactBlock::AddFloats(int at, const char* values, int n, float weight) {
@@ -203,7 +210,7 @@ void ExactBlock::AddOne(int at, double value, uint32_t weight_mantissa, int weig
 
 void ExactBlock::AddTerm(int at, bool is_negative, unsigned __int128 magnitude, int exponent) {
   if (magnitude == 0) return;
-  LimitBins();
+  if (MayHaveManyBins()) LimitBins();
   while ((magnitude & 0xff) == 0) magnitude >>= 8, exponent += 8;
   const uint64_t upper = static_cast<uint64_t>(magnitude >> 64);
   const int width = upper != 0 ? 64 + std::bit_width(upper) : std::bit_width(static_cast<uint64_t>(magnitude));
@@ -221,7 +228,7 @@ void ExactBlock::AddTerm(int at, bool is_negative, unsigned __int128 magnitude, 
 }
 
 void ExactBlock::AddBlock(int at, const ExactBlock& other, int other_at, int n) {
-  LimitBins();
+  if (MayHaveManyBins()) LimitBins();
   for (const Bin& from : other.bins_) {
     const int64_t amount = LargestMagnitude(from.digits + other_at, n);
     if (amount == 0) continue;
@@ -278,14 +285,11 @@ void ExactBlock::AddCut(int at, int exponent, const int64_t* digits, int n) {
 }
 
 void ExactBlock::LimitBins() {
-  if (bins_.size() <= kFreeBins || is_canonical_) return;
   const int span = bins_.back().exponent + kDigitTop - bins_.front().exponent;
   if (static_cast<int>(bins_.size()) <= span / kBits + 2) return;
-  // In memory of its own first: the pool takes none back, and what is there is enough.
+  // In memory of its own first: the pool only grows, and what is there is enough.
   const ExactBlock canonical = Canonical(0, size_);
-  for (const Bin& bin : bins_) {
-    if (bin.owned == nullptr) spare_.push_back(bin.digits);
-  }
+  for (const Bin& bin : bins_) GiveBack(bin);
   bins_.clear();
   is_canonical_ = true;
   for (const Bin& bin : canonical.bins_) {
@@ -323,13 +327,12 @@ void ExactBlock::Normalise() {
     const Bin cut = std::move(bins_[b]);
     bins_.erase(bins_.begin() + static_cast<ptrdiff_t>(b));
     AddCut(0, exponent, cut.digits, size_);
-    if (cut.owned == nullptr) spare_.push_back(cut.digits);
+    GiveBack(cut);
     b = 0;
   }
   // From the lowest up, and as far as there is anything to carry.
   for (size_t b = 0; b < bins_.size(); ++b) {
-    const auto is_carried = [](int64_t digit) { return -kHalf <= digit && digit < kHalf; };
-    if (!std::all_of(bins_[b].digits, bins_[b].digits + size_, is_carried)) Carry(bins_[b].exponent);
+    if (!FitInt32(bins_[b].digits, size_)) Carry(bins_[b].exponent);
     bins_[b].load = kHalf;
   }
 }
@@ -343,10 +346,11 @@ void ExactBlock::Clear() {
 
 std::optional<ExactBlock::FastDigits> ExactBlock::FindFastDigits(int at, int n) const {
   const auto is_plain = [](const Bin& bin) { return kPlainMin <= bin.exponent && bin.exponent <= kPlainMax; };
-  FastDigits fast{.is_one_bin = true, .digits = {kZeros, kZeros, kZeros}, .exponent = 0};
+  FastDigits fast{.is_one_bin = true, .fits_double = false, .digits = {kZeros, kZeros, kZeros}, .exponent = 0};
   if (bins_.size() == 1 && is_plain(bins_[0])) {
     fast.digits[0] = bins_[0].digits + at;
     fast.exponent = bins_[0].exponent;
+    fast.fits_double = bins_[0].load <= kFastMax || LargestMagnitude(fast.digits[0], n) <= kFastMax;
     return fast;
   }
   // The digits of three neighbouring bins from the lowest up that holds any; zeros where nothing is.
@@ -373,7 +377,9 @@ bool ExactBlock::RoundFast(int at, int n, Float* sums) const {
   const std::optional<FastDigits> fast = FindFastDigits(at, n);
   if (!fast.has_value()) return false;
   const double unit = std::ldexp(1.0, fast->exponent);
-  if (fast->is_one_bin) {
+  if (fast->fits_double) {
+    ScaleSmallDigits(fast->digits[0], n, unit, sums);
+  } else if (fast->is_one_bin) {
     ScaleDigits(fast->digits[0], n, unit, sums);
   } else {
     CombineDigits(fast->digits[2], fast->digits[1], fast->digits[0], n, unit, sums);
@@ -381,21 +387,25 @@ bool ExactBlock::RoundFast(int at, int n, Float* sums) const {
   return true;
 }
 
-bool ExactBlock::SplitFast(int at, int n, double* upper, double* lower) const {
+ExactBlock::Split ExactBlock::SplitFast(int at, int n, double* upper, double* lower) const {
   const std::optional<FastDigits> fast = FindFastDigits(at, n);
   // What is divided needs room for what is left.
-  if (!fast.has_value() || fast->exponent < kDividendMin || fast->exponent > kDividendMax) return false;
+  if (!fast.has_value() || fast->exponent < kDividendMin || fast->exponent > kDividendMax) return Split::kNone;
   const double unit = std::ldexp(1.0, fast->exponent);
+  if (fast->fits_double) {
+    ScaleSmallDigits(fast->digits[0], n, unit, upper);
+    return Split::kUpper;
+  }
   if (fast->is_one_bin) {
     SplitSums(fast->digits[0], n, unit, upper, lower);
   } else {
     SplitSums(fast->digits[2], fast->digits[1], fast->digits[0], n, unit, upper, lower);
   }
-  return true;
+  return Split::kBoth;
 }
 
 ExactBlock ExactBlock::Canonical(int at, int n) const {
-  ExactBlock canonical(n);
+  ExactBlock canonical = WithCanonicalBins(n);
   canonical.AddBlock(0, *this, at, n);
   canonical.Normalise();
   return canonical;
@@ -418,30 +428,28 @@ ExactDigits ExactBlock::DigitsOf(int i) const {
 }
 
 template <typename Float>
-void ExactBlock::DivideTo(int at, int n, std::span<const ExactDivisor> divisors, Float* quotients) const {
-  const bool is_same = divisors.size() == 1;
-  const auto divisor_of = [&](int i) -> const ExactDivisor& { return divisors[is_same ? 0 : static_cast<size_t>(i)]; };
-  double upper[kRunMax], lower[kRunMax], divisor[kRunMax], lower_divisor[kRunMax];
-  constexpr uint64_t kBeyondFewBits = (uint64_t{1} << 26) - 1;
-  bool are_plain = true, have_few_bits = true;
-  for (int i = 0; i < n; ++i) {
-    if (is_same && i > 0) {
-      std::fill_n(divisor + 1, n - 1, divisor[0]);
-      std::fill_n(lower_divisor + 1, n - 1, lower_divisor[0]);
-      break;
-    }
-    const ExactDivisor& by = divisor_of(i);
-    divisor[i] = by.upper;
-    lower_divisor[i] = by.lower;
-    are_plain &= kDivisorMin <= by.upper && by.upper <= kDivisorMax;
-    have_few_bits &= (std::bit_cast<uint64_t>(by.upper) & kBeyondFewBits) == 0 && by.lower == 0;
+void ExactBlock::DivideTo(int at, int n, const ExactDivisors& divisors, Float* quotients) const {
+  const double* divisor = divisors.upper().data();
+  const double* lower_divisor = divisors.lower().empty() ? kNothing : divisors.lower().data();
+  const int num_divisors = divisors.is_one() ? 1 : n;
+  const bool are_plain = AreBetween(divisor, num_divisors, kDivisorMin, kDivisorMax);
+  const bool have_few_bits = (UnionOfBits(divisor, num_divisors) & kBeyondFewBits) == 0 &&
+                             (divisors.lower().empty() || (UnionOfBits(lower_divisor, num_divisors) & ~kSignBit) == 0);
+  double all[kRunMax], all_lower[kRunMax];
+  if (divisors.is_one()) {
+    std::fill_n(all, n, *std::exchange(divisor, all));
+    std::fill_n(all_lower, n, *std::exchange(lower_divisor, all_lower));
   }
+  double upper[kRunMax], lower[kRunMax];
   const auto divide_fast = [&](const ExactBlock& block, int from, int* unsure) -> std::optional<int> {
-    if (!are_plain || !block.SplitFast(from, n, upper, lower)) return std::nullopt;
+    if (!are_plain) return std::nullopt;
+    const Split split = block.SplitFast(from, n, upper, lower);
+    if (split == Split::kNone) return std::nullopt;
     if constexpr (sizeof(Float) == sizeof(float)) {
+      if (have_few_bits && split == Split::kUpper) return DivideByFewBits(upper, divisor, n, quotients), 0;
       if (have_few_bits) return DivideByFewBits(upper, lower, divisor, n, quotients), 0;
     }
-    return DivideSums(upper, lower, divisor, lower_divisor, n, quotients, unsure);
+    return DivideSums(upper, split == Split::kUpper ? kNothing : lower, divisor, lower_divisor, n, quotients, unsure);
   };
   int unsure[kRunMax + 1];
   std::optional<int> num_unsure = divide_fast(*this, at, unsure);
@@ -449,7 +457,7 @@ void ExactBlock::DivideTo(int at, int n, std::span<const ExactDivisor> divisors,
   const ExactBlock canonical = Canonical(at, n);
   if (!num_unsure.has_value()) num_unsure = divide_fast(canonical, 0, unsure);
   const auto divide_one = [&](int i) {
-    quotients[i] = RoundQuotient<Float>(canonical.DigitsOf(i), WholeOf(divisor_of(i)));
+    quotients[i] = RoundQuotient<Float>(canonical.DigitsOf(i), WholeOf(divisors.At(i)));
   };
   if (num_unsure.has_value()) {
     for (int u = 0; u < *num_unsure; ++u) divide_one(unsure[u]);
@@ -458,41 +466,47 @@ void ExactBlock::DivideTo(int at, int n, std::span<const ExactDivisor> divisors,
   }
 }
 
-void ExactBlock::Divide(int at, int n, std::span<const ExactDivisor> divisors, double* quotients) const {
+void ExactBlock::Divide(int at, int n, const ExactDivisors& divisors, double* quotients) const {
   DivideTo(at, n, divisors, quotients);
 }
-void ExactBlock::Divide(int at, int n, std::span<const ExactDivisor> divisors, float* quotients) const {
+void ExactBlock::Divide(int at, int n, const ExactDivisors& divisors, float* quotients) const {
   DivideTo(at, n, divisors, quotients);
 }
 
 ExactDigits ExactBlock::WholeOf(const ExactDivisor& divisor) {
-  if (divisor.whole != nullptr) return divisor.whole->Canonical(divisor.cell, 1).DigitsOf(0);
+  if (divisor.whole.block != nullptr) return divisor.whole.block->Canonical(divisor.whole.cell, 1).DigitsOf(0);
   ExactDigits digits;
   digits.Add(divisor.upper);
   digits.Add(divisor.lower);
   return digits;
 }
 
-void ExactBlock::ToDivisors(int at, int n, ExactDivisor* divisors) const {
+void ExactBlock::ToDivisors(int at, int n, int64_t to, ExactDivisorColumns& divisors) const {
+  double* const sums = divisors.upper.data() + to;
+  double* const left = divisors.lower.data() + to;
   double upper[kRunMax], lower[kRunMax];
-  if (SplitFast(at, n, upper, lower)) {
+  const Split split = SplitFast(at, n, upper, lower);
+  if (split == Split::kUpper) {
+    std::copy_n(upper, n, sums);
+    return;
+  }
+  if (split == Split::kBoth) {
     for (int i = 0; i < n; ++i) {
-      const double sum = upper[i] + lower[i];
+      sums[i] = upper[i] + lower[i];
       // What the addition lost (Knuth's TwoSum).
-      const double of_lower = sum - upper[i];
-      const double lost = (upper[i] - (sum - of_lower)) + (lower[i] - of_lower);
-      divisors[i] = {.upper = sum, .lower = lost, .whole = nullptr};
+      const double of_lower = sums[i] - upper[i];
+      left[i] = (upper[i] - (sums[i] - of_lower)) + (lower[i] - of_lower);
     }
     return;
   }
-  Round(at, n, upper);
+  Round(at, n, sums);
+  divisors.whole.resize(divisors.upper.size());
   for (int i = 0; i < n; ++i) {
-    ExactBlock left(1);
-    left.AddBlock(0, *this, at + i, 1);
-    if (std::isfinite(upper[i])) left.AddOne(0, -upper[i], 1, 0);
-    double rest = 0;
-    left.Round(0, 1, &rest);
-    divisors[i] = {.upper = upper[i], .lower = rest, .whole = this, .cell = at + i};
+    ExactBlock rest(1);
+    rest.AddBlock(0, *this, at + i, 1);
+    if (std::isfinite(sums[i])) rest.AddOne(0, -sums[i], 1, 0);
+    rest.Round(0, 1, &left[i]);
+    divisors.whole[static_cast<size_t>(to + i)] = {.block = this, .cell = at + i};
   }
 }
 
@@ -522,7 +536,7 @@ void ExactBlock::Round(int at, int n, float* sums) const { RoundTo(at, n, sums);
 
 int64_t ExactBlock::memory_bytes() const {
   return static_cast<int64_t>(sizeof *this + bins_.capacity() * sizeof(Bin) +
-                              (bins_.size() + spare_.size()) * sizeof(int64_t) * static_cast<size_t>(size_));
+                              bins_.size() * sizeof(int64_t) * static_cast<size_t>(size_));
 }
 
 int64_t* ExactBlock::Open(int exponent, int64_t amount) {
@@ -540,10 +554,6 @@ ExactBlock::Bin& ExactBlock::FindBin(int exponent) {
   if (pool_ == nullptr) {
     bin.owned = std::make_unique<int64_t[]>(static_cast<size_t>(size_));
     bin.digits = bin.owned.get();
-  } else if (!spare_.empty()) {
-    bin.digits = spare_.back();
-    spare_.pop_back();
-    std::fill_n(bin.digits, size_, 0);
   } else {
     bin.digits = pool_->Allocate<int64_t>(size_);
   }
@@ -551,7 +561,7 @@ ExactBlock::Bin& ExactBlock::FindBin(int exponent) {
 }
 
 void ExactBlock::MakeRoom() {
-  LimitBins();
+  if (MayHaveManyBins()) LimitBins();
   for (size_t b = 0; b < bins_.size(); ++b) {
     if (bins_[b].load <= kRoomy) continue;
     // The load is a bound for all elements together; most of the time none is near it.

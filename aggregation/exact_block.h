@@ -59,6 +59,13 @@ class ExactBlock {
   // Digits come from the pool, which must outlive the block, if there is one.
   explicit ExactBlock(int size, ZeroedPool* pool = nullptr) : size_(size), pool_(pool) {}
 
+  // One that is in the canonical form but for its carries, whatever is added.
+  static ExactBlock WithCanonicalBins(int size) {
+    ExactBlock block(size);
+    block.is_canonical_ = true;
+    return block;
+  }
+
   // New elements are zeros.
   void Grow(int size);
   // Adds weight * values[i] to element at + i. Values are little-endian, unaligned; weight is finite and > 0. n <=
@@ -84,12 +91,12 @@ class ExactBlock {
   // <= kRunMax.
   void Round(int at, int n, double* sums) const;
   void Round(int at, int n, float* sums) const;
-  // The same sums divided, without rounding them first: divisors[i], or divisors[0] for all; rounded once, half to
-  // even.
-  void Divide(int at, int n, std::span<const ExactDivisor> divisors, double* quotients) const;
-  void Divide(int at, int n, std::span<const ExactDivisor> divisors, float* quotients) const;
-  // These sums as what others are divided by. They must be > 0 for that.
-  void ToDivisors(int at, int n, ExactDivisor* divisors) const;
+  // The same sums divided, without rounding them first; rounded once, half to even. There are divisors.
+  void Divide(int at, int n, const ExactDivisors& divisors, double* quotients) const;
+  void Divide(int at, int n, const ExactDivisors& divisors, float* quotients) const;
+  // Sets the divisors of sums to, to + 1, ... to these sums, which must be > 0 for that. The columns `upper` and
+  // `lower` are there; `whole` is made when it is needed.
+  void ToDivisors(int at, int n, int64_t to, ExactDivisorColumns& divisors) const;
 
   // At most so many bins are opened by one call that adds numbers below 2^top that are multiples of 2^low; and one more
   // in a thousand calls, for what they carry. Together: kFew numbers or more, which lie far from the ends of the range.
@@ -118,10 +125,14 @@ class ExactBlock {
   Target Choose(int top, int low, int step) const;
   // The bin's digits; created if need be. The caller adds at most `amount` to each.
   int64_t* Open(int exponent, int64_t amount);
+  // Of a bin that is gone.
+  void GiveBack(const Bin& bin);
   Bin& FindBin(int exponent);
   // Makes sure that no bin overflows in one more call of Add, and that there are not too many.
   void MakeRoom();
-  // Goes over to canonical bins for good, if there are more than those could be.
+  // Goes over to canonical bins for good, if there are more than those could be. So many bins may lie anywhere.
+  static constexpr size_t kFreeBins = 3;
+  bool MayHaveManyBins() const { return bins_.size() > kFreeBins && !is_canonical_; }
   void LimitBins();
   // Adds digits of a bin to those at multiples of 32 around it.
   void AddCut(int at, int exponent, const int64_t* digits, int n);
@@ -140,12 +151,15 @@ class ExactBlock {
   // False if that takes carries, or one element after the other.
   template <typename Float>
   bool RoundFast(int at, int n, Float* sums) const;
-  // upper[i] + lower[i] is the sum; false as RoundFast.
-  bool SplitFast(int at, int n, double* upper, double* lower) const;
+  // upper[i] + lower[i] is the sum, or upper[i] is, and `lower` is not set; kNone as RoundFast.
+  enum class Split { kNone, kUpper, kBoth };
+  Split SplitFast(int at, int n, double* upper, double* lower) const;
   // The digits of neighbouring bins that RoundFast and SplitFast take: of one bin, or of up to three, zeros where there
   // is none. Nothing if there are others, or digits too large.
   struct FastDigits {
     bool is_one_bin = false;
+    // Of one bin, and no digit is over 2^51.
+    bool fits_double = false;
     const int64_t* digits[3];
     int exponent = 0;
   };
@@ -156,16 +170,14 @@ class ExactBlock {
   ExactDigits DigitsOf(int i) const;
   static ExactDigits WholeOf(const ExactDivisor& divisor);
   template <typename Float>
-  void DivideTo(int at, int n, std::span<const ExactDivisor> divisors, Float* quotients) const;
+  void DivideTo(int at, int n, const ExactDivisors& divisors, Float* quotients) const;
 
+  // Most blocks have one. First, so that it lies in one cache line, which is all that most calls touch.
+  absl::InlinedVector<Bin, 2> bins_;
   int size_;
-  ZeroedPool* pool_;
   // Opens bins at multiples of 32 only.
   bool is_canonical_ = false;
-  // Most blocks have one.
-  absl::InlinedVector<Bin, 2> bins_;
-  // The pool's memory of bins that are gone, for those to come.
-  std::vector<int64_t*> spare_;
+  ZeroedPool* pool_;
 };
 
 }  // namespace sheaf

@@ -220,6 +220,14 @@ SHEAF_KERNEL void ScaleDigits(const int64_t* __restrict digits, int n, double un
   }
 }
 
+SHEAF_KERNEL void ScaleSmallDigits(const int64_t* __restrict digits, int n, double unit, double* __restrict sums) {
+  for (int i = 0; i < n; ++i) sums[i] = ToDouble(digits[i]) * unit;
+}
+
+SHEAF_KERNEL void ScaleSmallDigits(const int64_t* __restrict digits, int n, double unit, float* __restrict sums) {
+  for (int i = 0; i < n; ++i) sums[i] = static_cast<float>(ToDouble(digits[i]) * unit);
+}
+
 SHEAF_KERNEL void SplitSums(const int64_t* __restrict digits2, const int64_t* __restrict digits1,
                             const int64_t* __restrict digits0, int n, double unit, double* __restrict upper,
                             double* __restrict lower) {
@@ -240,17 +248,25 @@ SHEAF_KERNEL void SplitSums(const int64_t* __restrict digits, int n, double unit
   }
 }
 
+// A float, or the middle between two, has 25 bits, times the divisor 52: a dividend rounded to odd, and the quotient
+// rounded to odd, lie on the same side of it as the true ones.
+inline float DivideOddByFewBits(double dividend, double divisor) {
+  const double quotient = dividend / divisor;
+  const double rest = std::fma(-quotient, divisor, dividend);
+  return static_cast<float>(RoundToOdd(quotient, rest));
+}
+
 SHEAF_KERNEL void DivideByFewBits(const double* __restrict upper, const double* __restrict lower,
                                   const double* __restrict divisors, int n, float* __restrict quotients) {
   for (int i = 0; i < n; ++i) {
-    // A float, or the middle between two, has 25 bits, times the divisor 52: the sum rounded to odd, and the quotient
-    // rounded to odd, lie on the same side of it as the true ones.
     const Sum sum = TwoSum(upper[i], lower[i]);
-    const double dividend = RoundToOdd(sum.sum, sum.lost);
-    const double quotient = dividend / divisors[i];
-    const double rest = std::fma(-quotient, divisors[i], dividend);
-    quotients[i] = static_cast<float>(RoundToOdd(quotient, rest));
+    quotients[i] = DivideOddByFewBits(RoundToOdd(sum.sum, sum.lost), divisors[i]);
   }
+}
+
+SHEAF_KERNEL void DivideByFewBits(const double* __restrict dividends, const double* __restrict divisors, int n,
+                                  float* __restrict quotients) {
+  for (int i = 0; i < n; ++i) quotients[i] = DivideOddByFewBits(dividends[i], divisors[i]);
 }
 
 template <typename Float>
@@ -308,10 +324,47 @@ SHEAF_KERNEL void SplitDigits(const int64_t* __restrict digits, int n, int bits,
   }
 }
 
+SHEAF_KERNEL bool CountsToDivisors(const int64_t* __restrict counts, int64_t n, double* __restrict divisors) {
+  int64_t all = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    const int64_t divisor = counts[i] + (counts[i] == 0 ? 1 : 0);
+    divisors[i] = ToDouble(divisor);
+    all |= divisor;
+  }
+  return all <= int64_t{1} << 51;
+}
+
+SHEAF_KERNEL bool AreBetween(const double* values, int n, double smallest, double largest) {
+  // Floats that are >= 0 are ordered as their bits are.
+  const auto least = std::bit_cast<int64_t>(smallest), most = std::bit_cast<int64_t>(largest);
+  int64_t beyond = 0;
+  for (int i = 0; i < n; ++i) {
+    const auto bits = std::bit_cast<int64_t>(values[i]);
+    beyond |= (bits - least) | (most - bits);
+  }
+  return beyond >= 0;
+}
+
+SHEAF_KERNEL uint64_t UnionOfBits(const double* values, int n) {
+  uint64_t bits = 0;
+  for (int i = 0; i < n; ++i) bits |= std::bit_cast<uint64_t>(values[i]);
+  return bits;
+}
+
 SHEAF_KERNEL int64_t LargestMagnitude(const int64_t* integers, int n) {
   int64_t largest = 0;
   for (int i = 0; i < n; ++i) largest = std::max(largest, integers[i] < 0 ? -integers[i] : integers[i]);
   return largest;
+}
+
+SHEAF_KERNEL bool FitInt32(const int64_t* integers, int n) {
+  uint64_t beyond = 0;
+  for (int i = 0; i < n; ++i) beyond |= static_cast<uint64_t>(integers[i] + kHalf) >> 32;
+  return beyond == 0;
+}
+
+SHEAF_KERNEL void NarrowDigits(const int64_t* __restrict digits, int n, int32_t* __restrict narrow) {
+  for (int i = 0; i < n; ++i) narrow[i] = static_cast<int32_t>(digits[i]);
 }
 
 SHEAF_KERNEL void AddIntegers(int64_t* __restrict into, const int64_t* __restrict from, int n) {

@@ -37,8 +37,18 @@ bool RoundsToZero(const double* rest, int n);
 void MultiplyByBase(double* rest, int n);
 // product[i] + error[i] = values[i] * weight, exactly.
 void TwoProduct(const double* values, int n, double weight, double* product, double* error);
+// divisors[i] = counts[i], or 1 where that is 0. False, and they are not set right, if a count is over 2^51.
+bool CountsToDivisors(const int64_t* counts, int64_t n, double* divisors);
+// Whether smallest <= values[i] <= largest for all; smallest and all values are >= 0.
+bool AreBetween(const double* values, int n, double smallest, double largest);
+// Every bit that one of the values has.
+uint64_t UnionOfBits(const double* values, int n);
 // The largest |integers[i]|; INT64_MIN does not occur.
 int64_t LargestMagnitude(const int64_t* integers, int n);
+// Whether all lie in [-2^31, 2^31); |integers| <= 2^62.
+bool FitInt32(const int64_t* integers, int n);
+// narrow[i] = digits[i], which fit.
+void NarrowDigits(const int64_t* digits, int n, int32_t* narrow);
 // into[i] += from[i].
 void AddIntegers(int64_t* into, const int64_t* from, int n);
 // into[at[i]] += from[i], one after the other.
@@ -53,6 +63,9 @@ void CombineDigits(const int64_t* digits2, const int64_t* digits1, const int64_t
 // sums[i] = digits[i] * unit. |digits| <= 2^62.
 void ScaleDigits(const int64_t* digits, int n, double unit, double* sums);
 void ScaleDigits(const int64_t* digits, int n, double unit, float* sums);
+// The same where |digits| <= 2^51, which is faster.
+void ScaleSmallDigits(const int64_t* digits, int n, double unit, double* sums);
+void ScaleSmallDigits(const int64_t* digits, int n, double unit, float* sums);
 // As CombineDigits and ScaleDigits, without rounding: upper[i] + lower[i] is the sum.
 void SplitSums(const int64_t* digits2, const int64_t* digits1, const int64_t* digits0, int n, double unit,
                double* upper, double* lower);
@@ -61,6 +74,7 @@ void SplitSums(const int64_t* digits, int n, double unit, double* upper, double*
 // quotients[i] = (upper[i] + lower[i]) / divisors[i], rounded once, half to even. Divisors have at most 27 significant
 // bits; nothing leaves the normal range of a double.
 void DivideByFewBits(const double* upper, const double* lower, const double* divisors, int n, float* quotients);
+void DivideByFewBits(const double* dividends, const double* divisors, int n, float* quotients);
 // The same by divisors that are within 2^-106 of divisors[i] + lower_divisors[i]; exactly divisors[i] where that is 0.
 // Where the quotient lies too close to the middle between two floats to be rounded that way, or leaves the range, its
 // number is appended to `unsure`; returns how many.

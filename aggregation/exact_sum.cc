@@ -7,6 +7,7 @@
 #include <limits>
 #include <utility>
 
+#include "aggregation/exact_kernels.h"
 #include "base/check.h"
 #include "base/status_macros.h"
 
@@ -145,32 +146,33 @@ void ExactSum::Clear() {
   non_finite_.clear();
 }
 
-void ExactSum::WriteChunk(int count, StateWriter& out) const {
+void ExactSum::WriteChunk(int64_t at, int count, StateWriter& out) const {
   SHEAF_CHECK(count <= kCellChunk);
-  ExactBlock chunk(count);
-  ForEachPiece(0, count, [&](int64_t block, int offset, int64_t done, int piece) {
+  ExactBlock chunk = ExactBlock::WithCanonicalBins(count);
+  ForEachPiece(at, count, [&](int64_t block, int offset, int64_t done, int piece) {
     const ExactBlock* from = blocks_[static_cast<size_t>(block)].get();
     if (from != nullptr) chunk.AddBlock(static_cast<int>(done), *from, offset, piece);
   });
   chunk.Normalise();
-  const auto is_zero = [count](const ExactBlock::Bin& bin) {
-    return std::all_of(bin.digits, bin.digits + count, [](int64_t digit) { return digit == 0; });
-  };
+  const auto is_nonzero = [count](const ExactBlock::Bin& bin) { return LargestMagnitude(bin.digits, count) != 0; };
   const std::span<const ExactBlock::Bin> bins = chunk.bins();
-  out.Put<uint16_t>(static_cast<uint16_t>(std::count_if(bins.begin(), bins.end(), std::not_fn(is_zero))));
+  out.Put<uint16_t>(static_cast<uint16_t>(std::count_if(bins.begin(), bins.end(), is_nonzero)));
   for (const ExactBlock::Bin& bin : bins) {
-    if (is_zero(bin)) continue;
+    if (!is_nonzero(bin)) continue;
     out.Put<int16_t>(static_cast<int16_t>(bin.exponent / ExactBlock::kDigitBits));
     int32_t digits[kCellChunk];
-    for (int i = 0; i < count; ++i) digits[i] = static_cast<int32_t>(bin.digits[i]);
+    NarrowDigits(bin.digits, count, digits);
     out.PutArray(digits, count);
   }
-  out.Put<uint16_t>(static_cast<uint16_t>(non_finite_.size()));
+  std::vector<std::pair<uint16_t, uint8_t>> flags;
   for (int i = 0; i < count && !non_finite_.empty(); ++i) {
-    const auto found = non_finite_.find(i);
-    if (found == non_finite_.end()) continue;
-    out.Put<uint16_t>(static_cast<uint16_t>(i));
-    out.Put<uint8_t>(found->second);
+    const auto found = non_finite_.find(at + i);
+    if (found != non_finite_.end()) flags.emplace_back(static_cast<uint16_t>(i), found->second);
+  }
+  out.Put<uint16_t>(static_cast<uint16_t>(flags.size()));
+  for (const auto& [cell, of_cell] : flags) {
+    out.Put<uint16_t>(cell);
+    out.Put<uint8_t>(of_cell);
   }
 }
 
@@ -215,7 +217,7 @@ absl::Status ExactSum::ReadFlags(int64_t at, int count, StateReader& in) {
 }
 
 template <typename Float>
-void ExactSum::RoundTo(int64_t at, int64_t count, std::span<const ExactDivisor> divisors, char* values) const {
+void ExactSum::RoundTo(int64_t at, int64_t count, const ExactDivisors& divisors, char* values) const {
   ForEachPiece(at, count, [&](int64_t block, int offset, int64_t done, int piece) {
     Float sums[kRun];
     const ExactBlock* const from = blocks_[static_cast<size_t>(block)].get();
@@ -224,7 +226,7 @@ void ExactSum::RoundTo(int64_t at, int64_t count, std::span<const ExactDivisor> 
     } else if (divisors.empty()) {
       from->Round(offset, piece, sums);
     } else {
-      from->Divide(offset, piece, divisors.size() == 1 ? divisors : divisors.subspan(static_cast<size_t>(done)), sums);
+      from->Divide(offset, piece, divisors.Part(done, piece), sums);
     }
     std::memcpy(values + done * static_cast<int64_t>(sizeof(Float)), sums, static_cast<size_t>(piece) * sizeof(Float));
   });
@@ -237,19 +239,18 @@ void ExactSum::RoundTo(int64_t at, int64_t count, std::span<const ExactDivisor> 
   }
 }
 
-int64_t ExactSum::Round(int64_t at, int64_t count, std::span<const ExactDivisor> divisors, char* values) const {
+int64_t ExactSum::Round(int64_t at, int64_t count, const ExactDivisors& divisors, char* values) const {
   dtype_ == v1::FLOAT32 ? RoundTo<float>(at, count, divisors, values) : RoundTo<double>(at, count, divisors, values);
   return count;
 }
 
-void ExactSum::ToDivisors(int64_t at, int64_t count, ExactDivisor* divisors) const {
+void ExactSum::ToDivisors(int64_t at, int64_t count, ExactDivisorColumns& divisors) const {
+  divisors.upper.assign(static_cast<size_t>(count), 0);
+  divisors.lower.assign(static_cast<size_t>(count), 0);
+  divisors.whole.clear();
   ForEachPiece(at, count, [&](int64_t block, int offset, int64_t done, int piece) {
     const ExactBlock* const from = blocks_[static_cast<size_t>(block)].get();
-    if (from == nullptr) {
-      std::fill_n(divisors + done, piece, ExactDivisor{.upper = 0});
-    } else {
-      from->ToDivisors(offset, piece, divisors + done);
-    }
+    if (from != nullptr) from->ToDivisors(offset, piece, done, divisors);
   });
 }
 

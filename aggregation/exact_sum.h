@@ -35,10 +35,10 @@ class ExactSum final : public CellVector {
   void Prefetch(int64_t at, int64_t count) const override;
   void AddFrom(int64_t at, const CellVector& other, int64_t other_at, int64_t count) override;
   void Clear() override;
-  void WriteChunk(int count, StateWriter& out) const override;
+  void WriteChunk(int64_t at, int count, StateWriter& out) const override;
   absl::Status ReadChunk(int64_t at, int count, StateReader& in, StateOrigin origin) override;
-  int64_t Round(int64_t at, int64_t count, std::span<const ExactDivisor> divisors, char* values) const override;
-  void ToDivisors(int64_t at, int64_t count, ExactDivisor* divisors) const override;
+  int64_t Round(int64_t at, int64_t count, const ExactDivisors& divisors, char* values) const override;
+  void ToDivisors(int64_t at, int64_t count, ExactDivisorColumns& divisors) const override;
   int64_t memory_bytes() const override;
   int most_bins() const override;
 
@@ -52,7 +52,7 @@ class ExactSum final : public CellVector {
   absl::Status ReadDigits(int64_t at, int count, StateReader& in, int bin_max);
   absl::Status ReadFlags(int64_t at, int count, StateReader& in);
   template <typename Float>
-  void RoundTo(int64_t at, int64_t count, std::span<const ExactDivisor> divisors, char* values) const;
+  void RoundTo(int64_t at, int64_t count, const ExactDivisors& divisors, char* values) const;
   template <typename Visit>
   void ForEachPiece(int64_t at, int64_t count, Visit visit) const;
 

@@ -68,8 +68,8 @@ void Extremum<Value, kIsMax>::AddFrom(int64_t at, const CellVector& other, int64
 }
 
 template <typename Value, bool kIsMax>
-void Extremum<Value, kIsMax>::WriteChunk(int count, StateWriter& out) const {
-  for (int i = 0; i < count; ++i) out.Put(cells_[i]);
+void Extremum<Value, kIsMax>::WriteChunk(int64_t at, int count, StateWriter& out) const {
+  cells_.ForEachPiece(at, count, [&out](const Value* piece, int64_t, int64_t n) { out.PutArray(piece, n); });
 }
 
 template <typename Value, bool kIsMax>
@@ -92,7 +92,7 @@ absl::Status Extremum<Value, kIsMax>::ReadChunk(int64_t at, int count, StateRead
 }
 
 template <typename Value, bool kIsMax>
-int64_t Extremum<Value, kIsMax>::Round(int64_t at, int64_t count, std::span<const ExactDivisor> divisors,
+int64_t Extremum<Value, kIsMax>::Round(int64_t at, int64_t count, const ExactDivisors& divisors,
                                        char* values) const {
   SHEAF_CHECK(divisors.empty(), "extremes have no mean");
   cells_.ForEachPiece(at, count, [&](const Value* piece, int64_t done, int64_t n) {

@@ -22,9 +22,9 @@ class Extremum final : public CellVector {
   void AddScattered(const uint32_t* cells, const WideValue* values, int count, int precision) override;
   void AddFrom(int64_t at, const CellVector& other, int64_t other_at, int64_t count) override;
   void Clear() override { cells_.Fill(Identity()); }
-  void WriteChunk(int count, StateWriter& out) const override;
+  void WriteChunk(int64_t at, int count, StateWriter& out) const override;
   absl::Status ReadChunk(int64_t at, int count, StateReader& in, StateOrigin origin) override;
-  int64_t Round(int64_t at, int64_t count, std::span<const ExactDivisor> divisors, char* values) const override;
+  int64_t Round(int64_t at, int64_t count, const ExactDivisors& divisors, char* values) const override;
   int64_t memory_bytes() const override { return static_cast<int64_t>(sizeof *this) + cells_.memory_bytes(); }
 
  private:

@@ -62,9 +62,9 @@ void FloatSum<Cell, Value>::AddFrom(int64_t at, const CellVector& other, int64_t
 }
 
 template <typename Cell, typename Value>
-void FloatSum<Cell, Value>::WriteChunk(int count, StateWriter& out) const {
+void FloatSum<Cell, Value>::WriteChunk(int64_t at, int count, StateWriter& out) const {
   Cell chunk[kCellChunk];
-  for (int i = 0; i < count; ++i) chunk[i] = Canonical(cells_[i]);
+  for (int i = 0; i < count; ++i) chunk[i] = Canonical(cells_[at + i]);
   out.PutArray(chunk, count);
 }
 
@@ -86,7 +86,7 @@ absl::Status FloatSum<Cell, Value>::ReadChunk(int64_t at, int count, StateReader
 }
 
 template <typename Cell, typename Value>
-int64_t FloatSum<Cell, Value>::Round(int64_t at, int64_t count, std::span<const ExactDivisor> divisors,
+int64_t FloatSum<Cell, Value>::Round(int64_t at, int64_t count, const ExactDivisors& divisors,
                                      char* values) const {
   cells_.ForEachPiece(at, count, [&](const Cell* __restrict piece, int64_t done, int64_t n) {
     char* const __restrict to = values + done * static_cast<int64_t>(sizeof(Value));
@@ -96,11 +96,12 @@ int64_t FloatSum<Cell, Value>::Round(int64_t at, int64_t count, std::span<const 
     };
     if (divisors.empty()) {
       for (int64_t i = 0; i < n; ++i) store(i, static_cast<double>(piece[i]));
-    } else if (divisors.size() == 1) {
-      for (int64_t i = 0; i < n; ++i) store(i, static_cast<double>(piece[i]) / divisors[0].upper);
+    } else if (divisors.is_one()) {
+      const double divisor = divisors.upper()[0];
+      for (int64_t i = 0; i < n; ++i) store(i, static_cast<double>(piece[i]) / divisor);
     } else {
-      for (int64_t i = 0; i < n; ++i)
-        store(i, static_cast<double>(piece[i]) / divisors[static_cast<size_t>(done + i)].upper);
+      const double* const each = divisors.upper().data() + done;
+      for (int64_t i = 0; i < n; ++i) store(i, static_cast<double>(piece[i]) / each[i]);
     }
   });
   return count;

@@ -26,11 +26,12 @@ class FloatSum final : public CellVector {
   void Prefetch(int64_t at, int64_t count) const override;
   void AddFrom(int64_t at, const CellVector& other, int64_t other_at, int64_t count) override;
   void Clear() override { cells_.Fill(0); }
-  void WriteChunk(int count, StateWriter& out) const override;
+  void WriteChunk(int64_t at, int count, StateWriter& out) const override;
   absl::Status ReadChunk(int64_t at, int count, StateReader& in, StateOrigin origin) override;
-  int64_t Round(int64_t at, int64_t count, std::span<const ExactDivisor> divisors, char* values) const override;
-  void ToDivisors(int64_t at, int64_t count, ExactDivisor* divisors) const override {
-    for (int64_t i = 0; i < count; ++i) divisors[i] = {.upper = static_cast<double>(cells_[at + i])};
+  int64_t Round(int64_t at, int64_t count, const ExactDivisors& divisors, char* values) const override;
+  void ToDivisors(int64_t at, int64_t count, ExactDivisorColumns& divisors) const override {
+    divisors = {};
+    for (int64_t i = 0; i < count; ++i) divisors.upper.push_back(static_cast<double>(cells_[at + i]));
   }
   int64_t memory_bytes() const override { return static_cast<int64_t>(sizeof *this) + cells_.memory_bytes(); }
 

@@ -50,9 +50,9 @@ void IntegerSum<Integer>::AddFrom(int64_t at, const CellVector& other, int64_t o
 }
 
 template <typename Integer>
-void IntegerSum<Integer>::WriteChunk(int count, StateWriter& out) const {
+void IntegerSum<Integer>::WriteChunk(int64_t at, int count, StateWriter& out) const {
   Sum sums[kCellChunk];
-  for (int i = 0; i < count; ++i) sums[i] = sums_[i];
+  for (int i = 0; i < count; ++i) sums[i] = sums_[at + i];
   const uint8_t width = WidthOf(sums, count);
   out.Put(width);
   if (width == 16) out.PutArray(sums, count);
@@ -80,7 +80,7 @@ absl::Status IntegerSum<Integer>::ReadChunk(int64_t at, int count, StateReader& 
 }
 
 template <typename Integer>
-int64_t IntegerSum<Integer>::Round(int64_t at, int64_t count, std::span<const ExactDivisor> divisors,
+int64_t IntegerSum<Integer>::Round(int64_t at, int64_t count, const ExactDivisors& divisors,
                                    char* values) const {
   SHEAF_CHECK(divisors.empty(), "integers have no mean");
   for (int64_t i = 0; i < count; ++i) {

@@ -46,8 +46,8 @@ void NonzeroCount::AddFrom(int64_t at, const CellVector& other, int64_t other_at
   for (int64_t i = 0; i < count; ++i) counts_[at + i] += from.counts_[other_at + i];
 }
 
-void NonzeroCount::WriteChunk(int count, StateWriter& out) const {
-  for (int i = 0; i < count; ++i) out.Put(counts_[i]);
+void NonzeroCount::WriteChunk(int64_t at, int count, StateWriter& out) const {
+  counts_.ForEachPiece(at, count, [&out](const int64_t* piece, int64_t, int64_t n) { out.PutArray(piece, n); });
 }
 
 absl::Status NonzeroCount::ReadChunk(int64_t at, int count, StateReader& in, StateOrigin origin) {
@@ -60,7 +60,7 @@ absl::Status NonzeroCount::ReadChunk(int64_t at, int count, StateReader& in, Sta
   return absl::OkStatus();
 }
 
-int64_t NonzeroCount::Round(int64_t at, int64_t count, std::span<const ExactDivisor> divisors, char* values) const {
+int64_t NonzeroCount::Round(int64_t at, int64_t count, const ExactDivisors& divisors, char* values) const {
   SHEAF_CHECK(divisors.empty(), "counts have no mean");
   counts_.ForEachPiece(at, count, [&](const int64_t* piece, int64_t done, int64_t n) {
     std::memcpy(values + 8 * done, piece, static_cast<size_t>(n) * sizeof(int64_t));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "aggregation/exact_kernels.h"
 #include "aggregation/operators.h"
 #include "aggregation/safetensors.h"
 
@@ -15,21 +16,26 @@ RowRelease::RowRelease(const OutputLayout& layout, std::optional<ExactDivisor> d
       drops_zeros_(layout.drop_zeros),
       divisor_(divisor) {}
 
-std::span<const ExactDivisor> RowRelease::DivisorsOf(const SlotColumns& columns, int64_t slot, int64_t count) {
-  if (divisor_.has_value()) return {&*divisor_, 1};
-  divisors_.resize(static_cast<size_t>(count));
+ExactDivisors RowRelease::DivisorsOf(const SlotColumns& columns, int64_t slot, int64_t count) {
+  if (divisor_.has_value()) return *divisor_;
+  // A slot that nobody touched is not released; it is divided by 1.
   if (layout_.op->divisor == Divisor::kTouchingCount) {
-    for (int64_t i = 0; i < count; ++i) {
-      // A slot that nobody touched is not released.
-      const int64_t contributors = std::max<int64_t>(columns.contributors[static_cast<size_t>(slot + i)], 1);
-      divisors_[static_cast<size_t>(i)] = ExactDivisor::OfCount(contributors);
+    divisors_.upper.resize(static_cast<size_t>(count));
+    divisors_.lower.clear();
+    const int64_t* const contributors = columns.contributors.data() + slot;
+    if (CountsToDivisors(contributors, count, divisors_.upper.data())) return divisors_;
+    divisors_.lower.resize(static_cast<size_t>(count));
+    for (size_t i = 0; i < divisors_.upper.size(); ++i) {
+      const ExactDivisor divisor = ExactDivisor::OfCount(std::max<int64_t>(contributors[i], 1));
+      divisors_.upper[i] = divisor.upper;
+      divisors_.lower[i] = divisor.lower;
     }
     return divisors_;
   }
   if (layout_.op->divisor == Divisor::kTouchingWeight) {
-    columns.weights->ToDivisors(slot, count, divisors_.data());
-    for (ExactDivisor& divisor : divisors_) {
-      if (divisor.upper == 0) divisor = {};
+    columns.weights->ToDivisors(slot, count, divisors_);
+    for (double& divisor : divisors_.upper) {
+      if (divisor == 0) divisor = 1;
     }
     return divisors_;
   }
@@ -53,7 +59,7 @@ std::optional<RowRelease::Misfit> RowRelease::TakeCells(const SlotColumns& colum
   const int64_t n = columns.num_slots;
   if (cells_.size() < static_cast<size_t>(n) * sizeof(Value)) cells_.resize(static_cast<size_t>(n) * sizeof(Value));
   misfits_.clear();
-  const std::span<const ExactDivisor> divisors = DivisorsOf(columns, 0, n);
+  const ExactDivisors divisors = DivisorsOf(columns, 0, n);
   for (int64_t at = 0; at < n; ++at) {
     // Only integers stop here before the end, and they have no divisors.
     at += columns.cells->Round(at, n - at, divisors, cells_.data() + static_cast<size_t>(at) * sizeof(Value));

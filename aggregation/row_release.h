@@ -47,7 +47,7 @@ class RowRelease {
     return min_contributors_ > 1 && columns.contributors[slot] < min_contributors_;
   }
   // The divisors of `count` slots from `slot` on: none, one, or one each.
-  std::span<const ExactDivisor> DivisorsOf(const SlotColumns& columns, int64_t slot, int64_t count);
+  ExactDivisors DivisorsOf(const SlotColumns& columns, int64_t slot, int64_t count);
   bool IsZero(const char* row) const;
 
   const OutputLayout& layout_;
@@ -55,7 +55,7 @@ class RowRelease {
   const int64_t min_contributors_;
   const bool drops_zeros_;
   std::optional<ExactDivisor> divisor_;
-  std::vector<ExactDivisor> divisors_;
+  ExactDivisorColumns divisors_;
   // All cells of the columns, rounded; and those that do not fit.
   std::vector<char> cells_;
   std::vector<uint32_t> misfits_;

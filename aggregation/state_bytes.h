@@ -32,10 +32,15 @@ static_assert(std::endian::native == std::endian::little, "tensors are read and 
 
 class StateWriter {
  public:
+  // Below what stays in the cache from being written until it is checked and copied.
+  static constexpr size_t kPieceBytes = 64 << 10;
+
   // Gathers.
   StateWriter() = default;
-  // Hands on; what comes after an error is dropped. `sink` outlives this.
-  explicit StateWriter(const ByteSink& sink) : sink_(&sink), piece_bytes_(kPieceBytes) {}
+  // Hands on, in pieces of at most so many bytes or of what is put at once; what comes after an error is dropped.
+  // `sink` outlives this.
+  explicit StateWriter(const ByteSink& sink, size_t piece_bytes = kPieceBytes)
+      : sink_(&sink), piece_bytes_(piece_bytes) {}
   StateWriter(const StateWriter&) = delete;
   StateWriter& operator=(const StateWriter&) = delete;
 
@@ -76,9 +81,6 @@ class StateWriter {
   }
 
  private:
-  // Below what stays in the cache from being written until it is checked and copied.
-  static constexpr size_t kPieceBytes = 64 << 10;
-
   void PutThrough(std::string_view bytes) {
     static_cast<void>(Finish());
     if (bytes.size() >= piece_bytes_) {

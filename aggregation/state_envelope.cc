@@ -53,7 +53,7 @@ int64_t SealedBytes(const SealedState& state) {
 
 int64_t MeasureState(const std::function<void(StateWriter& out)>& write) {
   const ByteSink nowhere = [](std::string_view) { return absl::OkStatus(); };
-  StateWriter out(nowhere);
+  StateWriter out(nowhere, /*piece_bytes=*/0);
   write(out);
   return out.size();
 }

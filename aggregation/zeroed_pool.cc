@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <new>
 
 namespace sheaf {
@@ -15,6 +16,8 @@ constexpr size_t kLargestSlab = 32 << 20;
 constexpr size_t kHugePage = 2 << 20;
 
 constexpr size_t RoundUp(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
+
+size_t PieceBytes(size_t bytes) { return RoundUp(std::max<size_t>(bytes, 1), kAlignment); }
 
 // Aligned to huge pages, and advised to be on them.
 char* Map(size_t bytes) {
@@ -44,12 +47,24 @@ void AdviseHugePages(void* memory, size_t bytes) {
 }
 
 void* ZeroedPool::AllocateBytes(size_t bytes) {
-  bytes = RoundUp(std::max<size_t>(bytes, 1), kAlignment);
+  bytes = PieceBytes(bytes);
+  if (const auto unused = unused_.find(bytes); unused != unused_.end() && !unused->second.empty()) {
+    void* const memory = unused->second.back();
+    unused->second.pop_back();
+    unused_bytes_ -= static_cast<int64_t>(bytes);
+    return std::memset(memory, 0, bytes);
+  }
   if (slabs_.empty() || slabs_.back().size - used_ < bytes) AddSlab(bytes);
   char* const memory = slabs_.back().memory + used_;
   used_ += bytes;
   allocated_bytes_ += static_cast<int64_t>(bytes);
   return memory;
+}
+
+void ZeroedPool::GiveBackBytes(void* memory, size_t bytes) {
+  bytes = PieceBytes(bytes);
+  unused_[bytes].push_back(memory);
+  unused_bytes_ += static_cast<int64_t>(bytes);
 }
 
 void ZeroedPool::AddSlab(size_t bytes) {

@@ -73,14 +73,15 @@ void CallThreads::Work() {
     Length length = Length::kShort;
     std::function<void()> work;
     if (TakeNext(client, length, work)) {
+      // The call before this one may have kept several from running, who were passed over when they came.
+      const bool are_others_waiting = !turns_[0].empty() || !turns_[1].empty();
       mutex_.Unlock();
+      if (are_others_waiting) wake_.NotifyOne();
       work();
       // What it holds is not freed under the lock.
       work = nullptr;
       mutex_.Lock();
       Done(client, length);
-      // It may have kept others from running, who were passed over when they came.
-      wake_.NotifyOne();
       continue;
     }
     if (is_stopping_ && turns_[0].empty() && turns_[1].empty()) break;

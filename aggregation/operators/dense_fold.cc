@@ -87,8 +87,7 @@ class DenseFold final : public OutputAccumulator {
   bool is_weighted() const { return layout().op->is_weighted(); }
   absl::Status WriteElements(std::optional<ExactDivisor> divisor, const ByteSink& take) const {
     const auto value_bytes = static_cast<size_t>(DTypeSize(layout().released_dtype()));
-    std::span<const ExactDivisor> divisors;
-    if (divisor.has_value()) divisors = {&*divisor, 1};
+    const ExactDivisors divisors = divisor.has_value() ? ExactDivisors(*divisor) : ExactDivisors();
     std::vector<char> piece(static_cast<size_t>(std::min(kPiece, layout().width)) * value_bytes);
     int64_t first = 0;
     for (const auto& stripe : stripes_) {

@@ -26,7 +26,7 @@ class WeightSum {
     sum_.Add(0, reinterpret_cast<const char*>(&wide), 1, 1.0f);
   }
   void Merge(const WeightSum& other) { sum_.AddFrom(0, other.sum_, 0, 1); }
-  void Write(StateWriter& out) const { sum_.WriteChunk(1, out); }
+  void Write(StateWriter& out) const { sum_.WriteChunk(0, 1, out); }
   // DATA_LOSS unless it is what so many clients can weigh, and positive exactly if there is anybody to have weight.
   absl::Status Read(StateReader& in, StateOrigin origin) {
     RETURN_IF_ERROR(sum_.ReadChunk(0, 1, in, origin));
@@ -36,9 +36,9 @@ class WeightSum {
   }
   // What weighted sums are divided by.
   ExactDivisor divisor() const {
-    ExactDivisor divisor;
-    sum_.ToDivisors(0, 1, &divisor);
-    return divisor;
+    ExactDivisorColumns divisors;
+    sum_.ToDivisors(0, 1, divisors);
+    return ExactDivisors(divisors).At(0);
   }
   double value() const {
     double sum = 0;

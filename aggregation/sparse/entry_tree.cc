@@ -288,7 +288,7 @@ v1::FoldCounters EntryTree<Offset, Value, kCounted>::counters() const {
 
 template <typename Offset, typename Value, bool kCounted>
 int64_t EntryTree<Offset, Value, kCounted>::memory_bytes() const {
-  int64_t bytes = static_cast<int64_t>(sizeof *this + weights_.capacity() * sizeof(float)) +
+  int64_t bytes = static_cast<int64_t>(sizeof *this + weights_.capacity() * sizeof(float)) + pool_.unused_bytes() +
                   (root_bucket_.end - root_.entries) * static_cast<int64_t>(sizeof(Entry));
   const auto add = [&bytes](const auto& self, const Node& node) -> void {
     bytes += static_cast<int64_t>(node.children.capacity() * sizeof(Node) + node.buckets.capacity() * sizeof(Bucket));

@@ -198,6 +198,33 @@ TEST_CASE("Integers are rounded half to even at every precision") {
   REQUIRE(std::signbit(RoundInteger<float>(-1, -3000)));
 }
 
+TEST_CASE("Digits are scaled exactly on both sides of what a fast conversion takes") {
+  // The first number opens a bin whose unit is 2^-44; with the others its digit is 2^51 + step, of either sign.
+  for (const double sign : {1.0, -1.0}) {
+    for (const int step : {-1, 0, 1}) {
+      Both sum(v1::FLOAT64);
+      for (const double value : {1.0, -1.0, 64.0, 64.0, step * 0x1p-44}) sum.Add(sign * value);
+      sum.Check();
+      const double expected = sign * (128 + step * 0x1p-44) / 3;
+      double mean = 0;
+      sum.exact.Round(0, 1, ExactDivisor::OfCount(3), reinterpret_cast<char*>(&mean));
+      REQUIRE(mean == expected);
+    }
+  }
+}
+
+TEST_CASE("Counts of contributors that a double does not hold divide as they are") {
+  const double value = 0x1p60;
+  ExactSum sum(v1::FLOAT64, 1);
+  sum.Resize(1);
+  sum.Add(0, reinterpret_cast<const char*>(&value), 1, 1);
+  for (const int64_t count : {(int64_t{1} << 53) + 1, (int64_t{1} << 62) - 1}) {
+    double quotient = 0;
+    sum.Round(0, 1, ExactDivisor::OfCount(count), reinterpret_cast<char*>(&quotient));
+    REQUIRE(quotient == static_cast<double>(0x1p60L / static_cast<long double>(count)));
+  }
+}
+
 TEST_CASE("A mean of floats is within half a unit of the true mean") {
   SeededRandom random(5);
   for (int repeat = 0; repeat < 200; ++repeat) {
@@ -212,7 +239,7 @@ TEST_CASE("A mean of floats is within half a unit of the true mean") {
     }
     float mean;
     const ExactDivisor divisor = ExactDivisor::OfCount(n);
-    sum.Round(0, 1, {&divisor, 1}, reinterpret_cast<char*>(&mean));
+    sum.Round(0, 1, divisor, reinterpret_cast<char*>(&mean));
     const long double exact_mean = static_cast<long double>(true_sum) / n / 0x1p40L;
     const long double ulp = std::nextafter(mean, 2.0f) - mean;
     REQUIRE(std::fabs(static_cast<long double>(mean) - exact_mean) <= 0.5L * ulp);

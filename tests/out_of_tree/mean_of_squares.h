@@ -64,7 +64,7 @@ class MeanOfSquares final : public sheaf::OutputAccumulator {
   absl::Status DoRelease(sheaf::AggregateRelease& release, sheaf::v1::OutputSummary& summary) const override {
     const auto divisor = sheaf::ExactDivisor::OfCount(std::max<int64_t>(num_clients(), 1));
     std::vector<double> means(static_cast<size_t>(layout().width));
-    sums_->Round(0, layout().width, {&divisor, 1}, reinterpret_cast<char*>(means.data()));
+    sums_->Round(0, layout().width, divisor, reinterpret_cast<char*>(means.data()));
     sheaf::NamedTensor tensor{.name = layout().name, .dtype = layout().dtype, .shape = layout().shape, .data = {}};
     for (const double mean : means) {
       const float narrow = static_cast<float>(mean);
