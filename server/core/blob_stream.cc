@@ -6,8 +6,8 @@
 namespace sheaf {
 namespace {
 
-// Stays in the cache between being read and being copied on.
-constexpr int64_t kBlockBytes = 256 << 10;
+// Stays in the innermost cache between being read and being copied on.
+constexpr int64_t kBlockBytes = 32 << 10;
 
 }  // namespace
 
