@@ -22,6 +22,7 @@
 
 #include "absl/status/status.h"
 #include "aggregation/exact_divisor.h"
+#include "aggregation/exact_kernels.h"
 #include "aggregation/state_bytes.h"
 #include "aggregation/state_origin.h"
 #include "aggregation/zeroed_pool.h"
@@ -52,6 +53,10 @@ class CellVector {
   // Takes weight * values[i] into cell at + i. `values` are little-endian and need no alignment. Weight is finite and
   // > 0, and 1 for everything but sums of floats.
   virtual void Add(int64_t at, const char* values, int64_t count, float weight) = 0;
+  // The same of values of which it is known what each ExactBlock::kRunMax of them in turn span; at is a multiple of that.
+  virtual void AddScanned(int64_t at, const char* values, int64_t count, float weight, std::span<const FloatRange>) {
+    Add(at, values, count, weight);
+  }
   // Takes values[i] into cell cells[i]; a cell may occur repeatedly. Floats are multiples of 2^(exponent - precision +
   // 1).
   virtual void AddScattered(const uint32_t* cells, const WideValue* values, int count, int precision) = 0;

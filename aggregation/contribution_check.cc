@@ -134,8 +134,9 @@ absl::Status CheckValue(const OutputLayout& layout, const v1::OutputValue& value
   switch (layout.op->operand) {
     case Operand::kDense:
       if (!value.has_dense()) return WrongKind(layout, value);
-      RETURN_IF_ERROR(CheckDense(layout, value.dense()));
+      RETURN_IF_ERROR(CheckDense(layout, value.dense(), output.ranges));
       output.value.data = value.dense().data();
+      output.value.ranges = output.ranges;
       break;
     case Operand::kSparse:
       if (!value.has_sparse()) return WrongKind(layout, value);

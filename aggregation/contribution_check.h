@@ -20,9 +20,10 @@
 namespace sheaf {
 
 struct CheckedOutput {
-  // Points into the contribution and into `keys`.
+  // Points into the contribution, `keys` and `ranges`.
   CheckedValue value;
   std::vector<int64_t> keys;
+  std::vector<FloatRange> ranges;
   // Set in a partial aggregate, instead of the value.
   std::unique_ptr<OutputAccumulator> partial;
 };

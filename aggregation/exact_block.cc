@@ -81,6 +81,10 @@ void ExactBlock::GiveBack(const Bin& bin) {
 }
 
 bool ExactBlock::AddFloats(int at, const char* values, int n, float weight) {
+  return AddFloats(at, values, n, weight, n < kFew ? FloatRange{} : ScanFloats(values, n));
+}
+
+bool ExactBlock::AddFloats(int at, const char* values, int n, float weight, const FloatRange& range) {
   MakeRoom();
   const WeightRange w = Decompose(weight);
   if (n < kFew) {
@@ -92,7 +96,6 @@ bool ExactBlock::AddFloats(int at, const char* values, int n, float weight) {
     }
     return true;
   }
-  const FloatRange range = ScanFloats(values, n);
   if (range.is_all_zero || !range.is_finite) return range.is_finite;
   const Target target = Choose(range.top + w.top, range.low + w.low, kStep);
   const double unit = std::ldexp(1.0, target.top);

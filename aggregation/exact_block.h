@@ -32,6 +32,7 @@
 
 #include "absl/container/inlined_vector.h"
 #include "aggregation/exact_divisor.h"
+#include "aggregation/exact_kernels.h"
 #include "aggregation/exact_quotient.h"
 #include "aggregation/zeroed_pool.h"
 
@@ -71,6 +72,8 @@ class ExactBlock {
   // Adds weight * values[i] to element at + i. Values are little-endian, unaligned; weight is finite and > 0. n <=
   // kRunMax. False, and nothing is added, if a value is not finite.
   bool AddFloats(int at, const char* values, int n, float weight);
+  // The same of values of which it is known what they span.
+  bool AddFloats(int at, const char* values, int n, float weight, const FloatRange& range);
   bool AddDoubles(int at, const char* values, int n, float weight);
   // Adds values[i] to element at[i]; elements may repeat. At most `precision` bits of each value are significant.
   bool AddScattered(const uint32_t* at, const double* values, int n, int precision);

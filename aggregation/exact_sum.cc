@@ -84,6 +84,18 @@ void ExactSum::Add(int64_t at, const char* values, int64_t count, float weight) 
   });
 }
 
+void ExactSum::AddScanned(int64_t at, const char* values, int64_t count, float weight,
+                          std::span<const FloatRange> ranges) {
+  const bool is_by_run = block_size_ == kRun || (block_size_ == count && at == 0);
+  if (dtype_ != v1::FLOAT32 || !is_by_run) return Add(at, values, count, weight);
+  ForEachPiece(at, count, [&](int64_t block, int offset, int64_t done, int piece) {
+    const char* const from = values + done * static_cast<int64_t>(sizeof(float));
+    const bool is_finite =
+        BlockAt(block).AddFloats(offset, from, piece, weight, ranges[static_cast<size_t>(done / kRun)]);
+    if (!is_finite) AddAny(at + done, from, piece, weight);
+  });
+}
+
 void ExactSum::Prefetch(int64_t at, int64_t count) const {
   ForEachPiece(at, count, [this](int64_t block, int offset, int64_t, int piece) {
     const ExactBlock* const cells = blocks_[static_cast<size_t>(block)].get();

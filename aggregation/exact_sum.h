@@ -31,6 +31,8 @@ class ExactSum final : public CellVector {
   int64_t size() const override { return size_; }
   void Resize(int64_t size) override;
   void Add(int64_t at, const char* values, int64_t count, float weight) override;
+  void AddScanned(int64_t at, const char* values, int64_t count, float weight,
+                  std::span<const FloatRange> ranges) override;
   void AddScattered(const uint32_t* cells, const WideValue* values, int count, int precision) override;
   void Prefetch(int64_t at, int64_t count) const override;
   void AddFrom(int64_t at, const CellVector& other, int64_t other_at, int64_t count) override;

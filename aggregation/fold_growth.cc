@@ -21,11 +21,6 @@ constexpr int64_t kStringKeyBytes = 64;
 // A value at a coordinate may open a bin for all cells of its block: so many at most.
 constexpr int64_t kBlockCellsMax = int64_t{1} << 19;
 
-bool IsExactSum(const OutputLayout& layout) {
-  const bool is_float = layout.dtype == v1::FLOAT32 || layout.dtype == v1::FLOAT64;
-  return is_float && layout.op->reduction == Reduction::kSum && layout.numerics == v1::EXACT;
-}
-
 // Exponents of numbers: below 2^top, multiples of 2^low.
 struct Exponents {
   int top;
@@ -61,16 +56,15 @@ int BinsOf(const OutputLayout& layout, Exponents values, Exponents weight) {
 constexpr Exponents kAllFloats = {.top = 128, .low = -149}, kAllDoubles = {.top = 1024, .low = -1074};
 Exponents AllOf(v1::DType dtype) { return dtype == v1::FLOAT32 ? kAllFloats : kAllDoubles; }
 
+FloatRange Scan(const OutputLayout& layout, const char* values, int n) {
+  if (layout.dtype == v1::FLOAT32) return ScanFloats(values, n);
+  double wide[ExactBlock::kRunMax];
+  std::memcpy(wide, values, static_cast<size_t>(n) * sizeof(double));
+  return ScanDoubles(wide, n, std::numeric_limits<double>::digits);
+}
+
 // Bins that one run of finite values may open, whatever there is; NaN and infinities are kept elsewhere.
-int BinsOfRun(const OutputLayout& layout, const char* values, int n, Exponents weight) {
-  FloatRange range;
-  if (layout.dtype == v1::FLOAT32) {
-    range = ScanFloats(values, n);
-  } else {
-    double wide[ExactBlock::kRunMax];
-    std::memcpy(wide, values, static_cast<size_t>(n) * sizeof(double));
-    range = ScanDoubles(wide, n, std::numeric_limits<double>::digits);
-  }
+int BinsOfRun(const OutputLayout& layout, const FloatRange& range, Exponents weight) {
   if (range.is_all_zero) return 0;
   return BinsOf(layout, range.is_finite ? Exponents{.top = range.top, .low = range.low} : AllOf(layout.dtype), weight);
 }
@@ -95,13 +89,15 @@ void ForEachRun(const OutputLayout& layout, const CheckedValue& value, Visit vis
   const int64_t num_values = NumValues(layout, value);
   for (int64_t at = 0; at < num_values; at += ExactBlock::kRunMax) {
     const int n = static_cast<int>(std::min<int64_t>(ExactBlock::kRunMax, num_values - at));
-    visit(n, BinsOfRun(layout, value.data.data() + at * size, n, weight));
+    const FloatRange range = value.ranges.empty() ? Scan(layout, value.data.data() + at * size, n)
+                                                  : value.ranges[static_cast<size_t>(at / ExactBlock::kRunMax)];
+    visit(n, BinsOfRun(layout, range, weight));
   }
 }
 
 int64_t DenseGrowth(const OutputLayout& layout, const CheckedValue& value, GrowthDetail detail) {
   // All other cells are there from the beginning.
-  if (!IsExactSum(layout)) return 0;
+  if (!layout.is_exact_sum()) return 0;
   const int64_t block = std::min<int64_t>(ExactBlock::kRunMax, layout.width);
   if (detail == GrowthDetail::kWorst) {
     return (layout.width + block) * kDigitBytes * WorstBins(layout, value);
@@ -126,7 +122,7 @@ int64_t RowsGrowth(const OutputLayout& layout, const CheckedValue& value, int64_
   if (num_rows == 0) return 0;
   const int64_t slot_bytes = kIndexBytes + (layout.op->operand == Operand::kSparse ? SlotBytes(layout) : 0);
   const int64_t fixed = num_rows * slot_bytes + (is_string ? KeyBytes(value) : 0);
-  if (!IsExactSum(layout)) return fixed + num_rows * layout.width * CellBytes(layout.cell_type());
+  if (!layout.is_exact_sum()) return fixed + num_rows * layout.width * CellBytes(layout.cell_type());
   int bins = 0;
   if (detail == GrowthDetail::kWorst) {
     bins = WorstBins(layout, value);
@@ -151,8 +147,8 @@ int64_t FoldGrowth(const OutputLayout& layout, const CheckedValue& value, int64_
 int64_t FoldGrowth(const OutputAccumulator& partial, int64_t held_bytes) {
   const OutputLayout& layout = partial.layout();
   const int64_t added = partial.memory_bytes();
-  if (layout.op->operand == Operand::kDense) return IsExactSum(layout) ? added : 0;
-  return IsExactSum(layout) ? added + partial.most_bins() * held_bytes : added;
+  if (layout.op->operand == Operand::kDense) return layout.is_exact_sum() ? added : 0;
+  return layout.is_exact_sum() ? added + partial.most_bins() * held_bytes : added;
 }
 
 }  // namespace sheaf

@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "aggregation/cell_vector.h"
+#include "aggregation/exact_kernels.h"
 #include "aggregation/output_layout.h"
 #include "aggregation/round_accumulator.h"
 #include "base/parallel_for.h"
@@ -28,6 +29,8 @@ struct CheckedValue {
   const google::protobuf::RepeatedPtrField<std::string>* string_keys = nullptr;
   // Finite and > 0.
   float weight = 1;
+  // Dense outputs of FLOAT32 that are summed EXACT: what each ExactBlock::kRunMax elements in turn span.
+  std::span<const FloatRange> ranges;
 };
 
 class OutputAccumulator {

@@ -231,6 +231,11 @@ v1::DType OutputLayout::released_dtype() const { return ReleasedDType(op->reduct
 
 CellType OutputLayout::cell_type() const { return {.reduction = op->reduction, .dtype = dtype, .numerics = numerics}; }
 
+bool OutputLayout::is_exact_sum() const {
+  const bool is_float = dtype == v1::FLOAT32 || dtype == v1::FLOAT64;
+  return is_float && op->reduction == Reduction::kSum && numerics == v1::EXACT;
+}
+
 bool OutputLayout::counts_contributors() const {
   return min_contributors > 1 || op->divisor == Divisor::kTouchingCount;
 }

@@ -58,6 +58,8 @@ struct OutputLayout {
   // Of the values released.
   v1::DType released_dtype() const;
   CellType cell_type() const;
+  // Of floats, without any rounding before the release.
+  bool is_exact_sum() const;
   // True if the state counts, at each coordinate or key, the clients that touched it.
   bool counts_contributors() const;
 

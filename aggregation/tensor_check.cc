@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
+#include "aggregation/exact_block.h"
 #include "aggregation/exact_kernels.h"
 #include "aggregation/operators.h"
 #include "aggregation/refusal.h"
@@ -70,6 +72,17 @@ int64_t FirstNonFinite(const std::string& data, v1::DType dtype) {
     }
   }
   return -1;
+}
+
+std::vector<FloatRange> RangesOf(const std::string& floats) {
+  const int64_t n = static_cast<int64_t>(floats.size() / sizeof(float));
+  std::vector<FloatRange> ranges;
+  ranges.reserve(static_cast<size_t>(n / ExactBlock::kRunMax + 1));
+  for (int64_t at = 0; at < n; at += ExactBlock::kRunMax) {
+    const auto size = static_cast<int>(std::min<int64_t>(ExactBlock::kRunMax, n - at));
+    ranges.push_back(ScanFloats(floats.data() + at * static_cast<int64_t>(sizeof(float)), size));
+  }
+  return ranges;
 }
 
 const char* NonFiniteName(const std::string& data, v1::DType dtype, int64_t position) {
@@ -157,13 +170,18 @@ absl::Status CheckFinite(const OutputLayout& layout, const v1::Tensor& values, N
 
 }  // namespace
 
-absl::Status CheckDense(const OutputLayout& layout, const v1::Tensor& tensor) {
+absl::Status CheckDense(const OutputLayout& layout, const v1::Tensor& tensor, std::vector<FloatRange>& ranges) {
   const std::span<const int64_t> shape(tensor.shape().data(), static_cast<size_t>(tensor.shape_size()));
   if (!std::equal(shape.begin(), shape.end(), layout.shape.begin(), layout.shape.end())) {
     return Refuse(RefusalKind::kShape, layout, "the tensor has shape {}, expected {}", ShapeText(shape),
                   ShapeText(layout.shape));
   }
   RETURN_IF_ERROR(CheckBytes(layout, "the tensor", tensor, layout.dtype));
+  if (layout.dtype == v1::FLOAT32 && layout.is_exact_sum()) {
+    ranges = RangesOf(tensor.data());
+    const auto is_finite = [](const FloatRange& range) { return range.is_finite; };
+    if (std::all_of(ranges.begin(), ranges.end(), is_finite)) return absl::OkStatus();
+  }
   if (layout.propagates_non_finite) return absl::OkStatus();
   const int64_t position = FirstNonFinite(tensor.data(), layout.dtype);
   if (position < 0) return absl::OkStatus();

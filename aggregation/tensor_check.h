@@ -10,12 +10,15 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "aggregation/exact_kernels.h"
 #include "aggregation/output_layout.h"
 #include "sheaf/v1/tensor.pb.h"
 
 namespace sheaf {
 
-absl::Status CheckDense(const OutputLayout& layout, const v1::Tensor& tensor);
+// Of FLOAT32 that is summed EXACT it also tells what each ExactBlock::kRunMax values in turn span: they are all looked
+// at anyway.
+absl::Status CheckDense(const OutputLayout& layout, const v1::Tensor& tensor, std::vector<FloatRange>& ranges);
 // One key per row, in the order of the rows.
 absl::Status CheckSparse(const OutputLayout& layout, const v1::SparseTensor& tensor, std::vector<int64_t>& keys);
 // One key per row for INT64_KEYS; none for STRING_KEYS.

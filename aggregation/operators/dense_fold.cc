@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "aggregation/cell_stream.h"
+#include "aggregation/exact_block.h"
 #include "aggregation/operators.h"
 #include "aggregation/operators/weight_sum.h"
 #include "aggregation/safetensors.h"
@@ -15,7 +16,7 @@ namespace {
 // Elements are kept in stripes, which know nothing of each other: a pool of threads may fold them at once. Whole chunks
 // of serialised cells.
 constexpr int64_t kStripe = int64_t{1} << 18;
-static_assert(kStripe % kCellChunk == 0);
+static_assert(kStripe % kCellChunk == 0 && kStripe % ExactBlock::kRunMax == 0);
 // Elements released at once.
 constexpr int64_t kPiece = int64_t{1} << 14;
 
@@ -46,7 +47,10 @@ class DenseFold final : public OutputAccumulator {
     const int64_t stripe_bytes = kStripe * DTypeSize(layout().dtype);
     parallel.Run(static_cast<int>(stripes_.size()), [&](int i) {
       CellVector& stripe = *stripes_[static_cast<size_t>(i)];
-      stripe.Add(0, value.data.data() + i * stripe_bytes, stripe.size(), weight);
+      const char* const values = value.data.data() + i * stripe_bytes;
+      if (value.ranges.empty()) return stripe.Add(0, values, stripe.size(), weight);
+      stripe.AddScanned(0, values, stripe.size(), weight,
+                        value.ranges.subspan(static_cast<size_t>(i * (kStripe / ExactBlock::kRunMax))));
     });
     if (is_weighted()) weight_.Add(weight);
   }
