@@ -4,16 +4,18 @@
 //   ASSIGN_OR_RETURN(std::string piece, blob->Read(offset, length));
 //   RETURN_IF_ERROR(blob->Append(ranges, rows));
 //
-// It gives no pointer to its bytes: a file may be cut off by somebody else at any moment, and whoever looked at bytes
-// that are gone would end the process. A view stays readable while it lives, also after its blob was moved or deleted.
-// Thread-safe.
+// It lends its bytes no longer than Visit takes: a file may be cut off by somebody else at any moment, and whoever looked
+// at bytes that are gone would end the process. A view stays readable while it lives, also after its blob was moved or
+// deleted. Thread-safe.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -36,6 +38,10 @@ class BlobView {
   // Appends the bytes of the ranges, which lie inside of the blob, one after the other. DATA_LOSS, naming the file, if
   // some are no longer there; INTERNAL if they cannot be read. Then `to` is as it was.
   virtual absl::Status Append(std::span<const ByteRange> ranges, std::string& to) const = 0;
+
+  // Calls read(all bytes), where they lie, and returns what it returned. DATA_LOSS or INTERNAL as Append if some were
+  // not there: `read` saw zeros in their place, and what it made of them is not to be used.
+  virtual absl::Status Visit(const std::function<absl::Status(std::string_view bytes)>& read) const = 0;
 
   // One range. The same codes.
   absl::StatusOr<std::string> Read(int64_t offset, int64_t length) const {
@@ -70,6 +76,9 @@ class MemoryBlobView final : public BlobView {
       to.append(*bytes_, static_cast<size_t>(range.offset), static_cast<size_t>(range.length));
     }
     return absl::OkStatus();
+  }
+  absl::Status Visit(const std::function<absl::Status(std::string_view bytes)>& read) const override {
+    return read(*bytes_);
   }
 
  private:

@@ -4,13 +4,13 @@
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <utility>
 
 #include "base/checksum.h"
 #include "base/retry_hint.h"
 #include "base/status_macros.h"
-#include "server/core/blob_stream.h"
 #include "server/core/message_parts.h"
 
 namespace sheaf {
@@ -66,29 +66,24 @@ absl::StatusOr<std::shared_ptr<const BlobView>> OpenUpload(PayloadStore& payload
   return payloads.OpenUpload(reception.upload->id);
 }
 
-// Of the bytes of a result, or of its upload, which is read piece by piece. RESOURCE_EXHAUSTED if there are too many
-// parts; the codes of BlobView.
-absl::Status CheckPartsOf(const std::string& bytes, const BlobView* file, const Limits& limits) {
-  const auto check = [&](google::protobuf::io::ZeroCopyInputStream& stream) {
-    return CheckParts(*v1::Contribution::descriptor(), stream, "contribution_parts_max", limits.contribution_parts_max);
-  };
-  if (file == nullptr) {
-    google::protobuf::io::ArrayInputStream stream(bytes.data(), static_cast<int>(bytes.size()));
-    return check(stream);
-  }
-  BlobStream stream(*file);
-  const absl::Status status = check(stream);
-  return stream.status().ok() ? status : stream.status();
+// Reads the bytes of a result, or of its upload. The codes of BlobView, and those of `read`.
+absl::Status ReadBytes(const std::string& bytes, const BlobView* file,
+                       const std::function<absl::Status(std::string_view bytes)>& read) {
+  return file == nullptr ? read(bytes) : file->Visit(read);
 }
 
-// INVALID_ARGUMENT if it is malformed; the codes of BlobView.
-absl::Status Parse(const std::string& bytes, const BlobView* file, int64_t size_bytes, v1::Contribution& contribution) {
-  absl::Status malformed = absl::InvalidArgumentError("it is not a serialised sheaf.v1.Contribution");
-  if (size_bytes > INT32_MAX) return malformed;
-  if (file == nullptr) return contribution.ParseFromString(bytes) ? absl::OkStatus() : malformed;
-  BlobStream stream(*file);
-  if (contribution.ParseFromZeroCopyStream(&stream)) return absl::OkStatus();
-  return stream.status().ok() ? malformed : stream.status();
+// RESOURCE_EXHAUSTED if there are too many.
+absl::Status CheckContributionParts(std::string_view bytes, const Limits& limits) {
+  google::protobuf::io::ArrayInputStream stream(bytes.data(), static_cast<int>(bytes.size()));
+  return CheckParts(*v1::Contribution::descriptor(), stream, "contribution_parts_max", limits.contribution_parts_max);
+}
+
+// INVALID_ARGUMENT if it is malformed.
+absl::Status Parse(std::string_view bytes, v1::Contribution& contribution) {
+  const bool is_parsed =
+      bytes.size() <= INT32_MAX && contribution.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()));
+  return is_parsed ? absl::OkStatus()
+                   : absl::InvalidArgumentError("it is not a serialised sheaf.v1.Contribution");
 }
 
 }  // namespace
@@ -138,7 +133,8 @@ Reception Receive(PayloadStore& payloads, const Limits& limits, MemoryBudget& bu
   }
   reception.claim = *std::move(claim);
   if (size > kUncountedBytesMax && size <= INT32_MAX) {
-    const absl::Status status = CheckPartsOf(bytes, file.get(), limits);
+    const absl::Status status =
+        ReadBytes(bytes, file.get(), [&](std::string_view all) { return CheckContributionParts(all, limits); });
     if (!status.ok() && !IsOfTheStore(status)) {
       return refuse(Refuse(RefusalKind::kTooManyParts, std::string(status.message())));
     }
@@ -146,7 +142,8 @@ Reception Receive(PayloadStore& payloads, const Limits& limits, MemoryBudget& bu
   }
   v1::Contribution contribution;
   if (reception.error.ok()) {
-    const absl::Status parsed = Parse(bytes, file.get(), size, contribution);
+    const absl::Status parsed =
+        ReadBytes(bytes, file.get(), [&](std::string_view all) { return Parse(all, contribution); });
     if (!parsed.ok() && !IsOfTheStore(parsed)) {
       return refuse(Refuse(RefusalKind::kNotParsed, std::string(parsed.message())));
     }

@@ -7,9 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
-#include <csetjmp>
 #include <csignal>
 #include <utility>
 
@@ -20,22 +18,54 @@
 namespace sheaf {
 namespace {
 
-// The copy that this thread is making, from [begin, end).
-struct Guard {
-  sigjmp_buf back;
-  const char* begin = nullptr;
-  const char* end = nullptr;
+// What this thread reads of a mapping, as long as this lives.
+class Guard {
+ public:
+  Guard(const char* data, int64_t size, std::atomic<bool>& is_damaged)
+      : begin_(data), end_(data + size), is_damaged_(is_damaged), outer_(std::exchange(of_thread, this)) {
+    // What is between the two is not moved across them.
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+  }
+  ~Guard() {
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    of_thread = outer_;
+  }
+  Guard(const Guard&) = delete;
+  Guard& operator=(const Guard&) = delete;
+
+  // Puts zeros from the page of `address` on. False if no reading of this thread is there. Called by a signal handler.
+  static bool Replace(const char* address) {
+    for (Guard* guard = of_thread; guard != nullptr; guard = guard->outer_) {
+      if (address < guard->begin_ || guard->end_ <= address) continue;
+      char* const page = const_cast<char*>(guard->begin_) + (address - guard->begin_) / page_bytes * page_bytes;
+      const auto rest = static_cast<size_t>(guard->end_ - page);
+      if (::mmap(page, rest, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED) return false;
+      guard->is_damaged_.store(true, std::memory_order_relaxed);
+      return true;
+    }
+    return false;
+  }
+
+  static inline int64_t page_bytes = 0;
+
+ private:
+  static thread_local Guard* of_thread;
+  // Begins at a page.
+  const char* const begin_;
+  const char* const end_;
+  std::atomic<bool>& is_damaged_;
+  Guard* const outer_;
 };
-thread_local Guard* guard_of_thread = nullptr;
+
+thread_local Guard* Guard::of_thread = nullptr;
 
 struct sigaction action_before;
 
 extern "C" void OnBusError(int signal, siginfo_t* info, void*) {
-  Guard* const guard = guard_of_thread;
-  const char* const address = static_cast<const char*>(info->si_addr);
-  if (guard != nullptr && info->si_code > 0 && guard->begin <= address && address < guard->end) {
-    siglongjmp(guard->back, 1);
-  }
+  const int error_before = errno;
+  const bool is_replaced = info->si_code > 0 && Guard::Replace(static_cast<const char*>(info->si_addr));
+  errno = error_before;
+  if (is_replaced) return;
   // Not of our making: as if this handler were not there.
   sigaction(SIGBUS, &action_before, nullptr);
   raise(signal);
@@ -43,35 +73,14 @@ extern "C" void OnBusError(int signal, siginfo_t* info, void*) {
 
 void InstallHandler() {
   static const bool is_installed = [] {
+    Guard::page_bytes = ::sysconf(_SC_PAGESIZE);
     struct sigaction action = {};
     action.sa_sigaction = OnBusError;
-    // The handler may not return: then nothing would unblock the signal.
-    action.sa_flags = SA_SIGINFO | SA_NODEFER;
+    action.sa_flags = SA_SIGINFO;
     sigemptyset(&action.sa_mask);
     return sigaction(SIGBUS, &action, &action_before) == 0;
   }();
   SHEAF_CHECK(is_installed, "cannot install a handler for SIGBUS");
-}
-
-// Appends ranges of [data, data + size) to `to`, which has the capacity. False if some are not there.
-//
-// The signal's way back skips the frames of append: none of them has anything to destroy, and none has changed `to`
-// before its last byte was copied.
-bool AppendGuarded(const char* data, int64_t size, std::span<const ByteRange> ranges, std::string& to) {
-  Guard guard;
-  guard.begin = data;
-  guard.end = data + size;
-  if (sigsetjmp(guard.back, /*savemask=*/0) != 0) {
-    guard_of_thread = nullptr;
-    return false;
-  }
-  guard_of_thread = &guard;
-  // What is between the two is not moved across them.
-  std::atomic_signal_fence(std::memory_order_seq_cst);
-  for (const ByteRange& range : ranges) to.append(data + range.offset, static_cast<size_t>(range.length));
-  std::atomic_signal_fence(std::memory_order_seq_cst);
-  guard_of_thread = nullptr;
-  return true;
 }
 
 }  // namespace
@@ -108,19 +117,33 @@ absl::Status MappedFile::Append(std::span<const ByteRange> ranges, std::string& 
     size_after += static_cast<size_t>(range.length);
   }
   if (size_after > to.capacity()) to.reserve(std::max(size_after, 2 * to.capacity()));
-  const bool is_there = AppendGuarded(data_, size_bytes_, ranges, to);
-  absl::Status status = CheckSize();
-  if (status.ok() && !is_there) status = FileError(EIO, "read", path_);
+  {
+    const Guard guard(data_, size_bytes_, is_damaged_);
+    for (const ByteRange& range : ranges) to.append(data_ + range.offset, static_cast<size_t>(range.length));
+  }
+  absl::Status status = CheckRead();
   if (!status.ok()) to.resize(size_before);
   return status;
 }
 
-absl::Status MappedFile::CheckSize() const {
+absl::Status MappedFile::Visit(const std::function<absl::Status(std::string_view bytes)>& read) const {
+  absl::Status status;
+  {
+    const Guard guard(data_, size_bytes_, is_damaged_);
+    status = read({data_, static_cast<size_t>(size_bytes_)});
+  }
+  RETURN_IF_ERROR(CheckRead());
+  return status;
+}
+
+absl::Status MappedFile::CheckRead() const {
   struct stat stat;
   if (::fstat(descriptor_, &stat) != 0) return FileError(errno, "look at", path_);
-  if (stat.st_size >= size_bytes_) return absl::OkStatus();
-  return absl::DataLossError(fmt::format("{} has {} bytes and had {}: something else has cut it off; restore the store",
-                                         path_, static_cast<int64_t>(stat.st_size), size_bytes_));
+  if (stat.st_size < size_bytes_) {
+    return absl::DataLossError(fmt::format("{} has {} bytes and had {}: something else has cut it off; restore the store",
+                                           path_, static_cast<int64_t>(stat.st_size), size_bytes_));
+  }
+  return is_damaged_.load(std::memory_order_relaxed) ? FileError(EIO, "read", path_) : absl::OkStatus();
 }
 
 }  // namespace sheaf

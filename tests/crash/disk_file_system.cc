@@ -52,6 +52,9 @@ class DiskView final : public BlobView {
     }
     return absl::OkStatus();
   }
+  absl::Status Visit(const std::function<absl::Status(std::string_view bytes)>& read) const override {
+    return read(node_->bytes);
+  }
 
  private:
   const SimulatedDisk::NodePtr node_;

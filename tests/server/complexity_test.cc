@@ -10,7 +10,6 @@
 
 #include "aggregation/safetensors.h"
 #include "base/checksum.h"
-#include "server/core/blob_stream.h"
 #include "server/core/broadcast_check.h"
 #include "server/core/message_parts.h"
 #include "server/core/round_spec.h"
@@ -203,8 +202,11 @@ const std::map<std::string, Row>& Rows() {
           // Its memory is kept from run to run: to touch new pages takes several times as long as to fill them.
           const auto parsed = std::make_shared<v1::Contribution>();
           return [file, parsed] {
-            BlobStream stream(*file);
-            REQUIRE(parsed->ParseFromZeroCopyStream(&stream));
+            const absl::Status read = file->Visit([&](std::string_view bytes) {
+              const bool is_parsed = parsed->ParseFromArray(bytes.data(), static_cast<int>(bytes.size()));
+              return is_parsed ? absl::OkStatus() : absl::InvalidArgumentError("malformed");
+            });
+            REQUIRE(read.ok());
           };
         }}},
       {"a round: tasks, each with a requirement of its own",

@@ -103,24 +103,50 @@ TEST_CASE("A file that is cut off while it is being read is named, and ends no p
   REQUIRE(store->StartUpload(upload, kBytes, Sha256Hex(bytes)).ok());
   REQUIRE(store->WriteChunk(upload, 0, bytes).ok());
   REQUIRE(store->FinishUpload(upload).ok());
-  const std::vector<std::pair<std::shared_ptr<const BlobView>, std::string>> views = {
-      {*store->OpenBlob(digest), directory.path() + "/blobs/" + digest},
-      {*store->OpenUpload(upload), fs::directory_iterator(directory.path() + "/uploads")->path()}};
-  for (const auto& [view, path] : views) {
-    INFO(path);
-    REQUIRE(*view->Read(kBytes - 4096, 4096) == bytes.substr(0, 4096));
-    // Whole pages are gone, then the end of one, where zeros stand then.
-    for (const int64_t left : {int64_t{0}, int64_t{4096}, kBytes - 4096, kBytes - 1}) {
-      fs::resize_file(path, static_cast<uint64_t>(kBytes));
-      fs::resize_file(path, static_cast<uint64_t>(left));
-      std::string read = "before";
-      const ByteRange ranges[] = {{.offset = 0, .length = 10}, {.offset = kBytes - 10, .length = 10}};
-      CheckNamesTheFile(view->Append(ranges, read), path);
-      CHECK(read == "before");
-      CheckNamesTheFile(view->Read(0, kBytes).status(), path);
-      CheckNamesTheFile(view->ForEachPiece([](std::string_view) { return absl::OkStatus(); }), path);
-    }
+  const std::string blob_path = directory.path() + "/blobs/" + digest;
+  const std::string upload_path = fs::directory_iterator(directory.path() + "/uploads")->path();
+  const auto nothing = [](std::string_view) { return absl::OkStatus(); };
+  const std::vector<std::function<void(const BlobView&, const std::string&)>> readings = {
+      [](const BlobView& view, const std::string& path) {
+        std::string read = "before";
+        const ByteRange ranges[] = {{.offset = 0, .length = 10}, {.offset = kBytes - 10, .length = 10}};
+        CheckNamesTheFile(view.Append(ranges, read), path);
+        CHECK(read == "before");
+      },
+      [&](const BlobView& view, const std::string& path) { CheckNamesTheFile(view.ForEachPiece(nothing), path); },
+      [](const BlobView& view, const std::string& path) {
+        int64_t sum = 0;
+        const auto add = [&sum](std::string_view all) {
+          for (const char byte : all) sum += byte;
+          return absl::OkStatus();
+        };
+        CheckNamesTheFile(view.Visit(add), path);
+        CHECK(sum < kBytes * 'b');
+      }};
+  // Whole pages are gone, then the end of one, where zeros stand then.
+  struct Case {
+    std::shared_ptr<const BlobView> view;
+    std::string path;
+    int64_t left;
+    size_t reading;
+  };
+  std::vector<Case> cases = {{*store->OpenBlob(digest), blob_path, 4096, 2}};
+  for (const int64_t left : {int64_t{0}, int64_t{4096}, kBytes - 4096, kBytes - 1}) {
+    // A view that has met a hole stays as it is: each reading has its own.
+    for (size_t i = 0; i < readings.size(); ++i) cases.push_back({*store->OpenUpload(upload), upload_path, left, i});
   }
+  for (const auto& [view, path, left, reading] : cases) {
+    INFO(path << ", " << left << " bytes left, reading " << reading);
+    fs::resize_file(path, static_cast<uint64_t>(kBytes));
+    REQUIRE(view->Read(kBytes - 4096, 4096)->size() == 4096);
+    fs::resize_file(path, static_cast<uint64_t>(left));
+    readings[reading](*view, path);
+    CheckNamesTheFile(view->Read(0, kBytes).status(), path);
+    CheckNamesTheFile(view->Visit(nothing), path);
+  }
+  // The file has its size again, and not its bytes.
+  fs::resize_file(blob_path, static_cast<uint64_t>(kBytes));
+  CHECK(cases.front().view->Read(0, kBytes).status().code() == absl::StatusCode::kInternal);
 }
 
 TEST_CASE("A bus error that no blob has caused still ends the process") {
