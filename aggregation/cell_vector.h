@@ -53,7 +53,8 @@ class CellVector {
   // Takes weight * values[i] into cell at + i. `values` are little-endian and need no alignment. Weight is finite and
   // > 0, and 1 for everything but sums of floats.
   virtual void Add(int64_t at, const char* values, int64_t count, float weight) = 0;
-  // The same of values of which it is known what each ExactBlock::kRunMax of them in turn span; at is a multiple of that.
+  // The same of values of which it is known what each ExactBlock::kRunMax of them in turn span; at is a multiple of
+  // that.
   virtual void AddScanned(int64_t at, const char* values, int64_t count, float weight, std::span<const FloatRange>) {
     Add(at, values, count, weight);
   }

@@ -92,8 +92,7 @@ absl::Status Extremum<Value, kIsMax>::ReadChunk(int64_t at, int count, StateRead
 }
 
 template <typename Value, bool kIsMax>
-int64_t Extremum<Value, kIsMax>::Round(int64_t at, int64_t count, const ExactDivisors& divisors,
-                                       char* values) const {
+int64_t Extremum<Value, kIsMax>::Round(int64_t at, int64_t count, const ExactDivisors& divisors, char* values) const {
   SHEAF_CHECK(divisors.empty(), "extremes have no mean");
   cells_.ForEachPiece(at, count, [&](const Value* piece, int64_t done, int64_t n) {
     std::memcpy(values + done * static_cast<int64_t>(sizeof(Value)), piece, static_cast<size_t>(n) * sizeof(Value));

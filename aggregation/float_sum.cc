@@ -86,8 +86,7 @@ absl::Status FloatSum<Cell, Value>::ReadChunk(int64_t at, int count, StateReader
 }
 
 template <typename Cell, typename Value>
-int64_t FloatSum<Cell, Value>::Round(int64_t at, int64_t count, const ExactDivisors& divisors,
-                                     char* values) const {
+int64_t FloatSum<Cell, Value>::Round(int64_t at, int64_t count, const ExactDivisors& divisors, char* values) const {
   cells_.ForEachPiece(at, count, [&](const Cell* __restrict piece, int64_t done, int64_t n) {
     char* const __restrict to = values + done * static_cast<int64_t>(sizeof(Value));
     const auto store = [to](int64_t i, double sum) {

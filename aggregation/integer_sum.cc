@@ -80,8 +80,7 @@ absl::Status IntegerSum<Integer>::ReadChunk(int64_t at, int count, StateReader& 
 }
 
 template <typename Integer>
-int64_t IntegerSum<Integer>::Round(int64_t at, int64_t count, const ExactDivisors& divisors,
-                                   char* values) const {
+int64_t IntegerSum<Integer>::Round(int64_t at, int64_t count, const ExactDivisors& divisors, char* values) const {
   SHEAF_CHECK(divisors.empty(), "integers have no mean");
   for (int64_t i = 0; i < count; ++i) {
     const Sum sum = sums_[at + i];

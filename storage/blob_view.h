@@ -4,9 +4,9 @@
 //   ASSIGN_OR_RETURN(std::string piece, blob->Read(offset, length));
 //   RETURN_IF_ERROR(blob->Append(ranges, rows));
 //
-// It lends its bytes no longer than Visit takes: a file may be cut off by somebody else at any moment, and whoever looked
-// at bytes that are gone would end the process. A view stays readable while it lives, also after its blob was moved or
-// deleted. Thread-safe.
+// It lends its bytes no longer than Visit takes: a file may be cut off by somebody else at any moment, and whoever
+// looked at bytes that are gone would end the process. A view stays readable while it lives, also after its blob was
+// moved or deleted. Thread-safe.
 #pragma once
 
 #include <algorithm>

@@ -82,8 +82,7 @@ absl::Status CheckContributionParts(std::string_view bytes, const Limits& limits
 absl::Status Parse(std::string_view bytes, v1::Contribution& contribution) {
   const bool is_parsed =
       bytes.size() <= INT32_MAX && contribution.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()));
-  return is_parsed ? absl::OkStatus()
-                   : absl::InvalidArgumentError("it is not a serialised sheaf.v1.Contribution");
+  return is_parsed ? absl::OkStatus() : absl::InvalidArgumentError("it is not a serialised sheaf.v1.Contribution");
 }
 
 }  // namespace

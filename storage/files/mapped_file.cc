@@ -140,8 +140,9 @@ absl::Status MappedFile::CheckRead() const {
   struct stat stat;
   if (::fstat(descriptor_, &stat) != 0) return FileError(errno, "look at", path_);
   if (stat.st_size < size_bytes_) {
-    return absl::DataLossError(fmt::format("{} has {} bytes and had {}: something else has cut it off; restore the store",
-                                           path_, static_cast<int64_t>(stat.st_size), size_bytes_));
+    return absl::DataLossError(
+        fmt::format("{} has {} bytes and had {}: something else has cut it off; restore the store", path_,
+                    static_cast<int64_t>(stat.st_size), size_bytes_));
   }
   return is_damaged_.load(std::memory_order_relaxed) ? FileError(EIO, "read", path_) : absl::OkStatus();
 }

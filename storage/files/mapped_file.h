@@ -5,9 +5,9 @@
 // Rows of a tensor lie anywhere in it: copying 64 bytes from a mapping takes some nanoseconds where a system call for
 // each would take hundreds. What a mapping costs is that reading beyond the end of a file that somebody has cut off, or
 // what the disk cannot give, is no error but a signal (SIGBUS), which ends a process. So whoever reads does it under a
-// guard: a handler for the signal puts zeros in place of what is not there, and notes it; the reading goes on, and fails
-// when it is done, naming the file, as do all later ones of this view. The first MappedFile of a process installs the
-// handler; a signal that no reading has caused goes where it went before.
+// guard: a handler for the signal puts zeros in place of what is not there, and notes it; the reading goes on, and
+// fails when it is done, naming the file, as do all later ones of this view. The first MappedFile of a process installs
+// the handler; a signal that no reading has caused goes where it went before.
 //
 // It keeps the file open: only a file's size says whether the end of its last page are its bytes, or the zeros that
 // stand where it was cut off. Thread-safe.
