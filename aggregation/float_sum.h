@@ -30,8 +30,10 @@ class FloatSum final : public CellVector {
   absl::Status ReadChunk(int64_t at, int count, StateReader& in, StateOrigin origin) override;
   int64_t Round(int64_t at, int64_t count, const ExactDivisors& divisors, char* values) const override;
   void ToDivisors(int64_t at, int64_t count, ExactDivisorColumns& divisors) const override {
-    divisors = {};
-    for (int64_t i = 0; i < count; ++i) divisors.upper.push_back(static_cast<double>(cells_[at + i]));
+    divisors.upper.resize(static_cast<size_t>(count));
+    divisors.lower.clear();
+    divisors.whole.clear();
+    for (int64_t i = 0; i < count; ++i) divisors.upper[static_cast<size_t>(i)] = static_cast<double>(cells_[at + i]);
   }
   int64_t memory_bytes() const override { return static_cast<int64_t>(sizeof *this) + cells_.memory_bytes(); }
 
