@@ -6,7 +6,7 @@
 #include <memory>
 #include <utility>
 
-#include "absl/time/clock.h"
+#include "base/check.h"
 #include "sheaf/v1/round_service.pb.h"
 #include "tests/golden/likeness.h"
 #include "tests/golden/staged_server.h"
@@ -22,14 +22,20 @@ constexpr absl::Duration kEpilogue = absl::Seconds(3);
 // Until a worker that is cut off knows that nothing will come.
 constexpr absl::Duration kLossNoticed = absl::Milliseconds(500);
 
-// Of a round that is asked for until it has ended.
-constexpr absl::Duration kPauseBetweenTries = absl::Milliseconds(5);
-constexpr int kTriesMax = 2000;
-
 bool IsSealing(const std::string& method, const std::string& response_bytes) {
   v1::GetRoundResponse response;
   return method == "sheaf.v1.RoundService/GetRound" && response.ParseFromString(response_bytes) &&
          response.round().state() == v1::SEALING;
+}
+
+// The same request of a round, answered when it is no longer as it was.
+std::string WaitingFor(const std::string& request_bytes, const std::string& response_bytes) {
+  v1::GetRoundRequest request;
+  v1::GetRoundResponse response;
+  SHEAF_CHECK(request.ParseFromString(request_bytes) && response.ParseFromString(response_bytes));
+  request.set_etag(response.round().etag());
+  request.mutable_wait()->set_seconds(10);
+  return request.SerializeAsString();
 }
 
 std::string Seconds(absl::Duration time) { return fmt::format("{:.2f} s", absl::ToDoubleSeconds(time)); }
@@ -229,15 +235,12 @@ std::vector<Finding> PlayOverWire(const Transcript& transcript, const std::set<s
   for (size_t i = 0; i < transcript.exchanges.size(); ++i) {
     const Exchange& exchange = transcript.exchanges[i];
     if (exchange.arrived == absl::InfiniteDuration()) continue;
-    const auto call = [&] {
-      return calls.Call(exchange.method, Translated(exchange, likeness), likeness.Translate(exchange.authorization));
-    };
-    WireAnswer answer = call();
+    const std::string request = Translated(exchange, likeness);
+    const std::string authorization = likeness.Translate(exchange.authorization);
+    WireAnswer answer = calls.Call(exchange.method, request, authorization);
     // When a round's result is there is nobody's promise: whoever was told it when this was recorded waits for it.
-    for (int tries = 0; IsSealing(exchange.method, answer.response_bytes) && tries < kTriesMax; ++tries) {
-      if (IsSealing(exchange.method, exchange.response_bytes)) break;
-      absl::SleepFor(kPauseBetweenTries);
-      answer = call();
+    while (IsSealing(exchange.method, answer.response_bytes) && !IsSealing(exchange.method, exchange.response_bytes)) {
+      answer = calls.Call(exchange.method, WaitingFor(request, answer.response_bytes), authorization);
     }
     CompareAnswers(exchange, i + 1, answer.status, answer.response_bytes, likeness, findings);
     for (const auto& [name, value] : exchange.trailing) {
