@@ -8,7 +8,7 @@
 // and uploads, which become blobs or spool segments when they are finished.
 //
 // What the methods write is durable when they return OK, but for AppendToSpool, whose bytes are durable after
-// the next SyncSpools (one flush serves all the appends of a batch), MoveUploadToSpool likewise, and for uploads, which
+// the next SyncSpools (one flush serves all the appends of a batch), AddUploadToSpool likewise, and for uploads, which
 // are durable once finished. Everything read back is checked.
 // Codes: RESOURCE_EXHAUSTED when the disk is full (nothing changed); DATA_LOSS when bytes fail their checksum, naming
 // the file; NOT_FOUND; INTERNAL for a failed flush, after which the process must stop.
@@ -65,9 +65,10 @@ class PayloadStore {
   virtual absl::Status FinishUpload(const UploadId& id) = 0;
   // A finished upload becomes the blob of its digest; the upload is gone.
   virtual absl::Status MoveUploadToBlob(const UploadId& id) = 0;
-  // A finished upload becomes a segment of the round's spool of its own; the upload is gone. Its place in the spool is
-  // not durable until SyncSpools.
-  virtual absl::StatusOr<SpoolRef> MoveUploadToSpool(const UploadId& id, const RoundId& round) = 0;
+  // A finished upload becomes a segment of the round's spool of its own, without a copy. Its place in the spool is not
+  // durable until SyncSpools, and the upload stays until it is deleted: whoever records the place deletes it after the
+  // commit, and if there is none, it can be handed in again.
+  virtual absl::StatusOr<SpoolRef> AddUploadToSpool(const UploadId& id, const RoundId& round) = 0;
   // The bytes of a finished upload. FAILED_PRECONDITION if it is not finished. NOT_FOUND.
   virtual absl::StatusOr<std::shared_ptr<const BlobView>> OpenUpload(const UploadId& id) = 0;
   // OK also if there is none.

@@ -141,7 +141,7 @@ absl::StatusOr<v1::ResultVerdict> ContributionIntake::Judge(const v1::TaskResult
       RETURN_IF_ERROR(reception.error);
       if (UploadIsGone(reception, result, *id, caller)) {
         RETURN_IF_ERROR(EndAttempt(*round, *task, AttemptOutcome::kLost, false,
-                                   "its upload is gone: the server restarted, could not commit it, or had kept it for "
+                                   "its upload is gone: the server that had it in memory ended, or nobody used it for "
                                    "unreferenced_keep",
                                    result.timings(), now));
         return answer(v1::ResultVerdict::LEASE_LOST);
@@ -353,7 +353,6 @@ absl::StatusOr<std::optional<Refusal>> ContributionIntake::TakeContribution(Live
                               round.reserved_bytes, growth, context_.limits.accumulator_bytes_max)),
                           absl::Seconds(1));
   }
-  // Before an upload moves: whoever sends it again finds it there.
   RETURN_IF_ERROR(rounds_.CheckSpool(round, reception.size_bytes));
   RoundManager::Acceptance acceptance{.task = task,
                                       .bytes = reception.bytes,
@@ -366,12 +365,12 @@ absl::StatusOr<std::optional<Refusal>> ContributionIntake::TakeContribution(Live
                                       .now = now};
   if (is_uploaded && round.spec.durability() == v1::DURABLE) {
     const UploadId upload(result.upload_id());
-    absl::StatusOr<SpoolRef> moved = context_.payloads.MoveUploadToSpool(upload, round.id);
-    if (absl::IsNotFound(moved.status()) || absl::IsFailedPrecondition(moved.status())) {
+    absl::StatusOr<SpoolRef> spooled = context_.payloads.AddUploadToSpool(upload, round.id);
+    if (absl::IsNotFound(spooled.status()) || absl::IsFailedPrecondition(spooled.status())) {
       return absl::UnavailableError(
           fmt::format("upload {} was begun anew while it was looked at; hand the result in again", upload));
     }
-    ASSIGN_OR_RETURN(acceptance.uploaded, std::move(moved));
+    ASSIGN_OR_RETURN(acceptance.uploaded, std::move(spooled));
   }
   acceptance.unfolded =
       std::make_shared<Unfolded>(Unfolded({.valid = *std::move(reception.valid), .claim = std::move(reception.claim)}));

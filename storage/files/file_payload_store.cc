@@ -50,10 +50,10 @@ absl::Status FilePayloadStore::MoveUploadToBlob(const UploadId& id) {
       id, [&](const std::string& path, const Upload& upload) { return blobs_.Adopt(path, upload.digest); });
 }
 
-absl::StatusOr<SpoolRef> FilePayloadStore::MoveUploadToSpool(const UploadId& id, const RoundId& round) {
+absl::StatusOr<SpoolRef> FilePayloadStore::AddUploadToSpool(const UploadId& id, const RoundId& round) {
   SpoolRef ref;
-  RETURN_IF_ERROR(uploads_.MoveAway(id, [&](const std::string& path, const Upload& upload) -> absl::Status {
-    ASSIGN_OR_RETURN(ref, spools_.Adopt(round, path, upload.digest, upload.size_bytes));
+  RETURN_IF_ERROR(uploads_.Share(id, [&](const std::string& path, const Upload& upload) -> absl::Status {
+    ASSIGN_OR_RETURN(ref, spools_.Link(round, path, upload.digest, upload.size_bytes));
     return absl::OkStatus();
   }));
   return ref;

@@ -37,7 +37,7 @@ class FilePayloadStore final : public PayloadStore {
   absl::StatusOr<int64_t> WriteChunk(const UploadId& id, int64_t offset, std::string_view data) override;
   absl::Status FinishUpload(const UploadId& id) override;
   absl::Status MoveUploadToBlob(const UploadId& id) override;
-  absl::StatusOr<SpoolRef> MoveUploadToSpool(const UploadId& id, const RoundId& round) override;
+  absl::StatusOr<SpoolRef> AddUploadToSpool(const UploadId& id, const RoundId& round) override;
   absl::StatusOr<std::shared_ptr<const BlobView>> OpenUpload(const UploadId& id) override;
   absl::Status DeleteUpload(const UploadId& id) override;
   int64_t DeleteStaleUploads(absl::Time now, absl::Duration keep) override;

@@ -115,6 +115,10 @@ absl::Status PosixFileSystem::Rename(const std::string& from, const std::string&
   return ::rename(from.c_str(), to.c_str()) == 0 ? absl::OkStatus() : FileError(errno, "rename", from);
 }
 
+absl::Status PosixFileSystem::Link(const std::string& path, const std::string& name) {
+  return ::link(path.c_str(), name.c_str()) == 0 ? absl::OkStatus() : FileError(errno, "link", path);
+}
+
 absl::Status PosixFileSystem::Unlink(const std::string& path) {
   return ::unlink(path.c_str()) == 0 || errno == ENOENT ? absl::OkStatus() : FileError(errno, "delete", path);
 }

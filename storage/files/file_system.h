@@ -44,6 +44,8 @@ class FileSystem {
   // The whole file, mapped for reading.
   virtual absl::StatusOr<std::unique_ptr<BlobView>> Map(const std::string& path) = 0;
   virtual absl::Status Rename(const std::string& from, const std::string& to) = 0;
+  // Gives the file another name, by which it stays when either is deleted.
+  virtual absl::Status Link(const std::string& path, const std::string& name) = 0;
   // OK also if there is none.
   virtual absl::Status Unlink(const std::string& path) = 0;
   // OK also if it is there; parents must be.
@@ -71,6 +73,7 @@ class PosixFileSystem final : public FileSystem {
   absl::StatusOr<std::unique_ptr<File>> Open(const std::string& path, Mode mode) override;
   absl::StatusOr<std::unique_ptr<BlobView>> Map(const std::string& path) override;
   absl::Status Rename(const std::string& from, const std::string& to) override;
+  absl::Status Link(const std::string& path, const std::string& name) override;
   absl::Status Unlink(const std::string& path) override;
   absl::Status CreateDirectory(const std::string& path) override;
   absl::Status RemoveDirectory(const std::string& path) override;

@@ -27,6 +27,7 @@ class FlushWatch final : public FileSystem {
   absl::StatusOr<std::unique_ptr<File>> Open(const std::string& path, Mode mode) override;
   absl::StatusOr<std::unique_ptr<BlobView>> Map(const std::string& path) override { return files_.Map(path); }
   absl::Status Rename(const std::string& from, const std::string& to) override { return files_.Rename(from, to); }
+  absl::Status Link(const std::string& path, const std::string& name) override { return files_.Link(path, name); }
   absl::Status Unlink(const std::string& path) override { return files_.Unlink(path); }
   absl::Status CreateDirectory(const std::string& path) override { return files_.CreateDirectory(path); }
   absl::Status RemoveDirectory(const std::string& path) override { return files_.RemoveDirectory(path); }

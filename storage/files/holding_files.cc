@@ -13,15 +13,18 @@ bool HoldingFiles::IsHeld(const std::string& path) {
   return files_held_.contains(path);
 }
 
+absl::Status HoldingFiles::MakeWay(const std::string& path) {
+  if (!files_held_.contains(path)) return absl::OkStatus();
+  RETURN_IF_ERROR(files_->Unlink(path));
+  files_held_.erase(path);
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::unique_ptr<File>> HoldingFiles::Open(const std::string& path, Mode mode) {
   if (IsHeld(path)) {
     if (mode != kCreate) return FileError(ENOENT, "open", path);
-    // Only what nobody else reads is made again under its old name: files that are not whole yet.
     MutexLock lock(mutex_);
-    if (files_held_.contains(path)) {
-      RETURN_IF_ERROR(files_->Unlink(path));
-      files_held_.erase(path);
-    }
+    RETURN_IF_ERROR(MakeWay(path));
   }
   return files_->Open(path, mode);
 }
@@ -37,6 +40,13 @@ absl::Status HoldingFiles::Rename(const std::string& from, const std::string& to
   RETURN_IF_ERROR(files_->Rename(from, to));
   files_held_.erase(to);
   return absl::OkStatus();
+}
+
+absl::Status HoldingFiles::Link(const std::string& path, const std::string& name) {
+  MutexLock lock(mutex_);
+  if (files_held_.contains(path)) return FileError(ENOENT, "link", path);
+  RETURN_IF_ERROR(MakeWay(name));
+  return files_->Link(path, name);
 }
 
 absl::Status HoldingFiles::Unlink(const std::string& path) {

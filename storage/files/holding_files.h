@@ -24,6 +24,7 @@ class HoldingFiles final : public FileSystem {
   absl::StatusOr<std::unique_ptr<File>> Open(const std::string& path, Mode mode) override EXCLUDES(mutex_);
   absl::StatusOr<std::unique_ptr<BlobView>> Map(const std::string& path) override EXCLUDES(mutex_);
   absl::Status Rename(const std::string& from, const std::string& to) override EXCLUDES(mutex_);
+  absl::Status Link(const std::string& path, const std::string& name) override EXCLUDES(mutex_);
   absl::Status Unlink(const std::string& path) override EXCLUDES(mutex_);
   absl::Status CreateDirectory(const std::string& path) override EXCLUDES(mutex_);
   absl::Status RemoveDirectory(const std::string& path) override EXCLUDES(mutex_);
@@ -42,6 +43,9 @@ class HoldingFiles final : public FileSystem {
   };
 
   bool IsHeld(const std::string& path) EXCLUDES(mutex_);
+  // Deletes at last what is held under a name that is given again. Only what nobody else reads is: files that are not
+  // whole yet, and segments that no record names.
+  absl::Status MakeWay(const std::string& path) REQUIRES(mutex_);
   // Tries the next few deletions once each. The status of the flushes.
   absl::Status DeleteSome() REQUIRES(mutex_);
 

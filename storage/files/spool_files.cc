@@ -83,14 +83,14 @@ absl::StatusOr<SpoolRef> SpoolFiles::Append(const RoundId& round, std::string_vi
   return ref;
 }
 
-absl::StatusOr<SpoolRef> SpoolFiles::Adopt(const RoundId& round, const std::string& path, const std::string& digest,
-                                           int64_t size_bytes) {
+absl::StatusOr<SpoolRef> SpoolFiles::Link(const RoundId& round, const std::string& path, const std::string& digest,
+                                          int64_t size_bytes) {
   MutexLock lock(mutex_);
   ASSIGN_OR_RETURN(Spool * spool, Find(round));
   RETURN_IF_ERROR(PrepareDirectory(round, *spool));
   int64_t number = spool->newest + 1;
   std::string name = fmt::format("{}.{}", number, digest);
-  RETURN_IF_ERROR(files_.Rename(path, DirectoryOf(round) + "/" + name));
+  RETURN_IF_ERROR(files_.Link(path, DirectoryOf(round) + "/" + name));
   spool->file.reset();
   spool->newest = number;
   spool->segments[number] = name;

@@ -26,9 +26,9 @@ class SpoolFiles {
   absl::Status Open() { return files_.CreateDirectory(directory_); }
 
   absl::StatusOr<SpoolRef> Append(const RoundId& round, std::string_view bytes);
-  // Takes a file whose bytes are durable and known to have this digest.
-  absl::StatusOr<SpoolRef> Adopt(const RoundId& round, const std::string& path, const std::string& digest,
-                                 int64_t size_bytes);
+  // Takes in, under another name, a file whose bytes are durable and known to have this digest.
+  absl::StatusOr<SpoolRef> Link(const RoundId& round, const std::string& path, const std::string& digest,
+                                int64_t size_bytes);
   absl::Status Sync();
   absl::StatusOr<std::string> Read(const RoundId& round, const SpoolRef& ref);
   absl::StatusOr<int64_t> Roll(const RoundId& round);

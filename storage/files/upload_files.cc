@@ -233,7 +233,9 @@ absl::Status UploadFiles::CheckFinished(const UploadId& id, const Entry& entry) 
   return absl::FailedPreconditionError(fmt::format("upload {} is not finished", id));
 }
 
-absl::Status UploadFiles::CheckOnDisk(const UploadId& id, const Entry& entry) {
+absl::Status UploadFiles::CheckMovable(const UploadId& id, Entry& entry) {
+  RETURN_IF_ERROR(CheckFinished(id, entry));
+  RETURN_IF_ERROR(CheckDigest(id, entry));
   if (!entry.memory) return absl::OkStatus();
   return absl::FailedPreconditionError(fmt::format("upload {} is not to leave the memory", id));
 }

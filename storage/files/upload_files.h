@@ -53,12 +53,19 @@ class UploadFiles {
   absl::Status MoveAway(const UploadId& id, Take take) {
     ASSIGN_OR_RETURN(std::shared_ptr<Entry> entry, Find(id));
     MutexLock lock(entry->mutex);
-    RETURN_IF_ERROR(CheckFinished(id, *entry));
-    RETURN_IF_ERROR(CheckDigest(id, *entry));
-    RETURN_IF_ERROR(CheckOnDisk(id, *entry));
+    RETURN_IF_ERROR(CheckMovable(id, *entry));
     RETURN_IF_ERROR(take(PathOf(*entry), entry->upload));
     Forget(*entry);
     return files_.SyncDirectory(directory_);
+  }
+
+  // Hands a finished upload's file to `link(path, upload)`, which gives it another name; the upload stays.
+  template <typename Link>
+  absl::Status Share(const UploadId& id, Link link) {
+    ASSIGN_OR_RETURN(std::shared_ptr<Entry> entry, Find(id));
+    MutexLock lock(entry->mutex);
+    RETURN_IF_ERROR(CheckMovable(id, *entry));
+    return link(PathOf(*entry), entry->upload);
   }
 
  private:
@@ -106,7 +113,8 @@ class UploadFiles {
   std::map<std::string, Slot>::iterator FindSlot(const UploadId& id) REQUIRES(mutex_);
   absl::StatusOr<std::shared_ptr<Entry>> Find(const UploadId& id) EXCLUDES(mutex_);
   absl::Status CheckFinished(const UploadId& id, const Entry& entry) const REQUIRES(entry.mutex);
-  static absl::Status CheckOnDisk(const UploadId& id, const Entry& entry) REQUIRES(entry.mutex);
+  // That it is finished, undamaged, and a file.
+  absl::Status CheckMovable(const UploadId& id, Entry& entry) REQUIRES(entry.mutex);
   // Reads a finished upload again if only an earlier process has checked it. DATA_LOSS.
   absl::Status CheckDigest(const UploadId& id, Entry& entry) REQUIRES(entry.mutex);
   absl::StatusOr<std::string> DigestOf(Entry& entry) REQUIRES(entry.mutex);

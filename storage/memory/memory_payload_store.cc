@@ -153,7 +153,7 @@ absl::Status MemoryPayloadStore::MoveUploadToBlob(const UploadId& id) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<SpoolRef> MemoryPayloadStore::MoveUploadToSpool(const UploadId& id, const RoundId& round) {
+absl::StatusOr<SpoolRef> MemoryPayloadStore::AddUploadToSpool(const UploadId& id, const RoundId& round) {
   MutexLock lock(mutex_);
   ASSIGN_OR_RETURN(UploadRow * row, FindFinished(id));
   if (row->is_in_memory) return MustStayInMemory(id);
@@ -161,7 +161,6 @@ absl::StatusOr<SpoolRef> MemoryPayloadStore::MoveUploadToSpool(const UploadId& i
   spool.is_open = false;
   SpoolRef ref = Append(round, *row->bytes);
   spool.is_open = false;
-  uploads_.erase(id);
   return ref;
 }
 

@@ -69,7 +69,7 @@ PAYLOAD_TEST("Chunks may come again and overlap, but leave no gap and never run 
   CHECK(store.FinishUpload(kUpload).code() == Code::kFailedPrecondition);
   CHECK(store.OpenUpload(kUpload).status().code() == Code::kFailedPrecondition);
   CHECK(store.MoveUploadToBlob(kUpload).code() == Code::kFailedPrecondition);
-  CHECK(store.MoveUploadToSpool(kUpload, kRound).status().code() == Code::kFailedPrecondition);
+  CHECK(store.AddUploadToSpool(kUpload, kRound).status().code() == Code::kFailedPrecondition);
   CHECK(*store.WriteChunk(kUpload, 2, "cdef") == 6);
   CHECK(store.FinishUpload(kUpload).ok());
 }
@@ -109,7 +109,7 @@ PAYLOAD_TEST("An upload in memory is read like any other, and never becomes a bl
   REQUIRE(view.ok());
   CHECK(WholeOf(**view) == "hello world");
   CHECK(store.MoveUploadToBlob(kUpload).code() == Code::kFailedPrecondition);
-  CHECK(store.MoveUploadToSpool(kUpload, kRound).status().code() == Code::kFailedPrecondition);
+  CHECK(store.AddUploadToSpool(kUpload, kRound).status().code() == Code::kFailedPrecondition);
   REQUIRE(store.DeleteUpload(kUpload).ok());
   CHECK(WholeOf(**view) == "hello world");
   CHECK(store.GetUpload(kUpload).status().code() == Code::kNotFound);
@@ -289,12 +289,16 @@ PAYLOAD_TEST("Rolling a spool begins a new segment, and deleting spares the newe
 PAYLOAD_TEST("A finished upload becomes a segment of its own") {
   SpoolRef before = *store.AppendToSpool(kRound, "before");
   UploadWhole(store, kUpload, "large");
-  auto ref = store.MoveUploadToSpool(kUpload, kRound);
+  auto ref = store.AddUploadToSpool(kUpload, kRound);
   REQUIRE(ref.ok());
   CHECK(ref->segment > before.segment);
   CHECK(ref->length == 5);
   CHECK(*store.ReadFromSpool(kRound, *ref) == "large");
+  // Nobody knows yet whether it will be recorded.
+  CHECK(store.GetUpload(kUpload)->is_finished);
+  REQUIRE(store.DeleteUpload(kUpload).ok());
   CHECK(store.GetUpload(kUpload).status().code() == Code::kNotFound);
+  CHECK(*store.ReadFromSpool(kRound, *ref) == "large");
   SpoolRef after = *store.AppendToSpool(kRound, "after");
   CHECK(after.segment > ref->segment);
   REQUIRE(store.SyncSpools().ok());

@@ -65,6 +65,7 @@ class Aftermath {
   std::string Check(bool may_leave_payloads) {
     CheckPromises();
     CheckBroadcasts();
+    CheckUploads();
     // Leases expire, backoffs pass.
     clock_.Advance(absl::Minutes(3));
     server_.Run();
@@ -112,6 +113,26 @@ class Aftermath {
       if (round.broadcast_digest.empty()) continue;
       const auto blob = server_.payloads().OpenBlob(round.broadcast_digest);
       if (!blob.ok()) Violate("the broadcast of round {}: {}", round.id, blob.status().ToString());
+    }
+  }
+
+  // What was uploaded for a lease that is still held is there to be handed in.
+  void CheckUploads() {
+    for (size_t i = 0; i < mark_.uploaded; ++i) {
+      const v1::SyncRequest& hand_in = ledger_.uploaded[i];
+      const v1::TaskResult& result = hand_in.results(0);
+      const auto task = server_.tasks().GetTask(*TaskId::Parse(result.task()));
+      if (!task.ok() || task->state != TaskState::kLeased || task->lease_token.value() != result.lease_token())
+        continue;
+      const auto round = GetRound(server_, task->id.round.value());
+      if (!round.ok()) return Violate("the round of task {}: {}", result.task(), round.status().ToString());
+      // What is kept in memory a crash forgets.
+      if (round->state() != v1::COLLECTING || round->spec().durability() != v1::DURABLE) continue;
+      const auto taken = server_.Call<v1::SyncResponse>("WorkService/Sync", hand_in);
+      if (!taken.ok()) return Violate("the upload for task {}: {}", result.task(), taken.status().ToString());
+      if (taken->verdicts(0).verdict() == v1::ResultVerdict::ACCEPTED) continue;
+      Violate("the upload for task {} was finished, and is {}", result.task(),
+              v1::ResultVerdict::Verdict_Name(taken->verdicts(0).verdict()));
     }
   }
 

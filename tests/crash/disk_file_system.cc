@@ -78,6 +78,10 @@ absl::Status DiskFileSystem::Rename(const std::string& from, const std::string& 
   return Result(disk_.Rename(from, to), "rename", from);
 }
 
+absl::Status DiskFileSystem::Link(const std::string& path, const std::string& name) {
+  return Result(disk_.Link(path, name), "link", path);
+}
+
 absl::Status DiskFileSystem::Unlink(const std::string& path) {
   const int error = disk_.Unlink(path);
   return Result(error == ENOENT ? 0 : error, "delete", path);

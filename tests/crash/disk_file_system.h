@@ -17,6 +17,7 @@ class DiskFileSystem final : public FileSystem {
   absl::StatusOr<std::unique_ptr<File>> Open(const std::string& path, Mode mode) override;
   absl::StatusOr<std::unique_ptr<BlobView>> Map(const std::string& path) override;
   absl::Status Rename(const std::string& from, const std::string& to) override;
+  absl::Status Link(const std::string& path, const std::string& name) override;
   absl::Status Unlink(const std::string& path) override;
   absl::Status CreateDirectory(const std::string& path) override;
   absl::Status RemoveDirectory(const std::string& path) override;

@@ -48,12 +48,12 @@ struct Kind {
 const std::vector<Kind>& Kinds() {
   static const std::vector<Kind> kinds = {
       {"EIO in a write", {Op::kWrite}, {.error = EIO}},
-      {"a full disk", {Op::kWrite, Op::kCreate, Op::kCreateDirectory, Op::kRename}, {.error = ENOSPC}},
+      {"a full disk", {Op::kWrite, Op::kCreate, Op::kCreateDirectory, Op::kRename, Op::kLink}, {.error = ENOSPC}},
       {"a short write", {Op::kWrite}, {.error = EIO, .written = 0.6}},
       {"a short write on a full disk", {Op::kWrite}, {.error = ENOSPC, .written = 0.6}},
       {"a failed flush", {Op::kSync}, {.error = EIO}},
       {"a failed flush of a directory", {Op::kSyncDirectory}, {.error = EIO}},
-      {"a failed rename", {Op::kRename}, {.error = EIO}},
+      {"a failed rename or link", {Op::kRename, Op::kLink}, {.error = EIO}},
       {"EIO in a read", {Op::kRead, Op::kOpen}, {.error = EIO}},
       {"EIO when names change",
        {Op::kCreate, Op::kCreateDirectory, Op::kRemoveDirectory, Op::kUnlink, Op::kTruncate},

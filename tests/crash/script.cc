@@ -223,6 +223,7 @@ bool Script::Upload(DiskServer& server, Held& held, bool& is_lost) {
   if (absl::IsFailedPrecondition(finished.status())) held.upload_id.clear();
   if (begin_again(finished.status()) || absl::IsFailedPrecondition(finished.status())) return false;
   held.is_finished = Succeeded("finish upload", finished);
+  if (held.is_finished) *ledger_.uploaded.emplace_back(Ask(held.worker, 0)).add_results() = ResultOf(held);
   return held.is_finished;
 }
 

@@ -31,6 +31,8 @@ struct Ledger {
   std::vector<std::string> attempted;
   // Coordinates whose contribution was ACCEPTED, or a DUPLICATE of one that was.
   std::vector<int> accepted;
+  // Calls that hand in an upload, each from when that was finished.
+  std::vector<v1::SyncRequest> uploaded;
   // Rounds whose creation was answered, and those whose cancellation was asked for.
   std::vector<std::string> created;
   std::vector<std::string> cancelled;
@@ -46,9 +48,11 @@ struct Ledger {
 
   // The lists only grow: their lengths say what was known at a moment.
   struct Mark {
-    size_t attempted = 0, accepted = 0, created = 0, cancelled = 0, ended = 0;
+    size_t attempted = 0, accepted = 0, uploaded = 0, created = 0, cancelled = 0, ended = 0;
   };
-  Mark mark() const { return {attempted.size(), accepted.size(), created.size(), cancelled.size(), ended.size()}; }
+  Mark mark() const {
+    return {attempted.size(), accepted.size(), uploaded.size(), created.size(), cancelled.size(), ended.size()};
+  }
 };
 
 // Serialised. `is_dense`: as the round's output.

@@ -141,6 +141,7 @@ const char* Name(DiskOperation operation) {
                                     "truncate",
                                     "sync",
                                     "rename",
+                                    "link",
                                     "unlink",
                                     "create directory",
                                     "remove directory",
@@ -254,6 +255,18 @@ int SimulatedDisk::Rename(const std::string& from, const std::string& to) {
   if (node == nullptr || to_parent == nullptr) return ENOENT;
   SetEntry(*to_parent, to_name, node);
   SetEntry(*from_parent, from_name, nullptr);
+  Changed();
+  return 0;
+}
+
+int SimulatedDisk::Link(const std::string& path, const std::string& name) {
+  if (int error = Fault(DiskOperation::kLink, path)) return error;
+  std::string last;
+  const NodePtr parent = FindParent(name, last);
+  const NodePtr node = Find(path);
+  if (node == nullptr || parent == nullptr) return ENOENT;
+  if (parent->entries.contains(last)) return EEXIST;
+  SetEntry(*parent, last, node);
   Changed();
   return 0;
 }

@@ -38,6 +38,7 @@ enum class DiskOperation {
   kTruncate,
   kSync,
   kRename,
+  kLink,
   kUnlink,
   kCreateDirectory,
   kRemoveDirectory,
@@ -94,6 +95,7 @@ class SimulatedDisk {
   int Truncate(Node& node, const std::string& path, int64_t size);
   int Sync(Node& node, const std::string& path);
   int Rename(const std::string& from, const std::string& to);
+  int Link(const std::string& path, const std::string& name);
   int Unlink(const std::string& path);
   int CreateDirectory(const std::string& path);
   int RemoveDirectory(const std::string& path);

@@ -41,9 +41,9 @@ absl::Status CrashingPayloadStore::FinishUpload(const UploadId& id) {
 absl::Status CrashingPayloadStore::MoveUploadToBlob(const UploadId& id) {
   return Writing(point_, StoreOperation::kMoveUploadToBlob, [&] { return inner_.MoveUploadToBlob(id); });
 }
-absl::StatusOr<SpoolRef> CrashingPayloadStore::MoveUploadToSpool(const UploadId& id, const RoundId& round) {
+absl::StatusOr<SpoolRef> CrashingPayloadStore::AddUploadToSpool(const UploadId& id, const RoundId& round) {
   monitor_.OnSpool(round);
-  return Writing(point_, StoreOperation::kMoveUploadToSpool, [&] { return inner_.MoveUploadToSpool(id, round); });
+  return Writing(point_, StoreOperation::kAddUploadToSpool, [&] { return inner_.AddUploadToSpool(id, round); });
 }
 absl::StatusOr<std::string> CrashingPayloadStore::WriteBlob(
     const std::function<absl::Status(const ByteSink& take)>& write) {

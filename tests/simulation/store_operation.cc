@@ -52,7 +52,7 @@ constexpr StoreOperationRow kOperations[] = {
     {StoreOperation::kWriteChunk, "PayloadStore::WriteChunk"},
     {StoreOperation::kFinishUpload, "PayloadStore::FinishUpload"},
     {StoreOperation::kMoveUploadToBlob, "PayloadStore::MoveUploadToBlob"},
-    {StoreOperation::kMoveUploadToSpool, "PayloadStore::MoveUploadToSpool"},
+    {StoreOperation::kAddUploadToSpool, "PayloadStore::AddUploadToSpool"},
     {StoreOperation::kOpenUpload, "PayloadStore::OpenUpload"},
     {StoreOperation::kDeleteUpload, "PayloadStore::DeleteUpload"},
     {StoreOperation::kDeleteStaleUploads, "PayloadStore::DeleteStaleUploads"},

@@ -56,7 +56,7 @@ enum class StoreOperation {
   kWriteChunk,
   kFinishUpload,
   kMoveUploadToBlob,
-  kMoveUploadToSpool,
+  kAddUploadToSpool,
   kOpenUpload,
   kDeleteUpload,
   kDeleteStaleUploads,

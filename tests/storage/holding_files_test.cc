@@ -101,5 +101,21 @@ TEST_CASE("A deleted file stays hidden until it is gone, also from whoever makes
   CHECK(held.List() == std::vector<std::string>{"a"});
 }
 
+TEST_CASE("A deleted file gives its name to a link, and gets no other name itself") {
+  Held held;
+  for (const char* name : {"a", "b"}) held.Write(name);
+  REQUIRE(held.files().Unlink(held.PathOf("a")).ok());
+  CHECK(absl::IsNotFound(held.files().Link(held.PathOf("a"), held.PathOf("c"))));
+  REQUIRE(held.files().Link(held.PathOf("b"), held.PathOf("a")).ok());
+  CHECK(held.List() == std::vector<std::string>{"a", "b"});
+  CHECK((*held.files().Map(held.PathOf("a")))->size_bytes() == 12);
+  held.Release();
+  CHECK(held.files().DeleteHeld().ok());
+  CHECK(held.List() == std::vector<std::string>{"a", "b"});
+  // Each name is deleted for itself.
+  REQUIRE(held.files().Unlink(held.PathOf("b")).ok());
+  CHECK((*held.files().Map(held.PathOf("a")))->size_bytes() == 12);
+}
+
 }  // namespace
 }  // namespace sheaf
