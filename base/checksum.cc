@@ -1,7 +1,7 @@
 #include "base/checksum.h"
 
+#include <libdeflate.h>
 #include <openssl/evp.h>
-#include <zlib.h>
 
 #include <algorithm>
 
@@ -10,7 +10,8 @@
 namespace sheaf {
 
 uint32_t Crc32(std::string_view bytes, uint32_t seed) {
-  return static_cast<uint32_t>(crc32_z(seed, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
+  if (bytes.empty()) return seed;  // Of no bytes at a null pointer it would begin anew.
+  return libdeflate_crc32(seed, bytes.data(), bytes.size());
 }
 
 bool IsSha256Hex(std::string_view text) {

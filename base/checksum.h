@@ -8,7 +8,7 @@
 
 namespace sheaf {
 
-// CRC-32 (ISO 3309, as zlib). `seed` continues a previous checksum.
+// CRC-32 (ISO 3309, as gzip). `seed` continues a previous checksum.
 uint32_t Crc32(std::string_view bytes, uint32_t seed = 0);
 
 // SHA-256 (FIPS 180-4) of a whole, in lower-case hex.

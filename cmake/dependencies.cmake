@@ -1,5 +1,6 @@
 # Everything is a Debian 12 package; deploy/packages.txt names them.
 find_package(Threads REQUIRED)
+find_package(PkgConfig REQUIRED)
 find_package(Protobuf REQUIRED)  # Module mode: Debian ships no CONFIG package for it.
 find_package(gRPC CONFIG REQUIRED)
 find_package(absl CONFIG REQUIRED)
@@ -7,7 +8,7 @@ find_package(fmt CONFIG REQUIRED)
 find_package(spdlog CONFIG REQUIRED)
 find_package(SQLite3 REQUIRED)
 find_package(OpenSSL REQUIRED)
-find_package(ZLIB REQUIRED)
+pkg_check_modules(libdeflate REQUIRED IMPORTED_TARGET libdeflate)  # Debian ships no CMake package for it.
 find_package(CLI11 CONFIG REQUIRED)
 find_package(nlohmann_json CONFIG REQUIRED)
 find_package(tomlplusplus CONFIG REQUIRED)

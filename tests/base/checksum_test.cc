@@ -29,6 +29,7 @@ TEST_CASE("Only 64 lower-case hexadecimal characters are a digest") {
 TEST_CASE("CRC-32 continues from a seed") {
   REQUIRE(Crc32("123456789") == 0xCBF43926u);
   REQUIRE(Crc32("6789", Crc32("12345")) == Crc32("123456789"));
+  REQUIRE(Crc32(std::string_view(), 5) == 5);
 }
 
 }  // namespace

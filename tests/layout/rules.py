@@ -129,7 +129,7 @@ THIRD_PARTY = [
     ("SQLite", r"sqlite3\.h", [("storage/sqlite/", "the connection"),
       ("tests/crash/", "a disk and a memory that fail beneath it")]),
     ("OpenSSL", r"openssl/", [("base/", "SHA-256, randomness and certificates")]),
-    ("zlib", r"zlib\.h", [("base/checksum.cc", "CRC-32")]),
+    ("libdeflate", r"libdeflate\.h", [("base/checksum.cc", "CRC-32")]),
     ("spdlog", r"spdlog/", [("base/log.cc", "the log")]),
     ("std ranges", r"ranges", []),  # clang-14 cannot compile libstdc++ 12's views.
 ]
