@@ -7,6 +7,7 @@
 #include <limits>
 #include <utility>
 
+#include "absl/container/inlined_vector.h"
 #include "aggregation/exact_kernels.h"
 #include "base/check.h"
 #include "base/status_macros.h"
@@ -166,14 +167,15 @@ void ExactSum::WriteChunk(int64_t at, int count, StateWriter& out) const {
     if (from != nullptr) chunk.AddBlock(static_cast<int>(done), *from, offset, piece);
   });
   chunk.Normalise();
-  const auto is_nonzero = [count](const ExactBlock::Bin& bin) { return LargestMagnitude(bin.digits, count) != 0; };
-  const std::span<const ExactBlock::Bin> bins = chunk.bins();
-  out.Put<uint16_t>(static_cast<uint16_t>(std::count_if(bins.begin(), bins.end(), is_nonzero)));
-  for (const ExactBlock::Bin& bin : bins) {
-    if (!is_nonzero(bin)) continue;
-    out.Put<int16_t>(static_cast<int16_t>(bin.exponent / ExactBlock::kDigitBits));
+  absl::InlinedVector<const ExactBlock::Bin*, 4> nonzero;
+  for (const ExactBlock::Bin& bin : chunk.bins()) {
+    if (std::any_of(bin.digits, bin.digits + count, [](int64_t digit) { return digit != 0; })) nonzero.push_back(&bin);
+  }
+  out.Put<uint16_t>(static_cast<uint16_t>(nonzero.size()));
+  for (const ExactBlock::Bin* bin : nonzero) {
+    out.Put<int16_t>(static_cast<int16_t>(bin->exponent / ExactBlock::kDigitBits));
     int32_t digits[kCellChunk];
-    NarrowDigits(bin.digits, count, digits);
+    NarrowDigits(bin->digits, count, digits);
     out.PutArray(digits, count);
   }
   std::vector<std::pair<uint16_t, uint8_t>> flags;
