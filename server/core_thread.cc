@@ -20,6 +20,10 @@ constexpr size_t kBatchEventsMin = 16;
 constexpr absl::Duration kBatchCpuMax = absl::Milliseconds(50);
 // The core is not asked to tick more often than this when nothing happens.
 constexpr absl::Duration kTickIntervalMin = absl::Milliseconds(1);
+// And than this while what has run out is held.
+constexpr absl::Duration kTickIntervalOfHold = absl::Milliseconds(20);
+// Whoever renews a lease does it sooner.
+constexpr absl::Duration kHoldMax = absl::Minutes(1);
 
 }  // namespace
 
@@ -106,11 +110,15 @@ void CoreThread::Run() {
     } else if (took < kBatchDurationMax / 2) {
       batch_events_max_ = std::min(batch_events_max_ * 2, kBatchEventsMax);
     }
-    next_tick = std::max(core_->NextTick(now), now + kTickIntervalMin);
+    const absl::Time end = clock_.Now();
+    if (const absl::Time until = end + std::min(end - now, kHoldMax); until > hold_.until) hold_ = {now, until};
+    const absl::Duration rest = hold_.until > end + kTickIntervalOfHold ? kTickIntervalOfHold : kTickIntervalMin;
+    next_tick = std::max(core_->NextTick(now), now + rest);
   }
 }
 
 absl::Time CoreThread::ReadUntil(absl::Time now) {
+  if (now < hold_.until) now = std::min(now, hold_.at);
   MutexLock lock(mutex_);
   for (const Inbox* inbox : {&inbox_, &urgent_}) {
     if (!inbox->empty()) now = std::min(now, inbox->front().arrival);

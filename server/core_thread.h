@@ -1,6 +1,7 @@
 // CoreThread: the Executor of a running server. One thread owns the core; what others post is drained in batches, so
 // that concurrent calls share one transaction and one flush. Each event is stamped when it is posted, and nothing
-// expires in the core while an event that is older than its expiry waits (see Core::Tick).
+// expires in the core while an event that is older than its expiry waits, or before those could be heard whom a slow
+// batch answered late (see Core::Tick).
 //
 //   CoreThread thread(clock, StopProcess);
 //   Core core(store, payloads, thread, random, options);      // Refers to its executor, so that it comes second.
@@ -87,6 +88,13 @@ class CoreThread final : public Executor {
 
   // Only the thread's own.
   size_t batch_events_max_ = 16;
+  // After a batch that took long, because its work or its commit did: those whom it answered have as long again to be
+  // heard before anything runs out that had not when it began. A renewal may have taken longer than the lease lasts.
+  struct Hold {
+    absl::Time at;
+    absl::Time until = absl::InfinitePast();
+  };
+  Hold hold_;
   WorkMeter meter_;
 
   Mutex mutex_;

@@ -30,8 +30,8 @@ class BatchControl {
   virtual bool MayGoOn() { return true; }
   // Takes the events that the batch leaves.
   virtual void TakeBack(std::span<Executor::Event> /*events*/) {}
-  // After the events: no call that arrived before this still waits to be read. Nothing expires later than that (see
-  // Core::Tick).
+  // After the events: no call that arrived before this still waits to be read, and whoever was answered at this time
+  // could be heard again. Nothing expires later than that (see Core::Tick).
   virtual absl::Time ReadUntil(absl::Time now) { return now; }
   // After the core's tick: what follows is the disk's time, which a smaller batch would not shorten.
   virtual void OnWorked() {}

@@ -42,6 +42,7 @@ CHECKS = {
     "core": ("server_core_test", ["--abort"]),
     "storage": ("storage_test", ["--abort"]),
     "crash": ("crash_test", ["--abort"]),
+    "threads": ("server_threads_test", ["--abort"]),
 }
 
 
