@@ -218,6 +218,30 @@ TEST_CASE("Leases whose renewals wait for a core that stood still are not lost, 
   CHECK(lost.size() == kSilent);
 }
 
+TEST_CASE("Leases whose renewals wait in a queue for longer than leases last are held") {
+  constexpr int kWorkers = 45;
+  RunningCore core(absl::ZeroDuration());
+  const std::vector<v1::Lease> leases = LeaseAll(core, kWorkers);
+  int num_held = 0;
+  const absl::Status posted = core.thread().RunInBatch([&](absl::Time) {
+    for (int i = 0; i < kWorkers; ++i) {
+      core.thread().Post([&, i](absl::Time now) {
+        // Each has a batch of its own.
+        core.Stall(absl::Seconds(1));
+        v1::SyncRequest renewal = Ask("w" + std::to_string(i), 0);
+        *renewal.add_held() = Held(leases[static_cast<size_t>(i)], 1);
+        core.core().desk().Sync(renewal, Identity::Anybody(), now, [&](absl::StatusOr<v1::SyncResponse> answer) {
+          REQUIRE(answer.ok());
+          if (answer->held(0).verdict() == v1::LeaseUpdate::HELD) ++num_held;
+        });
+      });
+    }
+  });
+  REQUIRE(posted.ok());
+  REQUIRE(core.thread().RunInBatch([](absl::Time) {}).ok());
+  CHECK(num_held == kWorkers);
+}
+
 TEST_CASE("A lease that was renewed by a commit that hung for longer than leases last can be renewed again") {
   RunningCore core(absl::ZeroDuration());
   const std::vector<v1::Lease> leases = LeaseAll(core, 2);
