@@ -65,9 +65,9 @@ class TaskStore {
     std::span<const NewTask> tasks;
   };
   // Stores the next tasks of a round that CreateRound shall create, so that one of many comes into being over several
-  // batches. Nobody sees them before. All that is staged for the round is void if the batch fails, if the store is opened
-  // anew, or if CreateRound does not create it; it goes with later calls of DeleteEndedRounds. FAILED_PRECONDITION
-  // unless `num_staged` tasks are staged; ALREADY_EXISTS if the round is there.
+  // batches. Nobody sees them before. All that is staged for the round is void if the batch fails, if the store is
+  // opened anew, or if CreateRound does not create it; it goes with later calls of DeleteEndedRounds.
+  // FAILED_PRECONDITION unless `num_staged` tasks are staged; ALREADY_EXISTS if the round is there.
   virtual absl::Status StageTasks(const StageTasksParams& params) = 0;
 
   struct CreateRoundParams {
@@ -275,9 +275,15 @@ class TaskStore {
     WorkerName worker;
     // In order of round id, then index; only tasks after this one.
     std::optional<TaskId> after;
+    // The last to look at.
+    std::optional<TaskId> until;
     int limit = 100;
   };
+  // Takes time for all tasks between `after` and `until` that it passes by: whoever wants few of many gives an end.
   virtual absl::StatusOr<std::vector<TaskRecord>> ListTasks(const ListTasksParams& params) = 0;
+  // Such an end: the task that is `limit` tasks of the population and round behind `after`, whatever their state,
+  // worker and `until`. Nothing if there are fewer.
+  virtual absl::StatusOr<std::optional<TaskId>> SkipTasks(const ListTasksParams& params) = 0;
 
   struct QueueRecord {
     // Of rounds in kCollecting.

@@ -37,6 +37,7 @@ Core::Core(TaskStore& store, PayloadStore& payloads, Executor& executor, Random&
       desk_(context_, rounds_, workers_),
       watch_(context_, rounds_),
       unmet_(context_, rounds_, workers_),
+      task_listing_(context_),
       retention_(context_, rounds_) {
   access_.set_on_void([this](const TokenId& token) {
     desk_.EndPollsOf(token);
@@ -96,6 +97,7 @@ void Core::BeginDrain(absl::Time now) {
   desk_.BeginDrain(now);
   watch_.BeginDrain(now);
   unmet_.BeginDrain(now);
+  task_listing_.BeginDrain();
 }
 
 void Core::CheckpointAll(absl::Time /*now*/) { rounds_.CheckpointAll(); }

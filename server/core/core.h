@@ -20,6 +20,7 @@
 #include "server/core/round_creations.h"
 #include "server/core/round_manager.h"
 #include "server/core/round_watch.h"
+#include "server/core/task_listing.h"
 #include "server/core/unmet_requirements.h"
 #include "server/core/work_desk.h"
 #include "server/core/worker_registry.h"
@@ -77,6 +78,7 @@ class Core {
   WorkDesk& desk() { return desk_; }
   RoundWatch& watch() { return watch_; }
   UnmetRequirements& unmet() { return unmet_; }
+  TaskListing& task_listing() { return task_listing_; }
   const Limits& limits() const { return context_.limits; }
   const std::string& data_directory() const { return data_directory_; }
   absl::Time start_time() const { return start_time_; }
@@ -96,6 +98,7 @@ class Core {
   WorkDesk desk_;
   RoundWatch watch_;
   UnmetRequirements unmet_;
+  TaskListing task_listing_;
   Retention retention_;
   absl::Time start_time_;
   absl::Time next_housekeeping_ = absl::InfinitePast();

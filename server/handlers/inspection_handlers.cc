@@ -15,7 +15,6 @@
 #include "server/core/round_spec.h"
 #include "server/core/views.h"
 #include "server/handlers/admission.h"
-#include "server/handlers/state_filter.h"
 
 namespace sheaf {
 namespace {
@@ -23,37 +22,6 @@ namespace {
 absl::StatusOr<TaskId> ParseTask(const std::string& text) {
   if (const std::optional<TaskId> id = TaskId::Parse(text)) return *id;
   return absl::InvalidArgumentError(fmt::format("\"{}\" is not a task, such as r-7k2m9q4x/17", text.substr(0, 128)));
-}
-
-absl::StatusOr<v1::ListTasksResponse> List(Core& core, const v1::ListTasksRequest& request) {
-  ASSIGN_OR_RETURN(const int page_size, PageSize(request.page_size(), core.limits().page_size_max));
-  TaskStore::ListTasksParams params{.population = PopulationOrDefault(request.population()),
-                                    .worker = WorkerName(request.worker())};
-  if (!request.round().empty()) {
-    params.round = RoundId(request.round());
-    RETURN_IF_ERROR(core.context().store.GetRound(*params.round).status());
-  }
-  ASSIGN_OR_RETURN(params.states, ParseStates<TaskState>(request.states(), *v1::TaskState_descriptor()));
-  if (!request.page_token().empty()) {
-    params.after = TaskId::Parse(request.page_token());
-    if (!params.after) return BadPageToken(request.page_token());
-  }
-  v1::ListTasksResponse response;
-  PageRoom room(core.limits().page_bytes_max);
-  const auto read = [&](int limit) {
-    params.limit = limit;
-    return core.context().store.ListTasks(params);
-  };
-  ASSIGN_OR_RETURN(const bool has_more,
-                   FillPage(page_size, read, [&](const TaskRecord& record) -> absl::StatusOr<bool> {
-                     v1::Task task = ToProto(record);
-                     if (!room.Take(task)) return false;
-                     params.after = record.id;
-                     *response.add_tasks() = std::move(task);
-                     return true;
-                   }));
-  if (has_more) response.set_next_page_token(response.tasks().rbegin()->id());
-  return response;
 }
 
 absl::StatusOr<v1::GetTaskResponse> Get(Core& core, const v1::GetTaskRequest& request) {
@@ -169,7 +137,7 @@ absl::StatusOr<v1::GetServerInfoResponse> Info(Core& core, const Admission& admi
 
 void InspectionHandlers::ListTasks(const v1::ListTasksRequest& request, absl::Time /*now*/,
                                    Reply<v1::ListTasksResponse> reply) {
-  reply(List(core_, request));
+  core_.task_listing().List(request, reply);
 }
 
 void InspectionHandlers::GetTask(const v1::GetTaskRequest& request, absl::Time /*now*/,

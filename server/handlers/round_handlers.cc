@@ -9,8 +9,8 @@
 #include "server/core/core.h"
 #include "server/core/paging.h"
 #include "server/core/round_spec.h"
+#include "server/core/state_filter.h"
 #include "server/core/views.h"
-#include "server/handlers/state_filter.h"
 
 namespace sheaf {
 namespace {

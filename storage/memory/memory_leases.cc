@@ -316,25 +316,44 @@ absl::StatusOr<std::vector<AttemptRecord>> MemoryTaskStore::ListAttempts(const T
   return task->attempts;
 }
 
-absl::StatusOr<std::vector<TaskRecord>> MemoryTaskStore::ListTasks(const ListTasksParams& params) {
-  std::vector<TaskRecord> page;
+template <typename Visit>
+void MemoryTaskStore::ForEachTask(const ListTasksParams& params, Visit visit) {
   const RoundId first = std::max(params.round.value_or(RoundId()), params.after ? params.after->round : RoundId());
   for (auto it = rounds_.lower_bound(first); it != rounds_.end(); ++it) {
-    const auto& [id, round] = *it;
-    if (params.round && *params.round != id) break;
+    auto& [id, round] = *it;
+    if (params.round && *params.round != id) return;
     if (!params.population.empty() && params.population != round.record.population) continue;
     const bool is_continued = params.after && params.after->round == id;
     const size_t begin = is_continued ? static_cast<size_t>(std::max(int64_t{params.after->index} + 1, int64_t{0})) : 0;
     for (size_t i = begin; i < round.tasks.size(); ++i) {
-      if (page.size() >= static_cast<size_t>(std::max(params.limit, 0))) return page;
-      const TaskRecord& record = round.tasks[i].record;
-      bool is_wanted =
-          (params.states.empty() || std::count(params.states.begin(), params.states.end(), record.state)) &&
-          (params.worker.empty() || params.worker == record.worker);
-      if (is_wanted) page.push_back(Show(round.tasks[i]));
+      if (!visit(TaskId{id, static_cast<int32_t>(i)}, round.tasks[i])) return;
     }
   }
+}
+
+absl::StatusOr<std::vector<TaskRecord>> MemoryTaskStore::ListTasks(const ListTasksParams& params) {
+  std::vector<TaskRecord> page;
+  ForEachTask(params, [&](const TaskId& id, const Task& task) {
+    if (page.size() >= static_cast<size_t>(std::max(params.limit, 0))) return false;
+    if (params.until && id > *params.until) return false;
+    const bool is_wanted =
+        (params.states.empty() || std::count(params.states.begin(), params.states.end(), task.record.state)) &&
+        (params.worker.empty() || params.worker == task.record.worker);
+    if (is_wanted) page.push_back(Show(task));
+    return true;
+  });
   return page;
+}
+
+absl::StatusOr<std::optional<TaskId>> MemoryTaskStore::SkipTasks(const ListTasksParams& params) {
+  int num_passed = 0;
+  std::optional<TaskId> last;
+  ForEachTask(params, [&](const TaskId& id, const Task& /*task*/) {
+    if (++num_passed < params.limit) return true;
+    last = id;
+    return false;
+  });
+  return last;
 }
 
 absl::StatusOr<TaskStore::QueueRecord> MemoryTaskStore::DescribeQueue(const std::string& population, absl::Time now) {

@@ -54,6 +54,7 @@ class MemoryTaskStore : public TaskStore {
   absl::StatusOr<TaskRecord> GetTaskState(const TaskId& id) override;
   absl::StatusOr<std::vector<AttemptRecord>> ListAttempts(const TaskId& id) override;
   absl::StatusOr<std::vector<TaskRecord>> ListTasks(const ListTasksParams& params) override;
+  absl::StatusOr<std::optional<TaskId>> SkipTasks(const ListTasksParams& params) override;
   absl::StatusOr<QueueRecord> DescribeQueue(const std::string& population, absl::Time now) override;
   absl::StatusOr<std::vector<std::string>> ListRequirements(const RoundId& round) override;
   absl::StatusOr<std::vector<int64_t>> CountQueued(const RoundId& round) override;
@@ -101,6 +102,10 @@ class MemoryTaskStore : public TaskStore {
   absl::StatusOr<Task*> FindLease(const TaskId& id, const LeaseToken& token);
   static RoundRecord Show(const Round& round);
   static TaskRecord Show(const Task& task);
+  // Calls visit(id, task) for the tasks behind `params.after` of the params' round and population, in order, until it
+  // returns false.
+  template <typename Visit>
+  void ForEachTask(const ListTasksParams& params, Visit visit);
 
   // The only ways to change something.
   void PutRound(Round& round, RoundRecord record);

@@ -61,6 +61,7 @@ class SqlTaskStore final : public TaskStore {
   absl::StatusOr<TaskRecord> GetTaskState(const TaskId& id) override;
   absl::StatusOr<std::vector<AttemptRecord>> ListAttempts(const TaskId& id) override;
   absl::StatusOr<std::vector<TaskRecord>> ListTasks(const ListTasksParams& params) override;
+  absl::StatusOr<std::optional<TaskId>> SkipTasks(const ListTasksParams& params) override;
   absl::StatusOr<QueueRecord> DescribeQueue(const std::string& population, absl::Time now) override;
   absl::StatusOr<std::vector<std::string>> ListRequirements(const RoundId& round) override;
   absl::StatusOr<std::vector<int64_t>> CountQueued(const RoundId& round) override;

@@ -13,24 +13,24 @@ namespace sheaf {
 
 TaskRecord ReadTask(const SqlRow& row) {
   TaskRecord task{.id = {RoundId(row.Bytes(0)), static_cast<int32_t>(row.Int(1) & INT32_MAX)},
-          .state = static_cast<TaskState>(row.Int(2)),
-          .payload = row.String(3),
-          .data_selector = row.String(4),
-          .requirement = row.String(5),
-          .create_time = row.Time(6),
-          .available_time = row.Time(7),
-          .end_time = row.Time(8),
-          .worker = WorkerName(row.Bytes(9)),
-          .lease_token = LeaseToken(row.Bytes(10)),
-          .poll_id = row.String(11),
-          .lease_time = row.Time(12),
-          .expire_time = row.Time(13),
-          .attempt_deadline_time = row.Time(14),
-          .progress = row.Int(15),
-          .num_attempts = static_cast<int32_t>(row.Int(16)),
-          .num_failed = static_cast<int32_t>(row.Int(17)),
-          .num_lost = static_cast<int32_t>(row.Int(18)),
-          .last_error = row.String(19)};
+                  .state = static_cast<TaskState>(row.Int(2)),
+                  .payload = row.String(3),
+                  .data_selector = row.String(4),
+                  .requirement = row.String(5),
+                  .create_time = row.Time(6),
+                  .available_time = row.Time(7),
+                  .end_time = row.Time(8),
+                  .worker = WorkerName(row.Bytes(9)),
+                  .lease_token = LeaseToken(row.Bytes(10)),
+                  .poll_id = row.String(11),
+                  .lease_time = row.Time(12),
+                  .expire_time = row.Time(13),
+                  .attempt_deadline_time = row.Time(14),
+                  .progress = row.Int(15),
+                  .num_attempts = static_cast<int32_t>(row.Int(16)),
+                  .num_failed = static_cast<int32_t>(row.Int(17)),
+                  .num_lost = static_cast<int32_t>(row.Int(18)),
+                  .last_error = row.String(19)};
   if (!HasStopped(static_cast<RoundState>(row.Int(20))) || IsEnded(task.state)) return task;
   task.state = TaskState::kCancelled;
   task.end_time = row.Time(21);
@@ -138,37 +138,76 @@ absl::StatusOr<std::vector<AttemptRecord>> SqlTaskStore::ListAttempts(const Task
   return attempts;
 }
 
+namespace {
+
+// The tasks of rounds r between two places, and what ListTasksParams gives for that.
+constexpr std::string_view kTasksBetween = R"(rounds r CROSS JOIN tasks t
+          ON t.task_key > (r.round_key << 32) + CASE r.id WHEN ? THEN ? ELSE -1 END
+         AND t.task_key <= (r.round_key << 32) + CASE r.id WHEN ? THEN ? ELSE 2147483647 END)";
+constexpr std::string_view kOfRounds = "r.id >= ? AND r.id <= ? AND (? = '' OR r.population = ?)";
+
+struct Between {
+  TaskId after;
+  TaskId until;
+  std::string first;
+  std::string last;
+
+  explicit Between(const TaskStore::ListTasksParams& params)
+      : after(params.after.value_or(TaskId{RoundId(), -1})), until(params.until.value_or(TaskId{RoundId(), -1})) {
+    first = after.round.value();
+    // Greater than every id in UTF-8.
+    last = params.until ? until.round.value() : "\xff";
+    if (!params.round) return;
+    first = std::max(first, params.round->value());
+    last = std::min(last, params.round->value());
+  }
+};
+
+}  // namespace
+
 absl::StatusOr<std::vector<TaskRecord>> SqlTaskStore::ListTasks(const ListTasksParams& params) {
   static const std::string sql = fmt::format(R"(-- list_tasks
-      SELECT {} FROM rounds r CROSS JOIN tasks t
-          ON t.task_key > (r.round_key << 32) + CASE r.id WHEN ? THEN ? ELSE -1 END
-         AND t.task_key <= (r.round_key << 32) + 2147483647
+      SELECT {} FROM {}
         JOIN round_requirements q ON q.round_key = t.round_key AND q.number = t.requirement
         LEFT JOIN task_inputs i ON i.task_key = t.task_key
-       WHERE r.id >= ? AND r.id <= ?
-         AND (? = '' OR r.population = ?) AND (? >> {}) & 1
-         AND (? = '' OR (t.worker = ? AND NOT (r.state >= 3 AND t.state <= 2)))
+       WHERE {} AND (? >> {}) & 1 AND (? = '' OR (t.worker = ? AND NOT (r.state >= 3 AND t.state <= 2)))
        ORDER BY r.id, t.task_key LIMIT ?)",
-                                             kTaskColumns, kTaskState);
+                                             kTaskColumns, kTasksBetween, kOfRounds, kTaskState);
   RETURN_IF_ERROR(FlushRounds());
   int64_t states = params.states.empty() ? ~int64_t{0} : 0;
   for (TaskState state : params.states) states |= int64_t{1} << static_cast<int>(state);
-  TaskId after = params.after.value_or(TaskId{RoundId(), -1});
-  std::string first = after.round.value();
-  // Greater than every id in UTF-8.
-  std::string last = "\xff";
-  if (params.round) {
-    first = std::max(first, params.round->value());
-    last = params.round->value();
-  }
+  const Between between(params);
   std::vector<TaskRecord> tasks;
-  RETURN_IF_ERROR(Run(sql,
-                      {SqlText(after.round.value()), int64_t{after.index}, SqlText(first), SqlText(last),
-                       SqlText(params.population), SqlText(params.population), states, SqlText(params.worker.value()),
-                       SqlText(params.worker.value()), int64_t{std::max(params.limit, 0)}},
-                      [&](const SqlRow& row) { tasks.push_back(ReadTask(row)); })
-                      .status());
+  RETURN_IF_ERROR(
+      Run(sql,
+          {SqlText(between.after.round.value()), int64_t{between.after.index}, SqlText(between.until.round.value()),
+           int64_t{between.until.index}, SqlText(between.first), SqlText(between.last), SqlText(params.population),
+           SqlText(params.population), states, SqlText(params.worker.value()), SqlText(params.worker.value()),
+           int64_t{std::max(params.limit, 0)}},
+          [&](const SqlRow& row) { tasks.push_back(ReadTask(row)); })
+          .status());
   return tasks;
+}
+
+absl::StatusOr<std::optional<TaskId>> SqlTaskStore::SkipTasks(const ListTasksParams& params) {
+  static const std::string sql = fmt::format(R"(-- skip_tasks
+      SELECT r.id, t.task_key FROM {} WHERE {} ORDER BY r.id, t.task_key LIMIT 1 OFFSET ?)",
+                                             kTasksBetween, kOfRounds);
+  RETURN_IF_ERROR(FlushRounds());
+  ListTasksParams all = params;
+  all.until.reset();
+  const Between between(all);
+  std::optional<TaskId> last;
+  RETURN_IF_ERROR(
+      Run(sql,
+          {SqlText(between.after.round.value()), int64_t{between.after.index}, SqlText(between.until.round.value()),
+           int64_t{between.until.index}, SqlText(between.first), SqlText(between.last), SqlText(params.population),
+           SqlText(params.population), int64_t{std::max(params.limit - 1, 0)}},
+          [&](const SqlRow& row) {
+            last = TaskId{RoundId(row.Bytes(0)), static_cast<int32_t>(row.Int(1) & INT32_MAX)};
+          })
+          .status());
+  return last;
 }
 
 absl::StatusOr<TaskStore::QueueRecord> SqlTaskStore::DescribeQueue(const std::string& population, absl::Time now) {

@@ -553,6 +553,21 @@ STORE_TEST("Tasks are listed by round, state, worker and population, in pages") 
   CHECK(ids({.worker = WorkerName("w1")}) == "r-a/0 ");
   CHECK(ids({.population = "other", .limit = 1}) == "r-b/0 ");
   CHECK(ids({.round = RoundId("r-none")}).empty());
+  CHECK(ids({.until = TaskId{RoundId("r-a"), 1}}) == "r-a/0 r-a/1 ");
+  CHECK(ids({.after = TaskId{RoundId("r-a"), 1}, .until = TaskId{RoundId("r-b"), 0}}) == "r-a/2 r-b/0 ");
+  CHECK(ids({.round = RoundId("r-b"), .until = TaskId{RoundId("r-a"), 1}}).empty());
+  CHECK(ids({.states = {TaskState::kQueued}, .until = TaskId{RoundId("r-a"), 1}}) == "r-a/1 ");
+  const auto skipped = [&](const TaskStore::ListTasksParams& params) {
+    const auto last = *f.store().SkipTasks(params);
+    return last ? last->ToString() : "";
+  };
+  CHECK(skipped({.limit = 1}) == "r-a/0");
+  CHECK(skipped({.limit = 4}) == "r-b/0");
+  CHECK(skipped({.states = {TaskState::kLeased}, .worker = WorkerName("w1"), .limit = 5}) == "r-b/1");
+  CHECK(skipped({.limit = 6}).empty());
+  CHECK(skipped({.population = "other", .limit = 1}) == "r-b/0");
+  CHECK(skipped({.round = RoundId("r-a"), .after = TaskId{RoundId("r-a"), 0}, .limit = 2}) == "r-a/2");
+  CHECK(skipped({.round = RoundId("r-a"), .after = TaskId{RoundId("r-a"), 0}, .limit = 3}).empty());
 }
 
 STORE_TEST("The queue counts the tasks of collecting rounds and knows the oldest that waits") {

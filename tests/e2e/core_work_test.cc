@@ -103,6 +103,40 @@ TEST_CASE("A round of 100000 open slots that ends with its goal cancels all othe
   CHECK(ended.tasks().cancelled() == kTasks - 1);
 }
 
+TEST_CASE("A list of the few tasks of a kind among 1200000 is whole, and holds nobody up") {
+  Federation federation;
+  std::vector<std::string> rounds;
+  for (int i = 0; i < 12; ++i) {
+    v1::RoundSpec spec = ASumRound();
+    spec.mutable_open_slots()->set_count(kTasks);
+    spec.set_goal(1);
+    rounds.push_back(StartRound(federation, spec));
+  }
+  const auto list = [&](v1::ListTasksRequest request) {
+    request.set_page_size(10);
+    const auto page = BlockingCall(federation.transport(), kListTasks, request, {.timeout = absl::Seconds(60)});
+    INFO(page.status().ToString());
+    REQUIRE(page.ok());
+    CHECK(page->next_page_token().empty());
+    return page->tasks_size();
+  };
+  v1::ListTasksRequest buried;
+  buried.add_states(v1::BURIED);
+  const absl::Time start = federation.clock().Now();
+  CHECK(list(buried) == 0);
+  Measured("none found within {}", absl::FormatDuration(federation.clock().Now() - start));
+  CHECK(SyncOnce(federation.transport(), APoll("w1", "poll-1", 3)).leases_size() == 3);
+  v1::ListTasksRequest leased;
+  leased.add_states(v1::LEASED);
+  CHECK(list(leased) == 3);
+  v1::ListTasksRequest of_worker;
+  of_worker.set_worker("w1");
+  CHECK(list(of_worker) == 3);
+  of_worker.set_round(rounds[3]);
+  of_worker.set_worker("w2");
+  CHECK(list(of_worker) == 0);
+}
+
 TEST_CASE("A round of which 100000 tasks are leased is cancelled") {
   Federation federation;
   v1::RoundSpec spec = ASumRound();

@@ -327,6 +327,37 @@ TEST_CASE("A list of rounds or tasks in a state that there is not is refused, wh
   }
 }
 
+TEST_CASE(
+    "The few tasks of a kind among very many are listed whole, and nobody waits for a list when the server stops") {
+  Limits limits;
+  CoreFederation server(limits);
+  v1::RoundSpec spec = SumRound(0);
+  spec.mutable_open_slots()->set_count(60'000);
+  spec.set_goal(1);
+  const std::string first = server.CreateRound(spec);
+  const std::string second = server.CreateRound(spec);
+  const v1::Lease lease = server.Sync(Ask("w", 1)).leases(0);
+  v1::ListTasksRequest list;
+  list.add_states(v1::LEASED);
+  const auto page = server.Call<v1::ListTasksResponse>("InspectionService/ListTasks", list);
+  REQUIRE(page->tasks_size() == 1);
+  CHECK(page->tasks(0).id() == lease.task());
+  CHECK(page->next_page_token().empty());
+  list.set_round(lease.round() == first ? second : first);
+  CHECK(server.Call<v1::ListTasksResponse>("InspectionService/ListTasks", list)->tasks_size() == 0);
+
+  std::vector<absl::Status> answers;
+  TaskListing listing(server.core().context());
+  list.clear_round();
+  for (int i = 0; i < 2; ++i) {
+    listing.List(list, [&](const auto& answer) { answers.push_back(answer.status()); });
+  }
+  CHECK(answers.empty());
+  listing.BeginDrain();
+  CHECK(answers == std::vector<absl::Status>(2, absl::UnavailableError("the server is stopping")));
+  server.Run();
+}
+
 TEST_CASE("At the deadline a round succeeds with min_goal contributions and fails with fewer") {
   for (const int contributions : {1, 2}) {
     CoreFederation server;

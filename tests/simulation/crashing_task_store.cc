@@ -239,6 +239,9 @@ absl::StatusOr<std::vector<AttemptRecord>> CrashingTaskStore::ListAttempts(const
 absl::StatusOr<std::vector<TaskRecord>> CrashingTaskStore::ListTasks(const ListTasksParams& params) {
   return Between(point_, StoreOperation::kListTasks, [&] { return inner_.ListTasks(params); });
 }
+absl::StatusOr<std::optional<TaskId>> CrashingTaskStore::SkipTasks(const ListTasksParams& params) {
+  return Between(point_, StoreOperation::kSkipTasks, [&] { return inner_.SkipTasks(params); });
+}
 absl::StatusOr<TaskStore::QueueRecord> CrashingTaskStore::DescribeQueue(const std::string& population, absl::Time now) {
   return Between(point_, StoreOperation::kDescribeQueue, [&] { return inner_.DescribeQueue(population, now); });
 }

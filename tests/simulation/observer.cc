@@ -63,6 +63,7 @@ void Observer::Look(const std::string& round) {
     case 3:
       return Ask(kGetTask, task);
     case 4:
+      if (weather_.chance.Chance(0.5)) tasks.add_states(v1::LEASED);
       return Ask(kListTasks, tasks);
     case 5:
       return Ask(kListRounds, list);

@@ -30,6 +30,7 @@ constexpr StoreOperationRow kOperations[] = {
     {StoreOperation::kGetTaskState, "TaskStore::GetTaskState"},
     {StoreOperation::kListAttempts, "TaskStore::ListAttempts"},
     {StoreOperation::kListTasks, "TaskStore::ListTasks"},
+    {StoreOperation::kSkipTasks, "TaskStore::SkipTasks"},
     {StoreOperation::kDescribeQueue, "TaskStore::DescribeQueue"},
     {StoreOperation::kListRequirements, "TaskStore::ListRequirements"},
     {StoreOperation::kCountQueued, "TaskStore::CountQueued"},

@@ -34,6 +34,7 @@ enum class StoreOperation {
   kGetTaskState,
   kListAttempts,
   kListTasks,
+  kSkipTasks,
   kDescribeQueue,
   kListRequirements,
   kCountQueued,

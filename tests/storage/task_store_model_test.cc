@@ -23,6 +23,7 @@ std::string Say(bool value) { return value ? "yes" : "no"; }
 std::string Say(int64_t value) { return std::to_string(value); }
 std::string Say(absl::Time value) { return absl::FormatTime(value, absl::UTCTimeZone()); }
 std::string Say(TaskStore::BlobUse value) { return std::to_string(static_cast<int>(value)); }
+std::string Say(const std::optional<TaskId>& value) { return value ? value->ToString() : "none"; }
 std::string Say(const TaskStore::CreateRoundResult& value) { return Say(value.created) + Describe(value.round); }
 std::string Say(const TaskStore::DeletedRounds& value) {
   std::string text;
@@ -236,7 +237,9 @@ class Model {
     if (random_.Chance(0.5)) tasks.round = AnyRound();
     if (random_.Chance(0.5)) tasks.after = AnyTask();
     if (random_.Chance(0.5)) tasks.states = {static_cast<TaskState>(random_.Below(6) + 1)};
+    if (random_.Chance(0.3)) tasks.until = AnyTask();
     Both([&](TaskStore& s) { return s.ListTasks(tasks); });
+    Both([&](TaskStore& s) { return s.SkipTasks(tasks); });
     std::string digest = Name("b", 3);
     Both([&](TaskStore& s) { return s.GetBlobUse(digest); });
     RoundId round = AnyRound();
