@@ -35,6 +35,8 @@ absl::Status FileError(int error, std::string_view what, const std::string& path
     case ENFILE:
       return WithRetryAfter(absl::ResourceExhaustedError(message + "; raise the limit of open files (LimitNOFILE)"),
                             kUntilFilesAreClosed);
+    case EOPNOTSUPP:
+      return absl::UnimplementedError(message);
     case EACCES:
     case EPERM:
     case EROFS:

@@ -6,8 +6,8 @@
 //   RETURN_IF_ERROR(file->Sync());
 //
 // Codes: NOT_FOUND; RESOURCE_EXHAUSTED when the disk, the quota or the file size limit is full; PERMISSION_DENIED;
-// INVALID_ARGUMENT for a name that is too long; INTERNAL for any other I/O error. Each names the path.
-// Thread-safe, but for two writes to the same range of a file.
+// INVALID_ARGUMENT for a name that is too long; UNIMPLEMENTED for what the file system cannot do; INTERNAL for any
+// other I/O error. Each names the path. Thread-safe, but for two writes to the same range of a file.
 #pragma once
 
 #include <cstdint>

@@ -17,8 +17,21 @@ absl::Status NoSuchUpload(const UploadId& id) { return absl::NotFoundError(fmt::
 
 }  // namespace
 
+absl::Status UploadFiles::CheckLinks() {
+  const std::string probe = directory_ + "/probe";
+  const std::string link = directory_ + "/link";
+  if (!files_.Open(probe, FileSystem::kCreate).ok()) return absl::OkStatus();
+  const absl::Status linked = files_.Link(probe, link);
+  for (const std::string& path : {probe, link}) files_.Unlink(path).IgnoreError();
+  if (!absl::IsPermissionDenied(linked) && !absl::IsUnimplemented(linked)) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      fmt::format("{}: the file system has no hard links, which uploads need; put the store on another",
+                  std::string(linked.message())));
+}
+
 absl::Status UploadFiles::Open() {
   RETURN_IF_ERROR(files_.CreateDirectory(directory_));
+  RETURN_IF_ERROR(CheckLinks());
   ASSIGN_OR_RETURN(std::vector<std::string> names, files_.List(directory_));
   for (const std::string& name : names) {
     if (Adopt(name)) continue;

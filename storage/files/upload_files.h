@@ -35,7 +35,7 @@ class UploadFiles {
   UploadFiles(FileSystem& files, std::string directory) : files_(files), directory_(std::move(directory)) {}
 
   // Creates the directory and finds the uploads of an earlier process. What else is there is deleted, or if it cannot
-  // be, named in the log.
+  // be, named in the log. FAILED_PRECONDITION if the file system has no hard links.
   absl::Status Open();
 
   absl::StatusOr<PayloadStore::Upload> Start(const UploadId& id, int64_t size_bytes, const std::string& digest,
@@ -125,6 +125,8 @@ class UploadFiles {
   absl::Status Remove(Entry& entry) REQUIRES(entry.mutex) EXCLUDES(mutex_);
   void Forget(Entry& entry) REQUIRES(entry.mutex) EXCLUDES(mutex_);
   bool Adopt(const std::string& name) EXCLUDES(mutex_);
+  // OK also if the disk is full: whoever only looks needs no room.
+  absl::Status CheckLinks();
 
   FileSystem& files_;
   const std::string directory_;

@@ -243,5 +243,17 @@ TEST_CASE("While a full disk fails every batch, whoever only looks is answered")
   CHECK(Ask<v1::ListRoundsResponse>(**restarted, "RoundService/ListRounds", v1::ListRoundsRequest()).ok());
 }
 
+TEST_CASE("A server on a file system without hard links does not start, and says what is missing") {
+  for (const int error : {EPERM, EOPNOTSUPP}) {
+    ManualClock clock;
+    SimulatedDisk disk;
+    disk.set_fault(
+        [&](const DiskCall& call) { return call.operation == Op::kLink ? DiskFault{.error = error} : DiskFault{}; });
+    const auto server = DiskServer::Start(disk, clock, ServerOptions());
+    CHECK(absl::IsFailedPrecondition(server.status()));
+    CHECK_THAT(std::string(server.status().message()), Catch::Contains("hard links, which uploads need"));
+  }
+}
+
 }  // namespace
 }  // namespace sheaf::crash
