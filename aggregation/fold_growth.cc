@@ -95,6 +95,10 @@ void ForEachRun(const OutputLayout& layout, const CheckedValue& value, Visit vis
   }
 }
 
+int64_t CountedBins(const OutputLayout& layout, const CheckedValue& value) {
+  return value.bins ? *value.bins : CountBins(layout, value);
+}
+
 int64_t DenseGrowth(const OutputLayout& layout, const CheckedValue& value, GrowthDetail detail) {
   // All other cells are there from the beginning.
   if (!layout.is_exact_sum()) return 0;
@@ -102,9 +106,7 @@ int64_t DenseGrowth(const OutputLayout& layout, const CheckedValue& value, Growt
   if (detail == GrowthDetail::kWorst) {
     return (layout.width + block) * kDigitBytes * WorstBins(layout, value);
   }
-  int64_t bins = 0;
-  ForEachRun(layout, value, [&bins](int, int of_run) { bins += of_run; });
-  return bins * block * kDigitBytes;
+  return CountedBins(layout, value) * block * kDigitBytes;
 }
 
 int64_t KeyBytes(const CheckedValue& value) {
@@ -123,12 +125,7 @@ int64_t RowsGrowth(const OutputLayout& layout, const CheckedValue& value, int64_
   const int64_t slot_bytes = kIndexBytes + (layout.op->operand == Operand::kSparse ? SlotBytes(layout) : 0);
   const int64_t fixed = num_rows * slot_bytes + (is_string ? KeyBytes(value) : 0);
   if (!layout.is_exact_sum()) return fixed + num_rows * layout.width * CellBytes(layout.cell_type());
-  int bins = 0;
-  if (detail == GrowthDetail::kWorst) {
-    bins = WorstBins(layout, value);
-  } else {
-    ForEachRun(layout, value, [&bins](int, int of_run) { bins = std::max(bins, of_run); });
-  }
+  const int64_t bins = detail == GrowthDetail::kWorst ? WorstBins(layout, value) : CountedBins(layout, value);
   const bool is_in_rows = layout.width != 1 || layout.op->operand == Operand::kKeyed;
   const int64_t block_cells = is_in_rows ? layout.width + 2 * ExactBlock::kRunMax : kBlockCellsMax;
   // No more cells are there to be widened than what is held has bytes for.
@@ -138,6 +135,16 @@ int64_t RowsGrowth(const OutputLayout& layout, const CheckedValue& value, int64_
 }
 
 }  // namespace
+
+int64_t CountBins(const OutputLayout& layout, const CheckedValue& value) {
+  int64_t bins = 0;
+  if (!layout.is_exact_sum()) return bins;
+  // Each run of a dense output has blocks of its own; those of rows may share theirs.
+  const bool is_dense = layout.op->operand == Operand::kDense;
+  ForEachRun(layout, value,
+             [&](int, int of_run) { bins = is_dense ? bins + of_run : std::max<int64_t>(bins, of_run); });
+  return bins;
+}
 
 int64_t FoldGrowth(const OutputLayout& layout, const CheckedValue& value, int64_t held_bytes, GrowthDetail detail) {
   if (layout.op->operand == Operand::kDense) return DenseGrowth(layout, value, detail);

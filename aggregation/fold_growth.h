@@ -17,12 +17,14 @@ namespace sheaf {
 enum class GrowthDetail {
   // As if the values were of all magnitudes: takes no time.
   kWorst,
-  // What these values need: looks at each.
+  // What these values need: looks at each, unless its bins were counted.
   kScanned,
 };
 
 // `held_bytes`: of the output's accumulator.
 int64_t FoldGrowth(const OutputLayout& layout, const CheckedValue& value, int64_t held_bytes, GrowthDetail detail);
+// What kScanned looks at every value for, to be kept in CheckedValue::bins.
+int64_t CountBins(const OutputLayout& layout, const CheckedValue& value);
 // Of a partial aggregate that was parsed.
 int64_t FoldGrowth(const OutputAccumulator& partial, int64_t held_bytes);
 

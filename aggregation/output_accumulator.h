@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -31,6 +32,8 @@ struct CheckedValue {
   float weight = 1;
   // Dense outputs of FLOAT32 that are summed EXACT: what each ExactBlock::kRunMax elements in turn span.
   std::span<const FloatRange> ranges;
+  // See fold_growth.h; nothing if nobody counted them.
+  std::optional<int64_t> bins;
 };
 
 class OutputAccumulator {

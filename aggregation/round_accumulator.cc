@@ -167,22 +167,35 @@ absl::StatusOr<ValidContribution> RoundAccumulator::Validate(v1::Contribution co
   return ValidContribution(std::move(parsed));
 }
 
-int64_t RoundAccumulator::GrowthMax(const ValidContribution& valid, int64_t room) const {
+int64_t RoundAccumulator::Growth(const ValidContribution& valid, GrowthDetail detail) const {
   const ValidContribution::Parsed& parsed = *valid.parsed_;
-  const auto growth = [&](GrowthDetail detail) {
-    int64_t bytes = 0;
-    for (size_t i = 0; i < parsed.outputs.size(); ++i) {
-      const CheckedOutput& output = parsed.outputs[i];
-      const int64_t held_bytes = state_->held_bytes[i].load(std::memory_order_relaxed);
-      bytes += output.partial != nullptr ? FoldGrowth(*output.partial, held_bytes)
-                                         : FoldGrowth(state_->layouts[i], output.value, held_bytes, detail);
-    }
-    return bytes;
-  };
-  const int64_t worst = growth(GrowthDetail::kWorst);
+  int64_t bytes = 0;
+  for (size_t i = 0; i < parsed.outputs.size(); ++i) {
+    const CheckedOutput& output = parsed.outputs[i];
+    const int64_t held_bytes = state_->held_bytes[i].load(std::memory_order_relaxed);
+    bytes += output.partial != nullptr ? FoldGrowth(*output.partial, held_bytes)
+                                       : FoldGrowth(state_->layouts[i], output.value, held_bytes, detail);
+  }
+  return bytes;
+}
+
+int64_t RoundAccumulator::GrowthMax(const ValidContribution& valid, int64_t room) const {
+  const int64_t worst = Growth(valid, GrowthDetail::kWorst);
   if (worst <= room) return worst;
   state_->is_tight.store(true, std::memory_order_relaxed);
-  return growth(GrowthDetail::kScanned);
+  return Growth(valid, GrowthDetail::kScanned);
+}
+
+void RoundAccumulator::PrepareGrowthMax(ValidContribution& valid, int64_t memory_max) const {
+  int64_t held = 0;
+  for (const std::atomic<int64_t>& bytes : state_->held_bytes) held += bytes.load(std::memory_order_relaxed);
+  // Others like it may be on their way.
+  constexpr int64_t kOthers = 16;
+  if (Growth(valid, GrowthDetail::kWorst) <= (memory_max - held) / kOthers) return;
+  std::vector<CheckedOutput>& outputs = valid.parsed_->outputs;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (outputs[i].partial == nullptr) outputs[i].value.bins = CountBins(state_->layouts[i], outputs[i].value);
+  }
 }
 
 void RoundAccumulator::Accumulate(const ValidContribution& valid) {

@@ -84,6 +84,7 @@ std::vector<int64_t> EstimateStateBytes(const v1::AggregateSpec& spec);
 std::vector<std::string> OperatorSymbols();
 
 class OutputAccumulator;
+enum class GrowthDetail;
 struct Operator;
 
 // A contribution that fits a spec: right outputs, dtypes, shapes, index ranges, finite values, limits. Only
@@ -130,6 +131,9 @@ class RoundAccumulator {
   // is at most `room`: then it costs nothing, else a look at every value. May run beside Accumulate: it goes by what
   // memory_bytes told last.
   int64_t GrowthMax(const ValidContribution& valid, int64_t room) const;
+  // Has GrowthMax look at no value later on, if it may have to where states may take `memory_max`: for a thread that
+  // has the time. Not beside another call with the same contribution.
+  void PrepareGrowthMax(ValidContribution& valid, int64_t memory_max) const;
   void Accumulate(const ValidContribution& valid);
   // The same, with large outputs in parts: for servers.
   void Accumulate(const ValidContribution& valid, ParallelFor& parallel);
@@ -158,6 +162,7 @@ class RoundAccumulator {
  private:
   struct State;
   explicit RoundAccumulator(std::unique_ptr<State> state);
+  int64_t Growth(const ValidContribution& valid, GrowthDetail detail) const;
   std::unique_ptr<State> state_;
 };
 

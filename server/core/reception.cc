@@ -165,6 +165,7 @@ Reception Receive(PayloadStore& payloads, const Limits& limits, MemoryBudget& bu
                     state_bytes, limits.accumulator_bytes_max)));
   }
   reception.claim.Grow(valid->memory_bytes());
+  validator.PrepareGrowthMax(*valid, limits.accumulator_bytes_max);
   if (reception.digest.empty()) reception.digest = Sha256Hex(bytes);
   reception.valid = *std::move(valid);
   return reception;

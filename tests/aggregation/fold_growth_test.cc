@@ -47,6 +47,10 @@ int64_t FoldAndCompare(RoundAccumulator& accumulator, const v1::Contribution& co
   const int64_t before = accumulator.memory_bytes();
   const int64_t rough = accumulator.GrowthMax(*valid, int64_t{1} << 60);
   const int64_t told = accumulator.GrowthMax(*valid, 0);
+  absl::StatusOr<ValidContribution> prepared = accumulator.Validate(contribution);
+  REQUIRE(prepared.ok());
+  accumulator.PrepareGrowthMax(*prepared, 0);
+  REQUIRE(accumulator.GrowthMax(*prepared, 0) == told);
   accumulator.Accumulate(*valid);
   const int64_t added = accumulator.memory_bytes() - before;
   INFO("held " << before << ", told " << told << ", roughly " << rough << ", added " << added);
