@@ -44,8 +44,8 @@ RoundRecord FreshRound(const TaskStore::CreateRoundParams& params);
 // The record a new token starts with: not revoked, its populations in order.
 TokenRecord FreshToken(const TokenRecord& token);
 
-// How many of the rounds that have ended, or of the workers, each population keeps for certain, where all keep no more
-// than `keep_max` together: the largest number for which that is so if those with more are cut to it. `counts` is by
+// How many of the rounds that have ended each population keeps for certain, where all keep no more than `keep_max`
+// together: the largest number for which that is so if those with more are cut to it. `counts` is by
 // population, in any order.
 int64_t KeptMax(std::vector<int64_t> counts, int64_t keep_max);
 

@@ -354,16 +354,22 @@ class TaskStore {
   // With their tasks, attempts and contributions; their ids and request ids may be used again.
   virtual absl::StatusOr<DeletedRounds> DeleteEndedRounds(const DeleteEndedRoundsParams& params) = 0;
 
-  struct DeleteWorkersParams {
-    // Workers that were last seen before this go;
-    absl::Time seen_before = absl::InfinitePast();
-    // and if there are more of the others, of the population that has most, down to what each may keep (KeptMax).
-    int64_t keep_max = 0;
-    // Bounds the work of one call: only the first so many, by last_seen_time, name and population, are looked at.
-    int64_t limit = 1000;
+  struct WorkerAge {
+    WorkerName name;
+    std::string population;
+    absl::Time last_seen_time;
+    bool operator==(const WorkerAge& other) const = default;
   };
-  // Those that hold a task stay. Returns how many were deleted; unless it was none, there may be more to delete.
-  virtual absl::StatusOr<int64_t> DeleteWorkers(const DeleteWorkersParams& params) = 0;
+  struct ListWorkerAgesParams {
+    // Of all populations, by name, then population; only workers after this one.
+    WorkerName after;
+    std::string after_population;
+    int limit = 1000;
+  };
+  // A page costs as much as its own rows.
+  virtual absl::StatusOr<std::vector<WorkerAge>> ListWorkerAges(const ListWorkerAgesParams& params) = 0;
+  // Of these workers those go that were not seen since, and that hold no task. Returns which, in the same order.
+  virtual absl::StatusOr<std::vector<WorkerAge>> DeleteWorkers(std::span<const WorkerAge> workers) = 0;
 
   // --- Tokens ----------------------------------------------------------------------------------
 

@@ -38,7 +38,8 @@ Core::Core(TaskStore& store, PayloadStore& payloads, Executor& executor, Random&
       watch_(context_, rounds_),
       unmet_(context_, rounds_, workers_),
       task_listing_(context_),
-      retention_(context_, rounds_) {
+      retention_(context_, rounds_),
+      worker_retention_(context_) {
   access_.set_on_void([this](const TokenId& token) {
     desk_.EndPollsOf(token);
     watch_.EndWaitsOf(token);
@@ -69,6 +70,8 @@ void Core::Tick(absl::Time now, absl::Time read_until) {
   watch_.Tick(now);
   executor.NoteWork("retention");
   retention_.Tick(now);
+  executor.NoteWork("records of workers");
+  worker_retention_.Tick(now);
   if (now >= next_housekeeping_) KeepHouse(now);
   if (now >= next_upload_look_) {
     next_upload_look_ = now + kUploadLookInterval;
@@ -81,7 +84,8 @@ void Core::Tick(absl::Time now, absl::Time read_until) {
 
 absl::Time Core::NextTick(absl::Time /*now*/) const {
   return std::max(rest_until_, std::min({access_.NextTick(), rounds_.NextTick(), desk_.NextTick(), watch_.NextTick(),
-                                         retention_.NextTick(), next_housekeeping_, next_upload_look_}));
+                                         retention_.NextTick(), worker_retention_.NextTick(), next_housekeeping_,
+                                         next_upload_look_}));
 }
 
 absl::Status Core::OnRollback(absl::Time now) {

@@ -24,6 +24,7 @@
 #include "server/core/unmet_requirements.h"
 #include "server/core/work_desk.h"
 #include "server/core/worker_registry.h"
+#include "server/core/worker_retention.h"
 
 namespace sheaf {
 
@@ -100,6 +101,7 @@ class Core {
   UnmetRequirements unmet_;
   TaskListing task_listing_;
   Retention retention_;
+  WorkerRetention worker_retention_;
   absl::Time start_time_;
   absl::Time next_housekeeping_ = absl::InfinitePast();
   absl::Time next_upload_look_ = absl::InfinitePast();

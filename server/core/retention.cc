@@ -18,9 +18,6 @@ constexpr int kRoundsBetween = 64;
 // Between two parts of a larger deletion.
 constexpr absl::Duration kPause = absl::Milliseconds(20);
 constexpr int64_t kTasksPerBatch = 1000;
-constexpr absl::Duration kWorkersInterval = absl::Minutes(10);
-// Each call looks through the records of all.
-constexpr int64_t kWorkersPerBatch = 10'000;
 constexpr absl::Duration kBlobsInterval = absl::Minutes(10);
 constexpr size_t kBlobsPerBatch = 16;
 
@@ -31,7 +28,6 @@ void Retention::Tick(absl::Time now) {
   due_time_ = now + kInterval;
   num_closed_ = 0;
   DeleteRounds(now);
-  if (now >= workers_due_time_) DeleteWorkers(now);
   if (now >= blobs_due_time_) FindOldBlobs(now);
   if (!old_blobs_.empty()) DeleteOldBlobs(now);
 }
@@ -95,20 +91,6 @@ void Retention::DeleteIfUnused(const std::string& digest, absl::Time now) {
   if (!rounds_.IsUnused(digest, now)) return;
   const absl::Status status = rounds_.DeleteBlob(digest);
   if (!status.ok()) LogWarning("blob {}, which nobody needs, stays on disk: {}", digest, status.ToString());
-}
-
-void Retention::DeleteWorkers(absl::Time now) {
-  const Limits& limits = context_.limits;
-  const absl::StatusOr<int64_t> deleted =
-      context_.store.DeleteWorkers({.seen_before = now - limits.ended_keep,
-                                    // Who calls now is not forgotten.
-                                    .keep_max = std::max(limits.worker_records_max, limits.workers_max),
-                                    .limit = kWorkersPerBatch});
-  if (!deleted.ok()) return;  // The batch fails with it.
-  const bool is_done = *deleted == 0;
-  workers_due_time_ = is_done ? now + kWorkersInterval : now;
-  if (!is_done) due_time_ = now + kPause;
-  if (*deleted > 0) LogInfo("{} workers not seen for long were forgotten", *deleted);
 }
 
 }  // namespace sheaf

@@ -1,5 +1,5 @@
-// Retention: deletes rounds that ended long ago, with their aggregates, workers not seen for as long (or too many),
-// and blobs that no round names. A little in each batch, so that nobody waits for it.
+// Retention: deletes rounds that ended long ago, with their aggregates, and blobs that no round names. A little in each
+// batch, so that nobody waits for it.
 //
 //   retention.Tick(now);
 //
@@ -28,7 +28,6 @@ class Retention {
 
  private:
   void DeleteRounds(absl::Time now);
-  void DeleteWorkers(absl::Time now);
   // Broadcasts that were uploaded for nothing, and what a crash kept from being deleted.
   void FindOldBlobs(absl::Time now);
   void FindOld(const std::vector<PayloadStore::BlobInfo>& blobs, absl::Time now);
@@ -41,7 +40,6 @@ class Retention {
   absl::Time due_time_ = absl::InfinitePast();
   // Since rounds were last deleted.
   int num_closed_ = 0;
-  absl::Time workers_due_time_ = absl::InfinitePast();
   absl::Time blobs_due_time_ = absl::InfinitePast();
   // When a look at all blobs first found each of them.
   std::map<std::string, absl::Time> found_times_;

@@ -60,46 +60,30 @@ absl::StatusOr<TaskStore::DeletedRounds> MemoryTaskStore::DeleteEndedRounds(cons
   return deleted;
 }
 
-absl::StatusOr<int64_t> MemoryTaskStore::DeleteWorkers(const DeleteWorkersParams& params) {
-  SHEAF_CHECK(is_in_batch_, "writing needs a batch");
-  using Place = std::tuple<absl::Time, WorkerName, std::string>;
-  int64_t num_deleted = 0;
-  int64_t num_looked_at = 0;
-  // The first `num_due` of these, in their order, unless they hold a task.
-  const auto remove = [&](std::vector<Place> places, int64_t num_due) {
-    std::sort(places.begin(), places.end());
-    for (const auto& [last_seen_time, name, population] : places) {
-      if (num_due-- <= 0 || num_looked_at == params.limit) return;
-      ++num_looked_at;
-      const WorkerKey key{population, name};
-      const auto held = leases_.lower_bound({key, TaskId()});
-      if (held != leases_.end() && held->first == key) continue;
-      undo_.push_back([this, key, record = workers_.at(key)] { workers_[key] = record; });
-      workers_.erase(key);
-      ++num_deleted;
-    }
-  };
-  std::vector<Place> unseen;
-  for (const auto& [key, record] : workers_) {
-    if (record.last_seen_time < params.seen_before) unseen.emplace_back(record.last_seen_time, key.second, key.first);
+absl::StatusOr<std::vector<TaskStore::WorkerAge>> MemoryTaskStore::ListWorkerAges(const ListWorkerAgesParams& params) {
+  const size_t limit = static_cast<size_t>(std::max(params.limit, 0));
+  std::vector<WorkerAge> page;
+  for (auto it = workers_by_name_.upper_bound({params.after, params.after_population});
+       it != workers_by_name_.end() && page.size() < limit; ++it) {
+    const WorkerRecord& worker = *it->second;
+    page.push_back({.name = worker.name, .population = worker.population, .last_seen_time = worker.last_seen_time});
   }
-  remove(std::move(unseen), params.limit);
+  return page;
+}
 
-  std::map<std::string, std::vector<Place>> by_population;
-  for (const auto& [key, record] : workers_) {
-    by_population[key.first].emplace_back(record.last_seen_time, key.second, key.first);
+absl::StatusOr<std::vector<TaskStore::WorkerAge>> MemoryTaskStore::DeleteWorkers(std::span<const WorkerAge> workers) {
+  SHEAF_CHECK(is_in_batch_, "writing needs a batch");
+  std::vector<WorkerAge> deleted;
+  for (const WorkerAge& worker : workers) {
+    const WorkerKey key{worker.population, worker.name};
+    const auto found = workers_.find(key);
+    if (found == workers_.end() || found->second.last_seen_time != worker.last_seen_time) continue;
+    const auto held = leases_.lower_bound({key, TaskId()});
+    if (held != leases_.end() && held->first == key) continue;
+    EraseWorker(key);
+    deleted.push_back(worker);
   }
-  std::vector<int64_t> counts;
-  std::vector<Place> most;
-  for (const auto& [population, places] : by_population) {
-    counts.push_back(static_cast<int64_t>(places.size()));
-    if (places.size() > most.size()) most = places;
-  }
-  const int64_t total = static_cast<int64_t>(workers_.size());
-  if (total <= params.keep_max) return num_deleted;
-  const int64_t surplus = static_cast<int64_t>(most.size()) - KeptMax(std::move(counts), params.keep_max);
-  remove(std::move(most), std::min(surplus, total - params.keep_max));
-  return num_deleted;
+  return deleted;
 }
 
 }  // namespace sheaf

@@ -133,12 +133,26 @@ void MemoryTaskStore::PutWorker(const WorkerKey& key, const WorkerRecord& record
   SHEAF_CHECK(is_in_batch_, "writing needs a batch");
   auto [worker, is_new] = workers_.try_emplace(key, record);
   if (is_new) {
-    undo_.push_back([this, key] { workers_.erase(key); });
+    workers_by_name_[{key.second, key.first}] = &worker->second;
+    undo_.push_back([this, key] {
+      workers_.erase(key);
+      workers_by_name_.erase({key.second, key.first});
+    });
     return;
   }
   // By key: the row may have been deleted and put back by then.
   undo_.push_back([this, key, image = worker->second] { workers_[key] = image; });
   worker->second = record;
+}
+
+void MemoryTaskStore::EraseWorker(const WorkerKey& key) {
+  SHEAF_CHECK(is_in_batch_, "writing needs a batch");
+  undo_.push_back([this, key, image = workers_.at(key)] {
+    WorkerRecord& worker = workers_[key] = image;
+    workers_by_name_[{key.second, key.first}] = &worker;
+  });
+  workers_.erase(key);
+  workers_by_name_.erase({key.second, key.first});
 }
 
 TaskRecord MemoryTaskStore::CloseAttempt(Task& task, AttemptOutcome outcome, const std::string& error,

@@ -67,7 +67,8 @@ class MemoryTaskStore : public TaskStore {
                                                  bool is_draining) override;
 
   absl::StatusOr<DeletedRounds> DeleteEndedRounds(const DeleteEndedRoundsParams& params) override;
-  absl::StatusOr<int64_t> DeleteWorkers(const DeleteWorkersParams& params) override;
+  absl::StatusOr<std::vector<WorkerAge>> ListWorkerAges(const ListWorkerAgesParams& params) override;
+  absl::StatusOr<std::vector<WorkerAge>> DeleteWorkers(std::span<const WorkerAge> workers) override;
   absl::StatusOr<CreateTokenResult> CreateToken(const TokenRecord& token) override;
   absl::StatusOr<TokenRecord> RevokeToken(const RevokeTokenParams& params) override;
   absl::Status DeleteToken(const TokenId& id) override;
@@ -112,6 +113,7 @@ class MemoryTaskStore : public TaskStore {
   void PutTask(Round& round, Task& task, TaskRecord record);
   void PutAttempts(Task& task, std::vector<AttemptRecord> attempts);
   void PutWorker(const WorkerKey& key, const WorkerRecord& record);
+  void EraseWorker(const WorkerKey& key);
   void Index(Round& round, const TaskRecord& task);
   void Unindex(Round& round, const TaskRecord& task);
   void Index(const RoundRecord& round);
@@ -139,6 +141,8 @@ class MemoryTaskStore : public TaskStore {
   std::map<std::pair<absl::Time, RoundId>, Round*> rounds_by_age_;
   std::map<std::string, RoundId> requests_;
   std::map<WorkerKey, WorkerRecord> workers_;
+  // The same.
+  std::map<std::pair<WorkerName, std::string>, const WorkerRecord*> workers_by_name_;
   std::map<TokenId, TokenRecord> tokens_;
   std::unordered_map<std::string, TokenId, KeyHash> token_requests_;
   std::unordered_set<std::string, KeyHash> token_hashes_;

@@ -120,56 +120,39 @@ absl::StatusOr<int64_t> SqlTaskStore::DeleteTasks(int64_t round_key, int64_t tas
   return Run("-- delete_tasks\nDELETE FROM tasks WHERE task_key BETWEEN ? AND ?", {first, last});
 }
 
-absl::StatusOr<int64_t> SqlTaskStore::DeleteWorkers(const DeleteWorkersParams& params) {
-  SHEAF_CHECK(is_in_batch_, "writing needs a batch");
+absl::StatusOr<std::vector<TaskStore::WorkerAge>> SqlTaskStore::ListWorkerAges(const ListWorkerAgesParams& params) {
   RETURN_IF_ERROR(FlushWorkers());
-  std::vector<WorkerKey> unseen;
-  RETURN_IF_ERROR(Run(R"(-- find_unseen_workers
-      SELECT name, population FROM workers WHERE last_seen_time < ?
-       ORDER BY last_seen_time, name, population LIMIT ?)",
-                      {ToSql(params.seen_before), params.limit},
-                      [&](const SqlRow& row) { unseen.emplace_back(row.String(1), WorkerName(row.Bytes(0))); })
-                      .status());
-  ASSIGN_OR_RETURN(int64_t num_deleted, DeleteIdleWorkers(unseen));
-
-  std::vector<int64_t> counts;
-  int64_t total = 0;
-  int64_t most = 0;
-  std::string population;
+  std::vector<WorkerAge> workers;
   RETURN_IF_ERROR(
-      Run("-- count_workers\nSELECT population, count(*) FROM workers GROUP BY population ORDER BY population", {},
+      Run(R"(-- list_worker_ages
+      SELECT name, population, last_seen_time FROM workers
+       WHERE (name, population) > (?, ?) ORDER BY name, population LIMIT ?)",
+          {SqlText(params.after.value()), SqlText(params.after_population), int64_t{std::max(params.limit, 0)}},
           [&](const SqlRow& row) {
-            counts.push_back(row.Int(1));
-            total += row.Int(1);
-            if (row.Int(1) <= most) return;
-            most = row.Int(1);
-            population = row.String(0);
+            workers.push_back(
+                {.name = WorkerName(row.Bytes(0)), .population = row.String(1), .last_seen_time = row.Time(2)});
           })
           .status());
-  if (total <= params.keep_max) return num_deleted;
-  const int64_t num_due = std::min({total - params.keep_max, most - KeptMax(std::move(counts), params.keep_max),
-                                    params.limit - static_cast<int64_t>(unseen.size())});
-  std::vector<WorkerKey> surplus;
-  RETURN_IF_ERROR(Run(R"(-- find_surplus_workers
-      SELECT name FROM workers WHERE population = ? ORDER BY last_seen_time, name LIMIT ?)",
-                      {SqlText(population), num_due},
-                      [&](const SqlRow& row) { surplus.emplace_back(population, WorkerName(row.Bytes(0))); })
-                      .status());
-  ASSIGN_OR_RETURN(const int64_t num_surplus, DeleteIdleWorkers(surplus));
-  return num_deleted + num_surplus;
+  return workers;
 }
 
-absl::StatusOr<int64_t> SqlTaskStore::DeleteIdleWorkers(const std::vector<WorkerKey>& workers) {
-  int64_t num_deleted = 0;
-  for (const WorkerKey& key : workers) {
-    if (!leases_.HeldBy(key.first, key.second).empty()) continue;
-    RETURN_IF_ERROR(Change(1, "-- delete_worker\nDELETE FROM workers WHERE name = ? AND population = ?",
-                           {SqlText(key.second.value()), SqlText(key.first)}));
-    workers_.erase(key);
-    std::erase(touched_workers_, key);
-    ++num_deleted;
+absl::StatusOr<std::vector<TaskStore::WorkerAge>> SqlTaskStore::DeleteWorkers(std::span<const WorkerAge> workers) {
+  SHEAF_CHECK(is_in_batch_, "writing needs a batch");
+  RETURN_IF_ERROR(FlushWorkers());
+  std::vector<WorkerAge> deleted;
+  for (const WorkerAge& worker : workers) {
+    if (!leases_.HeldBy(worker.population, worker.name).empty()) continue;
+    ASSIGN_OR_RETURN(
+        const int64_t num_deleted,
+        Run("-- delete_worker\nDELETE FROM workers WHERE name = ? AND population = ? AND last_seen_time = ?",
+            {SqlText(worker.name.value()), SqlText(worker.population), ToSql(worker.last_seen_time)}));
+    if (num_deleted == 0) continue;
+    workers_.erase({worker.population, worker.name});
+    deleted.push_back(worker);
   }
-  return num_deleted;
+  // They are flushed, and those that are no more cannot be again.
+  std::erase_if(touched_workers_, [&](const WorkerKey& key) { return !workers_.contains(key); });
+  return deleted;
 }
 
 }  // namespace sheaf

@@ -74,7 +74,8 @@ class SqlTaskStore final : public TaskStore {
                                                  bool is_draining) override;
 
   absl::StatusOr<DeletedRounds> DeleteEndedRounds(const DeleteEndedRoundsParams& params) override;
-  absl::StatusOr<int64_t> DeleteWorkers(const DeleteWorkersParams& params) override;
+  absl::StatusOr<std::vector<WorkerAge>> ListWorkerAges(const ListWorkerAgesParams& params) override;
+  absl::StatusOr<std::vector<WorkerAge>> DeleteWorkers(std::span<const WorkerAge> workers) override;
   absl::StatusOr<CreateTokenResult> CreateToken(const TokenRecord& token) override;
   absl::StatusOr<TokenRecord> RevokeToken(const RevokeTokenParams& params) override;
   absl::Status DeleteToken(const TokenId& id) override;
@@ -159,8 +160,6 @@ class SqlTaskStore final : public TaskStore {
   absl::Status CountForWorker(const Round& round, const WorkerName& worker, int64_t WorkerRecord::*counter, int64_t by);
   void Touch(const WorkerKey& key, Worker& worker);
   absl::Status FlushWorkers();
-  // Those that hold no task; returns how many.
-  absl::StatusOr<int64_t> DeleteIdleWorkers(const std::vector<WorkerKey>& workers);
 
   absl::StatusOr<std::vector<std::string>> PopulationsOf(const TokenId& id);
   absl::StatusOr<TokenRecord> FindToken(const TokenId& id);

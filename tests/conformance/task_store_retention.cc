@@ -137,7 +137,7 @@ STORE_TEST("Deleting is undone with its batch") {
   const std::string before = f.DumpNow();
   REQUIRE(f.store().BeginBatch().ok());
   REQUIRE(f.store().DeleteEndedRounds({.keep_max = 0, .tasks_limit = 100})->rounds.size() == 1);
-  REQUIRE(*f.store().DeleteWorkers({.seen_before = f.now + absl::Seconds(1)}) == 1);
+  REQUIRE(f.store().DeleteWorkers(*f.store().ListWorkerAges({}))->size() == 1);
   f.store().RollbackBatch();
   CHECK(f.DumpNow() == before);
   CHECK_FALSE(f.Do([&](TaskStore& s) {
@@ -145,64 +145,88 @@ STORE_TEST("Deleting is undone with its batch") {
                })->created);
 }
 
-STORE_TEST("Workers not seen for long are forgotten, unless they hold a task") {
-  f.CreateRound({});
-  for (const char* name : {"holds", "idle"}) f.Saw(name);
-  f.Lease("holds");
+// "name of population" each.
+std::vector<std::string> Names(const absl::StatusOr<std::vector<TaskStore::WorkerAge>>& workers) {
+  REQUIRE(workers.ok());
+  std::vector<std::string> names;
+  for (const auto& worker : *workers) names.push_back(fmt::format("{} of {}", worker.name, worker.population));
+  return names;
+}
+using Workers = std::vector<std::string>;
+
+STORE_TEST("Workers of all populations are looked at page by page, by name, with when each was last seen") {
+  for (const char* population : {"b", "a", "c"}) f.Saw("w2", population);
+  f.Saw("w1", "b");
   f.now += absl::Hours(1);
-  f.Saw("new");
-  CHECK(*f.Do([&](TaskStore& s) { return s.DeleteWorkers({.seen_before = f.now, .keep_max = 10}); }) == 1);
+  f.Saw("w2", "a");
+  f.Reopen();
+  f.Saw("w3", "a");
+  const auto all = f.store().ListWorkerAges({});
+  CHECK(Names(all) == Workers{"w1 of b", "w2 of a", "w2 of b", "w2 of c", "w3 of a"});
+  CHECK(all->at(1).last_seen_time == f.now);
+  CHECK(all->at(2).last_seen_time == f.now - absl::Hours(1));
+  TaskStore::ListWorkerAgesParams page{.limit = 2};
+  Workers pages;
+  while (true) {
+    const auto workers = f.store().ListWorkerAges(page);
+    for (const std::string& name : Names(workers)) pages.push_back(name);
+    if (workers->size() < 2) break;
+    page.after = workers->back().name;
+    page.after_population = workers->back().population;
+  }
+  CHECK(pages == Names(all));
+  CHECK(Names(f.store().ListWorkerAges({.limit = 0})).empty());
+}
+
+STORE_TEST("A worker is forgotten unless it was seen since it was looked at, or holds a task") {
+  f.CreateRound({});
+  for (const char* name : {"called", "holds", "idle", "other"}) f.Saw(name);
+  f.Saw("idle", "elsewhere");
+  f.Lease("holds");
+  std::vector<TaskStore::WorkerAge> looked_at = *f.store().ListWorkerAges({.limit = 4});
+  REQUIRE(Names(looked_at) == Workers{"called of default", "holds of default", "idle of default", "idle of elsewhere"});
+  looked_at.pop_back();
+  f.now += absl::Hours(1);
+  f.Saw("called");
+  const auto deleted = f.Do([&](TaskStore& s) { return s.DeleteWorkers(looked_at); });
+  CHECK(Names(deleted) == Workers{"idle of default"});
   CHECK(f.store().GetWorker("default", WorkerName("idle")).status().code() == absl::StatusCode::kNotFound);
   CHECK(f.Worker("holds").num_leased == 1);
-  f.Worker("new");
+  const Workers left = {"called of default", "holds of default", "idle of elsewhere", "other of default"};
+  CHECK(Names(f.store().ListWorkerAges({})) == left);
+  f.Reopen();
+  CHECK(Names(f.store().ListWorkerAges({})) == left);
+  CHECK(f.Do([&](TaskStore& s) { return s.DeleteWorkers(looked_at); })->empty());
   f.Saw("idle");
   CHECK(f.Worker("idle").first_seen_time == f.now);
 }
 
-STORE_TEST("Of too many workers those go that were not seen for the longest, unless they hold a task") {
-  f.CreateRound({});
-  for (const char* name : {"holds", "first", "second", "third", "fourth"}) {
-    f.now += absl::Hours(1);
-    f.Saw(name);
-  }
-  f.Lease("holds");
-  f.Saw("first");
-  f.Reopen();
-  const auto remove = [&](int64_t limit) {
-    return *f.Do([&](TaskStore& s) { return s.DeleteWorkers({.keep_max = 2, .limit = limit}); });
+STORE_TEST("A worker that calls in the batch in which it is looked at stays, and one may be forgotten and call again") {
+  for (const char* name : {"called", "idle"}) f.Saw(name);
+  f.now += absl::Hours(1);
+  const auto say = [&](const char* name) {
+    REQUIRE(f.store().SawWorker({.name = WorkerName(name), .population = "default", .now = f.now}).ok());
   };
-  CHECK(remove(1) == 0);  // Which is the one that holds a task.
-  CHECK(remove(2) == 1);
-  CHECK(f.store().GetWorker("default", WorkerName("second")).status().code() == absl::StatusCode::kNotFound);
-  CHECK(remove(100) == 1);
-  CHECK(f.store().GetWorker("default", WorkerName("third")).status().code() == absl::StatusCode::kNotFound);
-  CHECK(remove(100) == 0);
-  for (const char* name : {"holds", "first", "fourth"}) f.Worker(name);
-}
-
-STORE_TEST("A population with too many workers pushes out its own, and not those of others that called before") {
-  for (const char* name : {"old", "older"}) {
-    f.Saw(name, "small");
-    f.now += absl::Hours(1);
+  for (const bool is_kept : {false, true}) {
+    const std::string before = f.DumpNow();
+    REQUIRE(f.store().BeginBatch().ok());
+    const auto looked_at = f.store().ListWorkerAges({});
+    say("called");
+    CHECK(Names(f.store().DeleteWorkers(*looked_at)) == Workers{"idle of default"});
+    say("idle");
+    say("new");
+    CHECK(f.store().ListWorkerAges({})->size() == 3);
+    if (is_kept) {
+      REQUIRE(f.store().CommitBatch().ok());
+    } else {
+      f.store().RollbackBatch();
+      CHECK(f.DumpNow() == before);
+      CHECK(*f.store().ListWorkerAges({}) == *looked_at);
+    }
   }
-  for (int i = 0; i < 10; ++i) {
-    f.now += absl::Seconds(1);
-    f.Saw(fmt::format("invented-{}", i), "crowd");
-  }
-  for (int i = 0; i < 3; ++i) f.Saw(fmt::format("w{}", i), "middle");
   f.Reopen();
-  int64_t num_deleted = 0;
-  int64_t deleted = 0;
-  do {
-    deleted = *f.Do([&](TaskStore& s) { return s.DeleteWorkers({.keep_max = 8, .limit = 3}); });
-    num_deleted += deleted;
-  } while (deleted > 0);
-  CHECK(num_deleted == 7);
-  CHECK(f.store().ListWorkers({.population = "small"})->size() == 2);
-  CHECK(f.store().ListWorkers({.population = "middle"})->size() == 3);
-  const auto crowd = f.store().ListWorkers({.population = "crowd"});
-  REQUIRE(crowd->size() == 3);
-  CHECK(crowd->front().name == WorkerName("invented-7"));
+  CHECK(f.Worker("idle").first_seen_time == f.now);
+  CHECK(f.Worker("called").first_seen_time == f.now - absl::Hours(1));
 }
 
 }  // namespace

@@ -355,6 +355,26 @@ const std::map<std::string, Row>& Rows() {
             for (int64_t i = 0; i < n; ++i) server.Sync(Ask(fmt::format("w{}", i), 0));
           };
         }}},
+      // Forgetting looks at some of the records each time that it comes to it, at no more for there being more.
+      {"workers: a part of looking which are to be forgotten",
+       {1500,
+        [](int64_t n) {
+          const auto server = std::make_shared<CoreFederation>();
+          REQUIRE(server->store().BeginBatch().ok());
+          for (int64_t i = 0; i < n; ++i) {
+            REQUIRE(server->store()
+                        .SawWorker({.name = WorkerName(fmt::format("w{}", i)),
+                                    .population = fmt::format("p{}", i % 10),
+                                    .description = "a worker",
+                                    .now = server->clock().Now()})
+                        .ok());
+          }
+          REQUIRE(server->store().CommitBatch().ok());
+          return [server] {
+            for (int i = 0; i < 10; ++i) server->Advance(absl::Minutes(10));
+          };
+        },
+        4}},
       {"tokens, page by page",
        {150,
         [](int64_t n) {

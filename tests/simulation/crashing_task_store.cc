@@ -175,10 +175,15 @@ absl::StatusOr<TaskStore::DeletedRounds> CrashingTaskStore::DeleteEndedRounds(co
   });
 }
 
-absl::StatusOr<int64_t> CrashingTaskStore::DeleteWorkers(const DeleteWorkersParams& params) {
+absl::StatusOr<std::vector<TaskStore::WorkerAge>> CrashingTaskStore::ListWorkerAges(
+    const ListWorkerAgesParams& params) {
+  return Between(point_, StoreOperation::kListWorkerAges, [&] { return inner_.ListWorkerAges(params); });
+}
+
+absl::StatusOr<std::vector<TaskStore::WorkerAge>> CrashingTaskStore::DeleteWorkers(std::span<const WorkerAge> workers) {
   return Between(point_, StoreOperation::kDeleteWorkers, [&] {
     has_written_ = true;
-    return inner_.DeleteWorkers(params);
+    return inner_.DeleteWorkers(workers);
   });
 }
 

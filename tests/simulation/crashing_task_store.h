@@ -65,7 +65,8 @@ class CrashingTaskStore final : public TaskStore {
                                                  bool is_draining) override;
 
   absl::StatusOr<DeletedRounds> DeleteEndedRounds(const DeleteEndedRoundsParams& params) override;
-  absl::StatusOr<int64_t> DeleteWorkers(const DeleteWorkersParams& params) override;
+  absl::StatusOr<std::vector<WorkerAge>> ListWorkerAges(const ListWorkerAgesParams& params) override;
+  absl::StatusOr<std::vector<WorkerAge>> DeleteWorkers(std::span<const WorkerAge> workers) override;
 
   Info GetInfo() const override;
 

@@ -40,6 +40,7 @@ constexpr StoreOperationRow kOperations[] = {
     {StoreOperation::kListWorkers, "TaskStore::ListWorkers"},
     {StoreOperation::kSetWorkerDraining, "TaskStore::SetWorkerDraining"},
     {StoreOperation::kDeleteEndedRounds, "TaskStore::DeleteEndedRounds"},
+    {StoreOperation::kListWorkerAges, "TaskStore::ListWorkerAges"},
     {StoreOperation::kDeleteWorkers, "TaskStore::DeleteWorkers"},
     {StoreOperation::kCreateToken, "TaskStore::CreateToken"},
     {StoreOperation::kRevokeToken, "TaskStore::RevokeToken"},

@@ -44,6 +44,7 @@ enum class StoreOperation {
   kListWorkers,
   kSetWorkerDraining,
   kDeleteEndedRounds,
+  kListWorkerAges,
   kDeleteWorkers,
   kCreateToken,
   kRevokeToken,

@@ -44,6 +44,18 @@ int64_t NumWorkers(const Fixture& f, TaskStore::ListWorkersParams params) {
   return NumListed(
       params, [&](const auto& page) { return f->store().ListWorkers(page); }, [](const auto& row) { return row.name; });
 }
+int64_t NumWorkerAges(const Fixture& f) {
+  TaskStore::ListWorkerAgesParams params{.limit = kPage};
+  int64_t num_rows = 0;
+  while (true) {
+    const auto page = f->store().ListWorkerAges(params);
+    REQUIRE(page.ok());
+    num_rows += static_cast<int64_t>(page->size());
+    if (page->size() < kPage) return num_rows;
+    params.after = page->back().name;
+    params.after_population = page->back().population;
+  }
+}
 int64_t NumTokens(const Fixture& f) {
   return NumListed(
       TaskStore::ListTokensParams(), [&](const auto& page) { return f->store().ListTokens(page); },
@@ -143,6 +155,9 @@ const std::map<std::string, Row>& Rows() {
         [](const StoreKind& kind, int64_t n) {
           return [f = WithWorkers(kind, n, 10), n] { REQUIRE(NumWorkers(f, {.population = "p7"}) == n / 10); };
         }}},
+      {"ages of the workers of ten populations, page by page",
+       {200, [](const StoreKind& kind,
+                int64_t n) { return [f = WithWorkers(kind, n, 10), n] { REQUIRE(NumWorkerAges(f) == n); }; }}},
       {"tokens, page by page",
        {200,
         [](const StoreKind& kind, int64_t n) { return [f = WithTokens(kind, n), n] { REQUIRE(NumTokens(f) == n); }; }}},

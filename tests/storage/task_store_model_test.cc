@@ -31,6 +31,9 @@ std::string Say(const TaskStore::DeletedRounds& value) {
   for (const std::string& digest : value.aggregate_digests) text += digest + "\n";
   return text;
 }
+std::string Say(const TaskStore::WorkerAge& value) {
+  return value.name.value() + " of " + value.population + " " + Say(value.last_seen_time);
+}
 template <typename Record>
 std::string Say(const Record& record) {
   return Describe(record);
@@ -209,10 +212,16 @@ class Model {
 
   void Delete() {
     if (random_.Chance(0.3)) {
-      const TaskStore::DeleteWorkersParams params{.seen_before = now_ - Soon() * 10,
-                                                  .keep_max = static_cast<int64_t>(random_.Below(6)),
-                                                  .limit = static_cast<int64_t>(random_.Below(6)) + 1};
-      return Both([&](TaskStore& s) { return s.DeleteWorkers(params); });
+      const TaskStore::ListWorkerAgesParams params{.after = WorkerName(random_.Chance(0.5) ? Name("w", 4) : ""),
+                                                   .after_population = random_.Chance(0.5) ? Population() : "",
+                                                   .limit = static_cast<int>(random_.Below(6))};
+      Both([&](TaskStore& s) { return s.ListWorkerAges(params); });
+      const absl::Time seen_before = now_ - Soon() * 10;
+      std::vector<TaskStore::WorkerAge> old = *memory_.ListWorkerAges(params);
+      std::erase_if(old, [&](const auto& worker) { return worker.last_seen_time >= seen_before; });
+      // Some were seen since.
+      if (!old.empty() && random_.Chance(0.3)) old.back().last_seen_time -= absl::Seconds(1);
+      return Both([&](TaskStore& s) { return s.DeleteWorkers(old); });
     }
     const TaskStore::DeleteEndedRoundsParams params{.ended_by = now_ - Soon() * 10,
                                                     .keep_max = static_cast<int64_t>(random_.Below(6)),
