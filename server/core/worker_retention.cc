@@ -15,9 +15,10 @@ constexpr absl::Duration kInterval = absl::Minutes(10);
 constexpr absl::Duration kPause = absl::Milliseconds(20);
 // After the store failed.
 constexpr absl::Duration kRetryPause = absl::Seconds(10);
-// Of one part: to look at a worker is 1. Some milliseconds where each says as much of itself as it may.
+// Of one part: to look at a worker is 1. Some 5 ms where each says as much of itself as it may (worker_bytes_max), with
+// the commit; a fraction of it where all say little.
 constexpr int64_t kWorkPerTick = 1000;
-constexpr int64_t kDeletionWork = 4;
+constexpr int64_t kDeletionWork = 10;
 // Bounds the memory. Looking through worker_records_max workers twice and deleting so many takes some 20 s: faster than
 // workers_max new ones in ten minutes.
 constexpr int64_t kCollectedMax = 10'000;
