@@ -210,7 +210,7 @@ const std::map<std::string, std::function<absl::Status(int64_t)>>& Trials() {
       {"Characters of the name of a population, job, computation, worker or token", CheckNames},
       {"Characters of a `request_id` or `poll_id`", CheckIds},
       {"Seconds of `deadline`, `attempt_deadline` and `lease_duration`", CheckDurations},
-      {"`over_selection`",
+      {"Value of `over_selection`",
        [](int64_t most) {
          v1::RoundSpec spec = SumRound(0);
          spec.set_goal(1);
@@ -218,7 +218,7 @@ const std::map<std::string, std::function<absl::Status(int64_t)>>& Trials() {
          spec.mutable_open_slots();
          return CheckSpec(spec);
        }},
-      {"`priority`",
+      {"Value of `priority`",
        [](int64_t most) {
          v1::RoundSpec spec = SumRound(1);
          spec.set_priority(static_cast<int32_t>(most));
