@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "aggregation/exact_sum.h"
+#include "aggregation/exact/exact_sum.h"
 #include "aggregation/extremum.h"
 #include "aggregation/float_sum.h"
 #include "aggregation/integer_sum.h"

@@ -21,10 +21,10 @@
 #include <span>
 
 #include "absl/status/status.h"
-#include "aggregation/exact_divisor.h"
-#include "aggregation/exact_kernels.h"
-#include "aggregation/state_bytes.h"
-#include "aggregation/state_origin.h"
+#include "aggregation/exact/exact_divisor.h"
+#include "aggregation/exact/exact_kernels.h"
+#include "aggregation/wire/state_bytes.h"
+#include "aggregation/wire/state_origin.h"
 #include "aggregation/zeroed_pool.h"
 #include "sheaf/v1/aggregation.pb.h"
 #include "sheaf/v1/tensor.pb.h"

@@ -10,8 +10,8 @@
 
 #include "aggregation/operators.h"
 #include "aggregation/refusal.h"
-#include "aggregation/state_origin.h"
 #include "aggregation/tensor_check.h"
+#include "aggregation/wire/state_origin.h"
 #include "base/status_macros.h"
 
 namespace sheaf {

@@ -5,11 +5,11 @@
 #include <cstring>
 #include <limits>
 
-#include "aggregation/exact_block.h"
-#include "aggregation/exact_kernels.h"
+#include "aggregation/exact/exact_block.h"
+#include "aggregation/exact/exact_kernels.h"
 #include "aggregation/operators.h"
-#include "aggregation/safetensors.h"
 #include "aggregation/sparse/sparse_block.h"
+#include "aggregation/wire/safetensors.h"
 
 namespace sheaf {
 namespace {

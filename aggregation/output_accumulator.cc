@@ -1,7 +1,7 @@
 #include "aggregation/output_accumulator.h"
 
 #include "aggregation/operators.h"
-#include "aggregation/state_envelope.h"
+#include "aggregation/wire/state_envelope.h"
 #include "base/status_macros.h"
 
 namespace sheaf {

@@ -12,7 +12,7 @@
 
 #include "absl/status/status.h"
 #include "aggregation/cell_vector.h"
-#include "aggregation/exact_kernels.h"
+#include "aggregation/exact/exact_kernels.h"
 #include "aggregation/output_layout.h"
 #include "aggregation/round_accumulator.h"
 #include "base/parallel_for.h"

@@ -5,9 +5,9 @@
 
 #include <algorithm>
 
-#include "aggregation/exact_kernels.h"
+#include "aggregation/exact/exact_kernels.h"
 #include "aggregation/operators.h"
-#include "aggregation/safetensors.h"
+#include "aggregation/wire/safetensors.h"
 #include "base/status_macros.h"
 
 namespace sheaf {

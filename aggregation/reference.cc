@@ -10,10 +10,10 @@
 #include <utility>
 #include <vector>
 
-#include "aggregation/fixed_point.h"
+#include "aggregation/exact/fixed_point.h"
 #include "aggregation/operators.h"
 #include "aggregation/output_layout.h"
-#include "aggregation/safetensors.h"
+#include "aggregation/wire/safetensors.h"
 #include "base/status_macros.h"
 
 namespace sheaf {

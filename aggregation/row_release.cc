@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cstring>
 
-#include "aggregation/exact_kernels.h"
+#include "aggregation/exact/exact_kernels.h"
 #include "aggregation/operators.h"
-#include "aggregation/safetensors.h"
+#include "aggregation/wire/safetensors.h"
 
 namespace sheaf {
 

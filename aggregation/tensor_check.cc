@@ -6,11 +6,11 @@
 #include <cmath>
 #include <cstring>
 
-#include "aggregation/exact_block.h"
-#include "aggregation/exact_kernels.h"
+#include "aggregation/exact/exact_block.h"
+#include "aggregation/exact/exact_kernels.h"
 #include "aggregation/operators.h"
 #include "aggregation/refusal.h"
-#include "aggregation/safetensors.h"
+#include "aggregation/wire/safetensors.h"
 #include "base/status_macros.h"
 
 namespace sheaf {

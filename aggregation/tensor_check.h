@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "aggregation/exact_kernels.h"
+#include "aggregation/exact/exact_kernels.h"
 #include "aggregation/output_layout.h"
 #include "sheaf/v1/tensor.pb.h"
 

@@ -8,7 +8,7 @@
 #include "bench/bench.h"
 #include "bench/noop_workers.h"
 #include "bench/rounds.h"
-#include "sdk/cpp/grpc_transport.h"
+#include "sdk/cpp/client/grpc_transport.h"
 
 namespace sheaf::bench {
 namespace {

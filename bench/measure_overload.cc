@@ -10,16 +10,16 @@
 #include <deque>
 #include <map>
 
-#include "aggregation/safetensors.h"
+#include "aggregation/wire/safetensors.h"
 #include "base/mutex.h"
 #include "base/retry_hint.h"
 #include "base/status_macros.h"
 #include "bench/bench.h"
 #include "bench/noop_workers.h"
 #include "bench/rounds.h"
-#include "sdk/cpp/grpc_transport.h"
-#include "sdk/cpp/proto_duration.h"
-#include "sdk/cpp/round_client.h"
+#include "sdk/cpp/client/grpc_transport.h"
+#include "sdk/cpp/client/proto_duration.h"
+#include "sdk/cpp/client/round_client.h"
 
 namespace sheaf::bench {
 namespace {

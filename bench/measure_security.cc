@@ -9,7 +9,7 @@
 #include "base/status_macros.h"
 #include "bench/bench.h"
 #include "bench/sync_loop.h"
-#include "sdk/cpp/grpc_transport.h"
+#include "sdk/cpp/client/grpc_transport.h"
 
 namespace sheaf::bench {
 namespace {

@@ -5,8 +5,8 @@
 #include "base/status_macros.h"
 #include "bench/bench.h"
 #include "bench/rounds.h"
-#include "sdk/cpp/blob_client.h"
-#include "sdk/cpp/grpc_transport.h"
+#include "sdk/cpp/client/blob_client.h"
+#include "sdk/cpp/client/grpc_transport.h"
 
 namespace sheaf::bench {
 namespace {

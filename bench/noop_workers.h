@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "sdk/cpp/grpc_transport.h"
+#include "sdk/cpp/client/grpc_transport.h"
 
 namespace sheaf::bench {
 

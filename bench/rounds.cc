@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/status_macros.h"
-#include "sdk/cpp/proto_duration.h"
+#include "sdk/cpp/client/proto_duration.h"
 
 namespace sheaf::bench {
 

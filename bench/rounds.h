@@ -6,7 +6,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "sdk/cpp/transport.h"
+#include "sdk/cpp/client/transport.h"
 
 namespace sheaf::bench {
 

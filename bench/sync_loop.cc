@@ -4,7 +4,7 @@
 
 #include "base/status_macros.h"
 #include "bench/rounds.h"
-#include "sdk/cpp/grpc_transport.h"
+#include "sdk/cpp/client/grpc_transport.h"
 
 namespace sheaf::bench {
 namespace {

@@ -4,7 +4,7 @@
 #include "absl/status/statusor.h"
 #include "bench/bench.h"
 #include "bench/closed_loop.h"
-#include "sdk/cpp/channel_options.h"
+#include "sdk/cpp/client/channel_options.h"
 
 namespace sheaf::bench {
 

@@ -6,10 +6,10 @@
 #include <ostream>
 
 #include "base/version.h"
-#include "cli/errors.h"
 #include "cli/exit_codes.h"
 #include "cli/help_text.h"
 #include "cli/parser.h"
+#include "cli/terminal/errors.h"
 
 namespace sheaf {
 namespace {

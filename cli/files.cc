@@ -12,7 +12,7 @@
 #include <iterator>
 
 #include "base/status_macros.h"
-#include "cli/errors.h"
+#include "cli/terminal/errors.h"
 
 namespace sheaf {
 namespace {

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "cli/exit_codes.h"
-#include "cli/table.h"
+#include "cli/terminal/table.h"
 
 namespace sheaf {
 namespace {

@@ -12,9 +12,9 @@
 #include "absl/time/time.h"
 #include "base/clock.h"
 #include "base/random.h"
-#include "sdk/cpp/channel_options.h"
-#include "sdk/cpp/retrying_transport.h"
-#include "sdk/cpp/transport.h"
+#include "sdk/cpp/client/channel_options.h"
+#include "sdk/cpp/client/retrying_transport.h"
+#include "sdk/cpp/client/transport.h"
 
 namespace sheaf {
 

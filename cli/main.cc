@@ -13,8 +13,8 @@
 #include "base/log.h"
 #include "base/random.h"
 #include "cli/command_line.h"
-#include "sdk/cpp/grpc_log.h"
-#include "sdk/cpp/grpc_transport.h"
+#include "sdk/cpp/client/grpc_log.h"
+#include "sdk/cpp/client/grpc_transport.h"
 
 namespace {
 

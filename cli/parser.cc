@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <deque>
 
-#include "cli/errors.h"
 #include "cli/nearest.h"
+#include "cli/terminal/errors.h"
 
 namespace sheaf {
 namespace {

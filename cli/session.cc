@@ -1,8 +1,8 @@
 #include "cli/session.h"
 
-#include "cli/errors.h"
 #include "cli/json_output.h"
-#include "sdk/cpp/retrying_transport.h"
+#include "cli/terminal/errors.h"
+#include "sdk/cpp/client/retrying_transport.h"
 
 namespace sheaf {
 namespace {

@@ -19,10 +19,10 @@
 #include "absl/status/statusor.h"
 #include "base/status_macros.h"
 #include "cli/host.h"
-#include "cli/human_text.h"
-#include "cli/table.h"
-#include "sdk/cpp/channel_options.h"
-#include "sdk/cpp/transport.h"
+#include "cli/terminal/human_text.h"
+#include "cli/terminal/table.h"
+#include "sdk/cpp/client/channel_options.h"
+#include "sdk/cpp/client/transport.h"
 
 namespace sheaf {
 

@@ -6,13 +6,9 @@
 #include <utility>
 
 #include "base/log.h"
-#include "base/serving_certificate.h"
 #include "base/status_macros.h"
-#include "server/aggregation_pool.h"
-#include "server/call_threads.h"
 #include "server/core/batch_runner.h"
 #include "server/core/core.h"
-#include "server/core_thread.h"
 #include "server/handlers/access_handlers.h"
 #include "server/handlers/admission.h"
 #include "server/handlers/answer_books.h"
@@ -22,7 +18,11 @@
 #include "server/handlers/round_handlers.h"
 #include "server/handlers/work_handlers.h"
 #include "server/rpc/grpc_server.h"
-#include "server/strand_pool.h"
+#include "server/threads/aggregation_pool.h"
+#include "server/threads/call_threads.h"
+#include "server/threads/core_thread.h"
+#include "server/threads/strand_pool.h"
+#include "tls/serving_certificate.h"
 
 namespace sheaf {
 namespace {

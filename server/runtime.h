@@ -14,12 +14,12 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "base/certificates.h"
 #include "base/clock.h"
 #include "base/random.h"
 #include "server/core/limits.h"
 #include "storage/payload_store.h"
 #include "storage/task_store.h"
+#include "tls/certificates.h"
 
 namespace sheaf {
 

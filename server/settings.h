@@ -11,9 +11,9 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "base/certificates.h"
 #include "base/log.h"
 #include "server/core/limits.h"
+#include "tls/certificates.h"
 
 namespace sheaf {
 

@@ -22,7 +22,7 @@
 
 namespace sheaf {
 
-// The list of files that makes a directory a backup (care/manifest.h).
+// The list of files that makes a directory a backup (directory/manifest.h).
 inline constexpr char kBackupManifestName[] = "MANIFEST";
 
 // An advisory lock on "<directory>/LOCK", released when it goes. The file says which process has it.

@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "aggregation/operators.h"
-#include "aggregation/safetensors.h"
+#include "aggregation/wire/safetensors.h"
 #include "base/log.h"
-#include "sdk/cpp/blob_client.h"
-#include "sdk/cpp/proto_duration.h"
+#include "sdk/cpp/client/blob_client.h"
+#include "sdk/cpp/client/proto_duration.h"
 
 namespace sheaf {
 namespace {

@@ -4,15 +4,15 @@
 
 #include <algorithm>
 
-#include "sdk/cpp/workloads/hitters_program.h"
-#include "sdk/cpp/workloads/reco_model.h"
-#include "sdk/cpp/workloads/tags_model.h"
-#include "worker/computations/hitters.h"
 #include "worker/computations/noop.h"
 #include "worker/computations/one_hot.h"
-#include "worker/computations/reco.h"
 #include "worker/computations/slow.h"
+#include "worker/computations/hitters.h"
+#include "worker/computations/reco.h"
 #include "worker/computations/tags.h"
+#include "workloads/hitters/program.h"
+#include "workloads/reco/model.h"
+#include "workloads/tags/model.h"
 
 namespace sheaf {
 namespace {

@@ -17,9 +17,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/mutex.h"
-#include "sdk/cpp/workloads/hitters_dataset.h"
-#include "sdk/cpp/workloads/reco_dataset.h"
-#include "sdk/cpp/workloads/tags_dataset.h"
+#include "workloads/hitters/dataset.h"
+#include "workloads/reco/dataset.h"
+#include "workloads/tags/dataset.h"
 
 namespace sheaf {
 

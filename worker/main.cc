@@ -13,7 +13,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/random.h"
-#include "sdk/cpp/grpc_log.h"
+#include "sdk/cpp/client/grpc_log.h"
 #include "worker/config.h"
 #include "worker/runtime.h"
 #include "worker/thread_pool.h"

@@ -14,7 +14,7 @@
 #include "base/random.h"
 #include "base/status_macros.h"
 #include "base/version.h"
-#include "sdk/cpp/grpc_transport.h"
+#include "sdk/cpp/client/grpc_transport.h"
 #include "worker/blob_cache.h"
 #include "worker/computations.h"
 #include "worker/runners/builtin.h"

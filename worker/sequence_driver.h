@@ -14,8 +14,8 @@
 
 #include "absl/time/time.h"
 #include "base/random.h"
-#include "sdk/cpp/call_sequence.h"
-#include "sdk/cpp/transport.h"
+#include "sdk/cpp/client/call_sequence.h"
+#include "sdk/cpp/client/transport.h"
 #include "worker/backoff.h"
 #include "worker/inbox.h"
 

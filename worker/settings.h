@@ -9,7 +9,7 @@
 
 #include "absl/status/status.h"
 #include "base/log.h"
-#include "sdk/cpp/channel_options.h"
+#include "sdk/cpp/client/channel_options.h"
 #include "worker/data_sources.h"
 #include "worker/worker_loop.h"
 

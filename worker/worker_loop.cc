@@ -10,7 +10,7 @@
 #include "base/retry_hint.h"
 #include "base/utf8.h"
 #include "base/version.h"
-#include "sdk/cpp/proto_duration.h"
+#include "sdk/cpp/client/proto_duration.h"
 
 namespace sheaf {
 namespace {

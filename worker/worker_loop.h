@@ -37,7 +37,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/random.h"
-#include "sdk/cpp/transport.h"
+#include "sdk/cpp/client/transport.h"
 #include "sheaf/v1/work_service.pb.h"
 #include "worker/attempt.h"
 #include "worker/backoff.h"

@@ -4,10 +4,10 @@
 #include <vector>
 
 #include "aggregation/cell_stream.h"
-#include "aggregation/exact_block.h"
+#include "aggregation/exact/exact_block.h"
 #include "aggregation/operators.h"
 #include "aggregation/operators/weight_sum.h"
-#include "aggregation/safetensors.h"
+#include "aggregation/wire/safetensors.h"
 #include "base/status_macros.h"
 
 namespace sheaf {

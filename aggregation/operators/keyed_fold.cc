@@ -12,8 +12,8 @@
 #include "absl/container/node_hash_map.h"
 #include "aggregation/cell_stream.h"
 #include "aggregation/row_release.h"
-#include "aggregation/safetensors.h"
 #include "aggregation/sparse/slot_index.h"
+#include "aggregation/wire/safetensors.h"
 #include "base/key_hash.h"
 #include "base/status_macros.h"
 

@@ -10,8 +10,8 @@
 #include "aggregation/operators.h"
 #include "aggregation/operators/weight_sum.h"
 #include "aggregation/row_release.h"
-#include "aggregation/safetensors.h"
 #include "aggregation/sparse/sparse_store.h"
+#include "aggregation/wire/safetensors.h"
 #include "aggregation/zeroed_pool.h"
 #include "base/status_macros.h"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "aggregation/operators.h"
-#include "aggregation/safetensors.h"
+#include "aggregation/wire/safetensors.h"
 
 namespace sheaf {
 namespace {

@@ -11,7 +11,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "aggregation/round_accumulator.h"
-#include "aggregation/safetensors.h"
+#include "aggregation/wire/safetensors.h"
 #include "base/check.h"
 #include "base/clock.h"
 #include "bench/aggregation/inputs.h"

@@ -9,7 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "aggregation/safetensors_header.h"
+#include "aggregation/wire/safetensors_header.h"
 #include "server/core/limits.h"
 #include "storage/blob_view.h"
 

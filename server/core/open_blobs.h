@@ -16,7 +16,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "aggregation/safetensors_header.h"
+#include "aggregation/wire/safetensors_header.h"
 #include "base/mutex.h"
 #include "server/core/limits.h"
 #include "storage/payload_store.h"

@@ -17,7 +17,7 @@
 #include <cstdint>
 
 #include "absl/status/statusor.h"
-#include "aggregation/safetensors_header.h"
+#include "aggregation/wire/safetensors_header.h"
 #include "sheaf/v1/blob_service.pb.h"
 #include "storage/blob_view.h"
 

@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "aggregation/safetensors.h"
+#include "aggregation/wire/safetensors.h"
 #include "base/check.h"
 #include "base/checksum.h"
 #include "base/log.h"

@@ -3,7 +3,7 @@
 //
 //   pool.Run(client, CallPool::Length::kShort, [=] { ... });
 //
-// The server has threads (server/call_threads.h); the simulation does such calls at once.
+// The server has threads (server/threads/call_threads.h); the simulation does such calls at once.
 #pragma once
 
 #include <functional>

@@ -3,9 +3,9 @@
 #pragma once
 
 #include "absl/time/time.h"
-#include "base/serving_certificate.h"
 #include "server/core/reply.h"
 #include "sheaf/v1/inspection_service.pb.h"
+#include "tls/serving_certificate.h"
 
 namespace sheaf {
 

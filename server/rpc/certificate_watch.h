@@ -1,5 +1,5 @@
 // CertificateWatch: looks at the files of the server's certificate each second, and lets gRPC have what can work
-// (base/certificate_renewal.h).
+// (tls/certificate_renewal.h).
 //
 //   ServingCertificate certificate;
 //   ASSIGN_OR_RETURN(auto watch, CertificateWatch::Open(files, clock.Now(), certificate));
@@ -20,11 +20,11 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "base/certificate_renewal.h"
-#include "base/certificates.h"
 #include "base/clock.h"
 #include "base/mutex.h"
-#include "base/serving_certificate.h"
+#include "tls/certificate_renewal.h"
+#include "tls/certificates.h"
+#include "tls/serving_certificate.h"
 
 namespace sheaf {
 

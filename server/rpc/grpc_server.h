@@ -16,11 +16,11 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "base/certificates.h"
 #include "base/clock.h"
-#include "base/serving_certificate.h"
 #include "server/handlers/answer_books.h"
 #include "server/handlers/method_table.h"
+#include "tls/certificates.h"
+#include "tls/serving_certificate.h"
 
 namespace sheaf {
 

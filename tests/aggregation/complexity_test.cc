@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "aggregation/safetensors.h"
 #include "aggregation/sparse/slot_index.h"
+#include "aggregation/wire/safetensors.h"
 #include "tests/aggregation/values.h"
 #include "tests/cpu_time.h"
 

@@ -1,5 +1,5 @@
 // The exact arithmetic against an independent oracle on inputs that break ordinary sums.
-#include "aggregation/exact_sum.h"
+#include "aggregation/exact/exact_sum.h"
 
 #include <bit>
 #include <catch2/catch.hpp>
@@ -7,9 +7,9 @@
 #include <limits>
 #include <map>
 
-#include "aggregation/exact_kernels.h"
-#include "aggregation/fixed_point.h"
-#include "aggregation/rounding.h"
+#include "aggregation/exact/exact_kernels.h"
+#include "aggregation/exact/fixed_point.h"
+#include "aggregation/exact/rounding.h"
 #include "tests/aggregation/values.h"
 
 namespace sheaf {

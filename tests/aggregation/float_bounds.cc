@@ -8,9 +8,9 @@
 #include <map>
 #include <optional>
 
-#include "aggregation/fixed_point.h"
+#include "aggregation/exact/fixed_point.h"
 #include "aggregation/output_layout.h"
-#include "aggregation/safetensors.h"
+#include "aggregation/wire/safetensors.h"
 #include "base/status_macros.h"
 
 namespace sheaf {

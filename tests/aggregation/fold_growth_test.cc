@@ -5,8 +5,8 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
-#include "aggregation/exact_block.h"
-#include "aggregation/fixed_point.h"
+#include "aggregation/exact/exact_block.h"
+#include "aggregation/exact/fixed_point.h"
 #include "tests/aggregation/values.h"
 
 namespace sheaf {

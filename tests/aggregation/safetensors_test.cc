@@ -1,5 +1,5 @@
 // The file format of broadcasts and aggregates: what we write, everybody reads; what others write, we check.
-#include "aggregation/safetensors.h"
+#include "aggregation/wire/safetensors.h"
 
 #include <catch2/catch.hpp>
 

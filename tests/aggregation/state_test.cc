@@ -3,12 +3,12 @@
 #include <cmath>
 #include <limits>
 
-#include "aggregation/exact_block.h"
+#include "aggregation/exact/exact_block.h"
 #include "aggregation/operators.h"
 #include "aggregation/output_accumulator.h"
-#include "aggregation/state_bytes.h"
-#include "aggregation/state_envelope.h"
-#include "aggregation/state_origin.h"
+#include "aggregation/wire/state_bytes.h"
+#include "aggregation/wire/state_envelope.h"
+#include "aggregation/wire/state_origin.h"
 #include "base/checksum.h"
 #include "tests/aggregation/values.h"
 

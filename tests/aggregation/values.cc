@@ -9,7 +9,7 @@
 
 #include "aggregation/operators.h"
 #include "aggregation/output_layout.h"
-#include "aggregation/safetensors.h"
+#include "aggregation/wire/safetensors.h"
 
 namespace sheaf {
 namespace {

@@ -7,9 +7,9 @@
 #include <sstream>
 #include <string>
 
-#include "cli/errors.h"
 #include "cli/json_output.h"
-#include "cli/table.h"
+#include "cli/terminal/errors.h"
+#include "cli/terminal/table.h"
 #include "tests/cli/command_run.h"
 #include "tests/cpu_time.h"
 

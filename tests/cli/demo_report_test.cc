@@ -1,11 +1,10 @@
-#include "cli/demo_report.h"
-
 #include <catch2/catch.hpp>
 #include <sstream>
 
-#include "sdk/cpp/workloads/tags_program.h"
+#include "cli/demo/report.h"
 #include "tests/cli/command_run.h"
 #include "tests/cli/sample_messages.h"
+#include "workloads/tags/program.h"
 
 namespace sheaf {
 namespace {

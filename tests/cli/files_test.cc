@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 #include <filesystem>
 
-#include "cli/temporary_directory.h"
+#include "cli/processes/temporary_directory.h"
 
 namespace sheaf {
 namespace {

@@ -1,8 +1,8 @@
 #include <catch2/catch.hpp>
 #include <iostream>
 
-#include "cli/errors.h"
-#include "cli/paging.h"
+#include "cli/commands/paging.h"
+#include "cli/terminal/errors.h"
 #include "tests/cli/command_run.h"
 #include "tests/cli/sample_messages.h"
 

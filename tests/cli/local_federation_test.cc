@@ -1,4 +1,4 @@
-#include "cli/local_federation.h"
+#include "cli/processes/local_federation.h"
 
 #include <poll.h>
 #include <sys/stat.h>
@@ -6,9 +6,9 @@
 #include <catch2/catch.hpp>
 #include <sstream>
 
-#include "cli/errors.h"
 #include "cli/files.h"
-#include "cli/temporary_directory.h"
+#include "cli/processes/temporary_directory.h"
+#include "cli/terminal/errors.h"
 #include "tests/cli/command_run.h"
 
 namespace sheaf {

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "base/checksum.h"
-#include "cli/temporary_directory.h"
+#include "cli/processes/temporary_directory.h"
 
 namespace sheaf {
 namespace {

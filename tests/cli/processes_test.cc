@@ -3,9 +3,9 @@
 #include <catch2/catch.hpp>
 #include <csignal>
 
-#include "cli/child_process.h"
-#include "cli/interrupt.h"
-#include "cli/temporary_directory.h"
+#include "cli/processes/child_process.h"
+#include "cli/processes/interrupt.h"
+#include "cli/processes/temporary_directory.h"
 
 namespace sheaf {
 namespace {

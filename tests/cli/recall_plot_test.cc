@@ -1,4 +1,4 @@
-#include "cli/recall_plot.h"
+#include "cli/terminal/recall_plot.h"
 
 #include <catch2/catch.hpp>
 

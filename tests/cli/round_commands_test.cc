@@ -1,9 +1,9 @@
 #include <catch2/catch.hpp>
 
-#include "aggregation/safetensors.h"
+#include "aggregation/wire/safetensors.h"
 #include "base/checksum.h"
 #include "cli/files.h"
-#include "cli/temporary_directory.h"
+#include "cli/processes/temporary_directory.h"
 #include "tests/cli/command_run.h"
 #include "tests/cli/sample_messages.h"
 

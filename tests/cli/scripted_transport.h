@@ -10,8 +10,8 @@
 #include <string_view>
 #include <vector>
 
-#include "sdk/cpp/methods.h"
-#include "sdk/cpp/transport.h"
+#include "sdk/cpp/client/methods.h"
+#include "sdk/cpp/client/transport.h"
 
 namespace sheaf {
 

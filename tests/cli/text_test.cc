@@ -1,10 +1,10 @@
 #include <catch2/catch.hpp>
 #include <sstream>
 
-#include "cli/human_text.h"
 #include "cli/nearest.h"
-#include "cli/progress_line.h"
-#include "cli/table.h"
+#include "cli/terminal/human_text.h"
+#include "cli/terminal/progress_line.h"
+#include "cli/terminal/table.h"
 #include "tests/cli/sample_messages.h"
 
 namespace sheaf {

@@ -6,7 +6,7 @@
 #include <fstream>
 #include <iterator>
 
-#include "cli/temporary_directory.h"
+#include "cli/processes/temporary_directory.h"
 #include "tests/cli/command_run.h"
 
 namespace sheaf {

@@ -8,7 +8,7 @@
 #include <set>
 #include <vector>
 
-#include "aggregation/safetensors.h"
+#include "aggregation/wire/safetensors.h"
 #include "server/core/views.h"
 
 namespace sheaf::crash {

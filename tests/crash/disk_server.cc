@@ -5,7 +5,7 @@
 #include <cerrno>
 
 #include "base/status_macros.h"
-#include "storage/care/verify.h"
+#include "storage/directory/verify.h"
 #include "storage/files/holding_files.h"
 #include "storage/sqlite/sqlite_connection.h"
 #include "tests/crash/disk_file_system.h"

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/random.h"
-#include "sdk/cpp/workloads/hitters_dataset.h"
+#include "workloads/hitters/dataset.h"
 
 namespace {
 

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "base/random.h"
-#include "sdk/cpp/workloads/package_index.h"
-#include "sdk/cpp/workloads/reco_dataset.h"
+#include "workloads/package_index.h"
+#include "workloads/reco/dataset.h"
 
 namespace {
 

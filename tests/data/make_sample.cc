@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/random.h"
-#include "sdk/cpp/workloads/tags_dataset.h"
+#include "workloads/tags/dataset.h"
 
 namespace {
 

@@ -10,8 +10,8 @@
 #include <set>
 
 #include "base/checksum.h"
-#include "sdk/cpp/methods.h"
-#include "sdk/cpp/token_file.h"
+#include "sdk/cpp/client/methods.h"
+#include "sdk/cpp/client/token_file.h"
 #include "tests/e2e/certificates.h"
 #include "tests/e2e/processes.h"
 #include "tests/e2e/rounds.h"

@@ -6,9 +6,9 @@
 #include <fstream>
 
 #include "base/retry_hint.h"
-#include "sdk/cpp/blob_client.h"
-#include "sdk/cpp/methods.h"
-#include "sdk/cpp/round_client.h"
+#include "sdk/cpp/client/blob_client.h"
+#include "sdk/cpp/client/methods.h"
+#include "sdk/cpp/client/round_client.h"
 #include "storage/sqlite/sqlite_connection.h"
 #include "tests/e2e/rounds.h"
 

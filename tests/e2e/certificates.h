@@ -7,7 +7,7 @@
 
 #include <string>
 
-#include "base/certificates.h"
+#include "tls/certificates.h"
 
 namespace sheaf {
 

@@ -4,7 +4,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "sdk/cpp/token_file.h"
+#include "sdk/cpp/client/token_file.h"
 #include "tests/e2e/certificates.h"
 #include "tests/e2e/processes.h"
 #include "tests/e2e/rounds.h"

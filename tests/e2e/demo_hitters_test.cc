@@ -3,8 +3,8 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "sdk/cpp/workloads/hitters_dataset.h"
 #include "tests/e2e/processes.h"
+#include "workloads/hitters/dataset.h"
 
 namespace sheaf {
 namespace {

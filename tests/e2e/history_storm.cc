@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "sdk/cpp/methods.h"
-#include "sdk/cpp/round_client.h"
+#include "sdk/cpp/client/methods.h"
+#include "sdk/cpp/client/round_client.h"
 
 namespace sheaf {
 

@@ -4,8 +4,8 @@
 #include <cstdlib>
 
 #include "base/checksum.h"
-#include "sdk/cpp/methods.h"
-#include "sdk/cpp/proto_duration.h"
+#include "sdk/cpp/client/methods.h"
+#include "sdk/cpp/client/proto_duration.h"
 #include "tests/e2e/history_storm.h"
 #include "tests/e2e/rounds.h"
 

@@ -3,8 +3,8 @@
 #include <optional>
 
 #include "base/mutex.h"
-#include "cli/selftest/faulty_network.h"
-#include "sdk/cpp/methods.h"
+#include "probe/faulty_network.h"
+#include "sdk/cpp/client/methods.h"
 #include "tests/e2e/rounds.h"
 
 namespace sheaf {

@@ -8,10 +8,10 @@
 #include <iterator>
 #include <set>
 
-#include "aggregation/safetensors.h"
+#include "aggregation/wire/safetensors.h"
 #include "base/checksum.h"
-#include "sdk/cpp/methods.h"
-#include "sdk/cpp/round_client.h"
+#include "sdk/cpp/client/methods.h"
+#include "sdk/cpp/client/round_client.h"
 #include "tests/e2e/rounds.h"
 
 namespace sheaf {

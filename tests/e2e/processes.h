@@ -27,10 +27,10 @@
 #include "absl/time/time.h"
 #include "base/clock.h"
 #include "base/random.h"
-#include "cli/child_process.h"
-#include "cli/temporary_directory.h"
-#include "sdk/cpp/grpc_transport.h"
-#include "sdk/cpp/transport.h"
+#include "cli/processes/child_process.h"
+#include "cli/processes/temporary_directory.h"
+#include "sdk/cpp/client/grpc_transport.h"
+#include "sdk/cpp/client/transport.h"
 
 namespace sheaf {
 

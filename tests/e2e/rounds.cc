@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <cstring>
 
-#include "aggregation/safetensors.h"
+#include "aggregation/wire/safetensors.h"
 #include "base/version.h"
-#include "sdk/cpp/methods.h"
-#include "sdk/cpp/proto_duration.h"
-#include "sdk/cpp/round_client.h"
+#include "sdk/cpp/client/methods.h"
+#include "sdk/cpp/client/proto_duration.h"
+#include "sdk/cpp/client/round_client.h"
 #include "worker/computations/unit_contribution.h"
 
 namespace sheaf {

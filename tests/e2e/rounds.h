@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "sdk/cpp/transport.h"
+#include "sdk/cpp/client/transport.h"
 #include "sheaf/v1/round.pb.h"
 #include "tests/e2e/processes.h"
 

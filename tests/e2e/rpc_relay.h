@@ -11,7 +11,7 @@
 #include <memory>
 #include <string>
 
-#include "sdk/cpp/transport.h"
+#include "sdk/cpp/client/transport.h"
 
 namespace sheaf {
 

@@ -1,11 +1,11 @@
 // The server as a process that is killed, or told to stop, in the middle of a round.
 #include <optional>
 
-#include "aggregation/safetensors.h"
-#include "sdk/cpp/methods.h"
-#include "sdk/cpp/program.h"
-#include "sdk/cpp/workloads/tags_program.h"
+#include "aggregation/wire/safetensors.h"
+#include "sdk/cpp/client/methods.h"
+#include "sdk/cpp/program/program.h"
 #include "tests/e2e/rounds.h"
+#include "workloads/tags/program.h"
 
 namespace sheaf {
 namespace {

@@ -6,8 +6,8 @@
 #include <set>
 #include <sstream>
 
-#include "sdk/cpp/methods.h"
-#include "sdk/cpp/proto_duration.h"
+#include "sdk/cpp/client/methods.h"
+#include "sdk/cpp/client/proto_duration.h"
 #include "tests/e2e/rounds.h"
 
 namespace sheaf {

@@ -2,8 +2,8 @@
 
 #include <cstring>
 
-#include "aggregation/state_bytes.h"
-#include "aggregation/state_envelope.h"
+#include "aggregation/wire/state_bytes.h"
+#include "aggregation/wire/state_envelope.h"
 #include "base/check.h"
 
 namespace sheaf::fuzz {

@@ -1,6 +1,6 @@
 // Serialised states from anyone: checkpoints of rounds and partial aggregates. Their checksum would keep every mutant
 // out, so some inputs are the inside of a state and are sealed here.
-#include "aggregation/state_bytes.h"
+#include "aggregation/wire/state_bytes.h"
 #include "base/check.h"
 #include "tests/fuzz/laws.h"
 #include "tests/fuzz/specs.h"

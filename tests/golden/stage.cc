@@ -5,7 +5,7 @@
 #include <optional>
 #include <utility>
 
-#include "aggregation/safetensors.h"
+#include "aggregation/wire/safetensors.h"
 #include "base/check.h"
 #include "base/checksum.h"
 #include "base/version.h"

@@ -19,7 +19,7 @@
 #include <tuple>
 #include <vector>
 
-#include "sdk/cpp/transport.h"
+#include "sdk/cpp/client/transport.h"
 #include "tests/golden/staged_server.h"
 #include "tests/golden/staged_worker.h"
 #include "tests/golden/transcript.h"

@@ -6,10 +6,10 @@
 #include <cstring>
 #include <vector>
 
-#include "aggregation/safetensors.h"
+#include "aggregation/wire/safetensors.h"
 #include "base/check.h"
 #include "base/checksum.h"
-#include "sdk/cpp/methods.h"
+#include "sdk/cpp/client/methods.h"
 #include "tests/golden/wire_calls.h"
 
 namespace sheaf::golden {

@@ -14,7 +14,7 @@ GOOD = {
     "server/core/core.h": '#pragma once\n#include "storage/task_store.h"\n',
     "server/core/core.cc": '#include "server/core/core.h"\n\n// Never calls absl::Now() or sleep_for().\nint lifetime(int);\n',
     "proto/sheaf/v1/task.proto": "// A task.\n",
-    "worker/worker.cc": '#include "sdk/cpp/transport.h"\n#include "sheaf/v1/task.pb.h"\n',
+    "worker/worker.cc": '#include "sdk/cpp/client/transport.h"\n#include "sheaf/v1/task.pb.h"\n',
     "docs/start.md": "Look into ~/sheaf, build/release/bin and https://example.org/home/page.\n",
 }
 

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstdio>
 
-#include "aggregation/fixed_point.h"
+#include "aggregation/exact/fixed_point.h"
 #include "tests/conformance/operator_suite.h"
 
 using namespace sheaf;

@@ -1,12 +1,12 @@
-#include "sdk/cpp/blob_client.h"
+#include "sdk/cpp/client/blob_client.h"
 
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <limits>
 
-#include "aggregation/safetensors.h"
+#include "aggregation/wire/safetensors.h"
 #include "base/checksum.h"
-#include "sdk/cpp/round_client.h"
+#include "sdk/cpp/client/round_client.h"
 #include "tests/sdk/program_local_server.h"
 
 namespace sheaf {

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "aggregation/round_accumulator.h"
-#include "aggregation/safetensors.h"
+#include "aggregation/wire/safetensors.h"
 #include "base/checksum.h"
 #include "base/status_macros.h"
 

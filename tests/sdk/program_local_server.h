@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "sdk/cpp/transport.h"
+#include "sdk/cpp/client/transport.h"
 
 namespace sheaf {
 

@@ -1,9 +1,9 @@
-#include "sdk/cpp/program.h"
+#include "sdk/cpp/program/program.h"
 
 #include <catch2/catch.hpp>
 #include <cstring>
 
-#include "sdk/cpp/round_client.h"
+#include "sdk/cpp/client/round_client.h"
 #include "tests/sdk/program_local_server.h"
 
 namespace sheaf {

@@ -1,4 +1,4 @@
-#include "sdk/cpp/server_optimizer.h"
+#include "sdk/cpp/program/server_optimizer.h"
 
 #include <catch2/catch.hpp>
 #include <cmath>

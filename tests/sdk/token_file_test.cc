@@ -1,4 +1,4 @@
-#include "sdk/cpp/token_file.h"
+#include "sdk/cpp/client/token_file.h"
 
 #include <sys/stat.h>
 #include <unistd.h>

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "base/retry_hint.h"
-#include "sdk/cpp/grpc_transport.h"
+#include "sdk/cpp/client/grpc_transport.h"
 
 namespace sheaf {
 namespace {

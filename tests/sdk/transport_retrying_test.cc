@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "base/retry_hint.h"
-#include "sdk/cpp/retrying_transport.h"
+#include "sdk/cpp/client/retrying_transport.h"
 
 namespace sheaf {
 namespace {

@@ -1,4 +1,4 @@
-#include "server/aggregation_pool.h"
+#include "server/threads/aggregation_pool.h"
 
 #include <atomic>
 #include <catch2/catch.hpp>

@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "aggregation/safetensors.h"
+#include "aggregation/wire/safetensors.h"
 #include "base/checksum.h"
 #include "base/clock.h"
 #include "base/random.h"

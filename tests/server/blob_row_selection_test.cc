@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "aggregation/safetensors.h"
+#include "aggregation/wire/safetensors.h"
 #include "base/random.h"
 #include "server/core/broadcast_check.h"
 #include "server/core/row_selection.h"

@@ -1,5 +1,5 @@
 // Who gets a thread.
-#include "server/call_threads.h"
+#include "server/threads/call_threads.h"
 
 #include <catch2/catch.hpp>
 #include <set>

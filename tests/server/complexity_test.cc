@@ -8,7 +8,7 @@
 #include <memory>
 #include <string>
 
-#include "aggregation/safetensors.h"
+#include "aggregation/wire/safetensors.h"
 #include "base/checksum.h"
 #include "server/core/broadcast_check.h"
 #include "server/core/message_parts.h"

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "aggregation/round_accumulator.h"
-#include "aggregation/safetensors.h"
+#include "aggregation/wire/safetensors.h"
 #include "base/checksum.h"
 #include "base/clock.h"
 #include "base/retry_hint.h"

@@ -1,4 +1,4 @@
-#include "server/core_thread.h"
+#include "server/threads/core_thread.h"
 
 #include <algorithm>
 #include <atomic>
@@ -9,7 +9,7 @@
 #include "base/cpu_time.h"
 #include "base/random.h"
 #include "server/core/proto_time.h"
-#include "server/work_meter.h"
+#include "server/threads/work_meter.h"
 #include "storage/memory/memory_payload_store.h"
 #include "storage/memory/memory_task_store.h"
 #include "tests/server/core_federation.h"

@@ -13,7 +13,7 @@
 #include <string>
 
 #include "aggregation/round_accumulator.h"
-#include "aggregation/safetensors.h"
+#include "aggregation/wire/safetensors.h"
 #include "base/checksum.h"
 #include "base/retry_hint.h"
 #include "server/core/message_parts.h"

@@ -14,8 +14,8 @@
 
 #include "base/clock.h"
 #include "base/random.h"
-#include "sdk/cpp/grpc_transport.h"
-#include "sdk/cpp/transport.h"
+#include "sdk/cpp/client/grpc_transport.h"
+#include "sdk/cpp/client/transport.h"
 #include "server/runtime.h"
 #include "storage/memory/memory_payload_store.h"
 #include "storage/memory/memory_task_store.h"

@@ -4,7 +4,7 @@
 #include <fstream>
 #include <string>
 
-#include "sdk/cpp/grpc_transport.h"
+#include "sdk/cpp/client/grpc_transport.h"
 #include "tests/server/running_server.h"
 #include "tests/server/sheafd_process.h"
 

@@ -1,4 +1,4 @@
-#include "server/strand_pool.h"
+#include "server/threads/strand_pool.h"
 
 #include <atomic>
 #include <catch2/catch.hpp>

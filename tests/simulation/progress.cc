@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "sdk/cpp/proto_duration.h"
+#include "sdk/cpp/client/proto_duration.h"
 #include "storage/transitions.h"
 #include "worker/backoff.h"
 

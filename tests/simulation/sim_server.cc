@@ -4,7 +4,7 @@
 #include <set>
 #include <utility>
 
-#include "sdk/cpp/proto_duration.h"
+#include "sdk/cpp/client/proto_duration.h"
 #include "server/core/batch_runner.h"
 #include "server/core/core.h"
 #include "server/handlers/access_handlers.h"

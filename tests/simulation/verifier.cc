@@ -4,7 +4,7 @@
 #include <map>
 #include <set>
 
-#include "aggregation/safetensors.h"
+#include "aggregation/wire/safetensors.h"
 #include "storage/transitions.h"
 
 namespace sheaf::simulation {

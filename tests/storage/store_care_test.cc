@@ -9,10 +9,10 @@
 #include <optional>
 
 #include "base/checksum.h"
-#include "storage/care/backup.h"
-#include "storage/care/inspect.h"
-#include "storage/care/migrate.h"
-#include "storage/care/verify.h"
+#include "storage/directory/backup.h"
+#include "storage/directory/inspect.h"
+#include "storage/directory/migrate.h"
+#include "storage/directory/verify.h"
 #include "storage/open.h"
 #include "storage/sql/migrator.h"
 #include "storage/sqlite/sqlite_connection.h"

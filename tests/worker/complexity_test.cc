@@ -7,12 +7,12 @@
 #include <memory>
 #include <string>
 
-#include "aggregation/safetensors.h"
+#include "aggregation/wire/safetensors.h"
 #include "base/checksum.h"
 #include "base/retry_hint.h"
-#include "sdk/cpp/blob_client.h"
-#include "sdk/cpp/history.h"
-#include "sdk/cpp/released_rows.h"
+#include "probe/history.h"
+#include "sdk/cpp/client/blob_client.h"
+#include "sdk/cpp/program/released_rows.h"
 #include "tests/cpu_time.h"
 #include "tests/worker/loop_harness.h"
 #include "worker/computations/unit_contribution.h"

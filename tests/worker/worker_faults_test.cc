@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "sdk/cpp/proto_duration.h"
+#include "sdk/cpp/client/proto_duration.h"
 #include "worker/computations.h"
 #include "worker/runners/builtin.h"
 #include "worker/worker_loop.h"

@@ -3,9 +3,9 @@
 #include <utility>
 
 #include "base/status_macros.h"
-#include "sdk/cpp/workloads/client_selector.h"
-#include "sdk/cpp/workloads/hitters_dataset.h"
-#include "sdk/cpp/workloads/hitters_program.h"
+#include "workloads/client_selector.h"
+#include "workloads/hitters/dataset.h"
+#include "workloads/hitters/program.h"
 
 namespace sheaf {
 namespace {

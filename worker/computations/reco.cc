@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "base/status_macros.h"
-#include "sdk/cpp/workloads/reco_dataset.h"
-#include "sdk/cpp/workloads/reco_model.h"
+#include "workloads/reco/dataset.h"
+#include "workloads/reco/model.h"
 
 namespace sheaf {
 namespace {

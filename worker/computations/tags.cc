@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "base/status_macros.h"
-#include "sdk/cpp/workloads/tags_dataset.h"
-#include "sdk/cpp/workloads/tags_model.h"
+#include "workloads/tags/dataset.h"
+#include "workloads/tags/model.h"
 
 namespace sheaf {
 namespace {

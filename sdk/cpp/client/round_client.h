@@ -1,0 +1,47 @@
+// Rounds from the submitter's side: create, wait, read what was released.
+//
+//   ASSIGN_OR_RETURN(v1::Round round, CreateRound(transport, random.Token(16), spec));
+//   ASSIGN_OR_RETURN(round, WaitForRound(transport, clock, round.id(), {.timeout = absl::Minutes(5)}));
+//   if (round.state() == v1::SUCCEEDED) { ASSIGN_OR_RETURN(std::string file, ReadAggregate(transport, round.id())); }
+//
+// Blocking; put a RetryingTransport below them to survive a server's restart. Thread-safe, as the transport is.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "base/clock.h"
+#include "sdk/cpp/client/range_joiner.h"
+#include "sdk/cpp/client/transport.h"
+#include "sheaf/v1/round_service.pb.h"
+
+namespace sheaf {
+
+// SUCCEEDED, FAILED or CANCELLED.
+bool IsFinal(v1::RoundState state);
+
+// The same `request_id` gets the same round. Errors as RoundService.CreateRound.
+absl::StatusOr<v1::Round> CreateRound(Transport& transport, const std::string& request_id, const v1::RoundSpec& spec);
+
+struct WaitOptions {
+  // DEADLINE_EXCEEDED after this long; the round goes on.
+  absl::Duration timeout = absl::InfiniteDuration();
+  // How long one call may stay parked. At most 60 s.
+  absl::Duration poll = absl::Seconds(20);
+  // Called with every state seen, the last one included.
+  std::function<void(const v1::Round&)> on_change;
+};
+
+// Returns the round in its final state, whichever that is. NOT_FOUND if there is no such round.
+absl::StatusOr<v1::Round> WaitForRound(Transport& transport, const Clock& clock, const std::string& round,
+                                       const WaitOptions& options = {});
+
+// The safetensors file that the round released. FAILED_PRECONDITION if it has none (yet); DATA_LOSS if the bytes do not
+// have the digest the server names; RESOURCE_EXHAUSTED if they are more than `bytes_max`.
+absl::StatusOr<std::string> ReadAggregate(Transport& transport, const std::string& round,
+                                          int64_t bytes_max = kReadBytesMax);
+
+}  // namespace sheaf

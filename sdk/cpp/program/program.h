@@ -1,0 +1,118 @@
+// Program and RunProgram: the loop of a federated training, written once.
+//
+//   class MyProgram final : public Program { ... };
+//   MyProgram program(...);
+//   ASSIGN_OR_RETURN(std::vector<RoundOutcome> outcomes,
+//                    RunProgram(transport, clock, random, program, {.rounds = 20}, observer));
+//
+// Each round: Plan -> upload the broadcast -> create the round -> wait -> read the aggregate -> (Verify) -> Apply ->
+// Evaluate. The loop knows nothing of models; a program knows nothing of RPCs. Tools watch through a ProgramObserver.
+// Blocking, and called from one thread; `program` and `observer` are called from that thread only.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "aggregation/wire/safetensors.h"
+#include "base/clock.h"
+#include "base/random.h"
+#include "sdk/cpp/client/transport.h"
+#include "sheaf/v1/round.pb.h"
+
+namespace sheaf {
+
+// What one round shall do.
+struct RoundPlan {
+  // `broadcast_digest` is filled by the loop.
+  v1::RoundSpec spec;
+  // A safetensors file for the workers. Empty when the computation needs none.
+  std::string broadcast;
+};
+
+// What came of recomputing a round.
+struct Verification {
+  // Values of the aggregate that were compared, and how many of them differ in at least one bit.
+  int64_t num_values = 0;
+  int64_t num_mismatches = 0;
+  // The first difference, in a sentence. Empty if there is none.
+  std::string first_mismatch;
+};
+
+class Program {
+ public:
+  virtual ~Program() = default;
+
+  // `number` counts from 1. The plan is made anew for every round, after the previous one was applied.
+  virtual absl::StatusOr<RoundPlan> Plan(int number) = 0;
+  // Takes over what the round released.
+  virtual absl::Status Apply(int number, const SafetensorsView& aggregate, const v1::Round& round) = 0;
+  // Named figures of merit, after Apply.
+  virtual absl::StatusOr<std::map<std::string, double>> Evaluate(int number) = 0;
+  // Recomputes the round without a server and compares. Called before Apply, when asked for. UNIMPLEMENTED by default.
+  virtual absl::StatusOr<Verification> Verify(int number, const RoundPlan& plan, const SafetensorsView& aggregate);
+};
+
+struct ProgramOptions {
+  int rounds = 20;
+  // Call Program::Verify on every round. A mismatch is reported, not an error.
+  bool verify = false;
+  // Give up on a round after this long, whatever its own deadline says.
+  absl::Duration round_timeout = absl::InfiniteDuration();
+};
+
+// Where the wall time of one round went, as the program saw it.
+struct ProgramTimings {
+  // Plan and uploading the broadcast.
+  absl::Duration broadcast;
+  // From creating the round to its end; `RoundOutcome.round.phases` splits it.
+  absl::Duration round;
+  // Reading the aggregate.
+  absl::Duration read;
+  // Only with `verify`.
+  absl::Duration verify;
+  absl::Duration apply;
+  absl::Duration evaluate;
+
+  absl::Duration Total() const { return broadcast + round + read + verify + apply + evaluate; }
+};
+
+struct RoundOutcome {
+  int number = 0;
+  // In its final state. The tasks are left out of its spec, as the server does.
+  v1::Round round;
+  std::map<std::string, double> evaluation;
+  // Set with `verify`.
+  std::optional<Verification> verification;
+  ProgramTimings timings;
+  // Bytes of the broadcast and of the aggregate file; digest of the latter.
+  int64_t broadcast_bytes = 0;
+  int64_t aggregate_bytes = 0;
+  std::string aggregate_digest;
+};
+
+// What tools hear. Every method does nothing by default.
+class ProgramObserver {
+ public:
+  virtual ~ProgramObserver() = default;
+  // The round was created; `round` is its first state.
+  virtual void OnRoundStarted(int number, const v1::Round& round);
+  // Something changed, up to and including the final state.
+  virtual void OnRoundProgress(int number, const v1::Round& round);
+  virtual void OnRoundEnded(const RoundOutcome& outcome);
+};
+
+// Runs all rounds and returns their outcomes. Stops at the first error and names the round: ABORTED if a round failed
+// or was cancelled (with the server's reason), DEADLINE_EXCEEDED after `round_timeout`, else what the program or a call
+// returned.
+absl::StatusOr<std::vector<RoundOutcome>> RunProgram(Transport& transport, const Clock& clock, Random& random,
+                                                     Program& program, const ProgramOptions& options,
+                                                     ProgramObserver& observer);
+
+}  // namespace sheaf

@@ -1,0 +1,222 @@
+// The conservation laws of the database: each a statement that finds what breaks it.
+#include <fmt/format.h>
+
+#include "base/status_macros.h"
+#include "storage/directory/verify.h"
+#include "storage/records.h"
+
+namespace sheaf {
+namespace {
+
+// Counts rows; `on_row` may add violations.
+absl::Status Look(SqlConnection& connection, std::string_view sql, Law& law, SqlConnection::RowCallback on_row) {
+  return connection
+      .Execute(sql, {},
+               [&](const SqlRow& row) {
+                 ++law.num_checked;
+                 on_row(row);
+               })
+      .status();
+}
+
+absl::StatusOr<Law> CheckPagesAndIndexes(SqlConnection& connection) {
+  Law law{.name = "the database is whole, page by page"};
+  RETURN_IF_ERROR(connection
+                      .Execute("-- integrity_check\nPRAGMA integrity_check", {},
+                               [&](const SqlRow& row) {
+                                 if (row.Bytes(0) != "ok") law.violations.push_back(row.String(0));
+                               })
+                      .status());
+  RETURN_IF_ERROR(
+      connection
+          .Execute("-- count_pages\nPRAGMA page_count", {}, [&](const SqlRow& row) { law.num_checked = row.Int(0); })
+          .status());
+  return law;
+}
+
+absl::StatusOr<Law> CheckTasks(SqlConnection& connection) {
+  Law law{.name = "assigned = succeeded + failed + cancelled + buried + live"};
+  int64_t sums[6] = {};
+  RETURN_IF_ERROR(
+      Look(connection, R"(-- verify_tasks
+      SELECT r.id, r.num_succeeded, r.num_failed, r.num_cancelled, r.num_buried, r.num_queued, r.num_leased,
+             count(t.task_key), coalesce(sum(t.state = 3), 0), coalesce(sum(t.state = 4), 0),
+             coalesce(sum(t.state = 5 OR (t.state <= 2 AND r.state >= 3)), 0), coalesce(sum(t.state = 6), 0),
+             coalesce(sum(t.state = 1 AND r.state <= 2), 0), coalesce(sum(t.state = 2 AND r.state <= 2), 0), coalesce(max(t.task_key) - (r.round_key << 32) + 1, 0)
+        FROM rounds r LEFT JOIN tasks t ON t.task_key BETWEEN r.round_key << 32 AND (r.round_key << 32) + 4294967295
+       GROUP BY r.round_key)",
+           law, [&](const SqlRow& row) {
+             constexpr const char* kNames[] = {"succeeded", "failed", "cancelled", "buried", "queued", "leased"};
+             for (int i = 0; i < 6; ++i) {
+               if (row.Int(1 + i) == row.Int(8 + i)) continue;
+               law.violations.push_back(fmt::format("round {} says that {} of its tasks are {}; {} are", row.String(0),
+                                                    row.Int(1 + i), kNames[i], row.Int(8 + i)));
+             }
+             if (row.Int(7) != row.Int(14)) {
+               law.violations.push_back(fmt::format("round {} was given tasks 0 to {}; it has {} of them",
+                                                    row.String(0), row.Int(14) - 1, row.Int(7)));
+             }
+             sums[0] += row.Int(7);
+             for (int i = 0; i < 4; ++i) sums[1 + i] += row.Int(8 + i);
+             sums[5] += row.Int(12) + row.Int(13);
+           }));
+  law.sums = fmt::format("{} = {} + {} + {} + {} + {}", sums[0], sums[1], sums[2], sums[3], sums[4], sums[5]);
+  return law;
+}
+
+absl::StatusOr<Law> CheckContributions(SqlConnection& connection) {
+  Law law{.name = "accepted = folded + pending"};
+  int64_t accepted = 0;
+  int64_t folded = 0;
+  int64_t pending = 0;
+  RETURN_IF_ERROR(
+      Look(connection, R"(-- verify_contributions
+      SELECT r.id, r.state >= 4, r.num_contributions, r.checkpoint_sequence, r.num_clients, r.bytes_up, count(c.sequence),
+             coalesce(sum(c.sequence <= r.checkpoint_sequence), 0), coalesce(max(c.sequence), 0),
+             coalesce(sum(c.num_clients), 0), coalesce(sum(c.size_bytes), 0), r.num_succeeded
+        FROM rounds r LEFT JOIN contributions c ON c.round_key = r.round_key GROUP BY r.round_key)",
+           law, [&](const SqlRow& row) {
+             const std::string id = row.String(0);
+             const int64_t rows = row.Int(6);
+             if (row.Int(2) != rows || row.Int(8) != rows || row.Int(7) != row.Int(3)) {
+               law.violations.push_back(fmt::format(
+                   "round {} says that {} contributions were accepted and that its checkpoint contains {}; it "
+                   "has {} of them, up to number {}, and {} of those in the checkpoint",
+                   id, row.Int(2), row.Int(3), rows, row.Int(8), row.Int(7)));
+             }
+             if (row.Int(4) != row.Int(9) || row.Int(5) != row.Int(10)) {
+               law.violations.push_back(
+                   fmt::format("round {} says that it combines {} clients in {} bytes; its contributions have {} "
+                               "in {}",
+                               id, row.Int(4), row.Int(5), row.Int(9), row.Int(10)));
+             }
+             accepted += row.Int(2);
+             const bool has_ended = row.Int(1) != 0;
+             folded += has_ended ? rows : row.Int(7);
+             pending += has_ended ? 0 : rows - row.Int(7);
+           }));
+  law.sums = fmt::format("{} = {} + {}", accepted, folded, pending);
+  return law;
+}
+
+absl::StatusOr<Law> CheckAcceptedTasks(SqlConnection& connection) {
+  Law law{.name = "a task succeeded if and only if its one contribution was accepted"};
+  RETURN_IF_ERROR(Look(connection, R"(-- verify_accepted
+      SELECT r.id, t.task_key & 4294967295, t.state, t.lease_token = min(c.lease_token), t.worker = min(c.worker),
+             count(c.sequence)
+        FROM rounds r JOIN tasks t ON t.task_key BETWEEN r.round_key << 32 AND (r.round_key << 32) + 4294967295
+        LEFT JOIN contributions c ON c.task_key = t.task_key GROUP BY t.task_key)",
+                       law, [&](const SqlRow& row) {
+                         const bool has_succeeded = row.Int(2) == 3;
+                         const int64_t num_contributions = row.Int(5);
+                         if (num_contributions != (has_succeeded ? 1 : 0)) {
+                           law.violations.push_back(
+                               fmt::format("task {}/{} {}, and has {} contributions", row.String(0), row.Int(1),
+                                           has_succeeded ? "SUCCEEDED" : "has not succeeded", num_contributions));
+                         } else if (has_succeeded && (row.Int(3) == 0 || row.Int(4) == 0)) {
+                           law.violations.push_back(fmt::format(
+                               "task {}/{} SUCCEEDED under another lease than its contribution was accepted under",
+                               row.String(0), row.Int(1)));
+                         }
+                       }));
+  return law;
+}
+
+absl::StatusOr<Law> CheckAttempts(SqlConnection& connection) {
+  Law law{.name = "every lease is an attempt, running or ended"};
+  RETURN_IF_ERROR(Look(connection, R"(-- verify_attempts
+      SELECT r.id, t.task_key & 4294967295, t.num_attempts, t.state = 2, count(a.number), coalesce(min(a.number), 1),
+             coalesce(max(a.number), 0), coalesce(sum(a.outcome = 1), 0), t.state = 3
+        FROM rounds r JOIN tasks t ON t.task_key BETWEEN r.round_key << 32 AND (r.round_key << 32) + 4294967295
+        LEFT JOIN attempts a ON a.task_key = t.task_key GROUP BY t.task_key)",
+                       law, [&](const SqlRow& row) {
+                         const int64_t kept = row.Int(4), deleted = row.Int(5) - 1, ended = deleted + kept;
+                         const bool is_short = deleted > 0 && kept + row.Int(3) < kAttemptsKept;
+                         if (row.Int(2) != ended + row.Int(3) || row.Int(6) != ended || is_short) {
+                           law.violations.push_back(
+                               fmt::format("task {}/{} was leased {} times; {} attempts ended and {} runs",
+                                           row.String(0), row.Int(1), row.Int(2), kept, row.Int(3)));
+                         } else if (row.Int(7) != row.Int(8)) {
+                           law.violations.push_back(fmt::format("task {}/{} has {} attempts that succeeded, and {}",
+                                                                row.String(0), row.Int(1), row.Int(7),
+                                                                row.Int(8) != 0 ? "SUCCEEDED" : "has not succeeded"));
+                         }
+                       }));
+  return law;
+}
+
+absl::StatusOr<Law> CheckStates(SqlConnection& connection) {
+  Law law{.name = "no round that ended has live tasks, and only ended rounds have an end"};
+  RETURN_IF_ERROR(
+      Look(connection, R"(-- verify_states
+      SELECT id, state, num_queued + num_leased, end_time < 9223372036854775807,
+             (SELECT aggregate_digest FROM round_texts x WHERE x.round_key = r.round_key)
+        FROM rounds r)",
+           law, [&](const SqlRow& row) {
+             const bool has_ended = row.Int(1) >= 4;
+             if ((row.Int(1) >= 3 && row.Int(2) > 0) || has_ended != (row.Int(3) != 0)) {
+               law.violations.push_back(
+                   fmt::format("round {} is in state {}, with {} live tasks", row.String(0), row.Int(1), row.Int(2)));
+             }
+             if (row.IsNull(4)) law.violations.push_back(fmt::format("round {} has no spec", row.String(0)));
+             if (row.Int(1) != 4 && !row.Bytes(4).empty()) {
+               law.violations.push_back(fmt::format("round {} did not succeed, and has an aggregate", row.String(0)));
+             }
+           }));
+  return law;
+}
+
+absl::StatusOr<Law> CheckOwners(SqlConnection& connection) {
+  Law law{.name = "no row is without the round or task it belongs to"};
+  struct Child {
+    const char* table;
+    const char* sql;
+  };
+  // Rows of deleted rounds go a little at a time.
+  constexpr Child kChildren[] = {
+      {"tasks",
+       "-- verify_task_owners\nSELECT count(*) FROM tasks WHERE task_key >> 32 <> round_key OR round_key NOT IN "
+       "(SELECT round_key FROM rounds UNION ALL "
+       "SELECT round_key FROM deleted_rounds)"},
+      {"contributions",
+       "-- verify_contribution_owners\nSELECT count(*) FROM contributions c WHERE NOT EXISTS (SELECT 1 FROM tasks t "
+       "WHERE "
+       "t.task_key = c.task_key AND t.round_key = c.round_key)"},
+      {"attempts",
+       "-- verify_attempt_owners\nSELECT count(*) FROM attempts a WHERE NOT EXISTS (SELECT 1 FROM tasks t WHERE "
+       "t.task_key = "
+       "a.task_key)"},
+      {"task_inputs",
+       "-- verify_input_owners\nSELECT count(*) FROM task_inputs i WHERE NOT EXISTS (SELECT 1 FROM tasks t WHERE "
+       "t.task_key = "
+       "i.task_key)"},
+      {"round_texts",
+       "-- verify_text_owners\nSELECT count(*) FROM round_texts WHERE round_key NOT IN (SELECT round_key FROM rounds)"},
+      {"round_requirements",
+       "-- verify_requirement_owners\nSELECT count(*) FROM round_requirements WHERE round_key NOT IN (SELECT round_key "
+       "FROM rounds UNION ALL SELECT round_key FROM deleted_rounds)"},
+      {"token_populations",
+       "-- verify_population_owners\nSELECT count(*) FROM token_populations WHERE token_id NOT IN (SELECT id FROM "
+       "tokens)"}};
+  for (const Child& child : kChildren) {
+    RETURN_IF_ERROR(Look(connection, child.sql, law, [&](const SqlRow& row) {
+      if (row.Int(0) == 0) return;
+      law.violations.push_back(fmt::format("{} rows of {} belong to nothing", row.Int(0), child.table));
+    }));
+  }
+  return law;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<Law>> VerifyDatabase(SqlConnection& connection) {
+  std::vector<Law> laws;
+  for (const auto check : {CheckPagesAndIndexes, CheckTasks, CheckContributions, CheckAcceptedTasks, CheckAttempts,
+                           CheckStates, CheckOwners}) {
+    ASSIGN_OR_RETURN(Law law, check(connection));
+    laws.push_back(std::move(law));
+  }
+  return laws;
+}
+
+}  // namespace sheaf

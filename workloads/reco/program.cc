@@ -1,0 +1,94 @@
+#include "workloads/reco/program.h"
+
+#include <bit>
+#include <utility>
+
+#include "base/checksum.h"
+#include "base/status_macros.h"
+#include "sdk/cpp/client/proto_duration.h"
+#include "sdk/cpp/program/released_rows.h"
+#include "workloads/brute_force.h"
+#include "workloads/client_sampling.h"
+#include "workloads/client_selector.h"
+
+namespace sheaf {
+namespace {
+
+static_assert(std::endian::native == std::endian::little);
+
+std::string_view AsBytes(std::span<const float> values) {
+  return {reinterpret_cast<const char*>(values.data()), values.size_bytes()};
+}
+
+}  // namespace
+
+RecoProgram::RecoProgram(const RecoDataset& dataset, RecoProgramOptions options)
+    : dataset_(dataset),
+      options_(std::move(options)),
+      training_clients_(dataset.TrainingClients()),
+      model_(RecoModel::Initial(dataset.num_items(), options_.client.dimensions, options_.seed)),
+      optimizer_(
+          *ServerOptimizer::Create("FedAdagrad", {.learning_rate = options_.learning_rate, .tau = options_.tau})) {
+  options_.client.num_items = dataset.num_items();
+}
+
+std::vector<int> RecoProgram::SampleClients(int number) const {
+  SeededRandom random = RoundRandom(options_.seed, number, RoundStream::kClients);
+  return sheaf::SampleClients(training_clients_, options_.clients_per_round, random);
+}
+
+absl::StatusOr<RoundPlan> RecoProgram::Plan(int number) {
+  RoundPlan plan;
+  v1::RoundSpec& spec = plan.spec;
+  spec.set_population(options_.population);
+  spec.set_job(options_.job);
+  RecoConfig config = options_.client;
+  config.seed = RoundRandom(options_.seed, number, RoundStream::kTraining).Bits();
+  spec.mutable_computation()->set_name(kRecoComputation);
+  spec.mutable_computation()->set_version_min(kRecoComputationVersion);
+  spec.mutable_computation()->set_config(config.Serialize());
+  v1::OutputSpec& rows = *spec.mutable_aggregate()->add_outputs();
+  rows.set_name(kRecoRowsOutput);
+  rows.set_operator_("slices_sum");
+  rows.set_dtype(v1::FLOAT32);
+  rows.add_dense_shape(model_.num_items);
+  rows.add_dense_shape(model_.width);
+  for (int client : SampleClients(number)) {
+    spec.mutable_listed()->add_tasks()->set_data_selector(ClientSelector(client));
+  }
+  if (options_.round_deadline > absl::ZeroDuration()) {
+    *spec.mutable_deadline() = ToProtoDuration(options_.round_deadline);
+  }
+  const std::vector<TensorView> tensors = {{.name = kRecoItemsTensor,
+                                            .dtype = v1::FLOAT32,
+                                            .shape = {model_.num_items, model_.width},
+                                            .data = AsBytes(model_.weights)}};
+  plan.broadcast = EncodeSafetensors(tensors, {{"computation", kRecoComputation}});
+  return plan;
+}
+
+absl::Status RecoProgram::Apply(int, const SafetensorsView& aggregate, const v1::Round&) {
+  ASSIGN_OR_RETURN(ReleasedRows rows, ReadReleasedRows(aggregate, kRecoRowsOutput, model_.num_items, model_.width));
+  // Clients send gradients; the model goes the other way.
+  for (float& value : rows.values) value = -value;
+  return optimizer_.MoveRows(kRecoItemsTensor, rows.indices, rows.values, model_.width, model_.weights);
+}
+
+absl::StatusOr<std::map<std::string, double>> RecoProgram::Evaluate(int) {
+  return std::map<std::string, double>{{kRecoRecallMetric, RecoRecallAt20(model_, dataset_, options_.client)}};
+}
+
+absl::StatusOr<Verification> RecoProgram::Verify(int, const RoundPlan& plan, const SafetensorsView& aggregate) {
+  ASSIGN_OR_RETURN(const RecoConfig config, RecoConfig::Parse(plan.spec.computation().config()));
+  std::vector<v1::Contribution> contributions;
+  for (const v1::TaskSpec& task : plan.spec.listed().tasks()) {
+    ASSIGN_OR_RETURN(const int client, dataset_.ParseSelector(task.data_selector()));
+    const RecoDraw draw = DrawReco(dataset_.items(client), client, config);
+    contributions.push_back(BuildRecoContribution(ComputeReco(draw, config, model_.Gather(draw.rows)), config));
+  }
+  return VerifyByBruteForce(plan.spec.aggregate(), contributions, aggregate);
+}
+
+std::string RecoProgram::ModelDigest() const { return Sha256Hex(AsBytes(model_.weights)); }
+
+}  // namespace sheaf

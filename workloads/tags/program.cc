@@ -1,0 +1,121 @@
+#include "workloads/tags/program.h"
+
+#include <fmt/format.h>
+
+#include <bit>
+#include <utility>
+
+#include "base/checksum.h"
+#include "base/status_macros.h"
+#include "sdk/cpp/client/proto_duration.h"
+#include "sdk/cpp/program/released_rows.h"
+#include "workloads/client_sampling.h"
+
+namespace sheaf {
+namespace {
+
+static_assert(std::endian::native == std::endian::little);
+
+std::string_view AsBytes(std::span<const float> values) {
+  return {reinterpret_cast<const char*>(values.data()), values.size_bytes()};
+}
+
+}  // namespace
+
+absl::StatusOr<TagsMean> ParseTagsMean(std::string_view text) {
+  if (text == "coordinate") return TagsMean::kCoordinate;
+  if (text == "client") return TagsMean::kClient;
+  return absl::InvalidArgumentError(fmt::format("\"{}\" is no mean; say \"coordinate\" or \"client\"", text));
+}
+
+TagsProgram::TagsProgram(const TagsDataset& dataset, TagsProgramOptions options)
+    : dataset_(dataset),
+      options_(std::move(options)),
+      training_clients_(dataset.TrainingClients()),
+      model_(TagsModel::Zero(dataset.num_features(), dataset.num_labels())),
+      optimizer_(*ServerOptimizer::Create("FedAvg")) {}
+
+std::vector<int> TagsProgram::SampleClients(int number) const {
+  SeededRandom random = RoundRandom(options_.seed, number, RoundStream::kClients);
+  return sheaf::SampleClients(training_clients_, options_.clients_per_round, random);
+}
+
+TagsConfig TagsProgram::RoundConfig(int number) const {
+  return {.learning_rate = options_.learning_rate,
+          .batch = options_.batch,
+          .examples_max = options_.examples_max,
+          .seed = RoundRandom(options_.seed, number, RoundStream::kTraining).Bits(),
+          .num_features = model_.num_features,
+          .num_labels = model_.num_labels};
+}
+
+v1::AggregateSpec TagsProgram::AggregateSpec() const {
+  v1::AggregateSpec spec;
+  v1::OutputSpec& rows = *spec.add_outputs();
+  rows.set_name(kTagsRowsOutput);
+  rows.set_operator_(options_.mean == TagsMean::kCoordinate ? "weighted_coordinate_mean" : "weighted_client_mean");
+  rows.set_dtype(v1::FLOAT32);
+  rows.add_dense_shape(model_.num_features);
+  rows.add_dense_shape(model_.num_labels);
+  rows.set_index_dims(1);
+  v1::OutputSpec& bias = *spec.add_outputs();
+  bias.set_name(kTagsBiasOutput);
+  bias.set_operator_("weighted_mean");
+  bias.set_dtype(v1::FLOAT32);
+  bias.add_dense_shape(model_.num_labels);
+  return spec;
+}
+
+absl::StatusOr<RoundPlan> TagsProgram::Plan(int number) {
+  RoundPlan plan;
+  v1::RoundSpec& spec = plan.spec;
+  spec.set_population(options_.population);
+  spec.set_job(options_.job);
+  spec.mutable_computation()->set_name(kTagsComputation);
+  spec.mutable_computation()->set_version_min(kTagsComputationVersion);
+  spec.mutable_computation()->set_config(RoundConfig(number).Serialize());
+  *spec.mutable_aggregate() = AggregateSpec();
+  for (int client : SampleClients(number)) {
+    spec.mutable_listed()->add_tasks()->set_data_selector(TagsSelector(client));
+  }
+  if (options_.round_deadline > absl::ZeroDuration())
+    *spec.mutable_deadline() = ToProtoDuration(options_.round_deadline);
+  if (options_.lease_duration > absl::ZeroDuration())
+    *spec.mutable_lease_duration() = ToProtoDuration(options_.lease_duration);
+
+  const std::vector<TensorView> tensors = {
+      {.name = kTagsWeightsTensor,
+       .dtype = v1::FLOAT32,
+       .shape = {model_.num_features, model_.num_labels},
+       .data = AsBytes(model_.weights)},
+      {.name = kTagsBiasTensor, .dtype = v1::FLOAT32, .shape = {model_.num_labels}, .data = AsBytes(model_.bias)},
+  };
+  plan.broadcast = EncodeSafetensors(tensors, {{"computation", kTagsComputation}});
+  return plan;
+}
+
+absl::Status TagsProgram::Apply(int, const SafetensorsView& aggregate, const v1::Round&) {
+  ASSIGN_OR_RETURN(const ReleasedRows rows,
+                   ReadReleasedRows(aggregate, kTagsRowsOutput, model_.num_features, model_.num_labels));
+  ASSIGN_OR_RETURN(const std::vector<float> bias, ReadReleasedVector(aggregate, kTagsBiasOutput, model_.num_labels));
+  RETURN_IF_ERROR(
+      optimizer_.MoveRows(kTagsWeightsTensor, rows.indices, rows.values, model_.num_labels, model_.weights));
+  return optimizer_.MoveDense(kTagsBiasTensor, bias, model_.bias);
+}
+
+absl::StatusOr<std::map<std::string, double>> TagsProgram::Evaluate(int) {
+  return std::map<std::string, double>{{kTagsRecallMetric, TagsRecallAt5(model_, dataset_)}};
+}
+
+std::string TagsProgram::ModelDigest() const {
+  Sha256 hash;
+  hash.Update(AsBytes(model_.weights));
+  hash.Update(AsBytes(model_.bias));
+  return std::move(hash).Hex();
+}
+
+int64_t TagsProgram::model_bytes() const {
+  return static_cast<int64_t>((model_.weights.size() + model_.bias.size()) * sizeof(float));
+}
+
+}  // namespace sheaf
