@@ -31,15 +31,15 @@ bool WorkDesk::HasRoomToPark(const v1::SyncRequest& request, const std::string& 
              parked_bytes_.Max(population, limits.open_request_bytes_max / kParkedShare, percent);
 }
 
-void WorkDesk::Park(const v1::SyncRequest& request, const WorkerProfile& worker, int32_t want, absl::Time now,
-                    Reply<v1::SyncResponse> reply) {
+void WorkDesk::Park(const v1::SyncRequest& request, CallId call, const WorkerProfile& worker, int32_t want,
+                    absl::Time now, Reply<v1::SyncResponse> reply) {
   parked_.push_back({.population = worker.population,
                      .worker = worker.name,
                      .poll_id = request.poll_id(),
                      .want = want,
                      .held = {request.held().begin(), request.held().end()},
                      .caller = worker.caller,
-                     .request = &request,
+                     .call = call,
                      .number = ++num_ever_parked_,
                      .bytes = static_cast<int64_t>(request.ByteSizeLong()),
                      .looked_at = rounds_.work_version(),
@@ -48,6 +48,7 @@ void WorkDesk::Park(const v1::SyncRequest& request, const WorkerProfile& worker,
                      .reply = std::move(reply)});
   const auto parked = std::prev(parked_.end());
   parked_by_worker_[{worker.population, worker.name}] = parked;
+  parked_by_call_.emplace(call, parked);
   by_until_.emplace(std::pair(parked->until, parked->number), parked);
   if (want > 0) wanting_[worker.population].emplace(std::pair(parked->looked_at, parked->number), parked);
   for (const v1::HeldLease& held : parked->held) {
@@ -61,6 +62,7 @@ void WorkDesk::Park(const v1::SyncRequest& request, const WorkerProfile& worker,
 
 WorkDesk::ParkedList::iterator WorkDesk::Unpark(ParkedList::iterator parked) {
   parked_by_worker_.erase({parked->population, parked->worker});
+  parked_by_call_.erase(parked->call);
   by_until_.erase({parked->until, parked->number});
   if (const auto wanting = wanting_.find(parked->population); wanting != wanting_.end()) {
     wanting->second.erase({parked->looked_at, parked->number});
@@ -74,12 +76,9 @@ WorkDesk::ParkedList::iterator WorkDesk::Unpark(ParkedList::iterator parked) {
   return parked_.erase(parked);
 }
 
-WorkDesk::Caller::Caller(const v1::SyncRequest& sync)
-    : population(PopulationOrDefault(sync.population())), worker(sync.worker()), request(&sync) {}
-
-void WorkDesk::Abandon(const Caller& caller) {
-  const auto found = parked_by_worker_.find({caller.population, caller.worker});
-  if (found == parked_by_worker_.end() || found->second->request != caller.request) return;
+void WorkDesk::Abandon(CallId call) {
+  const auto found = parked_by_call_.find(call);
+  if (found == parked_by_call_.end()) return;
   const Reply<v1::SyncResponse> reply = std::move(found->second->reply);
   Unpark(found->second);
   reply(absl::CancelledError("the caller has gone"));

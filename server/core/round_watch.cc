@@ -29,7 +29,7 @@ absl::StatusOr<v1::GetRoundResponse> Read(TaskStore& store, const RoundId& id) {
 
 }  // namespace
 
-void RoundWatch::Get(const v1::GetRoundRequest& request, const IdentityPtr& caller, absl::Time now,
+void RoundWatch::Get(const v1::GetRoundRequest& request, CallId call, const IdentityPtr& caller, absl::Time now,
                      Reply<v1::GetRoundResponse> reply) {
   absl::StatusOr<v1::GetRoundResponse> response = Read(context_.store, RoundId(request.round()));
   const absl::Time until = now + std::min(FromProto(request.wait()), context_.limits.poll_wait_max);
@@ -51,7 +51,7 @@ void RoundWatch::Get(const v1::GetRoundRequest& request, const IdentityPtr& call
         kComeBackAfter));
   }
   num_waiting_.Add(population, 1);
-  waiting_.push_back({.request = &request,
+  waiting_.push_back({.call = call,
                       .caller = caller,
                       .round = RoundId(request.round()),
                       .population = population,
@@ -66,9 +66,9 @@ std::list<RoundWatch::Waiting>::iterator RoundWatch::Erase(std::list<Waiting>::i
   return waiting_.erase(waiting);
 }
 
-void RoundWatch::Abandon(const v1::GetRoundRequest* request) {
-  const auto found = std::find_if(waiting_.begin(), waiting_.end(),
-                                  [&](const Waiting& waiting) { return waiting.request == request; });
+void RoundWatch::Abandon(CallId call) {
+  const auto found =
+      std::find_if(waiting_.begin(), waiting_.end(), [&](const Waiting& waiting) { return waiting.call == call; });
   if (found == waiting_.end()) return;
   const Reply<v1::GetRoundResponse> reply = std::move(found->reply);
   Erase(found);

@@ -7,6 +7,7 @@
 
 #include "absl/time/time.h"
 #include "server/core/access_control.h"
+#include "server/core/call_id.h"
 #include "server/core/core_context.h"
 #include "server/core/population_share.h"
 #include "server/core/reply.h"
@@ -20,10 +21,10 @@ class RoundWatch {
   RoundWatch(CoreContext& context, RoundManager& rounds) : context_(context), rounds_(rounds) {}
 
   // See RoundService.GetRound. RESOURCE_EXHAUSTED with a retry hint if it would have to wait and too many wait already.
-  void Get(const v1::GetRoundRequest& request, const IdentityPtr& caller, absl::Time now,
+  void Get(const v1::GetRoundRequest& request, CallId call, const IdentityPtr& caller, absl::Time now,
            Reply<v1::GetRoundResponse> reply);
-  // Nobody waits for this call's answer any more: if it waits it ends with CANCELLED. Only compared.
-  void Abandon(const v1::GetRoundRequest* request);
+  // Nobody waits for this call's answer any more: if it waits it ends with CANCELLED.
+  void Abandon(CallId call);
   // The token is void: who waits under it is sent away.
   void EndWaitsOf(const TokenId& token);
   // Answers those whose round ended at once, those whose round changed after a moment, so that a busy
@@ -35,7 +36,7 @@ class RoundWatch {
 
  private:
   struct Waiting {
-    const v1::GetRoundRequest* request = nullptr;
+    CallId call;
     IdentityPtr caller;
     RoundId round;
     std::string population;

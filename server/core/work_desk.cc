@@ -64,29 +64,29 @@ absl::Status Validate(const v1::SyncRequest& request, const Limits& limits) {
 
 }  // namespace
 
-void WorkDesk::Sync(const v1::SyncRequest& request, const IdentityPtr& caller, absl::Time now,
+void WorkDesk::Sync(const v1::SyncRequest& request, CallId call, const IdentityPtr& caller, absl::Time now,
                     Reply<v1::SyncResponse> reply) {
   if (absl::Status status = Validate(request, context_.limits); !status.ok()) return reply(std::move(status));
   const absl::StatusOr<const WorkerProfile*> worker = workers_.Saw(request, caller, now);
   if (!worker.ok()) return reply(worker.status());
-  if (!ContributionIntake::HasLarge(request)) return Judge(request, **worker, now, reply);
-  const auto judge_later = [this, &request, caller, reply](absl::Time at) {
+  if (!ContributionIntake::HasLarge(request)) return Judge(request, call, **worker, now, reply);
+  const auto judge_later = [this, &request, call, caller, reply](absl::Time at) {
     const absl::StatusOr<const WorkerProfile*> known = workers_.Saw(request, caller, at);
     if (known.ok()) {
-      Judge(request, **known, at, reply);
+      Judge(request, call, **known, at, reply);
     } else {
       reply(known.status());
     }
     intake_.Drop(request);
   };
   if (!intake_.ReceiveBeside(request, (*worker)->population, *caller, judge_later)) {
-    return Judge(request, **worker, now, reply);
+    return Judge(request, call, **worker, now, reply);
   }
   // The answer will say so later; but the call came now.
   for (const v1::HeldLease& held : request.held()) static_cast<void>(Update(held, **worker, now, now));
 }
 
-void WorkDesk::Judge(const v1::SyncRequest& request, const WorkerProfile& worker, absl::Time now,
+void WorkDesk::Judge(const v1::SyncRequest& request, CallId call, const WorkerProfile& worker, absl::Time now,
                      const Reply<v1::SyncResponse>& reply) {
   Supersede(worker.population, worker.name);
   if (request.draining()) {
@@ -100,7 +100,7 @@ void WorkDesk::Judge(const v1::SyncRequest& request, const WorkerProfile& worker
       response->leases().empty() &&
       std::all_of(response->held().begin(), response->held().end(),
                   [](const v1::LeaseUpdate& update) { return update.verdict() == v1::LeaseUpdate::HELD; })) {
-    if (HasRoomToPark(request, worker.population)) return Park(request, worker, outcome.want, now, reply);
+    if (HasRoomToPark(request, worker.population)) return Park(request, call, worker, outcome.want, now, reply);
     // The newest is sent away: whoever waits already goes on waiting.
     ComeBackLater(*response);
   }

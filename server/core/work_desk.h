@@ -1,8 +1,8 @@
 // WorkDesk: where workers come with results and leave with tasks: WorkService.Sync, the long polls parked in it, and
 // the leases.
 //
-//   desk.Sync(request, now, reply);   // Answers now, or parks the call and answers from a later Tick.
-//   desk.Tick(now, read_until);       // Expired leases; parked calls that can be answered.
+//   desk.Sync(request, call, caller, now, reply);   // Answers now, or parks the call and answers from a later Tick.
+//   desk.Tick(now, read_until);                     // Expired leases; parked calls that can be answered.
 //
 // Runs in the core's thread, inside a batch.
 #pragma once
@@ -21,6 +21,7 @@
 #include "absl/time/time.h"
 #include "base/log_quota.h"
 #include "server/core/access_control.h"
+#include "server/core/call_id.h"
 #include "server/core/contribution_intake.h"
 #include "server/core/core_context.h"
 #include "server/core/lease_room.h"
@@ -44,17 +45,10 @@ class WorkDesk {
         lease_room_(context.limits.sync_leases_bytes_max, context.limits.batch_leases_bytes_max) {}
 
   // See WorkService.Sync for the contract.
-  void Sync(const v1::SyncRequest& request, const IdentityPtr& caller, absl::Time now, Reply<v1::SyncResponse> reply);
-  // One call of Sync, for Abandon.
-  struct Caller {
-    explicit Caller(const v1::SyncRequest& request);
-    std::string population;
-    WorkerName worker;
-    // Its address tells this call from a later one of the same worker; it is never looked into.
-    const v1::SyncRequest* request;
-  };
+  void Sync(const v1::SyncRequest& request, CallId call, const IdentityPtr& caller, absl::Time now,
+            Reply<v1::SyncResponse> reply);
   // Nobody waits for this call's answer any more: if it is parked it ends with CANCELLED, and is granted nothing.
-  void Abandon(const Caller& caller);
+  void Abandon(CallId call);
 
   // The token is void: who waits under it is sent away, and granted nothing.
   void EndPollsOf(const TokenId& token);
@@ -89,7 +83,7 @@ class WorkDesk {
     int32_t want = 0;
     std::vector<v1::HeldLease> held;
     IdentityPtr caller;
-    const v1::SyncRequest* request = nullptr;
+    CallId call;
     // Grows from one to the next.
     int64_t number = 0;
     // Of the request on the wire: they count as open until it is answered.
@@ -115,7 +109,7 @@ class WorkDesk {
     bool is_cut = false;
   };
   // What Sync does once the call's large results have been received.
-  void Judge(const v1::SyncRequest& request, const WorkerProfile& worker, absl::Time now,
+  void Judge(const v1::SyncRequest& request, CallId call, const WorkerProfile& worker, absl::Time now,
              const Reply<v1::SyncResponse>& reply);
   absl::StatusOr<v1::SyncResponse> Answer(const v1::SyncRequest& request, const WorkerProfile& worker, absl::Time now,
                                           Outcome& outcome);
@@ -151,7 +145,7 @@ class WorkDesk {
   int64_t LeaseBytesMax(const LiveRound& round) const;
   v1::Lease ToLease(const LiveRound& round, const TaskRecord& task, absl::Time arrival) const;
 
-  void Park(const v1::SyncRequest& request, const WorkerProfile& worker, int32_t want, absl::Time now,
+  void Park(const v1::SyncRequest& request, CallId call, const WorkerProfile& worker, int32_t want, absl::Time now,
             Reply<v1::SyncResponse> reply);
   bool HasRoomToPark(const v1::SyncRequest& request, const std::string& population) const;
   // Ends an older wait of the same worker.
@@ -193,6 +187,7 @@ class WorkDesk {
   PopulationShare num_parked_;
   PopulationShare parked_bytes_;
   std::map<std::pair<std::string, WorkerName>, ParkedList::iterator> parked_by_worker_;
+  std::unordered_map<CallId, ParkedList::iterator> parked_by_call_;
   int64_t num_ever_parked_ = 0;
   // Those that want tasks, by population. None is empty.
   std::map<std::string, Wanting> wanting_;

@@ -1,8 +1,7 @@
 // AccessHandlers: AccessService, free of transport. See proto/sheaf/v1/access_service.proto for the contract.
 #pragma once
 
-#include "absl/time/time.h"
-#include "server/core/access_control.h"
+#include "server/calls/call_context.h"
 #include "server/core/reply.h"
 #include "sheaf/v1/access_service.pb.h"
 
@@ -14,11 +13,10 @@ class AccessHandlers {
  public:
   explicit AccessHandlers(Core& core) : core_(core) {}
 
-  void CreateToken(const v1::CreateTokenRequest& request, const IdentityPtr& caller, absl::Time now,
+  void CreateToken(const v1::CreateTokenRequest& request, const CallContext& call,
                    Reply<v1::CreateTokenResponse> reply);
-  void ListTokens(const v1::ListTokensRequest& request, const IdentityPtr& caller, absl::Time now,
-                  Reply<v1::ListTokensResponse> reply);
-  void RevokeToken(const v1::RevokeTokenRequest& request, const IdentityPtr& caller, absl::Time now,
+  void ListTokens(const v1::ListTokensRequest& request, const CallContext& call, Reply<v1::ListTokensResponse> reply);
+  void RevokeToken(const v1::RevokeTokenRequest& request, const CallContext& call,
                    Reply<v1::RevokeTokenResponse> reply);
 
  private:

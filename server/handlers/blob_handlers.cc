@@ -165,16 +165,16 @@ absl::StatusOr<v1::StartUploadResponse> StartContribution(Core& core, PayloadSto
 BlobHandlers::BlobHandlers(Core& core, PayloadStore& payloads)
     : core_(core), payloads_(payloads), open_blobs_(payloads, core.limits()) {}
 
-void BlobHandlers::StartUpload(const v1::StartUploadRequest& request, const IdentityPtr& caller, absl::Time now,
+void BlobHandlers::StartUpload(const v1::StartUploadRequest& request, const CallContext& call,
                                Reply<v1::StartUploadResponse> reply) {
   if (absl::Status status = CheckStart(request, core_.limits()); !status.ok()) return reply(std::move(status));
-  if (request.has_contribution()) return reply(StartContribution(core_, payloads_, request, *caller));
+  if (request.has_contribution()) return reply(StartContribution(core_, payloads_, request, *call.caller));
   if (payloads_.HasBlob(request.digest())) {
-    core_.rounds().TouchBroadcast(request.digest(), core_.limits().broadcast_linger, now);
+    core_.rounds().TouchBroadcast(request.digest(), core_.limits().broadcast_linger, call.now);
     return reply(Answer(v1::StartUploadResponse::ALREADY_STORED));
   }
-  const UploadId id = BroadcastUploadId(request.digest(), request.request_id(), *caller);
-  if (absl::Status room = CheckRoom(payloads_, id, request, false, *caller, core_.limits()); !room.ok()) {
+  const UploadId id = BroadcastUploadId(request.digest(), request.request_id(), *call.caller);
+  if (absl::Status room = CheckRoom(payloads_, id, request, false, *call.caller, core_.limits()); !room.ok()) {
     return reply(std::move(room));
   }
   reply(Started(payloads_.StartUpload(id, request.size_bytes(), request.digest()), core_.limits()));

@@ -4,7 +4,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "server/core/access_control.h"
+#include "server/calls/call_context.h"
 #include "server/core/open_blobs.h"
 #include "server/core/reply.h"
 #include "server/core/upload_names.h"
@@ -21,7 +21,7 @@ class BlobHandlers {
   BlobHandlers(Core& core, PayloadStore& payloads);
 
   // Asks the core whether the contribution is still needed.
-  void StartUpload(const v1::StartUploadRequest& request, const IdentityPtr& caller, absl::Time now,
+  void StartUpload(const v1::StartUploadRequest& request, const CallContext& call,
                    Reply<v1::StartUploadResponse> reply);
   absl::StatusOr<v1::WriteChunkResponse> WriteChunk(const v1::WriteChunkRequest& request);
   absl::StatusOr<v1::QueryUploadResponse> QueryUpload(const v1::QueryUploadRequest& request);

@@ -135,52 +135,54 @@ absl::StatusOr<v1::GetServerInfoResponse> Info(Core& core, const Admission& admi
 
 }  // namespace
 
-void InspectionHandlers::ListTasks(const v1::ListTasksRequest& request, absl::Time /*now*/,
+void InspectionHandlers::ListTasks(const v1::ListTasksRequest& request, const CallContext& /*call*/,
                                    Reply<v1::ListTasksResponse> reply) {
   core_.task_listing().List(request, reply);
 }
 
-void InspectionHandlers::GetTask(const v1::GetTaskRequest& request, absl::Time /*now*/,
+void InspectionHandlers::GetTask(const v1::GetTaskRequest& request, const CallContext& /*call*/,
                                  Reply<v1::GetTaskResponse> reply) {
   reply(Get(core_, request));
 }
 
-void InspectionHandlers::RequeueTask(const v1::RequeueTaskRequest& request, absl::Time now,
+void InspectionHandlers::RequeueTask(const v1::RequeueTaskRequest& request, const CallContext& call,
                                      Reply<v1::RequeueTaskResponse> reply) {
-  reply(Requeue(core_, request, now));
+  reply(Requeue(core_, request, call.now));
 }
 
-void InspectionHandlers::DescribeQueue(const v1::DescribeQueueRequest& request, absl::Time now,
+void InspectionHandlers::DescribeQueue(const v1::DescribeQueueRequest& request, const CallContext& call,
                                        Reply<v1::DescribeQueueResponse> reply) {
   const std::string population = PopulationOrDefault(request.population());
-  core_.unmet().OfPopulation(population, now,
-                             [this, population, now, reply](const absl::StatusOr<UnmetRequirements::Found>& unmet) {
-                               if (!unmet.ok()) return reply(unmet.status());
-                               reply(Describe(core_, population, *unmet, now));
-                             });
+  core_.unmet().OfPopulation(
+      population, call.now,
+      [this, population, now = call.now, reply](const absl::StatusOr<UnmetRequirements::Found>& unmet) {
+        if (!unmet.ok()) return reply(unmet.status());
+        reply(Describe(core_, population, *unmet, now));
+      });
 }
 
-void InspectionHandlers::ListWorkers(const v1::ListWorkersRequest& request, absl::Time /*now*/,
+void InspectionHandlers::ListWorkers(const v1::ListWorkersRequest& request, const CallContext& /*call*/,
                                      Reply<v1::ListWorkersResponse> reply) {
   reply(List(core_, request));
 }
 
-void InspectionHandlers::DrainWorker(const v1::DrainWorkerRequest& request, absl::Time /*now*/,
+void InspectionHandlers::DrainWorker(const v1::DrainWorkerRequest& request, const CallContext& /*call*/,
                                      Reply<v1::DrainWorkerResponse> reply) {
   reply(Drain(core_, request));
 }
 
-void InspectionHandlers::ExplainRound(const v1::ExplainRoundRequest& request, absl::Time now,
+void InspectionHandlers::ExplainRound(const v1::ExplainRoundRequest& request, const CallContext& call,
                                       Reply<v1::ExplainRoundResponse> reply) {
   const RoundId round(request.round());
-  core_.unmet().OfRound(round, now, [this, round, now, reply](const absl::StatusOr<UnmetRequirements::Found>& unmet) {
-    if (!unmet.ok()) return reply(unmet.status());
-    const WhoIsThere who{.unmet = *unmet, .workers = core_.workers(), .desk = core_.desk()};
-    reply(sheaf::ExplainRound(round, core_.context(), core_.rounds(), who, now));
-  });
+  core_.unmet().OfRound(round, call.now,
+                        [this, round, now = call.now, reply](const absl::StatusOr<UnmetRequirements::Found>& unmet) {
+                          if (!unmet.ok()) return reply(unmet.status());
+                          const WhoIsThere who{.unmet = *unmet, .workers = core_.workers(), .desk = core_.desk()};
+                          reply(sheaf::ExplainRound(round, core_.context(), core_.rounds(), who, now));
+                        });
 }
 
-void InspectionHandlers::GetServerInfo(const v1::GetServerInfoRequest& /*request*/, absl::Time /*now*/,
+void InspectionHandlers::GetServerInfo(const v1::GetServerInfoRequest& /*request*/, const CallContext& /*call*/,
                                        Reply<v1::GetServerInfoResponse> reply) {
   reply(Info(core_, admission_, certificate_));
 }

@@ -2,7 +2,7 @@
 // contract.
 #pragma once
 
-#include "absl/time/time.h"
+#include "server/calls/call_context.h"
 #include "server/core/reply.h"
 #include "sheaf/v1/inspection_service.pb.h"
 #include "tls/serving_certificate.h"
@@ -18,14 +18,20 @@ class InspectionHandlers {
   InspectionHandlers(Core& core, const Admission& admission, const ServingCertificate* certificate = nullptr)
       : core_(core), admission_(admission), certificate_(certificate) {}
 
-  void ListTasks(const v1::ListTasksRequest& request, absl::Time now, Reply<v1::ListTasksResponse> reply);
-  void GetTask(const v1::GetTaskRequest& request, absl::Time now, Reply<v1::GetTaskResponse> reply);
-  void RequeueTask(const v1::RequeueTaskRequest& request, absl::Time now, Reply<v1::RequeueTaskResponse> reply);
-  void DescribeQueue(const v1::DescribeQueueRequest& request, absl::Time now, Reply<v1::DescribeQueueResponse> reply);
-  void ListWorkers(const v1::ListWorkersRequest& request, absl::Time now, Reply<v1::ListWorkersResponse> reply);
-  void DrainWorker(const v1::DrainWorkerRequest& request, absl::Time now, Reply<v1::DrainWorkerResponse> reply);
-  void ExplainRound(const v1::ExplainRoundRequest& request, absl::Time now, Reply<v1::ExplainRoundResponse> reply);
-  void GetServerInfo(const v1::GetServerInfoRequest& request, absl::Time now, Reply<v1::GetServerInfoResponse> reply);
+  void ListTasks(const v1::ListTasksRequest& request, const CallContext& call, Reply<v1::ListTasksResponse> reply);
+  void GetTask(const v1::GetTaskRequest& request, const CallContext& call, Reply<v1::GetTaskResponse> reply);
+  void RequeueTask(const v1::RequeueTaskRequest& request, const CallContext& call,
+                   Reply<v1::RequeueTaskResponse> reply);
+  void DescribeQueue(const v1::DescribeQueueRequest& request, const CallContext& call,
+                     Reply<v1::DescribeQueueResponse> reply);
+  void ListWorkers(const v1::ListWorkersRequest& request, const CallContext& call,
+                   Reply<v1::ListWorkersResponse> reply);
+  void DrainWorker(const v1::DrainWorkerRequest& request, const CallContext& call,
+                   Reply<v1::DrainWorkerResponse> reply);
+  void ExplainRound(const v1::ExplainRoundRequest& request, const CallContext& call,
+                    Reply<v1::ExplainRoundResponse> reply);
+  void GetServerInfo(const v1::GetServerInfoRequest& request, const CallContext& call,
+                     Reply<v1::GetServerInfoResponse> reply);
 
  private:
   Core& core_;

@@ -48,9 +48,7 @@ MethodTable::MethodTable(Executor& executor, Core& core, Admission& admission, H
     : executor_(executor), core_(core), admission_(admission), pool_(pool != nullptr ? *pool : at_once_) {
   Add("sheaf.v1.WorkService/Sync", {WORKER}, OfPopulation(&v1::SyncRequest::population), handlers.work,
       &WorkHandlers::Sync);
-  rows_["sheaf.v1.WorkService/Sync"].abandon = [&work = handlers.work](const google::protobuf::Message& request) {
-    work.AbandonSync(static_cast<const v1::SyncRequest&>(request));
-  };
+  rows_["sheaf.v1.WorkService/Sync"].abandon = [&work = handlers.work](CallId call) { work.AbandonSync(call); };
 
   BlobHandlers& blob = handlers.blob;
   constexpr RoleSet kUploading = {WORKER, SUBMITTER};
@@ -72,9 +70,7 @@ MethodTable::MethodTable(Executor& executor, Core& core, Admission& admission, H
       &RoundHandlers::CreateRound);
   Add("sheaf.v1.RoundService/GetRound", kLooking, OfRound(&v1::GetRoundRequest::round), round,
       &RoundHandlers::GetRound);
-  rows_["sheaf.v1.RoundService/GetRound"].abandon = [&round](const google::protobuf::Message& request) {
-    round.AbandonGetRound(static_cast<const v1::GetRoundRequest&>(request));
-  };
+  rows_["sheaf.v1.RoundService/GetRound"].abandon = [&round](CallId call) { round.AbandonGetRound(call); };
   Add("sheaf.v1.RoundService/ListRounds", kLooking, OfPopulation(&v1::ListRoundsRequest::population), round,
       &RoundHandlers::ListRounds);
   Add("sheaf.v1.RoundService/CancelRound", {SUBMITTER, OPERATOR}, OfRound(&v1::CancelRoundRequest::round), round,
@@ -154,22 +150,11 @@ MethodTable::Row MethodTable::MakeRow(std::string_view name, bool in_batch, Role
 
 template <typename H, typename Request, typename Response>
 void MethodTable::Add(const char* name, RoleSet roles, Scope<Request> scope, H& handlers,
-                      void (H::*handler)(const Request&, absl::Time, Reply<Response>)) {
+                      void (H::*handler)(const Request&, const CallContext&, Reply<Response>)) {
   Row& row = rows_[name] = MakeRow(name, true, roles, std::move(scope));
-  row.call = [&handlers, handler](const google::protobuf::Message& request, const DispatchOptions&,
-                                  google::protobuf::Message* response, absl::Time now, Done done) {
-    (handlers.*handler)(static_cast<const Request&>(request), now, ReplyInto<Response>(response, std::move(done)));
-  };
-}
-
-template <typename H, typename Request, typename Response>
-void MethodTable::Add(const char* name, RoleSet roles, Scope<Request> scope, H& handlers,
-                      void (H::*handler)(const Request&, const IdentityPtr&, absl::Time, Reply<Response>)) {
-  Row& row = rows_[name] = MakeRow(name, true, roles, std::move(scope));
-  row.call = [&handlers, handler](const google::protobuf::Message& request, const DispatchOptions& options,
-                                  google::protobuf::Message* response, absl::Time now, Done done) {
-    (handlers.*handler)(static_cast<const Request&>(request), options.caller, now,
-                        ReplyInto<Response>(response, std::move(done)));
+  row.call = [&handlers, handler](const google::protobuf::Message& request, const CallContext& context,
+                                  google::protobuf::Message* response, Done done) {
+    (handlers.*handler)(static_cast<const Request&>(request), context, ReplyInto<Response>(response, std::move(done)));
   };
 }
 
@@ -177,8 +162,8 @@ template <typename H, typename Request, typename Response>
 void MethodTable::Add(const char* name, RoleSet roles, Scope<Request> scope, H& handlers,
                       absl::StatusOr<Response> (H::*handler)(const Request&)) {
   Row& row = rows_[name] = MakeRow(name, false, roles, std::move(scope));
-  row.call = [&handlers, handler](const google::protobuf::Message& request, const DispatchOptions&,
-                                  google::protobuf::Message* response, absl::Time, Done done) {
+  row.call = [&handlers, handler](const google::protobuf::Message& request, const CallContext&,
+                                  google::protobuf::Message* response, Done done) {
     ReplyInto<Response>(response, std::move(done))((handlers.*handler)(static_cast<const Request&>(request)));
   };
 }
@@ -187,21 +172,21 @@ template <typename H, typename Request, typename Response>
 void MethodTable::Add(const char* name, RoleSet roles, Scope<Request> scope, H& handlers,
                       absl::StatusOr<Response> (H::*handler)(const Request&, int64_t answer_bytes_max)) {
   Row& row = rows_[name] = MakeRow(name, false, roles, std::move(scope));
-  row.call = [this, &handlers, handler](const google::protobuf::Message& request, const DispatchOptions& options,
-                                        google::protobuf::Message* response, absl::Time, Done done) {
+  row.call = [this, &handlers, handler](const google::protobuf::Message& request, const CallContext& context,
+                                        google::protobuf::Message* response, Done done) {
     ReplyInto<Response>(
-        response, std::move(done))((handlers.*handler)(static_cast<const Request&>(request), AnswerBytesMax(options)));
+        response, std::move(done))((handlers.*handler)(static_cast<const Request&>(request), AnswerBytesMax(context)));
   };
 }
 
 template <typename H, typename Request, typename Response>
 void MethodTable::Add(const char* name, RoleSet roles, Scope<Request> scope, H& handlers,
-                      absl::StatusOr<std::function<absl::StatusOr<Response>(int64_t)>> (H::*handler)(const Request&,
-                                                                                                     absl::Time)) {
+                      absl::StatusOr<std::function<absl::StatusOr<Response>(int64_t)>> (H::*handler)(
+                          const Request&, const CallContext&)) {
   Row& row = rows_[name] = MakeRow(name, true, roles, std::move(scope));
   row.look_up = [&handlers, handler](const google::protobuf::Message& request,
-                                     absl::Time now) -> absl::StatusOr<Reading> {
-    auto read = (handlers.*handler)(static_cast<const Request&>(request), now);
+                                     const CallContext& context) -> absl::StatusOr<Reading> {
+    auto read = (handlers.*handler)(static_cast<const Request&>(request), context);
     if (!read.ok()) return read.status();
     return [read = *std::move(read)](google::protobuf::Message* response, int64_t answer_bytes_max) {
       absl::StatusOr<Response> result = read(answer_bytes_max);
@@ -215,49 +200,47 @@ template <typename H, typename Request, typename Response>
 void MethodTable::Add(const char* name, RoleSet roles, Scope<Request> scope, H& handlers,
                       void (H::*handler)(const Request&, Reply<Response>)) {
   Row& row = rows_[name] = MakeRow(name, false, roles, std::move(scope));
-  row.call = [&handlers, handler](const google::protobuf::Message& request, const DispatchOptions&,
-                                  google::protobuf::Message* response, absl::Time, Done done) {
+  row.call = [&handlers, handler](const google::protobuf::Message& request, const CallContext&,
+                                  google::protobuf::Message* response, Done done) {
     (handlers.*handler)(static_cast<const Request&>(request), ReplyInto<Response>(response, std::move(done)));
   };
 }
 
-void MethodTable::Dispatch(std::string_view method, const DispatchOptions& options,
+void MethodTable::Dispatch(std::string_view method, const CallContext& context,
                            const google::protobuf::Message& request, google::protobuf::Message* response,
                            Done done) const {
   const auto found = rows_.find(std::string(method));
   if (found == rows_.end()) return done(absl::UnimplementedError(fmt::format("there is no method {}", method)));
   const Row& row = found->second;
-  if (absl::Status status = options.caller->CheckRole(method, row.roles); !status.ok()) return done(std::move(status));
+  if (absl::Status status = context.caller->CheckRole(method, row.roles); !status.ok()) return done(std::move(status));
   if (!row.in_batch) {
-    if (absl::Status status = row.check_scope(request, *options.caller); !status.ok()) {
+    if (absl::Status status = row.check_scope(request, *context.caller); !status.ok()) {
       return done(std::move(status));
     }
-    return row.call(request, options, response, absl::InfinitePast(), std::move(done));
+    return row.call(request, context, response, std::move(done));
   }
-  admission_.Queue(row.lane, *options.caller);
-  Post(row.lane, [this, name = std::string_view(found->first),
-                  call = Call{.row = &row,
-                              .options = options,
-                              .request = &request,
-                              .response = response,
-                              .now = absl::InfinitePast(),
-                              .done = std::move(done)}](absl::Time now) mutable {
-    executor_.NoteWork(name);
-    admission_.Dequeue(call.row->lane);
-    call.now = now;
-    RunInBatch(call);
-  });
+  admission_.Queue(row.lane, *context.caller);
+  Post(row.lane,
+       [this, name = std::string_view(found->first),
+        call =
+            Call{.row = &row, .context = context, .request = &request, .response = response, .done = std::move(done)}](
+           absl::Time now) mutable {
+         executor_.NoteWork(name);
+         admission_.Dequeue(call.row->lane);
+         call.context.now = now;
+         RunInBatch(call);
+       });
 }
 
 void MethodTable::RunInBatch(const Call& call) const {
-  if (absl::Status status = call.row->check_scope(*call.request, *call.options.caller); !status.ok()) {
+  if (absl::Status status = call.row->check_scope(*call.request, *call.context.caller); !status.ok()) {
     return AnswerAfterBatch(call, std::move(status));
   }
   if (!call.row->look_up) {
-    return call.row->call(*call.request, call.options, call.response, call.now,
+    return call.row->call(*call.request, call.context, call.response,
                           [this, call](absl::Status status) { AnswerAfterBatch(call, std::move(status)); });
   }
-  absl::StatusOr<Reading> reading = call.row->look_up(*call.request, call.now);
+  absl::StatusOr<Reading> reading = call.row->look_up(*call.request, call.context);
   if (!reading.ok()) return AnswerAfterBatch(call, reading.status());
   // What was looked up may be of this batch.
   executor_.Defer([this, call, reading = *std::move(reading)](const absl::Status& commit) {
@@ -280,15 +263,15 @@ bool MethodTable::LooksAgain(const Call& call, const absl::Status& commit) {
 }
 
 void MethodTable::LookAgain(const Call& call) const {
-  if (absl::Status status = call.row->check_scope(*call.request, *call.options.caller); !status.ok()) {
+  if (absl::Status status = call.row->check_scope(*call.request, *call.context.caller); !status.ok()) {
     return call.done(std::move(status));
   }
   if (call.row->look_up) {
-    absl::StatusOr<Reading> reading = call.row->look_up(*call.request, call.now);
+    absl::StatusOr<Reading> reading = call.row->look_up(*call.request, call.context);
     return reading.ok() ? Read(call, *std::move(reading)) : call.done(reading.status());
   }
   const auto is_outside = std::make_shared<bool>(true);
-  call.row->call(*call.request, call.options, call.response, call.now, [this, call, is_outside](absl::Status status) {
+  call.row->call(*call.request, call.context, call.response, [this, call, is_outside](absl::Status status) {
     // One that waits again is answered in a later batch.
     *is_outside ? call.done(std::move(status)) : AnswerAfterBatch(call, std::move(status));
   });
@@ -296,14 +279,14 @@ void MethodTable::LookAgain(const Call& call) const {
 }
 
 void MethodTable::Read(const Call& call, Reading reading) const {
-  pool_.Run(call.options.client, CallPool::Length::kShort, [this, call, reading = std::move(reading)] {
-    call.done(reading(call.response, AnswerBytesMax(call.options)));
+  pool_.Run(call.context.client, CallPool::Length::kShort, [this, call, reading = std::move(reading)] {
+    call.done(reading(call.response, AnswerBytesMax(call.context)));
   });
 }
 
-int64_t MethodTable::AnswerBytesMax(const DispatchOptions& options) const {
+int64_t MethodTable::AnswerBytesMax(const CallContext& context) const {
   const int64_t chunk = core_.limits().chunk_bytes_max;
-  return options.answer_bytes_max == 0 ? chunk : std::min(chunk, options.answer_bytes_max);
+  return context.answer_bytes_max == 0 ? chunk : std::min(chunk, context.answer_bytes_max);
 }
 
 MethodTable::Traits MethodTable::TraitsOf(std::string_view method) const {
@@ -341,9 +324,11 @@ absl::StatusOr<IdentityPtr> MethodTable::Authenticate(std::string_view authoriza
 
 RoleSet MethodTable::RolesOf(std::string_view method) const { return rows_.at(std::string(method)).roles; }
 
-void MethodTable::Abandon(std::string_view method, const google::protobuf::Message& request) const {
+void MethodTable::Abandon(std::string_view method, CallId call) const {
   const auto found = rows_.find(std::string(method));
-  if (found != rows_.end() && found->second.abandon) found->second.abandon(request);
+  if (found == rows_.end() || !found->second.abandon) return;
+  // Behind the call itself, which may not have begun.
+  executor_.Post([&row = found->second, call](absl::Time) { row.abandon(call); });
 }
 
 std::vector<std::string> MethodTable::methods() const {

@@ -9,6 +9,7 @@
 // (answer_books.h).
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <span>
 #include <string>
@@ -21,6 +22,7 @@
 #include "absl/time/time.h"
 #include "google/protobuf/io/zero_copy_stream.h"
 #include "google/protobuf/message.h"
+#include "server/calls/call_context.h"
 #include "server/core/access_control.h"
 #include "server/core/executor.h"
 #include "server/core/reply.h"
@@ -64,21 +66,16 @@ class MethodTable {
   Traits TraitsOf(std::string_view method) const;
   CallPool& pool() const { return pool_; }
 
-  struct DispatchOptions {
-    IdentityPtr caller = Identity::Anybody();
-    // For the pool.
-    std::string client;
-    // What there is room for, if it is a read. 0: a chunk.
-    int64_t answer_bytes_max = 0;
-  };
+  // For one call, and no other. Thread-safe.
+  CallId NewCall() const { return CallId(newest_call_.fetch_add(1, std::memory_order_relaxed) + 1); }
   // Calls `done` exactly once, from any thread, with `response` filled if OK. Request and response must live until
   // then. PERMISSION_DENIED if the caller may not do this, or not there; UNIMPLEMENTED, naming it, if there is no such
   // method. Thread-safe.
-  void Dispatch(std::string_view method, const DispatchOptions& options, const google::protobuf::Message& request,
+  void Dispatch(std::string_view method, const CallContext& context, const google::protobuf::Message& request,
                 google::protobuf::Message* response, Done done) const;
   void Dispatch(std::string_view method, const IdentityPtr& caller, const google::protobuf::Message& request,
                 google::protobuf::Message* response, Done done) const {
-    Dispatch(method, DispatchOptions{.caller = caller}, request, response, std::move(done));
+    Dispatch(method, CallContext{.id = NewCall(), .caller = caller}, request, response, std::move(done));
   }
   // For anybody.
   void Dispatch(std::string_view method, const google::protobuf::Message& request, google::protobuf::Message* response,
@@ -101,9 +98,9 @@ class MethodTable {
   // Who may call `method`, which exists.
   RoleSet RolesOf(std::string_view method) const;
 
-  // Whoever dispatched `request`, and was not answered yet, has gone: a call that waits is ended, so that nothing is
-  // handed out to nobody. Dispatch's `done` is still called. Thread-safe.
-  void Abandon(std::string_view method, const google::protobuf::Message& request) const;
+  // Whoever dispatched this call has gone: if it waits it is ended, so that nothing is handed out to nobody. Dispatch's
+  // `done` is still called. After Dispatch has returned, before or after the answer. Thread-safe.
+  void Abandon(std::string_view method, CallId call) const;
 
   // "sheaf.v1.WorkService/Sync" ...
   std::vector<std::string> methods() const;
@@ -117,23 +114,23 @@ class MethodTable {
     RoleSet roles;
     Traits traits;
     std::function<absl::Status(const google::protobuf::Message& request, const Identity& caller)> check_scope;
-    std::function<void(const google::protobuf::Message& request, const DispatchOptions& options,
-                       google::protobuf::Message* response, absl::Time now, Done done)>
+    std::function<void(const google::protobuf::Message& request, const CallContext& context,
+                       google::protobuf::Message* response, Done done)>
         call;
     // Instead, where what a batch looks up is read by the pool.
-    std::function<absl::StatusOr<Reading>(const google::protobuf::Message& request, absl::Time now)> look_up;
+    std::function<absl::StatusOr<Reading>(const google::protobuf::Message& request, const CallContext& context)>
+        look_up;
     // Null where no call waits, or waiting hands out nothing.
-    std::function<void(const google::protobuf::Message& request)> abandon;
+    std::function<void(CallId call)> abandon;
     // Changes nothing: needs no room on the disk.
     bool only_looks = false;
   };
   // One call of a row that runs inside batches. What it points at lives until `done` is called.
   struct Call {
     const Row* row;
-    DispatchOptions options;
+    CallContext context;
     const google::protobuf::Message* request;
     google::protobuf::Message* response;
-    absl::Time now;
     Done done;
   };
   // The core's thread. In a batch: the call is answered when the batch is durable.
@@ -150,11 +147,7 @@ class MethodTable {
   // A handler that runs inside a batch.
   template <typename H, typename Request, typename Response>
   void Add(const char* name, RoleSet roles, Scope<Request> scope, H& handlers,
-           void (H::*handler)(const Request&, absl::Time, Reply<Response>));
-  // The same, for one that asks who calls.
-  template <typename H, typename Request, typename Response>
-  void Add(const char* name, RoleSet roles, Scope<Request> scope, H& handlers,
-           void (H::*handler)(const Request&, const IdentityPtr&, absl::Time, Reply<Response>));
+           void (H::*handler)(const Request&, const CallContext&, Reply<Response>));
   // A handler that does its work in Dispatch.
   template <typename H, typename Request, typename Response>
   void Add(const char* name, RoleSet roles, Scope<Request> scope, H& handlers,
@@ -167,12 +160,12 @@ class MethodTable {
   template <typename H, typename Request, typename Response>
   void Add(const char* name, RoleSet roles, Scope<Request> scope, H& handlers,
            absl::StatusOr<std::function<absl::StatusOr<Response>(int64_t answer_bytes_max)>> (H::*handler)(
-               const Request&, absl::Time));
+               const Request&, const CallContext&));
   // The same, for one that may leave its answer to a batch.
   template <typename H, typename Request, typename Response>
   void Add(const char* name, RoleSet roles, Scope<Request> scope, H& handlers,
            void (H::*handler)(const Request&, Reply<Response>));
-  int64_t AnswerBytesMax(const DispatchOptions& options) const;
+  int64_t AnswerBytesMax(const CallContext& context) const;
   template <typename Request>
   Row MakeRow(std::string_view name, bool in_batch, RoleSet roles, Scope<Request> scope);
   void Post(Lane lane, Executor::Event event) const;
@@ -182,6 +175,7 @@ class MethodTable {
   Admission& admission_;
   CallsAtOnce at_once_;
   CallPool& pool_;
+  mutable std::atomic<int64_t> newest_call_ = 0;
   std::unordered_map<std::string, Row> rows_;
 };
 

@@ -83,10 +83,10 @@ absl::StatusOr<v1::ReadAggregateResponse> Read(PayloadStore& payloads, const std
 
 }  // namespace
 
-void RoundHandlers::CreateRound(const v1::CreateRoundRequest& request, absl::Time now,
+void RoundHandlers::CreateRound(const v1::CreateRoundRequest& request, const CallContext& call,
                                 Reply<v1::CreateRoundResponse> reply) {
   if (absl::Status status = CheckRequestId(request.request_id()); !status.ok()) return reply(std::move(status));
-  core_.creations().Create(request, now, [reply = std::move(reply)](const absl::StatusOr<RoundRecord>& record) {
+  core_.creations().Create(request, call.now, [reply = std::move(reply)](const absl::StatusOr<RoundRecord>& record) {
     if (!record.ok()) return reply(record.status());
     v1::CreateRoundResponse response;
     *response.mutable_round() = ToProto(*record);
@@ -94,28 +94,25 @@ void RoundHandlers::CreateRound(const v1::CreateRoundRequest& request, absl::Tim
   });
 }
 
-void RoundHandlers::GetRound(const v1::GetRoundRequest& request, const IdentityPtr& caller, absl::Time now,
+void RoundHandlers::GetRound(const v1::GetRoundRequest& request, const CallContext& call,
                              Reply<v1::GetRoundResponse> reply) {
-  core_.watch().Get(request, caller, now, std::move(reply));
+  core_.watch().Get(request, call.id, call.caller, call.now, std::move(reply));
 }
 
-void RoundHandlers::AbandonGetRound(const v1::GetRoundRequest& request) {
-  // Behind the call itself, which may not have begun; and before any later call whose request lies at the same address.
-  core_.context().executor.Post([this, request = &request](absl::Time) { core_.watch().Abandon(request); });
-}
+void RoundHandlers::AbandonGetRound(CallId call) { core_.watch().Abandon(call); }
 
-void RoundHandlers::ListRounds(const v1::ListRoundsRequest& request, absl::Time /*now*/,
+void RoundHandlers::ListRounds(const v1::ListRoundsRequest& request, const CallContext& /*call*/,
                                Reply<v1::ListRoundsResponse> reply) {
   reply(List(core_, request));
 }
 
-void RoundHandlers::CancelRound(const v1::CancelRoundRequest& request, absl::Time now,
+void RoundHandlers::CancelRound(const v1::CancelRoundRequest& request, const CallContext& call,
                                 Reply<v1::CancelRoundResponse> reply) {
-  reply(Cancel(core_, request, now));
+  reply(Cancel(core_, request, call.now));
 }
 
 absl::StatusOr<std::function<absl::StatusOr<v1::ReadAggregateResponse>(int64_t)>> RoundHandlers::ReadAggregate(
-    const v1::ReadAggregateRequest& request, absl::Time /*now*/) {
+    const v1::ReadAggregateRequest& request, const CallContext& /*call*/) {
   ASSIGN_OR_RETURN(const std::string digest, FindAggregate(core_, RoundId(request.round())));
   return [&payloads = core_.context().payloads, &request, digest](int64_t answer_bytes_max) {
     return Read(payloads, digest, request, answer_bytes_max);

@@ -5,8 +5,7 @@
 #include <functional>
 
 #include "absl/status/statusor.h"
-#include "absl/time/time.h"
-#include "server/core/access_control.h"
+#include "server/calls/call_context.h"
 #include "server/core/reply.h"
 #include "sheaf/v1/round_service.pb.h"
 
@@ -18,17 +17,18 @@ class RoundHandlers {
  public:
   explicit RoundHandlers(Core& core) : core_(core) {}
 
-  void CreateRound(const v1::CreateRoundRequest& request, absl::Time now, Reply<v1::CreateRoundResponse> reply);
-  void GetRound(const v1::GetRoundRequest& request, const IdentityPtr& caller, absl::Time now,
-                Reply<v1::GetRoundResponse> reply);
-  // Whoever made this call, not yet answered, has gone. From any thread.
-  void AbandonGetRound(const v1::GetRoundRequest& request);
-  void ListRounds(const v1::ListRoundsRequest& request, absl::Time now, Reply<v1::ListRoundsResponse> reply);
-  void CancelRound(const v1::CancelRoundRequest& request, absl::Time now, Reply<v1::CancelRoundResponse> reply);
+  void CreateRound(const v1::CreateRoundRequest& request, const CallContext& call,
+                   Reply<v1::CreateRoundResponse> reply);
+  void GetRound(const v1::GetRoundRequest& request, const CallContext& call, Reply<v1::GetRoundResponse> reply);
+  // Whoever made this call has gone.
+  void AbandonGetRound(CallId call);
+  void ListRounds(const v1::ListRoundsRequest& request, const CallContext& call, Reply<v1::ListRoundsResponse> reply);
+  void CancelRound(const v1::CancelRoundRequest& request, const CallContext& call,
+                   Reply<v1::CancelRoundResponse> reply);
   // Looks the aggregate up, in a batch. What it returns reads about so many bytes of it at most, in the CallPool: after
   // a restart the file is checked first.
   absl::StatusOr<std::function<absl::StatusOr<v1::ReadAggregateResponse>(int64_t answer_bytes_max)>> ReadAggregate(
-      const v1::ReadAggregateRequest& request, absl::Time now);
+      const v1::ReadAggregateRequest& request, const CallContext& call);
 
  private:
   Core& core_;

@@ -6,14 +6,10 @@
 
 namespace sheaf {
 
-void WorkHandlers::Sync(const v1::SyncRequest& request, const IdentityPtr& caller, absl::Time now,
-                        Reply<v1::SyncResponse> reply) {
-  core_.desk().Sync(request, caller, now, std::move(reply));
+void WorkHandlers::Sync(const v1::SyncRequest& request, const CallContext& call, Reply<v1::SyncResponse> reply) {
+  core_.desk().Sync(request, call.id, call.caller, call.now, std::move(reply));
 }
 
-void WorkHandlers::AbandonSync(const v1::SyncRequest& request) {
-  core_.context().executor.Post(
-      [this, caller = WorkDesk::Caller(request)](absl::Time) { core_.desk().Abandon(caller); });
-}
+void WorkHandlers::AbandonSync(CallId call) { core_.desk().Abandon(call); }
 
 }  // namespace sheaf

@@ -49,6 +49,7 @@ class UnaryAdaptor::Call final : public grpc::ServerUnaryReactor, public Answere
        grpc::ByteBuffer& request, grpc::ByteBuffer& answer)
       : adaptor_(adaptor),
         method_(method),
+        id_(adaptor.methods_.NewCall()),
         context_(context),
         request_bytes_(request),
         answer_(answer),
@@ -92,8 +93,7 @@ class UnaryAdaptor::Call final : public grpc::ServerUnaryReactor, public Answere
       MutexLock lock(mutex_);
       is_cancelled_ = true;
       was_waiting = is_waiting_;
-      // The request is there as long as this lock is held: End takes it.
-      if (is_dispatched_ && request_ != nullptr) adaptor_.methods_.Abandon(method_.name, *request_);
+      if (is_dispatched_ && request_ != nullptr) adaptor_.methods_.Abandon(method_.name, id_);
     }
     if (was_waiting) adaptor_.answers_.Abandon(this);
   }
@@ -141,7 +141,8 @@ class UnaryAdaptor::Call final : public grpc::ServerUnaryReactor, public Answere
     if (request == nullptr) return End(absl::CancelledError("the caller has gone"));
     num_refs_.fetch_add(1, std::memory_order_relaxed);
     adaptor_.methods_.Dispatch(method_.name,
-                               {.caller = caller_,
+                               {.id = id_,
+                                .caller = caller_,
                                 .client = method_.traits.answer == AnswerKind::kRead ? peer() : std::string(),
                                 .answer_bytes_max = entry_ != nullptr ? ReadBytesMax() : 0},
                                *request, response_.get(), [this](absl::Status status) { End(std::move(status)); });
@@ -149,7 +150,7 @@ class UnaryAdaptor::Call final : public grpc::ServerUnaryReactor, public Answere
       // Behind the call: a cancellation that came meanwhile has left it to us.
       MutexLock lock(mutex_);
       is_dispatched_ = true;
-      if (is_cancelled_ && request_ != nullptr) adaptor_.methods_.Abandon(method_.name, *request_);
+      if (is_cancelled_ && request_ != nullptr) adaptor_.methods_.Abandon(method_.name, id_);
     }
     Unref();
   }
@@ -230,6 +231,7 @@ class UnaryAdaptor::Call final : public grpc::ServerUnaryReactor, public Answere
 
   UnaryAdaptor& adaptor_;
   const ServedMethod& method_;
+  const CallId id_;
   grpc::CallbackServerContext& context_;
   grpc::ByteBuffer& request_bytes_;
   grpc::ByteBuffer& answer_;

@@ -16,10 +16,11 @@ MAY_INCLUDE = {
     "probe": ["base", "proto", "aggregation", "sdk/cpp/client"],
     "workloads": ["base", "proto", "aggregation", "sdk/cpp/client", "sdk/cpp/program"],
     "server/core": ["base", "proto", "aggregation", "storage"],
-    "server/handlers": ["base", "proto", "tls", "server/core", "storage"],
+    "server/calls": ["base", "proto", "server/core"],
+    "server/handlers": ["base", "proto", "tls", "server/core", "server/calls", "storage"],
     "server/rpc": ["base", "proto", "tls", "server/handlers"],
     # The binary: main and runtime join the parts.
-    "server": ["base", "proto", "tls", "aggregation", "storage", "server/core", "server/handlers", "server/rpc"],
+    "server": ["base", "proto", "tls", "aggregation", "storage", "server/core", "server/calls", "server/handlers", "server/rpc"],
     "worker": ["base", "proto", "aggregation", "sdk/cpp/client", "probe", "workloads"],
     # A store that no server runs on is looked after from the command line (docs/adr/0011).
     "cli": ["base", "proto", "sdk/cpp/client", "sdk/cpp/program", "probe", "workloads", "storage/directory"],

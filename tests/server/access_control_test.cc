@@ -120,7 +120,8 @@ TEST_CASE("A token ends at its time, and a wait under it with it") {
   absl::Status ended;
   guarded.server().Post([&](absl::Time now) {
     guarded.server().core().desk().Sync(
-        poll, identity, now, [&](const absl::StatusOr<v1::SyncResponse>& answer) { ended = answer.status(); });
+        poll, CallId(), identity, now,
+        [&](const absl::StatusOr<v1::SyncResponse>& answer) { ended = answer.status(); });
   });
   guarded.server().Advance(absl::Seconds(19));
   CHECK(guarded.Show(secret).ok());
@@ -159,7 +160,7 @@ TEST_CASE("Who waits for a round under a token that is revoked is sent away at o
   std::vector<std::pair<IdentityPtr, std::optional<absl::Status>>> waits = {{revoked, {}}, {other, {}}, {revoked, {}}};
   for (auto& [identity, ended] : waits) {
     guarded.server().Post([&, &identity = identity, &ended = ended](absl::Time now) {
-      guarded.server().core().watch().Get(watch, identity, now,
+      guarded.server().core().watch().Get(watch, CallId(), identity, now,
                                           [&ended](const auto& answer) { ended = answer.status(); });
     });
   }

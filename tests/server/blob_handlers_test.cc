@@ -56,8 +56,7 @@ class ABlobService {
   }
   absl::StatusOr<v1::StartUploadResponse> Start(const v1::StartUploadRequest& request) {
     std::optional<absl::StatusOr<v1::StartUploadResponse>> answer;
-    handlers_.StartUpload(request, Identity::Anybody(), clock_.Now(),
-                          [&](auto response) { answer = std::move(response); });
+    handlers_.StartUpload(request, {.now = clock_.Now()}, [&](auto response) { answer = std::move(response); });
     REQUIRE(answer.has_value());
     return *answer;
   }

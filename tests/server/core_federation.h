@@ -114,8 +114,9 @@ class CoreFederation final : public Executor {
     auto answer = std::make_shared<std::optional<absl::StatusOr<Response>>>();
     auto kept_request = std::make_shared<Request>(request);
     auto response = std::make_shared<Response>();
-    abandon_newest_ = [this, kept_request, method] { parts_->table.Abandon("sheaf.v1." + method, *kept_request); };
-    parts_->table.Dispatch("sheaf.v1." + method, *kept_request, response.get(),
+    const CallId call = parts_->table.NewCall();
+    abandon_newest_ = [this, call, method] { parts_->table.Abandon("sheaf.v1." + method, call); };
+    parts_->table.Dispatch("sheaf.v1." + method, CallContext{.id = call}, *kept_request, response.get(),
                            [answer, response, kept_request](const absl::Status& status) {
                              if (status.ok()) {
                                answer->emplace(*response);

@@ -120,7 +120,7 @@ TEST_CASE("A lease is not sent again to a worker of the same name that is somebo
     const v1::SyncRequest request = Ask("w", 1);
     std::vector<v1::Lease> leases;
     server.Post([&](absl::Time now) {
-      server.core().desk().Sync(request, who, now, [&leases](const absl::StatusOr<v1::SyncResponse>& answer) {
+      server.core().desk().Sync(request, CallId(), who, now, [&leases](const absl::StatusOr<v1::SyncResponse>& answer) {
         if (answer.ok()) leases.assign(answer->leases().begin(), answer->leases().end());
       });
     });

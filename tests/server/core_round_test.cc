@@ -749,9 +749,10 @@ TEST_CASE("A graceful stop checkpoints what was accepted in the same batch") {
   v1::SyncRequest request = Ask("w", 0);
   for (const v1::Lease& lease : granted.leases()) *request.add_results() = Result(lease, 1);
   server.Post([&](absl::Time now) {
-    server.core().desk().Sync(request, Identity::Anybody(), now, [](const absl::StatusOr<v1::SyncResponse>& answer) {
-      REQUIRE(answer->verdicts(0).verdict() == Verdict::ACCEPTED);
-    });
+    server.core().desk().Sync(request, CallId(), Identity::Anybody(), now,
+                              [](const absl::StatusOr<v1::SyncResponse>& answer) {
+                                REQUIRE(answer->verdicts(0).verdict() == Verdict::ACCEPTED);
+                              });
     server.core().CheckpointAll(now);
   });
   server.Run();
@@ -1233,7 +1234,8 @@ class BareCore final : public Executor {
     absl::StatusOr<v1::SyncResponse> answer;
     absl::Status committed;
     Post([&](absl::Time now) {
-      core_.desk().Sync(request, Identity::Anybody(), now, [&](auto response) { answer = std::move(response); });
+      core_.desk().Sync(request, CallId(), Identity::Anybody(), now,
+                        [&](auto response) { answer = std::move(response); });
     });
     while (!inbox_.empty()) committed.Update(Run());
     if (!committed.ok()) return committed;
@@ -1364,7 +1366,8 @@ TEST_CASE("A worker whose batch failed is recorded with its next call") {
   for (const bool commit_fails : {true, false}) {
     store.commit_fails = commit_fails;
     server.Post([&](absl::Time now) {
-      server.core().desk().Sync(request, Identity::Anybody(), now, [](const auto& answer) { CHECK(answer.ok()); });
+      server.core().desk().Sync(request, CallId(), Identity::Anybody(), now,
+                                [](const auto& answer) { CHECK(answer.ok()); });
     });
     CHECK(server.Run().ok() != commit_fails);
     CHECK(store.GetWorker("default", WorkerName("w")).ok() != commit_fails);
@@ -1379,7 +1382,7 @@ TEST_CASE("What a contribution was to add to the accumulators takes no room ther
   const auto sync = [&](const v1::SyncRequest& request) {
     absl::StatusOr<v1::SyncResponse> answer;
     server.Post([&](absl::Time now) {
-      server.core().desk().Sync(request, Identity::Anybody(), now, [&](auto response) { answer = response; });
+      server.core().desk().Sync(request, CallId(), Identity::Anybody(), now, [&](auto response) { answer = response; });
     });
     // It is so large that it is looked at beside the core first.
     for (int i = 0; i < 2; ++i) CHECK(server.Run().ok() != store.commit_fails);

@@ -154,7 +154,7 @@ std::vector<v1::Lease> LeaseAll(RunningCore& core, int num_workers) {
     *create.mutable_spec() = SumRound(num_workers);
     REQUIRE(core.core().rounds().Create(create, now).ok());
     for (int i = 0; i < num_workers; ++i) {
-      core.core().desk().Sync(Ask("w" + std::to_string(i), 1), Identity::Anybody(), now,
+      core.core().desk().Sync(Ask("w" + std::to_string(i), 1), CallId(), Identity::Anybody(), now,
                               [&leases, i](absl::StatusOr<v1::SyncResponse> answer) {
                                 REQUIRE(answer.ok());
                                 leases[static_cast<size_t>(i)] = answer->leases(0);
@@ -177,10 +177,11 @@ TEST_CASE("Leases whose renewals wait for a core that stood still are not lost, 
       core.thread().Post([&, i, progress](absl::Time now) {
         v1::SyncRequest renewal = Ask("w" + std::to_string(i), 0);
         *renewal.add_held() = Held(leases[static_cast<size_t>(i)], progress);
-        core.core().desk().Sync(renewal, Identity::Anybody(), now, [&](absl::StatusOr<v1::SyncResponse> answer) {
-          REQUIRE(answer.ok());
-          if (answer->held(0).verdict() == v1::LeaseUpdate::HELD) ++num_held;
-        });
+        core.core().desk().Sync(renewal, CallId(), Identity::Anybody(), now,
+                                [&](absl::StatusOr<v1::SyncResponse> answer) {
+                                  REQUIRE(answer.ok());
+                                  if (answer->held(0).verdict() == v1::LeaseUpdate::HELD) ++num_held;
+                                });
       });
     }
   };
@@ -230,10 +231,11 @@ TEST_CASE("Leases whose renewals wait in a queue for longer than leases last are
         core.Stall(absl::Seconds(1));
         v1::SyncRequest renewal = Ask("w" + std::to_string(i), 0);
         *renewal.add_held() = Held(leases[static_cast<size_t>(i)], 1);
-        core.core().desk().Sync(renewal, Identity::Anybody(), now, [&](absl::StatusOr<v1::SyncResponse> answer) {
-          REQUIRE(answer.ok());
-          if (answer->held(0).verdict() == v1::LeaseUpdate::HELD) ++num_held;
-        });
+        core.core().desk().Sync(renewal, CallId(), Identity::Anybody(), now,
+                                [&](absl::StatusOr<v1::SyncResponse> answer) {
+                                  REQUIRE(answer.ok());
+                                  if (answer->held(0).verdict() == v1::LeaseUpdate::HELD) ++num_held;
+                                });
       });
     }
   });
@@ -251,10 +253,11 @@ TEST_CASE("A lease that was renewed by a commit that hung for longer than leases
     const absl::Status renewed = core.thread().RunInBatch([&](absl::Time now) {
       v1::SyncRequest renewal = Ask("w0", 0);
       *renewal.add_held() = Held(leases[0], ++progress);
-      core.core().desk().Sync(renewal, Identity::Anybody(), now, [&](absl::StatusOr<v1::SyncResponse> answer) {
-        REQUIRE(answer.ok());
-        verdict = answer->held(0).verdict();
-      });
+      core.core().desk().Sync(renewal, CallId(), Identity::Anybody(), now,
+                              [&](absl::StatusOr<v1::SyncResponse> answer) {
+                                REQUIRE(answer.ok());
+                                verdict = answer->held(0).verdict();
+                              });
     });
     REQUIRE(renewed.ok());
     return v1::LeaseUpdate::Verdict_Name(verdict.value());
@@ -290,10 +293,11 @@ TEST_CASE("A deadline that passes while calls wait finds the results that they b
       core.thread().Post([&, i](absl::Time now) {
         v1::SyncRequest request = Ask("w" + std::to_string(i), 0);
         *request.add_results() = Result(leases[static_cast<size_t>(i)], 1);
-        core.core().desk().Sync(request, Identity::Anybody(), now, [&](absl::StatusOr<v1::SyncResponse> answer) {
-          REQUIRE(answer.ok());
-          if (answer->verdicts(0).verdict() == v1::ResultVerdict::ACCEPTED) ++num_accepted;
-        });
+        core.core().desk().Sync(request, CallId(), Identity::Anybody(), now,
+                                [&](absl::StatusOr<v1::SyncResponse> answer) {
+                                  REQUIRE(answer.ok());
+                                  if (answer->verdicts(0).verdict() == v1::ResultVerdict::ACCEPTED) ++num_accepted;
+                                });
       });
     }
     // Beyond the round's deadline.

@@ -290,7 +290,8 @@ void SimServer::Call(std::string_view method, const std::string& authorization, 
     auto shared = std::shared_ptr<Message>(std::move(response));
     const absl::StatusOr<IdentityPtr> caller = life_->methods.Authenticate(authorization, {});
     if (!caller.ok()) return Answer(id, caller.status(), *shared, arrival);
-    life_->methods.Dispatch(method, *caller, *request, shared.get(),
+    call.in_server = life_->methods.NewCall();
+    life_->methods.Dispatch(method, CallContext{.id = call.in_server, .caller = *caller}, *request, shared.get(),
                             [this, id, life = num_lives_, arrival, shared](const absl::Status& status) {
                               if (life == num_lives_) Answer(id, status, *shared, arrival);
                             });
@@ -320,7 +321,7 @@ void SimServer::AbandonOlder(int64_t newest) {
 
 void SimServer::Abandon(Pending& call) {
   call.is_abandoned = true;
-  life_->methods.Abandon(call.method, *call.request);
+  life_->methods.Abandon(call.method, call.in_server);
 }
 
 void SimServer::Answer(int64_t id, const absl::Status& status, const Message& response, absl::Time arrival) {

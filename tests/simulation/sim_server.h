@@ -89,6 +89,8 @@ class SimServer final : public Executor {
   struct Life;
   struct Pending {
     std::string method;
+    // The server's, once it was let in.
+    CallId in_server;
     absl::Time arrival;
     absl::Time due;
     std::shared_ptr<const Message> request;

@@ -1,0 +1,31 @@
+// CallContext: what a handler is told of a call besides its request.
+//
+//   void RoundHandlers::GetRound(const v1::GetRoundRequest& request, const CallContext& call,
+//                                Reply<v1::GetRoundResponse> reply) {
+//     core_.watch().Get(request, call.id, call.caller, call.now, std::move(reply));
+//   }
+//
+// A value; it owns nothing but its share of the identity.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/time/time.h"
+#include "server/core/access_control.h"
+#include "server/core/call_id.h"
+
+namespace sheaf {
+
+struct CallContext {
+  CallId id;
+  IdentityPtr caller = Identity::Anybody();
+  // Of the batch that the call runs in; never, for one that runs in none.
+  absl::Time now = absl::InfinitePast();
+  // Between whom the threads of the CallPool are shared.
+  std::string client;
+  // What there is room for, if the answer is a read. 0: a chunk.
+  int64_t answer_bytes_max = 0;
+};
+
+}  // namespace sheaf
