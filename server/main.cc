@@ -19,7 +19,7 @@
 #include "base/status_macros.h"
 #include "base/version.h"
 #include "server/config.h"
-#include "server/core/access_control.h"
+#include "server/core/access/access_control.h"
 #include "server/runtime.h"
 #include "storage/memory/memory_payload_store.h"
 #include "storage/memory/memory_task_store.h"

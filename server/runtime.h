@@ -16,7 +16,7 @@
 #include "absl/time/time.h"
 #include "base/clock.h"
 #include "base/random.h"
-#include "server/core/limits.h"
+#include "server/core/limits/limits.h"
 #include "storage/payload_store.h"
 #include "storage/task_store.h"
 #include "tls/certificates.h"

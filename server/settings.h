@@ -12,7 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "base/log.h"
-#include "server/core/limits.h"
+#include "server/core/limits/limits.h"
 #include "tls/certificates.h"
 
 namespace sheaf {

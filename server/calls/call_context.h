@@ -12,8 +12,8 @@
 #include <string>
 
 #include "absl/time/time.h"
-#include "server/core/access_control.h"
-#include "server/core/call_id.h"
+#include "server/core/access/access_control.h"
+#include "server/core/batches/call_id.h"
 
 namespace sheaf {
 

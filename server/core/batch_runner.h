@@ -14,7 +14,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "server/core/executor.h"
+#include "server/core/batches/executor.h"
 #include "storage/payload_store.h"
 #include "storage/task_store.h"
 

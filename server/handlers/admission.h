@@ -26,9 +26,9 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "base/mutex.h"
-#include "server/core/access_control.h"
-#include "server/core/limits.h"
-#include "server/core/population_share.h"
+#include "server/core/access/access_control.h"
+#include "server/core/limits/limits.h"
+#include "server/core/limits/population_share.h"
 
 namespace sheaf {
 

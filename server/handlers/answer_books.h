@@ -38,7 +38,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/mutex.h"
-#include "server/core/limits.h"
+#include "server/core/limits/limits.h"
 
 namespace sheaf {
 

@@ -5,9 +5,9 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "server/calls/call_context.h"
-#include "server/core/open_blobs.h"
-#include "server/core/reply.h"
-#include "server/core/upload_names.h"
+#include "server/core/batches/reply.h"
+#include "server/core/broadcasts/open_blobs.h"
+#include "server/core/uploads/upload_names.h"
 #include "sheaf/v1/blob_service.pb.h"
 #include "storage/payload_store.h"
 

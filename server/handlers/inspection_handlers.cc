@@ -9,11 +9,11 @@
 #include "base/status_macros.h"
 #include "base/version.h"
 #include "server/core/core.h"
-#include "server/core/explain.h"
-#include "server/core/paging.h"
-#include "server/core/proto_time.h"
-#include "server/core/round_spec.h"
-#include "server/core/views.h"
+#include "server/core/inspection/explain.h"
+#include "server/core/inspection/views.h"
+#include "server/core/requests/paging.h"
+#include "server/core/requests/proto_time.h"
+#include "server/core/rounds/round_spec.h"
 #include "server/handlers/admission.h"
 
 namespace sheaf {

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "server/calls/call_context.h"
-#include "server/core/reply.h"
+#include "server/core/batches/reply.h"
 #include "sheaf/v1/inspection_service.pb.h"
 #include "tls/serving_certificate.h"
 

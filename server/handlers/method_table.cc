@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "server/core/core.h"
-#include "server/core/message_parts.h"
+#include "server/core/requests/message_parts.h"
 #include "server/handlers/access_handlers.h"
 #include "server/handlers/blob_handlers.h"
 #include "server/handlers/inspection_handlers.h"

@@ -7,10 +7,10 @@
 
 #include "base/status_macros.h"
 #include "server/core/core.h"
-#include "server/core/paging.h"
-#include "server/core/round_spec.h"
-#include "server/core/state_filter.h"
-#include "server/core/views.h"
+#include "server/core/inspection/views.h"
+#include "server/core/requests/paging.h"
+#include "server/core/requests/state_filter.h"
+#include "server/core/rounds/round_spec.h"
 
 namespace sheaf {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "server/calls/call_context.h"
-#include "server/core/reply.h"
+#include "server/core/batches/reply.h"
 #include "sheaf/v1/round_service.pb.h"
 
 namespace sheaf {

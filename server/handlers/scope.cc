@@ -6,7 +6,7 @@
 
 #include "base/status_macros.h"
 #include "server/core/core.h"
-#include "server/core/round_spec.h"
+#include "server/core/rounds/round_spec.h"
 
 namespace sheaf {
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "server/calls/call_context.h"
-#include "server/core/reply.h"
+#include "server/core/batches/reply.h"
 #include "sheaf/v1/work_service.pb.h"
 
 namespace sheaf {

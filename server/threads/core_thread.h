@@ -26,8 +26,8 @@
 #include "base/clock.h"
 #include "base/mutex.h"
 #include "server/core/batch_runner.h"
+#include "server/core/batches/executor.h"
 #include "server/core/core.h"
-#include "server/core/executor.h"
 #include "server/threads/work_meter.h"
 
 namespace sheaf {

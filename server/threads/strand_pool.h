@@ -18,7 +18,7 @@
 #include "absl/time/time.h"
 #include "base/clock.h"
 #include "base/mutex.h"
-#include "server/core/background.h"
+#include "server/core/batches/background.h"
 
 namespace sheaf {
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "aggregation/wire/safetensors.h"
-#include "server/core/views.h"
+#include "server/core/inspection/views.h"
 
 namespace sheaf::crash {
 namespace {

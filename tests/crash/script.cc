@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "base/checksum.h"
-#include "server/core/proto_time.h"
+#include "server/core/requests/proto_time.h"
 
 namespace sheaf::crash {
 namespace {

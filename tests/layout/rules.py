@@ -4,6 +4,25 @@
 #
 # A file belongs to the deepest folder below that contains it, and may include its own folder and those listed.
 
+# The rooms of the server's core, and which of the others each may include. Whoever comes later knows those before.
+CORE_ROOMS = {
+    "limits": [],
+    "batches": ["limits"],
+    "requests": ["limits"],
+    "rounds": ["limits", "batches", "requests"],
+    "access": ["limits", "batches", "requests", "rounds"],
+    "workers": ["limits", "batches", "requests", "access", "rounds"],
+    "broadcasts": ["limits", "batches", "requests", "access", "rounds"],
+    "uploads": ["limits", "batches", "requests", "access", "rounds"],
+    "contributions": ["limits", "batches", "requests", "rounds"],
+    "lifecycle": ["limits", "batches", "requests", "rounds", "broadcasts", "contributions"],
+    "leases": ["limits", "batches", "requests", "access", "rounds", "workers", "lifecycle"],
+    "sync": ["limits", "batches", "requests", "access", "rounds", "workers", "uploads", "contributions", "lifecycle",
+             "leases"],
+    "inspection": ["limits", "batches", "requests", "access", "rounds", "workers", "lifecycle", "leases", "sync"],
+}
+CORE = ["server/core"] + [f"server/core/{room}" for room in CORE_ROOMS]
+
 MAY_INCLUDE = {
     "base": [],
     "proto": [],
@@ -15,12 +34,17 @@ MAY_INCLUDE = {
     "sdk/cpp/program": ["base", "proto", "aggregation", "sdk/cpp/client"],
     "probe": ["base", "proto", "aggregation", "sdk/cpp/client"],
     "workloads": ["base", "proto", "aggregation", "sdk/cpp/client", "sdk/cpp/program"],
-    "server/core": ["base", "proto", "aggregation", "storage"],
-    "server/calls": ["base", "proto", "server/core"],
-    "server/handlers": ["base", "proto", "tls", "server/core", "server/calls", "storage"],
+    # What joins the rooms.
+    "server/core": ["base", "proto", "aggregation", "storage"] + CORE[1:],
+    **{
+        f"server/core/{room}": ["base", "proto", "aggregation", "storage"] + [f"server/core/{other}" for other in others]
+        for room, others in CORE_ROOMS.items()
+    },
+    "server/calls": ["base", "proto"] + CORE,
+    "server/handlers": ["base", "proto", "tls", "server/calls", "storage"] + CORE,
     "server/rpc": ["base", "proto", "tls", "server/handlers"],
     # The binary: main and runtime join the parts.
-    "server": ["base", "proto", "tls", "aggregation", "storage", "server/core", "server/calls", "server/handlers", "server/rpc"],
+    "server": ["base", "proto", "tls", "aggregation", "storage", "server/calls", "server/handlers", "server/rpc"] + CORE,
     "worker": ["base", "proto", "aggregation", "sdk/cpp/client", "probe", "workloads"],
     # A store that no server runs on is looked after from the command line (docs/adr/0011).
     "cli": ["base", "proto", "sdk/cpp/client", "sdk/cpp/program", "probe", "workloads", "storage/directory"],
@@ -32,7 +56,10 @@ SEES_EVERYTHING = ["tests", "bench"]
 # Of some folders, only these files may be included from outside (by the includers named, or by all).
 INTERFACE_HEADERS = {
     # Storage's interface; the stores behind it are for the binary to choose.
-    ("server/core", "storage"): ["blob_view.h", "ids.h", "payload_store.h", "records.h", "task_store.h", "transitions.h"],
+    **{
+        (room, "storage"): ["blob_view.h", "ids.h", "payload_store.h", "records.h", "task_store.h", "transitions.h"]
+        for room in CORE
+    },
     # Handlers speak of the core's records, and move large bytes to the payload store past the core (docs/adr/0004).
     ("server/handlers", "storage"): ["ids.h", "payload_store.h", "records.h", "transitions.h"],
 }

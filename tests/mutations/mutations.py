@@ -11,7 +11,7 @@ A fault file says what is wrong, which check should catch it, and which text to 
   what: A result counts under whatever token it comes
   caught-by: simulation
 
-  file: server/core/contribution_intake.cc
+  file: server/core/sync/contribution_intake.cc
   old:
   |task->state == TaskState::kLeased && task->lease_token == token;
   new:

@@ -1,5 +1,5 @@
 // Tokens in the core: what makes them, what ends them, and what a failed batch does to them.
-#include "server/core/access_control.h"
+#include "server/core/access/access_control.h"
 
 #include <fmt/format.h>
 

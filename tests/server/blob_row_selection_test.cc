@@ -7,8 +7,8 @@
 
 #include "aggregation/wire/safetensors.h"
 #include "base/random.h"
-#include "server/core/broadcast_check.h"
-#include "server/core/row_selection.h"
+#include "server/core/broadcasts/broadcast_check.h"
+#include "server/core/broadcasts/row_selection.h"
 
 namespace sheaf {
 namespace {

@@ -10,10 +10,10 @@
 
 #include "aggregation/wire/safetensors.h"
 #include "base/checksum.h"
-#include "server/core/broadcast_check.h"
-#include "server/core/message_parts.h"
-#include "server/core/round_spec.h"
-#include "server/core/row_selection.h"
+#include "server/core/broadcasts/broadcast_check.h"
+#include "server/core/broadcasts/row_selection.h"
+#include "server/core/requests/message_parts.h"
+#include "server/core/rounds/round_spec.h"
 #include "tests/cpu_time.h"
 #include "tests/server/core_federation.h"
 

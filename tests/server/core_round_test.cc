@@ -15,8 +15,8 @@
 #include "base/checksum.h"
 #include "base/clock.h"
 #include "base/retry_hint.h"
-#include "server/core/proto_time.h"
-#include "server/core/upload_names.h"
+#include "server/core/requests/proto_time.h"
+#include "server/core/uploads/upload_names.h"
 #include "tests/server/core_federation.h"
 
 namespace sheaf {

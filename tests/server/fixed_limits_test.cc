@@ -9,7 +9,7 @@
 #include <string>
 
 #include "aggregation/round_accumulator.h"
-#include "aggregation/safetensors_header.h"
+#include "aggregation/wire/safetensors_header.h"
 #include "tests/server/core_federation.h"
 
 namespace sheaf {

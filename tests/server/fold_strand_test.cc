@@ -1,4 +1,4 @@
-#include "server/core/fold_strand.h"
+#include "server/core/rounds/fold_strand.h"
 
 #include <catch2/catch.hpp>
 #include <string>

@@ -10,7 +10,7 @@
 #include <string>
 #include <utility>
 
-#include "server/core/background.h"
+#include "server/core/batches/background.h"
 
 namespace sheaf {
 

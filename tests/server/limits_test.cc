@@ -16,9 +16,9 @@
 #include "aggregation/wire/safetensors.h"
 #include "base/checksum.h"
 #include "base/retry_hint.h"
-#include "server/core/message_parts.h"
-#include "server/core/open_blobs.h"
-#include "server/core/proto_time.h"
+#include "server/core/broadcasts/open_blobs.h"
+#include "server/core/requests/message_parts.h"
+#include "server/core/requests/proto_time.h"
 #include "server/handlers/admission.h"
 #include "server/handlers/answer_books.h"
 #include "tests/server/core_federation.h"
@@ -928,7 +928,7 @@ TEST_CASE("The page of the limits says how each refuses, whether to try again, a
 }
 
 TEST_CASE("Every field of the limits has a name") {
-  std::ifstream file(SHEAF_SOURCE "/server/core/limits.h");
+  std::ifstream file(SHEAF_SOURCE "/server/core/limits/limits.h");
   const std::regex field("  (int32_t|int64_t|absl::Duration) ([a-z_]+) = .*;");
   std::set<std::string> fields;
   for (std::string line; std::getline(file, line);) {

@@ -20,7 +20,7 @@
 #include "absl/time/time.h"
 #include "base/clock.h"
 #include "base/mutex.h"
-#include "server/core/limits.h"
+#include "server/core/limits/limits.h"
 
 namespace sheaf {
 namespace {

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "server/core/population_share.h"
+#include "server/core/limits/population_share.h"
 #include "server/handlers/admission.h"
 #include "tests/server/core_federation.h"
 

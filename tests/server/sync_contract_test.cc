@@ -5,8 +5,8 @@
 #include <string>
 
 #include "base/checksum.h"
-#include "server/core/proto_time.h"
-#include "server/core/worker_registry.h"
+#include "server/core/requests/proto_time.h"
+#include "server/core/workers/worker_registry.h"
 #include "tests/server/core_federation.h"
 
 namespace sheaf {

@@ -8,7 +8,7 @@
 #pragma once
 
 #include "absl/time/time.h"
-#include "server/core/limits.h"
+#include "server/core/limits/limits.h"
 #include "tests/simulation/journal.h"
 #include "tests/simulation/sim_server.h"
 #include "tests/simulation/statistics.h"

@@ -7,7 +7,7 @@
 
 #include "absl/time/time.h"
 #include "base/random.h"
-#include "server/core/limits.h"
+#include "server/core/limits/limits.h"
 #include "sheaf/v1/round.pb.h"
 
 namespace sheaf::simulation {

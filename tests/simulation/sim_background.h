@@ -15,7 +15,7 @@
 #include <utility>
 
 #include "base/random.h"
-#include "server/core/background.h"
+#include "server/core/batches/background.h"
 #include "tests/simulation/agenda.h"
 
 namespace sheaf::simulation {

@@ -15,8 +15,8 @@
 
 #include "base/random.h"
 #include "google/protobuf/message.h"
-#include "server/core/executor.h"
-#include "server/core/limits.h"
+#include "server/core/batches/executor.h"
+#include "server/core/limits/limits.h"
 #include "tests/simulation/agenda.h"
 #include "tests/simulation/crashing_payload_store.h"
 #include "tests/simulation/crashing_task_store.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/checksum.h"
-#include "server/core/views.h"
+#include "server/core/inspection/views.h"
 
 namespace sheaf::simulation {
 namespace {

@@ -1,0 +1,152 @@
+// AccessControl: who calls, and what they may do. Tokens live in the task store; here they are in memory, by the hash
+// of their secrets, so that looking at one costs a hash and a look-up, in whatever thread the call arrived.
+//
+//   ASSIGN_OR_RETURN(IdentityPtr caller, access.Authenticate("Bearer sheaf_...", {}));
+//   RETURN_IF_ERROR(caller->CheckRole("sheaf.v1.WorkService/Sync", {Role::kWorker}));
+//   RETURN_IF_ERROR(caller->CheckPopulation("default"));
+//
+// As long as the store holds no token, and the server can be reached from this machine alone, everybody is everybody's
+// equal: Authenticate gives Identity::Anybody, who may do everything. From the first token on nobody gets in without
+// one, and that stays so: tokens of operators are never forgotten. Authenticate is thread-safe; everything else runs in
+// the core's thread, inside a batch unless said otherwise.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <initializer_list>
+#include <map>
+#include <memory>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "base/mutex.h"
+#include "base/random.h"
+#include "server/core/batches/core_context.h"
+#include "sheaf/v1/access_service.pb.h"
+#include "storage/records.h"
+
+namespace sheaf {
+
+// Which roles may do something, as bits.
+class RoleSet {
+ public:
+  RoleSet() = default;
+  constexpr RoleSet(std::initializer_list<v1::Role> roles) {
+    for (const v1::Role role : roles) bits_ |= int64_t{1} << role;
+  }
+  explicit RoleSet(int64_t bits) : bits_(bits) {}
+
+  int64_t bits() const { return bits_; }
+  bool has(v1::Role role) const { return (bits_ >> role & 1) != 0; }
+  bool meets(RoleSet other) const { return (bits_ & other.bits_) != 0; }
+  // "submitter or operator".
+  std::string ToString(std::string_view joint) const;
+
+ private:
+  int64_t bits_ = 0;
+};
+
+inline constexpr RoleSet kEveryRole = {v1::SUBMITTER, v1::WORKER, v1::OPERATOR, v1::VIEWER};
+
+// Who calls. Never says what its secret is.
+struct Identity {
+  // Whoever comes to a server without tokens.
+  static std::shared_ptr<const Identity> Anybody();
+
+  // Empty: anybody.
+  std::string name;
+  TokenId token;
+  RoleSet roles = kEveryRole;
+  // Sorted. Empty: all.
+  std::vector<std::string> populations;
+  // Ends the lease tokens and upload names that were made for this identity, so that no other can use them. Empty for
+  // anybody.
+  std::string lease_tag;
+  std::string upload_tag;
+
+  bool is_everywhere() const { return populations.empty(); }
+  bool Reaches(const std::string& population) const;
+  bool OwnsLease(std::string_view lease_token) const { return lease_token.ends_with(lease_tag); }
+  // The lease was given to an identity. A token without a tag was given to anybody.
+  static bool IsTagged(std::string_view lease_token) { return lease_token.find('-') != std::string_view::npos; }
+  bool OwnsUpload(std::string_view upload_id) const { return name.empty() || upload_id.ends_with(upload_tag); }
+
+  // PERMISSION_DENIED, saying who would be let.
+  absl::Status CheckRole(std::string_view method, RoleSet allowed) const;
+  absl::Status CheckPopulation(const std::string& population) const;
+};
+using IdentityPtr = std::shared_ptr<const Identity>;
+
+class AccessControl {
+ public:
+  explicit AccessControl(CoreContext& context) : context_(context) {}
+
+  // Called when a token was revoked or expired.
+  void set_on_void(std::function<void(const TokenId&)> on_void) { on_void_ = std::move(on_void); }
+
+  // Reads the tokens. Once, before anything else, outside a batch. With `is_required` nobody gets in without a token,
+  // even while there is none.
+  absl::Status Recover(bool is_required, absl::Time now);
+  // Nothing of the batch has happened.
+  void OnRollback(absl::Time now);
+  // Tokens that expire.
+  void Tick(absl::Time now);
+  absl::Time NextTick() const { return expiries_.empty() ? absl::InfiniteFuture() : expiries_.begin()->first; }
+  // Forgets tokens that have long been void, but for those of operators.
+  void Prune(absl::Time now);
+
+  // From the value of the metadata `authorization` (empty: none), or the names in the certificate of the connection.
+  // UNAUTHENTICATED, saying what is missing or void, never what was shown. Thread-safe.
+  absl::StatusOr<IdentityPtr> Authenticate(std::string_view authorization,
+                                           std::span<const std::string> certificate_names) const EXCLUDES(mutex_);
+  bool is_required() const { return is_required_.load(std::memory_order_acquire); }
+  // Some operator could come in.
+  bool HasOperator(absl::Time now) const;
+
+  // See AccessService.
+  absl::StatusOr<v1::CreateTokenResponse> Create(const v1::CreateTokenRequest& request, const Identity& creator,
+                                                 absl::Time now);
+  absl::StatusOr<v1::ListTokensResponse> List(const v1::ListTokensRequest& request, const Identity& caller,
+                                              absl::Time now);
+  absl::StatusOr<v1::RevokeTokenResponse> Revoke(const v1::RevokeTokenRequest& request, const Identity& caller,
+                                                 absl::Time now);
+
+ private:
+  enum class Validity { kValid, kRevoked, kExpired };
+  struct Entry {
+    IdentityPtr identity;
+    Validity validity = Validity::kValid;
+  };
+
+  absl::Status Load(absl::Time now);
+  void Put(const TokenRecord& record, absl::Time now);
+  static Validity ValidityOf(const TokenRecord& record, absl::Time now);
+  // Tokens that reach no more than `identity`, which does not reach all populations.
+  int64_t NumWithin(const Identity& identity) const;
+
+  CoreContext& context_;
+  std::function<void(const TokenId&)> on_void_ = [](const TokenId&) {};
+  bool is_required_always_ = false;
+  std::atomic<bool> is_required_ = false;
+  std::map<TokenId, TokenRecord> records_;
+  // How many reach just these populations.
+  std::map<std::vector<std::string>, int64_t> num_by_reach_;
+  // Of those that are valid.
+  std::set<std::pair<absl::Time, TokenId>> expiries_;
+  mutable Mutex mutex_;
+  // By the hash of the secret, or of the certificate's name.
+  std::unordered_map<std::string, Entry> entries_ GUARDED_BY(mutex_);
+};
+
+// A token of an operator, for all populations, made while no server runs: its secret. In no batch.
+absl::StatusOr<std::string> CreateOperatorToken(TaskStore& store, Random& random, absl::Time now);
+
+}  // namespace sheaf

@@ -1,0 +1,28 @@
+// CoreContext: what every part of the core works with. Refers; owns only the limits.
+#pragma once
+
+#include "base/parallel_for.h"
+#include "base/random.h"
+#include "server/core/batches/background.h"
+#include "server/core/batches/executor.h"
+#include "server/core/limits/limits.h"
+#include "storage/payload_store.h"
+#include "storage/task_store.h"
+
+namespace sheaf {
+
+struct CoreContext {
+  TaskStore& store;
+  PayloadStore& payloads;
+  Executor& executor;
+  Random& random;
+  // Shares the work of large folds out. Any thread's.
+  ParallelFor& parallel;
+  // For what is done with rounds' accumulators (see FoldStrand), a strand each; and, so that nobody's contribution
+  // waits for another round's checkpoint, for receiving large contributions and other short work.
+  Background& folds;
+  Background& receptions;
+  Limits limits;
+};
+
+}  // namespace sheaf

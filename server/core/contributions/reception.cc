@@ -1,0 +1,174 @@
+#include "server/core/contributions/reception.h"
+
+#include <fmt/format.h>
+#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <utility>
+
+#include "base/checksum.h"
+#include "base/retry_hint.h"
+#include "base/status_macros.h"
+#include "server/core/requests/message_parts.h"
+
+namespace sheaf {
+namespace {
+
+// What a small one takes beside its bytes.
+constexpr int64_t kOverheadBytes = 1 << 10;
+
+// An error of the stores, as opposed to one of the worker's making.
+bool IsOurs(const absl::Status& status) {
+  return absl::IsInternal(status) || absl::IsDataLoss(status) || absl::IsResourceExhausted(status);
+}
+
+Refusal Refuse(RefusalKind kind, std::string told) {
+  return Refusal{.told = std::move(told), .kind = kind, .output = {}};
+}
+
+// What a file could not give, as opposed to what is in it.
+bool IsOfTheStore(const absl::Status& status) { return absl::IsInternal(status) || absl::IsDataLoss(status); }
+
+// As the tensors declare it: whether they have as many is checked later.
+int64_t NumEntries(const v1::Contribution& contribution) {
+  constexpr int64_t kMost = int64_t{1} << 40;
+  int64_t entries = 0;
+  for (const v1::OutputValue& output : contribution.outputs()) {
+    const auto& shape = output.has_sparse() ? output.sparse().indices().shape() : output.keyed().values().shape();
+    if (!shape.empty()) entries += std::clamp<int64_t>(shape.Get(0), 0, kMost);
+  }
+  return entries;
+}
+
+Refusal TooLarge(int64_t size, int64_t contribution_bytes_max) {
+  return Refuse(RefusalKind::kTooLarge,
+                fmt::format("it has {} bytes, over the round's contribution_bytes_max = {}; create the round with a "
+                            "higher one, or send less",
+                            size, contribution_bytes_max));
+}
+
+// Opens a finished upload of a legal size; else it is null.
+absl::StatusOr<std::shared_ptr<const BlobView>> OpenUpload(PayloadStore& payloads, int64_t contribution_bytes_max,
+                                                           const v1::TaskResult& result, Reception& reception) {
+  absl::StatusOr<PayloadStore::Upload> upload = payloads.GetUpload(UploadId(result.upload_id()));
+  if (absl::IsNotFound(upload.status())) return nullptr;
+  RETURN_IF_ERROR(upload.status());
+  reception.upload = *std::move(upload);
+  if (!reception.upload->is_finished) return nullptr;
+  if (reception.upload->size_bytes > contribution_bytes_max) {
+    reception.refusal = TooLarge(reception.upload->size_bytes, contribution_bytes_max);
+    return nullptr;
+  }
+  // It was checked when the upload was finished.
+  reception.digest = reception.upload->digest;
+  return payloads.OpenUpload(reception.upload->id);
+}
+
+// Reads the bytes of a result, or of its upload. The codes of BlobView, and those of `read`.
+absl::Status ReadBytes(const std::string& bytes, const BlobView* file,
+                       const std::function<absl::Status(std::string_view bytes)>& read) {
+  return file == nullptr ? read(bytes) : file->Visit(read);
+}
+
+// RESOURCE_EXHAUSTED if there are too many.
+absl::Status CheckContributionParts(std::string_view bytes, const Limits& limits) {
+  google::protobuf::io::ArrayInputStream stream(bytes.data(), static_cast<int>(bytes.size()));
+  return CheckParts(*v1::Contribution::descriptor(), stream, "contribution_parts_max", limits.contribution_parts_max);
+}
+
+// INVALID_ARGUMENT if it is malformed.
+absl::Status Parse(std::string_view bytes, v1::Contribution& contribution) {
+  const bool is_parsed =
+      bytes.size() <= INT32_MAX && contribution.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()));
+  return is_parsed ? absl::OkStatus() : absl::InvalidArgumentError("it is not a serialised sheaf.v1.Contribution");
+}
+
+}  // namespace
+
+Reception Receive(PayloadStore& payloads, const Limits& limits, MemoryBudget& budget, const RoundAccumulator& validator,
+                  int64_t contribution_bytes_max, const v1::TaskResult& result) {
+  Reception reception;
+  // Closed before this returns: that, too, may take as long as it is large.
+  std::shared_ptr<const BlobView> file;
+  const std::string& bytes = result.contribution();
+  if (result.outcome_case() == v1::TaskResult::kUploadId) {
+    absl::StatusOr<std::shared_ptr<const BlobView>> opened =
+        OpenUpload(payloads, contribution_bytes_max, result, reception);
+    if (!opened.ok() && IsOurs(opened.status())) {
+      reception.error = opened.status();
+    } else if (!opened.ok()) {
+      reception.refusal = RefusalOf(opened.status());
+    }
+    if (!opened.ok() || *opened == nullptr) return reception;
+    file = *std::move(opened);
+  } else {
+    reception.bytes = bytes;
+  }
+  const auto refuse = [&reception](Refusal refusal) {
+    reception.refusal = std::move(refusal);
+    return std::move(reception);
+  };
+  const int64_t size = file != nullptr ? file->size_bytes() : static_cast<int64_t>(bytes.size());
+  reception.size_bytes = size;
+  if (file == nullptr && size > limits.inline_bytes_max) {
+    return refuse(
+        Refuse(RefusalKind::kTooLarge,
+               fmt::format("it has {} bytes, over inline_bytes_max = {}; upload it (BlobService.StartUpload), and name "
+                           "the upload",
+                           size, limits.inline_bytes_max)));
+  }
+  if (size > contribution_bytes_max) return refuse(TooLarge(size, contribution_bytes_max));
+  std::optional<MemoryClaim> claim = budget.Claim(size + kOverheadBytes, limits.unfolded_bytes_max);
+  if (!claim) {
+    reception.error = WithRetryAfter(
+        absl::ResourceExhaustedError(fmt::format(
+            "contributions that are being checked or wait to be folded take {} bytes of memory, and {} more would be "
+            "over unfolded_bytes_max = {}; try again in a moment, or raise --unfolded-bytes-max",
+            budget.bytes(), size, limits.unfolded_bytes_max)),
+        absl::Seconds(1));
+    return reception;
+  }
+  reception.claim = *std::move(claim);
+  if (size > kUncountedBytesMax && size <= INT32_MAX) {
+    const absl::Status status =
+        ReadBytes(bytes, file.get(), [&](std::string_view all) { return CheckContributionParts(all, limits); });
+    if (!status.ok() && !IsOfTheStore(status)) {
+      return refuse(Refuse(RefusalKind::kTooManyParts, std::string(status.message())));
+    }
+    reception.error = status;
+  }
+  v1::Contribution contribution;
+  if (reception.error.ok()) {
+    const absl::Status parsed =
+        ReadBytes(bytes, file.get(), [&](std::string_view all) { return Parse(all, contribution); });
+    if (!parsed.ok() && !IsOfTheStore(parsed)) {
+      return refuse(Refuse(RefusalKind::kNotParsed, std::string(parsed.message())));
+    }
+    reception.error = parsed;
+  }
+  if (!reception.error.ok()) return reception;
+  if (const int64_t entries = NumEntries(contribution); entries > limits.contribution_entries_max) {
+    return refuse(
+        Refuse(RefusalKind::kTooManyEntries,
+               fmt::format("it has {} rows of sparse and keyed outputs, over contribution_entries_max = {}; send fewer",
+                           entries, limits.contribution_entries_max)));
+  }
+  absl::StatusOr<ValidContribution> valid = validator.Validate(std::move(contribution));
+  if (!valid.ok()) return refuse(RefusalOf(valid.status()));
+  // Zeros take next to nothing on their way, and room when they are folded: here, and after each restart.
+  if (const int64_t state_bytes = valid->memory_bytes(); state_bytes > limits.accumulator_bytes_max) {
+    return refuse(Refuse(
+        RefusalKind::kRoundFull,
+        fmt::format("its states take {} bytes of memory, over accumulator_bytes_max = {}; combine fewer rows in one",
+                    state_bytes, limits.accumulator_bytes_max)));
+  }
+  reception.claim.Grow(valid->memory_bytes());
+  validator.PrepareGrowthMax(*valid, limits.accumulator_bytes_max);
+  if (reception.digest.empty()) reception.digest = Sha256Hex(bytes);
+  reception.valid = *std::move(valid);
+  return reception;
+}
+
+}  // namespace sheaf

@@ -1,0 +1,259 @@
+#include "server/core/inspection/explain.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/plural.h"
+#include "base/status_macros.h"
+#include "server/core/inspection/worker_outlook.h"
+#include "storage/transitions.h"
+
+namespace sheaf {
+namespace {
+
+// Whoever works or waits calls again within this, but for renewals of long leases.
+constexpr absl::Duration kCallsAgainWithin = absl::Seconds(15);
+// For one requirement.
+constexpr int kWorkersLookedAt = 1000;
+// Requirements that nobody fulfils, of which the nearest miss is looked for.
+constexpr int kNearMisses = 3;
+constexpr int kErrorsShown = 3;
+// Of the tasks that were not done when a round ended, so many are looked at.
+constexpr int kUnfinishedShown = 1000;
+
+std::string Ago(absl::Duration duration) {
+  return absl::FormatDuration(
+      absl::Trunc(duration, duration < absl::Seconds(10) ? absl::Milliseconds(100) : absl::Seconds(1)));
+}
+
+class Explanation {
+ public:
+  Explanation(const RoundRecord& record, CoreContext& context, const WhoIsThere& who, absl::Time now)
+      : record_(record), context_(context), who_(who), now_(now) {}
+
+  void Ended() {
+    response_.set_summary(fmt::format("Round {} {} after {}{}.", record_.id, Name(record_.state),
+                                      Ago(record_.end_time - record_.create_time),
+                                      record_.error.empty() ? "" : ": " + record_.error));
+    if (record_.state == RoundState::kSucceeded) {
+      Hint(fmt::format("Read what it released with `sheaf round result {} -o result.npz`.", record_.id));
+    }
+    Errors(TaskState::kBuried);
+    Errors(TaskState::kFailed);
+    if (record_.state != RoundState::kFailed) return;
+    const bool has_bad_tasks = record_.tasks.buried + record_.tasks.failed > 0;
+    const bool has_waited_in_vain = Unfinished();
+    if (record_.num_failed_attempts + record_.num_lost_attempts > 0) {
+      Reason(fmt::format("{} failed, {} lost.", Counted(record_.num_failed_attempts, "attempt"),
+                         record_.num_lost_attempts == 1 ? "1 was" : fmt::format("{} were", record_.num_lost_attempts)));
+      Hint(fmt::format("See what went wrong with `sheaf task list --round {}` and `sheaf task describe TASK`.",
+                       record_.id));
+    }
+    if (has_waited_in_vain) Hint("See which workers there are, with their labels, with `sheaf worker list`.");
+    if (has_bad_tasks || has_waited_in_vain) {
+      Hint("Mend the cause, then create the round again.");
+    } else {
+      Hint("Create the round again, with a later deadline if it ran out of time.");
+    }
+  }
+
+  void Live(const LiveRound& round) {
+    const TaskCounts& tasks = record_.tasks;
+    if (record_.state == RoundState::kSealing) {
+      response_.set_summary(fmt::format("Round {} has all it needs; its aggregate is being written.", record_.id));
+      return;
+    }
+    const int64_t missing = round.spec.goal() - record_.num_contributions;
+    response_.set_summary(fmt::format("Round {} waits for {} of {}; {} left until its deadline.", record_.id,
+                                      Counted(missing, "contribution"), round.spec.goal(),
+                                      Ago(record_.deadline_time - now_)));
+    if (tasks.leased > 0)
+      Reason(fmt::format("{} being computed.", Counted(tasks.leased, "task") + (tasks.leased == 1 ? " is" : " are")));
+    if (tasks.queued > 0) Queued(round);
+    if (tasks.buried > 0) {
+      Reason(fmt::format("{} given up after too many attempts.",
+                         Counted(tasks.buried, "task") + (tasks.buried == 1 ? " was" : " were")));
+      Errors(TaskState::kBuried);
+      Hint(
+          fmt::format("Mend the cause, then put them back with `sheaf task requeue`; `sheaf task list --round {} "
+                      "--state BURIED` names them.",
+                      record_.id));
+    }
+    if (tasks.failed > 0) {
+      Reason(fmt::format("{} failed for good.", Counted(tasks.failed, "task")));
+      Errors(TaskState::kFailed);
+      Hint(
+          fmt::format("Mend the cause, then put them back with `sheaf task requeue`; `sheaf task list --round {} "
+                      "--state FAILED` names them.",
+                      record_.id));
+    }
+    if (tasks.queued + tasks.leased < missing) OutOfReach(round);
+    if (record_.num_lost_attempts > 0) {
+      Reason(fmt::format(
+          "{} lost: workers vanished or made no progress.",
+          Counted(record_.num_lost_attempts, "attempt") + (record_.num_lost_attempts == 1 ? " was" : " were")));
+    }
+  }
+
+  v1::ExplainRoundResponse Take() && { return std::move(response_); }
+
+ private:
+  void Reason(std::string sentence) { response_.add_reasons(std::move(sentence)); }
+  void Hint(std::string sentence) { response_.add_hints(std::move(sentence)); }
+
+  // The goal is.
+  void OutOfReach(const LiveRound& round) {
+    const int64_t possible = record_.tasks.queued + record_.tasks.leased;
+    const int64_t needed = round.spec.min_goal() - record_.num_contributions;
+    if (possible < needed) {
+      Reason(fmt::format("It will fail: it needs {}, and only {} can still contribute.",
+                         Counted(needed, "more contribution"), possible == 0 ? "no task" : Counted(possible, "task")));
+    } else if (needed <= 0) {
+      Reason(
+          fmt::format("Only {} can still contribute, so the goal is out of reach; at the deadline it succeeds with the "
+                      "{} that it has.",
+                      Counted(possible, "task"), Counted(record_.num_contributions, "contribution")));
+    } else {
+      Reason(fmt::format(
+          "Only {} can still contribute, so the goal is out of reach; at the deadline it succeeds if {} {}.",
+          Counted(possible, "task"), Counted(needed, "more contribution"), needed == 1 ? "has come" : "have come"));
+    }
+  }
+
+  // What the tasks waited for that were not done when the round ended; true if some were never given to a worker.
+  bool Unfinished() {
+    const absl::StatusOr<std::vector<TaskRecord>> tasks =
+        context_.store.ListTasks({.round = record_.id, .states = {TaskState::kCancelled}, .limit = kUnfinishedShown});
+    if (!tasks.ok() || tasks->empty()) return false;
+    // How many of each requirement were never given out, and an example of each error of the others.
+    std::map<std::string, int64_t> untouched;
+    std::map<std::string, std::string> errors;
+    int64_t num_untouched = 0;
+    for (const TaskRecord& task : *tasks) {
+      if (task.num_attempts == 0) {
+        ++num_untouched;
+        ++untouched[task.requirement];
+      } else if (!task.last_error.empty() && static_cast<int>(errors.size()) < kErrorsShown) {
+        errors.emplace(task.last_error, task.id.ToString());
+      }
+    }
+    const std::string of =
+        record_.tasks.cancelled > kUnfinishedShown ? fmt::format(" of the first {}", kUnfinishedShown) : "";
+    Reason(fmt::format(
+        "{} not done when it ended{}.",
+        Counted(record_.tasks.cancelled, "task") + (record_.tasks.cancelled == 1 ? " was" : " were"),
+        num_untouched == 0 ? "" : fmt::format("; {}{} had never been given to a worker", num_untouched, of)));
+    int64_t num_shown = 0;
+    for (const auto& [requirement, count] : untouched) {
+      if (requirement.empty() || ++num_shown > kErrorsShown) continue;
+      Reason(fmt::format("{} wanted a worker with the labels {}.", count, requirement));
+    }
+    for (const auto& [error, task] : errors) Reason(fmt::format("Task {} was tried again after: {}", task, error));
+    return num_untouched > 0;
+  }
+
+  void Queued(const LiveRound& round) {
+    const v1::Computation& computation = round.spec.computation();
+    Reason(fmt::format("{} queued.",
+                       Counted(record_.tasks.queued, "task") + (record_.tasks.queued == 1 ? " is" : " are")));
+    int num_near_misses = 0;
+    for (const std::string& requirement : who_.unmet.requirements) {
+      const std::string version =
+          computation.version_min() > 0 ? fmt::format(" (version {} or newer)", computation.version_min()) : "";
+      const std::string labels = requirement.empty() ? "" : fmt::format(" with the labels {}", requirement);
+      Reason(fmt::format("No worker seen in the last {} offers the computation \"{}\"{}{} to population \"{}\".",
+                         absl::FormatDuration(UnmetRequirements::kSeenLately), computation.name(), version, labels,
+                         record_.population));
+      Hint(fmt::format("Start a worker that offers \"{}\"{}, or cancel the round with `sheaf round cancel {}`.",
+                       computation.name(), labels, record_.id));
+      if (++num_near_misses <= kNearMisses) NearMiss(OutlookOf(computation, requirement));
+    }
+    // One requirement stands for those that are met: where there are several, some worker is there for each.
+    if (who_.unmet.num_requirements == 0)
+      Absent(OutlookOf(computation, round.requirements.size() == 0 ? "" : round.requirements.texts().front()));
+    const int64_t num_further = who_.unmet.num_requirements - static_cast<int64_t>(who_.unmet.requirements.size());
+    if (num_further > 0) {
+      Reason(fmt::format("Nor does any carry the labels of {}.", Counted(num_further, "further requirement")));
+    }
+    if (who_.unmet.is_partial) {
+      Reason("There are too many workers and requirements to look at all of them: more tasks may be without a worker.");
+    }
+  }
+
+  // O(workers * labels), for at most kWorkersLookedAt of them.
+  WorkerOutlook OutlookOf(const v1::Computation& computation, const std::string& requirement) const {
+    WorkerOutlook outlook(computation, requirement, now_);
+    int num_looked_at = 0;
+    who_.workers.ForEach(record_.population, WorkerName(), [&](const WorkerProfile& worker) {
+      if (now_ - worker.last_seen_time <= UnmetRequirements::kSeenLately) {
+        const bool is_connected =
+            who_.desk.IsParked(worker.population, worker.name) || now_ - worker.last_seen_time <= kCallsAgainWithin;
+        outlook.Look(worker, is_connected);
+      }
+      return ++num_looked_at < kWorkersLookedAt;
+    });
+    return outlook;
+  }
+
+  // Of a requirement that nobody fulfils.
+  void NearMiss(const WorkerOutlook& outlook) {
+    if (!outlook.Nearest().empty()) Reason(fmt::format("The nearest is not it: {}.", outlook.Nearest()));
+    if (outlook.num_drained() > 0) {
+      Reason(fmt::format("{} could, but {} drained.", Counted(outlook.num_drained(), "worker"),
+                         outlook.num_drained() == 1 ? "is" : "are"));
+      Hint(
+          "Take workers back into service with `sheaf worker drain --undo NAME`; `sheaf worker list --state DRAINED` "
+          "names them.");
+    } else if (outlook.Nearest().empty() && !outlook.offered().empty()) {
+      Reason(fmt::format("Workers offer {}.", fmt::join(outlook.offered(), ", ")));
+    }
+  }
+
+  // Of tasks that could be run by workers that called not long ago.
+  void Absent(const WorkerOutlook& outlook) {
+    if (outlook.num_able() == 0 || outlook.num_connected() > 0 || record_.tasks.leased > 0) return;
+    Reason(fmt::format("{} could run {}, but {} connected now: the last call was {} ago.",
+                       Counted(outlook.num_able(), "worker"), record_.tasks.queued == 1 ? "it" : "them",
+                       outlook.num_able() == 1 ? "is not" : "none is", Ago(outlook.since_last_call())));
+    Hint("See what became of the workers: `sheaf worker list` names them, and their own logs say more.");
+  }
+
+  void Errors(TaskState state) {
+    const absl::StatusOr<std::vector<TaskRecord>> tasks =
+        context_.store.ListTasks({.round = record_.id, .states = {state}, .limit = 100});
+    if (!tasks.ok()) return;
+    std::set<std::string> seen;
+    for (const TaskRecord& task : *tasks) {
+      if (static_cast<int>(seen.size()) == kErrorsShown) break;
+      if (!seen.insert(task.last_error).second) continue;
+      Reason(fmt::format("Task {} is {}: {}", task.id.ToString(), Name(state), task.last_error));
+    }
+  }
+
+  const RoundRecord& record_;
+  CoreContext& context_;
+  const WhoIsThere& who_;
+  const absl::Time now_;
+  v1::ExplainRoundResponse response_;
+};
+
+}  // namespace
+
+absl::StatusOr<v1::ExplainRoundResponse> ExplainRound(const RoundId& id, CoreContext& context, RoundManager& rounds,
+                                                      const WhoIsThere& who, absl::Time now) {
+  ASSIGN_OR_RETURN(const RoundRecord record, context.store.GetRound(id));
+  Explanation explanation(record, context, who, now);
+  if (const LiveRound* live = rounds.Find(id); live != nullptr && !IsFinal(record.state)) {
+    explanation.Live(*live);
+  } else {
+    explanation.Ended();
+  }
+  return std::move(explanation).Take();
+}
+
+}  // namespace sheaf

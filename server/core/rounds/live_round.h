@@ -1,0 +1,72 @@
+// LiveRound: a round that has not ended, as the core holds it in memory. All of it can be rebuilt from the stores;
+// the accumulator only ever contains contributions whose record is durable. The accumulator itself is folded into
+// beside the core (see FoldStrand); what stands here of it is what the core needs to decide.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/time/time.h"
+#include "server/core/rounds/fold_strand.h"
+#include "server/core/rounds/requirement_index.h"
+#include "sheaf/v1/round.pb.h"
+#include "storage/records.h"
+
+namespace sheaf {
+
+struct LiveRound {
+  RoundId id;
+  // As prepared by PrepareRound: no field is left to a default.
+  v1::RoundSpec spec;
+  absl::Time create_time;
+  absl::Time deadline_time;
+  RoundState state = RoundState::kCollecting;
+  // Those of its tasks.
+  RequirementIndex requirements;
+
+  FoldStrand strand;
+  // Sequence numbers: the newest contribution recorded in the store; the newest one handed to the strand, which is in
+  // every checkpoint and aggregate that is asked for from then on; and the newest one that is known to be folded.
+  int64_t recorded = 0;
+  int64_t submitted = 0;
+  int64_t folded = 0;
+  // Of those submitted.
+  int64_t num_clients = 0;
+  // Memory of the accumulator after the newest fold that is known.
+  int64_t accumulator_bytes = 0;
+  // That contributions which are recorded and not yet folded may add to it.
+  int64_t reserved_bytes = 0;
+  // Newest checkpoint.
+  std::string checkpoint;
+  int64_t checkpoint_sequence = 0;
+  // That it combines.
+  int64_t checkpoint_clients = 0;
+  // Of contributions submitted since a checkpoint was last tried: another is due after enough.
+  int64_t spooled_bytes = 0;
+  // In the spool, on disk: also what batches that failed have left there.
+  int64_t spool_disk_bytes = 0;
+  int64_t num_tasks = 0;
+  // A checkpoint, or the aggregate, is being written or recorded.
+  bool is_checkpointing = false;
+  bool is_releasing = false;
+
+  // Sums over the accepted contributions: only phases, bytes_down, metrics and end_time (of the last one) are
+  // used. Kept in RoundRecord::progress.
+  v1::Round progress;
+  // Of a round that spools nothing, metrics of few clients stay in memory, like the contributions they came with: the
+  // sums that its checkpoint contains, which are all that the store has, and those of what was submitted.
+  google::protobuf::Map<std::string, double> saved_metrics;
+  google::protobuf::Map<std::string, double> submitted_metrics;
+  // Some task may be there to lease. Cleared when a lease attempt that could take any task finds none.
+  bool may_have_work = true;
+  // RoundManager::work_version() when tasks that somebody could lease may last have come to it.
+  int64_t work_version = 0;
+  // When the last contribution was accepted and when all were folded, of a round that is sealing.
+  absl::Time accepted_time;
+  absl::Time folded_time;
+  // Digest of the aggregate that was written and that the store does not know yet.
+  std::string written_aggregate;
+};
+
+}  // namespace sheaf

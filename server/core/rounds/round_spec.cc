@@ -1,0 +1,286 @@
+#include "server/core/rounds/round_spec.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <numeric>
+#include <span>
+
+#include "aggregation/round_accumulator.h"
+#include "base/checksum.h"
+#include "base/status_macros.h"
+#include "server/core/requests/proto_time.h"
+
+namespace sheaf {
+namespace {
+
+absl::Status Invalid(std::string message) { return absl::InvalidArgumentError(std::move(message)); }
+
+// What the number of open slots is derived from.
+absl::Status CheckGoal(const v1::RoundSpec& spec) {
+  if (spec.goal() < 0) return Invalid(fmt::format("spec.goal is {}; it must not be negative", spec.goal()));
+  // Not a number fails, too.
+  if (spec.over_selection() != 0 && !(spec.over_selection() >= 1 && spec.over_selection() <= 100)) {
+    return Invalid("spec.over_selection must lie between 1 and 100");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckTask(const v1::TaskSpec& task, std::string_view where, const Limits& limits) {
+  if (static_cast<int64_t>(task.payload().size()) > limits.task_payload_bytes_max) {
+    return absl::ResourceExhaustedError(
+        fmt::format("{}.payload has {} bytes, over task_payload_bytes_max = {}; put large values into the broadcast",
+                    where, task.payload().size(), limits.task_payload_bytes_max));
+  }
+  if (static_cast<int64_t>(task.data_selector().size()) > limits.data_selector_bytes_max) {
+    return absl::ResourceExhaustedError(
+        fmt::format("{}.data_selector has {} bytes, over data_selector_bytes_max = {}; name the data, "
+                    "and keep its content at the workers",
+                    where, task.data_selector().size(), limits.data_selector_bytes_max));
+  }
+  int64_t requirements_bytes = 0;
+  for (const auto& [key, value] : task.requirements()) {
+    requirements_bytes += static_cast<int64_t>(key.size() + value.size());
+    if (key.empty() || key.find_first_of("=,") != std::string::npos || value.find(',') != std::string::npos) {
+      return Invalid(
+          fmt::format("{}.requirements: the label \"{}={}\" may not hold ',' or, in its key, '='", where, key, value));
+    }
+  }
+  if (requirements_bytes > limits.worker_bytes_max) {
+    return absl::ResourceExhaustedError(
+        fmt::format("{}.requirements have {} bytes, over worker_bytes_max = {}: no worker may have as many labels; "
+                    "require fewer",
+                    where, requirements_bytes, limits.worker_bytes_max));
+  }
+  return absl::OkStatus();
+}
+
+int64_t PayloadBytes(const v1::TaskSpec& task) {
+  size_t bytes = task.payload().size() + task.data_selector().size();
+  for (const auto& [key, value] : task.requirements()) bytes += key.size() + value.size() + 2;
+  return static_cast<int64_t>(bytes);
+}
+
+absl::Status CheckPayloadBytes(int64_t bytes, const Limits& limits) {
+  if (bytes <= limits.round_payload_bytes_max) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      fmt::format("the payloads, data selectors and requirements of the round's tasks have {} bytes together, over "
+                  "round_payload_bytes_max = {}; put what they share into the broadcast, or split the round",
+                  bytes, limits.round_payload_bytes_max));
+}
+
+TaskStore::NewTask ToNewTask(const v1::TaskSpec& task) {
+  return {.payload = task.payload(),
+          .data_selector = task.data_selector(),
+          .requirement = CanonicalLabels(task.requirements())};
+}
+
+absl::StatusOr<std::vector<TaskStore::NewTask>> PrepareTasks(const v1::RoundSpec& spec, const Limits& limits) {
+  std::vector<TaskStore::NewTask> tasks;
+  switch (spec.work_case()) {
+    case v1::RoundSpec::kListed: {
+      if (spec.listed().tasks().empty()) return Invalid("spec.listed.tasks is empty; list at least one task");
+      int index = 0;
+      int64_t payload_bytes = 0;
+      for (const v1::TaskSpec& task : spec.listed().tasks()) {
+        RETURN_IF_ERROR(CheckTask(task, fmt::format("spec.listed.tasks[{}]", index++), limits));
+        payload_bytes += PayloadBytes(task);
+        tasks.push_back(ToNewTask(task));
+      }
+      RETURN_IF_ERROR(CheckPayloadBytes(payload_bytes, limits));
+      break;
+    }
+    case v1::RoundSpec::kOpenSlots: {
+      const v1::OpenSlots& slots = spec.open_slots();
+      if (slots.count() < 0 || slots.per_worker_max() < 0) {
+        return Invalid("spec.open_slots.count and per_worker_max must not be negative");
+      }
+      RETURN_IF_ERROR(CheckTask(slots.task(), "spec.open_slots.task", limits));
+      const double factor = spec.over_selection() == 0 ? 1.3 : spec.over_selection();
+      const int64_t count = slots.count() > 0 ? slots.count() : static_cast<int64_t>(std::ceil(spec.goal() * factor));
+      if (count == 0) return Invalid("spec.open_slots needs a count, or spec.goal to derive it from");
+      if (count > limits.tasks_per_round_max) break;  // Refused below, without building them.
+      RETURN_IF_ERROR(CheckPayloadBytes(count * PayloadBytes(slots.task()), limits));
+      tasks.assign(count, ToNewTask(slots.task()));
+      break;
+    }
+    case v1::RoundSpec::WORK_NOT_SET:
+      return Invalid("spec has no work; set spec.listed or spec.open_slots");
+  }
+  if (tasks.empty() || static_cast<int64_t>(tasks.size()) > limits.tasks_per_round_max) {
+    return absl::ResourceExhaustedError(
+        fmt::format("the round has more tasks than tasks_per_round_max = {}; split it", limits.tasks_per_round_max));
+  }
+  return tasks;
+}
+
+std::string DigestTasks(std::span<const TaskStore::NewTask> tasks) {
+  std::string digests;
+  if (tasks.size() <= kDigestedTasks) return digests;
+  for (size_t first = 0; first < tasks.size(); first += kDigestedTasks) {
+    Sha256 hash;
+    for (const TaskStore::NewTask& task : tasks.subspan(first, std::min(kDigestedTasks, tasks.size() - first))) {
+      for (const std::string* part : {&task.payload, &task.data_selector, &task.requirement}) {
+        hash.Update(fmt::format("{}:", part->size()));
+        hash.Update(*part);
+      }
+    }
+    digests += std::move(hash).Hex().substr(0, kTaskDigestBytes);
+  }
+  return digests;
+}
+
+int64_t StateBytes(v1::AggregateSpec aggregate, v1::Numerics numerics) {
+  aggregate.set_numerics(numerics);
+  // F32 refuses some outputs.
+  if (!ValidateAggregateSpec(aggregate).ok()) return std::numeric_limits<int64_t>::max();
+  const std::vector<int64_t> bytes = EstimateStateBytes(aggregate);
+  return std::accumulate(bytes.begin(), bytes.end(), int64_t{0});
+}
+
+// Dense results have their size from the start; sparse ones grow and are checked as they do.
+absl::Status CheckStateSize(const v1::AggregateSpec& aggregate, const Limits& limits) {
+  const std::vector<int64_t> bytes = EstimateStateBytes(aggregate);
+  const int64_t total = std::accumulate(bytes.begin(), bytes.end(), int64_t{0});
+  if (total <= limits.accumulator_bytes_max) return absl::OkStatus();
+  const v1::OutputSpec& largest =
+      aggregate.outputs(static_cast<int>(std::max_element(bytes.begin(), bytes.end()) - bytes.begin()));
+  std::string remedy = "choose a sparse operator or a smaller shape";
+  for (const v1::Numerics numerics : {v1::F32, v1::F64}) {
+    const int64_t needed = StateBytes(aggregate, numerics);
+    if (needed > limits.accumulator_bytes_max) continue;
+    remedy = fmt::format("numerics {} needs {} bytes and would fit", v1::Numerics_Name(numerics), needed);
+  }
+  return absl::ResourceExhaustedError(
+      fmt::format("the outputs need about {} bytes of state, most of them \"{}\" ({}); accumulator_bytes_max is {}: {}",
+                  total, largest.name(), largest.operator_(), limits.accumulator_bytes_max, remedy));
+}
+
+absl::Status SetDuration(std::string_view field, absl::Duration fallback, google::protobuf::Duration* duration) {
+  const absl::Duration value = FromProto(*duration);
+  if (value < absl::ZeroDuration()) return Invalid(fmt::format("spec.{} is negative", field));
+  if (value > absl::Hours(24 * 365)) return Invalid(fmt::format("spec.{} is longer than a year", field));
+  // Seconds and nanoseconds may have come with different signs, or too many of them, which JSON has no form for.
+  *duration = ToProto(value == absl::ZeroDuration() ? fallback : value);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::vector<std::string> KnownOperators() { return OperatorSymbols(); }
+
+absl::Status ValidateName(std::string_view field, std::string_view name) {
+  const bool is_valid = !name.empty() && name.size() <= 128 && std::all_of(name.begin(), name.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.' ||
+           c == '-';
+  });
+  if (is_valid) return absl::OkStatus();
+  return Invalid(fmt::format("{} \"{}\" must be 1 to 128 characters of [A-Za-z0-9_.-]", field, name.substr(0, 140)));
+}
+
+std::string PopulationOrDefault(const std::string& population) { return population.empty() ? "default" : population; }
+
+std::string CanonicalLabels(const google::protobuf::Map<std::string, std::string>& labels) {
+  const std::map<std::string, std::string> sorted(labels.begin(), labels.end());
+  std::string text;
+  for (const auto& [key, value] : sorted) {
+    if (!text.empty()) text += ',';
+    text += fmt::format("{}={}", key, value);
+  }
+  return text;
+}
+
+bool Fulfils(const google::protobuf::Map<std::string, std::string>& labels, std::string_view requirement) {
+  while (!requirement.empty()) {
+    const std::string_view pair = requirement.substr(0, requirement.find(','));
+    requirement.remove_prefix(std::min(requirement.size(), pair.size() + 1));
+    const size_t equals = pair.find('=');
+    const auto found = labels.find(std::string(pair.substr(0, equals)));
+    if (found == labels.end() || found->second != pair.substr(equals + 1)) return false;
+  }
+  return true;
+}
+
+absl::StatusOr<PreparedRound> PrepareRound(const v1::RoundSpec& requested, const Limits& limits) {
+  RETURN_IF_ERROR(CheckGoal(requested));
+  ASSIGN_OR_RETURN(std::vector<TaskStore::NewTask> tasks, PrepareTasks(requested, limits));
+  const int32_t num_tasks = static_cast<int32_t>(tasks.size());
+  std::string task_digests = DigestTasks(tasks);
+  PreparedRound prepared{.spec = requested, .tasks = std::move(tasks), .task_digests = std::move(task_digests)};
+  v1::RoundSpec& spec = prepared.spec;
+  spec.mutable_listed()->clear_tasks();
+  if (requested.has_open_slots()) {
+    *spec.mutable_open_slots() = requested.open_slots();
+    spec.mutable_open_slots()->set_count(num_tasks);
+  }
+  // What this server does not know no limit of its own bounds; and it would be kept, listed, and sent with each lease.
+  spec.DiscardUnknownFields();
+  if (const auto bytes = static_cast<int64_t>(spec.ByteSizeLong()); bytes > limits.round_spec_bytes_max) {
+    return absl::ResourceExhaustedError(fmt::format(
+        "the spec without its tasks has {} bytes, over round_spec_bytes_max = {}, and each lease repeats it; "
+        "put large values into the broadcast",
+        bytes, limits.round_spec_bytes_max));
+  }
+
+  spec.set_population(PopulationOrDefault(spec.population()));
+  RETURN_IF_ERROR(ValidateName("spec.population", spec.population()));
+  if (spec.job().empty()) spec.set_job("default");
+  RETURN_IF_ERROR(ValidateName("spec.job", spec.job()));
+  if (spec.computation().name().empty()) return Invalid("spec.computation.name is empty; say what the workers run");
+  RETURN_IF_ERROR(ValidateName("spec.computation.name", spec.computation().name()));
+  if (spec.computation().version_min() < 0) return Invalid("spec.computation.version_min is negative");
+  if (static_cast<int64_t>(spec.computation().config().size()) > limits.task_payload_bytes_max) {
+    return absl::ResourceExhaustedError(
+        fmt::format("spec.computation.config has {} bytes, over task_payload_bytes_max = {}; put large values into the "
+                    "broadcast",
+                    spec.computation().config().size(), limits.task_payload_bytes_max));
+  }
+  if (spec.aggregate().outputs_size() > limits.outputs_per_round_max) {
+    return absl::ResourceExhaustedError(
+        fmt::format("spec.aggregate has {} outputs, over outputs_per_round_max = {}; join "
+                    "those of one operator and type into one tensor",
+                    spec.aggregate().outputs_size(), limits.outputs_per_round_max));
+  }
+  RETURN_IF_ERROR(ValidateAggregateSpec(spec.aggregate()));
+  RETURN_IF_ERROR(CheckStateSize(spec.aggregate(), limits));
+
+  if (spec.goal() > num_tasks) {
+    return Invalid(
+        fmt::format("spec.goal is {}, but the round has {} tasks; ask for 0 to {}", spec.goal(), num_tasks, num_tasks));
+  }
+  if (spec.goal() == 0) spec.set_goal(num_tasks);
+  if (spec.min_goal() < 0 || spec.min_goal() > spec.goal()) {
+    return Invalid(
+        fmt::format("spec.min_goal is {}; it must lie between 0 and the goal, {}", spec.min_goal(), spec.goal()));
+  }
+  if (spec.min_goal() == 0) spec.set_min_goal(spec.goal());
+  if (spec.over_selection() == 0) spec.set_over_selection(1.3);
+  RETURN_IF_ERROR(SetDuration("deadline", limits.round_deadline_default, spec.mutable_deadline()));
+  RETURN_IF_ERROR(SetDuration("attempt_deadline", FromProto(spec.deadline()), spec.mutable_attempt_deadline()));
+  RETURN_IF_ERROR(SetDuration("lease_duration", limits.lease_default, spec.mutable_lease_duration()));
+  if (spec.min_clients() < 0) return Invalid("spec.min_clients is negative");
+  if (spec.min_clients() == 0) spec.set_min_clients(1);
+  if (spec.priority() < 0 || spec.priority() > 5)
+    return Invalid("spec.priority must be 1 (most urgent) to 5, or 0 for 3");
+  if (spec.priority() == 0) spec.set_priority(3);
+  if (spec.retry().failed_max() < 0 || spec.retry().lost_max() < 0)
+    return Invalid("spec.retry limits must not be negative");
+  if (spec.retry().failed_max() == 0) spec.mutable_retry()->set_failed_max(limits.failed_attempts_max);
+  if (spec.retry().lost_max() == 0) spec.mutable_retry()->set_lost_max(limits.lost_attempts_max);
+  if (spec.durability() == v1::DURABILITY_UNSPECIFIED) spec.set_durability(v1::DURABLE);
+  if (!v1::Durability_IsValid(spec.durability())) return Invalid("spec.durability is not DURABLE or EPHEMERAL");
+  if (!spec.broadcast_digest().empty() && !IsSha256Hex(spec.broadcast_digest())) {
+    return Invalid("spec.broadcast_digest is not a SHA-256 in lower-case hex");
+  }
+  if (spec.contribution_bytes_max() < 0 || spec.contribution_bytes_max() > limits.contribution_bytes_max) {
+    return Invalid(fmt::format("spec.contribution_bytes_max is {}; the server takes up to {}",
+                               spec.contribution_bytes_max(), limits.contribution_bytes_max));
+  }
+  if (spec.contribution_bytes_max() == 0) spec.set_contribution_bytes_max(limits.contribution_bytes_max);
+  return prepared;
+}
+
+}  // namespace sheaf

@@ -1,0 +1,78 @@
+#include "server/core/rounds/round_timing.h"
+
+#include <algorithm>
+
+#include "server/core/requests/proto_time.h"
+#include "sheaf/v1/aggregation.pb.h"
+
+namespace sheaf {
+namespace {
+
+void Add(absl::Duration by, google::protobuf::Duration* sum) {
+  *sum = ToProto(FromProto(*sum) + std::max(by, absl::ZeroDuration()));
+}
+
+// No round lasts longer.
+constexpr absl::Duration kAttemptMax = absl::Hours(24 * 365);
+// A round's tasks times this stay within 64 bits.
+constexpr int64_t kBytesDownMax = int64_t{1} << 45;
+
+google::protobuf::Duration Plausible(const google::protobuf::Duration& duration) {
+  return ToProto(std::clamp(FromProto(duration), absl::ZeroDuration(), kAttemptMax));
+}
+
+}  // namespace
+
+v1::AttemptTimings Plausible(const v1::AttemptTimings& timings) {
+  v1::AttemptTimings plausible;
+  if (timings.has_download()) *plausible.mutable_download() = Plausible(timings.download());
+  if (timings.has_prepare()) *plausible.mutable_prepare() = Plausible(timings.prepare());
+  if (timings.has_compute()) *plausible.mutable_compute() = Plausible(timings.compute());
+  if (timings.has_upload()) *plausible.mutable_upload() = Plausible(timings.upload());
+  plausible.set_bytes_down(std::clamp<int64_t>(timings.bytes_down(), 0, kBytesDownMax));
+  return plausible;
+}
+
+void AddAttempt(const TaskRecord& task, const v1::AttemptTimings& timings, const v1::Contribution& contribution,
+                int64_t num_clients, absl::Time accept_time, v1::Round& progress) {
+  v1::RoundPhases& sums = *progress.mutable_phases();
+  const absl::Duration wall = accept_time - task.lease_time;
+  const absl::Duration download = FromProto(timings.download());
+  const absl::Duration prepare = FromProto(timings.prepare());
+  const absl::Duration compute = FromProto(timings.compute());
+  Add(task.lease_time - task.available_time, sums.mutable_wait());
+  Add(download, sums.mutable_download());
+  Add(prepare, sums.mutable_prepare());
+  Add(compute, sums.mutable_compute());
+  Add(wall - download - prepare - compute, sums.mutable_upload());
+  progress.set_bytes_down(progress.bytes_down() + timings.bytes_down());
+  for (const auto& [name, value] : contribution.metrics()) {
+    (*progress.mutable_metrics())[name] += value * static_cast<double>(num_clients);
+  }
+  *progress.mutable_end_time() = ToProto(accept_time);
+}
+
+v1::RoundPhases SplitPhases(const v1::Round& progress, const RoundInstants& instants) {
+  const v1::RoundPhases& sums = progress.phases();
+  const google::protobuf::Duration* parts[] = {&sums.wait(), &sums.download(), &sums.prepare(), &sums.compute(),
+                                               &sums.upload()};
+  absl::Duration total;
+  for (const google::protobuf::Duration* part : parts) total += FromProto(*part);
+
+  v1::RoundPhases phases;
+  google::protobuf::Duration* filled[] = {phases.mutable_wait(), phases.mutable_download(), phases.mutable_prepare(),
+                                          phases.mutable_compute(), phases.mutable_upload()};
+  absl::Duration left = std::max(instants.accepted - instants.created, absl::ZeroDuration());
+  const absl::Duration collecting = left;
+  for (int i = 4; i > 0 && total > absl::ZeroDuration(); --i) {
+    const absl::Duration share = collecting * absl::FDivDuration(FromProto(*parts[i]), total);
+    *filled[i] = ToProto(share);
+    left -= FromProto(*filled[i]);
+  }
+  *filled[0] = ToProto(left);  // The rest, so that nothing is lost to rounding.
+  *phases.mutable_fold() = ToProto(instants.folded - instants.accepted);
+  *phases.mutable_commit() = ToProto(instants.ended - instants.folded);
+  return phases;
+}
+
+}  // namespace sheaf

@@ -1,0 +1,50 @@
+#include "server/core/uploads/upload_names.h"
+
+#include <fmt/format.h>
+
+#include <string_view>
+
+#include "base/checksum.h"
+
+namespace sheaf {
+namespace {
+
+constexpr std::string_view kBroadcastPrefix = "b-";
+constexpr std::string_view kContributionPrefix = "c-";
+constexpr size_t kPrefixLength = 2;
+constexpr size_t kDigestLength = 64;
+// Half of a SHA-256.
+constexpr size_t kOwnerLength = 32;
+
+UploadId MakeUploadId(std::string_view prefix, const std::string& digest, const std::string& owner,
+                      const Identity& caller) {
+  const std::string hash = Sha256Hex(owner).substr(0, kOwnerLength - caller.upload_tag.size());
+  return UploadId(fmt::format("{}{}-{}{}", prefix, digest, hash, caller.upload_tag));
+}
+
+}  // namespace
+
+UploadId BroadcastUploadId(const std::string& digest, const std::string& request_id, const Identity& caller) {
+  return MakeUploadId(kBroadcastPrefix, digest, request_id, caller);
+}
+
+UploadId ContributionUploadId(const std::string& digest, const TaskId& task, const LeaseToken& token,
+                              const Identity& caller) {
+  return MakeUploadId(kContributionPrefix, digest, fmt::format("{}\n{}", task.ToString(), token), caller);
+}
+
+absl::StatusOr<UploadName> ParseUploadName(const std::string& text) {
+  const bool is_broadcast = text.starts_with(kBroadcastPrefix);
+  const bool is_known = is_broadcast || text.starts_with(kContributionPrefix);
+  if (is_known && text.size() == kPrefixLength + kDigestLength + 1 + kOwnerLength) {
+    const std::string digest = text.substr(kPrefixLength, kDigestLength);
+    const std::string owner = text.substr(kPrefixLength + kDigestLength);
+    // Twice the owner is as long as a SHA-256, and must look like one.
+    if (IsSha256Hex(digest) && owner.starts_with('-') && IsSha256Hex(owner.substr(1) + owner.substr(1))) {
+      return UploadName{.id = UploadId(text), .is_broadcast = is_broadcast, .digest = digest};
+    }
+  }
+  return absl::NotFoundError(fmt::format("there is no upload \"{}\"; start one", text.substr(0, 128)));
+}
+
+}  // namespace sheaf

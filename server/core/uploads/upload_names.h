@@ -1,0 +1,31 @@
+// Uploads are named by who asks for what, so that asking again finds the same one: "b-<digest>-<caller>" for a
+// broadcast, "c-<digest>-<lease>" for a contribution, where the last part is the head of a hash and ends in the tag of
+// the identity that asked.
+//
+//   UploadId id = BroadcastUploadId(request.digest(), request.request_id(), caller);
+//   // What comes from outside becomes part of a path.
+//   ASSIGN_OR_RETURN(UploadName name, ParseUploadName(request.upload_id()));
+#pragma once
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "server/core/access/access_control.h"
+#include "storage/ids.h"
+
+namespace sheaf {
+
+// `digest` is a SHA-256 in hex.
+UploadId BroadcastUploadId(const std::string& digest, const std::string& request_id, const Identity& caller);
+UploadId ContributionUploadId(const std::string& digest, const TaskId& task, const LeaseToken& token,
+                              const Identity& caller);
+
+struct UploadName {
+  UploadId id;
+  bool is_broadcast = false;
+  std::string digest;
+};
+// NOT_FOUND if no upload can have this name.
+absl::StatusOr<UploadName> ParseUploadName(const std::string& text);
+
+}  // namespace sheaf

@@ -1,0 +1,90 @@
+// WorkerRegistry: the workers that call, as last heard of. Profiles live in memory; the store hears of a worker when it
+// is new, when it changes, and now and then.
+#pragma once
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "base/log_quota.h"
+#include "server/core/access/access_control.h"
+#include "server/core/batches/core_context.h"
+#include "server/core/limits/population_share.h"
+#include "sheaf/v1/work_service.pb.h"
+#include "storage/records.h"
+
+namespace sheaf {
+
+struct WorkerProfile {
+  WorkerName name;
+  std::string population;
+  // Of its last call.
+  IdentityPtr caller = Identity::Anybody();
+  std::string software_version;
+  int32_t protocol_version = 0;
+  std::vector<v1::OfferedComputation> computations;
+  google::protobuf::Map<std::string, std::string> labels;
+  absl::Time last_seen_time;
+  bool is_draining = false;
+  // RoundManager::work_version() up to which there is nothing for this worker: it was looked for, and all that was
+  // there was given to it. Until then its rounds need no look.
+  int64_t looked_at = 0;
+};
+
+class WorkerRegistry {
+ public:
+  explicit WorkerRegistry(CoreContext& context) : context_(context) {}
+
+  // Notes the call. PERMISSION_DENIED if another identity has used the name within the last minute, or holds a lease
+  // under it (which also is so after a restart, when nobody has called yet); RESOURCE_EXHAUSTED, naming the limit, if
+  // there are too many workers, or it says too much of itself. The profile stays valid until the next call of a method
+  // that is not const.
+  absl::StatusOr<const WorkerProfile*> Saw(const v1::SyncRequest& request, const IdentityPtr& caller, absl::Time now);
+  // There was no more work for the worker, up to this version of the rounds'.
+  void NoteLook(const WorkerProfile& worker, int64_t work_version);
+  // Null if it was not heard of since the server started.
+  const WorkerProfile* Find(const std::string& population, const WorkerName& name) const;
+  // NOT_FOUND.
+  absl::StatusOr<WorkerRecord> SetDraining(const std::string& population, const WorkerName& name, bool is_draining);
+  // The workers of a population by name, those after `after`: calls `use` for each until it returns false.
+  void ForEach(const std::string& population, const WorkerName& after,
+               absl::FunctionRef<bool(const WorkerProfile&)> use) const;
+  // Forgets profiles not seen for long; the store keeps their records.
+  void Prune(absl::Time now);
+  // What was assumed to be stored may not be.
+  void OnRollback();
+  size_t size() const { return profiles_.size(); }
+
+ private:
+  struct Entry {
+    WorkerProfile profile;
+    // As last stored, and when.
+    std::string description;
+    absl::Time stored_time = absl::InfinitePast();
+    bool is_counted = false;
+  };
+
+  // A name is its identity's as long as it holds a lease.
+  absl::Status CheckHolder(const std::string& population, const WorkerName& name, const Identity& caller) const;
+  absl::Status CheckRoom(const std::string& population, const Identity& caller, bool is_new) const;
+  // Notes that the worker is this identity's from now on.
+  void SetCaller(Entry& entry, const IdentityPtr& caller);
+  void Uncount(const std::string& identity);
+
+  CoreContext& context_;
+  LogQuota joins_;
+  LogQuota leaves_;
+  std::map<std::pair<std::string, WorkerName>, Entry> profiles_;
+  PopulationShare num_by_population_;
+  // How many of them are whose, by the identity's name.
+  std::map<std::string, int64_t> num_by_identity_;
+};
+
+// WorkerRecord::description: an empty Worker but for versions, computations and labels. Serialised v1::Worker.
+std::string DescribeWorker(const v1::SyncRequest& request);
+
+}  // namespace sheaf
