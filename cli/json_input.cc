@@ -16,8 +16,8 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/time/time.h"
+#include "base/nearest.h"
 #include "base/status_macros.h"
-#include "cli/nearest.h"
 
 namespace sheaf {
 namespace {

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <deque>
 
-#include "cli/nearest.h"
+#include "base/nearest.h"
 #include "cli/terminal/errors.h"
 
 namespace sheaf {

@@ -1,64 +1,73 @@
 #include "server/config.h"
 
 #include <fmt/format.h>
-#include <toml++/toml.h>
 
-#include <algorithm>
-#include <array>
-#include <cstdlib>
-#include <map>
+#include <span>
+#include <string_view>
 
 #include "base/status_macros.h"
-#include "base/version.h"
-#include "server/command_line.h"
+#include "settings/settings.h"
 
 namespace sheaf {
 namespace {
 
-// Where a value came from, most important first.
-struct Source {
-  std::function<std::string(const Setting&)> name;
-  std::function<std::optional<std::string>(const Setting&)> value;
-};
-
-absl::StatusOr<std::string> ScalarText(const toml::node& node) {
-  if (const auto text = node.value_exact<std::string>()) return *text;
-  if (const auto number = node.value_exact<int64_t>()) return fmt::format("{}", *number);
-  if (const auto truth = node.value_exact<bool>()) return fmt::format("{}", *truth);
-  return absl::InvalidArgumentError("is neither text, a whole number, true nor false");
-}
-
-absl::StatusOr<SettingValues> ReadConfigFile(const std::string& path) {
-  toml::table table;
-  try {
-    table = toml::parse_file(path);
-  } catch (const toml::parse_error& error) {
-    const auto line = error.source().begin.line;
-    return absl::InvalidArgumentError(line == 0
-                                          ? fmt::format("cannot read the configuration file {}; check --config", path)
-                                          : fmt::format("{}:{}: {}", path, line, error.description()));
-  }
-  SettingValues values;
-  for (const auto& [key, node] : table) {
-    const std::string name(key.str());
-    if (FindSetting(name) == nullptr) {
-      return absl::InvalidArgumentError(fmt::format("{}:{}: unknown setting {}; the nearest known one is {}", path,
-                                                    node.source().begin.line, name, NearestKey(name)));
-    }
-    absl::StatusOr<std::string> text = ScalarText(node);
-    if (!text.ok()) {
-      return absl::InvalidArgumentError(
-          fmt::format("{}:{}: {} {}", path, node.source().begin.line, name, std::string(text.status().message())));
-    }
-    values[name] = *std::move(text);
-  }
-  return values;
-}
-
-std::optional<std::string> Lookup(const SettingValues& values, std::string_view key) {
-  const auto found = values.find(key);
-  if (found == values.end()) return std::nullopt;
-  return found->second;
+void AddLimits(Limits& limits, Settings& settings) {
+  settings.Duration("lease_default", "30s",
+                    "A worker without progress for this long loses its task, unless the round says otherwise.", {},
+                    &limits.lease_default);
+  settings.Duration("poll_wait_max", "60s",
+                    "Longest long poll; keep it below the idle timeout of any proxy on the way.", {},
+                    &limits.poll_wait_max);
+  settings.Duration("unreferenced_keep", "1h", "Uploads and blobs that nothing refers to are kept this long.", {},
+                    &limits.unreferenced_keep);
+  settings.Duration("ended_keep", "720h", "Rounds that ended and workers that were not seen are kept this long.", {},
+                    &limits.ended_keep);
+  settings.Number("ended_rounds_max", "2000",
+                  "Rounds that ended and are kept, with their aggregates; the oldest go first.", {},
+                  &limits.ended_rounds_max);
+  settings.Duration("handshake_timeout", "20s", "Whoever connects and says nothing for this long is hung up on.", {},
+                    &limits.handshake_timeout);
+  settings.Duration("queue_wait_max", "200ms",
+                    "Once a crowd of calls waits for this long, further ones are told to come back.", {},
+                    &limits.queue_wait_max);
+  settings.Number("queued_calls_max", "2048",
+                  "Calls that wait to be done; further ones are refused with a time to come back.", {},
+                  &limits.queued_calls_max);
+  settings.Bytes("open_request_bytes_max", "512MiB", "Memory for the requests that are being answered.",
+                 &limits.open_request_bytes_max);
+  settings.Bytes("open_answer_bytes_max", "512MiB", "Memory for answers that clients have not taken yet.",
+                 &limits.open_answer_bytes_max);
+  settings.Duration("answer_time_max", "2m", "An answer that its client does not take for so long is cut off.", {},
+                    &limits.answer_time_max);
+  settings.Bytes("receive_bytes_max", "1GiB", "Memory for what is arriving, on all connections.",
+                 &limits.receive_bytes_max);
+  settings.Number("calls_per_second_max", "100000", "Calls of one identity, that is of all tokens of one name.", {},
+                  &limits.calls_per_second_max);
+  settings.Number("parked_polls_max", "50000", "Workers that wait in a call; further ones are told to come back later.",
+                  {}, &limits.parked_polls_max);
+  settings.Number("workers_max", "200000", "Workers that called within ten minutes.", {}, &limits.workers_max);
+  settings.Number("workers_per_identity_max", "100000", "Workers per identity.", {}, &limits.workers_per_identity_max);
+  settings.Number("population_percent_max", "90",
+                  "What one population may have of what the others leave of anything shared, in percent.", {.max = 100},
+                  &limits.population_percent_max);
+  settings.Number("live_rounds_max", "10000", "Rounds that have not ended.", {}, &limits.live_rounds_max);
+  settings.Number("live_tasks_max", "2000000", "Tasks of all rounds that have not ended.", {}, &limits.live_tasks_max);
+  settings.Bytes("contribution_bytes_max", "1GiB", "Largest contribution.", &limits.contribution_bytes_max);
+  settings.Bytes("broadcast_bytes_max", "16GiB", "Largest broadcast.", &limits.broadcast_bytes_max);
+  settings.Bytes("accumulator_bytes_max", "8GiB", "Memory that the accumulators of one round may take.",
+                 &limits.accumulator_bytes_max);
+  settings.Bytes("spool_bytes_max", "256GiB", "Disk for contributions that no checkpoint covers yet.",
+                 &limits.spool_bytes_max);
+  settings.Bytes("upload_bytes_max", "256GiB", "Disk for uploads under way, by their announced sizes.",
+                 &limits.upload_bytes_max);
+  settings.Bytes("unfolded_bytes_max", "2GiB", "Memory for contributions that are being checked or wait to be folded.",
+                 &limits.unfolded_bytes_max);
+  settings.Bytes("memory_upload_bytes_max", "4GiB", "Memory for uploads under way to EPHEMERAL rounds.",
+                 &limits.memory_upload_bytes_max);
+  settings.Number("uploads_per_identity_max", "1024", "Uploads that one identity may have under way.", {},
+                  &limits.uploads_per_identity_max);
+  settings.Bytes("checkpoint_spool_bytes", "64MiB", "Contributions spooled before a checkpoint replaces them.",
+                 &limits.checkpoint_spool_bytes);
 }
 
 std::string_view Host(std::string_view address) {
@@ -89,7 +98,7 @@ absl::Status CheckListen(Config& config) {
 }
 
 // What could never be let in would be told to try again for ever.
-absl::Status CheckLimits(const Limits& limits) {
+absl::Status CheckLimits(const Limits& limits, std::span<const Setting> all) {
   struct Room {
     const char* key;
     int64_t size_bytes;
@@ -104,8 +113,8 @@ absl::Status CheckLimits(const Limits& limits) {
            Room{"upload_bytes_max", limits.upload_bytes_max, "broadcast_bytes_max", limits.broadcast_bytes_max},
        }) {
     if (room.size_bytes >= room.largest_bytes) continue;
-    const std::string flag = FindSetting(room.key)->flag();
-    const std::string largest_flag = FindSetting(room.largest_key)->flag();
+    const std::string flag = FindSetting(all, room.key)->flag();
+    const std::string largest_flag = FindSetting(all, room.largest_key)->flag();
     return absl::InvalidArgumentError(
         fmt::format("{} = {} has no room for the largest that {} = {} lets in; raise {}, or lower {}", room.key,
                     room.size_bytes, room.largest_key, room.largest_bytes, flag, largest_flag));
@@ -113,76 +122,40 @@ absl::Status CheckLimits(const Limits& limits) {
   return absl::OkStatus();
 }
 
-// The settings as rows of text for people.
-std::string Table(const std::vector<std::array<std::string, 3>>& rows) {
-  std::array<size_t, 2> widths = {0, 0};
-  for (const auto& row : rows) {
-    for (size_t i = 0; i < widths.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  }
-  std::string text;
-  for (const auto& row : rows)
-    text += fmt::format("{:<{}}  {:<{}}  {}\n", row[0], widths[0], row[1], widths[1], row[2]);
-  return text;
-}
-
 }  // namespace
 
-Environment ProcessEnvironment() {
-  return [](const std::string& variable) -> std::optional<std::string> {
-    const char* value = std::getenv(variable.c_str());
-    if (value == nullptr) return std::nullopt;
-    return value;
-  };
+Settings SettingsOf(Invocation& invocation) {
+  Config& config = invocation.config;
+  Settings settings("sheafd", "the server of Sheaf, a task store for federated computation.");
+  settings.Action("--create-operator-token",
+                  "Make a token of the role operator in the store, while no server runs on it; print it and end.",
+                  &invocation.create_operator_token);
+  settings.Text("listen", "127.0.0.1:7433", "Address and port to serve on; port 0 picks a free one.", &config.listen);
+  settings.Text("tls_cert", "", "PEM file with the server's certificate and those up to its authority; turns TLS on.",
+                &config.tls.certificate);
+  settings.Text("tls_key", "", "PEM file with the key of --tls-cert.", &config.tls.key);
+  settings.Text("tls_client_ca", "",
+                "PEM file with authorities: clients must show a certificate that one of them signed.",
+                &config.tls.authorities);
+  settings.Switch("insecure", "Allow an address that other machines can reach without TLS.", &config.insecure);
+  settings.Text("data_dir", "sheaf-data", "Directory of the store; created if it is not there.", &config.data_dir);
+  settings.Choice("store", "sqlite", "sqlite, or memory: forgets everything when the server ends.",
+                  {"sqlite", "memory"}, &config.store);
+  settings.Text("port_file", "", "File to write the address to once the server is ready.", &config.port_file);
+  settings.Level("log_level", "info", "debug, info, warning, error or off.", &config.log_level);
+  settings.Duration("stop_grace", "1s", "How long open calls may take to end when the server is told to stop.", {},
+                    &config.stop_grace);
+  AddLimits(config.limits, settings);
+  return settings;
 }
 
 absl::StatusOr<Invocation> ParseInvocation(const std::vector<std::string>& arguments, const Environment& environment) {
-  ASSIGN_OR_RETURN(const CommandLine line, ParseCommandLine(arguments));
   Invocation invocation;
-  if (!line.help.empty()) {
-    invocation.output = line.help;
-    return invocation;
-  }
-  if (line.print_version) {
-    invocation.output = VersionLine("sheafd");
-    return invocation;
-  }
-  const std::string path = line.config_file.value_or(environment("SHEAF_CONFIG").value_or(""));
-  SettingValues file;
-  if (!path.empty()) {
-    ASSIGN_OR_RETURN(file, ReadConfigFile(path));
-  }
-
-  const Source sources[] = {
-      {[](const Setting& setting) { return fmt::format("flag {}", setting.flag()); },
-       [&](const Setting& setting) { return Lookup(line.values, setting.key); }},
-      {[](const Setting& setting) { return fmt::format("env {}", setting.variable()); },
-       [&](const Setting& setting) {
-         std::optional<std::string> text = environment(setting.variable());
-         // An empty variable is one that is not set: whoever writes `SHEAF_X=` into a unit's file wants the default.
-         return text && text->empty() ? std::nullopt : text;
-       }},
-      {[&](const Setting&) { return fmt::format("file {}", path); },
-       [&](const Setting& setting) { return Lookup(file, setting.key); }},
-      {[](const Setting&) { return std::string("default"); },
-       [](const Setting& setting) { return std::optional<std::string>(setting.default_text); }},
-  };
-  std::vector<std::array<std::string, 3>> rows = {{"SETTING", "VALUE", "FROM"}};
-  for (const Setting& setting : Settings()) {
-    for (const Source& source : sources) {
-      const std::optional<std::string> text = source.value(setting);
-      if (!text) continue;
-      if (absl::Status status = setting.apply(*text, invocation.config); !status.ok()) {
-        return absl::InvalidArgumentError(
-            fmt::format("{}: {} (from {})", setting.key, std::string(status.message()), source.name(setting)));
-      }
-      rows.push_back({std::string(setting.key), text->empty() ? "-" : *text, source.name(setting)});
-      break;
-    }
-  }
-  invocation.create_operator_token = line.create_operator_token;
-  RETURN_IF_ERROR(CheckListen(invocation.config));
-  RETURN_IF_ERROR(CheckLimits(invocation.config.limits));
-  if (line.print_config) invocation.output = Table(rows);
+  const Settings settings = SettingsOf(invocation);
+  ASSIGN_OR_RETURN(invocation.output, settings.Read(arguments, environment, [&] {
+    RETURN_IF_ERROR(CheckListen(invocation.config));
+    return CheckLimits(invocation.config.limits, settings.all());
+  }));
   return invocation;
 }
 

@@ -1,25 +1,36 @@
-// ParseInvocation: what sheafd was told to do. A setting (settings.h) is taken from the first of these that names it:
-// the flag (--data-dir), the environment (SHEAF_DATA_DIR), the file of --config or SHEAF_CONFIG (data_dir = "..." in
-// TOML), the default. An empty variable is one that is not set.
+// ParseInvocation: what sheafd was told to do, by flag, environment and file (settings/settings.h).
 //
-//   ASSIGN_OR_RETURN(Invocation invocation, ParseInvocation({"--listen", "127.0.0.1:0"}, ProcessEnvironment()));
-//   if (!invocation.output.empty()) ...                 // --help, --version or --print-config: print it and end.
+//   ASSIGN_OR_RETURN(const Invocation invocation, ParseInvocation({"--listen", "127.0.0.1:0"}, ProcessEnvironment()));
+//   if (!invocation.output.empty()) fmt::print("{}", invocation.output);   // --help, --version or --print-config.
 #pragma once
 
-#include <functional>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "server/settings.h"
+#include "absl/time/time.h"
+#include "base/log.h"
+#include "server/core/limits/limits.h"
+#include "settings/settings.h"
+#include "tls/certificates.h"
 
 namespace sheaf {
 
-// The value of an environment variable, if it is set.
-using Environment = std::function<std::optional<std::string>(const std::string& variable)>;
-
-Environment ProcessEnvironment();
+struct Config {
+  std::string listen;
+  std::string data_dir;
+  // "sqlite" or "memory".
+  std::string store;
+  // Empty: none.
+  std::string port_file;
+  LogLevel log_level = LogLevel::kInfo;
+  bool insecure = false;
+  CertificateFiles tls;
+  // No other machine can reach `listen`.
+  bool is_loopback = true;
+  absl::Duration stop_grace;
+  Limits limits;
+};
 
 struct Invocation {
   Config config;
@@ -28,6 +39,9 @@ struct Invocation {
   // If not empty, print this and end well.
   std::string output;
 };
+
+// Every knob, one row each. The values go to `invocation`, which must outlive it.
+Settings SettingsOf(Invocation& invocation);
 
 // `arguments` without the program's name. INVALID_ARGUMENT, naming the setting and where it came from, if anything is
 // unknown or makes no sense.

@@ -1,182 +1,117 @@
 #include "worker/config.h"
 
 #include <fmt/format.h>
-#include <toml++/toml.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
-#include <map>
-#include <utility>
+#include <cctype>
 
 #include "base/status_macros.h"
-#include "base/version.h"
+#include "worker/computations.h"
+#include "worker/data_sources.h"
 
 namespace sheaf {
 namespace {
 
-// What one source says, by key. An entry without items was given and is empty.
-using Values = std::map<std::string, std::vector<std::string>, std::less<>>;
+// As work_service.proto allows.
+constexpr int64_t kConcurrencyMax = 256;
+constexpr size_t kNameBytesMax = 128;
 
-struct CommandLine {
-  Values values;
-  std::optional<std::string> config_file;
-  bool print_version = false;
-  std::string help;
-};
+constexpr int64_t kMegabytesMax = int64_t{1} << 30;
 
-// "--insecure" is "--insecure=true", unless "true" or "false" follows.
-void CompleteSwitches(std::vector<std::string>& arguments) {
-  for (const WorkerSetting& setting : WorkerSettings()) {
-    if (!setting.is_switch()) continue;
-    for (size_t i = 0; i < arguments.size(); ++i) {
-      const bool has_value = i + 1 < arguments.size() && (arguments[i + 1] == "true" || arguments[i + 1] == "false");
-      if (arguments[i] == setting.flag() && !has_value) arguments[i] += "=true";
-    }
+absl::Status CheckServer(const std::string& text) {
+  const bool is_unix = text.starts_with("unix:");
+  if (is_unix || (text.find(':') != std::string::npos && text.front() != ':' && text.back() != ':')) {
+    return absl::OkStatus();
   }
+  return absl::InvalidArgumentError(fmt::format("\"{}\" is not HOST:PORT, for example 127.0.0.1:7433", text));
 }
 
-absl::StatusOr<CommandLine> ParseCommandLine(std::vector<std::string> arguments) {
-  CommandLine result;
-  CompleteSwitches(arguments);
-  CLI::App app("sheaf-worker: pulls tasks from a Sheaf server and computes them on this machine's data.",
-               "sheaf-worker");
-  app.add_option("--config", result.config_file, "Configuration file (TOML); its keys are those below with _ for -.");
-  app.add_flag("--version", result.print_version, "Print the version and end.");
-  Values values;
-  for (const WorkerSetting& setting : WorkerSettings()) {
-    std::string help = std::string(setting.help);
-    if (!setting.default_text.empty()) help += fmt::format(" [{}]", setting.default_text);
-    CLI::Option* option = app.add_option(setting.flag(), values[std::string(setting.key)], help);
-    option->type_size(1)->expected(1)->multi_option_policy(setting.is_list ? CLI::MultiOptionPolicy::TakeAll
-                                                                           : CLI::MultiOptionPolicy::TakeLast);
-  }
-  try {
-    std::reverse(arguments.begin(), arguments.end());
-    app.parse(std::move(arguments));
-  } catch (const CLI::Success&) {
-    result.help = app.help();
-  } catch (const CLI::ParseError& error) {
-    return absl::InvalidArgumentError(fmt::format("{}; see sheaf-worker --help", error.what()));
-  }
-  for (auto& [key, items] : values) {
-    if (!items.empty()) result.values.emplace(key, std::move(items));
-  }
-  return result;
+absl::Status CheckName(const std::string& text) {
+  const auto is_allowed = [](unsigned char c) { return std::isalnum(c) || c == '_' || c == '.' || c == '-'; };
+  if (text.size() <= kNameBytesMax && std::all_of(text.begin(), text.end(), is_allowed)) return absl::OkStatus();
+  return absl::InvalidArgumentError(fmt::format(
+      "\"{}\" is not a worker's name: 1 to {} of letters, digits, \"_\", \".\" and \"-\"", text, kNameBytesMax));
 }
 
-std::vector<std::string> SplitAtCommas(const std::string& text) {
-  std::vector<std::string> items;
-  for (size_t begin = 0; begin <= text.size();) {
-    size_t end = std::min(text.find(',', begin), text.size());
-    if (end > begin) items.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
+// "NAME=VALUE", cut in two.
+absl::StatusOr<std::pair<std::string, std::string>> ParsePair(const std::string& text) {
+  const size_t equals = text.find('=');
+  if (equals == 0 || equals == std::string::npos) {
+    return absl::InvalidArgumentError(fmt::format("\"{}\" is not of the form NAME=VALUE", text));
   }
-  return items;
+  return std::pair(text.substr(0, equals), text.substr(equals + 1));
 }
 
-std::optional<std::string> ScalarText(const toml::node& node) {
-  if (const auto text = node.value_exact<std::string>()) return *text;
-  if (const auto number = node.value_exact<int64_t>()) return fmt::format("{}", *number);
-  if (const auto truth = node.value_exact<bool>()) return fmt::format("{}", *truth);
-  return std::nullopt;
-}
-
-absl::StatusOr<std::vector<std::string>> ItemsOf(const WorkerSetting& setting, const toml::node& node) {
-  std::vector<std::string> items;
-  auto add = [&items](const toml::node& item) {
-    std::optional<std::string> text = ScalarText(item);
-    if (text.has_value()) items.push_back(*std::move(text));
-    return text.has_value();
+// Stores a text that `check` lets pass.
+SetValue Checked(absl::Status (*check)(const std::string& text), std::string* value) {
+  return [check, value](const std::string& text) {
+    RETURN_IF_ERROR(check(text));
+    *value = text;
+    return absl::OkStatus();
   };
-  bool is_understood = true;
-  if (const toml::array* array = node.as_array(); array != nullptr && setting.is_list) {
-    for (const toml::node& item : *array) is_understood &= add(item);
-  } else {
-    is_understood = add(node);
-  }
-  if (is_understood) return items;
-  return absl::InvalidArgumentError(setting.is_list ? "is not an array of texts"
-                                                    : "is neither text, a whole number, true nor false");
-}
-
-absl::StatusOr<Values> ReadConfigFile(const std::string& path) {
-  toml::table table;
-  try {
-    table = toml::parse_file(path);
-  } catch (const toml::parse_error& error) {
-    auto line = error.source().begin.line;
-    if (line == 0) {
-      return absl::InvalidArgumentError(fmt::format("cannot read the configuration file {}; check --config", path));
-    }
-    return absl::InvalidArgumentError(fmt::format("{}:{}: {}", path, line, error.description()));
-  }
-  Values values;
-  for (const auto& [key, node] : table) {
-    std::string name(key.str());
-    auto line = node.source().begin.line;
-    const WorkerSetting* setting = FindWorkerSetting(name);
-    if (setting == nullptr) {
-      return absl::InvalidArgumentError(
-          fmt::format("{}:{}: there is no setting {}; see sheaf-worker --help", path, line, name));
-    }
-    absl::StatusOr<std::vector<std::string>> items = ItemsOf(*setting, node);
-    if (!items.ok()) {
-      return absl::InvalidArgumentError(
-          fmt::format("{}:{}: {} {}", path, line, name, std::string(items.status().message())));
-    }
-    values[name] = *std::move(items);
-  }
-  return values;
-}
-
-// Applies what the most important source says of `setting`; `origin` names that source in errors.
-absl::Status Apply(const WorkerSetting& setting, const std::vector<std::string>& items, const std::string& origin,
-                   WorkerConfig& config) {
-  for (const std::string& item : items) {
-    absl::Status status = item.empty() ? absl::InvalidArgumentError("it is empty") : setting.apply(item, config);
-    if (!status.ok()) {
-      return absl::InvalidArgumentError(fmt::format("{}: {}", origin, std::string(status.message())));
-    }
-  }
-  return absl::OkStatus();
 }
 
 }  // namespace
 
-absl::StatusOr<WorkerInvocation> ParseWorkerInvocation(
-    const std::vector<std::string>& arguments,
-    const std::function<std::optional<std::string>(const std::string& variable)>& environment) {
-  WorkerInvocation invocation;
-  ASSIGN_OR_RETURN(CommandLine line, ParseCommandLine(arguments));
-  invocation.output = line.help;
-  if (line.print_version) {
-    invocation.output = VersionLine("sheaf-worker");
-  }
-  if (!invocation.output.empty()) return invocation;
+Settings SettingsOf(WorkerInvocation& invocation) {
+  WorkerConfig& config = invocation.config;
+  WorkerOptions& options = config.options;
+  ChannelSecurity& security = config.security;
+  Settings settings("sheaf-worker", "pulls tasks from a Sheaf server and computes them on this machine's data.");
+  settings.Custom("server", "127.0.0.1:7433", "Address of the server.", Checked(CheckServer, &config.server));
+  settings.Text("tls_ca", "", "PEM file with the authorities of the server's certificate, or system; turns TLS on.",
+                &security.tls_ca);
+  settings.Text("tls_cert", "", "PEM file with this worker's own certificate, for a server that asks for one.",
+                &security.tls_cert);
+  settings.Text("tls_key", "", "PEM file with the key of --tls-cert.", &security.tls_key);
+  settings.Text("token_file", "", "File with the token that this worker shows; read again when it changes.",
+                &security.token_file);
+  settings.Switch("insecure", "Send the token to another machine although nothing is encrypted.",
+                  &security.is_insecure);
+  settings.Custom("name", "",
+                  "Name of this worker, unique among those that run; by default the host's with random letters.",
+                  Checked(CheckName, &options.worker));
+  settings.Text("population", "default", "Population whose tasks it takes.", &options.population);
+  settings.Number("concurrency", "1", "Tasks at a time.", {.max = kConcurrencyMax}, &options.concurrency);
+  settings.List("data", "Local data as NAME=LOCATION, for example debian-index=apt or debian-index=index.snapshot.",
+                [&config](const std::string& text) -> absl::Status {
+                  ASSIGN_OR_RETURN(auto pair, ParsePair(text));
+                  // Checked here, so that the sentence names the setting.
+                  RETURN_IF_ERROR(DataSources().Configure(pair.first, pair.second));
+                  config.data.push_back(std::move(pair));
+                  return absl::OkStatus();
+                });
+  settings.List("label", "A label as KEY=VALUE, matched against the tasks' requirements.",
+                [&options](const std::string& text) -> absl::Status {
+                  ASSIGN_OR_RETURN(const auto pair, ParsePair(text));
+                  options.labels[pair.first] = pair.second;
+                  return absl::OkStatus();
+                });
+  settings.List("allow", "Run only this computation; by default all built-in ones whose data is there.",
+                [&config](const std::string& text) {
+                  RETURN_IF_ERROR(CheckComputationNames({text}));
+                  config.allow.push_back(text);
+                  return absl::OkStatus();
+                });
+  settings.Duration("grace", "20s", "When told to stop: how long running tasks may go on before they are given back.",
+                    {.may_be_zero = true, .may_be_infinite = true}, &options.grace);
+  settings.Switch("exit_when_drained", "End when an operator drains this worker, instead of waiting to be taken back.",
+                  &options.exit_when_drained);
+  settings.Megabytes("cache_megabytes", "1024", "Memory for broadcasts that several tasks need.",
+                     {.min = 0, .max = kMegabytesMax}, &config.cache_bytes);
+  settings.Megabytes("broadcast_megabytes", "4096", "Most that it downloads for one task.", {.max = kMegabytesMax},
+                     &options.broadcast_bytes_max);
+  settings.Megabytes("contribution_megabytes", "1024",
+                     "Most that it returns from one task, whatever the server asks for.", {.max = kMegabytesMax},
+                     &options.contribution_bytes_max);
+  settings.Level("log_level", "info", "debug, info, warning, error or off.", &config.log_level);
+  return settings;
+}
 
-  if (!line.config_file.has_value()) line.config_file = environment("SHEAF_CONFIG");
-  Values file;
-  // An empty one names none.
-  if (line.config_file.has_value() && !line.config_file->empty()) {
-    ASSIGN_OR_RETURN(file, ReadConfigFile(*line.config_file));
-  }
-  for (const WorkerSetting& setting : WorkerSettings()) {
-    std::vector<std::string> items;
-    std::string origin;
-    if (auto flag = line.values.find(setting.key); flag != line.values.end()) {
-      items = flag->second;
-      origin = setting.flag();
-    } else if (auto variable = environment(setting.variable()); variable.has_value() && !variable->empty()) {
-      items = setting.is_list ? SplitAtCommas(*variable) : std::vector<std::string>{*variable};
-      origin = setting.variable();
-    } else if (auto key = file.find(setting.key); key != file.end()) {
-      items = key->second;
-      origin = fmt::format("{}: {}", *line.config_file, setting.key);
-    } else if (!setting.default_text.empty()) {
-      items = {std::string(setting.default_text)};
-    }
-    RETURN_IF_ERROR(Apply(setting, items, origin, invocation.config));
-  }
+absl::StatusOr<WorkerInvocation> ParseWorkerInvocation(const std::vector<std::string>& arguments,
+                                                       const Environment& environment) {
+  WorkerInvocation invocation;
+  ASSIGN_OR_RETURN(invocation.output, SettingsOf(invocation).Read(arguments, environment));
   return invocation;
 }
 

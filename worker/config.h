@@ -1,20 +1,35 @@
-// ParseWorkerInvocation: what sheaf-worker was told to do. A setting (settings.h) is taken from the first of these that
-// names it: the flag (--log-level), the environment (SHEAF_LOG_LEVEL), the file of --config or SHEAF_CONFIG (log_level
-// = "..." in TOML; lists as arrays), the default. An empty variable is one that is not set.
+// ParseWorkerInvocation: what sheaf-worker was told to do, by flag, environment and file (settings/settings.h).
 //
-//   ASSIGN_OR_RETURN(WorkerInvocation invocation, ParseWorkerInvocation({"--concurrency", "2"}, environment));
-//   if (!invocation.output.empty()) ...                 // --help or --version: print it and end.
+//   ASSIGN_OR_RETURN(const WorkerInvocation invocation,
+//                    ParseWorkerInvocation({"--concurrency", "2"}, ProcessEnvironment()));
+//   if (!invocation.output.empty()) fmt::print("{}", invocation.output);   // --help, --version or --print-config.
 #pragma once
 
-#include <functional>
-#include <optional>
+#include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "worker/settings.h"
+#include "base/log.h"
+#include "sdk/cpp/client/channel_options.h"
+#include "settings/settings.h"
+#include "worker/worker_loop.h"
 
 namespace sheaf {
+
+struct WorkerConfig {
+  std::string server;
+  ChannelSecurity security;
+  // Its name is empty if nobody chose one.
+  WorkerOptions options;
+  // Name and location; checked.
+  std::vector<std::pair<std::string, std::string>> data;
+  // Computations it may run; empty means all.
+  std::vector<std::string> allow;
+  int64_t cache_bytes = 0;
+  LogLevel log_level = LogLevel::kInfo;
+};
 
 struct WorkerInvocation {
   WorkerConfig config;
@@ -22,10 +37,12 @@ struct WorkerInvocation {
   std::string output;
 };
 
-// `arguments` without the program's name; `environment` gives the value of a variable, if it is set. INVALID_ARGUMENT,
-// naming the setting and where it came from, if anything is unknown or makes no sense.
-absl::StatusOr<WorkerInvocation> ParseWorkerInvocation(
-    const std::vector<std::string>& arguments,
-    const std::function<std::optional<std::string>(const std::string& variable)>& environment);
+// Every knob, one row each. The values go to `invocation`, which must outlive it.
+Settings SettingsOf(WorkerInvocation& invocation);
+
+// `arguments` without the program's name. INVALID_ARGUMENT, naming the setting and where it came from, if anything is
+// unknown or makes no sense.
+absl::StatusOr<WorkerInvocation> ParseWorkerInvocation(const std::vector<std::string>& arguments,
+                                                       const Environment& environment);
 
 }  // namespace sheaf

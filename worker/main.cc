@@ -6,7 +6,6 @@
 
 #include <cstdio>
 #include <cstdlib>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,12 +22,6 @@ namespace {
 
 // Ends the listening for signals; we send it to ourselves.
 constexpr int kStopListening = SIGUSR1;
-
-std::optional<std::string> FromEnvironment(const std::string& variable) {
-  const char* value = std::getenv(variable.c_str());
-  if (value == nullptr) return std::nullopt;
-  return value;
-}
 
 sigset_t HandledSignals() {
   sigset_t set;
@@ -54,7 +47,7 @@ int Main(const std::vector<std::string>& arguments) {
   mallopt(M_MMAP_THRESHOLD, 64 << 20);
   mallopt(M_TRIM_THRESHOLD, 128 << 20);
 
-  absl::StatusOr<WorkerInvocation> invocation = ParseWorkerInvocation(arguments, FromEnvironment);
+  absl::StatusOr<WorkerInvocation> invocation = ParseWorkerInvocation(arguments, ProcessEnvironment());
   if (!invocation.ok()) {
     fmt::print(stderr, "sheaf-worker: {}\n", std::string(invocation.status().message()));
     return 2;
@@ -64,7 +57,7 @@ int Main(const std::vector<std::string>& arguments) {
     return 0;
   }
   ConfigureLog("sheaf-worker", invocation->config.log_level);
-  if (!FromEnvironment("GRPC_VERBOSITY").has_value()) RouteGrpcLog();
+  if (std::getenv("GRPC_VERBOSITY") == nullptr) RouteGrpcLog();
 
   // Blocked before any thread starts, so that only the listener sees them.
   const sigset_t set = HandledSignals();

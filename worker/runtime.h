@@ -13,7 +13,7 @@
 #include "absl/status/status.h"
 #include "base/clock.h"
 #include "base/random.h"
-#include "worker/settings.h"
+#include "worker/config.h"
 
 namespace sheaf {
 

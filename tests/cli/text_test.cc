@@ -1,7 +1,7 @@
 #include <catch2/catch.hpp>
 #include <sstream>
 
-#include "cli/nearest.h"
+#include "base/nearest.h"
 #include "cli/terminal/human_text.h"
 #include "cli/terminal/progress_line.h"
 #include "cli/terminal/table.h"

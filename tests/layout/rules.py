@@ -27,6 +27,7 @@ MAY_INCLUDE = {
     "base": [],
     "proto": [],
     "tls": ["base"],
+    "settings": ["base"],
     "aggregation": ["base", "proto"],
     "storage": ["base"],
     "storage/directory": ["base", "storage"],
@@ -44,8 +45,8 @@ MAY_INCLUDE = {
     "server/handlers": ["base", "proto", "tls", "server/calls", "storage"] + CORE,
     "server/rpc": ["base", "proto", "tls", "server/handlers"],
     # The binary: main and runtime join the parts.
-    "server": ["base", "proto", "tls", "aggregation", "storage", "server/calls", "server/handlers", "server/rpc"] + CORE,
-    "worker": ["base", "proto", "aggregation", "sdk/cpp/client", "probe", "workloads"],
+    "server": ["base", "proto", "tls", "settings", "aggregation", "storage", "server/calls", "server/handlers", "server/rpc"] + CORE,
+    "worker": ["base", "proto", "settings", "aggregation", "sdk/cpp/client", "probe", "workloads"],
     # A store that no server runs on is looked after from the command line (docs/adr/0011).
     "cli": ["base", "proto", "sdk/cpp/client", "sdk/cpp/program", "probe", "workloads", "storage/directory"],
 }
@@ -163,6 +164,9 @@ THIRD_PARTY = [
     ("OpenSSL", r"openssl/", [("base/", "SHA-256 and randomness"), ("tls/", "certificates")]),
     ("libdeflate", r"libdeflate\.h", [("base/checksum.cc", "CRC-32")]),
     ("spdlog", r"spdlog/", [("base/log.cc", "the log")]),
+    ("CLI11", r"CLI/", [("settings/command_line.cc", "flags of the servers"), ("cli/parser.cc", "commands"),
+      ("tests/simulation/", "a program by itself"), ("bench/", "a program by itself")]),
+    ("toml++", r"toml\+\+/", [("settings/config_file.cc", "configuration files")]),
     ("std ranges", r"ranges", []),  # clang-14 cannot compile libstdc++ 12's views.
 ]
 

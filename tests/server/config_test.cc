@@ -46,6 +46,13 @@ std::string ErrorOf(const std::vector<std::string>& arguments, const Environment
   return std::string(invocation.status().message());
 }
 
+// To be looked at, not to be set.
+std::vector<Setting> AllSettings() {
+  Invocation invocation;
+  const Settings settings = SettingsOf(invocation);
+  return {settings.all().begin(), settings.all().end()};
+}
+
 // The line of --print-config about one setting, blanks squeezed.
 std::string PrintedRow(const Invocation& invocation, const std::string& key) {
   std::istringstream lines(invocation.output);
@@ -93,7 +100,7 @@ TEST_CASE("--print-config shows every value with where it came from") {
   CHECK(PrintedRow(*invocation, "store") == "store memory env SHEAF_STORE");
   CHECK(PrintedRow(*invocation, "checkpoint_spool_bytes") == "checkpoint_spool_bytes 1048576 file " + file.path());
   CHECK(PrintedRow(*invocation, "lease_default") == "lease_default 30s default");
-  for (const Setting& setting : Settings()) CHECK(PrintedRow(*invocation, std::string(setting.key)) != "no row");
+  for (const Setting& setting : AllSettings()) CHECK(PrintedRow(*invocation, setting.key) != "no row");
 }
 
 TEST_CASE("The file may be named in the environment") {
@@ -106,7 +113,7 @@ TEST_CASE("The file may be named in the environment") {
 TEST_CASE("A variable that is empty is one that is not set") {
   const ConfigFile file("lease_default = \"11s\"\n");
   std::map<std::string, std::string> variables = {{"SHEAF_CONFIG", ""}};
-  for (const Setting& setting : Settings()) variables[setting.variable()] = "";
+  for (const Setting& setting : AllSettings()) variables[setting.variable()] = "";
   auto invocation = ParseInvocation({}, Of(variables));
   INFO(invocation.status().ToString());
   REQUIRE(invocation.ok());
@@ -194,7 +201,7 @@ TEST_CASE("A server without room for the largest that it lets in is refused, wit
 TEST_CASE("--help and --version print and do nothing else") {
   const auto help = ParseInvocation({"--help"}, Of({}));
   REQUIRE(help.ok());
-  for (const Setting& setting : Settings()) CHECK_THAT(help->output, Contains(setting.flag()));
+  for (const Setting& setting : AllSettings()) CHECK_THAT(help->output, Contains(setting.flag()));
   const auto version = ParseInvocation({"--version"}, Of({}));
   REQUIRE(version.ok());
   CHECK_THAT(version->output, Catch::Matchers::StartsWith("sheafd ") && Contains(" (protocol 1 to 1)"));
@@ -224,16 +231,18 @@ TEST_CASE("The page of the limits has each of them, with its default and its set
     REQUIRE(documented.contains(name));
     CHECK(documented.at(name).default_text == std::to_string(value));
     const std::string key = name.ends_with("_ms") ? name.substr(0, name.size() - 3) : name;
-    const Setting* setting = FindSetting(key);
+    Invocation invocation;
+    const Settings settings = SettingsOf(invocation);
+    const Setting* setting = FindSetting(settings.all(), key);
     CHECK(documented.at(name).flag == (setting == nullptr ? "" : setting->flag()));
     if (setting == nullptr) continue;
     // What the setting says is its default is what it sets, and it sets this limit.
-    Config config;
-    REQUIRE(setting->apply(std::string(setting->default_text), config).ok());
-    CHECK(config.limits.ByName() == Limits().ByName());
+    const Limits& limits = invocation.config.limits;
+    REQUIRE(setting->set(setting->default_text).ok());
+    CHECK(limits.ByName() == Limits().ByName());
     const bool is_time = name.ends_with("_ms");
-    REQUIRE(setting->apply(is_time ? "7ms" : "7", config).ok());
-    CHECK(config.limits.ByName().at(name) == 7);
+    REQUIRE(setting->set(is_time ? "7ms" : "7").ok());
+    CHECK(limits.ByName().at(name) == 7);
   }
   CHECK(documented.size() == Limits().ByName().size());
 }

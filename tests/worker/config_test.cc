@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <regex>
 
 namespace sheaf {
 namespace {
@@ -23,6 +24,13 @@ struct Sources {
     });
   }
 };
+
+// To be looked at, not to be set.
+std::vector<Setting> AllSettings() {
+  WorkerInvocation invocation;
+  const Settings settings = SettingsOf(invocation);
+  return {settings.all().begin(), settings.all().end()};
+}
 
 // A file that goes with the test.
 class TemporaryFile {
@@ -97,10 +105,24 @@ TEST_CASE("A switch is on by its flag alone, and true or false in the file, as a
   }
 }
 
+TEST_CASE("--print-config shows every value with where it came from") {
+  TemporaryFile file("label = [\"zone=eu\", \"gpu=no\"]\n");
+  absl::StatusOr<WorkerInvocation> invocation =
+      Sources{{"--config", file.path, "--print-config", "--insecure"}, {{"SHEAF_GRACE", "5s"}}}.Parse();
+  REQUIRE(invocation.ok());
+  const std::string squeezed = std::regex_replace(invocation->output, std::regex(" +"), " ");
+  for (const std::string& row : {"label zone=eu,gpu=no file " + file.path, std::string("insecure true flag --insecure"),
+                                 std::string("grace 5s env SHEAF_GRACE"), std::string("server 127.0.0.1:7433 default"),
+                                 std::string("token_file - default")}) {
+    CHECK_THAT(squeezed, Catch::Contains("\n" + row + "\n"));
+  }
+  for (const Setting& setting : AllSettings()) CHECK_THAT(squeezed, Catch::Contains("\n" + setting.key + " "));
+}
+
 TEST_CASE("A variable that is empty is one that is not set") {
   Sources sources;
   sources.variables["SHEAF_CONFIG"] = "";
-  for (const WorkerSetting& setting : WorkerSettings()) sources.variables[setting.variable()] = "";
+  for (const Setting& setting : AllSettings()) sources.variables[setting.variable()] = "";
   absl::StatusOr<WorkerInvocation> invocation = sources.Parse();
   INFO(invocation.status().ToString());
   REQUIRE(invocation.ok());
@@ -137,7 +159,7 @@ TEST_CASE("What makes no sense is refused in one sentence that names the setting
 TEST_CASE("--help names every setting, and --version the protocol") {
   absl::StatusOr<WorkerInvocation> help = Sources{{"--help"}, {}}.Parse();
   REQUIRE(help.ok());
-  for (const WorkerSetting& setting : WorkerSettings()) CHECK_THAT(help->output, Catch::Contains(setting.flag()));
+  for (const Setting& setting : AllSettings()) CHECK_THAT(help->output, Catch::Contains(setting.flag()));
   absl::StatusOr<WorkerInvocation> version = Sources{{"--version"}, {}}.Parse();
   REQUIRE(version.ok());
   CHECK_THAT(version->output, Catch::Matchers::StartsWith("sheaf-worker ") && Catch::Contains(" (protocol 1 to 1)"));

@@ -1,4 +1,4 @@
-#include "cli/nearest.h"
+#include "base/nearest.h"
 
 #include <algorithm>
 
