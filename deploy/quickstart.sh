@@ -9,9 +9,12 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 deploy/install-packages.sh --index build >&2
 
-launcher=""
-if command -v ccache >/dev/null; then launcher=ccache; fi
-cmake --preset release -DSHEAF_TESTS=OFF -DSHEAF_BENCH=OFF -DCMAKE_CXX_COMPILER_LAUNCHER="$launcher" >&2
+if command -v ccache >/dev/null; then
+  faster=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache -DSHEAF_PCH=OFF)
+else
+  faster=(-DCMAKE_CXX_COMPILER_LAUNCHER= -DSHEAF_PCH=ON)
+fi
+cmake --preset release -DSHEAF_TESTS=OFF -DSHEAF_BENCH=OFF "${faster[@]}" >&2
 cmake --build --preset release --target sheaf sheafd sheaf-worker >&2
 
 build/release/bin/sheaf demo tags "$@"

@@ -10,9 +10,9 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 deploy/install-packages.sh build test
 
 if command -v ccache >/dev/null; then
-  faster=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache -DSHEAF_TEST_PCH=OFF)
+  faster=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache -DSHEAF_PCH=OFF)
 else
-  faster=(-DCMAKE_CXX_COMPILER_LAUNCHER= -DSHEAF_TEST_PCH=ON)
+  faster=(-DCMAKE_CXX_COMPILER_LAUNCHER= -DSHEAF_PCH=ON)
 fi
 cmake --preset release -DSHEAF_TESTS=ON -DSHEAF_BENCH=ON "${faster[@]}"
 cmake --build --preset release
