@@ -31,7 +31,8 @@ absl::StatusOr<v1::GetTaskResponse> Get(Core& core, const v1::GetTaskRequest& re
   v1::GetTaskResponse response;
   *response.mutable_task() = ToProto(record);
   for (const AttemptRecord& attempt : attempts) {
-    v1::Attempt& proto = *response.mutable_task()->add_attempts() = ToProto(attempt);
+    v1::Attempt& proto = *response.mutable_task()->add_attempts();
+    ASSIGN_OR_RETURN(proto, ToProto(id, attempt));
     if (attempt.outcome == AttemptOutcome::kRunning) *proto.mutable_expire_time() = ToProto(record.expire_time);
   }
   return response;
@@ -67,8 +68,8 @@ absl::StatusOr<v1::DescribeQueueResponse> Describe(Core& core, const std::string
 
 absl::StatusOr<v1::Worker> ViewOf(Core& core, const WorkerRecord& record) {
   ASSIGN_OR_RETURN(const std::vector<TaskRecord> held, core.context().store.ListLeases(record.population, record.name));
-  v1::Worker worker = ToProto(record, core.workers().Find(record.population, record.name),
-                              core.desk().IsParked(record.population, record.name));
+  ASSIGN_OR_RETURN(v1::Worker worker, ToProto(record, core.workers().Find(record.population, record.name),
+                                              core.desk().IsParked(record.population, record.name)));
   worker.set_num_leased(static_cast<int64_t>(held.size()));
   return worker;
 }

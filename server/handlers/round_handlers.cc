@@ -29,7 +29,7 @@ absl::StatusOr<v1::ListRoundsResponse> List(Core& core, const v1::ListRoundsRequ
   };
   const absl::StatusOr<bool> has_more =
       FillPage(page_size, read, [&](const RoundRecord& record) -> absl::StatusOr<bool> {
-        v1::Round round = ToProto(record);
+        ASSIGN_OR_RETURN(v1::Round round, ToProto(record));
         if (!room.Take(round)) return false;
         params.after = record.id;
         *response.add_rounds() = std::move(round);
@@ -45,14 +45,14 @@ absl::StatusOr<v1::CancelRoundResponse> Cancel(Core& core, const v1::CancelRound
   RETURN_IF_ERROR(CheckRequestId(request.request_id()));
   ASSIGN_OR_RETURN(const RoundRecord record, core.rounds().Cancel(RoundId(request.round()), request.reason(), now));
   v1::CancelRoundResponse response;
-  *response.mutable_round() = ToProto(record);
+  ASSIGN_OR_RETURN(*response.mutable_round(), ToProto(record));
   return response;
 }
 
 // The digest of the round's aggregate.
 absl::StatusOr<std::string> FindAggregate(Core& core, const RoundId& id) {
   ASSIGN_OR_RETURN(const RoundRecord record, core.context().store.GetRound(id));
-  const v1::Round round = ToProto(record);
+  ASSIGN_OR_RETURN(const v1::Round round, ToProto(record));
   if (round.state() != v1::SUCCEEDED) {
     const bool may_come = round.state() == v1::COLLECTING || round.state() == v1::SEALING;
     return absl::FailedPreconditionError(fmt::format("round {} is {}, so it has no aggregate{}", record.id,
@@ -88,8 +88,10 @@ void RoundHandlers::CreateRound(const v1::CreateRoundRequest& request, const Cal
   if (absl::Status status = CheckRequestId(request.request_id()); !status.ok()) return reply(std::move(status));
   core_.creations().Create(request, call.now, [reply = std::move(reply)](const absl::StatusOr<RoundRecord>& record) {
     if (!record.ok()) return reply(record.status());
+    absl::StatusOr<v1::Round> round = ToProto(*record);
+    if (!round.ok()) return reply(round.status());
     v1::CreateRoundResponse response;
-    *response.mutable_round() = ToProto(*record);
+    *response.mutable_round() = *std::move(round);
     reply(std::move(response));
   });
 }

@@ -35,10 +35,13 @@ MAY_INCLUDE = {
     "sdk/cpp/program": ["base", "proto", "aggregation", "sdk/cpp/client"],
     "probe": ["base", "proto", "aggregation", "sdk/cpp/client"],
     "workloads": ["base", "proto", "aggregation", "sdk/cpp/client", "sdk/cpp/program"],
+    # What is stored is not what the API says: here the one becomes the other (docs/adr/0018).
+    "server/stored": ["base", "proto", "storage"],
     # What joins the rooms.
     "server/core": ["base", "proto", "aggregation", "storage"] + CORE[1:],
     **{
-        f"server/core/{room}": ["base", "proto", "aggregation", "storage"] + [f"server/core/{other}" for other in others]
+        f"server/core/{room}": ["base", "proto", "aggregation", "server/stored", "storage"]
+        + [f"server/core/{other}" for other in others]
         for room, others in CORE_ROOMS.items()
     },
     "server/calls": ["base", "proto"] + CORE,
@@ -61,6 +64,13 @@ INTERFACE_HEADERS = {
         (room, "storage"): ["blob_view.h", "ids.h", "payload_store.h", "records.h", "task_store.h", "transitions.h"]
         for room in CORE
     },
+    # The messages that are stored are that room's own.
+    **{
+        (room, "server/stored"): ["attempt_timings.h", "round_progress.h", "round_release.h", "round_spec.h",
+                                  "worker_description.h"]
+        for room in CORE
+    },
+    ("server/stored", "storage"): ["ids.h", "records.h"],
     # Handlers speak of the core's records, and move large bytes to the payload store past the core (docs/adr/0004).
     ("server/handlers", "storage"): ["ids.h", "payload_store.h", "records.h", "transitions.h"],
 }

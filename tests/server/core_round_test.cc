@@ -17,6 +17,7 @@
 #include "base/retry_hint.h"
 #include "server/core/requests/proto_time.h"
 #include "server/core/uploads/upload_names.h"
+#include "server/stored/round_progress.h"
 #include "tests/server/core_federation.h"
 
 namespace sheaf {
@@ -734,10 +735,10 @@ TEST_CASE("The metrics that a checkpoint of an EPHEMERAL round contains outlive 
   for (const double loss : {1.0, 2.0}) ContributeWithLoss(server, loss);
   if (restarts_before) server.CrashAndRestart();
   ContributeWithLoss(server, 4);
-  v1::Round stored;
-  REQUIRE(stored.ParseFromString(server.store().GetRound(RoundId(round))->progress));
-  REQUIRE(stored.metrics().contains("loss"));
-  CHECK(stored.metrics().at("loss") == 3);
+  const auto stored = DecodeProgress(*server.store().GetRound(RoundId(round)));
+  REQUIRE(stored.ok());
+  REQUIRE(stored->metrics.contains("loss"));
+  CHECK(stored->metrics.at("loss") == 3);
 }
 
 TEST_CASE("A graceful stop checkpoints what was accepted in the same batch") {

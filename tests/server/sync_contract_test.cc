@@ -7,6 +7,8 @@
 #include "base/checksum.h"
 #include "server/core/requests/proto_time.h"
 #include "server/core/workers/worker_registry.h"
+#include "server/stored/round_spec.h"
+#include "server/stored/worker_description.h"
 #include "tests/server/core_federation.h"
 
 namespace sheaf {
@@ -63,11 +65,11 @@ TEST_CASE("After a restart a worker's name is still the identity's that holds it
 TEST_CASE("A worker that says the same of itself is the same, in whatever order its labels lie in memory") {
   v1::SyncRequest request = Ask("w", 1);
   for (int i = 0; i < 20; ++i) (*request.mutable_labels())["label" + std::to_string(i)] = "value";
-  const std::string description = DescribeWorker(request);
+  const std::string description = EncodeDescription(request);
   for (int i = 0; i < 100; ++i) {
     v1::SyncRequest again = Ask("w", 1);
     for (int k = 0; k < 20; ++k) (*again.mutable_labels())["label" + std::to_string((k + i) % 20)] = "value";
-    REQUIRE(DescribeWorker(again) == description);
+    REQUIRE(EncodeDescription(again) == description);
   }
 }
 
@@ -365,8 +367,7 @@ TEST_CASE("A call that is repeated gets its round, also from a server with other
   const std::string round = Create(server, spec)->round().id();
   // As a server with other limits would have written them out, or an older one would not have.
   auto stored = server.store().GetRound(RoundId(round));
-  v1::RoundSpec older;
-  REQUIRE(older.ParseFromString(stored->spec));
+  v1::RoundSpec older = DecodeSpec(*stored).value();
   older.mutable_lease_duration()->set_seconds(77);
   older.mutable_attempt_deadline()->set_seconds(78);
   older.mutable_retry()->set_lost_max(79);
@@ -375,7 +376,7 @@ TEST_CASE("A call that is repeated gets its round, also from a server with other
   TaskStore::CreateRoundParams params{.round = *stored};
   params.round.id = RoundId("r-older");
   params.round.request_id = "of an older server";
-  params.round.spec = older.SerializeAsString();
+  params.round.spec = EncodeSpec(older);
   params.tasks = {{.data_selector = "client:0"}, {.data_selector = "client:1"}};
   REQUIRE(server.store().BeginBatch().ok());
   REQUIRE(server.store().CreateRound(params).ok());

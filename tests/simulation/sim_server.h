@@ -15,6 +15,7 @@
 
 #include "base/random.h"
 #include "google/protobuf/message.h"
+#include "server/core/batches/call_id.h"
 #include "server/core/batches/executor.h"
 #include "server/core/limits/limits.h"
 #include "tests/simulation/agenda.h"

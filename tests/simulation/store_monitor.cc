@@ -6,6 +6,7 @@
 #include <tuple>
 #include <utility>
 
+#include "server/stored/round_spec.h"
 #include "storage/transitions.h"
 #include "tests/simulation/ledger.h"
 
@@ -47,7 +48,11 @@ void StoreMonitor::OnRollback() {
 void StoreMonitor::OnCreateRound(const TaskStore::CreateRoundParams& params,
                                  const TaskStore::CreateRoundResult& result) {
   RoundImage image;
-  if (!image.spec.ParseFromString(params.round.spec)) journal_.Break("spec", "the stored spec does not parse");
+  if (auto spec = DecodeSpec(params.round); spec.ok()) {
+    image.spec = *std::move(spec);
+  } else {
+    journal_.Break("spec", "{}", spec.status().ToString());
+  }
   image.population = result.round.population;
   image.request_id = params.round.request_id;
   image.create_time = result.round.create_time;

@@ -145,9 +145,9 @@ void Verifier::CheckAggregate(const EndedRound& round) {
                      Text(expected));
     }
   }
-  if (round.released.aggregate().num_contributions() != round.record.num_contributions) {
+  if (round.release.aggregate.num_contributions() != round.record.num_contributions) {
     journal_.Break("the aggregate is what was counted", "round {} says it combines {} contributions of {}",
-                   round.record.id, round.released.aggregate().num_contributions(), round.record.num_contributions);
+                   round.record.id, round.release.aggregate.num_contributions(), round.record.num_contributions);
   }
 }
 

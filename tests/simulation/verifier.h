@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "server/stored/round_release.h"
 #include "sheaf/v1/round.pb.h"
 #include "storage/task_store.h"
 #include "tests/simulation/journal.h"
@@ -23,9 +24,8 @@ struct EndedRound {
   v1::RoundSpec spec;
   std::vector<TaskRecord> tasks;
   std::vector<ContributionRecord> contributions;
-  // As a released round describes its aggregate.
-  v1::Round released;
-  // The released file, of a round that SUCCEEDED.
+  // Of a round that SUCCEEDED; and the file that holds its tensors.
+  RoundRelease release;
   std::string aggregate;
   bool was_cancelled = false;
 };

@@ -4,6 +4,7 @@
 
 #include "base/checksum.h"
 #include "server/core/inspection/views.h"
+#include "server/stored/round_spec.h"
 
 namespace sheaf::simulation {
 namespace {
@@ -155,15 +156,18 @@ EndedRound World::ReadRound(const RoundRecord& record) {
   round.was_cancelled = program != nullptr && program->has_cancelled();
   auto tasks = server_.tasks().ListTasks({.round = record.id, .limit = kListAll});
   auto contributions = server_.tasks().ListContributions(record.id, 0, kListAll);
-  if (program == nullptr || !tasks.ok() || !contributions.ok() || !round.spec.ParseFromString(record.spec) ||
-      !round.released.ParseFromString(record.aggregate)) {
+  auto spec = DecodeSpec(record);
+  auto release = DecodeRelease(record);
+  if (program == nullptr || !tasks.ok() || !contributions.ok() || !spec.ok() || !release.ok()) {
     journal_.Break("the store answers", "round {} of {} cannot be read", record.id, record.request_id);
     return round;
   }
+  round.spec = *std::move(spec);
+  round.release = *std::move(release);
   round.tasks = *std::move(tasks);
   round.contributions = *std::move(contributions);
   if (record.state != RoundState::kSucceeded) return round;
-  const std::string& digest = round.released.aggregate().digest();
+  const std::string& digest = round.release.aggregate.digest();
   auto blob = storage_.payloads().OpenBlob(digest);
   const auto bytes = blob.ok() ? (*blob)->Read(0, (*blob)->size_bytes()) : blob.status();
   if (!bytes.ok() || Sha256Hex(*bytes) != digest) {
@@ -247,7 +251,8 @@ void World::VerifyShown(const RoundRecord& record) {
   get.set_round(record.id.value());
   const auto shown = Ask(kGetRound, get);
   if (server_.monitor().WasDeleted(record.id)) return;
-  if (!shown.ok() || shown->round().SerializeAsString() != ToProto(record).SerializeAsString()) {
+  const auto stored = ToProto(record);
+  if (!shown.ok() || !stored.ok() || shown->round().SerializeAsString() != stored->SerializeAsString()) {
     return journal_.Break("what is shown is what is stored", "round {}: {}", record.id, shown.status().ToString());
   }
   if (record.state != RoundState::kSucceeded) return;

@@ -23,7 +23,7 @@ constexpr absl::Duration kComeBackAfter = absl::Seconds(2);
 absl::StatusOr<v1::GetRoundResponse> Read(TaskStore& store, const RoundId& id) {
   ASSIGN_OR_RETURN(const RoundRecord record, store.GetRound(id));
   v1::GetRoundResponse response;
-  *response.mutable_round() = ToProto(record);
+  ASSIGN_OR_RETURN(*response.mutable_round(), ToProto(record));
   return response;
 }
 

@@ -3,9 +3,38 @@
 #include <algorithm>
 #include <string>
 
+#include "base/status_macros.h"
 #include "server/core/requests/proto_time.h"
+#include "server/stored/attempt_timings.h"
+#include "server/stored/round_progress.h"
+#include "server/stored/round_release.h"
+#include "server/stored/round_spec.h"
+#include "server/stored/worker_description.h"
 
 namespace sheaf {
+namespace {
+
+// A state has one number in every store and for every client: it is cast from the one to the other.
+template <typename Stored>
+constexpr bool Agree(Stored stored, int shown) {
+  return static_cast<int>(stored) == shown;
+}
+static_assert(Agree(RoundState::kAnnounced, v1::ANNOUNCED) && Agree(RoundState::kCollecting, v1::COLLECTING) &&
+              Agree(RoundState::kSealing, v1::SEALING) && Agree(RoundState::kSucceeded, v1::SUCCEEDED) &&
+              Agree(RoundState::kFailed, v1::FAILED) && Agree(RoundState::kCancelled, v1::CANCELLED) &&
+              Agree(RoundState::kCancelled, v1::RoundState_MAX));
+static_assert(Agree(TaskState::kQueued, v1::QUEUED) && Agree(TaskState::kLeased, v1::LEASED) &&
+              Agree(TaskState::kSucceeded, v1::TASK_SUCCEEDED) && Agree(TaskState::kFailed, v1::TASK_FAILED) &&
+              Agree(TaskState::kCancelled, v1::TASK_CANCELLED) && Agree(TaskState::kBuried, v1::BURIED) &&
+              Agree(TaskState::kBuried, v1::TaskState_MAX));
+static_assert(Agree(AttemptOutcome::kRunning, v1::ATTEMPT_OUTCOME_UNSPECIFIED) &&
+              Agree(AttemptOutcome::kSucceeded, v1::ATTEMPT_SUCCEEDED) &&
+              Agree(AttemptOutcome::kFailed, v1::ATTEMPT_FAILED) && Agree(AttemptOutcome::kLost, v1::ATTEMPT_LOST) &&
+              Agree(AttemptOutcome::kReleased, v1::ATTEMPT_RELEASED) &&
+              Agree(AttemptOutcome::kCancelled, v1::ATTEMPT_CANCELLED) &&
+              Agree(AttemptOutcome::kCancelled, v1::AttemptOutcome_MAX));
+
+}  // namespace
 
 v1::TaskCounts ToProto(const TaskCounts& counts) {
   v1::TaskCounts proto;
@@ -18,14 +47,10 @@ v1::TaskCounts ToProto(const TaskCounts& counts) {
   return proto;
 }
 
-v1::Round ToProto(const RoundRecord& record) {
-  // What it released, with its phases and metrics, if it succeeded.
+absl::StatusOr<v1::Round> ToProto(const RoundRecord& record) {
   v1::Round proto;
-  proto.ParseFromString(record.aggregate);
-  v1::Round progress;
-  progress.ParseFromString(record.progress);
   proto.set_id(record.id.value());
-  proto.mutable_spec()->ParseFromString(record.spec);
+  ASSIGN_OR_RETURN(*proto.mutable_spec(), DecodeSpec(record));
   proto.set_state(static_cast<v1::RoundState>(record.state));
   proto.set_etag(std::to_string(record.version));
   *proto.mutable_create_time() = ToProto(record.create_time);
@@ -37,8 +62,14 @@ v1::Round ToProto(const RoundRecord& record) {
   proto.set_num_contributions(record.num_contributions);
   proto.set_num_clients(record.num_clients);
   proto.set_bytes_up(record.bytes_up);
-  proto.set_bytes_down(progress.bytes_down());
+  ASSIGN_OR_RETURN(const RoundProgress progress, DecodeProgress(record));
+  proto.set_bytes_down(progress.bytes_down);
   proto.set_error(record.error);
+  if (record.state != RoundState::kSucceeded) return proto;
+  ASSIGN_OR_RETURN(RoundRelease release, DecodeRelease(record));
+  *proto.mutable_aggregate() = std::move(release.aggregate);
+  *proto.mutable_phases() = std::move(release.phases);
+  proto.mutable_metrics()->insert(release.metrics.begin(), release.metrics.end());
   return proto;
 }
 
@@ -60,7 +91,7 @@ v1::Task ToProto(const TaskRecord& record) {
   return proto;
 }
 
-v1::Attempt ToProto(const AttemptRecord& record) {
+absl::StatusOr<v1::Attempt> ToProto(const TaskId& task, const AttemptRecord& record) {
   v1::Attempt proto;
   proto.set_number(record.number);
   proto.set_worker(record.worker.value());
@@ -68,14 +99,13 @@ v1::Attempt ToProto(const AttemptRecord& record) {
   if (record.end_time != absl::InfiniteFuture()) *proto.mutable_end_time() = ToProto(record.end_time);
   proto.set_outcome(static_cast<v1::AttemptOutcome>(record.outcome));
   proto.set_error(record.error);
-  proto.mutable_timings()->ParseFromString(record.timings);
+  ASSIGN_OR_RETURN(*proto.mutable_timings(), DecodeTimings(task, record));
   proto.set_bytes_up(record.bytes_up);
   return proto;
 }
 
-v1::Worker ToProto(const WorkerRecord& record, const WorkerProfile* profile, bool is_parked) {
-  v1::Worker proto;
-  proto.ParseFromString(record.description);
+absl::StatusOr<v1::Worker> ToProto(const WorkerRecord& record, const WorkerProfile* profile, bool is_parked) {
+  ASSIGN_OR_RETURN(v1::Worker proto, DecodeDescription(record));
   proto.set_name(record.name.value());
   proto.set_population(record.population);
   *proto.mutable_first_seen_time() = ToProto(record.first_seen_time);

@@ -1,8 +1,8 @@
-// Views: records of the store as the messages people and tools see. Pure.
+// Views: records of the store as the messages people and tools see. Pure. DATA_LOSS, naming the record, if what is
+// stored in it cannot be read.
 #pragma once
 
-#include <vector>
-
+#include "absl/status/statusor.h"
 #include "server/core/workers/worker_registry.h"
 #include "sheaf/v1/inspection_service.pb.h"
 #include "sheaf/v1/round.pb.h"
@@ -12,11 +12,12 @@
 
 namespace sheaf {
 
-v1::Round ToProto(const RoundRecord& record);
+absl::StatusOr<v1::Round> ToProto(const RoundRecord& record);
 v1::Task ToProto(const TaskRecord& record);
-v1::Attempt ToProto(const AttemptRecord& record);
+// Of an attempt at `task`.
+absl::StatusOr<v1::Attempt> ToProto(const TaskId& task, const AttemptRecord& record);
 v1::TaskCounts ToProto(const TaskCounts& counts);
 // Without the leases it holds. `profile` may be null: then it was not heard of since the server started.
-v1::Worker ToProto(const WorkerRecord& record, const WorkerProfile* profile, bool is_parked);
+absl::StatusOr<v1::Worker> ToProto(const WorkerRecord& record, const WorkerProfile* profile, bool is_parked);
 
 }  // namespace sheaf

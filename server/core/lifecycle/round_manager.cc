@@ -14,6 +14,7 @@
 #include "server/core/requests/proto_time.h"
 #include "server/core/rounds/round_spec.h"
 #include "server/core/rounds/spec_difference.h"
+#include "server/stored/round_spec.h"
 #include "storage/transitions.h"
 
 namespace sheaf {
@@ -109,8 +110,8 @@ absl::Status RoundManager::OnRollback(absl::Time now) {
     if (round.recorded == round.checkpoint_sequence) DropSpool(round);
     WorkMayHaveCome(round);
     if (round.state == RoundState::kSealing) seal_again_[round.id] = now + kSealAgainAfter;
-    SHEAF_CHECK(round.progress.ParseFromString(record->progress), "round {} has no readable progress", round.id);
-    *round.progress.mutable_metrics() = round.submitted_metrics;
+    ASSIGN_OR_RETURN(round.progress, DecodeProgress(*record));
+    round.progress.metrics = round.submitted_metrics;
     ++it;
   }
   return absl::OkStatus();
@@ -122,7 +123,7 @@ RoundRecord RoundManager::RecordOf(const v1::CreateRoundRequest& request, const 
   return {.population = spec.population(),
           .job = spec.job(),
           .request_id = request.request_id(),
-          .spec = spec.SerializeAsString(),
+          .spec = EncodeSpec(spec),
           .create_time = now,
           .deadline_time = now + FromProto(spec.deadline()),
           .broadcast_digest = spec.broadcast_digest(),
@@ -234,10 +235,7 @@ absl::StatusOr<RoundRecord> RoundManager::OnCreated(const v1::CreateRoundRequest
 
 absl::StatusOr<std::string> RoundManager::DifferenceFrom(const RoundRecord& earlier, const v1::RoundSpec& asked,
                                                          const PreparedRound& prepared) {
-  v1::RoundSpec stored;
-  if (!stored.ParseFromString(earlier.spec)) {
-    return absl::DataLossError(fmt::format("the spec of round {} cannot be read", earlier.id));
-  }
+  ASSIGN_OR_RETURN(const v1::RoundSpec stored, DecodeSpec(earlier));
   if (std::string difference = SpecDifference(stored, asked, prepared.spec); !difference.empty()) return difference;
   const std::vector<TaskStore::NewTask>& tasks = prepared.tasks;
   if (earlier.tasks.total() != static_cast<int64_t>(tasks.size())) {

@@ -176,9 +176,9 @@ class RoundManager {
     std::string name;
     int64_t sequence = 0;
     int64_t num_clients = 0;
-    // Serialised v1::Round: what it sums is what the checkpoint contains.
+    // Of what the checkpoint contains.
     std::string progress;
-    google::protobuf::Map<std::string, double> metrics;
+    Metrics metrics;
     // Segments of the spool that it covers, and their bytes.
     int64_t through = 0;
     int64_t covered_bytes = 0;

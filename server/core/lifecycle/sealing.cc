@@ -13,6 +13,9 @@
 #include "server/core/lifecycle/round_manager.h"
 #include "server/core/requests/proto_time.h"
 #include "server/core/rounds/round_timing.h"
+#include "server/stored/attempt_timings.h"
+#include "server/stored/round_release.h"
+#include "server/stored/round_spec.h"
 #include "storage/transitions.h"
 
 namespace sheaf {
@@ -32,11 +35,11 @@ constexpr int64_t kFoldedHerePerBatchMax = 4 << 20;
 bool IsSpooled(const LiveRound& round) { return round.spec.durability() == v1::DURABLE; }
 
 // What the store may know of the round's progress.
-std::string StoredProgress(const LiveRound& round, const v1::Round& progress) {
-  if (IsSpooled(round)) return progress.SerializeAsString();
-  v1::Round stored = progress;
-  *stored.mutable_metrics() = round.saved_metrics;
-  return stored.SerializeAsString();
+std::string StoredProgress(const LiveRound& round, const RoundProgress& progress) {
+  if (IsSpooled(round)) return EncodeProgress(progress);
+  RoundProgress stored = progress;
+  stored.metrics = round.saved_metrics;
+  return EncodeProgress(stored);
 }
 
 // What the store has a record of must be there.
@@ -89,11 +92,8 @@ absl::Status RoundManager::Load(const RoundRecord& record, absl::Time now) {
 }
 
 absl::Status RoundManager::Load(const RoundRecord& record, RequirementIndex requirements, absl::Time now) {
-  v1::RoundSpec spec;
-  v1::Round progress;
-  if (!spec.ParseFromString(record.spec) || !progress.ParseFromString(record.progress)) {
-    return absl::DataLossError(fmt::format("the spec or progress of round {} cannot be read", record.id));
-  }
+  ASSIGN_OR_RETURN(v1::RoundSpec spec, DecodeSpec(record));
+  ASSIGN_OR_RETURN(RoundProgress progress, DecodeProgress(record));
   // A crash may have left one that was written but never recorded.
   const absl::Status deleted = context_.payloads.DeleteCheckpointsExcept(record.id, record.checkpoint);
   if (!deleted.ok()) LogWarning("beside the checkpoint of round {} something stays: {}", record.id, deleted.ToString());
@@ -124,7 +124,7 @@ absl::Status RoundManager::Load(const RoundRecord& record, RequirementIndex requ
   round->submitted = round->folded;
   round->num_clients = round->strand.accumulator().num_clients();
   round->accumulator_bytes = round->strand.accumulator().memory_bytes();
-  round->saved_metrics = round->submitted_metrics = round->progress.metrics();
+  round->saved_metrics = round->submitted_metrics = round->progress.metrics;
   const bool is_sealing = round->state == RoundState::kSealing;
   num_live_.Add(round->spec.population(), 1);
   num_live_tasks_.Add(round->spec.population(), round->num_tasks);
@@ -161,9 +161,7 @@ absl::Status RoundManager::Refold(LiveRound& round) {
     ASSIGN_OR_RETURN(const RoundRecord record, context_.store.GetRound(round.id));
     round.state = record.state;
     round.recorded = record.num_contributions;
-    if (!round.progress.ParseFromString(record.progress)) {
-      return absl::DataLossError(fmt::format("the progress of round {} cannot be read", round.id));
-    }
+    ASSIGN_OR_RETURN(round.progress, DecodeProgress(record));
     LogInfo("round {}: {} contributions since the last checkpoint were not kept; their tasks are queued again",
             round.id, *forgotten);
     return absl::OkStatus();
@@ -205,7 +203,7 @@ absl::Status RoundManager::Accept(LiveRound& round, Acceptance acceptance) {
   }
   // It is there from now on, whatever becomes of this batch.
   if (IsSpooled(round)) AddToSpool(round, size_bytes);
-  v1::Round progress = round.progress;
+  RoundProgress progress = round.progress;
   AddAttempt(acceptance.task, acceptance.timings, contribution, num_clients, acceptance.now, progress);
   ASSIGN_OR_RETURN(const ContributionRecord record,
                    context_.store.RecordContribution({.task = acceptance.task.id,
@@ -214,7 +212,7 @@ absl::Status RoundManager::Accept(LiveRound& round, Acceptance acceptance) {
                                                       .size_bytes = size_bytes,
                                                       .num_clients = num_clients,
                                                       .payload = payload,
-                                                      .timings = acceptance.timings.SerializeAsString(),
+                                                      .timings = EncodeTimings(acceptance.timings),
                                                       .progress = StoredProgress(round, progress),
                                                       .now = acceptance.now}));
   round.progress = std::move(progress);
@@ -222,7 +220,7 @@ absl::Status RoundManager::Accept(LiveRound& round, Acceptance acceptance) {
   round.reserved_bytes += acceptance.growth_bytes;
   context_.executor.Defer([this, id = round.id, sequence = record.sequence, size_bytes, unfolded = acceptance.unfolded,
                            growth_bytes = acceptance.growth_bytes,
-                           metrics = round.progress.metrics()](const absl::Status& commit) {
+                           metrics = round.progress.metrics](const absl::Status& commit) {
     LiveRound* live = Find(id);
     if (live != nullptr && !commit.ok()) live->reserved_bytes -= growth_bytes;
     if (!commit.ok() || live == nullptr) return;
@@ -345,8 +343,8 @@ void RoundManager::Checkpoint(LiveRound& round) {
                                                                        .name = fmt::format("c{}", round.submitted),
                                                                        .sequence = round.submitted,
                                                                        .num_clients = num_clients,
-                                                                       .progress = round.progress.SerializeAsString(),
-                                                                       .metrics = round.progress.metrics(),
+                                                                       .progress = EncodeProgress(round.progress),
+                                                                       .metrics = round.progress.metrics,
                                                                        .through = *segment,
                                                                        .covered_bytes = round.spool_disk_bytes});
   round.strand.Do<absl::Status>(
@@ -489,29 +487,27 @@ void RoundManager::OnReleased(const RoundId& id, absl::StatusOr<v1::Aggregate> a
 }
 
 void RoundManager::FinishSealing(LiveRound& round, v1::Aggregate aggregate, absl::Time now) {
-  v1::Round released;
-  *released.mutable_aggregate() = std::move(aggregate);
-  for (const auto& [name, sum] : round.progress.metrics()) {
-    (*released.mutable_metrics())[name] =
-        sum / static_cast<double>(std::max<int64_t>(released.aggregate().num_clients(), 1));
+  RoundRelease release{
+      .aggregate = std::move(aggregate),
+      .phases = SplitPhases(
+          round.progress,
+          {.created = round.create_time, .accepted = round.accepted_time, .folded = round.folded_time, .ended = now})};
+  for (const auto& [name, sum] : round.progress.metrics) {
+    release.metrics[name] = sum / static_cast<double>(std::max<int64_t>(release.aggregate.num_clients(), 1));
   }
-  *released.mutable_phases() = SplitPhases(
-      round.progress,
-      {.created = round.create_time, .accepted = round.accepted_time, .folded = round.folded_time, .ended = now});
-  const absl::StatusOr<RoundRecord> moved =
-      context_.store.MoveRound({.round = round.id,
-                                .from = RoundState::kSealing,
-                                .to = RoundState::kSucceeded,
-                                .now = now,
-                                .aggregate = released.SerializeAsString(),
-                                .aggregate_digest = released.aggregate().digest()});
+  const absl::StatusOr<RoundRecord> moved = context_.store.MoveRound({.round = round.id,
+                                                                      .from = RoundState::kSealing,
+                                                                      .to = RoundState::kSucceeded,
+                                                                      .now = now,
+                                                                      .aggregate = EncodeRelease(release),
+                                                                      .aggregate_digest = release.aggregate.digest()});
   if (!moved.ok()) {
     seal_again_[round.id] = now + kSealAgainAfter;
     return;
   }
   round.state = RoundState::kSucceeded;
-  LogInfo("round {} SUCCEEDED with {} contributions of {} clients", round.id, released.aggregate().num_contributions(),
-          released.aggregate().num_clients());
+  LogInfo("round {} SUCCEEDED with {} contributions of {} clients", round.id, release.aggregate.num_contributions(),
+          release.aggregate.num_clients());
   on_closed_(round.id);
   context_.executor.Defer([this, id = round.id, now](const absl::Status& commit) {
     if (commit.ok()) Forget(id, now);

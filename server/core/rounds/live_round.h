@@ -10,6 +10,7 @@
 #include "absl/time/time.h"
 #include "server/core/rounds/fold_strand.h"
 #include "server/core/rounds/requirement_index.h"
+#include "server/stored/round_progress.h"
 #include "sheaf/v1/round.pb.h"
 #include "storage/records.h"
 
@@ -51,13 +52,12 @@ struct LiveRound {
   bool is_checkpointing = false;
   bool is_releasing = false;
 
-  // Sums over the accepted contributions: only phases, bytes_down, metrics and end_time (of the last one) are
-  // used. Kept in RoundRecord::progress.
-  v1::Round progress;
+  // Over the accepted contributions.
+  RoundProgress progress;
   // Of a round that spools nothing, metrics of few clients stay in memory, like the contributions they came with: the
   // sums that its checkpoint contains, which are all that the store has, and those of what was submitted.
-  google::protobuf::Map<std::string, double> saved_metrics;
-  google::protobuf::Map<std::string, double> submitted_metrics;
+  Metrics saved_metrics;
+  Metrics submitted_metrics;
   // Some task may be there to lease. Cleared when a lease attempt that could take any task finds none.
   bool may_have_work = true;
   // RoundManager::work_version() when tasks that somebody could lease may last have come to it.

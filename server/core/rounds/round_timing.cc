@@ -8,9 +8,7 @@
 namespace sheaf {
 namespace {
 
-void Add(absl::Duration by, google::protobuf::Duration* sum) {
-  *sum = ToProto(FromProto(*sum) + std::max(by, absl::ZeroDuration()));
-}
+void Add(absl::Duration by, absl::Duration& sum) { sum += std::max(by, absl::ZeroDuration()); }
 
 // No round lasts longer.
 constexpr absl::Duration kAttemptMax = absl::Hours(24 * 365);
@@ -34,30 +32,27 @@ v1::AttemptTimings Plausible(const v1::AttemptTimings& timings) {
 }
 
 void AddAttempt(const TaskRecord& task, const v1::AttemptTimings& timings, const v1::Contribution& contribution,
-                int64_t num_clients, absl::Time accept_time, v1::Round& progress) {
-  v1::RoundPhases& sums = *progress.mutable_phases();
+                int64_t num_clients, absl::Time accept_time, RoundProgress& progress) {
   const absl::Duration wall = accept_time - task.lease_time;
   const absl::Duration download = FromProto(timings.download());
   const absl::Duration prepare = FromProto(timings.prepare());
   const absl::Duration compute = FromProto(timings.compute());
-  Add(task.lease_time - task.available_time, sums.mutable_wait());
-  Add(download, sums.mutable_download());
-  Add(prepare, sums.mutable_prepare());
-  Add(compute, sums.mutable_compute());
-  Add(wall - download - prepare - compute, sums.mutable_upload());
-  progress.set_bytes_down(progress.bytes_down() + timings.bytes_down());
+  Add(task.lease_time - task.available_time, progress.wait);
+  Add(download, progress.download);
+  Add(prepare, progress.prepare);
+  Add(compute, progress.compute);
+  Add(wall - download - prepare - compute, progress.upload);
+  progress.bytes_down += timings.bytes_down();
   for (const auto& [name, value] : contribution.metrics()) {
-    (*progress.mutable_metrics())[name] += value * static_cast<double>(num_clients);
+    progress.metrics[name] += value * static_cast<double>(num_clients);
   }
-  *progress.mutable_end_time() = ToProto(accept_time);
 }
 
-v1::RoundPhases SplitPhases(const v1::Round& progress, const RoundInstants& instants) {
-  const v1::RoundPhases& sums = progress.phases();
-  const google::protobuf::Duration* parts[] = {&sums.wait(), &sums.download(), &sums.prepare(), &sums.compute(),
-                                               &sums.upload()};
+v1::RoundPhases SplitPhases(const RoundProgress& progress, const RoundInstants& instants) {
+  const absl::Duration parts[] = {progress.wait, progress.download, progress.prepare, progress.compute,
+                                  progress.upload};
   absl::Duration total;
-  for (const google::protobuf::Duration* part : parts) total += FromProto(*part);
+  for (const absl::Duration part : parts) total += part;
 
   v1::RoundPhases phases;
   google::protobuf::Duration* filled[] = {phases.mutable_wait(), phases.mutable_download(), phases.mutable_prepare(),
@@ -65,7 +60,7 @@ v1::RoundPhases SplitPhases(const v1::Round& progress, const RoundInstants& inst
   absl::Duration left = std::max(instants.accepted - instants.created, absl::ZeroDuration());
   const absl::Duration collecting = left;
   for (int i = 4; i > 0 && total > absl::ZeroDuration(); --i) {
-    const absl::Duration share = collecting * absl::FDivDuration(FromProto(*parts[i]), total);
+    const absl::Duration share = collecting * absl::FDivDuration(parts[i], total);
     *filled[i] = ToProto(share);
     left -= FromProto(*filled[i]);
   }

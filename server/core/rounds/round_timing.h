@@ -2,6 +2,8 @@
 #pragma once
 
 #include "absl/time/time.h"
+#include "server/stored/round_progress.h"
+#include "sheaf/v1/aggregation.pb.h"
 #include "sheaf/v1/round.pb.h"
 #include "sheaf/v1/task.pb.h"
 #include "storage/records.h"
@@ -15,7 +17,7 @@ v1::AttemptTimings Plausible(const v1::AttemptTimings& timings);
 // Adds an accepted attempt to a round's progress: its timings, bytes and metrics. What the worker did not account for
 // between the lease and the acceptance is upload.
 void AddAttempt(const TaskRecord& task, const v1::AttemptTimings& timings, const v1::Contribution& contribution,
-                int64_t num_clients, absl::Time accept_time, v1::Round& progress);
+                int64_t num_clients, absl::Time accept_time, RoundProgress& progress);
 
 struct RoundInstants {
   absl::Time created;
@@ -24,6 +26,6 @@ struct RoundInstants {
   absl::Time ended;
 };
 // The phases of a round that succeeded; they add up to ended - created.
-v1::RoundPhases SplitPhases(const v1::Round& progress, const RoundInstants& instants);
+v1::RoundPhases SplitPhases(const RoundProgress& progress, const RoundInstants& instants);
 
 }  // namespace sheaf

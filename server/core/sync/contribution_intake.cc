@@ -15,6 +15,7 @@
 #include "server/core/requests/proto_time.h"
 #include "server/core/rounds/round_timing.h"
 #include "server/core/uploads/upload_names.h"
+#include "server/stored/attempt_timings.h"
 #include "storage/transitions.h"
 
 namespace sheaf {
@@ -48,7 +49,7 @@ bool IsLarge(const v1::TaskResult& result) {
 std::optional<Refusal> ContributionIntake::CheckMetrics(const v1::Contribution& contribution,
                                                         const LiveRound& round) const {
   const Limits& limits = context_.limits;
-  int64_t total = round.progress.metrics_size();
+  int64_t total = static_cast<int64_t>(round.progress.metrics.size());
   for (const auto& [name, value] : contribution.metrics()) {
     if (static_cast<int64_t>(name.size()) > limits.metric_name_bytes_max) {
       return Refuse(
@@ -56,7 +57,7 @@ std::optional<Refusal> ContributionIntake::CheckMetrics(const v1::Contribution& 
           fmt::format("the name of the metric \"{}...\" has {} bytes, over metric_name_bytes_max = {}; shorten it",
                       name.substr(0, 32), name.size(), limits.metric_name_bytes_max));
     }
-    if (!round.progress.metrics().contains(name)) ++total;
+    if (!round.progress.metrics.contains(name)) ++total;
   }
   if (total <= limits.metrics_max) return std::nullopt;
   return Refuse(RefusalKind::kMetrics,
@@ -203,7 +204,7 @@ absl::Status ContributionIntake::EndAttempt(LiveRound& round, const TaskRecord& 
                                    .to = decision.to,
                                    .available_time = decision.available_time,
                                    .error = CutUtf8(error, kErrorBytesMax),
-                                   .timings = Plausible(timings).SerializeAsString(),
+                                   .timings = EncodeTimings(Plausible(timings)),
                                    .now = now})
                       .status());
   // Not the reason: a worker words it, and `sheaf task describe` shows what of it may be kept.

@@ -1,13 +1,12 @@
 #include "server/core/workers/worker_registry.h"
 
 #include <fmt/format.h>
-#include <google/protobuf/io/coded_stream.h>
-#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 
 #include "base/log.h"
 #include "base/retry_hint.h"
 #include "base/status_macros.h"
 #include "server/core/rounds/round_spec.h"
+#include "server/stored/worker_description.h"
 #include "sheaf/v1/inspection_service.pb.h"
 
 namespace sheaf {
@@ -36,28 +35,11 @@ std::string Offers(const v1::SyncRequest& request) {
 
 }  // namespace
 
-std::string DescribeWorker(const v1::SyncRequest& request) {
-  v1::Worker worker;
-  worker.set_software_version(request.software_version());
-  worker.set_protocol_version(request.protocol_version());
-  *worker.mutable_computations() = request.computations();
-  *worker.mutable_labels() = request.labels();
-  // In one form: the order of a map in memory is another in each message, and a worker that differs is stored anew.
-  std::string description;
-  {
-    google::protobuf::io::StringOutputStream stream(&description);
-    google::protobuf::io::CodedOutputStream out(&stream);
-    out.SetSerializationDeterministic(true);
-    worker.SerializeToCodedStream(&out);
-  }
-  return description;
-}
-
 absl::StatusOr<const WorkerProfile*> WorkerRegistry::Saw(const v1::SyncRequest& request, const IdentityPtr& caller,
                                                          absl::Time now) {
   const std::string population = PopulationOrDefault(request.population());
   const WorkerName name(request.worker());
-  std::string description = DescribeWorker(request);
+  std::string description = EncodeDescription(request);
   if (static_cast<int64_t>(description.size()) > context_.limits.worker_bytes_max) {
     return absl::ResourceExhaustedError(
         fmt::format("the computations and labels of worker {} have {} bytes, over worker_bytes_max = {}; offer fewer",

@@ -84,7 +84,4 @@ class WorkerRegistry {
   std::map<std::string, int64_t> num_by_identity_;
 };
 
-// WorkerRecord::description: an empty Worker but for versions, computations and labels. Serialised v1::Worker.
-std::string DescribeWorker(const v1::SyncRequest& request);
-
 }  // namespace sheaf

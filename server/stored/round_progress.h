@@ -1,0 +1,33 @@
+// RoundProgress: what a round adds up over its accepted contributions, beside what the store counts itself. Kept with
+// every contribution (RoundRecord::progress), and with every checkpoint, of which it then says what that contains.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "storage/records.h"
+
+namespace sheaf {
+
+// By name.
+using Metrics = std::map<std::string, double>;
+
+struct RoundProgress {
+  absl::Duration wait;
+  absl::Duration download;
+  absl::Duration prepare;
+  absl::Duration compute;
+  absl::Duration upload;
+  int64_t bytes_down = 0;
+  // Each value times the clients of its contribution.
+  Metrics metrics;
+};
+
+std::string EncodeProgress(const RoundProgress& progress);
+// DATA_LOSS, naming the round.
+absl::StatusOr<RoundProgress> DecodeProgress(const RoundRecord& record);
+
+}  // namespace sheaf
