@@ -11,7 +11,7 @@
 
 #include "aggregation/operators.h"
 #include "aggregation/round_accumulator.h"
-#include "aggregation/safetensors.h"
+#include "aggregation/wire/safetensors.h"
 #include "tests/aggregation/values.h"
 
 namespace sheaf {
