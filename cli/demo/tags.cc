@@ -8,6 +8,7 @@
 #include "cli/demo/training.h"
 #include "cli/terminal/human_text.h"
 #include "workloads/tags/program.h"
+#include "workloads/tags/recall.h"
 
 namespace sheaf {
 namespace {

@@ -6,7 +6,6 @@
 
 #include "base/random.h"
 #include "workloads/tags/dataset.h"
-#include "workloads/tags/dataset_builder.h"
 
 namespace sheaf {
 namespace {

@@ -9,6 +9,7 @@
 #include "base/random.h"
 #include "tests/sdk/program_local_server.h"
 #include "workloads/tags/program.h"
+#include "workloads/tags/recall.h"
 
 namespace sheaf {
 namespace {

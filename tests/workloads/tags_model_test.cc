@@ -4,8 +4,8 @@
 #include "base/checksum.h"
 #include "base/random.h"
 #include "workloads/logistic.h"
-#include "workloads/tags/dataset_builder.h"
 #include "workloads/tags/model.h"
+#include "workloads/tags/recall.h"
 
 namespace sheaf {
 namespace {
@@ -14,7 +14,7 @@ std::vector<uint32_t> Features(std::vector<uint32_t> features) { return features
 
 // Three clients over six features and three labels; the last one is held out.
 TagsDataset SmallDataset() {
-  TagsDatasetBuilder builder({"a::a", "b::b", "c::c"});
+  TagsDataset::Builder builder({"a::a", "b::b", "c::c"});
   builder.AddExample(Features({0, 2}), std::vector<uint16_t>{0});
   builder.AddExample(Features({2, 4}), std::vector<uint16_t>{0, 1});
   builder.EndClient(false);
@@ -122,7 +122,7 @@ TEST_CASE("A contribution carries the touched rows, the bias and the number of e
 }
 
 TEST_CASE("Recall counts the labels among the five best scores of the held-out packages") {
-  TagsDatasetBuilder builder({"a", "b", "c", "d", "e", "f", "g"});
+  TagsDataset::Builder builder({"a", "b", "c", "d", "e", "f", "g"});
   builder.AddExample(Features({0}), std::vector<uint16_t>{0, 6});
   builder.EndClient(true);
   builder.AddExample(Features({1}), std::vector<uint16_t>{5});

@@ -1,9 +1,9 @@
+#include "workloads/reco/config.h"
+
 #include <fmt/format.h>
 
 #include <cmath>
 #include <nlohmann/json.hpp>
-
-#include "workloads/reco/model.h"
 
 namespace sheaf {
 namespace {

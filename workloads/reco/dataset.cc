@@ -10,7 +10,6 @@
 #include "base/random.h"
 #include "base/status_macros.h"
 #include "workloads/package_index.h"
-#include "workloads/tags/dataset_builder.h"
 
 namespace sheaf {
 namespace {
@@ -78,7 +77,7 @@ absl::StatusOr<RecoDataset> RecoDataset::ParseAvailable(std::string_view index, 
         "apt-get update`, then try again");
   }
   const std::vector<bool> held_out = PickHeldOut(clients.size(), options);
-  TagsDatasetBuilder builder({});
+  TagsDataset::Builder builder({});
   for (size_t client = 0; client < clients.size(); ++client) {
     builder.AddExample(clients[client], {});
     builder.EndClient(held_out[client]);

@@ -15,16 +15,6 @@ static_assert(std::endian::native == std::endian::little);
 
 constexpr float kInitialBias = -3.0f;
 constexpr double kInitialDeviation = 0.1;
-// A client with more items uses this many of them.
-constexpr size_t kItemsMax = 1024;
-
-void AddNegatives(std::span<const uint32_t> own, const RecoConfig& config, SeededRandom& random, RecoHalf& half) {
-  half.num_positives = half.items.size();
-  for (int i = 0; i < config.negatives; ++i) {
-    const auto item = static_cast<uint32_t>(random.Below(static_cast<uint64_t>(config.num_items)));
-    if (!std::binary_search(own.begin(), own.end(), item)) half.items.push_back(item);
-  }
-}
 
 std::vector<int64_t> SortedUnique(std::vector<int64_t> values) {
   std::sort(values.begin(), values.end());
@@ -59,44 +49,6 @@ v1::Tensor Bytes(v1::DType dtype, std::vector<int64_t> shape, const void* data, 
 }
 
 }  // namespace
-
-RecoDraw DrawReco(std::span<const uint32_t> items, int client, const RecoConfig& config) {
-  SeededRandom random(config.seed * 0x9e3779b97f4a7c15u + static_cast<uint64_t>(client));
-  std::vector<uint32_t> shuffled(items.begin(), items.end());
-  for (size_t i = shuffled.size(); i > 1; --i) std::swap(shuffled[i - 1], shuffled[random.Below(i)]);
-  shuffled.resize(std::min(shuffled.size(), kItemsMax));
-  const size_t num_support = (shuffled.size() + 1) / 2;
-  RecoDraw draw;
-  draw.support.items.assign(shuffled.begin(), shuffled.begin() + static_cast<ptrdiff_t>(num_support));
-  draw.query.items.assign(shuffled.begin() + static_cast<ptrdiff_t>(num_support), shuffled.end());
-  AddNegatives(items, config, random, draw.support);
-  AddNegatives(items, config, random, draw.query);
-  draw.rows = draw.support.items;
-  draw.rows.insert(draw.rows.end(), draw.query.items.begin(), draw.query.items.end());
-  draw.rows = SortedUnique(std::move(draw.rows));
-  return draw;
-}
-
-std::vector<float> RebuildRecoVector(const RecoHalf& support, std::span<const size_t> offsets,
-                                     std::span<const float> weights, const RecoConfig& config) {
-  const auto dimensions = static_cast<size_t>(config.dimensions);
-  const size_t num_negatives = support.items.size() - support.num_positives;
-  std::vector<float> user(dimensions);
-  std::vector<float> gradient(dimensions);
-  for (int step = 0; step < config.local_steps; ++step) {
-    std::fill(gradient.begin(), gradient.end(), 0.0f);
-    for (size_t i = 0; i < offsets.size(); ++i) {
-      const std::span<const float> row = weights.subspan(offsets[i], dimensions + 1);
-      const bool is_positive = i < support.num_positives;
-      // Positives and negatives pull alike, however many there are of either.
-      const float share = 1.0f / static_cast<float>(is_positive ? support.num_positives : num_negatives);
-      const float pull = (Sigmoid(RecoScore(row, user)) - (is_positive ? 1.0f : 0.0f)) * share;
-      for (size_t d = 0; d < dimensions; ++d) gradient[d] += pull * row[d];
-    }
-    for (size_t d = 0; d < dimensions; ++d) user[d] -= static_cast<float>(config.local_rate) * gradient[d];
-  }
-  return user;
-}
 
 RecoUpdate ComputeReco(const RecoDraw& draw, const RecoConfig& config, std::span<const float> weights) {
   const auto width = static_cast<size_t>(config.row_width());

@@ -20,6 +20,7 @@
 #include "sdk/cpp/program/server_optimizer.h"
 #include "workloads/reco/dataset.h"
 #include "workloads/reco/model.h"
+#include "workloads/reco/recall.h"
 
 namespace sheaf {
 

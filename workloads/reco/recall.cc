@@ -1,7 +1,10 @@
+#include "workloads/reco/recall.h"
+
 #include <algorithm>
 #include <limits>
 #include <numeric>
 
+#include "workloads/reco/draw.h"
 #include "workloads/reco/reconstruction.h"
 
 namespace sheaf {

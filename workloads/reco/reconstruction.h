@@ -2,10 +2,12 @@
 // `reco`; pure functions.
 #pragma once
 
+#include <cstddef>
 #include <span>
 #include <vector>
 
-#include "workloads/reco/model.h"
+#include "workloads/reco/config.h"
+#include "workloads/reco/draw.h"
 
 namespace sheaf {
 

@@ -1,9 +1,9 @@
+#include "workloads/tags/config.h"
+
 #include <fmt/format.h>
 
 #include <cmath>
 #include <nlohmann/json.hpp>
-
-#include "workloads/tags/model.h"
 
 namespace sheaf {
 namespace {

@@ -11,7 +11,6 @@
 #include "base/random.h"
 #include "workloads/client_selector.h"
 #include "workloads/package_index.h"
-#include "workloads/tags/dataset_builder.h"
 
 namespace sheaf {
 namespace {
@@ -88,24 +87,24 @@ std::vector<bool> PickHeldOut(int num_clients, const TagsDatasetOptions& options
 
 }  // namespace
 
-TagsDatasetBuilder::TagsDatasetBuilder(std::vector<std::string> label_names) {
+TagsDataset::Builder::Builder(std::vector<std::string> label_names) {
   dataset_.label_names_ = std::move(label_names);
   dataset_.client_begin_ = dataset_.feature_begin_ = dataset_.label_begin_ = {0};
 }
 
-void TagsDatasetBuilder::AddExample(std::span<const uint32_t> features, std::span<const uint16_t> labels) {
+void TagsDataset::Builder::AddExample(std::span<const uint32_t> features, std::span<const uint16_t> labels) {
   dataset_.features_.insert(dataset_.features_.end(), features.begin(), features.end());
   dataset_.labels_.insert(dataset_.labels_.end(), labels.begin(), labels.end());
   dataset_.feature_begin_.push_back(static_cast<int32_t>(dataset_.features_.size()));
   dataset_.label_begin_.push_back(static_cast<int32_t>(dataset_.labels_.size()));
 }
 
-void TagsDatasetBuilder::EndClient(bool is_held_out) {
+void TagsDataset::Builder::EndClient(bool is_held_out) {
   dataset_.client_begin_.push_back(dataset_.num_examples());
   dataset_.held_out_.push_back(is_held_out ? 1 : 0);
 }
 
-TagsDataset TagsDatasetBuilder::Build(int num_features) && {
+TagsDataset TagsDataset::Builder::Build(int num_features) && {
   dataset_.num_features_ = num_features;
   return std::move(dataset_);
 }
@@ -146,7 +145,7 @@ absl::StatusOr<TagsDataset> TagsDataset::ParseAvailable(std::string_view index, 
 
   const std::vector<uint32_t> renumbered = features.Sorted();
   const std::vector<bool> held_out = PickHeldOut(static_cast<int>(examples.size()), options);
-  TagsDatasetBuilder builder(std::move(label_names));
+  Builder builder(std::move(label_names));
   for (size_t client = 0; client < examples.size(); ++client) {
     for (RawExample& example : examples[client]) {
       for (uint32_t& feature : example.features) feature = renumbered[feature];
@@ -184,7 +183,7 @@ TagsDataset TagsDataset::Subset(const std::vector<int>& clients, int min_example
   for (int feature = 0; feature < num_features_; ++feature) {
     if (counts[feature] >= min_examples) renumbered[feature] = num_kept++;
   }
-  TagsDatasetBuilder builder(label_names_);
+  Builder builder(label_names_);
   for (int client : clients) {
     const auto [begin, end] = ClientExamples(client);
     for (int i = begin; i < end; ++i) {

@@ -37,6 +37,8 @@ struct TagsDatasetOptions {
 
 class TagsDataset {
  public:
+  class Builder;
+
   // Both sorted and unique.
   struct Example {
     std::span<const uint32_t> features;
@@ -74,7 +76,6 @@ class TagsDataset {
   TagsDataset Subset(const std::vector<int>& clients, int min_examples) const;
 
  private:
-  friend class TagsDatasetBuilder;
   TagsDataset() = default;
 
   int num_features_ = 0;
@@ -87,6 +88,28 @@ class TagsDataset {
   std::vector<int32_t> label_begin_;
   std::vector<uint32_t> features_;
   std::vector<uint16_t> labels_;
+};
+
+// Puts a dataset together, client by client. For the parser, the snapshot reader and tests.
+//
+//   TagsDataset::Builder builder({"role::program", "game::strategy"});
+//   builder.AddExample(features, labels);
+//   builder.EndClient(/*is_held_out=*/false);
+//   TagsDataset dataset = std::move(builder).Build(num_features);
+//
+// Not thread-safe.
+class TagsDataset::Builder {
+ public:
+  explicit Builder(std::vector<std::string> label_names);
+
+  // Both sorted, unique, and below the numbers of features and labels.
+  void AddExample(std::span<const uint32_t> features, std::span<const uint16_t> labels);
+  // The examples added since the last call are those of the next client.
+  void EndClient(bool is_held_out);
+  TagsDataset Build(int num_features) &&;
+
+ private:
+  TagsDataset dataset_;
 };
 
 // "client:17", the data selector of a task, and back. INVALID_ARGUMENT if `selector` is not one or names no client of

@@ -9,7 +9,9 @@
 #include "base/status_macros.h"
 #include "sdk/cpp/client/proto_duration.h"
 #include "sdk/cpp/program/released_rows.h"
+#include "workloads/brute_force.h"
 #include "workloads/client_sampling.h"
+#include "workloads/tags/recall.h"
 
 namespace sheaf {
 namespace {
@@ -105,6 +107,18 @@ absl::Status TagsProgram::Apply(int, const SafetensorsView& aggregate, const v1:
 
 absl::StatusOr<std::map<std::string, double>> TagsProgram::Evaluate(int) {
   return std::map<std::string, double>{{kTagsRecallMetric, TagsRecallAt5(model_, dataset_)}};
+}
+
+absl::StatusOr<Verification> TagsProgram::Verify(int, const RoundPlan& plan, const SafetensorsView& aggregate) {
+  ASSIGN_OR_RETURN(const TagsConfig config, TagsConfig::Parse(plan.spec.computation().config()));
+  std::vector<v1::Contribution> contributions;
+  for (const v1::TaskSpec& task : plan.spec.listed().tasks()) {
+    ASSIGN_OR_RETURN(const int client, ParseTagsSelector(task.data_selector(), dataset_));
+    const std::vector<int64_t> rows = TagsRowsTouched(dataset_, client, config);
+    const TagsUpdate update = TrainTagsClient(dataset_, client, config, rows, model_.Gather(rows), model_.bias);
+    contributions.push_back(BuildTagsContribution(update, config));
+  }
+  return VerifyByBruteForce(plan.spec.aggregate(), contributions, aggregate);
 }
 
 std::string TagsProgram::ModelDigest() const {

@@ -1,8 +1,8 @@
+#include "workloads/tags/recall.h"
+
 #include <algorithm>
 #include <array>
 #include <numeric>
-
-#include "workloads/tags/model.h"
 
 namespace sheaf {
 namespace {

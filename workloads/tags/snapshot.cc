@@ -15,7 +15,6 @@
 
 #include "base/status_macros.h"
 #include "workloads/tags/dataset.h"
-#include "workloads/tags/dataset_builder.h"
 
 namespace sheaf {
 namespace {
@@ -37,7 +36,7 @@ absl::StatusOr<TagsDataset> ReadBody(std::string_view body) {
     if (!reader.ok() || !IsPlainText(label_names.back()))
       return DamagedSnapshot(fmt::format("label {} is not text", i));
   }
-  TagsDatasetBuilder builder(std::move(label_names));
+  TagsDataset::Builder builder(std::move(label_names));
   std::vector<uint32_t> features;
   std::vector<uint16_t> labels;
   for (uint64_t client = 0; client < num_clients; ++client) {
