@@ -6,8 +6,6 @@
 #include <cctype>
 
 #include "base/status_macros.h"
-#include "worker/computations.h"
-#include "worker/data_sources.h"
 
 namespace sheaf {
 namespace {
@@ -51,6 +49,14 @@ SetValue Checked(absl::Status (*check)(const std::string& text), std::string* va
   };
 }
 
+std::string DataHelp(const ComputationTable& computations) {
+  std::string examples;
+  for (const AnyDataSource& source : computations.data_sources()) {
+    examples += fmt::format("{}{}={}", examples.empty() ? ", for example " : ", ", source.name, source.example);
+  }
+  return fmt::format("Local data as NAME=LOCATION{}.", examples);
+}
+
 }  // namespace
 
 Settings SettingsOf(WorkerInvocation& invocation) {
@@ -73,14 +79,13 @@ Settings SettingsOf(WorkerInvocation& invocation) {
                   Checked(CheckName, &options.worker));
   settings.Text("population", "default", "Population whose tasks it takes.", &options.population);
   settings.Number("concurrency", "1", "Tasks at a time.", {.max = kConcurrencyMax}, &options.concurrency);
-  settings.List("data", "Local data as NAME=LOCATION, for example debian-index=apt or debian-index=index.snapshot.",
-                [&config](const std::string& text) -> absl::Status {
-                  ASSIGN_OR_RETURN(auto pair, ParsePair(text));
-                  // Checked here, so that the sentence names the setting.
-                  RETURN_IF_ERROR(DataSources().Configure(pair.first, pair.second));
-                  config.data.push_back(std::move(pair));
-                  return absl::OkStatus();
-                });
+  settings.List("data", DataHelp(config.computations), [&config](const std::string& text) -> absl::Status {
+    ASSIGN_OR_RETURN(auto pair, ParsePair(text));
+    // Checked here, so that the sentence names the setting.
+    RETURN_IF_ERROR(DataSources(config.computations.data_sources()).Configure(pair.first, pair.second));
+    config.data.push_back(std::move(pair));
+    return absl::OkStatus();
+  });
   settings.List("label", "A label as KEY=VALUE, matched against the tasks' requirements.",
                 [&options](const std::string& text) -> absl::Status {
                   ASSIGN_OR_RETURN(const auto pair, ParsePair(text));
@@ -89,7 +94,7 @@ Settings SettingsOf(WorkerInvocation& invocation) {
                 });
   settings.List("allow", "Run only this computation; by default all built-in ones whose data is there.",
                 [&config](const std::string& text) {
-                  RETURN_IF_ERROR(CheckComputationNames({text}));
+                  RETURN_IF_ERROR(config.computations.CheckName(text));
                   config.allow.push_back(text);
                   return absl::OkStatus();
                 });
@@ -108,9 +113,11 @@ Settings SettingsOf(WorkerInvocation& invocation) {
   return settings;
 }
 
-absl::StatusOr<WorkerInvocation> ParseWorkerInvocation(const std::vector<std::string>& arguments,
+absl::StatusOr<WorkerInvocation> ParseWorkerInvocation(const ComputationTable& computations,
+                                                       const std::vector<std::string>& arguments,
                                                        const Environment& environment) {
   WorkerInvocation invocation;
+  invocation.config.computations = computations;
   ASSIGN_OR_RETURN(invocation.output, SettingsOf(invocation).Read(arguments, environment));
   return invocation;
 }

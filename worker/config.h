@@ -1,7 +1,7 @@
 // ParseWorkerInvocation: what sheaf-worker was told to do, by flag, environment and file (settings/settings.h).
 //
 //   ASSIGN_OR_RETURN(const WorkerInvocation invocation,
-//                    ParseWorkerInvocation({"--concurrency", "2"}, ProcessEnvironment()));
+//                    ParseWorkerInvocation(table, {"--concurrency", "2"}, ProcessEnvironment()));
 //   if (!invocation.output.empty()) fmt::print("{}", invocation.output);   // --help, --version or --print-config.
 #pragma once
 
@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "sdk/cpp/client/channel_options.h"
 #include "settings/settings.h"
+#include "worker/computation_table.h"
 #include "worker/worker_loop.h"
 
 namespace sheaf {
@@ -25,7 +26,9 @@ struct WorkerConfig {
   WorkerOptions options;
   // Name and location; checked.
   std::vector<std::pair<std::string, std::string>> data;
-  // Computations it may run; empty means all.
+  // What it can run; given by its main before anything is read.
+  ComputationTable computations;
+  // Those of them that it may run; empty means all.
   std::vector<std::string> allow;
   int64_t cache_bytes = 0;
   LogLevel log_level = LogLevel::kInfo;
@@ -37,12 +40,14 @@ struct WorkerInvocation {
   std::string output;
 };
 
-// Every knob, one row each. The values go to `invocation`, which must outlive it.
+// Every knob, one row each; local data and computations are those of `invocation`'s table. The values go to
+// `invocation`, which must outlive it.
 Settings SettingsOf(WorkerInvocation& invocation);
 
-// `arguments` without the program's name. INVALID_ARGUMENT, naming the setting and where it came from, if anything is
-// unknown or makes no sense.
-absl::StatusOr<WorkerInvocation> ParseWorkerInvocation(const std::vector<std::string>& arguments,
+// `computations` are what the worker can run; `arguments` are without the program's name. INVALID_ARGUMENT, naming the
+// setting and where it came from, if anything is unknown or makes no sense.
+absl::StatusOr<WorkerInvocation> ParseWorkerInvocation(const ComputationTable& computations,
+                                                       const std::vector<std::string>& arguments,
                                                        const Environment& environment);
 
 }  // namespace sheaf

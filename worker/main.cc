@@ -1,93 +1,23 @@
 // sheaf-worker: see config.h for what it can be told, worker_loop.h for what it does.
-#include <fmt/format.h>
-#include <malloc.h>
-#include <signal.h>
-#include <unistd.h>
+#include "worker/computations/noop.h"
+#include "worker/computations/one_hot.h"
+#include "worker/computations/slow.h"
+#include "worker/worker_main.h"
+#include "workloads/hitters/computation.h"
+#include "workloads/reco/computation.h"
+#include "workloads/tags/computation.h"
 
-#include <cstdio>
-#include <cstdlib>
-#include <string>
-#include <vector>
-
-#include "base/clock.h"
-#include "base/log.h"
-#include "base/random.h"
-#include "sdk/cpp/client/grpc_log.h"
-#include "worker/config.h"
-#include "worker/runtime.h"
-#include "worker/thread_pool.h"
-
-namespace sheaf {
-namespace {
-
-// Ends the listening for signals; we send it to ourselves.
-constexpr int kStopListening = SIGUSR1;
-
-sigset_t HandledSignals() {
-  sigset_t set;
-  sigemptyset(&set);
-  for (int signal : {SIGTERM, SIGINT, kStopListening}) sigaddset(&set, signal);
-  return set;
+int main(int argc, char** argv) {
+  // THE table of what it can run:
+  //
+  //   tags      trains the tags model on one maintainer's packages; needs the data "debian-index"
+  //   reco      rebuilds a package's vector and returns gradients of item rows; needs "debian-needs"
+  //   hitters   counts the names that one maintainer's packages depend on; needs the data "debian-dependencies"
+  //   noop      returns zeros for dense outputs and nothing for sparse ones
+  //   one_hot   returns 1 at the index that the payload says in decimal, and in sparse outputs at index 0 as well: the
+  //             aggregate shows which contributions were counted, and how often
+  //   slow      computes for as long as the payload says ("1.5s"), reporting progress, then returns what noop does
+  return sheaf::WorkerMain(argc, argv,
+                           {sheaf::TagsComputation(), sheaf::RecoComputation(), sheaf::HittersComputation(),
+                            sheaf::NoopComputation(), sheaf::OneHotComputation(), sheaf::SlowComputation()});
 }
-
-// The first SIGTERM or SIGINT drains, the second ends the process where it stands: the leases run out.
-void ListenForSignals(WorkerRuntime& runtime, const sigset_t& set) {
-  for (int received = 0; received < 2;) {
-    int signal = 0;
-    if (sigwait(&set, &signal) != 0) continue;
-    if (signal == kStopListening) return;
-    if (++received == 1) runtime.RequestDrain();
-  }
-  LogWarning("told to stop twice: leaving at once");
-  std::_Exit(1);
-}
-
-int Main(const std::vector<std::string>& arguments) {
-  // Megabyte buffers come and go with every message: keep them instead of giving each back to the kernel.
-  mallopt(M_MMAP_THRESHOLD, 64 << 20);
-  mallopt(M_TRIM_THRESHOLD, 128 << 20);
-
-  absl::StatusOr<WorkerInvocation> invocation = ParseWorkerInvocation(arguments, ProcessEnvironment());
-  if (!invocation.ok()) {
-    fmt::print(stderr, "sheaf-worker: {}\n", std::string(invocation.status().message()));
-    return 2;
-  }
-  if (!invocation->output.empty()) {
-    fmt::print("{}", invocation->output);
-    return 0;
-  }
-  ConfigureLog("sheaf-worker", invocation->config.log_level);
-  if (std::getenv("GRPC_VERBOSITY") == nullptr) RouteGrpcLog();
-
-  // Blocked before any thread starts, so that only the listener sees them.
-  const sigset_t set = HandledSignals();
-  pthread_sigmask(SIG_BLOCK, &set, nullptr);
-  SystemClock clock;
-  SystemRandom random;
-  WorkerRuntime runtime(invocation->config, clock, random);
-  if (absl::Status status = runtime.Start(); !status.ok()) {
-    fmt::print(stderr, "sheaf-worker: {}\n", std::string(status.message()));
-    return 2;
-  }
-  absl::Status status;
-  {
-    ThreadPool listener(1);
-    listener.Post([&] { ListenForSignals(runtime, set); });
-    status = runtime.Run();
-    kill(getpid(), kStopListening);
-  }
-
-  int code = status.ok() ? 0 : 1;
-  if (!status.ok()) fmt::print(stderr, "sheaf-worker: {}\n", std::string(status.message()));
-  // A computation that does not heed its cancellation must not keep the process.
-  if (runtime.num_stragglers() > 0) {
-    std::fflush(nullptr);
-    std::_Exit(code);
-  }
-  return code;
-}
-
-}  // namespace
-}  // namespace sheaf
-
-int main(int argc, char** argv) { return sheaf::Main({argv + 1, argv + argc}); }

@@ -4,7 +4,7 @@
 //   runner.Run(task, inputs, control, [](absl::StatusOr<std::string> contribution) {...});
 //
 // Each callback is called exactly once, from any thread, possibly before the method returns. Cancelling `control` makes
-// it come soon. Implementations: runners/builtin.h; a test may answer from a script, a simulation when its clock says
+// it come soon. Implementations: builtin_runner.h; a test may answer from a script, a simulation when its clock says
 // so.
 #pragma once
 
@@ -14,10 +14,10 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "sdk/cpp/computation/computation.h"
+#include "sdk/cpp/computation/run_control.h"
 #include "sheaf/v1/computation.pb.h"
 #include "sheaf/v1/work_service.pb.h"
-#include "worker/computation.h"
-#include "worker/run_control.h"
 
 namespace sheaf {
 

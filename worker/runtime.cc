@@ -16,8 +16,7 @@
 #include "base/version.h"
 #include "sdk/cpp/client/grpc_transport.h"
 #include "worker/blob_cache.h"
-#include "worker/computations.h"
-#include "worker/runners/builtin.h"
+#include "worker/builtin_runner.h"
 #include "worker/thread_pool.h"
 
 namespace sheaf {
@@ -114,7 +113,7 @@ struct WorkerRuntime::Impl {
   const Clock& clock;
   Random& random;
   Alarm alarm;
-  DataSources data;
+  DataSources data{config.computations.data_sources()};
   SleepingWaiter waiter{clock};
   BlobCache cache;
   std::unique_ptr<BuiltinRunner> runner;
@@ -139,7 +138,7 @@ absl::Status WorkerRuntime::Start() {
   if (options.worker.empty()) options.worker = fmt::format("{}-{}", HostName(), impl.random.Token(6));
   impl.pool = std::make_unique<ThreadPool>(options.concurrency);
   impl.runner =
-      std::make_unique<BuiltinRunner>(BuiltinComputations({impl.data, impl.waiter}, impl.config.allow),
+      std::make_unique<BuiltinRunner>(impl.config.computations.Make({impl.data, impl.waiter}, impl.config.allow),
                                       [&impl](std::function<void()> work) { impl.pool->Post(std::move(work)); });
   impl.loop = std::make_unique<WorkerLoop>(options, WorkerLoop::Parts{*impl.transport, *impl.runner, impl.cache,
                                                                       impl.random, [&impl] { impl.alarm.Ring(); }});
@@ -150,7 +149,7 @@ absl::Status WorkerRuntime::Start() {
   }
   LogInfo("worker {} calls {} and offers {}", options.worker, impl.config.server, offers.empty() ? "nothing" : offers);
   if (impl.config.allow.empty()) {
-    for (const std::string& hint : MissingDataHints(impl.data)) LogInfo("{}", hint);
+    for (const std::string& hint : impl.config.computations.MissingDataHints(impl.data)) LogInfo("{}", hint);
   }
   return absl::OkStatus();
 }

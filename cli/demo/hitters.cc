@@ -42,13 +42,14 @@ class DemoHitters final : public Command {
 
  private:
   absl::Status RunIn(Session& session, InterruptGuard& guard, const std::string& directory) {
-    ASSIGN_OR_RETURN(const HittersDataset dataset,
-                     PrepareDataset<HittersDataset>(session, directory + "/debian-dependencies.snapshot", data_));
+    ASSIGN_OR_RETURN(
+        const HittersDataset dataset,
+        PrepareDataset<HittersDataset>(session, fmt::format("{}/{}.snapshot", directory, kDependenciesData), data_));
     ASSIGN_OR_RETURN(LocalFederation federation,
                      LocalFederation::Start(session.host(), guard,
                                             {.directory = directory,
                                              .num_workers = static_cast<int>(workers_),
-                                             .worker_data = "debian-dependencies=" + data_}));
+                                             .worker_data = fmt::format("{}={}", kDependenciesData, data_)}));
     session.err() << fmt::format("counting {} dependencies of {} maintainers on {} workers\n\n",
                                  HumanCount(dataset.num_occurrences()), HumanCount(dataset.num_clients()), workers_)
                   << std::flush;

@@ -17,7 +17,7 @@ class DemoReco final : public TrainingDemo {
   DemoReco()
       : TrainingDemo({.name = "reco",
                       .clients = "packages",
-                      .dataset = "debian-needs",
+                      .dataset = kNeedsData,
                       .dataset_help = "what packages need",
                       .rounds = 50,
                       .clients_per_round = 100}) {}

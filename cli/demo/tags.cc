@@ -18,7 +18,7 @@ class DemoTags final : public TrainingDemo {
   DemoTags()
       : TrainingDemo({.name = "tags",
                       .clients = "maintainers",
-                      .dataset = "debian-index",
+                      .dataset = kDebianIndexData,
                       .dataset_help = "a package index",
                       .rounds = 20,
                       .clients_per_round = 50}) {}

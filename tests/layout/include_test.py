@@ -41,8 +41,8 @@ def without_comments(text):
 
 
 def folder_of(name, folders):
-    """The deepest of `folders` that contains the file, or None."""
-    inside = [folder for folder in folders if name.startswith(folder + "/")]
+    """The deepest of `folders` that contains the file or is it, or None."""
+    inside = [folder for folder in folders if name == folder or name.startswith(folder + "/")]
     return max(inside, key=len, default=None)
 
 

@@ -2,7 +2,8 @@
 
 # --- Who may include whom -----------------------------------------------------------------------------------------
 #
-# A file belongs to the deepest folder below that contains it, and may include its own folder and those listed.
+# A file belongs to the deepest folder below that contains it, and may include its own folder and those listed. A file
+# with a row of its own belongs to that: the mains whose tables name the demonstrations.
 
 # The rooms of the server's core, and which of the others each may include. Whoever comes later knows those before.
 CORE_ROOMS = {
@@ -33,8 +34,9 @@ MAY_INCLUDE = {
     "storage/directory": ["base", "storage"],
     "sdk/cpp/client": ["base", "proto", "tls", "aggregation"],
     "sdk/cpp/program": ["base", "proto", "aggregation", "sdk/cpp/client"],
+    "sdk/cpp/computation": ["base", "proto", "aggregation"],
     "probe": ["base", "proto", "aggregation", "sdk/cpp/client"],
-    "workloads": ["base", "proto", "aggregation", "sdk/cpp/client", "sdk/cpp/program"],
+    "workloads": ["base", "proto", "aggregation", "sdk/cpp/client", "sdk/cpp/program", "sdk/cpp/computation"],
     # What is stored is not what the API says: here the one becomes the other (docs/adr/0018).
     "server/stored": ["base", "proto", "storage"],
     # What joins the rooms.
@@ -49,9 +51,11 @@ MAY_INCLUDE = {
     "server/rpc": ["base", "proto", "tls", "server/handlers"],
     # The binary: main and runtime join the parts.
     "server": ["base", "proto", "tls", "settings", "aggregation", "storage", "server/calls", "server/handlers", "server/rpc"] + CORE,
-    "worker": ["base", "proto", "settings", "aggregation", "sdk/cpp/client", "probe", "workloads"],
+    "worker": ["base", "proto", "settings", "aggregation", "sdk/cpp/client", "sdk/cpp/computation"],
+    "worker/main.cc": ["worker", "workloads"],
     # A store that no server runs on is looked after from the command line (docs/adr/0011).
-    "cli": ["base", "proto", "sdk/cpp/client", "sdk/cpp/program", "probe", "workloads", "storage/directory"],
+    "cli": ["base", "proto", "sdk/cpp/client", "sdk/cpp/program", "probe", "storage/directory"],
+    "cli/demo": ["base", "proto", "sdk/cpp/client", "sdk/cpp/program", "workloads", "cli"],
 }
 
 # These see everything that is built.
@@ -146,7 +150,7 @@ BANS = [
         [
             ("base/", "where they are defined"),
             ("server/main.cc", "a binary's main chooses the real thing"),
-            ("worker/main.cc", "a binary's main chooses the real thing"),
+            ("worker/worker_main.cc", "a binary's main chooses the real thing"),
             ("cli/main.cc", "a binary's main chooses the real thing"),
             ("tests/", "end-to-end tests run real parts"),
             ("bench/", "they are what is measured"),

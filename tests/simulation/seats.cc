@@ -3,6 +3,11 @@
 #include <algorithm>
 #include <utility>
 
+#include "worker/computation_table.h"
+#include "worker/computations/noop.h"
+#include "worker/computations/one_hot.h"
+#include "worker/computations/slow.h"
+
 namespace sheaf::simulation {
 
 Seats::Seats(Weather& weather, SimServer& server, Ledger& ledger, Random& random, const Credentials& credentials,
@@ -11,7 +16,8 @@ Seats::Seats(Weather& weather, SimServer& server, Ledger& ledger, Random& random
       server_(server),
       ledger_(ledger),
       random_(random),
-      builtin_(BuiltinComputations({.data = data_, .waiter = waiter_}),
+      builtin_(ComputationTable{NoopComputation(), OneHotComputation(), SlowComputation()}.Make(
+                   {.data = data_, .waiter = waiter_}),
                [](const std::function<void()>& work) { work(); }),
       runner_(weather, builtin_) {
   for (int i = 0; i < count; ++i) {

@@ -8,15 +8,15 @@
 #include <string>
 #include <vector>
 
+#include "sdk/cpp/computation/data_source.h"
+#include "sdk/cpp/computation/waiter.h"
 #include "tests/simulation/credentials.h"
 #include "tests/simulation/faulty_runner.h"
 #include "tests/simulation/faulty_transport.h"
 #include "tests/simulation/ledger.h"
 #include "tests/simulation/weather.h"
 #include "worker/blob_cache.h"
-#include "worker/computations.h"
-#include "worker/runners/builtin.h"
-#include "worker/waiter.h"
+#include "worker/builtin_runner.h"
 #include "worker/worker_loop.h"
 
 namespace sheaf::simulation {
@@ -66,7 +66,7 @@ class Seats {
   SimServer& server_;
   Ledger& ledger_;
   Random& random_;
-  DataSources data_;
+  DataSources data_{{}};
   NoWaiter waiter_;
   BuiltinRunner builtin_;
   FaultyRunner runner_;

@@ -1,11 +1,13 @@
-#include "worker/computations.h"
-
 #include <catch2/catch.hpp>
 #include <cstring>
 
 #include "aggregation/operators.h"
 #include "aggregation/round_accumulator.h"
-#include "worker/runners/builtin.h"
+#include "worker/builtin_runner.h"
+#include "worker/computation_table.h"
+#include "worker/computations/noop.h"
+#include "worker/computations/one_hot.h"
+#include "worker/computations/slow.h"
 
 namespace sheaf {
 namespace {
@@ -18,9 +20,10 @@ class CountingWaiter final : public Waiter {
 };
 
 struct Fixture {
-  DataSources data;
+  DataSources data{{}};
   CountingWaiter waiter;
-  BuiltinRunner runner{BuiltinComputations({data, waiter}), [](std::function<void()> work) { work(); }};
+  BuiltinRunner runner{ComputationTable{NoopComputation(), OneHotComputation(), SlowComputation()}.Make({data, waiter}),
+                       [](std::function<void()> work) { work(); }};
   std::shared_ptr<RunControl> control = std::make_shared<RunControl>();
 
   absl::StatusOr<std::string> Compute(const std::string& computation, const std::string& payload,
@@ -144,38 +147,89 @@ TEST_CASE("slow takes its time, shows progress, and stops when told to") {
   CHECK(test.waiter.waited < absl::Seconds(2));
 }
 
+using Numbers = std::vector<int>;
+
+DataSource<Numbers> NumbersSource(std::string name, int& num_loads) {
+  return {.name = std::move(name),
+          .example = "one.txt",
+          .locations = "\"one\", which is there, or \"none\"",
+          .load = [&num_loads](const std::string& location) -> absl::StatusOr<Numbers> {
+            ++num_loads;
+            if (location == "none") return absl::NotFoundError("there are no numbers at none");
+            return Numbers{1, 2, 3};
+          }};
+}
+
+absl::StatusOr<v1::Contribution> CountNumbers(const v1::Lease&, const Numbers& numbers, RunControl&) {
+  v1::Contribution contribution;
+  contribution.set_num_clients(static_cast<int64_t>(numbers.size()));
+  return contribution;
+}
+
 TEST_CASE("A computation is offered only where its data is") {
-  auto offers = [](DataSources& data, const std::vector<std::string>& allowed) {
+  int num_loads = 0;
+  const ComputationTable table = {ComputationOver("odd", NumbersSource("odds", num_loads), CountNumbers),
+                                  ComputationOver("even", NumbersSource("evens", num_loads), CountNumbers),
+                                  ComputationOver("two", NumbersSource("evens", num_loads), CountNumbers),
+                                  NoopComputation(), SlowComputation()};
+  DataSources data(table.data_sources());
+  auto offers = [&](const std::vector<std::string>& allowed) {
     CountingWaiter waiter;
     std::vector<std::string> names;
-    for (const auto& computation : BuiltinComputations({data, waiter}, allowed)) {
+    for (const auto& computation : table.Make({data, waiter}, allowed)) {
       names.push_back(std::string(computation->name()));
     }
     return names;
   };
-  DataSources data;
-  CHECK(offers(data, {}) == std::vector<std::string>{"noop", "one_hot", "slow"});
-  CHECK_THAT(MissingDataHints(data).at(0), Catch::Contains("--data debian-index="));
-  REQUIRE(data.Configure("debian-index", "apt").ok());
-  CHECK(offers(data, {}) == std::vector<std::string>{"tags", "noop", "one_hot", "slow"});
-  CHECK(offers(data, {"slow"}) == std::vector<std::string>{"slow"});
-  CHECK_THAT(MissingDataHints(data).at(0), Catch::Contains("--data debian-needs="));
-  CHECK_THAT(MissingDataHints(data).at(1), Catch::Contains("--data debian-dependencies="));
-  REQUIRE(data.Configure("debian-dependencies", "apt").ok());
-  CHECK(offers(data, {}) == std::vector<std::string>{"tags", "hitters", "noop", "one_hot", "slow"});
-  REQUIRE(data.Configure("debian-needs", "apt").ok());
-  CHECK(offers(data, {}) == std::vector<std::string>{"tags", "reco", "hitters", "noop", "one_hot", "slow"});
-  CHECK(MissingDataHints(data).empty());
+  CHECK(offers({}) == std::vector<std::string>{"noop", "slow"});
+  CHECK(table.MissingDataHints(data).size() == 3);
+  CHECK_THAT(table.MissingDataHints(data).at(0), Catch::Contains("\"odd\"") && Catch::Contains("--data odds="));
+  REQUIRE(data.Configure("evens", "one").ok());
+  CHECK(offers({}) == std::vector<std::string>{"even", "two", "noop", "slow"});
+  CHECK(offers({"slow"}) == std::vector<std::string>{"slow"});
+  CHECK(table.MissingDataHints(data).size() == 1);
+  REQUIRE(data.Configure("odds", "one").ok());
+  CHECK(offers({}) == std::vector<std::string>{"odd", "even", "two", "noop", "slow"});
+  CHECK(table.MissingDataHints(data).empty());
+  CHECK(num_loads == 0);
 }
 
 TEST_CASE("Data that is missing or unknown is an error that says what to do") {
-  DataSources data;
-  CHECK_THAT(std::string(data.DebianIndex().status().message()), Catch::Contains("--data debian-index=apt"));
-  CHECK_THAT(std::string(data.Dependencies().status().message()), Catch::Contains("--data debian-dependencies=apt"));
-  CHECK_THAT(std::string(data.Needs().status().message()), Catch::Contains("--data debian-needs=apt"));
-  CHECK_THAT(std::string(data.Configure("moon", "apt").message()), Catch::Contains("debian-index"));
-  REQUIRE(data.Configure("debian-index", "/nowhere/index.snapshot").ok());
-  CHECK_THAT(std::string(data.DebianIndex().status().message()), Catch::Contains("/nowhere/index.snapshot"));
+  int num_loads = 0;
+  const DataSource<Numbers> odds = NumbersSource("odds", num_loads);
+  DataSources data({odds});
+  CHECK_THAT(std::string(LocalData(odds, data).Load().status().message()), Catch::Contains("--data odds=one.txt"));
+  CHECK_THAT(std::string(data.Configure("moon", "one").message()), Catch::Contains("\"odds\""));
+  CHECK_THAT(std::string(data.Configure("odds", "").message()), Catch::Contains("\"one\""));
+  CHECK_THAT(std::string(DataSources({}).Configure("moon", "one").message()), Catch::Contains("there is none"));
+}
+
+TEST_CASE("Data is loaded when it is first needed, and once; what failed is tried again") {
+  int num_loads = 0;
+  const ComputationTable table = {ComputationOver("odd", NumbersSource("odds", num_loads), CountNumbers)};
+  DataSources data(table.data_sources());
+  CountingWaiter waiter;
+  BuiltinRunner runner(
+      [&] {
+        REQUIRE(data.Configure("odds", "none").ok());
+        return table.Make({data, waiter});
+      }(),
+      [](std::function<void()> work) { work(); });
+  auto prepare = [&] {
+    auto lease = std::make_shared<v1::Lease>();
+    lease->mutable_computation()->set_name("odd");
+    absl::Status status = absl::InternalError("no answer");
+    runner.Prepare(lease, std::make_shared<RunControl>(),
+                   [&](const absl::StatusOr<std::shared_ptr<PreparedTask>>& task) { status = task.status(); });
+    return status;
+  };
+  CHECK(absl::IsNotFound(prepare()));
+  CHECK(absl::IsNotFound(prepare()));
+  CHECK(num_loads == 2);
+  REQUIRE(data.Configure("odds", "one").ok());
+  CHECK(prepare().ok());
+  CHECK(prepare().ok());
+  CHECK(num_loads == 3);
 }
 
 }  // namespace

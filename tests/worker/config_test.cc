@@ -9,15 +9,31 @@
 #include <map>
 #include <regex>
 
+#include "worker/computations/noop.h"
+#include "worker/computations/one_hot.h"
+
 namespace sheaf {
 namespace {
+
+// Computations called tags, over the data debian-index, noop and one_hot.
+ComputationTable Table() {
+  const DataSource<std::string> index = {
+      .name = "debian-index", .example = "apt", .locations = "anything", .load = [](const std::string& location) {
+        return location;
+      }};
+  return {ComputationOver("tags", index,
+                          [](const v1::Lease&, const std::string&, RunControl&) {
+                            return absl::StatusOr<v1::Contribution>(absl::UnimplementedError("never run"));
+                          }),
+          NoopComputation(), OneHotComputation()};
+}
 
 struct Sources {
   std::vector<std::string> arguments;
   std::map<std::string, std::string> variables;
 
   absl::StatusOr<WorkerInvocation> Parse() const {
-    return ParseWorkerInvocation(arguments, [this](const std::string& name) -> std::optional<std::string> {
+    return ParseWorkerInvocation(Table(), arguments, [this](const std::string& name) -> std::optional<std::string> {
       auto found = variables.find(name);
       if (found == variables.end()) return std::nullopt;
       return found->second;
@@ -160,6 +176,7 @@ TEST_CASE("--help names every setting, and --version the protocol") {
   absl::StatusOr<WorkerInvocation> help = Sources{{"--help"}, {}}.Parse();
   REQUIRE(help.ok());
   for (const Setting& setting : AllSettings()) CHECK_THAT(help->output, Catch::Contains(setting.flag()));
+  CHECK_THAT(help->output, Catch::Contains("for example debian-index=apt."));
   absl::StatusOr<WorkerInvocation> version = Sources{{"--version"}, {}}.Parse();
   REQUIRE(version.ok());
   CHECK_THAT(version->output, Catch::Matchers::StartsWith("sheaf-worker ") && Catch::Contains(" (protocol 1 to 1)"));

@@ -10,8 +10,11 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "sdk/cpp/client/proto_duration.h"
-#include "worker/computations.h"
-#include "worker/runners/builtin.h"
+#include "worker/builtin_runner.h"
+#include "worker/computation_table.h"
+#include "worker/computations/noop.h"
+#include "worker/computations/one_hot.h"
+#include "worker/computations/slow.h"
 #include "worker/worker_loop.h"
 
 namespace sheaf {
@@ -286,12 +289,14 @@ class World {
     agenda.After(absl::Seconds(1), [this] { Tick(); });
   }
 
-  DataSources data_;
+  DataSources data_{{}};
   NoWaiter waiter_;
-  BuiltinRunner runner_{BuiltinComputations({data_, waiter_}), [this](std::function<void()> work) {
-                          absl::Duration most = random.Chance(0.1) ? absl::Seconds(20) : absl::Milliseconds(100);
-                          agenda.After(random.Between(absl::ZeroDuration(), most), std::move(work));
-                        }};
+  BuiltinRunner runner_{
+      ComputationTable{NoopComputation(), OneHotComputation(), SlowComputation()}.Make({data_, waiter_}),
+      [this](std::function<void()> work) {
+        absl::Duration most = random.Chance(0.1) ? absl::Seconds(20) : absl::Milliseconds(100);
+        agenda.After(random.Between(absl::ZeroDuration(), most), std::move(work));
+      }};
   BlobCache cache_{1 << 20};
   int lives_ = 0;
   std::vector<Seat> seats_;

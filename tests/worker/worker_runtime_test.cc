@@ -12,6 +12,7 @@
 #include "base/mutex.h"
 #include "base/random.h"
 #include "sheaf/v1/work_service.pb.h"
+#include "worker/computations/slow.h"
 #include "worker/runtime.h"
 #include "worker/thread_pool.h"
 
@@ -136,6 +137,7 @@ struct Worker {
   static WorkerConfig ConfigFor(const LittleServer& server, int concurrency) {
     WorkerConfig config;
     config.server = server.address();
+    config.computations = {SlowComputation()};
     config.options.concurrency = concurrency;
     config.options.grace = absl::Seconds(5);
     config.options.exit_when_drained = true;

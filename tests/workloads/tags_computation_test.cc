@@ -10,8 +10,9 @@
 #include "aggregation/round_accumulator.h"
 #include "aggregation/wire/safetensors.h"
 #include "sheaf/v1/round.pb.h"
-#include "worker/computations.h"
-#include "worker/runners/builtin.h"
+#include "worker/builtin_runner.h"
+#include "worker/computation_table.h"
+#include "workloads/tags/computation.h"
 #include "workloads/tags/dataset.h"
 #include "workloads/tags/model.h"
 
@@ -63,8 +64,7 @@ struct Fixture {
   Fixture() {
     REQUIRE(dataset.Save(snapshot.path).ok());
     REQUIRE(data.Configure("debian-index", snapshot.path).ok());
-    runner = std::make_unique<BuiltinRunner>(BuiltinComputations({data, waiter}),
-                                             [](std::function<void()> work) { work(); });
+    runner = std::make_unique<BuiltinRunner>(table.Make({data, waiter}), [](std::function<void()> work) { work(); });
   }
 
   absl::StatusOr<std::string> Compute(const v1::Lease& lease, const SafetensorsView& broadcast) {
@@ -88,7 +88,8 @@ struct Fixture {
 
   TagsDataset dataset = SmallDataset();
   TemporaryPath snapshot;
-  DataSources data;
+  const ComputationTable table{TagsComputation()};
+  DataSources data{table.data_sources()};
   NoWaiter waiter;
   std::unique_ptr<BuiltinRunner> runner;
   int64_t selected_rows = 0;

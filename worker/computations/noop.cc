@@ -1,6 +1,5 @@
 #include "worker/computations/noop.h"
 
-#include "worker/computations/inputless_task.h"
 #include "worker/computations/unit_contribution.h"
 
 namespace sheaf {
@@ -18,6 +17,9 @@ class Noop final : public Computation {
 
 }  // namespace
 
-std::unique_ptr<Computation> MakeNoop() { return std::make_unique<Noop>(); }
+ComputationRow NoopComputation() {
+  return {
+      .name = kNoopComputation, .data = {}, .make = [](const ComputationParts&) { return std::make_unique<Noop>(); }};
+}
 
 }  // namespace sheaf

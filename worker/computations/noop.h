@@ -1,14 +1,12 @@
 // noop: the contribution that changes nothing, at once. For benchmarks and tests.
 #pragma once
 
-#include <memory>
-
-#include "worker/computation.h"
+#include "sdk/cpp/computation/computation_row.h"
 
 namespace sheaf {
 
 inline constexpr char kNoopComputation[] = "noop";
 
-std::unique_ptr<Computation> MakeNoop();
+ComputationRow NoopComputation();
 
 }  // namespace sheaf

@@ -4,7 +4,6 @@
 
 #include <charconv>
 
-#include "worker/computations/inputless_task.h"
 #include "worker/computations/unit_contribution.h"
 
 namespace sheaf {
@@ -29,6 +28,10 @@ class OneHot final : public Computation {
 
 }  // namespace
 
-std::unique_ptr<Computation> MakeOneHot() { return std::make_unique<OneHot>(); }
+ComputationRow OneHotComputation() {
+  return {.name = kOneHotComputation, .data = {}, .make = [](const ComputationParts&) {
+            return std::make_unique<OneHot>();
+          }};
+}
 
 }  // namespace sheaf

@@ -2,14 +2,12 @@
 // payload is an index, in decimal.
 #pragma once
 
-#include <memory>
-
-#include "worker/computation.h"
+#include "sdk/cpp/computation/computation_row.h"
 
 namespace sheaf {
 
 inline constexpr char kOneHotComputation[] = "one_hot";
 
-std::unique_ptr<Computation> MakeOneHot();
+ComputationRow OneHotComputation();
 
 }  // namespace sheaf

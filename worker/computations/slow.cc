@@ -8,7 +8,6 @@
 #include <string_view>
 
 #include "absl/time/time.h"
-#include "worker/computations/inputless_task.h"
 #include "worker/computations/unit_contribution.h"
 
 namespace sheaf {
@@ -64,6 +63,10 @@ class Slow final : public Computation {
 
 }  // namespace
 
-std::unique_ptr<Computation> MakeSlow(Waiter& waiter) { return std::make_unique<Slow>(waiter); }
+ComputationRow SlowComputation() {
+  return {.name = kSlowComputation, .data = {}, .make = [](const ComputationParts& parts) {
+            return std::make_unique<Slow>(parts.waiter);
+          }};
+}
 
 }  // namespace sheaf

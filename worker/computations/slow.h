@@ -3,16 +3,12 @@
 // leases.
 #pragma once
 
-#include <memory>
-
-#include "worker/computation.h"
-#include "worker/waiter.h"
+#include "sdk/cpp/computation/computation_row.h"
 
 namespace sheaf {
 
 inline constexpr char kSlowComputation[] = "slow";
 
-// `waiter` outlives it.
-std::unique_ptr<Computation> MakeSlow(Waiter& waiter);
+ComputationRow SlowComputation();
 
 }  // namespace sheaf

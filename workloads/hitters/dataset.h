@@ -23,6 +23,9 @@
 
 namespace sheaf {
 
+// The name that workers know it by: --data debian-dependencies=LOCATION.
+inline constexpr char kDependenciesData[] = "debian-dependencies";
+
 struct NameCount {
   uint32_t name = 0;
   int64_t count = 0;

@@ -24,6 +24,9 @@
 
 namespace sheaf {
 
+// The name that workers know it by: --data debian-needs=LOCATION.
+inline constexpr char kNeedsData[] = "debian-needs";
+
 struct RecoDatasetOptions {
   int items_per_client_min = 6;
   int clients_per_item_min = 3;

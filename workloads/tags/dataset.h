@@ -27,6 +27,9 @@
 
 namespace sheaf {
 
+// The name that workers know it by: --data debian-index=LOCATION.
+inline constexpr char kDebianIndexData[] = "debian-index";
+
 struct TagsDatasetOptions {
   // How many of the most frequent tags are labels.
   int num_labels = 500;

@@ -2,14 +2,10 @@
 // data, and returns them for the operator keyed_sum.
 #pragma once
 
-#include <memory>
-
-#include "worker/computation.h"
-#include "worker/data_sources.h"
+#include "sdk/cpp/computation/computation_row.h"
 
 namespace sheaf {
 
-// `data` outlives it.
-std::unique_ptr<Computation> MakeHitters(DataSources& data);
+ComputationRow HittersComputation();
 
 }  // namespace sheaf

@@ -1,4 +1,4 @@
-#include "worker/runners/builtin.h"
+#include "worker/builtin_runner.h"
 
 #include <fmt/format.h>
 

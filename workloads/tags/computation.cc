@@ -1,4 +1,4 @@
-#include "worker/computations/tags.h"
+#include "workloads/tags/computation.h"
 
 #include <fmt/format.h>
 
@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/status_macros.h"
+#include "workloads/package_source.h"
 #include "workloads/tags/dataset.h"
 #include "workloads/tags/model.h"
 
@@ -62,12 +63,12 @@ class TagsTask final : public PreparedTask {
 
 class Tags final : public Computation {
  public:
-  explicit Tags(DataSources& data) : data_(data) {}
+  explicit Tags(LocalData<TagsDataset> data) : data_(std::move(data)) {}
   std::string_view name() const override { return kTagsComputation; }
   int version() const override { return kTagsComputationVersion; }
   absl::StatusOr<std::unique_ptr<PreparedTask>> Prepare(const v1::Lease& lease, RunControl& control) const override {
     ASSIGN_OR_RETURN(TagsConfig config, TagsConfig::Parse(lease.computation().config()));
-    ASSIGN_OR_RETURN(std::shared_ptr<const TagsDataset> dataset, data_.DebianIndex());
+    ASSIGN_OR_RETURN(std::shared_ptr<const TagsDataset> dataset, data_.Load());
     control.ReportProgress();
     RETURN_IF_ERROR(config.CheckFits(*dataset));
     ASSIGN_OR_RETURN(int client, ParseTagsSelector(lease.data_selector(), *dataset));
@@ -75,11 +76,16 @@ class Tags final : public Computation {
   }
 
  private:
-  DataSources& data_;
+  const LocalData<TagsDataset> data_;
 };
 
 }  // namespace
 
-std::unique_ptr<Computation> MakeTags(DataSources& data) { return std::make_unique<Tags>(data); }
+ComputationRow TagsComputation() {
+  const DataSource<TagsDataset> source = PackageSource<TagsDataset>(kDebianIndexData);
+  return {.name = kTagsComputation, .data = source, .make = [source](const ComputationParts& parts) {
+            return std::make_unique<Tags>(LocalData(source, parts.data));
+          }};
+}
 
 }  // namespace sheaf

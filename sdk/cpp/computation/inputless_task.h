@@ -4,7 +4,7 @@
 #include <functional>
 #include <utility>
 
-#include "worker/computation.h"
+#include "sdk/cpp/computation/computation.h"
 
 namespace sheaf {
 

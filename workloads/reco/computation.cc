@@ -1,4 +1,4 @@
-#include "worker/computations/reco.h"
+#include "workloads/reco/computation.h"
 
 #include <fmt/format.h>
 
@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/status_macros.h"
+#include "workloads/package_source.h"
 #include "workloads/reco/dataset.h"
 #include "workloads/reco/model.h"
 
@@ -47,12 +48,12 @@ class RecoTask final : public PreparedTask {
 
 class Reco final : public Computation {
  public:
-  explicit Reco(DataSources& data) : data_(data) {}
+  explicit Reco(LocalData<RecoDataset> data) : data_(std::move(data)) {}
   std::string_view name() const override { return kRecoComputation; }
   int version() const override { return kRecoComputationVersion; }
   absl::StatusOr<std::unique_ptr<PreparedTask>> Prepare(const v1::Lease& lease, RunControl& control) const override {
     ASSIGN_OR_RETURN(const RecoConfig config, RecoConfig::Parse(lease.computation().config()));
-    ASSIGN_OR_RETURN(const std::shared_ptr<const RecoDataset> dataset, data_.Needs());
+    ASSIGN_OR_RETURN(const std::shared_ptr<const RecoDataset> dataset, data_.Load());
     control.ReportProgress();
     RETURN_IF_ERROR(config.CheckFits(*dataset));
     ASSIGN_OR_RETURN(const int client, dataset->ParseSelector(lease.data_selector()));
@@ -60,11 +61,16 @@ class Reco final : public Computation {
   }
 
  private:
-  DataSources& data_;
+  const LocalData<RecoDataset> data_;
 };
 
 }  // namespace
 
-std::unique_ptr<Computation> MakeReco(DataSources& data) { return std::make_unique<Reco>(data); }
+ComputationRow RecoComputation() {
+  const DataSource<RecoDataset> source = PackageSource<RecoDataset>(kNeedsData);
+  return {.name = kRecoComputation, .data = source, .make = [source](const ComputationParts& parts) {
+            return std::make_unique<Reco>(LocalData(source, parts.data));
+          }};
+}
 
 }  // namespace sheaf

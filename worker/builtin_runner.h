@@ -1,7 +1,7 @@
 // BuiltinRunner: runs the computations that are compiled in, each piece of work wherever `spawn` puts it.
 //
-//   BuiltinRunner runner(BuiltinComputations(parts), [&](std::function<void()> work) { pool.Post(std::move(work)); });
-//   BuiltinRunner inline_runner(BuiltinComputations(parts), [](std::function<void()> work) { work(); });
+//   BuiltinRunner runner(table.Make(parts), [&](std::function<void()> work) { pool.Post(std::move(work)); });
+//   BuiltinRunner inline_runner(table.Make(parts), [](std::function<void()> work) { work(); });
 //
 // Thread-safe if `spawn` is. Outlives the work it spawned.
 #pragma once
@@ -10,7 +10,7 @@
 #include <memory>
 #include <vector>
 
-#include "worker/computation.h"
+#include "sdk/cpp/computation/computation.h"
 #include "worker/runner.h"
 
 namespace sheaf {

@@ -2,14 +2,10 @@
 // never leaves the worker, and returns the gradients that the other half gives for the rows of the items it read.
 #pragma once
 
-#include <memory>
-
-#include "worker/computation.h"
-#include "worker/data_sources.h"
+#include "sdk/cpp/computation/computation_row.h"
 
 namespace sheaf {
 
-// `data` outlives it.
-std::unique_ptr<Computation> MakeReco(DataSources& data);
+ComputationRow RecoComputation();
 
 }  // namespace sheaf

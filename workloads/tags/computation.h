@@ -2,14 +2,10 @@
 // local package index, selects only the rows of the model that this client touches, and returns their deltas.
 #pragma once
 
-#include <memory>
-
-#include "worker/computation.h"
-#include "worker/data_sources.h"
+#include "sdk/cpp/computation/computation_row.h"
 
 namespace sheaf {
 
-// `data` outlives it.
-std::unique_ptr<Computation> MakeTags(DataSources& data);
+ComputationRow TagsComputation();
 
 }  // namespace sheaf

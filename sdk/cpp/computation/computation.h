@@ -4,7 +4,8 @@
 //   TaskInputs inputs = Fetch(task->input_request());                       // The loop's work.
 //   ASSIGN_OR_RETURN(v1::Contribution contribution, task->Run(inputs, control));
 //
-// To add one: implement both classes under worker/computations/ and add a row to worker/computations.cc.
+// To add one: implement both classes, or let ComputationOver do it, and add a row to the table of a worker's main
+// (computation_row.h).
 // A Computation is thread-safe; a PreparedTask is used by one thread at a time and belongs to one attempt.
 #pragma once
 
@@ -15,10 +16,10 @@
 
 #include "absl/status/statusor.h"
 #include "aggregation/round_accumulator.h"
+#include "sdk/cpp/computation/run_control.h"
 #include "sheaf/v1/aggregation.pb.h"
 #include "sheaf/v1/blob_service.pb.h"
 #include "sheaf/v1/work_service.pb.h"
-#include "worker/run_control.h"
 
 namespace sheaf {
 
