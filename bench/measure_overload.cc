@@ -17,8 +17,8 @@
 #include "bench/bench.h"
 #include "bench/noop_workers.h"
 #include "bench/rounds.h"
+#include "proto/time.h"
 #include "sdk/cpp/client/grpc_transport.h"
-#include "sdk/cpp/client/proto_duration.h"
 #include "sdk/cpp/client/round_client.h"
 
 namespace sheaf::bench {

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/status_macros.h"
-#include "sdk/cpp/client/proto_duration.h"
+#include "proto/time.h"
 
 namespace sheaf::bench {
 
@@ -65,7 +65,7 @@ v1::SyncRequest APoll(const std::string& worker, int64_t poll, int want, absl::D
   request.set_worker(worker);
   request.set_poll_id(fmt::format("{}", poll));
   request.set_want(want);
-  *request.mutable_wait() = ToProtoDuration(wait);
+  *request.mutable_wait() = ToProto(wait);
   v1::OfferedComputation& computation = *request.add_computations();
   computation.set_name("noop");
   computation.set_version(1);

@@ -9,9 +9,6 @@ target_compile_features(sheaf_base PUBLIC cxx_std_20)
 foreach(name base proto aggregation conformance)
   set_target_properties(sheaf_${name} PROPERTIES EXPORT_NAME ${name})
   set(headers FILE_SET HEADERS DESTINATION ${sheaf_include} COMPONENT sdk EXCLUDE_FROM_ALL)
-  if(name STREQUAL proto)
-    set(headers)
-  endif()
   install(TARGETS sheaf_${name} EXPORT SheafTargets
           ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT sdk EXCLUDE_FROM_ALL
           ${headers}

@@ -7,7 +7,7 @@
 #include "base/retry_hint.h"
 #include "base/version.h"
 #include "probe/one_hot.h"
-#include "sdk/cpp/client/proto_duration.h"
+#include "proto/time.h"
 
 namespace sheaf {
 namespace {
@@ -91,7 +91,7 @@ void ProtocolWorker::Send(absl::Time now) {
     if (num_silences_ == 0 || random_.Chance(0.5)) poll_id_ = random_.Token(16);
     request.set_poll_id(poll_id_);
     request.set_want(want);
-    *request.mutable_wait() = ToProtoDuration(wait);
+    *request.mutable_wait() = ToProto(wait);
   }
   last_sent_ = now;
   is_open_call_parked_ = request.want() > 0;
@@ -118,8 +118,8 @@ void ProtocolWorker::OnAnswer(absl::StatusOr<v1::SyncResponse> answer, int64_t c
   if (is_newest) {
     if (num_silences_ > 0) observer_.OnRecovered(now - first_silence_);
     num_silences_ = 0;
-    const absl::Duration soonest = FromProtoDuration(answer->next_min());
-    const absl::Duration latest = std::max(soonest, FromProtoDuration(answer->next_max()));
+    const absl::Duration soonest = FromProto(answer->next_min());
+    const absl::Duration latest = std::max(soonest, FromProto(answer->next_max()));
     next_call_ = now + (latest > soonest ? random_.Between(soonest, latest) : soonest);
   }
   for (const v1::ResultVerdict& verdict : answer->verdicts()) {
@@ -130,7 +130,7 @@ void ProtocolWorker::OnAnswer(absl::StatusOr<v1::SyncResponse> answer, int64_t c
     const auto held = held_.find(update.lease_token());
     if (held == held_.end()) continue;
     if (update.verdict() == v1::LeaseUpdate::HELD) {
-      held->second.expire_time = sent + FromProtoDuration(update.remaining());
+      held->second.expire_time = sent + FromProto(update.remaining());
     } else if (held->second.done_time > now) {
       // Of a finished one the verdict on its result decides.
       held_.erase(held);
@@ -146,7 +146,7 @@ void ProtocolWorker::OnSilence(const absl::Status& status, absl::Time now) {
 }
 
 void ProtocolWorker::Take(const v1::Lease& lease, absl::Time sent, absl::Time now) {
-  const absl::Time expire_time = sent + FromProtoDuration(lease.remaining());
+  const absl::Time expire_time = sent + FromProto(lease.remaining());
   if (finished_.contains(lease.lease_token()) || expire_time <= now) return;
   const auto [held, is_new] = held_.try_emplace(lease.lease_token());
   held->second.expire_time = expire_time;

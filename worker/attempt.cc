@@ -10,8 +10,8 @@
 #include "aggregation/operators.h"
 #include "aggregation/wire/safetensors.h"
 #include "base/log.h"
+#include "proto/time.h"
 #include "sdk/cpp/client/blob_client.h"
-#include "sdk/cpp/client/proto_duration.h"
 
 namespace sheaf {
 namespace {
@@ -25,7 +25,7 @@ constexpr absl::Duration kRenewalPauseMin = absl::Milliseconds(100);
 constexpr int kProgressPerSecondBits = 30;
 
 void AddDuration(absl::Duration duration, google::protobuf::Duration* proto) {
-  *proto = ToProtoDuration(FromProtoDuration(*proto) + duration);
+  *proto = ToProto(FromProto(*proto) + duration);
 }
 
 // Of one contribution; as many as there can be if the shapes are beyond all numbers.

@@ -10,7 +10,7 @@
 #include "base/retry_hint.h"
 #include "base/utf8.h"
 #include "base/version.h"
-#include "sdk/cpp/client/proto_duration.h"
+#include "proto/time.h"
 
 namespace sheaf {
 namespace {
@@ -142,7 +142,7 @@ WorkerState WorkerLoop::state() const {
 // --- Leases ---
 
 void WorkerLoop::TakeLease(v1::Lease lease, absl::Time sent, absl::Time now) {
-  absl::Duration remaining = FromProtoDuration(lease.remaining());
+  absl::Duration remaining = FromProto(lease.remaining());
   if (AttemptPtr known = FindAttempt(lease.lease_token())) return known->Extend(sent, remaining);
   if (finished_.contains(lease.lease_token())) return;
   if (!HasNames(lease) || attempts_.size() >= static_cast<size_t>(kItemsMax)) {
@@ -279,7 +279,7 @@ void WorkerLoop::SendSync(absl::Time now) {
 
   ++counters_.syncs;
   int64_t id = ++newest_sync_;
-  CallOptions call{.timeout = FromProtoDuration(request.wait()) + options_.call_timeout};
+  CallOptions call{.timeout = FromProto(request.wait()) + options_.call_timeout};
   open_syncs_.emplace(id, std::move(sync));
   Call(parts_.transport, kSync, request, call, [this, inbox = inbox_, id](absl::StatusOr<v1::SyncResponse> response) {
     // Events only run inside Step, so `this` is alive when they do.
@@ -319,7 +319,7 @@ void WorkerLoop::AddPoll(absl::Time now, v1::SyncRequest& request, OpenSync& syn
     // Only to hear that it is wanted again.
     request.set_drained(true);
     if (!parks_drained_) return;
-    *request.mutable_wait() = ToProtoDuration(wait);
+    *request.mutable_wait() = ToProto(wait);
     sync.wait = wait;
     return;
   }
@@ -330,7 +330,7 @@ void WorkerLoop::AddPoll(absl::Time now, v1::SyncRequest& request, OpenSync& syn
   if (poll_id_.empty()) poll_id_ = parts_.random.Token(16);
   request.set_want(want);
   request.set_poll_id(poll_id_);
-  *request.mutable_wait() = ToProtoDuration(wait);
+  *request.mutable_wait() = ToProto(wait);
   sync.poll_id = poll_id_;
   sync.wait = wait;
 }
@@ -405,7 +405,7 @@ void WorkerLoop::OnAnswer(const OpenSync& sync, v1::SyncResponse& response, bool
   if (sync.poll_id == poll_id_ && (is_newest || response.leases_size() > 0)) poll_id_.clear();
   if (!is_newest) return;
   const auto pause = [](const google::protobuf::Duration& said) {
-    return std::clamp(FromProtoDuration(said), absl::ZeroDuration(), kPollPauseMax);
+    return std::clamp(FromProto(said), absl::ZeroDuration(), kPollPauseMax);
   };
   absl::Duration pause_min = pause(response.next_min());
   absl::Duration pause_max = pause(response.next_max());
@@ -466,7 +466,7 @@ void WorkerLoop::OnLeaseUpdate(const v1::LeaseUpdate& update, absl::Time sent) {
       if (!attempt->is_ready()) Stop(*attempt, "the server took its lease away");
       break;
     default:
-      attempt->Extend(sent, FromProtoDuration(update.remaining()));
+      attempt->Extend(sent, FromProto(update.remaining()));
   }
 }
 

@@ -1,8 +1,8 @@
 #include <fmt/format.h>
 
 #include "cli/commands.h"
-#include "sdk/cpp/client/methods.h"
-#include "sdk/cpp/client/proto_duration.h"
+#include "proto/methods.h"
+#include "proto/time.h"
 
 namespace sheaf {
 namespace {
@@ -38,7 +38,7 @@ class QueueDescribe final : public Command {
     table.AddRow({queue.population(), HumanCount(queue.num_live_rounds()), HumanCount(tasks.queued()),
                   HumanCount(queue.num_delayed()), HumanCount(tasks.leased()), HumanCount(tasks.succeeded()),
                   alarming(tasks.failed()), alarming(tasks.buried()),
-                  queue.has_oldest_age() ? HumanDuration(FromProtoDuration(queue.oldest_age())) : "-",
+                  queue.has_oldest_age() ? HumanDuration(FromProto(queue.oldest_age())) : "-",
                   fmt::format("{:.1f}", queue.leases_per_second()),
                   fmt::format("{:.1f}", queue.completions_per_second()), HumanCount(queue.num_parked_polls())});
     session.PrintTable(table);

@@ -9,8 +9,8 @@
 #include "cli/json_input.h"
 #include "cli/terminal/errors.h"
 #include "cli/terminal/round_text.h"
+#include "proto/methods.h"
 #include "sdk/cpp/client/blob_client.h"
-#include "sdk/cpp/client/methods.h"
 
 namespace sheaf {
 namespace {

@@ -5,7 +5,7 @@
 #include "cli/terminal/field_list.h"
 #include "cli/terminal/round_text.h"
 #include "cli/terminal/state_text.h"
-#include "sdk/cpp/client/methods.h"
+#include "proto/methods.h"
 
 namespace sheaf {
 namespace {

@@ -1,5 +1,5 @@
 #include "cli/commands.h"
-#include "sdk/cpp/client/methods.h"
+#include "proto/methods.h"
 
 namespace sheaf {
 namespace {

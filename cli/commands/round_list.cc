@@ -2,7 +2,7 @@
 #include "cli/commands/paging.h"
 #include "cli/terminal/round_text.h"
 #include "cli/terminal/state_text.h"
-#include "sdk/cpp/client/methods.h"
+#include "proto/methods.h"
 
 namespace sheaf {
 namespace {

@@ -8,7 +8,7 @@
 #include "cli/terminal/progress_line.h"
 #include "cli/terminal/round_text.h"
 #include "cli/terminal/state_text.h"
-#include "sdk/cpp/client/methods.h"
+#include "proto/methods.h"
 #include "sdk/cpp/client/round_client.h"
 
 namespace sheaf {

@@ -8,8 +8,8 @@
 #include "base/status_macros.h"
 #include "cli/terminal/errors.h"
 #include "probe/one_hot.h"
-#include "sdk/cpp/client/methods.h"
-#include "sdk/cpp/client/proto_duration.h"
+#include "proto/methods.h"
+#include "proto/time.h"
 #include "sdk/cpp/client/round_client.h"
 
 namespace sheaf {
@@ -81,8 +81,8 @@ v1::RoundSpec Selftest::Spec() {
   spec.set_priority(kPriority);
   spec.mutable_retry()->set_failed_max(kAttemptsMax);
   spec.mutable_retry()->set_lost_max(kAttemptsMax);
-  *spec.mutable_lease_duration() = ToProtoDuration(options_.lease);
-  *spec.mutable_deadline() = ToProtoDuration(kRoundDeadline);
+  *spec.mutable_lease_duration() = ToProto(options_.lease);
+  *spec.mutable_deadline() = ToProto(kRoundDeadline);
   return spec;
 }
 

@@ -5,7 +5,8 @@
 #include "absl/strings/str_join.h"
 #include "cli/commands.h"
 #include "cli/terminal/field_list.h"
-#include "sdk/cpp/client/methods.h"
+#include "proto/methods.h"
+#include "proto/time.h"
 
 namespace sheaf {
 namespace {
@@ -20,7 +21,7 @@ class ServerInfo final : public Command {
     fields.Add("State", info.is_draining() ? Cell("DRAINING", Color::kYellow) : Cell("SERVING", Color::kGreen));
     fields.Add("Version", info.version());
     fields.Add("Protocol", fmt::format("{} to {}", info.protocol_version_min(), info.protocol_version_max()));
-    fields.Add("Up for", HumanDuration(session.now() - ToTime(info.start_time())));
+    fields.Add("Up for", HumanDuration(session.now() - FromProto(info.start_time())));
     fields.Add("Store", fmt::format("{}, schema {}", info.store(), info.schema_version()));
     fields.AddIf("Data directory", info.data_directory());
     fields.Add("Live rounds", HumanCount(info.num_live_rounds()));
@@ -36,7 +37,7 @@ class ServerInfo final : public Command {
  private:
   static void AddCertificate(Session& session, const v1::GetServerInfoResponse& info, FieldList& fields) {
     if (!info.has_certificate_expire_time()) return;
-    const absl::Time end = ToTime(info.certificate_expire_time());
+    const absl::Time end = FromProto(info.certificate_expire_time());
     const absl::Duration left = end - session.now();
     const std::string day = absl::FormatTime("%Y-%m-%d %H:%M UTC", end, absl::UTCTimeZone());
     const bool is_over = left <= absl::ZeroDuration();

@@ -3,15 +3,15 @@
 #include "cli/commands.h"
 #include "cli/terminal/field_list.h"
 #include "cli/terminal/state_text.h"
-#include "sdk/cpp/client/methods.h"
-#include "sdk/cpp/client/proto_duration.h"
+#include "proto/methods.h"
+#include "proto/time.h"
 
 namespace sheaf {
 namespace {
 
 // "-" for what was not measured.
 std::string MeasuredTime(const google::protobuf::Duration& duration) {
-  return FromProtoDuration(duration) == absl::ZeroDuration() ? "-" : HumanDuration(FromProtoDuration(duration));
+  return FromProto(duration) == absl::ZeroDuration() ? "-" : HumanDuration(FromProto(duration));
 }
 
 class TaskDescribe final : public Command {
@@ -68,12 +68,12 @@ class TaskDescribe final : public Command {
                  {"ERROR"}});
     for (const v1::Attempt& attempt : task.attempts()) {
       const bool ended = attempt.has_end_time();
-      const absl::Time until = ended ? ToTime(attempt.end_time()) : session.now();
+      const absl::Time until = ended ? FromProto(attempt.end_time()) : session.now();
       const v1::AttemptTimings& timings = attempt.timings();
       table.AddRow({fmt::format("{}", attempt.number()), attempt.worker(), OutcomeCell(attempt.outcome()),
                     time(attempt.lease_time()),
                     ended ? time(attempt.end_time()) : fmt::format("(expires {})", time(attempt.expire_time())),
-                    HumanDuration(until - ToTime(attempt.lease_time())), MeasuredTime(timings.download()),
+                    HumanDuration(until - FromProto(attempt.lease_time())), MeasuredTime(timings.download()),
                     MeasuredTime(timings.prepare()), MeasuredTime(timings.compute()), MeasuredTime(timings.upload()),
                     HumanBytes(timings.bytes_down()), HumanBytes(attempt.bytes_up()), attempt.error()});
     }

@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 
 #include "cli/commands.h"
-#include "sdk/cpp/client/methods.h"
+#include "proto/methods.h"
 
 namespace sheaf {
 namespace {

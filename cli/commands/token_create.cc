@@ -4,8 +4,8 @@
 #include "cli/files.h"
 #include "cli/terminal/errors.h"
 #include "cli/terminal/token_text.h"
-#include "sdk/cpp/client/methods.h"
-#include "sdk/cpp/client/proto_duration.h"
+#include "proto/methods.h"
+#include "proto/time.h"
 
 namespace sheaf {
 namespace {
@@ -30,7 +30,7 @@ class TokenCreate final : public Command {
     request.set_name(name_);
     for (const std::string& role : roles_) request.add_roles(ParseRole(role));
     for (const std::string& population : populations_) request.add_populations(population);
-    if (lifetime_.has_value()) *request.mutable_lifetime() = ToProtoDuration(*lifetime_);
+    if (lifetime_.has_value()) *request.mutable_lifetime() = ToProto(*lifetime_);
     request.set_certificate(certificate_);
     ASSIGN_OR_RETURN(v1::CreateTokenResponse response, session.Call(kCreateToken, request));
     if (!file_.empty()) {

@@ -1,7 +1,7 @@
 #include "cli/commands.h"
 #include "cli/commands/paging.h"
 #include "cli/terminal/token_text.h"
-#include "sdk/cpp/client/methods.h"
+#include "proto/methods.h"
 
 namespace sheaf {
 namespace {

@@ -2,7 +2,7 @@
 
 #include "base/plural.h"
 #include "cli/commands.h"
-#include "sdk/cpp/client/methods.h"
+#include "proto/methods.h"
 
 namespace sheaf {
 namespace {

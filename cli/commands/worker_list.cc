@@ -6,7 +6,7 @@
 
 #include "cli/commands.h"
 #include "cli/commands/paging.h"
-#include "sdk/cpp/client/methods.h"
+#include "proto/methods.h"
 
 namespace sheaf {
 namespace {

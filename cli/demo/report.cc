@@ -5,7 +5,7 @@
 #include "cli/terminal/human_text.h"
 #include "cli/terminal/recall_plot.h"
 #include "cli/terminal/round_text.h"
-#include "sdk/cpp/client/proto_duration.h"
+#include "proto/time.h"
 
 namespace sheaf {
 namespace {
@@ -111,7 +111,7 @@ void DemoReport::PrintJsonRow(const RoundOutcome& outcome) {
   const v1::Round& round = outcome.round;
   const v1::RoundPhases& phases = round.phases();
   const auto seconds = [](const google::protobuf::Duration& duration) {
-    return absl::ToDoubleSeconds(FromProtoDuration(duration));
+    return absl::ToDoubleSeconds(FromProto(duration));
   };
   std::string verified;
   if (outcome.verification.has_value()) {

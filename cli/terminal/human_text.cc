@@ -6,6 +6,8 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "proto/time.h"
+
 namespace sheaf {
 namespace {
 
@@ -48,7 +50,7 @@ std::string HumanAge(absl::Duration age) {
 }
 
 std::string AgeOf(const google::protobuf::Timestamp& time, absl::Time now) {
-  return IsUnset(time) ? "-" : HumanAge(now - ToTime(time));
+  return IsUnset(time) ? "-" : HumanAge(now - FromProto(time));
 }
 
 std::string ElapsedTime(absl::Duration elapsed) {
@@ -79,13 +81,9 @@ std::string HumanCount(int64_t count) {
 
 std::string IsoTime(absl::Time time) { return absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", time, absl::UTCTimeZone()); }
 
-absl::Time ToTime(const google::protobuf::Timestamp& time) {
-  return absl::FromUnixSeconds(time.seconds()) + absl::Nanoseconds(time.nanos());
-}
-
 std::string TimeText::operator()(const google::protobuf::Timestamp& time) const {
   if (IsUnset(time)) return "-";
-  const absl::Time at = ToTime(time);
+  const absl::Time at = FromProto(time);
   if (style == TimeStyle::kIso) return IsoTime(at);
   return at <= now ? HumanAge(now - at) + " ago" : "in " + HumanAge(at - now);
 }

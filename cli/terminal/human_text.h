@@ -30,8 +30,6 @@ std::string HumanCount(int64_t count);
 // "2026-01-31T12:00:00.250Z".
 std::string IsoTime(absl::Time time);
 
-absl::Time ToTime(const google::protobuf::Timestamp& time);
-
 // How a command shows times: "31s ago" and "in 59m" of some now, or ISO 8601.
 enum class TimeStyle { kRelative, kIso };
 

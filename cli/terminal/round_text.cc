@@ -8,7 +8,7 @@
 #include "cli/terminal/human_text.h"
 #include "cli/terminal/state_text.h"
 #include "cli/terminal/table.h"
-#include "sdk/cpp/client/proto_duration.h"
+#include "proto/time.h"
 
 namespace sheaf {
 namespace {
@@ -29,12 +29,12 @@ constexpr int kPhaseBarWidth = 40;
 
 double TotalSeconds(const v1::RoundPhases& phases) {
   double total = 0;
-  for (const PhaseRow& row : kPhases) total += absl::ToDoubleSeconds(FromProtoDuration((phases.*row.get)()));
+  for (const PhaseRow& row : kPhases) total += absl::ToDoubleSeconds(FromProto((phases.*row.get)()));
   return total;
 }
 
 double ShareOf(const v1::RoundPhases& phases, const PhaseRow& row, double total) {
-  return total > 0 ? absl::ToDoubleSeconds(FromProtoDuration((phases.*row.get)())) / total : 0;
+  return total > 0 ? absl::ToDoubleSeconds(FromProto((phases.*row.get)())) / total : 0;
 }
 
 }  // namespace
@@ -50,7 +50,7 @@ int64_t GoalOf(const v1::Round& round) {
 std::string DoneOf(const v1::Round& round) { return fmt::format("{}/{}", round.num_contributions(), GoalOf(round)); }
 
 absl::Duration ElapsedOf(const v1::Round& round, absl::Time now) {
-  return (round.has_end_time() ? ToTime(round.end_time()) : now) - ToTime(round.create_time());
+  return (round.has_end_time() ? FromProto(round.end_time()) : now) - FromProto(round.create_time());
 }
 
 std::string TaskCountsText(const v1::TaskCounts& tasks) {
@@ -83,8 +83,7 @@ std::string PhasesText(const v1::RoundPhases& phases) {
     const double share = ShareOf(phases, row, total);
     std::string bar;
     for (int i = 0; i < std::lround(share * kPhaseBarWidth); ++i) bar += "█";
-    table.AddRow(
-        {row.name, HumanDuration(FromProtoDuration((phases.*row.get)())), fmt::format("{:.0f} %", share * 100), bar});
+    table.AddRow({row.name, HumanDuration(FromProto((phases.*row.get)())), fmt::format("{:.0f} %", share * 100), bar});
   }
   return table.Render({.headers = false, .indent = 2});
 }

@@ -10,11 +10,11 @@
 #include "base/checksum.h"
 #include "base/retry_hint.h"
 #include "base/status_macros.h"
+#include "proto/time.h"
 #include "server/core/broadcasts/broadcast_check.h"
 #include "server/core/broadcasts/row_selection.h"
 #include "server/core/core.h"
 #include "server/core/limits/population_share.h"
-#include "server/core/requests/proto_time.h"
 
 namespace sheaf {
 namespace {

@@ -23,8 +23,6 @@ namespace {
 
 // gRPC's peers refuse headers beyond 8 KiB, and the message is percent-encoded into one.
 constexpr size_t kMessageBytesMax = 2048;
-// gRPC's own name for "not before so many milliseconds have passed".
-constexpr char kRetryMetadata[] = "grpc-retry-pushback-ms";
 
 // Of gRPC and of ours, for one call, apart from its messages: about.
 constexpr int64_t kCallBytes = 1 << 10;
@@ -221,7 +219,7 @@ class UnaryAdaptor::Call final : public grpc::ServerUnaryReactor, public Answere
                               std::string(status.message()));
     }
     if (const std::optional<absl::Duration> pause = RetryAfter(status)) {
-      context_.AddTrailingMetadata(kRetryMetadata, fmt::format("{}", absl::ToInt64Milliseconds(*pause)));
+      context_.AddTrailingMetadata(kRetryHeader, RetryHeaderValue(*pause));
     }
     // In this order: once the last call is finished, a server that shuts down may destroy the adaptor.
     if (admitted_bytes_) adaptor_.methods_.Leave(*caller_, *admitted_bytes_);

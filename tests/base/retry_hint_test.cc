@@ -17,6 +17,17 @@ TEST_CASE("A status says when to try again, or not") {
   CHECK(RetryAfter(WithRetryAfter(plain, absl::Hours(100))) == absl::Minutes(5));
 }
 
+TEST_CASE("A hint travels in a header, and a header that is no hint changes nothing") {
+  const absl::Status plain = absl::ResourceExhaustedError("full");
+  CHECK(RetryHeaderValue(absl::Milliseconds(1500)) == "1500");
+  CHECK(RetryAfter(WithRetryHeader(plain, "1500")) == absl::Milliseconds(1500));
+  for (const char* value : {"", "-1", "1.5", "1s", " 1", "99999999999999999999"}) {
+    INFO(value);
+    CHECK(WithRetryHeader(plain, value) == plain);
+  }
+  CHECK(WithRetryHeader(absl::OkStatus(), "1500").ok());
+}
+
 TEST_CASE("Those who were refused together wait as long as they were told, and come back one by one") {
   SeededRandom random(1);
   const absl::Status hinted = WithRetryAfter(absl::ResourceExhaustedError("full"), absl::Seconds(2));

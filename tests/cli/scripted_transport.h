@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "sdk/cpp/client/methods.h"
+#include "proto/methods.h"
 #include "sdk/cpp/client/transport.h"
 
 namespace sheaf {

@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "base/checksum.h"
-#include "server/core/requests/proto_time.h"
+#include "proto/time.h"
 
 namespace sheaf::crash {
 namespace {

@@ -10,7 +10,7 @@
 #include <set>
 
 #include "base/checksum.h"
-#include "sdk/cpp/client/methods.h"
+#include "proto/methods.h"
 #include "sdk/cpp/client/token_file.h"
 #include "tests/e2e/certificates.h"
 #include "tests/e2e/processes.h"

@@ -6,8 +6,8 @@
 #include <fstream>
 
 #include "base/retry_hint.h"
+#include "proto/methods.h"
 #include "sdk/cpp/client/blob_client.h"
-#include "sdk/cpp/client/methods.h"
 #include "sdk/cpp/client/round_client.h"
 #include "storage/sqlite/sqlite_connection.h"
 #include "tests/e2e/rounds.h"

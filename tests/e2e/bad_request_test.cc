@@ -5,7 +5,7 @@
 
 #include "base/checksum.h"
 #include "base/version.h"
-#include "sdk/cpp/client/methods.h"
+#include "proto/methods.h"
 #include "tests/e2e/rounds.h"
 #include "worker/computations/unit_contribution.h"
 

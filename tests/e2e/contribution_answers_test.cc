@@ -5,7 +5,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "sdk/cpp/client/methods.h"
+#include "proto/methods.h"
 #include "tests/e2e/rounds.h"
 
 namespace sheaf {

@@ -1,6 +1,6 @@
 // What is largest that a server allows, of tasks, requirements, leases and rounds: none of it holds the core's thread,
 // where everybody would wait for it. The fixture fails the test if a batch did (see slow_batches.h).
-#include "sdk/cpp/client/methods.h"
+#include "proto/methods.h"
 #include "tests/e2e/rounds.h"
 
 namespace sheaf {

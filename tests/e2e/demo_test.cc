@@ -2,7 +2,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "sdk/cpp/client/methods.h"
+#include "proto/methods.h"
 #include "tests/e2e/rounds.h"
 
 namespace sheaf {

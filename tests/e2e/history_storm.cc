@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "sdk/cpp/client/methods.h"
+#include "proto/methods.h"
 #include "sdk/cpp/client/round_client.h"
 
 namespace sheaf {

@@ -4,8 +4,8 @@
 #include <cstdlib>
 
 #include "base/checksum.h"
-#include "sdk/cpp/client/methods.h"
-#include "sdk/cpp/client/proto_duration.h"
+#include "proto/methods.h"
+#include "proto/time.h"
 #include "tests/e2e/history_storm.h"
 #include "tests/e2e/rounds.h"
 
@@ -35,7 +35,7 @@ v1::RoundSpec StormRound(Random& random, absl::Duration lease) {
   }
   if (random.Chance(0.5)) spec.set_goal(kTasks * 3 / 4);
   // Beyond what the clock is stepped by: the deadline is a promise in wall time.
-  *spec.mutable_deadline() = ToProtoDuration(absl::Hours(5));
+  *spec.mutable_deadline() = ToProto(absl::Hours(5));
   spec.mutable_retry()->set_lost_max(1000);
   spec.mutable_retry()->set_failed_max(1000);
   return spec;
@@ -115,7 +115,7 @@ TEST_CASE("A server restarted under a clock an hour off loses no round, and hand
   Federation federation({.server_wrapper = clock.Wrapper()});
   for (const int hours : {-1, 1, 0}) {
     v1::RoundSpec spec = OneHotRound({.num_tasks = 4, .lease = kLease});
-    *spec.mutable_deadline() = ToProtoDuration(absl::Hours(5));
+    *spec.mutable_deadline() = ToProto(absl::Hours(5));
     const std::string round = StartRound(federation, spec);
     const std::string poll = fmt::format("poll-{}", hours);
     // Of two tasks one is handed in after the step, the other's worker is never heard of again; two were never leased.
@@ -157,7 +157,7 @@ TEST_CASE("Time that the machine slept counts: a lease that ran out meanwhile is
   SteppedClock clock(directory.path() + "/clock");
   Federation federation({.server_wrapper = clock.Wrapper()});
   v1::RoundSpec spec = OneHotRound({.num_tasks = 1, .lease = absl::Minutes(5)});
-  *spec.mutable_deadline() = ToProtoDuration(absl::Hours(5));
+  *spec.mutable_deadline() = ToProto(absl::Hours(5));
   StartRound(federation, spec);
   REQUIRE(SyncOnce(federation.transport(), APoll("sleeper", "poll-1", 1)).leases_size() == 1);
   REQUIRE(SyncOnce(federation.transport(), APoll("heir", "poll-2", 1)).leases_size() == 0);
@@ -204,7 +204,7 @@ TEST_CASE("A server with 100,000 tasks in its store serves and hands out within 
   spec.mutable_aggregate()->mutable_outputs()->DeleteSubrange(0, 1);
   spec.mutable_listed()->clear_tasks();
   for (int i = 0; i < kTasks; ++i) spec.mutable_listed()->add_tasks()->set_payload(std::to_string(i));
-  *spec.mutable_deadline() = ToProtoDuration(absl::Hours(1));
+  *spec.mutable_deadline() = ToProto(absl::Hours(1));
   const std::string round = StartRound(federation, spec);
 
   int num_polls = 0;

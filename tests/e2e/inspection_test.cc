@@ -5,7 +5,7 @@
 
 #include "cli/commands.h"
 #include "cli/json_input.h"
-#include "sdk/cpp/client/methods.h"
+#include "proto/methods.h"
 #include "storage/sql/sql_task_store.h"
 #include "storage/sqlite/sqlite_connection.h"
 #include "tests/conformance/task_store_suite.h"

@@ -8,8 +8,8 @@
 #include <fstream>
 #include <memory>
 
+#include "proto/methods.h"
 #include "sdk/cpp/client/blob_client.h"
-#include "sdk/cpp/client/methods.h"
 #include "tests/e2e/rounds.h"
 #include "worker/thread_pool.h"
 

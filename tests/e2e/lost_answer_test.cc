@@ -4,7 +4,7 @@
 
 #include "base/mutex.h"
 #include "probe/faulty_network.h"
-#include "sdk/cpp/client/methods.h"
+#include "proto/methods.h"
 #include "tests/e2e/rounds.h"
 
 namespace sheaf {

@@ -10,7 +10,7 @@
 
 #include "aggregation/wire/safetensors.h"
 #include "base/checksum.h"
-#include "sdk/cpp/client/methods.h"
+#include "proto/methods.h"
 #include "sdk/cpp/client/round_client.h"
 #include "tests/e2e/rounds.h"
 

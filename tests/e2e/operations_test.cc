@@ -6,7 +6,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "sdk/cpp/client/methods.h"
+#include "proto/methods.h"
 #include "tests/e2e/processes.h"
 #include "tests/e2e/rounds.h"
 

@@ -5,8 +5,8 @@
 
 #include "aggregation/wire/safetensors.h"
 #include "base/version.h"
-#include "sdk/cpp/client/methods.h"
-#include "sdk/cpp/client/proto_duration.h"
+#include "proto/methods.h"
+#include "proto/time.h"
 #include "sdk/cpp/client/round_client.h"
 #include "worker/computations/unit_contribution.h"
 
@@ -45,9 +45,9 @@ v1::RoundSpec OneHotRound(const OneHotOptions& options) {
     task.set_payload(fmt::format("{} {}", absl::FormatDuration(options.work), i));
     if (i >= options.num_tasks - options.num_gated) (*task.mutable_requirements())["gate"] = "open";
   }
-  *spec.mutable_lease_duration() = ToProtoDuration(options.lease);
+  *spec.mutable_lease_duration() = ToProto(options.lease);
   spec.set_durability(options.durability);
-  *spec.mutable_deadline() = ToProtoDuration(absl::Minutes(5));
+  *spec.mutable_deadline() = ToProto(absl::Minutes(5));
   return spec;
 }
 
@@ -101,7 +101,7 @@ v1::SyncRequest APoll(const std::string& name, const std::string& poll_id, int w
   request.set_worker(name);
   request.set_poll_id(poll_id);
   request.set_want(want);
-  *request.mutable_wait() = ToProtoDuration(wait);
+  *request.mutable_wait() = ToProto(wait);
   for (const char* computation : {"noop", "one_hot", "slow"}) {
     v1::OfferedComputation& offer = *request.add_computations();
     offer.set_name(computation);

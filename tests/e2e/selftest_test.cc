@@ -4,7 +4,7 @@
 
 #include <atomic>
 
-#include "sdk/cpp/client/methods.h"
+#include "proto/methods.h"
 #include "tests/e2e/certificates.h"
 #include "tests/e2e/rounds.h"
 #include "tests/e2e/rpc_relay.h"

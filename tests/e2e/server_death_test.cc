@@ -2,7 +2,7 @@
 #include <optional>
 
 #include "aggregation/wire/safetensors.h"
-#include "sdk/cpp/client/methods.h"
+#include "proto/methods.h"
 #include "sdk/cpp/program/program.h"
 #include "tests/e2e/rounds.h"
 #include "workloads/tags/program.h"

@@ -3,7 +3,7 @@
 #include <fstream>
 
 #include "base/mutex.h"
-#include "sdk/cpp/client/methods.h"
+#include "proto/methods.h"
 #include "tests/e2e/rounds.h"
 
 namespace sheaf {

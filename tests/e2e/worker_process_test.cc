@@ -6,16 +6,12 @@
 #include <set>
 #include <sstream>
 
-#include "sdk/cpp/client/methods.h"
-#include "sdk/cpp/client/proto_duration.h"
+#include "proto/methods.h"
+#include "proto/time.h"
 #include "tests/e2e/rounds.h"
 
 namespace sheaf {
 namespace {
-
-absl::Time FromProto(const google::protobuf::Timestamp& time) {
-  return absl::FromUnixSeconds(time.seconds()) + absl::Nanoseconds(time.nanos());
-}
 
 std::vector<v1::Task> LeasedBy(Federation& federation, const std::string& round, const std::string& worker) {
   std::vector<v1::Task> leased;

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/log.h"
-#include "sdk/cpp/client/methods.h"
+#include "proto/methods.h"
 #include "tests/golden/contract_listing.h"
 #include "tests/golden/exceptions.h"
 #include "tests/golden/likeness.h"

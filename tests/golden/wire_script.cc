@@ -9,7 +9,7 @@
 #include "aggregation/wire/safetensors.h"
 #include "base/check.h"
 #include "base/checksum.h"
-#include "sdk/cpp/client/methods.h"
+#include "proto/methods.h"
 #include "tests/golden/wire_calls.h"
 
 namespace sheaf::golden {

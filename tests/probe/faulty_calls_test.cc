@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "sdk/cpp/client/methods.h"
+#include "proto/methods.h"
 
 namespace sheaf {
 namespace {

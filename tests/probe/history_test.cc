@@ -4,7 +4,7 @@
 #include <catch2/catch.hpp>
 
 #include "probe/recording_transport.h"
-#include "sdk/cpp/client/methods.h"
+#include "proto/methods.h"
 
 namespace sheaf {
 namespace {

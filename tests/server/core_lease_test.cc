@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/retry_hint.h"
-#include "server/core/requests/proto_time.h"
+#include "proto/time.h"
 #include "tests/server/core_federation.h"
 
 namespace sheaf {

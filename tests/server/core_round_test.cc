@@ -15,7 +15,7 @@
 #include "base/checksum.h"
 #include "base/clock.h"
 #include "base/retry_hint.h"
-#include "server/core/requests/proto_time.h"
+#include "proto/time.h"
 #include "server/core/uploads/upload_names.h"
 #include "server/stored/round_progress.h"
 #include "tests/server/core_federation.h"

@@ -8,7 +8,7 @@
 
 #include "base/cpu_time.h"
 #include "base/random.h"
-#include "server/core/requests/proto_time.h"
+#include "proto/time.h"
 #include "server/threads/work_meter.h"
 #include "storage/memory/memory_payload_store.h"
 #include "storage/memory/memory_task_store.h"

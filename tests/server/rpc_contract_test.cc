@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/random.h"
-#include "sdk/cpp/client/methods.h"
+#include "proto/methods.h"
 #include "server/core/core.h"
 #include "server/handlers/access_handlers.h"
 #include "server/handlers/admission.h"

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "base/checksum.h"
-#include "server/core/requests/proto_time.h"
+#include "proto/time.h"
 #include "server/core/workers/worker_registry.h"
 #include "server/stored/round_spec.h"
 #include "server/stored/worker_description.h"

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "sdk/cpp/client/proto_duration.h"
+#include "proto/time.h"
 #include "storage/transitions.h"
 #include "tests/simulation/store_monitor.h"
 
@@ -126,7 +126,7 @@ void Ledger::CheckRenewal(const v1::SyncRequest& request, const std::string& tas
   const StoreMonitor::Grant* grant = monitor.FindGrant(token);
   if (grant == nullptr) return;
   const v1::RoundSpec* spec = monitor.FindSpec(grant->task.round);
-  const absl::Time least = std::min(arrival + FromProtoDuration(spec->lease_duration()), grant->attempt_deadline_time);
+  const absl::Time least = std::min(arrival + FromProto(spec->lease_duration()), grant->attempt_deadline_time);
   // A store may keep whole microseconds.
   if (grant->expire_time >= least - absl::Microseconds(1)) return;
   journal_.Break("a lease is renewed by progress", "worker {} made progress with task {}, and its lease ends {} early",
@@ -142,7 +142,7 @@ void Ledger::CheckPromise(std::string_view what, const v1::SyncRequest& request,
                           request.worker(), what, task, token);
   }
   // The worker counts from when it sent the call, which is not later than its arrival.
-  absl::Time promised = arrival + FromProtoDuration(remaining);
+  absl::Time promised = arrival + FromProto(remaining);
   if (promised > grant->expire_time + absl::Microseconds(1)) {
     journal_.Break("a task is never held by two live tokens", "worker {} was {} task {} for {} longer than it has it",
                    request.worker(), what, task, absl::FormatDuration(promised - grant->expire_time));

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "base/checksum.h"
-#include "sdk/cpp/client/proto_duration.h"
+#include "proto/time.h"
 
 namespace sheaf::simulation {
 namespace {
@@ -76,7 +76,7 @@ void ProgramActor::Watch() {
   v1::GetRoundRequest request;
   request.set_round(round_);
   request.set_etag(etag_);
-  *request.mutable_wait() = ToProtoDuration(wait);
+  *request.mutable_wait() = ToProto(wait);
   Call(transport_, kGetRound, request, {.timeout = wait + absl::Seconds(5)},
        [this](const absl::StatusOr<v1::GetRoundResponse>& response) {
          if (absl::IsNotFound(response.status())) {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "sdk/cpp/client/proto_duration.h"
+#include "proto/time.h"
 #include "storage/transitions.h"
 #include "worker/backoff.h"
 
@@ -36,7 +36,7 @@ void Progress::CheckRound(const RoundRecord& round, absl::Time calm, absl::Time 
   if (spec == nullptr || !tasks.ok()) return journal_.Break("the store answers", "{}", tasks.status().ToString());
   const absl::Time begin = std::max(round.create_time, calm);
   const absl::Duration retries = limits_.retry_backoff_max + Backoff::kMax + kMargin;
-  const absl::Duration allowed = kLeases * FromProtoDuration(spec->lease_duration()) + retries;
+  const absl::Duration allowed = kLeases * FromProto(spec->lease_duration()) + retries;
   const bool is_rationed = spec->open_slots().per_worker_max() > 0;
   // One that has waited for its deadline is sealed then, and has no tasks left that say so.
   bool waits = is_rationed && round.state == RoundState::kSealing;
@@ -51,7 +51,7 @@ void Progress::CheckRound(const RoundRecord& round, absl::Time calm, absl::Time 
     if (now - begin > allowed) {
       journal_.Break("every task ends in three leases", "task {} is {} {} after the last fault, with leases of {}",
                      task.id.ToString(), Name(task.state), absl::FormatDuration(now - begin),
-                     absl::FormatDuration(FromProtoDuration(spec->lease_duration())));
+                     absl::FormatDuration(FromProto(spec->lease_duration())));
     }
   }
   if (now > std::max(round.deadline_time, calm) + kEnding) {

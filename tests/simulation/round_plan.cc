@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/checksum.h"
-#include "sdk/cpp/client/proto_duration.h"
+#include "proto/time.h"
 
 namespace sheaf::simulation {
 namespace {
@@ -70,10 +70,10 @@ RoundPlan RoundPlan::Draw(int number, Random& random) {
   AddOutput("dense", "sum", random, *spec.mutable_aggregate());
   AddOutput("sparse", "sparse_sum", random, *spec.mutable_aggregate());
   DrawWork(random, spec);
-  *spec.mutable_deadline() = ToProtoDuration(random.Between(absl::Seconds(10), absl::Seconds(200)));
-  *spec.mutable_lease_duration() = ToProtoDuration(random.Between(absl::Seconds(2), absl::Seconds(20)));
+  *spec.mutable_deadline() = ToProto(random.Between(absl::Seconds(10), absl::Seconds(200)));
+  *spec.mutable_lease_duration() = ToProto(random.Between(absl::Seconds(2), absl::Seconds(20)));
   if (random.Chance(0.3)) {
-    *spec.mutable_attempt_deadline() = ToProtoDuration(random.Between(absl::Seconds(2), absl::Seconds(60)));
+    *spec.mutable_attempt_deadline() = ToProto(random.Between(absl::Seconds(2), absl::Seconds(60)));
   }
   spec.set_priority(UpTo(random, 5));
   if (random.Chance(0.7)) spec.mutable_retry()->set_failed_max(UpTo(random, 4));

@@ -4,7 +4,7 @@
 #include <set>
 #include <utility>
 
-#include "sdk/cpp/client/proto_duration.h"
+#include "proto/time.h"
 #include "server/core/batch_runner.h"
 #include "server/core/core.h"
 #include "server/handlers/access_handlers.h"
@@ -55,8 +55,8 @@ class UnreadSince final : public BatchControl {
 
 absl::Duration WaitOf(const google::protobuf::Message& request) {
   absl::Duration wait;
-  if (const auto* sync = dynamic_cast<const v1::SyncRequest*>(&request)) wait = FromProtoDuration(sync->wait());
-  if (const auto* get = dynamic_cast<const v1::GetRoundRequest*>(&request)) wait = FromProtoDuration(get->wait());
+  if (const auto* sync = dynamic_cast<const v1::SyncRequest*>(&request)) wait = FromProto(sync->wait());
+  if (const auto* get = dynamic_cast<const v1::GetRoundRequest*>(&request)) wait = FromProto(get->wait());
   return std::min(wait, kPollWaitMax);
 }
 

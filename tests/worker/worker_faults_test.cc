@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "sdk/cpp/client/proto_duration.h"
+#include "proto/time.h"
 #include "worker/builtin_runner.h"
 #include "worker/computation_table.h"
 #include "worker/computations/noop.h"
@@ -62,11 +62,11 @@ class ModelServer {
     int resent = Resend(call);
     Grant(call, seat, resent);
     bool has_news = call.response.leases_size() > 0 || call.response.verdicts_size() > 0;
-    if (has_news || request.want() == 0 || FromProtoDuration(request.wait()) <= absl::ZeroDuration()) {
+    if (has_news || request.want() == 0 || FromProto(request.wait()) <= absl::ZeroDuration()) {
       return call.Answer();
     }
     seat.parked = std::make_shared<Call>(std::move(call));
-    agenda_.After(FromProtoDuration(request.wait()), [this, name = request.worker(), parked = seat.parked] {
+    agenda_.After(FromProto(request.wait()), [this, name = request.worker(), parked = seat.parked] {
       if (seats_[name].parked == parked) std::exchange(seats_[name].parked, nullptr)->Answer();
     });
   }
@@ -134,7 +134,7 @@ class ModelServer {
     if (held.progress() > task.progress) task.deadline = agenda_.clock.Now() + kLease;
     task.progress = std::max(task.progress, held.progress());
     update->set_verdict(v1::LeaseUpdate::HELD);
-    *update->mutable_remaining() = ToProtoDuration(task.deadline - call.arrived);
+    *update->mutable_remaining() = ToProto(task.deadline - call.arrived);
   }
 
   // What it believes leased to the worker and the worker does not mention.
@@ -177,7 +177,7 @@ class ModelServer {
     lease->set_task(std::to_string(i));
     lease->set_lease_token(tasks_[i].token);
     lease->mutable_computation()->set_name("noop");
-    *lease->mutable_remaining() = ToProtoDuration(tasks_[i].deadline - call.arrived);
+    *lease->mutable_remaining() = ToProto(tasks_[i].deadline - call.arrived);
   }
 
   Agenda& agenda_;

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/status_macros.h"
-#include "sdk/cpp/client/proto_duration.h"
+#include "proto/time.h"
 #include "workloads/brute_force.h"
 #include "workloads/client_selector.h"
 
@@ -94,7 +94,7 @@ absl::StatusOr<RoundPlan> HittersProgram::Plan(int) {
     spec.mutable_listed()->add_tasks()->set_data_selector(ClientSelector(client));
   }
   if (options_.round_deadline > absl::ZeroDuration()) {
-    *spec.mutable_deadline() = ToProtoDuration(options_.round_deadline);
+    *spec.mutable_deadline() = ToProto(options_.round_deadline);
   }
   return plan;
 }

@@ -5,7 +5,7 @@
 
 #include "base/checksum.h"
 #include "base/status_macros.h"
-#include "sdk/cpp/client/proto_duration.h"
+#include "proto/time.h"
 #include "sdk/cpp/program/released_rows.h"
 #include "workloads/brute_force.h"
 #include "workloads/client_sampling.h"
@@ -57,7 +57,7 @@ absl::StatusOr<RoundPlan> RecoProgram::Plan(int number) {
     spec.mutable_listed()->add_tasks()->set_data_selector(ClientSelector(client));
   }
   if (options_.round_deadline > absl::ZeroDuration()) {
-    *spec.mutable_deadline() = ToProtoDuration(options_.round_deadline);
+    *spec.mutable_deadline() = ToProto(options_.round_deadline);
   }
   const std::vector<TensorView> tensors = {{.name = kRecoItemsTensor,
                                             .dtype = v1::FLOAT32,

@@ -7,7 +7,7 @@
 
 #include "base/checksum.h"
 #include "base/status_macros.h"
-#include "sdk/cpp/client/proto_duration.h"
+#include "proto/time.h"
 #include "sdk/cpp/program/released_rows.h"
 #include "workloads/brute_force.h"
 #include "workloads/client_sampling.h"
@@ -80,10 +80,8 @@ absl::StatusOr<RoundPlan> TagsProgram::Plan(int number) {
   for (int client : SampleClients(number)) {
     spec.mutable_listed()->add_tasks()->set_data_selector(TagsSelector(client));
   }
-  if (options_.round_deadline > absl::ZeroDuration())
-    *spec.mutable_deadline() = ToProtoDuration(options_.round_deadline);
-  if (options_.lease_duration > absl::ZeroDuration())
-    *spec.mutable_lease_duration() = ToProtoDuration(options_.lease_duration);
+  if (options_.round_deadline > absl::ZeroDuration()) *spec.mutable_deadline() = ToProto(options_.round_deadline);
+  if (options_.lease_duration > absl::ZeroDuration()) *spec.mutable_lease_duration() = ToProto(options_.lease_duration);
 
   const std::vector<TensorView> tensors = {
       {.name = kTagsWeightsTensor,

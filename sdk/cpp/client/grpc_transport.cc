@@ -9,7 +9,6 @@
 #include <grpcpp/security/tls_certificate_provider.h>
 #include <grpcpp/security/tls_credentials_options.h>
 
-#include <charconv>
 #include <optional>
 #include <set>
 #include <utility>
@@ -114,12 +113,9 @@ absl::Status ToAbslStatus(const grpc::Status& status, std::string_view address) 
 absl::Status WithHint(absl::Status status, const grpc::ClientContext& context) {
   if (status.ok()) return status;
   const auto& metadata = context.GetServerTrailingMetadata();
-  const auto found = metadata.find("grpc-retry-pushback-ms");
+  const auto found = metadata.find(kRetryHeader);
   if (found == metadata.end()) return status;
-  int64_t millis = 0;
-  const char* end = found->second.data() + found->second.size();
-  if (std::from_chars(found->second.data(), end, millis).ptr != end || millis < 0) return status;
-  return WithRetryAfter(std::move(status), absl::Milliseconds(millis));
+  return WithRetryHeader(std::move(status), {found->second.data(), found->second.size()});
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 
 #include "base/mutex.h"
 #include "base/status_macros.h"
-#include "sdk/cpp/client/proto_duration.h"
+#include "proto/time.h"
 
 namespace sheaf {
 namespace {
@@ -47,7 +47,7 @@ absl::StatusOr<v1::Round> WaitForRound(Transport& transport, const Clock& clock,
   while (true) {
     const absl::Duration left = deadline - clock.Now();
     const absl::Duration wait = std::clamp(left, absl::ZeroDuration(), std::min(options.poll, kPollMax));
-    *request.mutable_wait() = ToProtoDuration(wait);
+    *request.mutable_wait() = ToProto(wait);
     const absl::Time asked = clock.Now();
     ASSIGN_OR_RETURN(v1::GetRoundResponse response,
                      BlockingCall(transport, kGetRound, request, {.timeout = wait + kPollGrace}));

@@ -9,9 +9,9 @@
 #include "base/checksum.h"
 #include "base/log.h"
 #include "base/status_macros.h"
+#include "proto/time.h"
 #include "server/core/limits/population_share.h"
 #include "server/core/requests/paging.h"
-#include "server/core/requests/proto_time.h"
 #include "server/core/rounds/round_spec.h"
 
 namespace sheaf {

@@ -7,8 +7,8 @@
 
 #include "base/retry_hint.h"
 #include "base/status_macros.h"
+#include "proto/time.h"
 #include "server/core/inspection/views.h"
-#include "server/core/requests/proto_time.h"
 #include "storage/transitions.h"
 
 namespace sheaf {

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "base/status_macros.h"
-#include "server/core/requests/proto_time.h"
+#include "proto/time.h"
 #include "server/stored/attempt_timings.h"
 #include "server/stored/round_progress.h"
 #include "server/stored/round_release.h"

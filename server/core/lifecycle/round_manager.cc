@@ -11,7 +11,7 @@
 #include "base/plural.h"
 #include "base/status_macros.h"
 #include "base/utf8.h"
-#include "server/core/requests/proto_time.h"
+#include "proto/time.h"
 #include "server/core/rounds/round_spec.h"
 #include "server/core/rounds/spec_difference.h"
 #include "server/stored/round_spec.h"

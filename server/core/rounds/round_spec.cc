@@ -12,7 +12,7 @@
 #include "aggregation/round_accumulator.h"
 #include "base/checksum.h"
 #include "base/status_macros.h"
-#include "server/core/requests/proto_time.h"
+#include "proto/time.h"
 
 namespace sheaf {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "server/core/requests/proto_time.h"
+#include "proto/time.h"
 #include "sheaf/v1/aggregation.pb.h"
 
 namespace sheaf {

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/status_macros.h"
-#include "server/core/requests/proto_time.h"
+#include "proto/time.h"
 #include "server/core/rounds/round_spec.h"
 #include "server/core/sync/work_desk.h"
 

@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "base/version.h"
-#include "server/core/requests/proto_time.h"
+#include "proto/time.h"
 #include "server/core/rounds/round_spec.h"
 
 namespace sheaf {

@@ -1,4 +1,4 @@
-#include "server/core/requests/proto_time.h"
+#include "proto/time.h"
 
 namespace sheaf {
 
@@ -10,6 +10,10 @@ google::protobuf::Duration ToProto(absl::Duration duration) {
   return proto;
 }
 
+absl::Duration FromProto(const google::protobuf::Duration& duration) {
+  return absl::Seconds(duration.seconds()) + absl::Nanoseconds(duration.nanos());
+}
+
 google::protobuf::Timestamp ToProto(absl::Time time) {
   google::protobuf::Timestamp proto;
   if (time == absl::InfiniteFuture() || time == absl::InfinitePast()) return proto;
@@ -18,8 +22,8 @@ google::protobuf::Timestamp ToProto(absl::Time time) {
   return proto;
 }
 
-absl::Duration FromProto(const google::protobuf::Duration& duration) {
-  return absl::Seconds(duration.seconds()) + absl::Nanoseconds(duration.nanos());
+absl::Time FromProto(const google::protobuf::Timestamp& time) {
+  return absl::FromUnixSeconds(time.seconds()) + absl::Nanoseconds(time.nanos());
 }
 
 }  // namespace sheaf

@@ -1,4 +1,10 @@
-// The methods of the wire contract: one row each.
+// The methods of the wire contract: the name and the two messages of each, for clients that call it and for the server
+// that answers it.
+//
+//   absl::StatusOr<v1::GetRoundResponse> response = BlockingCall(transport, kGetRound, request);
+//   InBatch(kGetRound, {.roles = {v1::VIEWER}}, OfRound(&v1::GetRoundRequest::round), rounds, &RoundHandlers::GetRound)
+//
+// Constants: thread-safe.
 #pragma once
 
 #include "sheaf/v1/access_service.pb.h"
