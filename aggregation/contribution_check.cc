@@ -8,7 +8,6 @@
 #include <map>
 #include <string_view>
 
-#include "aggregation/operators.h"
 #include "aggregation/refusal.h"
 #include "aggregation/tensor_check.h"
 #include "aggregation/wire/state_origin.h"

@@ -13,8 +13,9 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "aggregation/output_accumulator.h"
-#include "aggregation/output_layout.h"
+#include "aggregation/output/checked_value.h"
+#include "aggregation/output/output_accumulator.h"
+#include "aggregation/output/output_layout.h"
 #include "sheaf/v1/aggregation.pb.h"
 
 namespace sheaf {

@@ -7,9 +7,8 @@
 
 #include "aggregation/exact/exact_block.h"
 #include "aggregation/exact/exact_kernels.h"
-#include "aggregation/operators.h"
 #include "aggregation/sparse/sparse_block.h"
-#include "aggregation/wire/safetensors.h"
+#include "aggregation/wire/tensor.h"
 
 namespace sheaf {
 namespace {

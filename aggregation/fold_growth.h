@@ -9,8 +9,9 @@
 
 #include <cstdint>
 
-#include "aggregation/output_accumulator.h"
-#include "aggregation/output_layout.h"
+#include "aggregation/output/checked_value.h"
+#include "aggregation/output/output_accumulator.h"
+#include "aggregation/output/output_layout.h"
 
 namespace sheaf {
 

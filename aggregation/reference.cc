@@ -10,10 +10,12 @@
 #include <utility>
 #include <vector>
 
+#include "aggregation/aggregate_spec.h"
+#include "aggregation/contribution_validator.h"
 #include "aggregation/exact/fixed_point.h"
 #include "aggregation/operators.h"
-#include "aggregation/output_layout.h"
-#include "aggregation/wire/safetensors.h"
+#include "aggregation/output/output_layout.h"
+#include "aggregation/wire/tensor.h"
 #include "base/status_macros.h"
 
 namespace sheaf {
@@ -351,17 +353,17 @@ absl::Status AggregateOutput(const OutputLayout& layout, std::span<const v1::Con
 
 absl::StatusOr<AggregateReport> ReferenceAggregate(const v1::AggregateSpec& spec,
                                                    std::span<const v1::Contribution> contributions) {
-  ASSIGN_OR_RETURN(const RoundAccumulator checker, RoundAccumulator::Create(spec));
+  ASSIGN_OR_RETURN(std::vector<OutputLayout> layouts, LayoutsOf(spec, Operators()));
+  const ContributionValidator validator(std::move(layouts));
   for (const v1::Contribution& contribution : contributions) {
-    RETURN_IF_ERROR(checker.Validate(contribution).status());
+    RETURN_IF_ERROR(validator.Validate(contribution).status());
     if (contribution.outputs(0).has_state()) {
       return absl::InvalidArgumentError("the oracle takes contributions that carry values, not partial aggregates");
     }
   }
   AggregateReport report;
   report.num_contributions = report.num_clients = static_cast<int64_t>(contributions.size());
-  for (const v1::OutputSpec& output : spec.outputs()) {
-    ASSIGN_OR_RETURN(const OutputLayout layout, OutputLayout::FromSpec(output, spec.numerics(), Operators()));
+  for (const OutputLayout& layout : validator.layouts()) {
     RETURN_IF_ERROR(AggregateOutput(layout, contributions, report));
   }
   return report;

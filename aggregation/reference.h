@@ -11,12 +11,12 @@
 #include <span>
 
 #include "absl/status/statusor.h"
-#include "aggregation/round_accumulator.h"
+#include "aggregation/output/release.h"
 #include "sheaf/v1/aggregation.pb.h"
 
 namespace sheaf {
 
-// Errors as RoundAccumulator::Create, Validate and Report; and INVALID_ARGUMENT for partial aggregates, whose values it
+// Errors as LayoutsOf, ContributionValidator::Validate and RoundAccumulator::Report; and INVALID_ARGUMENT for partial aggregates, whose values it
 // cannot see.
 absl::StatusOr<AggregateReport> ReferenceAggregate(const v1::AggregateSpec& spec,
                                                    std::span<const v1::Contribution> contributions);

@@ -2,12 +2,11 @@
 // position or a value. Everybody else, and the store, gets the kind of error and the output it is in, and nothing that
 // came from the contribution.
 //
-//   return RefusedAs(RefusalKind::kNonFinite, layout.name,
-//                    absl::InvalidArgumentError("output 'w': w[patient-4711] is NaN"));
-//   ...
+//   const absl::Status status =
+//       RefusedAs(RefusalKind::kNonFinite, "w", absl::InvalidArgumentError("output 'w': w[patient-4711] is NaN"));
 //   const Refusal refusal = RefusalOf(status);
-//   refusal.told;       // "output 'w': w[patient-4711] is NaN"
-//   refusal.Summary();  // "output 'w': a value is not finite"
+//   const std::string& for_its_worker = refusal.told;         // "output 'w': w[patient-4711] is NaN"
+//   const std::string for_everybody = refusal.Summary();      // "output 'w': a value is not finite"
 //
 // The kind travels inside the status, beside its message, so a refusal that nobody gave a kind says nothing of its
 // contribution.

@@ -8,9 +8,8 @@
 
 #include "aggregation/exact/exact_block.h"
 #include "aggregation/exact/exact_kernels.h"
-#include "aggregation/operators.h"
 #include "aggregation/refusal.h"
-#include "aggregation/wire/safetensors.h"
+#include "aggregation/wire/tensor.h"
 #include "base/status_macros.h"
 
 namespace sheaf {

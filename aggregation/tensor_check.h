@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "aggregation/exact/exact_kernels.h"
-#include "aggregation/output_layout.h"
+#include "aggregation/exact/float_range.h"
+#include "aggregation/output/output_layout.h"
 #include "sheaf/v1/tensor.pb.h"
 
 namespace sheaf {

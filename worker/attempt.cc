@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "aggregation/operators.h"
-#include "aggregation/wire/safetensors.h"
+#include "aggregation/wire/tensor.h"
 #include "base/log.h"
 #include "proto/time.h"
 #include "sdk/cpp/client/blob_client.h"

@@ -34,7 +34,7 @@
 #include "aggregation/exact/exact_divisor.h"
 #include "aggregation/exact/exact_kernels.h"
 #include "aggregation/exact/exact_quotient.h"
-#include "aggregation/zeroed_pool.h"
+#include "aggregation/memory/zeroed_pool.h"
 
 namespace sheaf {
 

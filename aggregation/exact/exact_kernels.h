@@ -3,16 +3,11 @@
 
 #include <cstdint>
 
+#include "aggregation/exact/float_range.h"
+
 namespace sheaf {
 
-// Bounds on the magnitudes of some floats: every |x| < 2^top, and each is a multiple of 2^low. Nothing is known of
-// those if one is not finite.
-struct FloatRange {
-  bool is_all_zero = true;
-  bool is_finite = true;
-  int top = 0;
-  int low = 0;
-};
+// What some floats span.
 FloatRange ScanFloats(const char* values, int n);
 // Of doubles with at most `precision` significant bits.
 FloatRange ScanDoubles(const double* values, int n, int precision);

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <limits>
 
-#include "aggregation/exact/exact_sum.h"
+#include "aggregation/cells/exact_sum.h"
 #include "base/status_macros.h"
 
 namespace sheaf {

@@ -4,7 +4,7 @@
 #include <bit>
 #include <cstring>
 
-#include "aggregation/operators.h"
+#include "aggregation/output/operator.h"
 
 namespace sheaf {
 namespace {

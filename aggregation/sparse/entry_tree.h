@@ -21,6 +21,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "aggregation/output/output_layout.h"
 #include "aggregation/sparse/sparse_store.h"
 
 namespace sheaf {

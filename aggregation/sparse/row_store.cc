@@ -2,8 +2,7 @@
 
 #include <algorithm>
 
-#include "aggregation/operators.h"
-#include "aggregation/wire/safetensors.h"
+#include "aggregation/wire/tensor.h"
 
 namespace sheaf {
 namespace {

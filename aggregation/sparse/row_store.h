@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "aggregation/output/output_layout.h"
 #include "aggregation/sparse/sparse_store.h"
 
 namespace sheaf {

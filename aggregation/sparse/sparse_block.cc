@@ -4,7 +4,8 @@
 #include <bit>
 #include <utility>
 
-#include "aggregation/operators.h"
+#include "aggregation/cells/make_cells.h"
+#include "aggregation/output/operator.h"
 #include "aggregation/sparse/radix_sort.h"
 
 namespace sheaf {

@@ -1,6 +1,6 @@
 // SparseBlock: the running values of a range of coordinates, of which some were touched.
 //
-//   SparseBlock<uint32_t> block(shape, range);
+//   SparseBlock<uint32_t> block(layout, range, /*is_scattered=*/true, &pool);
 //   block.FindOrAdd(offsets, n, slots);            // Where the values at these coordinates are.
 //   block.columns().cells->AddScattered(slots, values, n, precision);
 //
@@ -13,8 +13,9 @@
 #include <span>
 #include <vector>
 
-#include "aggregation/cell_vector.h"
-#include "aggregation/output_layout.h"
+#include "aggregation/cells/cell_vector.h"
+#include "aggregation/memory/zeroed_pool.h"
+#include "aggregation/output/output_layout.h"
 #include "aggregation/sparse/slot_index.h"
 
 namespace sheaf {

@@ -1,22 +1,17 @@
 // SparseStore: the running values of all coordinates that were touched, however they are kept.
 //
-//   std::unique_ptr<SparseStore> store = MakeSparseStore(layout);
-//   store->Accumulate(value);
-//   store->ForEachRun([&](const SlotRun& run) { ... });     // In ascending order of coordinate.
-//
-//   EntryTree  single values: entries wait in buckets of neighbouring coordinates, and are folded bucket by bucket, so
-//              that what is touched at random is small enough for the cache
-//   RowStore   rows of values: each is folded at once; one row fills cache lines by itself
+//   const std::unique_ptr<SparseStore> store = MakeSparseStore(layout);
+//   store->Accumulate(value, weight);
+//   store->ForEachRun([&](const SlotRun& run) { Visit(run.keys, run.slots, *run.columns); });   // In ascending order.
 //
 // Not thread-safe.
 #pragma once
 
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <span>
 
-#include "aggregation/output_accumulator.h"
+#include "aggregation/output/checked_value.h"
 #include "aggregation/sparse/sparse_block.h"
 
 namespace sheaf {
@@ -52,8 +47,5 @@ class SparseStore {
   // As OutputAccumulator.
   virtual int most_bins() const = 0;
 };
-
-// `layout` must outlive the store.
-std::unique_ptr<SparseStore> MakeSparseStore(const OutputLayout& layout);
 
 }  // namespace sheaf

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "aggregation/output_layout.h"
 #include "aggregation/wire/state_bytes.h"
 #include "base/check.h"
 #include "base/status_macros.h"

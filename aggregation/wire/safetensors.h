@@ -13,10 +13,11 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "aggregation/round_accumulator.h"
 #include "aggregation/wire/safetensors_header.h"
-#include "sheaf/v1/tensor.pb.h"
+#include "aggregation/wire/tensor.h"
+#include "base/byte_sink.h"
 
 namespace sheaf {
 

@@ -10,7 +10,6 @@
 #include <tuple>
 #include <utility>
 
-#include "aggregation/output_layout.h"
 #include "aggregation/wire/state_bytes.h"
 #include "base/status_macros.h"
 
@@ -283,50 +282,6 @@ absl::Status CheckCoverage(const std::vector<TensorEntry>& tensors, int64_t data
 }
 
 }  // namespace
-
-int64_t RowBytes(v1::DType dtype, std::span<const int64_t> shape) {
-  const std::span<const int64_t> row = shape.subspan(std::min<size_t>(shape.size(), 1));
-  const std::optional<int64_t> elements = Product(row);
-  int64_t bytes = 0;
-  // Of rows that no number of bytes holds there are none.
-  const bool overflows = !elements.has_value() || __builtin_mul_overflow(*elements, DTypeSize(dtype), &bytes);
-  return overflows ? 0 : bytes;
-}
-
-int64_t DTypeSize(v1::DType dtype) {
-  switch (dtype) {
-    case v1::FLOAT32:
-    case v1::INT32:
-      return 4;
-    case v1::FLOAT64:
-    case v1::INT64:
-    case v1::UINT64:
-      return 8;
-    case v1::UINT8:
-      return 1;
-    default:
-      return 0;
-  }
-}
-
-std::string_view DTypeName(v1::DType dtype) {
-  switch (dtype) {
-    case v1::FLOAT32:
-      return "F32";
-    case v1::FLOAT64:
-      return "F64";
-    case v1::INT32:
-      return "I32";
-    case v1::INT64:
-      return "I64";
-    case v1::UINT64:
-      return "U64";
-    case v1::UINT8:
-      return "U8";
-    default:
-      return "";
-  }
-}
 
 absl::StatusOr<int64_t> SafetensorsHeader::TextBytes(std::string_view prefix, int64_t file_bytes,
                                                      const SafetensorsLimits& limits) {

@@ -9,17 +9,16 @@
 // and no stack, however deep the JSON is nested. Immutable once parsed.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <map>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "aggregation/wire/tensor.h"
 #include "sheaf/v1/tensor.pb.h"
 
 namespace sheaf {
@@ -32,13 +31,6 @@ struct SafetensorsLimits {
   int64_t tensors_max = std::numeric_limits<int64_t>::max();
   int64_t name_bytes_max = std::numeric_limits<int64_t>::max();
 };
-
-// Bytes of one row of a tensor of this shape. Rows are along the first dimension; a scalar is one row.
-int64_t RowBytes(v1::DType dtype, std::span<const int64_t> shape);
-// Size in bytes of one element; 0 for DTYPE_UNSPECIFIED.
-int64_t DTypeSize(v1::DType dtype);
-// "F32", "F64", "I32", "I64", "U64", "U8", as in the header.
-std::string_view DTypeName(v1::DType dtype);
 
 struct TensorEntry {
   std::string name;

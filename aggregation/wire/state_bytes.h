@@ -1,14 +1,12 @@
 // StateWriter and StateReader: the little-endian bytes of serialised accumulators.
 //
-//   StateWriter out;                         StateReader in(bytes);
-//   out.Put<int64_t>(n);                     ASSIGN_OR_RETURN(int64_t n, in.Get<int64_t>());
+//   StateWriter out;
+//   out.Put<int64_t>(3);
+//   StateReader in(out.bytes());
+//   ASSIGN_OR_RETURN(const int64_t three, in.Get<int64_t>());
 //
 // A writer gathers its bytes, or hands them to a ByteSink in pieces, so that a state of any size is written in the
-// memory of one piece:
-//
-//   StateWriter out(take);
-//   out.Put<int64_t>(n);
-//   RETURN_IF_ERROR(out.Finish());
+// memory of one piece; Finish hands on the last.
 //
 // A reader treats its bytes as untrusted: every read is bounds-checked, and callers ask `Has` before they allocate for
 // a count that the bytes announce. DATA_LOSS when bytes are missing. Not thread-safe; a reader does not own its bytes.

@@ -14,15 +14,15 @@ constexpr uint32_t kVersion = 2;
 
 }  // namespace
 
-std::string SealState(uint32_t magic, std::string_view signature, std::string_view body) {
+std::string WrapState(uint32_t magic, std::string_view signature, std::string_view body) {
   StateWriter out;
-  const SealedState state{.magic = magic, .signature = signature, .body_bytes = static_cast<int64_t>(body.size())};
-  WriteSealed(
-      state, [body](StateWriter& to) { to.PutBytes(body); }, out);
+  const StateEnvelope envelope{.magic = magic, .signature = signature, .body_bytes = static_cast<int64_t>(body.size())};
+  WriteWrapped(
+      envelope, [body](StateWriter& to) { to.PutBytes(body); }, out);
   return std::move(out).Take();
 }
 
-void WriteSealed(const SealedState& state, const std::function<void(StateWriter& out)>& write, StateWriter& out) {
+void WriteWrapped(const StateEnvelope& envelope, const std::function<void(StateWriter& out)>& write, StateWriter& out) {
   uint32_t checksum = 0;
   const ByteSink check = [&](std::string_view piece) {
     checksum = Crc32(piece, checksum);
@@ -30,25 +30,26 @@ void WriteSealed(const SealedState& state, const std::function<void(StateWriter&
     return out.status();
   };
   StateWriter checked(check);
-  checked.Put(state.magic);
+  checked.Put(envelope.magic);
   checked.Put(kVersion);
-  checked.PutString(state.signature);
-  checked.Put(state.body_bytes);
+  checked.PutString(envelope.signature);
+  checked.Put(envelope.body_bytes);
   const int64_t begin = checked.size();
   write(checked);
   const int64_t written = checked.size() - begin;
   // After an error, which `out` keeps, not everything gets here.
   const bool is_complete = checked.Finish().ok();
-  SHEAF_CHECK(!is_complete || written == state.body_bytes, "a state of {} bytes was announced with {}", written,
-              state.body_bytes);
+  SHEAF_CHECK(!is_complete || written == envelope.body_bytes, "a state of {} bytes was announced with {}", written,
+              envelope.body_bytes);
   out.Put(checksum);
 }
 
-int64_t SealedBytes(const SealedState& state) {
+int64_t WrappedBytes(const StateEnvelope& envelope) {
   constexpr int64_t kMagicAndVersion = 2 * sizeof(uint32_t);
   constexpr int64_t kLengths = 2 * sizeof(int64_t);
   constexpr int64_t kChecksum = sizeof(uint32_t);
-  return kMagicAndVersion + kLengths + static_cast<int64_t>(state.signature.size()) + state.body_bytes + kChecksum;
+  return kMagicAndVersion + kLengths + static_cast<int64_t>(envelope.signature.size()) + envelope.body_bytes +
+         kChecksum;
 }
 
 int64_t MeasureState(const std::function<void(StateWriter& out)>& write) {
@@ -58,7 +59,7 @@ int64_t MeasureState(const std::function<void(StateWriter& out)>& write) {
   return out.size();
 }
 
-absl::StatusOr<std::string_view> OpenState(uint32_t magic, std::string_view signature, std::string_view state) {
+absl::StatusOr<std::string_view> UnwrapState(uint32_t magic, std::string_view signature, std::string_view state) {
   StateReader in(state);
   ASSIGN_OR_RETURN(const uint32_t found_magic, in.Get<uint32_t>());
   if (found_magic != magic) return absl::InvalidArgumentError("this is not a serialised state of this kind");

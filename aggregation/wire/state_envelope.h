@@ -1,9 +1,8 @@
 // The envelope of serialised states: magic, version, the signature of what it belongs to, body, CRC-32 of all before
 // it.
 //
-//   std::string bytes = SealState(kMagic, signature, body);
-//   WriteSealed({kMagic, signature, body_bytes}, [&](StateWriter& out) { WriteBody(out); }, out);   // In pieces.
-//   ASSIGN_OR_RETURN(std::string_view body, OpenState(kMagic, signature, bytes));
+//   const std::string bytes = WrapState(kMagic, signature, "body");
+//   ASSIGN_OR_RETURN(const std::string_view body, UnwrapState(kMagic, signature, bytes));
 #pragma once
 
 #include <cstdint>
@@ -16,21 +15,21 @@
 
 namespace sheaf {
 
-std::string SealState(uint32_t magic, std::string_view signature, std::string_view body);
+std::string WrapState(uint32_t magic, std::string_view signature, std::string_view body);
 // The same for a body that is never in memory whole. Its length stands before it: MeasureState tells it.
-struct SealedState {
+struct StateEnvelope {
   uint32_t magic;
   std::string_view signature;
   int64_t body_bytes;
 };
 // CHECKs that `write` writes as many bytes. Errors are those of the sink behind `out`, which keeps them.
-void WriteSealed(const SealedState& state, const std::function<void(StateWriter& out)>& write, StateWriter& out);
+void WriteWrapped(const StateEnvelope& envelope, const std::function<void(StateWriter& out)>& write, StateWriter& out);
 // With the envelope.
-int64_t SealedBytes(const SealedState& state);
+int64_t WrappedBytes(const StateEnvelope& envelope);
 // How many bytes `write` writes: it costs as much as writing them.
 int64_t MeasureState(const std::function<void(StateWriter& out)>& write);
 // The body, a view into `state`. INVALID_ARGUMENT if it is no such state, of another version, or of another signature
 // (says both); DATA_LOSS if the checksum or a length is wrong.
-absl::StatusOr<std::string_view> OpenState(uint32_t magic, std::string_view signature, std::string_view state);
+absl::StatusOr<std::string_view> UnwrapState(uint32_t magic, std::string_view signature, std::string_view state);
 
 }  // namespace sheaf

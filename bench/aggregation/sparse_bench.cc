@@ -65,7 +65,7 @@ void FoldSparse(benchmark::State& state, const std::string& op, const SparseShap
     }
     const double memory = static_cast<double>(sum.memory_bytes());
     const absl::Time begin = clock.Now();
-    const AggregateRelease release = sum.Release().value();
+    const AggregateRelease release = std::move(sum).Release().value();
     const absl::Status written = WriteSafetensors(release.tensors, {}, Copy);
     spent += clock.Now() - begin;
     SHEAF_CHECK(written.ok(), "{}", written.ToString());

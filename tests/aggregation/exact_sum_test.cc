@@ -1,5 +1,5 @@
 // The exact arithmetic against an independent oracle on inputs that break ordinary sums.
-#include "aggregation/exact/exact_sum.h"
+#include "aggregation/cells/exact_sum.h"
 
 #include <bit>
 #include <catch2/catch.hpp>

@@ -9,8 +9,8 @@
 #include <optional>
 
 #include "aggregation/exact/fixed_point.h"
-#include "aggregation/output_layout.h"
-#include "aggregation/wire/safetensors.h"
+#include "aggregation/output/output_layout.h"
+#include "aggregation/wire/tensor.h"
 #include "base/status_macros.h"
 
 namespace sheaf {

@@ -1,4 +1,4 @@
-// WithinFloatBounds: sums of floats under F64 and F32 against what aggregation/float_sum.h promises of them.
+// WithinFloatBounds: sums of floats under F64 and F32 against what aggregation/cells/float_sum.h promises of them.
 //
 //   const OperatorSuite suite{.compare = WithinFloatBounds, .order_may_show = true};
 //

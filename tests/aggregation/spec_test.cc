@@ -1,6 +1,7 @@
 // Specs: every output says what it means, and what means nothing is refused with the reason.
 #include <catch2/catch.hpp>
 
+#include "aggregation/aggregate_spec.h"
 #include "aggregation/operators.h"
 #include "tests/aggregation/values.h"
 

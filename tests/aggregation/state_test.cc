@@ -5,7 +5,7 @@
 
 #include "aggregation/exact/exact_block.h"
 #include "aggregation/operators.h"
-#include "aggregation/output_accumulator.h"
+#include "aggregation/output/output_accumulator.h"
 #include "aggregation/wire/state_bytes.h"
 #include "aggregation/wire/state_envelope.h"
 #include "aggregation/wire/state_origin.h"
@@ -109,7 +109,7 @@ OutputLayout LayoutOf(const v1::AggregateSpec& spec) {
   return OutputLayout::FromSpec(spec.outputs(0), spec.numerics(), Operators()).value();
 }
 std::string BodyOf(const v1::AggregateSpec& spec, const std::string& state) {
-  return std::string(OpenState(kOutputMagic, LayoutOf(spec).Signature(), state).value());
+  return std::string(UnwrapState(kOutputMagic, LayoutOf(spec).Signature(), state).value());
 }
 
 // What a root of `spec` says to a state with this body, of so many clients.
@@ -117,7 +117,7 @@ absl::Status Offer(const v1::AggregateSpec& spec, const std::string& body, int64
   RoundAccumulator root = Accumulator(spec);
   const std::string before = root.Serialize();
   const absl::Status status =
-      Fold(root, PartialOf(SealState(kOutputMagic, LayoutOf(spec).Signature(), body), num_clients));
+      Fold(root, PartialOf(WrapState(kOutputMagic, LayoutOf(spec).Signature(), body), num_clients));
   if (!status.ok()) {
     REQUIRE(status.code() == absl::StatusCode::kInvalidArgument);
     REQUIRE(root.Serialize() == before);
@@ -256,7 +256,7 @@ TEST_CASE("A round of states of the heaviest weights can be restored from its ch
     INFO(weight);
     Overwrite(body, 32, weight);
     RoundAccumulator root = Accumulator(spec);
-    const v1::Contribution partial = PartialOf(SealState(kOutputMagic, LayoutOf(spec).Signature(), body), 1);
+    const v1::Contribution partial = PartialOf(WrapState(kOutputMagic, LayoutOf(spec).Signature(), body), 1);
     const bool is_taken = Fold(root, partial).ok() && Fold(root, partial).ok();
     CHECK(is_taken == (weight == 1e38));
     const absl::Status restored = RoundAccumulator::Restore(spec, root.Serialize()).status();
@@ -366,7 +366,7 @@ TEST_CASE("A state that announces more than it holds allocates nothing") {
   StateWriter body;
   body.Put<int64_t>(1);                 // Clients.
   body.Put<int64_t>(int64_t{1} << 60);  // Rows.
-  const std::string state = SealState(0x4f414853, layout.Signature(), body.bytes());
+  const std::string state = WrapState(0x4f414853, layout.Signature(), body.bytes());
   RoundAccumulator root = Accumulator(spec);
   REQUIRE(Fold(root, PartialOf(state, 1)).code() == absl::StatusCode::kInvalidArgument);
 }

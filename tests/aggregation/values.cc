@@ -8,8 +8,8 @@
 #include <limits>
 
 #include "aggregation/operators.h"
-#include "aggregation/output_layout.h"
-#include "aggregation/wire/safetensors.h"
+#include "aggregation/output/output_layout.h"
+#include "aggregation/wire/tensor.h"
 
 namespace sheaf {
 namespace {

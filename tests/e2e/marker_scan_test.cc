@@ -8,7 +8,6 @@
 #include <iterator>
 #include <set>
 
-#include "aggregation/wire/safetensors.h"
 #include "base/checksum.h"
 #include "proto/methods.h"
 #include "sdk/cpp/client/round_client.h"

@@ -8,7 +8,8 @@
 #include <fstream>
 #include <iterator>
 
-#include "aggregation/round_accumulator.h"
+#include "aggregation/aggregate_spec.h"
+#include "aggregation/operators.h"
 #include "base/checksum.h"
 #include "tests/fuzz/seeds.h"
 #include "tests/fuzz/specs.h"

@@ -1,5 +1,6 @@
 #include "tests/fuzz/seeds.h"
 
+#include "aggregation/aggregate_spec.h"
 #include "aggregation/round_accumulator.h"
 #include "tests/aggregation/values.h"
 #include "tests/fuzz/specs.h"

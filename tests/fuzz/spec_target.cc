@@ -2,7 +2,9 @@
 #include <algorithm>
 #include <optional>
 
-#include "aggregation/output_layout.h"
+#include "aggregation/aggregate_spec.h"
+#include "aggregation/output/output_layout.h"
+#include "aggregation/wire/tensor.h"
 #include "base/check.h"
 #include "tests/fuzz/laws.h"
 #include "tests/fuzz/message_mutator.h"

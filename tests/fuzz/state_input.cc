@@ -42,7 +42,7 @@ Envelope OpenEnvelope(std::string_view state) {
 
 std::string SealLike(std::string_view example, std::string_view body) {
   const Envelope envelope = OpenEnvelope(example);
-  return SealState(envelope.magic, envelope.signature, body);
+  return WrapState(envelope.magic, envelope.signature, body);
 }
 
 }  // namespace sheaf::fuzz

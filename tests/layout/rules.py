@@ -24,25 +24,43 @@ CORE_ROOMS = {
 }
 CORE = ["server/core"] + [f"server/core/{room}" for room in CORE_ROOMS]
 
+# The rooms of aggregation, likewise.
+AGGREGATION_ROOMS = {
+    "memory": [],
+    "wire": [],
+    "exact": ["memory"],
+    "cells": ["memory", "wire", "exact"],
+    "output": ["wire", "exact", "cells"],
+    "sparse": ["memory", "wire", "cells", "output"],
+    # The rows of the table aggregation/operators.h.
+    "operators": ["memory", "wire", "exact", "cells", "output", "sparse"],
+}
+# What others see of it.
+AGGREGATION = ["aggregation", "aggregation/wire"]
+
 MAY_INCLUDE = {
     "base": [],
     "proto": [],
     "tls": ["base"],
     "settings": ["base"],
-    "aggregation": ["base", "proto"],
+    **{
+        f"aggregation/{room}": ["base", "proto"] + [f"aggregation/{other}" for other in others]
+        for room, others in AGGREGATION_ROOMS.items()
+    },
+    "aggregation": ["base", "proto"] + [f"aggregation/{room}" for room in AGGREGATION_ROOMS],
     "storage": ["base"],
     "storage/directory": ["base", "storage"],
-    "sdk/cpp/client": ["base", "proto", "tls", "aggregation"],
-    "sdk/cpp/program": ["base", "proto", "aggregation", "sdk/cpp/client"],
-    "sdk/cpp/computation": ["base", "proto", "aggregation"],
-    "probe": ["base", "proto", "aggregation", "sdk/cpp/client"],
-    "workloads": ["base", "proto", "aggregation", "sdk/cpp/client", "sdk/cpp/program", "sdk/cpp/computation"],
+    "sdk/cpp/client": ["base", "proto", "tls"] + AGGREGATION,
+    "sdk/cpp/program": ["base", "proto"] + AGGREGATION + ["sdk/cpp/client"],
+    "sdk/cpp/computation": ["base", "proto"] + AGGREGATION,
+    "probe": ["base", "proto"] + AGGREGATION + ["sdk/cpp/client"],
+    "workloads": ["base", "proto"] + AGGREGATION + ["sdk/cpp/client", "sdk/cpp/program", "sdk/cpp/computation"],
     # What is stored is not what the API says: here the one becomes the other (docs/adr/0018).
     "server/stored": ["base", "proto", "storage"],
     # What joins the rooms.
-    "server/core": ["base", "proto", "aggregation", "storage"] + CORE[1:],
+    "server/core": ["base", "proto"] + AGGREGATION + ["storage"] + CORE[1:],
     **{
-        f"server/core/{room}": ["base", "proto", "aggregation", "server/stored", "storage"]
+        f"server/core/{room}": ["base", "proto"] + AGGREGATION + ["server/stored", "storage"]
         + [f"server/core/{other}" for other in others]
         for room, others in CORE_ROOMS.items()
     },
@@ -50,8 +68,8 @@ MAY_INCLUDE = {
     "server/handlers": ["base", "proto", "tls", "server/calls", "storage"] + CORE,
     "server/rpc": ["base", "proto", "tls", "server/handlers"],
     # The binary: main and runtime join the parts.
-    "server": ["base", "proto", "tls", "settings", "aggregation", "storage", "server/calls", "server/handlers", "server/rpc"] + CORE,
-    "worker": ["base", "proto", "settings", "aggregation", "sdk/cpp/client", "sdk/cpp/computation"],
+    "server": ["base", "proto", "tls", "settings"] + AGGREGATION + ["storage", "server/calls", "server/handlers", "server/rpc"] + CORE,
+    "worker": ["base", "proto", "settings"] + AGGREGATION + ["aggregation/output", "sdk/cpp/client", "sdk/cpp/computation"],
     "worker/main.cc": ["worker", "workloads"],
     # A store that no server runs on is looked after from the command line (docs/adr/0011).
     "cli": ["base", "proto", "sdk/cpp/client", "sdk/cpp/program", "probe", "storage/directory"],

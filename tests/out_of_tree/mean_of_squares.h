@@ -10,9 +10,10 @@
 #include <memory>
 #include <vector>
 
-#include "aggregation/cell_stream.h"
-#include "aggregation/operators.h"
-#include "aggregation/output_accumulator.h"
+#include "aggregation/cells/cell_stream.h"
+#include "aggregation/cells/make_cells.h"
+#include "aggregation/output/operator.h"
+#include "aggregation/output/output_accumulator.h"
 
 // An element of a contribution: bytes of FLOAT32 or FLOAT64, little-endian, anywhere in memory.
 inline double ElementAt(sheaf::v1::DType dtype, const char* data, int64_t i) {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "aggregation/operators.h"
-#include "aggregation/output_layout.h"
+#include "aggregation/output/output_layout.h"
 #include "base/status_macros.h"
 
 namespace sheaf {

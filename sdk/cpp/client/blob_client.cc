@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "aggregation/wire/safetensors.h"
+#include "aggregation/wire/tensor.h"
 #include "base/status_macros.h"
 
 namespace sheaf {

@@ -19,7 +19,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "aggregation/round_accumulator.h"
+#include "aggregation/wire/tensor.h"
 #include "base/random.h"
 #include "sdk/cpp/client/call_sequence.h"
 #include "sdk/cpp/client/range_joiner.h"

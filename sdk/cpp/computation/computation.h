@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "aggregation/round_accumulator.h"
+#include "aggregation/wire/tensor.h"
 #include "sdk/cpp/computation/run_control.h"
 #include "sheaf/v1/aggregation.pb.h"
 #include "sheaf/v1/blob_service.pb.h"

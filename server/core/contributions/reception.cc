@@ -87,8 +87,9 @@ absl::Status Parse(std::string_view bytes, v1::Contribution& contribution) {
 
 }  // namespace
 
-Reception Receive(PayloadStore& payloads, const Limits& limits, MemoryBudget& budget, const RoundAccumulator& validator,
-                  int64_t contribution_bytes_max, const v1::TaskResult& result) {
+Reception Receive(PayloadStore& payloads, const Limits& limits, MemoryBudget& budget,
+                  const ContributionValidator& validator, int64_t contribution_bytes_max,
+                  const v1::TaskResult& result) {
   Reception reception;
   // Closed before this returns: that, too, may take as long as it is large.
   std::shared_ptr<const BlobView> file;

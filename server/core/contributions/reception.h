@@ -13,8 +13,8 @@
 #include <string_view>
 
 #include "absl/status/status.h"
+#include "aggregation/contribution_validator.h"
 #include "aggregation/refusal.h"
-#include "aggregation/round_accumulator.h"
 #include "server/core/limits/limits.h"
 #include "server/core/limits/memory_budget.h"
 #include "sheaf/v1/work_service.pb.h"
@@ -40,7 +40,7 @@ struct Reception {
 };
 
 // `result` has a contribution or the upload of one, and outlives the reception. Thread-safe, if `budget` is.
-Reception Receive(PayloadStore& payloads, const Limits& limits, MemoryBudget& budget, const RoundAccumulator& validator,
-                  int64_t contribution_bytes_max, const v1::TaskResult& result);
+Reception Receive(PayloadStore& payloads, const Limits& limits, MemoryBudget& budget,
+                  const ContributionValidator& validator, int64_t contribution_bytes_max, const v1::TaskResult& result);
 
 }  // namespace sheaf

@@ -63,10 +63,9 @@ ByteSink UnlessStopping(const Background& background, const ByteSink& take) {
   };
 }
 
-// OUT_OF_RANGE if an integer does not fit; else errors of PayloadStore::WriteBlob.
-absl::StatusOr<v1::Aggregate> WriteAggregate(const RoundAccumulator& accumulator, PayloadStore& payloads,
+// OUT_OF_RANGE if a sum does not fit; else errors of PayloadStore::WriteBlob.
+absl::StatusOr<v1::Aggregate> WriteAggregate(const AggregateRelease& release, PayloadStore& payloads,
                                              const Background& background) {
-  ASSIGN_OR_RETURN(const AggregateRelease release, accumulator.Release());
   v1::Aggregate aggregate;
   int64_t size_bytes = 0;
   ASSIGN_OR_RETURN(*aggregate.mutable_digest(), payloads.WriteBlob([&](const ByteSink& take) {
@@ -456,10 +455,9 @@ void RoundManager::Seal(const RoundId& id, absl::Time now) {
                now);
   }
   round->is_releasing = true;
-  round->strand.Do<absl::StatusOr<v1::Aggregate>>(
-      FoldStrand::Length::kLong,
-      [&payloads = context_.payloads, &background = context_.folds](RoundAccumulator& accumulator) {
-        return WriteAggregate(accumulator, payloads, background);
+  round->strand.Release<v1::Aggregate>(
+      [&payloads = context_.payloads, &background = context_.folds](const AggregateRelease& release) {
+        return WriteAggregate(release, payloads, background);
       },
       [this, id](absl::StatusOr<v1::Aggregate> aggregate, absl::Time at) { OnReleased(id, std::move(aggregate), at); });
 }

@@ -9,7 +9,8 @@
 #include <numeric>
 #include <span>
 
-#include "aggregation/round_accumulator.h"
+#include "aggregation/aggregate_spec.h"
+#include "aggregation/operators.h"
 #include "base/checksum.h"
 #include "base/status_macros.h"
 #include "proto/time.h"

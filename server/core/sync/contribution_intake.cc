@@ -285,11 +285,9 @@ bool ContributionIntake::ReceiveBeside(const v1::SyncRequest& request, const std
     // Of no strand of the round: it would wait for the folds and checkpoints there.
     context_.receptions.Run(
         result->lease_token(), [this, result = result, num_left, judge, validator = round->strand.validator(),
-                                bytes_max = round->spec.contribution_bytes_max()]() mutable {
+                                bytes_max = round->spec.contribution_bytes_max()] {
           auto reception = std::make_shared<Reception>(
               Receive(context_.payloads, context_.limits, rounds_.unfolded(), *validator, bytes_max, *result));
-          // Perhaps the last that holds it.
-          validator.reset();
           context_.executor.Post([this, result, num_left, judge, reception](absl::Time now) {
             received_.insert_or_assign(result, std::move(*reception));
             const auto found = receiving_.find(LeaseToken(result->lease_token()));

@@ -1,0 +1,121 @@
+#include "aggregation/operators/dense_accumulator.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "aggregation/cells/cell_stream.h"
+#include "aggregation/cells/make_cells.h"
+#include "aggregation/exact/exact_block.h"
+#include "aggregation/operators/weight_sum.h"
+#include "aggregation/wire/tensor.h"
+#include "base/status_macros.h"
+
+namespace sheaf {
+namespace {
+
+// Elements are kept in stripes, which know nothing of each other: a pool of threads may fold them at once. Whole chunks
+// of serialised cells.
+constexpr int64_t kStripe = int64_t{1} << 18;
+static_assert(kStripe % kCellChunk == 0 && kStripe % ExactBlock::kRunMax == 0);
+// Elements released at once.
+constexpr int64_t kPiece = int64_t{1} << 14;
+
+class DenseAccumulator final : public OutputAccumulator {
+ public:
+  explicit DenseAccumulator(const OutputLayout& output) : OutputAccumulator(output) {
+    for (int64_t at = 0; at == 0 || at < output.width; at += kStripe) {
+      const int64_t size = std::min(kStripe, output.width - at);
+      stripes_.push_back(MakeCells(output.cell_type(), {.size_hint = size}));
+      stripes_.back()->Resize(size);
+    }
+  }
+
+  int64_t memory_bytes() const override {
+    int64_t bytes = 0;
+    for (const auto& stripe : stripes_) bytes += stripe->memory_bytes();
+    return bytes;
+  }
+
+ protected:
+  void DoAccumulate(const CheckedValue& value) override {
+    InlineFor one_by_one;
+    DoAccumulateInParts(value, one_by_one);
+  }
+
+  void DoAccumulateInParts(const CheckedValue& value, ParallelFor& parallel) override {
+    const float weight = is_weighted() ? value.weight : 1.0f;
+    const int64_t stripe_bytes = kStripe * DTypeSize(layout().dtype);
+    parallel.Run(static_cast<int>(stripes_.size()), [&](int i) {
+      CellVector& stripe = *stripes_[static_cast<size_t>(i)];
+      const char* const values = value.data.data() + i * stripe_bytes;
+      if (value.ranges.empty()) return stripe.Add(0, values, stripe.size(), weight);
+      stripe.AddScanned(0, values, stripe.size(), weight,
+                        value.ranges.subspan(static_cast<size_t>(i * (kStripe / ExactBlock::kRunMax))));
+    });
+    if (is_weighted()) weight_.Add(weight);
+  }
+
+  void DoMerge(const OutputAccumulator& other) override {
+    const auto& from = dynamic_cast<const DenseAccumulator&>(other);
+    for (size_t i = 0; i < stripes_.size(); ++i) stripes_[i]->AddFrom(0, *from.stripes_[i], 0, stripes_[i]->size());
+    weight_.Merge(from.weight_);
+  }
+
+  void DoWrite(StateWriter& out) const override {
+    if (is_weighted()) weight_.Write(out);
+    CellStreamWriter cells(layout().cell_type(), out);
+    for (const auto& stripe : stripes_) cells.Append(*stripe, 0, stripe->size());
+    cells.Finish();
+  }
+
+  absl::Status DoRead(StateReader& in, StateOrigin origin) override {
+    if (is_weighted()) RETURN_IF_ERROR(weight_.Read(in, origin));
+    for (const auto& stripe : stripes_) RETURN_IF_ERROR(ReadCells(*stripe, stripe->size(), in, origin));
+    return absl::OkStatus();
+  }
+
+  absl::Status DoRelease(AggregateRelease& release, v1::OutputSummary& summary) const override {
+    std::optional<ExactDivisor> divisor;
+    if (layout().op->divisor != Divisor::kNone && num_clients() > 0) {
+      divisor = is_weighted() ? weight_.divisor() : ExactDivisor::OfCount(num_clients());
+    }
+    release.tensors.push_back({layout().name, layout().released_dtype(), layout().shape,
+                               [this, divisor](const ByteSink& take) { return WriteElements(divisor, take); }});
+    summary.set_divisor_value(divisor.has_value() ? divisor->upper : 0);
+    summary.set_touched(layout().width);
+    summary.set_released(layout().width);
+    return absl::OkStatus();
+  }
+
+ private:
+  bool is_weighted() const { return layout().op->is_weighted(); }
+  absl::Status WriteElements(std::optional<ExactDivisor> divisor, const ByteSink& take) const {
+    const auto value_bytes = static_cast<size_t>(DTypeSize(layout().released_dtype()));
+    const ExactDivisors divisors = divisor.has_value() ? ExactDivisors(*divisor) : ExactDivisors();
+    std::vector<char> piece(static_cast<size_t>(std::min(kPiece, layout().width)) * value_bytes);
+    int64_t first = 0;
+    for (const auto& stripe : stripes_) {
+      for (int64_t at = 0; at < stripe->size(); at += kPiece) {
+        const int64_t n = std::min(kPiece, stripe->size() - at);
+        int64_t num_fitting = stripe->Round(at, n, divisors, piece.data());
+        num_fitting = layout().NumFitting(piece.data(), num_fitting);
+        if (num_fitting < n) return OutOfRange(0, first + at + num_fitting);
+        RETURN_IF_ERROR(take({piece.data(), static_cast<size_t>(n) * value_bytes}));
+      }
+      first += stripe->size();
+    }
+    return absl::OkStatus();
+  }
+
+  // kStripe elements each, but for the last.
+  std::vector<std::unique_ptr<CellVector>> stripes_;
+  WeightSum weight_;
+};
+
+}  // namespace
+
+std::unique_ptr<OutputAccumulator> MakeDenseAccumulator(const OutputLayout& layout) {
+  return std::make_unique<DenseAccumulator>(layout);
+}
+
+}  // namespace sheaf
