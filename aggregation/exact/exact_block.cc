@@ -10,16 +10,27 @@
 #include "aggregation/exact/rounding.h"
 #include "base/check.h"
 
+// The invariant, between calls and for every bin:
+//
+//   no digit is larger in magnitude than the bin's load, and the load is at most 2^62 + 2^10.
+//
+// MakeRoom, at the beginning of a call that adds numbers, brings each load to 2^61 or below. One number adds at most
+// 2^51 + 1 to a digit (the 1 is for rounding up), and one call at most 2^10 numbers: 2^61 + 2^10 together. So digits
+// never overflow, and a bin needs no look but once in 2^10 calls at least. States, which are added digit by digit, are
+// below 2^62 as well: AddBlock makes room for them, or splits them. What a sum is worth, the sum of digit * 2^exponent
+// over its bins, no call changes but by what it adds.
+
 namespace sheaf {
 namespace {
 
 constexpr int kBits = ExactBlock::kDigitBits;
 constexpr int64_t kHalf = int64_t{1} << (kBits - 1);
 constexpr int kStep = 4;
-// One number adds at most 2^51 to a digit, so one call at most 2^61.
+// One number adds at most 2^51 to a digit: what the kernels' magic number can round.
 constexpr int kTopBits = 51;
 constexpr int64_t kLoadMax = int64_t{1} << 62;
 constexpr int64_t kRoomy = int64_t{1} << 61;
+static_assert(kLoadMax - kRoomy == int64_t{ExactBlock::kRunMax} << kTopBits);
 // How far above the numbers that made it a new bin reaches: later ones may be larger.
 constexpr int kMargin = 4;
 // Digits of at most this much are exact in a double, also when converted by ToDouble of the kernels.
@@ -98,6 +109,9 @@ bool ExactBlock::AddFloats(int at, const char* values, int n, float weight, cons
   }
   if (range.is_all_zero || !range.is_finite) return range.is_finite;
   const Target target = Choose(range.top + w.top, range.low + w.low, kStep);
+  // What the kernels ask for: products below 2^51 units, and nothing below the lowest bin's unit.
+  SHEAF_CHECK(range.top + w.top - target.top <= kTopBits);
+  SHEAF_CHECK(range.low + w.low >= target.top - kBits * (target.num_bins - 1));
   const double unit = std::ldexp(1.0, target.top);
   if (target.num_bins == 1) {
     AddToOneBin(values, n, weight, unit, Open(target.top, target.top_amount) + at);
@@ -133,6 +147,7 @@ bool ExactBlock::AddDoubles(int at, const char* values, int n, float weight) {
     for (int i = 0; i < n; ++i) AddOne(at + i, wide[i], w.mantissa, w.low);
     return true;
   }
+  // 53 and 24 bits give 77, in two doubles; of weights that are powers of two the second is 0.
   double product[kRunMax], error[kRunMax];
   TwoProduct(wide, n, weight, product, error);
   AddWide(at, nullptr, product, n, 53);
@@ -148,6 +163,7 @@ bool ExactBlock::AddWide(int at, const uint32_t* scattered, const double* values
   const FloatRange range = ScanDoubles(values, n, precision);
   if (range.is_all_zero || !range.is_finite) return range.is_finite;
   const Target target = Choose(range.top, range.low, kStep);
+  SHEAF_CHECK(range.top - target.top <= kTopBits && range.low >= target.top - kBits * (target.num_bins - 1));
   // Near the ends of the range the scale, or what it makes of the smallest value, would leave it.
   const bool is_extreme = target.top < -992 || target.top > 992 || range.low - target.top < -1074;
   if (is_extreme || n < kFew) {
@@ -161,6 +177,8 @@ bool ExactBlock::AddWide(int at, const uint32_t* scattered, const double* values
 }
 
 ExactBlock::Target ExactBlock::Choose(int top, int low, int step) const {
+  // The bin of this exponent, and as many below it, 32 apart, as reach down to `low`. What the upper one rounds away is
+  // at most half of its unit, 2^31 of the next one's: only the first takes more than kHalf.
   const auto target = [&](int exponent) {
     const int below = std::max(0, exponent - low);
     return Target{.top = exponent,
@@ -175,6 +193,9 @@ ExactBlock::Target ExactBlock::Choose(int top, int low, int step) const {
     if (bin.exponent <= low) return target(bin.exponent);
     if (upper == nullptr && top - bin.exponent >= kBits / 2) upper = &bin;
   }
+  // No bin that is there will do. One that takes the numbers whole, if they span no more than 51 bits: with a margin for
+  // larger ones to come if that is possible, on a wide grid first, so that runs of about one size share it; else as low
+  // as they need it. If they span more, the upper parts go to a bin that has room, and the rest below.
   if (is_canonical_) {
     const int whole = RoundDown(low, kBits);
     return target(top - whole <= kTopBits ? whole : RoundUp(top - kTopBits, kBits));
@@ -188,6 +209,8 @@ ExactBlock::Target ExactBlock::Choose(int top, int low, int step) const {
 }
 
 void ExactBlock::AddScaled(int at, const uint32_t* scattered, double* rest, int n, const Target& target) {
+  // Before each bin, |rest[i]| <= 2^51 of its units; each takes the nearest integer and leaves half of one, which is
+  // 2^31 of the next. After the last nothing is left: the numbers are multiples of its unit.
   for (int b = 0; b < target.num_bins; ++b) {
     const int exponent = target.top - kBits * b;
     const int64_t amount = b == 0 ? target.top_amount : kHalf;
@@ -204,6 +227,8 @@ void ExactBlock::AddScaled(int at, const uint32_t* scattered, double* rest, int 
 }
 
 void ExactBlock::AddOne(int at, double value, uint32_t weight_mantissa, int weight_exponent) {
+  // mantissa * 2^(field - 1075); of subnormals the field counts as 1, and there is no hidden bit. The mantissas of a
+  // double and a weight have 53 and 24 bits: their product, 77, is an integer of 128.
   const uint64_t bits = std::bit_cast<uint64_t>(value);
   const uint64_t field = (bits >> 52) & 0x7ff;
   const uint64_t mantissa = (bits & 0xfffffffffffffull) | (field == 0 ? 0ull : 0x10000000000000ull);
@@ -214,6 +239,7 @@ void ExactBlock::AddOne(int at, double value, uint32_t weight_mantissa, int weig
 void ExactBlock::AddTerm(int at, bool is_negative, unsigned __int128 magnitude, int exponent) {
   if (magnitude == 0) return;
   if (MayHaveManyBins()) LimitBins();
+  // Without its zeros it may fit one bin.
   while ((magnitude & 0xff) == 0) magnitude >>= 8, exponent += 8;
   const uint64_t upper = static_cast<uint64_t>(magnitude >> 64);
   const int width = upper != 0 ? 64 + std::bit_width(upper) : std::bit_width(static_cast<uint64_t>(magnitude));
@@ -223,6 +249,7 @@ void ExactBlock::AddTerm(int at, bool is_negative, unsigned __int128 magnitude, 
     Open(target.top, target.top_amount)[at] += is_negative ? -digit : digit;
     return;
   }
+  // Cut at multiples of 32, which all numbers that are cut like this share. 77 bits moved by up to 31 fit 128.
   int lowest = RoundDown(exponent, kBits);
   for (magnitude <<= exponent - lowest; magnitude != 0; magnitude >>= kBits, lowest += kBits) {
     const int64_t digit = static_cast<uint32_t>(magnitude);
@@ -248,7 +275,7 @@ void ExactBlock::AddBlock(int at, const ExactBlock& other, int other_at, int n) 
       AddIntegers(Open(from.exponent, amount) + at, from.digits + other_at, n);
       continue;
     }
-    // So full that this block may not hold it beside its own: carry first.
+    // So full that this block may not hold it beside its own: its upper halves go to the bin above.
     if (FindBin(from.exponent + kBits).load > kRoomy) Carry(from.exponent + kBits);
     int64_t* const lower = Open(from.exponent, kHalf) + at;
     SplitDigits(from.digits + other_at, n, kBits, lower, Open(from.exponent + kBits, kHalf) + at);
@@ -262,6 +289,8 @@ void ExactBlock::AddDigits(int at, int exponent, const int32_t* digits, int n) {
 }
 
 void ExactBlock::Carry(int exponent) {
+  // A digit d below 2^63 is c * 2^32 + r with -2^31 <= r < 2^31 and |c| <= 2^31: r stays, c goes to the bin above, which
+  // must have room. Each bin above that is full carries in turn, and there are no more than the range has.
   if (FindBin(exponent + kBits).load > kRoomy) Carry(exponent + kBits);
   int64_t* const above = Open(exponent + kBits, kHalf);
   Bin& bin = FindBin(exponent);
@@ -275,6 +304,9 @@ void ExactBlock::Carry(int exponent) {
 }
 
 void ExactBlock::AddCut(int at, int exponent, const int64_t* digits, int n) {
+  // With s = exponent - below, 0 < s < 32, and b = 32 - s: a digit d = c * 2^b + r, -2^(b - 1) <= r < 2^(b - 1), is worth
+  // r * 2^s in the bin at `below`, which is at most 2^31, and c in the bin above it, since 2^s * 2^b = 2^32. Exponents are
+  // multiples of 4, so that c is no more than 2^59.
   const int below = RoundDown(exponent, kBits);
   const int bits = kBits - (exponent - below);
   for (const int to : {below, below + kBits}) {
@@ -288,6 +320,8 @@ void ExactBlock::AddCut(int at, int exponent, const int64_t* digits, int n) {
 }
 
 void ExactBlock::LimitBins() {
+  // Canonical bins for what these can hold would be span / 32 + 2 at most. As long as there are no more, whatever came,
+  // memory is bounded by the range of the numbers and not by their order.
   const int span = bins_.back().exponent + kDigitTop - bins_.front().exponent;
   if (static_cast<int>(bins_.size()) <= span / kBits + 2) return;
   // In memory of its own first: the pool only grows, and what is there is enough.
@@ -333,7 +367,9 @@ void ExactBlock::Normalise() {
     GiveBack(cut);
     b = 0;
   }
-  // From the lowest up, and as far as there is anything to carry.
+  // From the lowest up, and as far as there is anything to carry: a bin that was carried takes nothing any more. Digits of
+  // [-2^31, 2^31) at multiples of 32 are a number's only ones, as those of a number system are: so equal sums get equal
+  // digits, whatever bins they had.
   for (size_t b = 0; b < bins_.size(); ++b) {
     if (!FitInt32(bins_[b].digits, size_)) Carry(bins_[b].exponent);
     bins_[b].load = kHalf;
@@ -369,7 +405,7 @@ std::optional<ExactBlock::FastDigits> ExactBlock::FindFastDigits(int at, int n) 
     if (largest > (above == 2 * kBits ? kThirdMax : kFastMax)) return std::nullopt;
     fast.digits[above / kBits] = from;
   }
-  // With a third bin, the second is added to it, and must leave room.
+  // With a third bin, the second is added to it: 2^18 * 2^32 + 2^50 = 2^51, which is as much as a double takes.
   if (fast.digits[2] != kZeros && LargestMagnitude(fast.digits[1], n) > kFastMax / 2) return std::nullopt;
   if (lowest != nullptr) fast.exponent = lowest->exponent;
   return fast;
@@ -515,7 +551,10 @@ void ExactBlock::ToDivisors(int at, int n, int64_t to, ExactDivisorColumns& divi
 
 template <typename Float>
 Float ExactBlock::RoundOne(int i) const {
-  // Of what lies below the three leading digits only the sign can matter, because it is less than one of their units.
+  // The leading digit is 1 at least, so the three leading ones make 2^64 - 2^63 - 2^31 > 2^62 units at least: 10 bits more
+  // than a double has, and floats and the middles between them are even numbers of units. What lies below is less than
+  // one unit, 2^31 / (2^32 - 1), and of the sign of its own leading digit, so that nothing but the sign can matter: half a
+  // unit of that sign stands for it.
   size_t b = bins_.size();
   while (b > 0 && bins_[b - 1].digits[i] == 0) --b;
   if (b == 0) return 0;

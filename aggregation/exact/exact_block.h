@@ -19,6 +19,12 @@
 //   block.AddFloats(0, bytes, 1024, 3.0f);   // += 3 * value, exactly
 //   block.Round(0, 1024, floats);            // the only rounding there is
 //
+// Bins at absolute positions, and cutting numbers into them by adding a constant, are ReproBLAS's (Demmel and Nguyen,
+// Parallel reproducible summation, IEEE Transactions on Computers, 2015; Ahrens, Demmel and Nguyen, Algorithms for
+// efficient reproducible floating point summation, ACM TOMS, 2020). It keeps the few bins below the largest number, as
+// floats, and drops the others: its sums do not depend on the order, and are not exact. Here no bin is dropped, as in
+// a long accumulator (Kulisch); that there is room for 2^10 numbers before a carry is what makes it as fast.
+//
 // The weighted product of two floats has 48 bits, exact in a double; that of a double and a float has 77, kept as the
 // sum of two doubles (or cut as an integer near the ends of the range). Zeros add nothing, whatever their sign; an
 // exact zero rounds to +0. Not thread-safe.

@@ -5,6 +5,18 @@
 #include <cmath>
 #include <cstring>
 
+// The transformations below are error-free: what an operation rounds away is itself a float, and is kept. They are
+//
+//   the sum of two        Knuth, The Art of Computer Programming, vol. 2, section 4.2.2, theorem B
+//   the product of two    Ogita, Rump and Oishi, Accurate sum and dot product, 2005 (with a fused multiply-add)
+//   the bits above a unit Rump, Ogita and Oishi, Accurate floating-point summation, 2008; as deposits into bins, Demmel
+//                         and Nguyen, Parallel reproducible summation, 2015, and Ahrens, Demmel and Nguyen, Algorithms
+//                         for efficient reproducible floating point summation, 2020 (ReproBLAS)
+//   rounding to odd       Boldo and Melquiond, Emulation of FMA and correctly rounded sums, 2008
+//
+// They hold in round-to-nearest while nothing overflows or underflows, which callers see to, and only if the compiler
+// neither reassociates nor fuses: the tree is built with -ffp-contract=off.
+
 // One body, compiled for AVX2 with FMA and for every x86-64, chosen when the program is loaded. Both give the same
 // bits: wherever FMA saves a rounding, that rounding is exact. Sanitizers start too late for the choice.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
@@ -19,7 +31,10 @@ namespace {
 
 constexpr double kBase = 4294967296.0;
 constexpr int64_t kHalf = int64_t{1} << 31;
-// 1.5 * 2^52: adding it rounds to an integer, which then stands in the low bits.
+// 1.5 * 2^52, in the middle of [2^52, 2^53), where neighbouring doubles are 1 apart. Adding any |x| <= 2^51 stays in
+// there, and so rounds x to the nearest integer, half to even; and because the doubles of one binade are numbered by
+// their bits, the integer is the difference of the bits. The half, 0.5 * 2^52, is there for negative x: 2^52 alone would
+// leave the binade.
 constexpr double kMagic = 6755399441055744.0;
 constexpr int64_t kMagicBits = std::bit_cast<int64_t>(kMagic);
 
@@ -30,17 +45,19 @@ inline T Load(const char* values, int64_t i) {
   return value;
 }
 
+// The integer that was added to kMagic.
 inline int64_t ToInteger(double shifted) { return std::bit_cast<int64_t>(shifted) - kMagicBits; }
-// |integer| <= 2^51.
+// The same backwards, for |integer| <= 2^51; the subtraction is exact. There is no such instruction before AVX-512.
 inline double ToDouble(int64_t integer) { return std::bit_cast<double>(integer + kMagicBits) - kMagic; }
 
-// integer / 2^bits, rounded down. AVX2 shifts 64-bit integers only as unsigned ones.
+// integer / 2^bits, rounded down. AVX2 shifts 64-bit integers only as unsigned ones, so 2^63 is added before, and
+// 2^(63 - bits) taken away after.
 inline int64_t ShiftRight(int64_t integer, int bits) {
   constexpr uint64_t kSign = uint64_t{1} << 63;
   return static_cast<int64_t>(((static_cast<uint64_t>(integer) ^ kSign) >> bits) - (kSign >> bits));
 }
 
-// sum + lost = a + b, exactly (Knuth's TwoSum).
+// sum + lost = a + b, exactly, whichever is larger (Knuth's TwoSum; six operations, and no branch).
 struct Sum {
   double sum;
   double lost;
@@ -51,10 +68,14 @@ inline Sum TwoSum(double a, double b) {
   return {.sum = sum, .lost = (a - (sum - of_b)) + (b - of_b)};
 }
 
-// rounded + lost rounded to odd instead: where something was lost, the last bit is 1. A second rounding, to fewer bits,
-// then is what one rounding of the true number would be (Boldo and Melquiond, 2008), down to the subnormals.
+// `rounded` is a number rounded to nearest, and `lost` has the sign of what that lost. Returns the number rounded to odd:
+// where something was lost, the neighbour towards zero or away from it whose last bit is 1. A second rounding, to at
+// least two bits fewer, is then what one rounding of the number itself would be: floats and the middles between them
+// have an even last bit as doubles, so none of them lies between the number and what it became. 53 bits are more than
+// 24 + 2, and subnormal floats have still fewer.
 inline double RoundToOdd(double rounded, double lost) {
   const int64_t bits = std::bit_cast<int64_t>(rounded);
+  // Bits of doubles grow with the magnitude, whatever the sign.
   const int64_t away = (lost > 0) == (rounded > 0) ? 1 : -1;
   const int64_t step = lost != 0 && (bits & 1) == 0 ? away : 0;
   return std::bit_cast<double>(bits + step);
@@ -118,6 +139,8 @@ SHEAF_KERNEL bool AllFinite64(const char* values, int64_t n) {
 
 SHEAF_KERNEL void AddToOneBin(const char* __restrict values, int n, float weight, double unit,
                               int64_t* __restrict digits) {
+  // The product of two floats has 48 bits, and is exact. Multiples of the unit below 2^51 of it: adding the magic number,
+  // scaled to the unit, rounds nothing away.
   const double wide_weight = weight;
   const double magic = kMagic * unit;
   const int64_t magic_bits = std::bit_cast<int64_t>(magic);
@@ -130,7 +153,8 @@ SHEAF_KERNEL void AddToOneBin(const char* __restrict values, int n, float weight
 SHEAF_KERNEL void AddToTwoBins(const char* __restrict values, int n, float weight, double unit,
                                int64_t* __restrict high, int64_t* __restrict low) {
   const double wide_weight = weight;
-  // Adding these rounds to a multiple of the bin's unit, whose number then stands in the low bits.
+  // The upper bin takes the nearest multiple of its unit. `shifted - magic` is that multiple, exactly, and what is left
+  // lies within half a unit, which is 2^31 of the lower one's; a difference of two neighbours of one scale is exact.
   const double magic = kMagic * unit, low_magic = magic / kBase;
   const int64_t magic_bits = std::bit_cast<int64_t>(magic), low_magic_bits = std::bit_cast<int64_t>(low_magic);
   for (int i = 0; i < n; ++i) {
@@ -150,6 +174,7 @@ SHEAF_KERNEL void Scale(const double* __restrict values, int n, double scale, do
   for (int i = 0; i < n; ++i) rest[i] = values[i] * scale;
 }
 
+// |rest[i]| <= 2^51 before; at most half of it is left, times 2^32: what is left fits again.
 SHEAF_KERNEL void CutDigits(double* __restrict rest, int n, int64_t* __restrict digits) {
   for (int i = 0; i < n; ++i) {
     const double shifted = rest[i] + kMagic;
@@ -179,6 +204,7 @@ SHEAF_KERNEL void MultiplyByBase(double* rest, int n) {
 SHEAF_KERNEL void TwoProduct(const double* __restrict values, int n, double weight, double* __restrict product,
                              double* __restrict error) {
   for (int i = 0; i < n; ++i) {
+    // What a product loses is a double, unless it is below the smallest; the fused operation rounds nothing else.
     product[i] = values[i] * weight;
     error[i] = std::fma(values[i], weight, -product[i]);
   }
@@ -190,6 +216,7 @@ void ScatterIntegers(int64_t* into, const uint32_t* at, const int64_t* from, int
 
 SHEAF_KERNEL void CombineDigits(const int64_t* __restrict digits2, const int64_t* __restrict digits1,
                                 const int64_t* __restrict digits0, int n, double unit, double* __restrict sums) {
+  // Both summands are exact: integers of at most 2^51, scaled by powers of two. So the addition is the only rounding.
   const double unit1 = unit * kBase;
   for (int i = 0; i < n; ++i) {
     sums[i] = ToDouble(digits2[i] * (int64_t{1} << 32) + digits1[i]) * unit1 + ToDouble(digits0[i]) * unit;
@@ -204,6 +231,7 @@ SHEAF_KERNEL void CombineDigits(const int64_t* __restrict digits2, const int64_t
   }
 }
 
+// A digit of up to 2^62 is no double. Its two halves are: digit = upper * 2^32 + lower, -2^31 <= lower < 2^31.
 SHEAF_KERNEL void ScaleDigits(const int64_t* __restrict digits, int n, double unit, double* __restrict sums) {
   const double unit1 = unit * kBase;
   for (int i = 0; i < n; ++i) {
@@ -248,8 +276,10 @@ SHEAF_KERNEL void SplitSums(const int64_t* __restrict digits, int n, double unit
   }
 }
 
-// A float, or the middle between two, has 25 bits, times the divisor 52: a dividend rounded to odd, and the quotient
-// rounded to odd, lie on the same side of it as the true ones.
+// Why two roundings to odd are one rounding of the true quotient. Let m be a float, or the middle between two: 25 bits.
+// The quotient lies above m exactly if the dividend lies above m * divisor, which has at most 25 + 27 = 52 bits, so is a
+// double with an even last bit: rounding the dividend to odd leaves it on its side. Rounding the quotient of that to odd
+// leaves it on its side of m, which is a double with even last bits, too.
 inline float DivideOddByFewBits(double dividend, double divisor) {
   const double quotient = dividend / divisor;
   const double rest = std::fma(-quotient, divisor, dividend);
@@ -274,19 +304,28 @@ inline __attribute__((always_inline)) int DivideSumsTo(const double* __restrict 
                                                        const double* __restrict divisors,
                                                        const double* __restrict lower_divisors, int n,
                                                        Float* __restrict quotients, int* __restrict unsure) {
+  // With u = 2^-53, S the dividend and D the divisor: S = s + l with |l| <= u |s|, and |D - (d + d') | <= u^2 d with
+  // |d'| <= u d. Let q be s / d, rounded. The true quotient is q + (S - q D) / D, and
+  //
+  //   S - q D = r + l - q d' - q (D - d - d'),   r = s - q d,   |r| <= u |q| d,
+  //
+  // so |S - q D| <= 3 u |q| d, nearly. r is a double: the remainder of a division is, unless it is below the smallest,
+  // for which the quotient would have to be below kSmallest or the divisor not plain (ExactBlock::DivideTo). What is
+  // lost on the way to `correction`, in units of u^2 |q|: 2 when r + l is rounded, 1 with q d', 3 when that is
+  // subtracted, 1 with what no double holds of D, 3 by the division, and 3 because it divides by d instead of D. And 3
+  // more where the error is added. That is 16 u^2 = 2^-102 at most; kError is four times as much.
   constexpr double kError = 0x1p-100, kSmallest = 0x1p-800, kLargest = 0x1p+1000;
   int64_t is_sure[1024];
   for (int i = 0; i < n; ++i) {
     const Sum sum = TwoSum(upper[i], lower[i]);
     const double quotient = sum.sum / divisors[i];
-    // What is left of the dividend: exact, then with what the sum lost, then with the divisor's lower part.
+    // r, then with l, then with d'.
     const Sum rest = TwoSum(std::fma(-quotient, divisors[i], sum.sum), sum.lost);
     const double left = rest.sum - quotient * lower_divisors[i];
     const double correction = left / divisors[i];
     const double beyond = std::fma(-correction, divisors[i], left);
     const bool is_exact = beyond == 0 && rest.lost == 0 && lower_divisors[i] == 0;
-    // The true quotient is within this of quotient + correction (a hundredth of it, in fact): if both ends round to the
-    // same, so does it.
+    // If both ends of what the true quotient may be round to the same, so does it. Rounding is monotonic.
     const double error = is_exact ? 0 : std::fabs(quotient) * kError;
     Float low, high;
     RoundSum(quotient, correction - error, low);
@@ -324,6 +363,8 @@ SHEAF_KERNEL void SplitDigits(const int64_t* __restrict digits, int n, int bits,
   }
 }
 
+// The union of the counts' bits is at least the largest of them, and less than twice as much: so it may say no too early,
+// which costs time and no bits, and never yes where a count is over 2^51.
 SHEAF_KERNEL bool CountsToDivisors(const int64_t* __restrict counts, int64_t n, double* __restrict divisors) {
   int64_t all = 0;
   for (int64_t i = 0; i < n; ++i) {

@@ -3,6 +3,10 @@
 #include <algorithm>
 #include <cmath>
 
+// Why 2624 bits do. A product that is not zero is a multiple of 2^-1074 * 2^-149 = 2^-1223, which is above the lowest
+// bit, 2^-1344; and it is below 2^1024 * 2^128 = 2^1152, so that 2^63 of them stay below 2^1215, and the sign's bit
+// stands for 2^1279. Nothing is ever rounded but in Round and Quotient.
+
 namespace sheaf {
 
 void FixedPoint::AddProduct(double value, float weight) {
@@ -10,10 +14,11 @@ void FixedPoint::AddProduct(double value, float weight) {
   int value_exponent = 0, weight_exponent = 0;
   const double value_fraction = std::frexp(std::fabs(value), &value_exponent);
   const float weight_fraction = std::frexp(std::fabs(weight), &weight_exponent);
+  // frexp gives fractions of [0.5, 1): 53 bits and 24, also of subnormals, whose last bits are then zeros.
   const auto value_integer = static_cast<uint64_t>(std::ldexp(value_fraction, 53));
   const auto weight_integer = static_cast<uint64_t>(std::ldexp(weight_fraction, 24));
   const unsigned __int128 product = static_cast<unsigned __int128>(value_integer) * weight_integer;
-  // The product has 77 bits, and starts at this bit.
+  // The product has at most 77 bits, and its last stands here: kPoint - 1073 - 53 - 148 - 24 = 46 at least.
   const int position = kPoint + value_exponent - 53 + weight_exponent - 24;
   const bool is_negative = std::signbit(value) != std::signbit(weight);
   for (int bit = 0; bit < 96; bit += 32) {
@@ -43,6 +48,7 @@ void FixedPoint::SubtractLimb(int limb, uint64_t digit) {
   }
 }
 
+// Two's complement: all bits the other way, and one more.
 FixedPoint FixedPoint::Negated() const {
   FixedPoint negated;
   for (size_t i = 0; i < kLimbs; ++i) negated.limbs_[i] = ~limbs_[i];
@@ -51,6 +57,7 @@ FixedPoint FixedPoint::Negated() const {
 }
 
 double FixedPoint::Round(int precision, int lowest) const {
+  // Half to even has no sides: of a negative number the magnitude is rounded.
   if (limbs_.back() >> 63 != 0) return -Negated().Round(precision, lowest);
   const int top = TopBit();
   if (top < 0) return 0;
@@ -84,6 +91,7 @@ FixedPoint FixedPoint::Doubled() const {
   return doubled;
 }
 
+// Of numbers that are not negative.
 bool FixedPoint::IsLess(const FixedPoint& other) const {
   return std::lexicographical_compare(limbs_.rbegin(), limbs_.rend(), other.limbs_.rbegin(), other.limbs_.rend());
 }
@@ -99,6 +107,8 @@ double FixedPoint::Quotient(const FixedPoint& divisor, int precision, int lowest
   for (int i = 0; i < exponent; ++i) part = part.Doubled();
   for (int i = 0; i > exponent; --i) rest = rest.Doubled();
   if (rest.IsLess(part)) --exponent, rest = rest.Doubled();
+  // Now part <= rest < 2 * part, and the quotient is rest / part * 2^exponent: its leading bit is at `exponent`. Each step
+  // finds one bit, and leaves rest < 2 * part again.
   const int last = std::max(exponent - precision + 1, lowest);
   double kept = 0;
   bool half = false;
