@@ -33,9 +33,9 @@ PACKAGES_FOUND = {
     "Eigen3": "/usr/share/eigen3/cmake/Eigen3Config.cmake",
 }
 # What scripts, CMake and tests run.
-PROGRAMS = ["g++", "cmake", "ctest", "ninja", "pkg-config", "protoc", "grpc_cpp_plugin", "python3", "ss", "bash", "sed",
-            "awk", "grep"]
-PYTHON_MODULES = ["numpy"]
+PROGRAMS = ["g++", "cmake", "ctest", "ninja", "pkg-config", "protoc", "grpc_cpp_plugin", "grpc_python_plugin", "python3",
+            "ss", "bash", "sed", "awk", "grep"]
+PYTHON_MODULES = ["numpy", "grpc", "google/protobuf"]
 # Somebody else's project: what it finds is what we install.
 ELSEWHERE = "tests/out_of_tree/"
 
