@@ -54,6 +54,31 @@ DiskServer::~DiskServer() {
   disk_.set_fault([](const DiskCall&) { return DiskFault{.error = EIO}; });
 }
 
+absl::Status DiskServer::Call(std::string_view method, std::string_view authorization,
+                              const google::protobuf::Message& request, google::protobuf::Message& response) {
+  if (!stop_status_.ok()) return absl::UnavailableError("the server has stopped");
+  ASSIGN_OR_RETURN(const IdentityPtr caller, parts_->table.Authenticate(authorization, {}));
+  // A call that is parked is answered later, or never.
+  struct Kept {
+    std::unique_ptr<google::protobuf::Message> request;
+    std::unique_ptr<google::protobuf::Message> response;
+    std::optional<absl::Status> answer;
+  };
+  const auto kept = std::make_shared<Kept>();
+  kept->request.reset(request.New());
+  kept->request->CopyFrom(request);
+  kept->response.reset(response.New());
+  parts_->table.Dispatch(method, caller, *kept->request, kept->response.get(),
+                         [kept](const absl::Status& status) { kept->answer = status; });
+  Run();
+  if (!kept->answer || is_killed_) {
+    return stop_status_.ok() ? absl::DeadlineExceededError("the call is parked")
+                             : absl::UnavailableError("the server has stopped");
+  }
+  response.CopyFrom(*kept->response);
+  return *kept->answer;
+}
+
 void DiskServer::Run() {
   do {
     const absl::Status status = parts_->runner.Run(std::exchange(inbox_, {}), clock_.Now());

@@ -11,12 +11,14 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "base/clock.h"
 #include "base/random.h"
+#include "google/protobuf/message.h"
 #include "server/core/batch_runner.h"
 #include "server/core/core.h"
 #include "server/handlers/access_handlers.h"
@@ -51,23 +53,14 @@ class DiskServer final : public Executor {
   // UNAVAILABLE once the process has ended; DEADLINE_EXCEEDED if the call is parked.
   template <typename Response, typename Request>
   absl::StatusOr<Response> Call(const std::string& method, const Request& request) {
-    auto answer = std::make_shared<std::optional<absl::StatusOr<Response>>>();
-    auto kept_request = std::make_shared<Request>(request);
-    auto response = std::make_shared<Response>();
-    if (!stop_status_.ok()) return absl::UnavailableError("the server has stopped");
-    parts_->table.Dispatch("sheaf.v1." + method, *kept_request, response.get(),
-                           [answer, response, kept_request](const absl::Status& status) {
-                             if (status.ok()) {
-                               answer->emplace(*response);
-                             } else {
-                               answer->emplace(status);
-                             }
-                           });
-    Run();
-    if (answer->has_value() && !is_killed_) return **answer;
-    if (!stop_status_.ok()) return absl::UnavailableError("the server has stopped");
-    return absl::DeadlineExceededError("the call is parked");
+    Response response;
+    const absl::Status status = Call("sheaf.v1." + method, "", request, response);
+    if (!status.ok()) return status;
+    return response;
   }
+  // The same for any method, by who shows this metadata of the name "authorization".
+  absl::Status Call(std::string_view method, std::string_view authorization, const google::protobuf::Message& request,
+                    google::protobuf::Message& response);
   // Runs what was posted, and ticks, until nothing is left to do at this instant, or the process ends.
   void Run();
   // The process ends at once: nobody is answered any more.

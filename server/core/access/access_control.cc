@@ -41,6 +41,10 @@ std::string RoleName(v1::Role role) {
   return name;
 }
 
+// Tokens are stored with the bits of these numbers (TokenRecord::roles).
+static_assert(v1::SUBMITTER == 1 && v1::WORKER == 2 && v1::OPERATOR == 3 && v1::VIEWER == 4 &&
+              v1::Role_MAX == v1::VIEWER);
+
 // For the log.
 std::string By(const Identity& caller) { return caller.name.empty() ? "" : fmt::format(" by {}", caller.name); }
 
