@@ -1,4 +1,8 @@
-// The legal moves of rounds and tasks: one pure table, asked before and after every change.
+// The legal moves of rounds and tasks, in one table: whoever moves one asks it first; the simulation asks after each event.
+//
+//   SHEAF_CHECK(IsLegalMove(round.state, RoundState::kSealing), "round {} is {}", round.id, Name(round.state));
+//
+// Pure; thread-safe.
 #pragma once
 
 #include <span>

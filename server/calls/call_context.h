@@ -12,7 +12,7 @@
 #include <string>
 
 #include "absl/time/time.h"
-#include "server/core/access/access_control.h"
+#include "server/core/access/identity.h"
 #include "server/core/batches/call_id.h"
 
 namespace sheaf {

@@ -1,7 +1,5 @@
 #include "server/core/core.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -12,8 +10,6 @@ namespace sheaf {
 namespace {
 
 constexpr absl::Duration kHousekeepingInterval = absl::Minutes(10);
-// An upload is as old as the first look after it was last used, and goes at a look: it lives longer by two of these.
-constexpr absl::Duration kUploadLookInterval = absl::Minutes(1);
 // Short against leases, long against a batch.
 constexpr absl::Duration kRestAfterRollback = absl::Milliseconds(200);
 
@@ -31,21 +27,50 @@ Core::Core(TaskStore& store, PayloadStore& payloads, Executor& executor, Random&
       data_directory_(std::move(options.data_directory)),
       requires_tokens_(options.requires_tokens),
       access_(context_),
-      rounds_(context_),
-      creations_(context_, rounds_),
+      rounds_(context_.limits),
+      broadcasts_(context_, rounds_),
+      spools_(context_, rounds_),
+      checkpoints_(context_, rounds_),
+      fold_(context_, rounds_, checkpoints_),
+      release_(context_.payloads, context_.folds),
+      changes_(context_, rounds_, broadcasts_),
+      sealer_(context_, rounds_, changes_, release_),
+      closing_(context_, rounds_, changes_, sealer_),
+      recovery_(context_, rounds_, broadcasts_, spools_, sealer_, closing_),
+      new_rounds_(context_, rounds_, broadcasts_),
+      creations_(context_, new_rounds_),
       workers_(context_),
-      desk_(context_, rounds_, workers_),
+      attempts_(context_, rounds_, closing_, due_),
+      expiry_(context_, rounds_, attempts_, in_reception_, due_),
+      renewal_(context_, rounds_),
+      grants_(context_, rounds_, workers_, due_, rates_),
+      polls_(context_, rounds_, workers_, grants_, renewal_),
+      intake_(context_, {.rounds = rounds_,
+                         .spools = spools_,
+                         .checkpoints = checkpoints_,
+                         .fold = fold_,
+                         .closing = closing_,
+                         .attempts = attempts_,
+                         .in_reception = in_reception_,
+                         .due = due_}),
+      sync_(context_, {.workers = workers_,
+                       .intake = intake_,
+                       .grants = grants_,
+                       .renewal = renewal_,
+                       .polls = polls_,
+                       .rates = rates_}),
+      uploads_(context_, rounds_, broadcasts_),
       watch_(context_, rounds_),
       unmet_(context_, rounds_, workers_),
       task_listing_(context_),
-      retention_(context_, rounds_),
+      retention_(context_, broadcasts_),
       worker_retention_(context_) {
   access_.set_on_void([this](const TokenId& token) {
-    desk_.EndPollsOf(token);
+    polls_.EndThoseOf(token);
     watch_.EndWaitsOf(token);
   });
-  rounds_.set_on_closed([this](const RoundId& round) {
-    desk_.OnRoundClosed(round);
+  changes_.set_on_closed([this](const RoundId& round) {
+    polls_.OnRoundClosed(round);
     retention_.OnRoundClosed();
   });
 }
@@ -53,8 +78,8 @@ Core::Core(TaskStore& store, PayloadStore& payloads, Executor& executor, Random&
 absl::Status Core::Recover(absl::Time now) {
   start_time_ = now;
   RETURN_IF_ERROR(access_.Recover(requires_tokens_, now));
-  RETURN_IF_ERROR(rounds_.Recover(now));
-  if (!rounds_.live().empty()) LogInfo("live rounds that go on: {}", rounds_.live().size());
+  RETURN_IF_ERROR(recovery_.Recover(now));
+  if (!rounds_.all().empty()) LogInfo("live rounds that go on: {}", rounds_.all().size());
   return absl::OkStatus();
 }
 
@@ -63,67 +88,50 @@ void Core::Tick(absl::Time now, absl::Time read_until) {
   executor.NoteWork("tokens");
   access_.Tick(now);
   executor.NoteWork("deadlines of rounds");
-  rounds_.Tick(now, read_until);
+  fold_.BeginBatch();
+  closing_.Tick(now, read_until);
+  sealer_.Tick(now);
+  broadcasts_.Tick(now);
   executor.NoteWork("leases and polls");
-  desk_.Tick(now, read_until);
+  expiry_.Sweep(now, read_until);
+  polls_.Tick(now);
+  // It ends the batch.
+  grants_.BeginBatch();
   executor.NoteWork("watches");
   watch_.Tick(now);
   executor.NoteWork("retention");
   retention_.Tick(now);
   executor.NoteWork("records of workers");
   worker_retention_.Tick(now);
+  executor.NoteWork("uploads");
+  uploads_.Tick(now);
   if (now >= next_housekeeping_) KeepHouse(now);
-  if (now >= next_upload_look_) {
-    next_upload_look_ = now + kUploadLookInterval;
-    context_.receptions.Run("stale uploads",
-                            [&payloads = context_.payloads, now, keep = context_.limits.unreferenced_keep] {
-                              payloads.DeleteStaleUploads(now, keep);
-                            });
-  }
 }
 
 absl::Time Core::NextTick(absl::Time /*now*/) const {
-  return std::max(rest_until_, std::min({access_.NextTick(), rounds_.NextTick(), desk_.NextTick(), watch_.NextTick(),
-                                         retention_.NextTick(), worker_retention_.NextTick(), next_housekeeping_,
-                                         next_upload_look_}));
+  return std::max(rest_until_,
+                  std::min({access_.NextTick(), closing_.NextTick(), sealer_.NextTick(), broadcasts_.NextTick(),
+                            expiry_.NextSweep(), polls_.NextTick(), watch_.NextTick(), retention_.NextTick(),
+                            worker_retention_.NextTick(), uploads_.NextTick(), next_housekeeping_}));
 }
 
 absl::Status Core::OnRollback(absl::Time now) {
   access_.OnRollback(now);
-  RETURN_IF_ERROR(rounds_.OnRollback(now));
+  RETURN_IF_ERROR(recovery_.OnRollback(now));
   workers_.OnRollback();
-  desk_.Wake();
+  due_.AtOnce();
   rest_until_ = now + kRestAfterRollback;
   return absl::OkStatus();
 }
 
 void Core::BeginDrain(absl::Time now) {
-  desk_.BeginDrain(now);
+  polls_.BeginDrain();
   watch_.BeginDrain(now);
   unmet_.BeginDrain(now);
   task_listing_.BeginDrain();
 }
 
-void Core::CheckpointAll(absl::Time /*now*/) { rounds_.CheckpointAll(); }
-
-absl::StatusOr<Core::UploadAnswer> Core::AskUpload(const TaskId& id, const LeaseToken& token, int64_t size_bytes,
-                                                   const Identity& caller) {
-  if (!caller.OwnsLease(token.value())) return UploadAnswer::kLeaseLost;
-  ASSIGN_OR_RETURN(const TaskRecord task, context_.store.GetTaskState(id));
-  const LiveRound* round = rounds_.Find(id.round);
-  if (round == nullptr || round->state != RoundState::kCollecting) return UploadAnswer::kNotNeeded;
-  if (task.state == TaskState::kLeased && task.lease_token == token) {
-    if (size_bytes <= round->spec.contribution_bytes_max()) {
-      return round->spec.durability() == v1::DURABLE ? UploadAnswer::kSendToDisk : UploadAnswer::kSendToMemory;
-    }
-    return absl::ResourceExhaustedError(
-        fmt::format("a contribution of {} bytes is over the {} that round {} takes (contribution_bytes_max); create "
-                    "the round with a higher one, or send less",
-                    size_bytes, round->spec.contribution_bytes_max(), round->id));
-  }
-  return task.state == TaskState::kSucceeded && task.lease_token == token ? UploadAnswer::kNotNeeded
-                                                                          : UploadAnswer::kLeaseLost;
-}
+void Core::CheckpointAll(absl::Time /*now*/) { checkpoints_.WriteAll(); }
 
 void Core::KeepHouse(absl::Time now) {
   next_housekeeping_ = now + kHousekeepingInterval;

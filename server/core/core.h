@@ -3,7 +3,7 @@
 //
 //   Core core(store, payloads, executor, random, {.limits = limits});
 //   RETURN_IF_ERROR(core.Recover(now));
-//   core.desk().Sync(request, now, reply);
+//   core.sync().Answer(request, call, caller, now, reply);
 //   core.Tick(now, read_until);
 //
 // Not thread-safe.
@@ -16,13 +16,33 @@
 #include "absl/time/time.h"
 #include "server/core/access/access_control.h"
 #include "server/core/batches/core_context.h"
+#include "server/core/broadcasts/broadcasts.h"
+#include "server/core/contributions/checkpoints.h"
+#include "server/core/contributions/contribution_fold.h"
+#include "server/core/contributions/spools.h"
 #include "server/core/inspection/round_watch.h"
 #include "server/core/inspection/task_listing.h"
 #include "server/core/inspection/unmet_requirements.h"
+#include "server/core/leases/attempt_end.h"
+#include "server/core/leases/due_time.h"
+#include "server/core/leases/lease_expiry.h"
+#include "server/core/leases/lease_grants.h"
+#include "server/core/leases/lease_renewal.h"
+#include "server/core/leases/leases_in_reception.h"
+#include "server/core/leases/work_rates.h"
+#include "server/core/lifecycle/new_rounds.h"
+#include "server/core/lifecycle/release_sink.h"
 #include "server/core/lifecycle/retention.h"
+#include "server/core/lifecycle/round_changes.h"
+#include "server/core/lifecycle/round_closing.h"
 #include "server/core/lifecycle/round_creations.h"
-#include "server/core/lifecycle/round_manager.h"
-#include "server/core/sync/work_desk.h"
+#include "server/core/lifecycle/round_recovery.h"
+#include "server/core/lifecycle/round_sealer.h"
+#include "server/core/rounds/live_rounds.h"
+#include "server/core/sync/contribution_intake.h"
+#include "server/core/sync/parked_polls.h"
+#include "server/core/sync/sync_calls.h"
+#include "server/core/uploads/uploads.h"
 #include "server/core/workers/worker_registry.h"
 #include "server/core/workers/worker_retention.h"
 
@@ -64,19 +84,21 @@ class Core {
   void BeginDrain(absl::Time now);
   void CheckpointAll(absl::Time now);
 
-  enum class UploadAnswer { kSendToDisk, kSendToMemory, kNotNeeded, kLeaseLost };
-  // Whether a contribution of this size is still wanted under this lease. NOT_FOUND if there is no such task;
-  // RESOURCE_EXHAUSTED if the round takes none so large.
-  absl::StatusOr<UploadAnswer> AskUpload(const TaskId& task, const LeaseToken& token, int64_t size_bytes,
-                                         const Identity& caller);
-
   // For handlers.
   CoreContext& context() { return context_; }
   AccessControl& access() { return access_; }
-  RoundManager& rounds() { return rounds_; }
+  LiveRounds& rounds() { return rounds_; }
+  Broadcasts& broadcasts() { return broadcasts_; }
+  NewRounds& new_rounds() { return new_rounds_; }
   RoundCreations& creations() { return creations_; }
+  RoundClosing& closing() { return closing_; }
+  Uploads& uploads() { return uploads_; }
   WorkerRegistry& workers() { return workers_; }
-  WorkDesk& desk() { return desk_; }
+  AttemptEnd& attempts() { return attempts_; }
+  const WorkRates& rates() const { return rates_; }
+  SyncCalls& sync() { return sync_; }
+  ParkedPolls& polls() { return polls_; }
+  bool is_draining() const { return polls_.is_draining(); }
   RoundWatch& watch() { return watch_; }
   UnmetRequirements& unmet() { return unmet_; }
   TaskListing& task_listing() { return task_listing_; }
@@ -93,10 +115,30 @@ class Core {
   const std::string data_directory_;
   const bool requires_tokens_;
   AccessControl access_;
-  RoundManager rounds_;
+  LiveRounds rounds_;
+  Broadcasts broadcasts_;
+  Spools spools_;
+  Checkpoints checkpoints_;
+  ContributionFold fold_;
+  BlobRelease release_;
+  RoundChanges changes_;
+  RoundSealer sealer_;
+  RoundClosing closing_;
+  RoundRecovery recovery_;
+  NewRounds new_rounds_;
   RoundCreations creations_;
   WorkerRegistry workers_;
-  WorkDesk desk_;
+  DueTime due_;
+  WorkRates rates_;
+  LeasesInReception in_reception_;
+  AttemptEnd attempts_;
+  LeaseExpiry expiry_;
+  LeaseRenewal renewal_;
+  LeaseGrants grants_;
+  ParkedPolls polls_;
+  ContributionIntake intake_;
+  SyncCalls sync_;
+  Uploads uploads_;
   RoundWatch watch_;
   UnmetRequirements unmet_;
   TaskListing task_listing_;
@@ -104,7 +146,6 @@ class Core {
   WorkerRetention worker_retention_;
   absl::Time start_time_;
   absl::Time next_housekeeping_ = absl::InfinitePast();
-  absl::Time next_upload_look_ = absl::InfinitePast();
   // What a failed batch could not do is due at once again, and fails again while the disk is full: not at once.
   absl::Time rest_until_ = absl::InfinitePast();
 };

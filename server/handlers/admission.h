@@ -26,7 +26,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "base/mutex.h"
-#include "server/core/access/access_control.h"
+#include "server/core/access/identity.h"
 #include "server/core/limits/limits.h"
 #include "server/core/limits/population_share.h"
 

@@ -3,161 +3,22 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <optional>
 #include <string>
 #include <utility>
 
-#include "base/checksum.h"
-#include "base/retry_hint.h"
 #include "base/status_macros.h"
 #include "proto/time.h"
 #include "server/core/broadcasts/broadcast_check.h"
 #include "server/core/broadcasts/row_selection.h"
 #include "server/core/core.h"
-#include "server/core/limits/population_share.h"
 
 namespace sheaf {
 namespace {
-
-// Uploads take seconds.
-constexpr absl::Duration kComeBackAfter = absl::Seconds(2);
-
-absl::Status CheckStart(const v1::StartUploadRequest& request, const Limits& limits) {
-  if (!IsSha256Hex(request.digest())) {
-    return absl::InvalidArgumentError(
-        fmt::format("digest \"{}\" is not a SHA-256 in lower-case hex", request.digest().substr(0, 128)));
-  }
-  if (request.size_bytes() <= 0) {
-    return absl::InvalidArgumentError(
-        fmt::format("size_bytes is {}; an upload has at least one byte", request.size_bytes()));
-  }
-  if (request.request_id().empty() || request.request_id().size() > 64) {
-    return absl::InvalidArgumentError("request_id must have 1 to 64 characters");
-  }
-  const bool is_broadcast = !request.has_contribution();
-  const int64_t size_max = is_broadcast ? limits.broadcast_bytes_max : limits.contribution_bytes_max;
-  if (request.size_bytes() > size_max) {
-    return absl::ResourceExhaustedError(
-        fmt::format("{} bytes are over the server's {} = {}; send less, or raise {}", request.size_bytes(),
-                    is_broadcast ? "broadcast_bytes_max" : "contribution_bytes_max", size_max,
-                    is_broadcast ? "--broadcast-bytes-max" : "--contribution-bytes-max"));
-  }
-  return absl::OkStatus();
-}
-
-v1::StartUploadResponse Answer(v1::StartUploadResponse::Verdict verdict) {
-  v1::StartUploadResponse response;
-  response.set_verdict(verdict);
-  return response;
-}
-
-// One identity may have a part of what the others leave. Its first upload goes as long as there is room at all, because
-// one may be as large as all that is shared.
-absl::Status CheckShare(const PayloadStore::UploadUse& use, int64_t size_bytes, bool is_in_memory,
-                        const Identity& caller, const Limits& limits) {
-  // Without tokens there is nobody to share with.
-  if (caller.name.empty() || use.num_matching == 0) return absl::OkStatus();
-  const auto check = [&](std::string_view name, int64_t all, int64_t own, int64_t more, int64_t max) -> absl::Status {
-    PopulationShare share;
-    share.Add("", all - own);
-    share.Add(caller.name, own);
-    if (own + more <= share.Max(caller.name, max, limits.population_percent_max)) return absl::OkStatus();
-    return WithRetryAfter(
-        absl::ResourceExhaustedError(fmt::format("the uploads of {} have {} of {} = {}, and {} more would be over "
-                                                 "population_percent_max = {} % of what others "
-                                                 "leave; finish some first",
-                                                 caller.name, own, name, max, more, limits.population_percent_max)),
-        kComeBackAfter);
-  };
-  RETURN_IF_ERROR(check("uploads_max", use.num_uploads, use.num_matching, 1, limits.uploads_max));
-  return is_in_memory
-             ? check("memory_upload_bytes_max", use.memory_bytes, use.matching_memory_bytes, size_bytes,
-                     limits.memory_upload_bytes_max)
-             : check("upload_bytes_max", use.disk_bytes, use.matching_disk_bytes, size_bytes, limits.upload_bytes_max);
-}
-
-absl::Status CheckRoom(PayloadStore& payloads, const UploadId& id, const v1::StartUploadRequest& request,
-                       bool is_in_memory, const Identity& caller, const Limits& limits) {
-  // One that goes on takes no more than it has.
-  if (payloads.GetUpload(id).ok()) return absl::OkStatus();
-  const PayloadStore::UploadUse use = payloads.GetUploadUse(caller.upload_tag);
-  if (use.num_uploads >= limits.uploads_max) {
-    return WithRetryAfter(
-        absl::ResourceExhaustedError(fmt::format("{} uploads are under way, uploads_max = {}; try again when some are "
-                                                 "finished or, without a byte for unreferenced_keep, forgotten",
-                                                 use.num_uploads, limits.uploads_max)),
-        kComeBackAfter);
-  }
-  if (use.num_matching >= limits.uploads_per_identity_max) {
-    return WithRetryAfter(
-        absl::ResourceExhaustedError(fmt::format(
-            "{} has {} uploads under way, uploads_per_identity_max = {}; finish some first, or raise "
-            "--uploads-per-identity-max",
-            caller.name.empty() ? "this machine" : caller.name, use.num_matching, limits.uploads_per_identity_max)),
-        kComeBackAfter);
-  }
-  RETURN_IF_ERROR(CheckShare(use, request.size_bytes(), is_in_memory, caller, limits));
-  if (is_in_memory && request.size_bytes() > limits.memory_upload_bytes_max - use.memory_bytes) {
-    return WithRetryAfter(
-        absl::ResourceExhaustedError(fmt::format(
-            "the uploads to EPHEMERAL rounds have {} bytes in memory, and {} more would be over "
-            "memory_upload_bytes_max = {}; try again when some are folded, or raise --memory-upload-bytes-max",
-            use.memory_bytes, request.size_bytes(), limits.memory_upload_bytes_max)),
-        kComeBackAfter);
-  }
-  if (!is_in_memory && request.size_bytes() > limits.upload_bytes_max - use.disk_bytes) {
-    return WithRetryAfter(
-        absl::ResourceExhaustedError(
-            fmt::format("the uploads under way announce {} bytes, and {} more would be over upload_bytes_max = {}; "
-                        "try again when some are finished, or raise --upload-bytes-max",
-                        use.disk_bytes, request.size_bytes(), limits.upload_bytes_max)),
-        kComeBackAfter);
-  }
-  return absl::OkStatus();
-}
-
-absl::StatusOr<v1::StartUploadResponse> Started(const absl::StatusOr<PayloadStore::Upload>& upload,
-                                                const Limits& limits) {
-  RETURN_IF_ERROR(upload.status());
-  v1::StartUploadResponse response = Answer(v1::StartUploadResponse::SEND);
-  response.set_upload_id(upload->id.value());
-  response.set_committed_bytes(upload->committed_bytes);
-  response.set_chunk_bytes_max(limits.chunk_bytes_max);
-  return response;
-}
 
 v1::FinishUploadResponse Finished(const Limits& limits) {
   v1::FinishUploadResponse response;
   *response.mutable_keep() = ToProto(limits.unreferenced_keep);
   return response;
-}
-
-absl::StatusOr<v1::StartUploadResponse> StartContribution(Core& core, PayloadStore& payloads,
-                                                          const v1::StartUploadRequest& request,
-                                                          const Identity& caller) {
-  const v1::ContributionUpload& contribution = request.contribution();
-  const std::optional<TaskId> task = TaskId::Parse(contribution.task());
-  if (!task) {
-    return absl::InvalidArgumentError(
-        fmt::format("\"{}\" is not a task, such as r-7k2m9q4x/17", contribution.task().substr(0, 128)));
-  }
-  ASSIGN_OR_RETURN(const Core::UploadAnswer answer,
-                   core.AskUpload(*task, LeaseToken(contribution.lease_token()), request.size_bytes(), caller));
-  switch (answer) {
-    case Core::UploadAnswer::kNotNeeded:
-      return Answer(v1::StartUploadResponse::NOT_NEEDED);
-    case Core::UploadAnswer::kLeaseLost:
-      return Answer(v1::StartUploadResponse::LEASE_LOST);
-    case Core::UploadAnswer::kSendToDisk:
-    case Core::UploadAnswer::kSendToMemory:
-      break;
-  }
-  const UploadId id = ContributionUploadId(request.digest(), *task, LeaseToken(contribution.lease_token()), caller);
-  const bool is_in_memory = answer == Core::UploadAnswer::kSendToMemory;
-  RETURN_IF_ERROR(CheckRoom(payloads, id, request, is_in_memory, caller, core.limits()));
-  return Started(is_in_memory ? payloads.StartMemoryUpload(id, request.size_bytes(), request.digest())
-                              : payloads.StartUpload(id, request.size_bytes(), request.digest()),
-                 core.limits());
 }
 
 }  // namespace
@@ -167,17 +28,7 @@ BlobHandlers::BlobHandlers(Core& core, PayloadStore& payloads)
 
 void BlobHandlers::StartUpload(const v1::StartUploadRequest& request, const CallContext& call,
                                Reply<v1::StartUploadResponse> reply) {
-  if (absl::Status status = CheckStart(request, core_.limits()); !status.ok()) return reply(std::move(status));
-  if (request.has_contribution()) return reply(StartContribution(core_, payloads_, request, *call.caller));
-  if (payloads_.HasBlob(request.digest())) {
-    core_.rounds().TouchBroadcast(request.digest(), core_.limits().broadcast_linger, call.now);
-    return reply(Answer(v1::StartUploadResponse::ALREADY_STORED));
-  }
-  const UploadId id = BroadcastUploadId(request.digest(), request.request_id(), *call.caller);
-  if (absl::Status room = CheckRoom(payloads_, id, request, false, *call.caller, core_.limits()); !room.ok()) {
-    return reply(std::move(room));
-  }
-  reply(Started(payloads_.StartUpload(id, request.size_bytes(), request.digest()), core_.limits()));
+  reply(core_.uploads().Start(request, *call.caller, call.now));
 }
 
 absl::StatusOr<v1::WriteChunkResponse> BlobHandlers::WriteChunk(const v1::WriteChunkRequest& request) {
@@ -249,7 +100,7 @@ absl::StatusOr<v1::FinishUploadResponse> BlobHandlers::MoveToBlob(const UploadNa
   // The answer to an earlier call was lost: the upload is the blob by now.
   const bool was_moved = absl::IsNotFound(moved) && payloads_.HasBlob(broadcast.digest);
   if (!was_moved) RETURN_IF_ERROR(moved);
-  core_.rounds().TouchBroadcast(broadcast.digest, core_.limits().unreferenced_keep, now);
+  core_.broadcasts().Touch(broadcast.digest, core_.limits().unreferenced_keep, now);
   return Finished(core_.limits());
 }
 

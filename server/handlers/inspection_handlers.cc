@@ -12,6 +12,7 @@
 #include "server/core/core.h"
 #include "server/core/inspection/explain.h"
 #include "server/core/inspection/views.h"
+#include "server/core/requests/names.h"
 #include "server/core/requests/paging.h"
 #include "server/core/rounds/round_spec.h"
 #include "server/handlers/admission.h"
@@ -41,7 +42,7 @@ absl::StatusOr<v1::GetTaskResponse> Get(Core& core, const v1::GetTaskRequest& re
 absl::StatusOr<v1::RequeueTaskResponse> Requeue(Core& core, const v1::RequeueTaskRequest& request, absl::Time now) {
   RETURN_IF_ERROR(CheckRequestId(request.request_id()));
   ASSIGN_OR_RETURN(const TaskId id, ParseTask(request.task()));
-  ASSIGN_OR_RETURN(const TaskRecord record, core.desk().Requeue(id, now));
+  ASSIGN_OR_RETURN(const TaskRecord record, core.attempts().Requeue(id, now));
   v1::RequeueTaskResponse response;
   *response.mutable_task() = ToProto(record);
   return response;
@@ -60,16 +61,16 @@ absl::StatusOr<v1::DescribeQueueResponse> Describe(Core& core, const std::string
   response.set_num_delayed(record.num_delayed);
   response.set_num_unschedulable(unmet.num_tasks);
   response.set_num_unschedulable_is_partial(unmet.is_partial);
-  response.set_num_parked_polls(core.desk().num_parked(population));
-  response.set_leases_per_second(core.desk().LeasesPerSecond(population, now));
-  response.set_completions_per_second(core.desk().CompletionsPerSecond(population, now));
+  response.set_num_parked_polls(core.polls().Num(population));
+  response.set_leases_per_second(core.rates().LeasesPerSecond(population, now));
+  response.set_completions_per_second(core.rates().CompletionsPerSecond(population, now));
   return response;
 }
 
 absl::StatusOr<v1::Worker> ViewOf(Core& core, const WorkerRecord& record) {
   ASSIGN_OR_RETURN(const std::vector<TaskRecord> held, core.context().store.ListLeases(record.population, record.name));
   ASSIGN_OR_RETURN(v1::Worker worker, ToProto(record, core.workers().Find(record.population, record.name),
-                                              core.desk().IsParked(record.population, record.name)));
+                                              core.polls().IsParked(record.population, record.name)));
   worker.set_num_leased(static_cast<int64_t>(held.size()));
   return worker;
 }
@@ -101,7 +102,7 @@ absl::StatusOr<v1::DrainWorkerResponse> Drain(Core& core, const v1::DrainWorkerR
   const std::string population = PopulationOrDefault(request.population());
   const WorkerName name(request.worker());
   ASSIGN_OR_RETURN(const WorkerRecord record, core.workers().SetDraining(population, name, !request.undo()));
-  core.desk().OnDrainChanged(population, name);
+  core.polls().OnDrainChanged(population, name);
   v1::DrainWorkerResponse response;
   ASSIGN_OR_RETURN(*response.mutable_worker(), ViewOf(core, record));
   return response;
@@ -120,9 +121,9 @@ absl::StatusOr<v1::GetServerInfoResponse> Info(Core& core, const Admission& admi
   response.set_data_directory(core.data_directory());
   for (const std::string& symbol : KnownOperators()) response.add_operators(symbol);
   for (const auto& [name, value] : core.limits().ByName()) (*response.mutable_limits())[name] = value;
-  response.set_num_live_rounds(static_cast<int64_t>(core.rounds().live().size()));
+  response.set_num_live_rounds(static_cast<int64_t>(core.rounds().all().size()));
   response.set_num_workers(static_cast<int64_t>(core.workers().size()));
-  response.set_is_draining(core.desk().is_draining());
+  response.set_is_draining(core.is_draining());
   response.set_num_refused_calls(admission.num_refused());
   if (certificate != nullptr) {
     const ServingCertificate::Facts facts = certificate->Get();
@@ -178,7 +179,7 @@ void InspectionHandlers::ExplainRound(const v1::ExplainRoundRequest& request, co
   core_.unmet().OfRound(round, call.now,
                         [this, round, now = call.now, reply](const absl::StatusOr<UnmetRequirements::Found>& unmet) {
                           if (!unmet.ok()) return reply(unmet.status());
-                          const WhoIsThere who{.unmet = *unmet, .workers = core_.workers(), .desk = core_.desk()};
+                          const WhoIsThere who{.unmet = *unmet, .workers = core_.workers(), .polls = core_.polls()};
                           reply(sheaf::ExplainRound(round, core_.context(), core_.rounds(), who, now));
                         });
 }

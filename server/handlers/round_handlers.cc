@@ -8,9 +8,9 @@
 #include "base/status_macros.h"
 #include "server/core/core.h"
 #include "server/core/inspection/views.h"
+#include "server/core/requests/names.h"
 #include "server/core/requests/paging.h"
 #include "server/core/requests/state_filter.h"
-#include "server/core/rounds/round_spec.h"
 
 namespace sheaf {
 namespace {
@@ -43,7 +43,7 @@ absl::StatusOr<v1::ListRoundsResponse> List(Core& core, const v1::ListRoundsRequ
 
 absl::StatusOr<v1::CancelRoundResponse> Cancel(Core& core, const v1::CancelRoundRequest& request, absl::Time now) {
   RETURN_IF_ERROR(CheckRequestId(request.request_id()));
-  ASSIGN_OR_RETURN(const RoundRecord record, core.rounds().Cancel(RoundId(request.round()), request.reason(), now));
+  ASSIGN_OR_RETURN(const RoundRecord record, core.closing().Cancel(RoundId(request.round()), request.reason(), now));
   v1::CancelRoundResponse response;
   ASSIGN_OR_RETURN(*response.mutable_round(), ToProto(record));
   return response;

@@ -6,7 +6,7 @@
 
 #include "base/status_macros.h"
 #include "server/core/core.h"
-#include "server/core/rounds/round_spec.h"
+#include "server/core/requests/names.h"
 
 namespace sheaf {
 
@@ -34,7 +34,7 @@ absl::Status CheckTaskScope(const std::string& task, const Identity& caller, Cor
 }
 
 absl::Status CheckBroadcastScope(const std::string& digest, const Identity& caller, Core& core) {
-  if (core.rounds().readers().MayRead(digest, caller)) return absl::OkStatus();
+  if (core.broadcasts().readers().MayRead(digest, caller)) return absl::OkStatus();
   return absl::PermissionDeniedError(
       fmt::format("no round in a population that token {} of {} reaches has the broadcast {}", caller.token,
                   caller.name, digest.substr(0, 64)));

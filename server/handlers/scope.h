@@ -11,7 +11,7 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "server/core/access/access_control.h"
+#include "server/core/access/identity.h"
 
 namespace sheaf {
 

@@ -7,9 +7,9 @@
 namespace sheaf {
 
 void WorkHandlers::Sync(const v1::SyncRequest& request, const CallContext& call, Reply<v1::SyncResponse> reply) {
-  core_.desk().Sync(request, call.id, call.caller, call.now, std::move(reply));
+  core_.sync().Answer(request, call.id, call.caller, call.now, std::move(reply));
 }
 
-void WorkHandlers::AbandonSync(CallId call) { core_.desk().Abandon(call); }
+void WorkHandlers::AbandonSync(CallId call) { core_.polls().Abandon(call); }
 
 }  // namespace sheaf

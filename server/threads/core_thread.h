@@ -1,7 +1,6 @@
-// CoreThread: the Executor of a running server. One thread owns the core; what others post is drained in batches, so
-// that concurrent calls share one transaction and one flush. Each event is stamped when it is posted, and nothing
-// expires in the core while an event that is older than its expiry waits, or before those could be heard whom a slow
-// batch answered late (see Core::Tick).
+// CoreThread: the Executor of a running server. One thread owns the core; what others post is gathered into batches
+// (batch_gatherer.h), which BatchRunner runs. Nothing expires in the core while an event that is older than its expiry
+// waits, or before those could be heard whom a slow batch answered late (see Core::Tick).
 //
 //   CoreThread thread(clock, StopProcess);
 //   Core core(store, payloads, thread, random, options);      // Refers to its executor, so that it comes second.
@@ -13,21 +12,18 @@
 // Post and RunInBatch are thread-safe (RunInBatch not from the core's own thread); Defer belongs to events.
 #pragma once
 
-#include <deque>
 #include <functional>
-#include <span>
 #include <string_view>
 #include <thread>
 #include <utility>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
-#include "base/mutex.h"
 #include "server/core/batch_runner.h"
 #include "server/core/batches/executor.h"
 #include "server/core/core.h"
+#include "server/threads/batch_gatherer.h"
 #include "server/threads/work_meter.h"
 
 namespace sheaf {
@@ -38,15 +34,16 @@ class CoreThread final : public Executor {
   using OnFailure = std::function<void(const absl::Status&)>;
 
   // `clock` must outlive the thread.
-  CoreThread(const Clock& clock, OnFailure on_failure) : clock_(clock), on_failure_(std::move(on_failure)) {}
+  CoreThread(const Clock& clock, OnFailure on_failure)
+      : clock_(clock), on_failure_(std::move(on_failure)), gatherer_(clock) {}
   // Stops.
   ~CoreThread() override;
 
   // Both must live until Stop returns.
   void Start(BatchRunner& runner, Core& core);
 
-  void Post(Event event) override { Add(&CoreThread::inbox_, std::move(event)); }
-  void PostUrgent(Event event) override { Add(&CoreThread::urgent_, std::move(event)); }
+  void Post(Event event) override { gatherer_.Add(BatchGatherer::Urgency::kNormal, std::move(event)); }
+  void PostUrgent(Event event) override { gatherer_.Add(BatchGatherer::Urgency::kUrgent, std::move(event)); }
   void Defer(Deferred deferred) override { runner_->Defer(std::move(deferred)); }
   void NoteWork(std::string_view what) override { meter_.Note(what); }
 
@@ -58,31 +55,13 @@ class CoreThread final : public Executor {
 
  private:
   class Control;
-  struct Posted {
-    Event event;
-    absl::Time arrival;
-  };
-  // The oldest first.
-  using Inbox = std::deque<Posted>;
-  struct Batch {
-    std::vector<Event> events;
-    std::vector<absl::Time> arrivals;
-    // The first of them.
-    size_t num_urgent = 0;
-  };
   void Run();
-  // Waits for events until `next_tick`. False when the thread shall end.
-  bool TakeBatch(absl::Time next_tick, Batch& batch);
-  void Add(Inbox CoreThread::*inbox, Event event) EXCLUDES(mutex_);
   // As BatchControl.
-  absl::Time ReadUntil(absl::Time now) EXCLUDES(mutex_);
-  // Moves events until `batch` has `size`.
-  static void Fill(Batch& batch, size_t size, Inbox& inbox);
-  // The newest of a batch, which it has left.
-  void PutBack(const Batch& batch, std::span<Event> events) EXCLUDES(mutex_);
+  absl::Time ReadUntil(absl::Time now);
 
   const Clock& clock_;
   const OnFailure on_failure_;
+  BatchGatherer gatherer_;
   BatchRunner* runner_ = nullptr;
   Core* core_ = nullptr;
 
@@ -97,12 +76,6 @@ class CoreThread final : public Executor {
   Hold hold_;
   WorkMeter meter_;
 
-  Mutex mutex_;
-  CondVar wake_;
-  Inbox inbox_ GUARDED_BY(mutex_);
-  Inbox urgent_ GUARDED_BY(mutex_);
-  bool is_waiting_ GUARDED_BY(mutex_) = false;
-  bool is_stopping_ GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };
 

@@ -119,18 +119,18 @@ TEST_CASE("A token ends at its time, and a wait under it with it") {
   poll.mutable_wait()->set_seconds(50);
   absl::Status ended;
   guarded.server().Post([&](absl::Time now) {
-    guarded.server().core().desk().Sync(
+    guarded.server().core().sync().Answer(
         poll, CallId(), identity, now,
         [&](const absl::StatusOr<v1::SyncResponse>& answer) { ended = answer.status(); });
   });
   guarded.server().Advance(absl::Seconds(19));
   CHECK(guarded.Show(secret).ok());
-  CHECK(guarded.server().core().desk().num_parked("default") == 1);
+  CHECK(guarded.server().core().polls().Num("default") == 1);
   CHECK(guarded.access().NextTick() == guarded.now() + absl::Seconds(1));
   guarded.server().Advance(absl::Seconds(1));
   CHECK_THAT(guarded.Show(secret).status().ToString(), Contains("UNAUTHENTICATED") && Contains("has expired"));
   CHECK(ended.code() == Code::kUnauthenticated);
-  CHECK(guarded.server().core().desk().num_parked("default") == 0);
+  CHECK(guarded.server().core().polls().Num("default") == 0);
 }
 
 TEST_CASE("A token that would outlive the calendar is refused") {

@@ -13,6 +13,7 @@
 #include "server/core/broadcasts/broadcast_check.h"
 #include "server/core/broadcasts/row_selection.h"
 #include "server/core/requests/message_parts.h"
+#include "server/core/rounds/requirement_match.h"
 #include "server/core/rounds/round_spec.h"
 #include "tests/cpu_time.h"
 #include "tests/server/core_federation.h"

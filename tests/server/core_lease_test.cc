@@ -120,9 +120,10 @@ TEST_CASE("A lease is not sent again to a worker of the same name that is somebo
     const v1::SyncRequest request = Ask("w", 1);
     std::vector<v1::Lease> leases;
     server.Post([&](absl::Time now) {
-      server.core().desk().Sync(request, CallId(), who, now, [&leases](const absl::StatusOr<v1::SyncResponse>& answer) {
-        if (answer.ok()) leases.assign(answer->leases().begin(), answer->leases().end());
-      });
+      server.core().sync().Answer(request, CallId(), who, now,
+                                  [&leases](const absl::StatusOr<v1::SyncResponse>& answer) {
+                                    if (answer.ok()) leases.assign(answer->leases().begin(), answer->leases().end());
+                                  });
     });
     server.Run();
     return leases;
@@ -579,12 +580,12 @@ TEST_CASE("However many calls wait, each batch answers a bounded number of them,
        [](CoreFederation& server) {
          server.Post([&](absl::Time) {
            for (size_t i = 0; i < kPolls; ++i) {
-             server.core().desk().OnDrainChanged("default", WorkerName("w" + std::to_string(i)));
+             server.core().polls().OnDrainChanged("default", WorkerName("w" + std::to_string(i)));
            }
          });
        }},
       {"a token is void",
-       [](CoreFederation& server) { server.Post([&](absl::Time) { server.core().desk().EndPollsOf(TokenId()); }); }},
+       [](CoreFederation& server) { server.Post([&](absl::Time) { server.core().polls().EndThoseOf(TokenId()); }); }},
       {"work comes",
        [](CoreFederation& server) {
          for (int i = 0; i < 3; ++i)

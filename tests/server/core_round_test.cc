@@ -486,7 +486,7 @@ TEST_CASE("However many rounds are live, all go on after a restart") {
   CoreFederation server;
   for (size_t i = 0; i < kRounds; ++i) server.CreateRound(SumRound(1));
   server.CrashAndRestart();
-  CHECK(server.core().rounds().live().size() == kRounds);
+  CHECK(server.core().rounds().all().size() == kRounds);
 }
 
 TEST_CASE("A round that can no longer reach min_goal when its server starts fails at once") {
@@ -750,10 +750,10 @@ TEST_CASE("A graceful stop checkpoints what was accepted in the same batch") {
   v1::SyncRequest request = Ask("w", 0);
   for (const v1::Lease& lease : granted.leases()) *request.add_results() = Result(lease, 1);
   server.Post([&](absl::Time now) {
-    server.core().desk().Sync(request, CallId(), Identity::Anybody(), now,
-                              [](const absl::StatusOr<v1::SyncResponse>& answer) {
-                                REQUIRE(answer->verdicts(0).verdict() == Verdict::ACCEPTED);
-                              });
+    server.core().sync().Answer(request, CallId(), Identity::Anybody(), now,
+                                [](const absl::StatusOr<v1::SyncResponse>& answer) {
+                                  REQUIRE(answer->verdicts(0).verdict() == Verdict::ACCEPTED);
+                                });
     server.core().CheckpointAll(now);
   });
   server.Run();
@@ -1235,8 +1235,8 @@ class BareCore final : public Executor {
     absl::StatusOr<v1::SyncResponse> answer;
     absl::Status committed;
     Post([&](absl::Time now) {
-      core_.desk().Sync(request, CallId(), Identity::Anybody(), now,
-                        [&](auto response) { answer = std::move(response); });
+      core_.sync().Answer(request, CallId(), Identity::Anybody(), now,
+                          [&](auto response) { answer = std::move(response); });
     });
     while (!inbox_.empty()) committed.Update(Run());
     if (!committed.ok()) return committed;
@@ -1262,7 +1262,7 @@ TEST_CASE("A round that cannot be read after a batch failed is not taken for end
     v1::CreateRoundRequest request;
     request.set_request_id("create");
     *request.mutable_spec() = SumRound(1);
-    id = server.core().rounds().Create(request, now)->id;
+    id = server.core().new_rounds().Create(request, now)->id;
   });
   REQUIRE(server.Run().ok());
   store.commit_fails = true;
@@ -1284,7 +1284,7 @@ TEST_CASE("What batches that failed have left in the spool takes up no room in i
     v1::CreateRoundRequest request;
     request.set_request_id("create");
     *request.mutable_spec() = SumRound(2);
-    REQUIRE(server.core().rounds().Create(request, now).ok());
+    REQUIRE(server.core().new_rounds().Create(request, now).ok());
   });
   REQUIRE(server.Run().ok());
   v1::SyncRequest hand_in = Ask("w", 0);
@@ -1310,7 +1310,7 @@ TEST_CASE("An upload that was handed in while commits failed is there to be hand
     v1::CreateRoundRequest request;
     request.set_request_id("create");
     *request.mutable_spec() = SumRound(1);
-    REQUIRE(server.core().rounds().Create(request, now).ok());
+    REQUIRE(server.core().new_rounds().Create(request, now).ok());
   });
   REQUIRE(server.Run().ok());
   const v1::Lease lease = server.Sync(Ask("w", 1))->leases(0);
@@ -1348,14 +1348,14 @@ TEST_CASE("Of a round whose batch failed nothing is left: nobody may read its br
   Identity ann;
   ann.populations = {"lab"};
   const auto may_read = [&] {
-    return server.core().rounds().readers().MayRead(request.spec().broadcast_digest(), ann);
+    return server.core().broadcasts().readers().MayRead(request.spec().broadcast_digest(), ann);
   };
   store.commit_fails = true;
-  server.Post([&](absl::Time now) { CHECK(server.core().rounds().Create(request, now).ok()); });
+  server.Post([&](absl::Time now) { CHECK(server.core().new_rounds().Create(request, now).ok()); });
   CHECK_FALSE(server.Run().ok());
   CHECK_FALSE(may_read());
   store.commit_fails = false;
-  server.Post([&](absl::Time now) { CHECK(server.core().rounds().Create(request, now).ok()); });
+  server.Post([&](absl::Time now) { CHECK(server.core().new_rounds().Create(request, now).ok()); });
   CHECK(server.Run().ok());
   CHECK(may_read());
 }
@@ -1367,8 +1367,8 @@ TEST_CASE("A worker whose batch failed is recorded with its next call") {
   for (const bool commit_fails : {true, false}) {
     store.commit_fails = commit_fails;
     server.Post([&](absl::Time now) {
-      server.core().desk().Sync(request, CallId(), Identity::Anybody(), now,
-                                [](const auto& answer) { CHECK(answer.ok()); });
+      server.core().sync().Answer(request, CallId(), Identity::Anybody(), now,
+                                  [](const auto& answer) { CHECK(answer.ok()); });
     });
     CHECK(server.Run().ok() != commit_fails);
     CHECK(store.GetWorker("default", WorkerName("w")).ok() != commit_fails);
@@ -1383,7 +1383,8 @@ TEST_CASE("What a contribution was to add to the accumulators takes no room ther
   const auto sync = [&](const v1::SyncRequest& request) {
     absl::StatusOr<v1::SyncResponse> answer;
     server.Post([&](absl::Time now) {
-      server.core().desk().Sync(request, CallId(), Identity::Anybody(), now, [&](auto response) { answer = response; });
+      server.core().sync().Answer(request, CallId(), Identity::Anybody(), now,
+                                  [&](auto response) { answer = response; });
     });
     // It is so large that it is looked at beside the core first.
     for (int i = 0; i < 2; ++i) CHECK(server.Run().ok() != store.commit_fails);
@@ -1393,7 +1394,7 @@ TEST_CASE("What a contribution was to add to the accumulators takes no room ther
     v1::CreateRoundRequest request;
     request.set_request_id("create");
     *request.mutable_spec() = WideRound(1);
-    REQUIRE(server.core().rounds().Create(request, now).ok());
+    REQUIRE(server.core().new_rounds().Create(request, now).ok());
   });
   REQUIRE(server.Run().ok());
   v1::SyncRequest hand_in = Ask("w", 0);

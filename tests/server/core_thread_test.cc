@@ -152,13 +152,13 @@ std::vector<v1::Lease> LeaseAll(RunningCore& core, int num_workers) {
     v1::CreateRoundRequest create;
     create.set_request_id("one");
     *create.mutable_spec() = SumRound(num_workers);
-    REQUIRE(core.core().rounds().Create(create, now).ok());
+    REQUIRE(core.core().new_rounds().Create(create, now).ok());
     for (int i = 0; i < num_workers; ++i) {
-      core.core().desk().Sync(Ask("w" + std::to_string(i), 1), CallId(), Identity::Anybody(), now,
-                              [&leases, i](absl::StatusOr<v1::SyncResponse> answer) {
-                                REQUIRE(answer.ok());
-                                leases[static_cast<size_t>(i)] = answer->leases(0);
-                              });
+      core.core().sync().Answer(Ask("w" + std::to_string(i), 1), CallId(), Identity::Anybody(), now,
+                                [&leases, i](absl::StatusOr<v1::SyncResponse> answer) {
+                                  REQUIRE(answer.ok());
+                                  leases[static_cast<size_t>(i)] = answer->leases(0);
+                                });
     }
   });
   REQUIRE(leased.ok());
@@ -177,11 +177,11 @@ TEST_CASE("Leases whose renewals wait for a core that stood still are not lost, 
       core.thread().Post([&, i, progress](absl::Time now) {
         v1::SyncRequest renewal = Ask("w" + std::to_string(i), 0);
         *renewal.add_held() = Held(leases[static_cast<size_t>(i)], progress);
-        core.core().desk().Sync(renewal, CallId(), Identity::Anybody(), now,
-                                [&](absl::StatusOr<v1::SyncResponse> answer) {
-                                  REQUIRE(answer.ok());
-                                  if (answer->held(0).verdict() == v1::LeaseUpdate::HELD) ++num_held;
-                                });
+        core.core().sync().Answer(renewal, CallId(), Identity::Anybody(), now,
+                                  [&](absl::StatusOr<v1::SyncResponse> answer) {
+                                    REQUIRE(answer.ok());
+                                    if (answer->held(0).verdict() == v1::LeaseUpdate::HELD) ++num_held;
+                                  });
       });
     }
   };
@@ -231,11 +231,11 @@ TEST_CASE("Leases whose renewals wait in a queue for longer than leases last are
         core.Stall(absl::Seconds(1));
         v1::SyncRequest renewal = Ask("w" + std::to_string(i), 0);
         *renewal.add_held() = Held(leases[static_cast<size_t>(i)], 1);
-        core.core().desk().Sync(renewal, CallId(), Identity::Anybody(), now,
-                                [&](absl::StatusOr<v1::SyncResponse> answer) {
-                                  REQUIRE(answer.ok());
-                                  if (answer->held(0).verdict() == v1::LeaseUpdate::HELD) ++num_held;
-                                });
+        core.core().sync().Answer(renewal, CallId(), Identity::Anybody(), now,
+                                  [&](absl::StatusOr<v1::SyncResponse> answer) {
+                                    REQUIRE(answer.ok());
+                                    if (answer->held(0).verdict() == v1::LeaseUpdate::HELD) ++num_held;
+                                  });
       });
     }
   });
@@ -253,11 +253,11 @@ TEST_CASE("A lease that was renewed by a commit that hung for longer than leases
     const absl::Status renewed = core.thread().RunInBatch([&](absl::Time now) {
       v1::SyncRequest renewal = Ask("w0", 0);
       *renewal.add_held() = Held(leases[0], ++progress);
-      core.core().desk().Sync(renewal, CallId(), Identity::Anybody(), now,
-                              [&](absl::StatusOr<v1::SyncResponse> answer) {
-                                REQUIRE(answer.ok());
-                                verdict = answer->held(0).verdict();
-                              });
+      core.core().sync().Answer(renewal, CallId(), Identity::Anybody(), now,
+                                [&](absl::StatusOr<v1::SyncResponse> answer) {
+                                  REQUIRE(answer.ok());
+                                  verdict = answer->held(0).verdict();
+                                });
     });
     REQUIRE(renewed.ok());
     return v1::LeaseUpdate::Verdict_Name(verdict.value());
@@ -293,11 +293,11 @@ TEST_CASE("A deadline that passes while calls wait finds the results that they b
       core.thread().Post([&, i](absl::Time now) {
         v1::SyncRequest request = Ask("w" + std::to_string(i), 0);
         *request.add_results() = Result(leases[static_cast<size_t>(i)], 1);
-        core.core().desk().Sync(request, CallId(), Identity::Anybody(), now,
-                                [&](absl::StatusOr<v1::SyncResponse> answer) {
-                                  REQUIRE(answer.ok());
-                                  if (answer->verdicts(0).verdict() == v1::ResultVerdict::ACCEPTED) ++num_accepted;
-                                });
+        core.core().sync().Answer(request, CallId(), Identity::Anybody(), now,
+                                  [&](absl::StatusOr<v1::SyncResponse> answer) {
+                                    REQUIRE(answer.ok());
+                                    if (answer->verdicts(0).verdict() == v1::ResultVerdict::ACCEPTED) ++num_accepted;
+                                  });
       });
     }
     // Beyond the round's deadline.

@@ -79,7 +79,7 @@ absl::Status Start(CoreFederation& server, const v1::StartUploadRequest& request
 }
 
 // The parked polls of "default".
-int64_t NumParked(CoreFederation& server) { return server.core().desk().num_parked("default"); }
+int64_t NumParked(CoreFederation& server) { return server.core().polls().Num("default"); }
 
 v1::SyncRequest Waiting(const std::string& worker) {
   v1::SyncRequest request = Ask(worker, 1);

@@ -2,7 +2,7 @@
 
 #include "base/check.h"
 #include "base/checksum.h"
-#include "server/core/access/access_control.h"
+#include "server/core/access/identity.h"
 
 namespace sheaf::simulation {
 namespace {

@@ -410,9 +410,9 @@ std::string SimServer::Leaks() {
   if (life_ == nullptr) return "it is not up";
   std::string leaks;
   for (const auto& [id, call] : pending_) leaks += fmt::format(" {} call {} waits;", call.method, id);
-  for (const auto& [id, round] : life_->core.rounds().live()) leaks += fmt::format(" round {} is live;", id);
+  for (const auto& [id, round] : life_->core.rounds().all()) leaks += fmt::format(" round {} is live;", id);
   for (const char* population : {"red", "blue"}) {
-    const int64_t num_parked = life_->core.desk().num_parked(population);
+    const int64_t num_parked = life_->core.polls().Num(population);
     if (num_parked > 0) leaks += fmt::format(" {} polls are parked;", num_parked);
   }
   return leaks;

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <utility>
 
 #include "base/checksum.h"
@@ -11,8 +10,8 @@
 #include "base/status_macros.h"
 #include "proto/time.h"
 #include "server/core/limits/population_share.h"
+#include "server/core/requests/names.h"
 #include "server/core/requests/paging.h"
-#include "server/core/rounds/round_spec.h"
 
 namespace sheaf {
 namespace {
@@ -34,12 +33,6 @@ constexpr absl::Duration kVoidKeep = absl::Hours(24 * 30);
 std::string HashOfSecret(std::string_view secret) { return Sha256Hex(secret); }
 // A prefix that no secret has.
 std::string HashOfCertificate(std::string_view name) { return Sha256Hex(fmt::format("certificate\n{}", name)); }
-
-std::string RoleName(v1::Role role) {
-  std::string name = v1::Role_Name(role);
-  for (char& c : name) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return name;
-}
 
 // Tokens are stored with the bits of these numbers (TokenRecord::roles).
 static_assert(v1::SUBMITTER == 1 && v1::WORKER == 2 && v1::OPERATOR == 3 && v1::VIEWER == 4 &&
@@ -127,39 +120,6 @@ TokenId NewTokenId(Random& random) { return TokenId("t-" + random.Token(kTokenId
 std::string NewSecret(Random& random) { return std::string(kSecretPrefix) + random.Token(kSecretCharacters); }
 
 }  // namespace
-
-// --- Identities ----------------------------------------------------------------------------------
-
-std::string RoleSet::ToString(std::string_view joint) const {
-  std::string text;
-  for (int role = v1::Role_MIN + 1; role <= v1::Role_MAX; ++role) {
-    if (!has(static_cast<v1::Role>(role))) continue;
-    text += fmt::format("{}{}", text.empty() ? "" : joint, RoleName(static_cast<v1::Role>(role)));
-  }
-  return text;
-}
-
-IdentityPtr Identity::Anybody() {
-  static const IdentityPtr anybody = std::make_shared<const Identity>();
-  return anybody;
-}
-
-bool Identity::Reaches(const std::string& population) const {
-  return populations.empty() || std::binary_search(populations.begin(), populations.end(), population);
-}
-
-absl::Status Identity::CheckRole(std::string_view method, RoleSet allowed) const {
-  if (roles.meets(allowed)) return absl::OkStatus();
-  return absl::PermissionDeniedError(fmt::format("{} is for {}; token {} of {} is for {}",
-                                                 method.substr(method.rfind('/') + 1), allowed.ToString(" or "), token,
-                                                 name, roles.ToString(" and ")));
-}
-
-absl::Status Identity::CheckPopulation(const std::string& population) const {
-  if (Reaches(population)) return absl::OkStatus();
-  return absl::PermissionDeniedError(
-      fmt::format("token {} of {} does not reach population '{}'", token, name, population));
-}
 
 // --- Tokens in memory ----------------------------------------------------------------------------
 

@@ -11,6 +11,10 @@
 
 #include <functional>
 #include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "base/byte_sink.h"
 
 namespace sheaf {
 
@@ -30,5 +34,13 @@ class InlineBackground final : public Background {
  public:
   void Run(const std::string&, Job job) override { job(); }
 };
+
+// `take`, until the process is about to end: what is written from then on would not be finished in time. CANCELLED.
+// `background` and `take` outlive what is returned.
+inline ByteSink UnlessStopping(const Background& background, const ByteSink& take) {
+  return [&background, &take](std::string_view piece) {
+    return background.is_stopping() ? absl::CancelledError("the server is stopping") : take(piece);
+  };
+}
 
 }  // namespace sheaf

@@ -1,8 +1,8 @@
 // CallId: one call to this process, from before it is looked at until it was answered. No two calls of a process have
 // the same. So a call that waits can be told that its caller has gone, although others of the same worker came since.
 //
-//   desk.Sync(request, call, caller, now, reply);
-//   desk.Abandon(call);                           // Ends that call if it waits, and no other.
+//   sync.Answer(request, call, caller, now, reply);
+//   polls.Abandon(call);                              // Ends that call if it waits, and no other.
 #pragma once
 
 #include "base/number_id.h"

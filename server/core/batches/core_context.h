@@ -1,4 +1,11 @@
-// CoreContext: what every part of the core works with. Refers; owns only the limits.
+// CoreContext: what every room of the core works with: the stores, the executor, chance, and the threads beside the core.
+// Refers to them, and owns only the limits. Each room gets a reference, and nothing global.
+//
+//   ASSIGN_OR_RETURN(const RoundRecord round, context.store.GetRound(id));
+//   context.executor.Defer([](const absl::Status& commit) { Answer(commit); });
+//   context.receptions.Run("r-2k5m", [] { ReadFile(); });
+//
+// The core's, but for what says otherwise.
 #pragma once
 
 #include "base/parallel_for.h"

@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "base/mutex.h"
-#include "server/core/access/access_control.h"
+#include "server/core/access/identity.h"
 
 namespace sheaf {
 

@@ -11,6 +11,7 @@
 #include "base/checksum.h"
 #include "base/retry_hint.h"
 #include "base/status_macros.h"
+#include "server/core/contributions/contribution_size.h"
 #include "server/core/requests/message_parts.h"
 
 namespace sheaf {
@@ -42,12 +43,7 @@ int64_t NumEntries(const v1::Contribution& contribution) {
   return entries;
 }
 
-Refusal TooLarge(int64_t size, int64_t contribution_bytes_max) {
-  return Refuse(RefusalKind::kTooLarge,
-                fmt::format("it has {} bytes, over the round's contribution_bytes_max = {}; create the round with a "
-                            "higher one, or send less",
-                            size, contribution_bytes_max));
-}
+Refusal TooLarge(const absl::Status& status) { return Refuse(RefusalKind::kTooLarge, std::string(status.message())); }
 
 // Opens a finished upload of a legal size; else it is null.
 absl::StatusOr<std::shared_ptr<const BlobView>> OpenUpload(PayloadStore& payloads, int64_t contribution_bytes_max,
@@ -57,8 +53,9 @@ absl::StatusOr<std::shared_ptr<const BlobView>> OpenUpload(PayloadStore& payload
   RETURN_IF_ERROR(upload.status());
   reception.upload = *std::move(upload);
   if (!reception.upload->is_finished) return nullptr;
-  if (reception.upload->size_bytes > contribution_bytes_max) {
-    reception.refusal = TooLarge(reception.upload->size_bytes, contribution_bytes_max);
+  const absl::Status size = CheckContributionSize(reception.upload->size_bytes, contribution_bytes_max);
+  if (!size.ok()) {
+    reception.refusal = TooLarge(size);
     return nullptr;
   }
   // It was checked when the upload was finished.
@@ -113,14 +110,9 @@ Reception Receive(PayloadStore& payloads, const Limits& limits, MemoryBudget& bu
   };
   const int64_t size = file != nullptr ? file->size_bytes() : static_cast<int64_t>(bytes.size());
   reception.size_bytes = size;
-  if (file == nullptr && size > limits.inline_bytes_max) {
-    return refuse(
-        Refuse(RefusalKind::kTooLarge,
-               fmt::format("it has {} bytes, over inline_bytes_max = {}; upload it (BlobService.StartUpload), and name "
-                           "the upload",
-                           size, limits.inline_bytes_max)));
-  }
-  if (size > contribution_bytes_max) return refuse(TooLarge(size, contribution_bytes_max));
+  absl::Status allowed = file != nullptr ? absl::OkStatus() : CheckInlineSize(size, limits);
+  allowed.Update(CheckContributionSize(size, contribution_bytes_max));
+  if (!allowed.ok()) return refuse(TooLarge(allowed));
   std::optional<MemoryClaim> claim = budget.Claim(size + kOverheadBytes, limits.unfolded_bytes_max);
   if (!claim) {
     reception.error = WithRetryAfter(

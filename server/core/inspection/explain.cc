@@ -192,7 +192,7 @@ class Explanation {
     who_.workers.ForEach(record_.population, WorkerName(), [&](const WorkerProfile& worker) {
       if (now_ - worker.last_seen_time <= UnmetRequirements::kSeenLately) {
         const bool is_connected =
-            who_.desk.IsParked(worker.population, worker.name) || now_ - worker.last_seen_time <= kCallsAgainWithin;
+            who_.polls.IsParked(worker.population, worker.name) || now_ - worker.last_seen_time <= kCallsAgainWithin;
         outlook.Look(worker, is_connected);
       }
       return ++num_looked_at < kWorkersLookedAt;
@@ -244,7 +244,7 @@ class Explanation {
 
 }  // namespace
 
-absl::StatusOr<v1::ExplainRoundResponse> ExplainRound(const RoundId& id, CoreContext& context, RoundManager& rounds,
+absl::StatusOr<v1::ExplainRoundResponse> ExplainRound(const RoundId& id, CoreContext& context, LiveRounds& rounds,
                                                       const WhoIsThere& who, absl::Time now) {
   ASSIGN_OR_RETURN(const RoundRecord record, context.store.GetRound(id));
   Explanation explanation(record, context, who, now);

@@ -1,4 +1,10 @@
-// RoundWatch: GetRound calls that wait for a round to change. Runs in the core's thread, inside a batch.
+// RoundWatch: GetRound calls that wait for a round to change.
+//
+//   watch.Get(request, call, caller, now, reply);      // Now, or when the round has another etag than the request names.
+//   watch.Tick(now);                                   // Answers those whose round has changed.
+//   watch.Abandon(call);                               // Nobody waits for its answer any more.
+//
+// Runs in the core's thread, inside a batch.
 #pragma once
 
 #include <list>
@@ -6,19 +12,19 @@
 #include <string>
 
 #include "absl/time/time.h"
-#include "server/core/access/access_control.h"
+#include "server/core/access/identity.h"
 #include "server/core/batches/call_id.h"
 #include "server/core/batches/core_context.h"
 #include "server/core/batches/reply.h"
-#include "server/core/lifecycle/round_manager.h"
 #include "server/core/limits/population_share.h"
+#include "server/core/rounds/live_rounds.h"
 #include "sheaf/v1/round_service.pb.h"
 
 namespace sheaf {
 
 class RoundWatch {
  public:
-  RoundWatch(CoreContext& context, RoundManager& rounds) : context_(context), rounds_(rounds) {}
+  RoundWatch(CoreContext& context, LiveRounds& rounds) : context_(context), rounds_(rounds) {}
 
   // See RoundService.GetRound. RESOURCE_EXHAUSTED with a retry hint if it would have to wait and too many wait already.
   void Get(const v1::GetRoundRequest& request, CallId call, const IdentityPtr& caller, absl::Time now,
@@ -51,7 +57,7 @@ class RoundWatch {
   bool IsDue(Waiting& waiting, Versions& versions, absl::Time now);
 
   CoreContext& context_;
-  RoundManager& rounds_;
+  LiveRounds& rounds_;
   std::list<Waiting>::iterator Erase(std::list<Waiting>::iterator waiting);
 
   std::list<Waiting> waiting_;

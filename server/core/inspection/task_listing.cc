@@ -8,8 +8,8 @@
 #include "base/retry_hint.h"
 #include "base/status_macros.h"
 #include "server/core/inspection/views.h"
+#include "server/core/requests/names.h"
 #include "server/core/requests/state_filter.h"
-#include "server/core/rounds/round_spec.h"
 
 namespace sheaf {
 namespace {

@@ -8,6 +8,7 @@
 #include "base/retry_hint.h"
 #include "base/status_macros.h"
 #include "server/core/leases/scheduler.h"
+#include "server/core/rounds/round_states.h"
 
 namespace sheaf {
 namespace {
@@ -27,7 +28,7 @@ void UnmetRequirements::OfPopulation(const std::string& population, absl::Time n
 
 void UnmetRequirements::OfRound(const RoundId& round, absl::Time now, Done done) {
   const LiveRound* live = rounds_.Find(round);
-  if (live == nullptr || live->state != RoundState::kCollecting) return done(Found());
+  if (live == nullptr || !HandsOutTasks(live->state)) return done(Found());
   Ask(live->spec.population(), round, now, std::move(done));
 }
 
@@ -89,7 +90,7 @@ const LiveRound* UnmetRequirements::NextRound(const Search& search) const {
     return search.round.empty() ? rounds_.Find(search.only) : nullptr;
   }
   // Rounds that come meanwhile may be left out, or looked at: each at most once.
-  for (auto it = rounds_.live().upper_bound(search.round); it != rounds_.live().end(); ++it) {
+  for (auto it = rounds_.all().upper_bound(search.round); it != rounds_.all().end(); ++it) {
     if (it->second->spec.population() == search.population) return it->second.get();
   }
   return nullptr;
@@ -98,7 +99,7 @@ const LiveRound* UnmetRequirements::NextRound(const Search& search) const {
 absl::StatusOr<bool> UnmetRequirements::Advance(Search& search, int64_t& steps, absl::Time now) const {
   const LiveRound* round = search.round.empty() ? nullptr : rounds_.Find(search.round);
   while (steps > 0) {
-    if (round == nullptr || round->state != RoundState::kCollecting) {
+    if (round == nullptr || !HandsOutTasks(round->state)) {
       round = NextRound(search);
       if (round == nullptr) return true;
       --steps;

@@ -20,7 +20,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "server/core/batches/core_context.h"
-#include "server/core/lifecycle/round_manager.h"
+#include "server/core/rounds/live_rounds.h"
 #include "server/core/workers/worker_registry.h"
 
 namespace sheaf {
@@ -31,7 +31,7 @@ class UnmetRequirements {
   static constexpr absl::Duration kSeenLately = absl::Minutes(2);
 
   // All outlive this.
-  UnmetRequirements(CoreContext& context, RoundManager& rounds, const WorkerRegistry& workers)
+  UnmetRequirements(CoreContext& context, LiveRounds& rounds, const WorkerRegistry& workers)
       : context_(context), rounds_(rounds), workers_(workers) {}
 
   struct Found {
@@ -83,7 +83,7 @@ class UnmetRequirements {
   void Finish(const absl::Status& status);
 
   CoreContext& context_;
-  RoundManager& rounds_;
+  LiveRounds& rounds_;
   const WorkerRegistry& workers_;
   // The first is under way.
   std::deque<Search> searches_;

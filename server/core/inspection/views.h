@@ -1,5 +1,9 @@
-// Views: records of the store as the messages people and tools see. Pure. DATA_LOSS, naming the record, if what is
-// stored in it cannot be read.
+// Views: records of the store as the messages people and tools see. DATA_LOSS, naming the record, if what is stored in it
+// cannot be read.
+//
+//   ASSIGN_OR_RETURN(const v1::Round round, ToProto(record));
+//
+// Pure; thread-safe.
 #pragma once
 
 #include "absl/status/statusor.h"

@@ -4,8 +4,8 @@
 
 namespace sheaf {
 
-RetryDecision DecideRetry(const TaskRecord& task, AttemptOutcome outcome, bool is_permanent,
-                          const v1::RetryPolicy& policy, const Limits& limits, Random& random, absl::Time now) {
+RetryDecision DecideRetry(const EndedAttempt& attempt, const Limits& limits, Random& random) {
+  const auto& [task, outcome, is_permanent, policy, now] = attempt;
   if (outcome == AttemptOutcome::kLost) {
     const bool is_last = task.num_lost + 1 >= policy.lost_max();
     return {.to = is_last ? TaskState::kBuried : TaskState::kQueued, .available_time = now};

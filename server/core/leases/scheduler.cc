@@ -4,6 +4,8 @@
 #include <string_view>
 #include <tuple>
 
+#include "server/core/rounds/round_states.h"
+
 namespace sheaf {
 namespace {
 
@@ -22,14 +24,14 @@ bool Offers(const WorkerProfile& worker, const v1::Computation& computation) {
                      });
 }
 
-std::vector<LiveRound*> Scheduler::RoundsFor(const WorkerProfile& worker, const RoundManager& rounds,
+std::vector<LiveRound*> Scheduler::RoundsFor(const WorkerProfile& worker, const LiveRounds& rounds,
                                              int64_t since) const {
   std::vector<LiveRound*> candidates;
-  const RoundManager::ByWorkVersion* population = rounds.RoundsWithWork(worker.population);
+  const RoundWork::Rounds* population = rounds.work().In(worker.population);
   if (population == nullptr) return candidates;
   for (auto it = population->upper_bound(since); it != population->end(); ++it) {
     LiveRound* round = it->second;
-    if (round->may_have_work && round->state == RoundState::kCollecting && Offers(worker, round->spec.computation())) {
+    if (round->may_have_work && HandsOutTasks(round->state) && Offers(worker, round->spec.computation())) {
       candidates.push_back(round);
     }
   }
@@ -52,12 +54,12 @@ std::vector<LiveRound*> Scheduler::RoundsFor(const WorkerProfile& worker, const 
   return candidates;
 }
 
-void Scheduler::Served(const LiveRound& round, const RoundManager& rounds) {
+void Scheduler::Served(const LiveRound& round, const LiveRounds& rounds) {
   Turns& turns = last_served_[round.spec.population()];
   turns[round.spec.job()] = ++num_served_;
   if (turns.size() > kJobsMax) ForgetOldest(turns);
   if (last_served_.size() <= kPopulationsMax) return;
-  std::erase_if(last_served_, [&](const auto& entry) { return rounds.RoundsOf(entry.first) == nullptr; });
+  std::erase_if(last_served_, [&](const auto& entry) { return !rounds.HasAny(entry.first); });
 }
 
 void Scheduler::ForgetOldest(Turns& turns) {

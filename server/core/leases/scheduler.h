@@ -1,8 +1,11 @@
 // Scheduler: which round serves a worker next. Pure choice over the live rounds; leases nothing itself.
 //
+//   for (LiveRound* round : scheduler.RoundsFor(worker, rounds, worker.looked_at)) LeaseFrom(*round);
+//   scheduler.Served(*round, rounds);                  // Its job's turn has been.
+//
 // Most urgent priority first. Between jobs of one priority, the job served longest ago; within a job, the oldest round.
 // Only rounds of the worker's own population are looked at: what others have costs it nothing, and a job of theirs that
-// has the same name is another job.
+// has the same name is another job. Not thread-safe: the core's.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "server/core/lifecycle/round_manager.h"
 #include "server/core/rounds/live_round.h"
+#include "server/core/rounds/live_rounds.h"
 #include "server/core/workers/worker_registry.h"
 
 namespace sheaf {
@@ -22,10 +25,10 @@ bool Offers(const WorkerProfile& worker, const v1::Computation& computation);
 class Scheduler {
  public:
   // The rounds of the worker's population that may have work it can do, in the order to try them: those to which work
-  // came after the version `since` of RoundManager::work_version().
-  std::vector<LiveRound*> RoundsFor(const WorkerProfile& worker, const RoundManager& rounds, int64_t since) const;
+  // came after the version `since` of RoundWork::version().
+  std::vector<LiveRound*> RoundsFor(const WorkerProfile& worker, const LiveRounds& rounds, int64_t since) const;
   // `round` has just handed out a task.
-  void Served(const LiveRound& round, const RoundManager& rounds);
+  void Served(const LiveRound& round, const LiveRounds& rounds);
 
   // Of jobs whose turn is remembered.
   size_t size() const;

@@ -88,8 +88,8 @@ void Retention::DeleteOldBlobs(absl::Time now) {
 }
 
 void Retention::DeleteIfUnused(const std::string& digest, absl::Time now) {
-  if (!rounds_.IsUnused(digest, now)) return;
-  const absl::Status status = rounds_.DeleteBlob(digest);
+  if (!broadcasts_.IsUnused(digest, now)) return;
+  const absl::Status status = broadcasts_.Delete(digest);
   if (!status.ok()) LogWarning("blob {}, which nobody needs, stays on disk: {}", digest, status.ToString());
 }
 

@@ -12,14 +12,14 @@
 
 #include "absl/time/time.h"
 #include "server/core/batches/core_context.h"
-#include "server/core/lifecycle/round_manager.h"
+#include "server/core/broadcasts/broadcasts.h"
 
 namespace sheaf {
 
 class Retention {
  public:
   // Both outlive this.
-  Retention(CoreContext& context, const RoundManager& rounds) : context_(context), rounds_(rounds) {}
+  Retention(CoreContext& context, const Broadcasts& broadcasts) : context_(context), broadcasts_(broadcasts) {}
 
   void Tick(absl::Time now);
   // Many rounds that end in a short time are not waited for.
@@ -36,7 +36,7 @@ class Retention {
   void DeleteIfUnused(const std::string& digest, absl::Time now);
 
   CoreContext& context_;
-  const RoundManager& rounds_;
+  const Broadcasts& broadcasts_;
   absl::Time due_time_ = absl::InfinitePast();
   // Since rounds were last deleted.
   int num_closed_ = 0;

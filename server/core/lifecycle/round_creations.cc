@@ -22,7 +22,8 @@ bool RoundCreations::IsLarge(const v1::RoundSpec& spec) const {
   double bytes = 0;
   if (spec.has_open_slots()) {
     const v1::OpenSlots& slots = spec.open_slots();
-    count = slots.count() > 0 ? slots.count() : std::ceil(spec.goal() * std::max(spec.over_selection(), 1.3));
+    count = slots.count() > 0 ? slots.count()
+                              : std::ceil(spec.goal() * std::max(spec.over_selection(), kOverSelectionDefault));
     bytes = count * static_cast<double>(slots.task().ByteSizeLong());
   }
   if (count > static_cast<double>(context_.limits.tasks_per_batch_max)) return true;
@@ -32,7 +33,7 @@ bool RoundCreations::IsLarge(const v1::RoundSpec& spec) const {
 }
 
 void RoundCreations::Create(const v1::CreateRoundRequest& request, absl::Time now, Reply<RoundRecord> reply) {
-  if (!IsLarge(request.spec())) return reply(rounds_.Create(request, now));
+  if (!IsLarge(request.spec())) return reply(new_rounds_.Create(request, now));
   if (const auto found = creations_.find(request.request_id()); found != creations_.end()) {
     found->second->others.push_back(
         [this, &request, reply = std::move(reply)](absl::Time at) { Create(request, at, reply); });
@@ -60,17 +61,17 @@ void RoundCreations::Prepare(const CreationPtr& creation) {
 void RoundCreations::Begin(const CreationPtr& creation, absl::Time now) {
   const v1::CreateRoundRequest& request = *creation->request;
   if (!creation->prepared.ok()) return End(creation, creation->prepared.status());
-  if (request.validate_only()) return End(creation, rounds_.Validate(request, *creation->prepared, now));
-  absl::StatusOr<std::optional<RoundRecord>> created = rounds_.FindCreated(request, *creation->prepared);
+  if (request.validate_only()) return End(creation, new_rounds_.Validate(request, *creation->prepared, now));
+  absl::StatusOr<std::optional<RoundRecord>> created = new_rounds_.FindCreated(request, *creation->prepared);
   if (!created.ok()) return End(creation, created.status());
   if (created->has_value()) return End(creation, **std::move(created));
-  creation->staged.id = rounds_.NewId();
+  creation->staged.id = new_rounds_.NewId();
   creation->staged.create_time = now;
   GoOn(creation, now);
 }
 
 void RoundCreations::GoOn(const CreationPtr& creation, absl::Time now) {
-  RoundManager::StagedRound& staged = creation->staged;
+  NewRounds::StagedRound& staged = creation->staged;
   std::span<const TaskStore::NewTask> next =
       std::span(creation->prepared->tasks).subspan(static_cast<size_t>(staged.num_staged));
   const auto most = std::min(next.size(), static_cast<size_t>(context_.limits.tasks_per_batch_max));
@@ -79,7 +80,7 @@ void RoundCreations::GoOn(const CreationPtr& creation, absl::Time now) {
     bytes += BytesOf(next[count]);
   }
   if (count == next.size()) {
-    return End(creation, rounds_.Create(*creation->request, *creation->prepared, staged, now));
+    return End(creation, new_rounds_.Create(*creation->request, *creation->prepared, staged, now));
   }
   const absl::Status stored = context_.store.StageTasks({.round = staged.id,
                                                          .create_time = staged.create_time,

@@ -20,7 +20,7 @@
 #include "absl/time/time.h"
 #include "server/core/batches/core_context.h"
 #include "server/core/batches/reply.h"
-#include "server/core/lifecycle/round_manager.h"
+#include "server/core/lifecycle/new_rounds.h"
 #include "server/core/rounds/round_spec.h"
 #include "sheaf/v1/round_service.pb.h"
 
@@ -28,9 +28,9 @@ namespace sheaf {
 
 class RoundCreations {
  public:
-  RoundCreations(CoreContext& context, RoundManager& rounds) : context_(context), rounds_(rounds) {}
+  RoundCreations(CoreContext& context, NewRounds& new_rounds) : context_(context), new_rounds_(new_rounds) {}
 
-  // As RoundManager::Create. The request must live until the reply.
+  // As NewRounds::Create. The request must live until the reply.
   void Create(const v1::CreateRoundRequest& request, absl::Time now, Reply<RoundRecord> reply);
 
  private:
@@ -40,7 +40,7 @@ class RoundCreations {
     absl::StatusOr<PreparedRound> prepared;
     // Of prepared.tasks, sorted, each once.
     std::vector<std::string> requirements;
-    RoundManager::StagedRound staged;
+    NewRounds::StagedRound staged;
     // Calls with the same request_id that came meanwhile.
     std::vector<std::function<void(absl::Time now)>> others;
   };
@@ -55,7 +55,7 @@ class RoundCreations {
   void End(const CreationPtr& creation, absl::StatusOr<RoundRecord> result);
 
   CoreContext& context_;
-  RoundManager& rounds_;
+  NewRounds& new_rounds_;
   // By request_id.
   std::map<std::string, CreationPtr> creations_;
 };

@@ -1,7 +1,9 @@
 // PopulationShare: how much of something that all populations share each of them has, and how much one may have.
 //
-//   if (live_tasks.Of("a") + 100 > live_tasks.Max("a", limits.live_tasks_max, limits.population_percent_max)) return
-//   refusal; live_tasks.Add("a", 100); live_tasks.Add("a", -100);
+//   const int64_t max = live_tasks.Max("a", limits.live_tasks_max, limits.population_percent_max);
+//   if (live_tasks.Of("a") + 100 > max) return Refuse();
+//   live_tasks.Add("a", 100);
+//   live_tasks.Add("a", -100);
 //
 // A population may have so many percent of what the others leave. Alone it has nearly all; and whoever comes when it
 // has, and after whoever came then, still finds some: nobody can take what another has or will need. This is what

@@ -1,4 +1,9 @@
-// RateWindow: how often something happened over the last 30 seconds. Not thread-safe.
+// RateWindow: how often something happened over the last 30 seconds.
+//
+//   window.Add(now);
+//   double per_second = window.Rate(now);
+//
+// Not thread-safe.
 #pragma once
 
 #include <array>

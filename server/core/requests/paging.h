@@ -1,13 +1,18 @@
 // Paging: page sizes and tokens of the lists. Pure.
 //
 //   PageRoom room(limits.page_bytes_max);
-//   ASSIGN_OR_RETURN(const bool has_more, FillPage(page_size, [&](int limit) { return store.List(params with limit); },
-//                                                  [&](const Record& record) -> absl::StatusOr<bool> {
-//     if (!room.Take(view)) return false;       // The next page begins here.
+//   const auto read = [&](int limit) {
+//     params.limit = limit;
+//     return store.ListRounds(params);
+//   };
+//   const auto add = [&](const RoundRecord& record) -> absl::StatusOr<bool> {
+//     ASSIGN_OR_RETURN(const v1::Round round, ToProto(record));
+//     if (!room.Take(round)) return false;       // The next page begins here.
 //     params.after = record.id;
-//     ...
+//     *response.add_rounds() = round;
 //     return true;
-//   }));
+//   };
+//   ASSIGN_OR_RETURN(const bool has_more, FillPage(page_size, read, add));
 #pragma once
 
 #include <google/protobuf/message_lite.h>

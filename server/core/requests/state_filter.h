@@ -1,4 +1,6 @@
 // The states that a list is asked for, as numbers that may come from a newer client, or from anybody.
+//
+//   ASSIGN_OR_RETURN(params.states, ParseStates<RoundState>(request.states(), *v1::RoundState_descriptor()));
 #pragma once
 
 #include <fmt/format.h>

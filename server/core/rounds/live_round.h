@@ -1,6 +1,11 @@
 // LiveRound: a round that has not ended, as the core holds it in memory. All of it can be rebuilt from the stores;
 // the accumulator only ever contains contributions whose record is durable. The accumulator itself is folded into
 // beside the core (see FoldStrand); what stands here of it is what the core needs to decide.
+//
+//   LiveRound* round = rounds.Find(id);                       // LiveRounds owns it.
+//   if (round->folded == round->recorded) ...                 // All that was accepted is in the accumulator.
+//
+// checkpoint_sequence <= folded <= submitted <= recorded. The core's.
 #pragma once
 
 #include <cstdint>
@@ -60,7 +65,7 @@ struct LiveRound {
   Metrics submitted_metrics;
   // Some task may be there to lease. Cleared when a lease attempt that could take any task finds none.
   bool may_have_work = true;
-  // RoundManager::work_version() when tasks that somebody could lease may last have come to it.
+  // RoundWork::version() when tasks that somebody could lease may last have come to it.
   int64_t work_version = 0;
   // When the last contribution was accepted and when all were folded, of a round that is sealing.
   absl::Time accepted_time;
@@ -68,5 +73,9 @@ struct LiveRound {
   // Digest of the aggregate that was written and that the store does not know yet.
   std::string written_aggregate;
 };
+
+// Its contributions wait on disk, in the round's spool, until a checkpoint contains them. Of the others (EPHEMERAL)
+// nothing individual ever reaches the disk.
+inline bool IsSpooled(const LiveRound& round) { return round.spec.durability() == v1::DURABLE; }
 
 }  // namespace sheaf

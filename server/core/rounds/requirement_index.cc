@@ -4,7 +4,7 @@
 #include <functional>
 #include <utility>
 
-#include "server/core/rounds/round_spec.h"
+#include "server/core/rounds/requirement_match.h"
 
 namespace sheaf {
 namespace {

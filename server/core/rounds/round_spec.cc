@@ -14,6 +14,8 @@
 #include "base/checksum.h"
 #include "base/status_macros.h"
 #include "proto/time.h"
+#include "server/core/requests/names.h"
+#include "server/core/rounds/requirement_match.h"
 
 namespace sheaf {
 namespace {
@@ -100,7 +102,7 @@ absl::StatusOr<std::vector<TaskStore::NewTask>> PrepareTasks(const v1::RoundSpec
         return Invalid("spec.open_slots.count and per_worker_max must not be negative");
       }
       RETURN_IF_ERROR(CheckTask(slots.task(), "spec.open_slots.task", limits));
-      const double factor = spec.over_selection() == 0 ? 1.3 : spec.over_selection();
+      const double factor = spec.over_selection() == 0 ? kOverSelectionDefault : spec.over_selection();
       const int64_t count = slots.count() > 0 ? slots.count() : static_cast<int64_t>(std::ceil(spec.goal() * factor));
       if (count == 0) return Invalid("spec.open_slots needs a count, or spec.goal to derive it from");
       if (count > limits.tasks_per_round_max) break;  // Refused below, without building them.
@@ -173,38 +175,6 @@ absl::Status SetDuration(std::string_view field, absl::Duration fallback, google
 
 std::vector<std::string> KnownOperators() { return OperatorSymbols(); }
 
-absl::Status ValidateName(std::string_view field, std::string_view name) {
-  const bool is_valid = !name.empty() && name.size() <= 128 && std::all_of(name.begin(), name.end(), [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.' ||
-           c == '-';
-  });
-  if (is_valid) return absl::OkStatus();
-  return Invalid(fmt::format("{} \"{}\" must be 1 to 128 characters of [A-Za-z0-9_.-]", field, name.substr(0, 140)));
-}
-
-std::string PopulationOrDefault(const std::string& population) { return population.empty() ? "default" : population; }
-
-std::string CanonicalLabels(const google::protobuf::Map<std::string, std::string>& labels) {
-  const std::map<std::string, std::string> sorted(labels.begin(), labels.end());
-  std::string text;
-  for (const auto& [key, value] : sorted) {
-    if (!text.empty()) text += ',';
-    text += fmt::format("{}={}", key, value);
-  }
-  return text;
-}
-
-bool Fulfils(const google::protobuf::Map<std::string, std::string>& labels, std::string_view requirement) {
-  while (!requirement.empty()) {
-    const std::string_view pair = requirement.substr(0, requirement.find(','));
-    requirement.remove_prefix(std::min(requirement.size(), pair.size() + 1));
-    const size_t equals = pair.find('=');
-    const auto found = labels.find(std::string(pair.substr(0, equals)));
-    if (found == labels.end() || found->second != pair.substr(equals + 1)) return false;
-  }
-  return true;
-}
-
 absl::StatusOr<PreparedRound> PrepareRound(const v1::RoundSpec& requested, const Limits& limits) {
   RETURN_IF_ERROR(CheckGoal(requested));
   ASSIGN_OR_RETURN(std::vector<TaskStore::NewTask> tasks, PrepareTasks(requested, limits));
@@ -258,7 +228,7 @@ absl::StatusOr<PreparedRound> PrepareRound(const v1::RoundSpec& requested, const
         fmt::format("spec.min_goal is {}; it must lie between 0 and the goal, {}", spec.min_goal(), spec.goal()));
   }
   if (spec.min_goal() == 0) spec.set_min_goal(spec.goal());
-  if (spec.over_selection() == 0) spec.set_over_selection(1.3);
+  if (spec.over_selection() == 0) spec.set_over_selection(kOverSelectionDefault);
   RETURN_IF_ERROR(SetDuration("deadline", limits.round_deadline_default, spec.mutable_deadline()));
   RETURN_IF_ERROR(SetDuration("attempt_deadline", FromProto(spec.deadline()), spec.mutable_attempt_deadline()));
   RETURN_IF_ERROR(SetDuration("lease_duration", limits.lease_default, spec.mutable_lease_duration()));

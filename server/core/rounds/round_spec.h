@@ -1,4 +1,8 @@
 // From what a submitter asks for to what the core runs: every field checked, every default written out.
+//
+//   ASSIGN_OR_RETURN(PreparedRound prepared, PrepareRound(request.spec(), limits));
+//
+// Pure; thread-safe. O(tasks), with a hash of all that was written for them.
 #pragma once
 
 #include <string>
@@ -20,6 +24,8 @@ struct PreparedRound {
   // RoundRecord::task_digests: of each kDigestedTasks tasks a digest. Empty if there are no more tasks than that.
   std::string task_digests;
 };
+// As many tasks as open slots for each contribution of the goal, where the spec says nothing else.
+inline constexpr double kOverSelectionDefault = 1.3;
 inline constexpr size_t kDigestedTasks = 1000;
 inline constexpr size_t kTaskDigestBytes = 32;
 
@@ -28,16 +34,5 @@ absl::StatusOr<PreparedRound> PrepareRound(const v1::RoundSpec& spec, const Limi
 
 // The operators that a spec may name, in the order of their table.
 std::vector<std::string> KnownOperators();
-
-// The populations' and workers' alphabet: 1 to 128 of [A-Za-z0-9_.-]. INVALID_ARGUMENT naming `field`.
-absl::Status ValidateName(std::string_view field, std::string_view name);
-
-// "default" where it is empty.
-std::string PopulationOrDefault(const std::string& population);
-
-// Labels as one canonical text ("gpu=yes,region=eu"), by key.
-std::string CanonicalLabels(const google::protobuf::Map<std::string, std::string>& labels);
-// True if `labels` carry every pair of `requirement`, a CanonicalLabels text.
-bool Fulfils(const google::protobuf::Map<std::string, std::string>& labels, std::string_view requirement);
 
 }  // namespace sheaf

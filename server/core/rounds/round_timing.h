@@ -1,4 +1,9 @@
 // Where a round's time went: sums over its accepted attempts, and the split of its wall time made from them.
+//
+//   AddAttempt(task, Plausible(result.timings()), contribution, num_clients, now, progress);
+//   const v1::RoundPhases phases = SplitPhases(progress, {.created = t0, .accepted = t1, .folded = t2, .ended = t3});
+//
+// Pure; thread-safe.
 #pragma once
 
 #include "absl/time/time.h"

@@ -33,6 +33,8 @@ UploadId ContributionUploadId(const std::string& digest, const TaskId& task, con
   return MakeUploadId(kContributionPrefix, digest, fmt::format("{}\n{}", task.ToString(), token), caller);
 }
 
+bool IsContributionUpload(std::string_view text) { return text.starts_with(kContributionPrefix); }
+
 absl::StatusOr<UploadName> ParseUploadName(const std::string& text) {
   const bool is_broadcast = text.starts_with(kBroadcastPrefix);
   const bool is_known = is_broadcast || text.starts_with(kContributionPrefix);

@@ -8,9 +8,10 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "absl/status/statusor.h"
-#include "server/core/access/access_control.h"
+#include "server/core/access/identity.h"
 #include "storage/ids.h"
 
 namespace sheaf {
@@ -25,6 +26,8 @@ struct UploadName {
   bool is_broadcast = false;
   std::string digest;
 };
+// It may name the upload of a contribution, and names none of a broadcast.
+bool IsContributionUpload(std::string_view text);
 // NOT_FOUND if no upload can have this name.
 absl::StatusOr<UploadName> ParseUploadName(const std::string& text);
 

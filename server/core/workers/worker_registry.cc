@@ -5,7 +5,8 @@
 #include "base/log.h"
 #include "base/retry_hint.h"
 #include "base/status_macros.h"
-#include "server/core/rounds/round_spec.h"
+#include "server/core/requests/names.h"
+#include "server/core/rounds/requirement_match.h"
 #include "server/stored/worker_description.h"
 #include "sheaf/v1/inspection_service.pb.h"
 

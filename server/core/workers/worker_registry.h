@@ -1,5 +1,10 @@
 // WorkerRegistry: the workers that call, as last heard of. Profiles live in memory; the store hears of a worker when it
 // is new, when it changes, and now and then.
+//
+//   ASSIGN_OR_RETURN(const WorkerProfile* worker, workers.Saw(request, caller, now));
+//   const WorkerProfile* known = workers.Find("default", WorkerName("w1"));      // Null if it has not called lately.
+//
+// Runs in the core's thread, inside a batch.
 #pragma once
 
 #include <map>
@@ -11,7 +16,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/log_quota.h"
-#include "server/core/access/access_control.h"
+#include "server/core/access/identity.h"
 #include "server/core/batches/core_context.h"
 #include "server/core/limits/population_share.h"
 #include "sheaf/v1/work_service.pb.h"
@@ -30,7 +35,7 @@ struct WorkerProfile {
   google::protobuf::Map<std::string, std::string> labels;
   absl::Time last_seen_time;
   bool is_draining = false;
-  // RoundManager::work_version() up to which there is nothing for this worker: it was looked for, and all that was
+  // RoundWork::version() up to which there is nothing for this worker: it was looked for, and all that was
   // there was given to it. Until then its rounds need no look.
   int64_t looked_at = 0;
 };

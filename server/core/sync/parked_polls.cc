@@ -1,17 +1,16 @@
-// The part of WorkDesk that keeps calls waiting, and answers them.
+#include "server/core/sync/parked_polls.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <optional>
-#include <utility>
+#include <iterator>
 
 #include "base/status_macros.h"
 #include "proto/time.h"
-#include "server/core/rounds/round_spec.h"
-#include "server/core/sync/work_desk.h"
+#include "server/core/sync/pace.h"
+#include "server/core/sync/sync_messages.h"
 
 namespace sheaf {
-
 namespace {
 
 // Of the bytes of all open requests, polls that wait may have one in so many: the rest is for those that work.
@@ -21,48 +20,48 @@ constexpr int kLookedAtMax = 512;
 
 }  // namespace
 
-bool WorkDesk::HasRoomToPark(const v1::SyncRequest& request, const std::string& population) const {
+bool ParkedPolls::HasRoomFor(const v1::SyncRequest& request, const std::string& population) const {
   const Limits& limits = context_.limits;
   const int64_t percent = limits.population_percent_max;
   return num_parked_.Of(population) < num_parked_.Max(population, limits.parked_polls_max, percent) &&
          // In memory, with what the parser did not know and kept.
          static_cast<int64_t>(request.SpaceUsedLong()) <= limits.parked_poll_bytes_max &&
-         parked_bytes_.Of(population) <
-             parked_bytes_.Max(population, limits.open_request_bytes_max / kParkedShare, percent);
+         bytes_.Of(population) < bytes_.Max(population, limits.open_request_bytes_max / kParkedShare, percent);
 }
 
-void WorkDesk::Park(const v1::SyncRequest& request, CallId call, const WorkerProfile& worker, int32_t want,
-                    absl::Time now, Reply<v1::SyncResponse> reply) {
+void ParkedPolls::Park(const v1::SyncRequest& request, const Poll& poll, absl::Time now,
+                       Reply<v1::SyncResponse> reply) {
+  const WorkerProfile& worker = poll.worker;
   parked_.push_back({.population = worker.population,
                      .worker = worker.name,
                      .poll_id = request.poll_id(),
-                     .want = want,
+                     .want = poll.want,
                      .held = {request.held().begin(), request.held().end()},
                      .caller = worker.caller,
-                     .call = call,
+                     .call = poll.call,
                      .number = ++num_ever_parked_,
                      .bytes = static_cast<int64_t>(request.ByteSizeLong()),
-                     .looked_at = rounds_.work_version(),
+                     .looked_at = rounds_.work().version(),
                      .arrival_time = now,
                      .until = now + std::min(FromProto(request.wait()), context_.limits.poll_wait_max),
                      .reply = std::move(reply)});
   const auto parked = std::prev(parked_.end());
-  parked_by_worker_[{worker.population, worker.name}] = parked;
-  parked_by_call_.emplace(call, parked);
+  by_worker_[{worker.population, worker.name}] = parked;
+  by_call_.emplace(poll.call, parked);
   by_until_.emplace(std::pair(parked->until, parked->number), parked);
-  if (want > 0) wanting_[worker.population].emplace(std::pair(parked->looked_at, parked->number), parked);
+  if (poll.want > 0) wanting_[worker.population].emplace(std::pair(parked->looked_at, parked->number), parked);
   for (const v1::HeldLease& held : parked->held) {
     if (const std::optional<TaskId> id = TaskId::Parse(held.task())) {
       by_held_.emplace(std::pair(id->round, parked->number), parked);
     }
   }
   num_parked_.Add(worker.population, 1);
-  parked_bytes_.Add(worker.population, parked->bytes);
+  bytes_.Add(worker.population, parked->bytes);
 }
 
-WorkDesk::ParkedList::iterator WorkDesk::Unpark(ParkedList::iterator parked) {
-  parked_by_worker_.erase({parked->population, parked->worker});
-  parked_by_call_.erase(parked->call);
+ParkedPolls::List::iterator ParkedPolls::Unpark(List::iterator parked) {
+  by_worker_.erase({parked->population, parked->worker});
+  by_call_.erase(parked->call);
   by_until_.erase({parked->until, parked->number});
   if (const auto wanting = wanting_.find(parked->population); wanting != wanting_.end()) {
     wanting->second.erase({parked->looked_at, parked->number});
@@ -72,35 +71,35 @@ WorkDesk::ParkedList::iterator WorkDesk::Unpark(ParkedList::iterator parked) {
     if (const std::optional<TaskId> id = TaskId::Parse(held.task())) by_held_.erase({id->round, parked->number});
   }
   num_parked_.Add(parked->population, -1);
-  parked_bytes_.Add(parked->population, -parked->bytes);
+  bytes_.Add(parked->population, -parked->bytes);
   return parked_.erase(parked);
 }
 
-void WorkDesk::Abandon(CallId call) {
-  const auto found = parked_by_call_.find(call);
-  if (found == parked_by_call_.end()) return;
+void ParkedPolls::Abandon(CallId call) {
+  const auto found = by_call_.find(call);
+  if (found == by_call_.end()) return;
   const Reply<v1::SyncResponse> reply = std::move(found->second->reply);
   Unpark(found->second);
   reply(absl::CancelledError("the caller has gone"));
 }
 
-void WorkDesk::EndPollsOf(const TokenId& token) {
+void ParkedPolls::EndThoseOf(const TokenId& token) {
   void_tokens_.insert(token);
-  has_more_parked_ = true;
+  has_more_ = true;
 }
 
-void WorkDesk::Supersede(const std::string& population, const WorkerName& worker) {
-  const auto found = parked_by_worker_.find({population, worker});
-  if (found == parked_by_worker_.end()) return;
+void ParkedPolls::Supersede(const std::string& population, const WorkerName& worker) {
+  const auto found = by_worker_.find({population, worker});
+  if (found == by_worker_.end()) return;
   const WorkerProfile* profile = workers_.Find(population, worker);
-  v1::SyncResponse response = profile == nullptr ? v1::SyncResponse() : EmptyResponse(*profile);
-  SetPace(Pace::kSoon, response);
+  v1::SyncResponse response = profile == nullptr ? v1::SyncResponse() : BeginResponse(*profile, context_.limits);
+  SetPace(is_draining_ ? Pace::kAfterRestart : Pace::kSoon, response);
   const Reply<v1::SyncResponse> reply = std::move(found->second->reply);
   Unpark(found->second);
   reply(std::move(response));
 }
 
-void WorkDesk::ServeParked(absl::Time now) {
+void ParkedPolls::Tick(absl::Time now) {
   int left = kLookedAtMax;
   // Before anything is handed out.
   SendAway(left);
@@ -108,10 +107,21 @@ void WorkDesk::ServeParked(absl::Time now) {
   TellOfDrain(now, left);
   EndWaits(now, left);
   HandOut(now, left);
-  has_more_parked_ = left <= 0 || lease_room_.IsBatchFull();
+  has_more_ = left <= 0 || grants_.IsBatchFull();
 }
 
-void WorkDesk::SendAway(int& left) {
+absl::Time ParkedPolls::NextTick() const {
+  if (has_more_) return absl::InfinitePast();
+  return by_until_.empty() ? absl::InfiniteFuture() : by_until_.begin()->first.first;
+}
+
+void ParkedPolls::BeginDrain() {
+  is_draining_ = true;
+  // The batch's tick answers them.
+  has_more_ = true;
+}
+
+void ParkedPolls::SendAway(int& left) {
   if (void_tokens_.empty()) return;
   for (auto it = parked_.begin(); it != parked_.end() && left > 0;) {
     if (!void_tokens_.contains(it->caller->token)) {
@@ -127,7 +137,7 @@ void WorkDesk::SendAway(int& left) {
   if (left > 0) void_tokens_.clear();
 }
 
-void WorkDesk::TellOfClosed(absl::Time now, int& left) {
+void ParkedPolls::TellOfClosed(absl::Time now, int& left) {
   while (!closed_rounds_.empty() && left > 0) {
     const RoundId round = *closed_rounds_.begin();
     const auto held = by_held_.lower_bound({round, 0});
@@ -136,41 +146,41 @@ void WorkDesk::TellOfClosed(absl::Time now, int& left) {
       continue;
     }
     --left;
-    AnswerParked(held->second, now);
+    Answer(held->second, now);
   }
 }
 
-void WorkDesk::TellOfDrain(absl::Time now, int& left) {
+void ParkedPolls::TellOfDrain(absl::Time now, int& left) {
   while (!drain_changed_.empty() && left > 0) {
-    const auto found = parked_by_worker_.find(*drain_changed_.begin());
-    if (found != parked_by_worker_.end()) {
+    const auto found = by_worker_.find(*drain_changed_.begin());
+    if (found != by_worker_.end()) {
       --left;
-      AnswerParked(found->second, now);
+      Answer(found->second, now);
     }
     drain_changed_.erase(drain_changed_.begin());
   }
 }
 
-void WorkDesk::EndWaits(absl::Time now, int& left) {
+void ParkedPolls::EndWaits(absl::Time now, int& left) {
   while (!by_until_.empty() && left > 0 && (is_draining_ || by_until_.begin()->first.first <= now)) {
     --left;
-    AnswerParked(by_until_.begin()->second, now);
+    Answer(by_until_.begin()->second, now);
   }
 }
 
-void WorkDesk::HandOut(absl::Time now, int& left) {
-  if (served_version_ == rounds_.work_version() || left <= 0) return;
-  const int64_t version = rounds_.work_version();
+void ParkedPolls::HandOut(absl::Time now, int& left) {
+  if (served_version_ == rounds_.work().version() || left <= 0) return;
+  const int64_t version = rounds_.work().version();
   for (auto population = wanting_.begin(); population != wanting_.end();) {
     const std::string name = population->first;
-    while (population != wanting_.end() && rounds_.HasWork(name)) {
+    while (population != wanting_.end() && rounds_.work().IsThereFor(name)) {
       const auto parked = population->second.begin()->second;
       if (!HasNewWork(*parked)) break;
       // Those for whose leases this batch has no room any more are looked at again in the next.
-      if (left <= 0 || lease_room_.IsBatchFull()) return;
+      if (left <= 0 || grants_.IsBatchFull()) return;
       --left;
       const auto key = population->second.begin()->first;
-      if (!AnswerParked(parked, now) && !lease_room_.IsBatchFull()) {
+      if (!Answer(parked, now) && !grants_.IsBatchFull()) {
         parked->looked_at = version;
         auto node = population->second.extract(key);
         node.key().first = version;
@@ -183,9 +193,9 @@ void WorkDesk::HandOut(absl::Time now, int& left) {
   served_version_ = version;
 }
 
-bool WorkDesk::AnswerParked(ParkedList::iterator parked, absl::Time now) {
+bool ParkedPolls::Answer(List::iterator parked, absl::Time now) {
   std::optional<absl::StatusOr<v1::SyncResponse>> response =
-      TryAnswerParked(*parked, rounds_.HasWork(parked->population), now);
+      TryAnswer(*parked, rounds_.work().IsThereFor(parked->population), now);
   if (!response) return false;
   const Reply<v1::SyncResponse> reply = std::move(parked->reply);
   Unpark(parked);
@@ -193,20 +203,21 @@ bool WorkDesk::AnswerParked(ParkedList::iterator parked, absl::Time now) {
   return true;
 }
 
-bool WorkDesk::HasNewWork(const Parked& parked) const {
-  const RoundManager::ByWorkVersion* rounds = rounds_.RoundsWithWork(parked.population);
+bool ParkedPolls::HasNewWork(const Parked& parked) const {
+  const RoundWork::Rounds* rounds = rounds_.work().In(parked.population);
   return rounds != nullptr && rounds->rbegin()->first > parked.looked_at;
 }
 
-std::optional<absl::StatusOr<v1::SyncResponse>> WorkDesk::TryAnswerParked(const Parked& parked, bool may_have_work,
-                                                                          absl::Time now) {
+std::optional<absl::StatusOr<v1::SyncResponse>> ParkedPolls::TryAnswer(const Parked& parked, bool may_have_work,
+                                                                       absl::Time now) {
   const WorkerProfile* worker = workers_.Find(parked.population, parked.worker);
   if (worker == nullptr) return absl::StatusOr<v1::SyncResponse>(v1::SyncResponse());  // Pruned: it calls again.
-  v1::SyncResponse response = EmptyResponse(*worker);
+  const CallTimes times{.arrival = parked.arrival_time, .now = now};
+  v1::SyncResponse response = BeginResponse(*worker, context_.limits);
   if (may_have_work && parked.want > 0 && !is_draining_ && !worker->is_draining) {
-    lease_room_.BeginAnswer();
+    grants_.BeginAnswer();
     const absl::Status granted =
-        Grant(*worker, parked.poll_id, parked.want, parked.arrival_time, now, response).status();
+        grants_.Grant(*worker, {.poll_id = parked.poll_id, .want = parked.want}, times, response).status();
     if (!granted.ok()) return granted;
   }
   const bool is_cancelled = std::any_of(parked.held.begin(), parked.held.end(), [&](const v1::HeldLease& held) {
@@ -217,11 +228,11 @@ std::optional<absl::StatusOr<v1::SyncResponse>> WorkDesk::TryAnswerParked(const 
       parked.until <= now || is_draining_ || drain_changed_.contains({parked.population, parked.worker});
   if (response.leases().empty() && !is_cancelled && !is_over) return std::nullopt;
   for (const v1::HeldLease& held : parked.held) {
-    absl::StatusOr<v1::LeaseUpdate> update = Update(held, *worker, parked.arrival_time, now);
+    absl::StatusOr<v1::LeaseUpdate> update = renewal_.Renew(held, *worker, times);
     if (!update.ok()) return update.status();
     *response.add_held() = *std::move(update);
   }
-  SetPace(Pace::kSoon, response);
+  SetPace(is_draining_ ? Pace::kAfterRestart : Pace::kSoon, response);
   return response;
 }
 

@@ -1,0 +1,74 @@
+// Broadcasts: which blobs are needed, and who may read them: broadcasts that live rounds have, or that a program was
+// told to be there and is about to name; and for how long those of rounds that ended stay for the next round.
+//
+//   broadcasts.Touch(digest, keep, now);                  // A program was told that this blob is stored.
+//   broadcasts.OnRoundAdded(round);                       // From now on its population may read what it has.
+//   broadcasts.OnRoundEnded(digest, now);                 // It goes in a while, unless another round names it.
+//   if (broadcasts.IsUnused(digest, now)) broadcasts.Delete(digest);
+//   if (broadcasts.readers().MayRead(digest, caller)) ...  // On any thread.
+//
+// What is said of a batch's own changes may come to nothing, so that nothing is deleted before they are durable. Runs
+// in the core's thread, inside a batch, unless said otherwise.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "server/core/batches/core_context.h"
+#include "server/core/broadcasts/broadcast_readers.h"
+#include "server/core/rounds/live_rounds.h"
+
+namespace sheaf {
+
+class Broadcasts {
+ public:
+  // Both outlive this.
+  Broadcasts(CoreContext& context, LiveRounds& rounds) : context_(context), rounds_(rounds) {}
+
+  // Broadcasts of rounds that had ended before the server started go as others do. Outside a batch.
+  absl::Status Recover(absl::Time now);
+
+  // It stays for `keep`, or until a round has named it and has ended.
+  void Touch(const std::string& digest, absl::Duration keep, absl::Time now);
+  // NOT_FOUND if the round names one that is not there.
+  absl::Status CheckStored(const std::string& digest) const;
+
+  // A round is live that has it (nothing, if `digest` is empty).
+  void OnRoundAdded(const std::string& digest, const std::string& population);
+  // A round was created in this batch that has it: from its commit on it lives as its rounds do, and not for as long as
+  // one was waited for.
+  void OnRoundCreated(const std::string& digest, absl::Time now);
+  // A round that had it is not live any more: it has ended, or the batch that created it failed.
+  void OnRoundEnded(const std::string& digest, absl::Time now);
+  void OnRoundUndone(const std::string& digest);
+
+  // Deletes those whose time has come.
+  void Tick(absl::Time now);
+  absl::Time NextTick() const;
+
+  // Thread-safe.
+  const BroadcastReaders& readers() const { return readers_; }
+
+  // Nobody needs this blob: no round names or releases it, none is about to, and no program was told lately that it is
+  // there. True also of the broadcast of rounds that have all ended. Only of what is durable: in no batch, or after its
+  // commit.
+  bool IsUnused(const std::string& digest, absl::Time now) const;
+  // Its bytes are freed beside the core. Errors as PayloadStore::DeleteBlob.
+  absl::Status Delete(const std::string& digest) const;
+
+ private:
+  // Who may read `digest` from now on: the populations of the live rounds that have it.
+  void ForgetReaders(const std::string& digest);
+
+  CoreContext& context_;
+  LiveRounds& rounds_;
+  BroadcastReaders readers_;
+  // Those that a program was told to be there, and until when they stay.
+  std::map<std::string, absl::Time> touched_;
+  // When to delete those whose rounds have ended.
+  std::map<std::string, absl::Time> retired_;
+};
+
+}  // namespace sheaf

@@ -1,0 +1,165 @@
+#include "server/core/leases/lease_grants.h"
+
+#include <algorithm>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "base/key_hash.h"
+#include "base/status_macros.h"
+#include "proto/time.h"
+
+namespace sheaf {
+namespace {
+
+// 26 characters of 5 bits: 130 random bits.
+constexpr int kTokenCharacters = 26;
+// Requirements that are compared with a worker's labels in one call, of all rounds together, and of each at the least.
+// A worker carries the rarest label of few requirements that it does not fulfil, unless both were made for that.
+constexpr int64_t kCandidatesMax = 4096;
+constexpr int64_t kCandidatesMin = 16;
+// The names, tokens and numbers of a lease, apart from what its round and task bring.
+constexpr int64_t kLeaseFrameBytes = 1 << 10;
+
+v1::Lease ToLease(const LiveRound& round, const TaskRecord& task, absl::Time arrival) {
+  v1::Lease lease;
+  lease.set_task(task.id.ToString());
+  lease.set_round(round.id.value());
+  lease.set_lease_token(task.lease_token.value());
+  lease.set_attempt(task.num_attempts);
+  *lease.mutable_remaining() = ToProto(task.expire_time - arrival);
+  *lease.mutable_computation() = round.spec.computation();
+  lease.set_payload(task.payload);
+  lease.set_data_selector(task.data_selector);
+  *lease.mutable_aggregate() = round.spec.aggregate();
+  lease.set_broadcast_digest(round.spec.broadcast_digest());
+  lease.set_contribution_bytes_max(round.spec.contribution_bytes_max());
+  lease.set_min_clients(round.spec.min_clients());
+  return lease;
+}
+
+}  // namespace
+
+absl::StatusOr<LeaseGrants::Held> LeaseGrants::Resend(const v1::SyncRequest& request, const WorkerProfile& worker,
+                                                      absl::Time now, v1::SyncResponse& response) {
+  ASSIGN_OR_RETURN(const std::vector<TaskRecord> leased, context_.store.ListLeases(worker.population, worker.name));
+  Held held_by_worker;
+  if (leased.empty()) return held_by_worker;
+  std::unordered_set<std::string, KeyHash> known;
+  for (const v1::HeldLease& held : request.held()) known.insert(held.lease_token());
+  for (const v1::TaskResult& result : request.results()) known.insert(result.lease_token());
+  for (const TaskRecord& task : leased) {
+    const LiveRound* round = rounds_.Find(task.id.round);
+    if (round == nullptr) continue;
+    ++held_by_worker.total;
+    if (known.contains(task.lease_token.value()) || !worker.caller->OwnsLease(task.lease_token.value())) continue;
+    if (held_by_worker.is_cut) continue;
+    // With what its submitter wrote.
+    ASSIGN_OR_RETURN(const TaskRecord whole, context_.store.GetTask(task.id));
+    v1::Lease lease = ToLease(*round, whole, now);
+    const auto bytes = static_cast<int64_t>(lease.ByteSizeLong());
+    held_by_worker.is_cut = room_.NumFitting(bytes) == 0;
+    if (held_by_worker.is_cut) continue;
+    room_.Take(bytes);
+    *response.add_leases() = std::move(lease);
+    ++held_by_worker.resent;
+  }
+  return held_by_worker;
+}
+
+absl::StatusOr<bool> LeaseGrants::Grant(const WorkerProfile& worker, const Wish& wish, const CallTimes& times,
+                                        v1::SyncResponse& response) {
+  int32_t want = wish.want;
+  const int64_t work_version = rounds_.work().version();
+  int64_t candidates_left = kCandidatesMax;
+  bool is_complete = true;
+  for (LiveRound* round : scheduler_.RoundsFor(worker, rounds_, worker.looked_at)) {
+    if (want == 0) return false;
+    const RequirementIndex::Match match = MatchOf(worker, *round, candidates_left);
+    is_complete = is_complete && match.is_complete;
+    if (match.numbers.empty()) {
+      round->may_have_work = HasQueued(round->id);
+      continue;
+    }
+    // A task's size is known once it is leased, so that only as many are leased at once as fit if all are as large as
+    // they may be. At most `want` turns: each but the last leases one at least.
+    for (bool has_more = true; has_more && want > 0;) {
+      const int32_t portion = std::min(want, room_.NumFitting(LeaseBytesMax(*round)));
+      if (portion == 0) return true;
+      ASSIGN_OR_RETURN(const int32_t num_leased,
+                       LeaseFrom(*round, match, worker, {.poll_id = wish.poll_id, .want = portion}, times, response));
+      want -= num_leased;
+      has_more = num_leased == portion;
+    }
+  }
+  if (want > 0 && is_complete) workers_.NoteLook(worker, work_version);
+  return false;
+}
+
+absl::StatusOr<int32_t> LeaseGrants::LeaseFrom(LiveRound& round, const RequirementIndex::Match& match,
+                                               const WorkerProfile& worker, const Wish& wish, const CallTimes& times,
+                                               v1::SyncResponse& response) {
+  std::vector<LeaseToken> tokens;
+  for (int32_t i = 0; i < wish.want; ++i) {
+    tokens.emplace_back(context_.random.Token(kTokenCharacters) + worker.caller->lease_tag);
+  }
+  std::vector<std::string> fulfilled;
+  fulfilled.reserve(match.numbers.size());
+  for (const int32_t number : match.numbers) {
+    fulfilled.push_back(round.requirements.texts()[static_cast<size_t>(number)]);
+  }
+  const int32_t per_worker_max = round.spec.open_slots().per_worker_max();
+  const bool could_take_any = fulfilled.size() == round.requirements.size() && per_worker_max == 0;
+  const absl::Duration lease = FromProto(round.spec.lease_duration());
+  ASSIGN_OR_RETURN(
+      const std::vector<TaskRecord> tasks,
+      context_.store.LeaseTasks({.round = round.id,
+                                 .worker = worker.name,
+                                 .poll_id = wish.poll_id,
+                                 .tokens = std::move(tokens),
+                                 .fulfilled_requirements = std::move(fulfilled),
+                                 .per_worker_max = per_worker_max,
+                                 .now = times.now,
+                                 .expire_time = times.now + lease,
+                                 .attempt_deadline_time = times.now + FromProto(round.spec.attempt_deadline())}));
+  const auto num_leased = static_cast<int32_t>(tasks.size());
+  if (num_leased < wish.want) {
+    // Tasks that are queued but delayed wake everyone when their time comes; those this worker may not take stay.
+    round.may_have_work = !could_take_any && HasQueued(round.id);
+  }
+  for (const TaskRecord& task : tasks) {
+    due_.NoLaterThan(task.expire_time);
+    v1::Lease& granted = *response.add_leases() = ToLease(round, task, times.arrival);
+    room_.Take(static_cast<int64_t>(granted.ByteSizeLong()));
+  }
+  if (num_leased > 0) {
+    scheduler_.Served(round, rounds_);
+    rates_.CountLeases(worker.population, num_leased, times.now);
+  }
+  return num_leased;
+}
+
+RequirementIndex::Match LeaseGrants::MatchOf(const WorkerProfile& worker, const LiveRound& round,
+                                             int64_t& candidates_left) {
+  RequirementIndex::Look look{.candidates_max = std::max(candidates_left, kCandidatesMin)};
+  RequirementIndex::Match match = round.requirements.FulfilledBy(worker.labels, look);
+  if (!match.is_complete) {
+    // Others each time, so that each has its turn.
+    look.first = context_.random.Bits();
+    match = round.requirements.FulfilledBy(worker.labels, look);
+  }
+  candidates_left = std::max<int64_t>(candidates_left - match.num_candidates, 0);
+  return match;
+}
+
+bool LeaseGrants::HasQueued(const RoundId& id) const {
+  const absl::StatusOr<TaskCounts> tasks = context_.store.CountTasks(id);
+  return tasks.ok() && tasks->queued > 0;
+}
+
+int64_t LeaseGrants::LeaseBytesMax(const LiveRound& round) const {
+  return static_cast<int64_t>(round.spec.computation().ByteSizeLong() + round.spec.aggregate().ByteSizeLong()) +
+         context_.limits.task_payload_bytes_max + context_.limits.data_selector_bytes_max + kLeaseFrameBytes;
+}
+
+}  // namespace sheaf

@@ -1,0 +1,41 @@
+#include "server/core/leases/lease_renewal.h"
+
+#include <optional>
+
+#include "base/status_macros.h"
+#include "proto/time.h"
+#include "server/core/rounds/round_states.h"
+
+namespace sheaf {
+
+absl::StatusOr<v1::LeaseUpdate> LeaseRenewal::Renew(const v1::HeldLease& held, const WorkerProfile& worker,
+                                                    const CallTimes& times) {
+  v1::LeaseUpdate update;
+  update.set_task(held.task());
+  update.set_lease_token(held.lease_token());
+  update.set_verdict(v1::LeaseUpdate::LOST);
+  const std::optional<TaskId> id = TaskId::Parse(held.task());
+  if (!id) return update;
+  const LiveRound* round = rounds_.Find(id->round);
+  if (round == nullptr || !HandsOutTasks(round->state)) {
+    update.set_verdict(v1::LeaseUpdate::CANCELLED);
+    return update;
+  }
+  if (round->spec.population() != worker.population || !worker.caller->OwnsLease(held.lease_token())) return update;
+  // Where there are no tokens, the name is all that tells one worker from another.
+  const absl::StatusOr<TaskRecord> state = context_.store.GetTaskState(*id);
+  if (absl::IsNotFound(state.status()) || (state.ok() && state->worker != worker.name)) return update;
+  RETURN_IF_ERROR(state.status());
+  const absl::StatusOr<TaskRecord> task =
+      context_.store.RenewLease({.task = *id,
+                                 .token = LeaseToken(held.lease_token()),
+                                 .progress = held.progress(),
+                                 .expire_time = times.now + FromProto(round->spec.lease_duration())});
+  if (absl::IsFailedPrecondition(task.status()) || absl::IsNotFound(task.status())) return update;
+  RETURN_IF_ERROR(task.status());
+  update.set_verdict(v1::LeaseUpdate::HELD);
+  *update.mutable_remaining() = ToProto(task->expire_time - times.arrival);
+  return update;
+}
+
+}  // namespace sheaf

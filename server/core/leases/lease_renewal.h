@@ -1,0 +1,31 @@
+// LeaseRenewal: what a worker is told of a lease that it holds, which runs from now on if the worker has made progress.
+//
+//   ASSIGN_OR_RETURN(v1::LeaseUpdate update, renewal.Renew(held, worker, CallTimes::At(now)));
+//
+// Runs in the core's thread, inside a batch.
+#pragma once
+
+#include "absl/status/statusor.h"
+#include "server/core/batches/core_context.h"
+#include "server/core/leases/call_times.h"
+#include "server/core/rounds/live_rounds.h"
+#include "server/core/workers/worker_registry.h"
+#include "sheaf/v1/work_service.pb.h"
+
+namespace sheaf {
+
+class LeaseRenewal {
+ public:
+  // Both outlive this.
+  LeaseRenewal(CoreContext& context, LiveRounds& rounds) : context_(context), rounds_(rounds) {}
+
+  // HELD, and until when; CANCELLED if the round needs it no more; LOST if it is another's by now, or never was this
+  // worker's. An error is the store's.
+  absl::StatusOr<v1::LeaseUpdate> Renew(const v1::HeldLease& held, const WorkerProfile& worker, const CallTimes& times);
+
+ private:
+  CoreContext& context_;
+  LiveRounds& rounds_;
+};
+
+}  // namespace sheaf

@@ -1,0 +1,50 @@
+// RoundSealer: the end of a round that succeeds. A round that has enough becomes SEALING; when all of its contributions
+// are folded its aggregate is written, beside the core; and one more batch makes it SUCCEEDED.
+//
+//   sealer.Begin(round, now);        // It has enough.
+//   sealer.Tick(now);                // Tries again where an aggregate could not be written.
+//
+// Each step is repeated after a crash, and gives the same bits. Runs in the core's thread, inside a batch.
+#pragma once
+
+#include <map>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "server/core/batches/core_context.h"
+#include "server/core/lifecycle/release_sink.h"
+#include "server/core/lifecycle/round_changes.h"
+#include "server/core/rounds/live_rounds.h"
+
+namespace sheaf {
+
+class RoundSealer {
+ public:
+  // All outlive this.
+  RoundSealer(CoreContext& context, LiveRounds& rounds, RoundChanges& changes, ReleaseSink& sink)
+      : context_(context), rounds_(rounds), changes_(changes), sink_(sink) {}
+
+  // From COLLECTING: no further contribution is taken.
+  void Begin(LiveRound& round, absl::Time now);
+  // One that a restart, or a batch that failed, finds SEALING.
+  void GoOn(const RoundId& id);
+  void TryAgain(const RoundId& id, absl::Time now);
+
+  void Tick(absl::Time now);
+  absl::Time NextTick() const;
+
+ private:
+  // Once everything is handed to the strand: has the aggregate written behind it.
+  void Release(const RoundId& id, absl::Time now);
+  void OnReleased(const RoundId& id, absl::StatusOr<v1::Aggregate> aggregate, absl::Time now);
+  void Finish(LiveRound& round, v1::Aggregate aggregate, absl::Time now);
+
+  CoreContext& context_;
+  LiveRounds& rounds_;
+  RoundChanges& changes_;
+  ReleaseSink& sink_;
+  // Rounds that could not write their aggregate, and when to try again.
+  std::map<RoundId, absl::Time> again_;
+};
+
+}  // namespace sheaf

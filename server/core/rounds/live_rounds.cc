@@ -1,0 +1,89 @@
+#include "server/core/rounds/live_rounds.h"
+
+#include <fmt/format.h>
+
+#include "base/check.h"
+#include "server/core/rounds/round_states.h"
+
+namespace sheaf {
+
+LiveRound& LiveRounds::Add(std::unique_ptr<LiveRound> added) {
+  LiveRound& round = *added;
+  const bool is_new = by_id_.emplace(round.id, std::move(added)).second;
+  SHEAF_CHECK(is_new, "round {} is live already", round.id);
+  num_rounds_.Add(round.spec.population(), 1);
+  num_tasks_.Add(round.spec.population(), round.num_tasks);
+  spooled_bytes_.Add(round.spec.population(), round.spool_disk_bytes);
+  if (EndsAtDeadline(round.state)) AwaitDeadline(round);
+  work_.MayHaveCome(round);
+  return round;
+}
+
+std::unique_ptr<LiveRound> LiveRounds::Remove(const RoundId& id) {
+  const auto found = by_id_.find(id);
+  SHEAF_CHECK(found != by_id_.end(), "round {} is not live", id);
+  std::unique_ptr<LiveRound> round = std::move(found->second);
+  by_id_.erase(found);
+  work_.Forget(*round);
+  deadlines_.erase({round->deadline_time, id});
+  num_rounds_.Add(round->spec.population(), -1);
+  num_tasks_.Add(round->spec.population(), -round->num_tasks);
+  spooled_bytes_.Add(round->spec.population(), -round->spool_disk_bytes);
+  return round;
+}
+
+LiveRound* LiveRounds::Find(const RoundId& id) {
+  const auto found = by_id_.find(id);
+  return found == by_id_.end() ? nullptr : found->second.get();
+}
+
+absl::Status LiveRounds::CheckRoom(const std::string& population, int64_t num_tasks) const {
+  const int64_t percent = limits_.population_percent_max;
+  if (num_rounds_.total() >= limits_.live_rounds_max) {
+    return absl::ResourceExhaustedError(
+        fmt::format("{} rounds are live, live_rounds_max = {}; wait for some to end, or cancel them",
+                    num_rounds_.total(), limits_.live_rounds_max));
+  }
+  if (num_rounds_.Of(population) >= num_rounds_.Max(population, limits_.live_rounds_max, percent)) {
+    return absl::ResourceExhaustedError(
+        fmt::format("{} rounds of population '{}' are live: it may have population_percent_max = {} % of what others "
+                    "leave of live_rounds_max = {}; wait for some of its rounds to end, or cancel them",
+                    num_rounds_.Of(population), population, percent, limits_.live_rounds_max));
+  }
+  if (num_tasks_.total() + num_tasks > limits_.live_tasks_max) {
+    return absl::ResourceExhaustedError(fmt::format(
+        "the live rounds have {} tasks, and {} more would be over live_tasks_max = {}; wait for some rounds "
+        "to end, or cancel them",
+        num_tasks_.total(), num_tasks, limits_.live_tasks_max));
+  }
+  if (num_tasks_.Of(population) + num_tasks > num_tasks_.Max(population, limits_.live_tasks_max, percent)) {
+    return absl::ResourceExhaustedError(fmt::format(
+        "the live rounds of population '{}' have {} tasks, and {} more would be over population_percent_max "
+        "= {} % of what others leave of live_tasks_max = {}; wait for some of its rounds to end, or cancel "
+        "them",
+        population, num_tasks_.Of(population), num_tasks, percent, limits_.live_tasks_max));
+  }
+  return absl::OkStatus();
+}
+
+void LiveRounds::BringDeadlineForward(LiveRound& round, absl::Time deadline_time) {
+  deadlines_.erase({round.deadline_time, round.id});
+  round.deadline_time = std::min(round.deadline_time, deadline_time);
+  AwaitDeadline(round);
+}
+
+std::vector<RoundId> LiveRounds::TakeDue(absl::Time until) {
+  std::vector<RoundId> due;
+  for (auto it = deadlines_.begin(); it != deadlines_.end() && it->first <= until; it = deadlines_.erase(it)) {
+    due.push_back(it->second);
+  }
+  return due;
+}
+
+void LiveRounds::CountSpooled(LiveRound& round, int64_t bytes) {
+  round.spool_disk_bytes += bytes;
+  SHEAF_CHECK(round.spool_disk_bytes >= 0, "the spool of round {} has less than nothing", round.id);
+  spooled_bytes_.Add(round.spec.population(), bytes);
+}
+
+}  // namespace sheaf

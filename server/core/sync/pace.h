@@ -1,0 +1,27 @@
+// Pace: when a worker calls again, where its answer brings no leases. It picks one instant at random between two that
+// the answer names, so that those who were answered together do not come back together.
+//
+//   SetPace(Pace::kSoon, response);
+#pragma once
+
+#include "sheaf/v1/work_service.pb.h"
+
+namespace sheaf {
+
+enum class Pace {
+  // Its results were taken, and it may wait: its next call is parked.
+  kAtOnce,
+  // It has waited, and comes back at a time of its own.
+  kSoon,
+  // It may not wait, and takes its time.
+  kLater,
+  // Where everybody waits who may, the others come back now and then; so does a drained worker that wants tasks.
+  kNowAndThen,
+  // The server stops, and is given this long to come back.
+  kAfterRestart,
+};
+
+// Leaves an answer with leases as it is: whoever has some calls when there is a result. But for kNowAndThen.
+void SetPace(Pace pace, v1::SyncResponse& response);
+
+}  // namespace sheaf

@@ -1,0 +1,127 @@
+#include "server/core/sync/sync_calls.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/status_macros.h"
+#include "proto/time.h"
+#include "server/core/sync/pace.h"
+#include "server/core/sync/sync_messages.h"
+
+namespace sheaf {
+namespace {
+
+// Neither verdicts nor leases, and nothing new of the leases that the worker holds.
+bool HasNothingToSay(const v1::SyncResponse& response) {
+  return response.verdicts().empty() && response.leases().empty() &&
+         std::all_of(response.held().begin(), response.held().end(),
+                     [](const v1::LeaseUpdate& update) { return update.verdict() == v1::LeaseUpdate::HELD; });
+}
+
+ContributionIntake::Sender SenderOf(const WorkerProfile& worker) {
+  return {.population = worker.population, .worker = worker.name, .caller = *worker.caller};
+}
+
+}  // namespace
+
+void SyncCalls::Answer(const v1::SyncRequest& request, CallId call, const IdentityPtr& caller, absl::Time now,
+                       Reply<v1::SyncResponse> reply) {
+  if (absl::Status status = CheckSync(request, context_.limits); !status.ok()) return reply(std::move(status));
+  const absl::StatusOr<const WorkerProfile*> worker = rooms_.workers.Saw(request, caller, now);
+  if (!worker.ok()) return reply(worker.status());
+  if (!ContributionIntake::HasLarge(request)) return AnswerReceived(request, call, **worker, now, reply);
+  const auto answer_later = [this, &request, call, caller, reply](absl::Time at) {
+    const absl::StatusOr<const WorkerProfile*> known = rooms_.workers.Saw(request, caller, at);
+    if (known.ok()) {
+      AnswerReceived(request, call, **known, at, reply);
+    } else {
+      reply(known.status());
+    }
+    rooms_.intake.Drop(request);
+  };
+  if (!rooms_.intake.ReceiveBeside(request, SenderOf(**worker), answer_later)) {
+    return AnswerReceived(request, call, **worker, now, reply);
+  }
+  // The answer will say so later; but the call came now.
+  for (const v1::HeldLease& held : request.held()) {
+    static_cast<void>(rooms_.renewal.Renew(held, **worker, CallTimes::At(now)));
+  }
+}
+
+void SyncCalls::AnswerReceived(const v1::SyncRequest& request, CallId call, const WorkerProfile& worker, absl::Time now,
+                               const Reply<v1::SyncResponse>& reply) {
+  rooms_.polls.Supersede(worker.population, worker.name);
+  if (request.draining()) stops_.Info(now, "worker {} of population {} stops", worker.name, worker.population);
+  Outcome outcome;
+  absl::StatusOr<v1::SyncResponse> response = Serve(request, worker, now, outcome);
+  const bool has_nothing_to_wait_for = request.want() > 0 && outcome.want <= 0;
+  if (response.ok() && MayWait(request, worker) && !has_nothing_to_wait_for && !outcome.is_cut &&
+      HasNothingToSay(*response)) {
+    if (rooms_.polls.HasRoomFor(request, worker.population)) {
+      return rooms_.polls.Park(request, {.call = call, .worker = worker, .want = outcome.want}, now, reply);
+    }
+    // The newest is sent away: whoever waits already goes on waiting.
+    SetPace(Pace::kNowAndThen, *response);
+  }
+  reply(std::move(response));
+}
+
+absl::StatusOr<v1::SyncResponse> SyncCalls::Serve(const v1::SyncRequest& request, const WorkerProfile& worker,
+                                                  absl::Time now, Outcome& outcome) {
+  v1::SyncResponse response = BeginResponse(worker, context_.limits);
+  rooms_.grants.BeginAnswer();
+  const absl::Status taken = TakeResults(request, worker, now, response);
+  // Renewals need no room: while a result waits for some, what else the worker holds stays its.
+  for (const v1::HeldLease& held : request.held()) {
+    ASSIGN_OR_RETURN(*response.add_held(), rooms_.renewal.Renew(held, worker, CallTimes::At(now)));
+  }
+  RETURN_IF_ERROR(taken);
+  ASSIGN_OR_RETURN(const LeaseGrants::Held leased, rooms_.grants.Resend(request, worker, now, response));
+  const int64_t room = std::max<int64_t>(context_.limits.leases_per_worker_max - leased.total, 0);
+  // Not an error: what else the call brought has been done.
+  if (request.want() > 0 && room == 0) {
+    response.set_suggested_concurrency(static_cast<int32_t>(context_.limits.leases_per_worker_max));
+  }
+  outcome.is_cut = leased.is_cut;
+  outcome.want = static_cast<int32_t>(std::min<int64_t>(request.want() - leased.resent, room));
+  if (!request.draining() && !worker.is_draining && !rooms_.polls.is_draining() && !outcome.is_cut &&
+      outcome.want > 0) {
+    ASSIGN_OR_RETURN(outcome.is_cut, rooms_.grants.Grant(worker, {.poll_id = request.poll_id(), .want = outcome.want},
+                                                         CallTimes::At(now), response));
+  }
+  // What had no room comes with the next call, at once.
+  if (!outcome.is_cut) SetPaceOf(request, worker, outcome, response);
+  return response;
+}
+
+absl::Status SyncCalls::TakeResults(const v1::SyncRequest& request, const WorkerProfile& worker, absl::Time now,
+                                    v1::SyncResponse& response) {
+  for (const v1::TaskResult& result : request.results()) {
+    ASSIGN_OR_RETURN(const v1::ResultVerdict verdict, rooms_.intake.Take(result, SenderOf(worker), now));
+    *response.add_verdicts() = verdict;
+    if (verdict.verdict() == v1::ResultVerdict::ACCEPTED) rooms_.rates.CountCompletion(worker.population, now);
+  }
+  return absl::OkStatus();
+}
+
+bool SyncCalls::MayWait(const v1::SyncRequest& request, const WorkerProfile& worker) const {
+  // A drained worker waits until it is taken back into service, once it knows; and one that believes to be drained and
+  // is not any more is told at once.
+  return !rooms_.polls.is_draining() && !request.draining() && worker.is_draining == request.drained() &&
+         FromProto(request.wait()) > absl::ZeroDuration();
+}
+
+void SyncCalls::SetPaceOf(const v1::SyncRequest& request, const WorkerProfile& worker, const Outcome& outcome,
+                          v1::SyncResponse& response) const {
+  const bool may_wait = MayWait(request, worker) && (request.want() == 0 || outcome.want > 0);
+  const bool is_back_in_service = request.drained() && !worker.is_draining;
+  SetPace(rooms_.polls.is_draining()    ? Pace::kAfterRestart
+          : is_back_in_service          ? Pace::kAtOnce
+          : !may_wait                   ? Pace::kLater
+          : response.verdicts().empty() ? Pace::kSoon
+                                        : Pace::kAtOnce,
+          response);
+  if (worker.is_draining && !request.drained()) SetPace(Pace::kNowAndThen, response);
+}
+
+}  // namespace sheaf

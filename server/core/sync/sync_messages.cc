@@ -1,0 +1,45 @@
+#include "server/core/sync/sync_messages.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/status_macros.h"
+#include "proto/time.h"
+#include "server/core/requests/names.h"
+#include "server/core/sync/protocol_window.h"
+
+namespace sheaf {
+
+absl::Status CheckSync(const v1::SyncRequest& request, const Limits& limits) {
+  RETURN_IF_ERROR(ValidateName("worker", request.worker()));
+  if (!request.population().empty()) RETURN_IF_ERROR(ValidateName("population", request.population()));
+  RETURN_IF_ERROR(CheckProtocolVersion(request.protocol_version()));
+  if (FromProto(request.wait()) < absl::ZeroDuration()) {
+    return absl::InvalidArgumentError(fmt::format("wait is {}; ask for 0 to {}",
+                                                  absl::FormatDuration(FromProto(request.wait())),
+                                                  absl::FormatDuration(limits.poll_wait_max)));
+  }
+  if (request.want() < 0) return absl::InvalidArgumentError("want is negative");
+  if (request.want() > 0 && (request.poll_id().empty() || request.poll_id().size() > 64)) {
+    return absl::InvalidArgumentError("poll_id must have 1 to 64 characters when want > 0");
+  }
+  const int64_t items = std::max({static_cast<int64_t>(request.want()), static_cast<int64_t>(request.results_size()),
+                                  static_cast<int64_t>(request.held_size())});
+  if (items > limits.sync_items_max) {
+    return absl::InvalidArgumentError(
+        fmt::format("results, held and want are limited to sync_items_max = {} each; this call has {}, so make several",
+                    limits.sync_items_max, items));
+  }
+  return absl::OkStatus();
+}
+
+v1::SyncResponse BeginResponse(const WorkerProfile& worker, const Limits& limits) {
+  v1::SyncResponse response;
+  FillProtocolWindow(worker.protocol_version, response);
+  response.set_inline_bytes_max(limits.inline_bytes_max);
+  response.set_drain(worker.is_draining);
+  return response;
+}
+
+}  // namespace sheaf
