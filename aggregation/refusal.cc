@@ -30,7 +30,7 @@ std::string_view TextOf(RefusalKind kind) {
     case RefusalKind::kRoundFull:
       return "the round's accumulators, or its own states, are over accumulator_bytes_max";
     case RefusalKind::kUpload:
-      return "its upload is of something else, or of somebody else";
+      return "its upload was made for something else, or by another identity";
     case RefusalKind::kUploadUnfinished:
       return "it was handed in before FinishUpload";
     case RefusalKind::kUploadUnknown:
@@ -48,7 +48,7 @@ std::string_view TextOf(RefusalKind kind) {
     case RefusalKind::kWeight:
       return "its weight is not finite and greater than 0, or is set beside states";
     case RefusalKind::kNumClients:
-      return "its number of clients cannot be";
+      return "its number of clients is not possible";
     case RefusalKind::kState:
       return "its state is not one that an honest fold writes";
     case RefusalKind::kDType:

@@ -5,13 +5,13 @@ namespace {
 
 constexpr ExitCodeRow kMeanings[] = {
     {ExitCode::kOk, "it worked"},
-    {ExitCode::kFailed, "it failed, or the round waited for failed or was cancelled"},
+    {ExitCode::kFailed, "it failed; or the round that it waited for failed or was cancelled"},
     {ExitCode::kUsage, "the command line or the file given to it is wrong"},
     {ExitCode::kNotFound, "no such round, task, worker or file"},
     {ExitCode::kDenied, "the server or the file system refused"},
     {ExitCode::kUnreachable, "the server cannot be reached"},
     {ExitCode::kTimedOut, "it took longer than --timeout"},
-    {ExitCode::kPrecondition, "the state of the thing does not allow it (yet, or any more)"},
+    {ExitCode::kPrecondition, "the state of the round, task or store does not allow it (yet, or any more)"},
     {ExitCode::kInterrupted, "interrupted by Ctrl-C"},
 };
 

@@ -59,7 +59,7 @@ std::string ExitCodesTopic() {
   for (const ExitCodeRow& row : ExitCodeTable()) {
     table.AddRow({fmt::format("{}", static_cast<int>(row.code)), std::string(row.meaning)});
   }
-  return "What sheaf tells the shell:\n" + table.Render({.headers = false, .indent = 2});
+  return "Exit codes of sheaf:\n" + table.Render({.headers = false, .indent = 2});
 }
 
 std::string EnvironmentTopic(const Arguments& global) {
@@ -121,7 +121,7 @@ std::string OverviewHelp() {
     if (row.noun.empty()) nouns.AddRow({std::string(row.verb), ""});
   }
   return fmt::format(
-      "sheaf looks into a Sheaf server and gives it work.\n"
+      "sheaf inspects a Sheaf server and gives it work.\n"
       "\nUsage: sheaf <noun> <verb> [options]\n"
       "\nCommands\n{}"
       "\nExamples\n"

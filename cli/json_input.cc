@@ -179,7 +179,8 @@ class Translation {
       if (field == nullptr) {
         const std::vector<std::string> known = FieldsOf(type);
         return Error(item, inner,
-                     fmt::format("there is no such field; here are {}{}", fmt::join(known, ", "), Meant(name, known)));
+                     fmt::format("there is no such field; the fields here are {}{}", fmt::join(known, ", "),
+                                 Meant(name, known)));
       }
       if (item.value.is_null()) continue;
       if (const auto* oneof = field->real_containing_oneof(); oneof != nullptr && !chosen.insert(oneof).second) {

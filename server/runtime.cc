@@ -38,7 +38,7 @@ constexpr absl::Duration kLastCheckpointsMax = absl::Seconds(10);
 
 // Without destructors: they might write.
 void EndProcess(const absl::Status& status) {
-  LogError("stopping at once, because what is on disk is not known: {}; restart the server when the disk is well again",
+  LogError("stopping at once, because what is on disk is not known: {}; restart the server when the disk works again",
            status.ToString());
   _exit(1);
 }

@@ -151,7 +151,7 @@ void WorkerLoop::TakeLease(v1::Lease lease, absl::Time sent, absl::Time now) {
     return;
   }
   if (sent + remaining <= now) {
-    LogInfo("task {}: its lease lapsed on the way here", lease.task());
+    LogInfo("task {}: its lease expired before the answer arrived", lease.task());
     return;
   }
   ++counters_.leases;
@@ -167,7 +167,7 @@ void WorkerLoop::TakeLease(v1::Lease lease, absl::Time sent, absl::Time now) {
   attempts_.push_back(attempt);
   if (draining_) return attempt->Release("the worker is stopping");
   if (is_drained_) return attempt->Release("the worker was drained");
-  if (!has_room) return attempt->Release("the worker has more than it asked for");
+  if (!has_room) return attempt->Release("the worker got more leases than it asked for");
   LogDebug("task {}: attempt {} of {}", attempt->lease().task(), attempt->lease().attempt(),
            attempt->lease().computation().name());
   attempt->Start(now);

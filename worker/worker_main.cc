@@ -38,7 +38,7 @@ void ListenForSignals(WorkerRuntime& runtime, const sigset_t& set) {
     if (signal == kStopListening) return;
     if (++received == 1) runtime.RequestDrain();
   }
-  LogWarning("told to stop twice: leaving at once");
+  LogWarning("told to stop a second time: ending at once");
   std::_Exit(1);
 }
 

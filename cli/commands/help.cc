@@ -17,8 +17,9 @@ class Help final : public Command {
   absl::Status Run(Session& session) override {
     const std::string text = TextOf(topic_);
     if (text.empty()) {
-      return WithHint(absl::InvalidArgumentError(fmt::format("there is no help on '{}'", topic_)),
-                      "there is on the nouns, round-spec, exit-codes and environment; 'sheaf --help' lists the nouns");
+      return WithHint(
+          absl::InvalidArgumentError(fmt::format("there is no help on '{}'", topic_)),
+          "there is help on the nouns, and on round-spec, exit-codes and environment; 'sheaf --help' lists the nouns");
     }
     session.out() << text;
     return absl::OkStatus();

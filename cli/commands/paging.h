@@ -28,7 +28,7 @@ inline constexpr int64_t kListBytesMax = int64_t{4} << 30;
 
 // Where a list that --limit cut goes on: nextPageToken of its JSON.
 inline void DeclarePageToken(Arguments& arguments, std::string* token) {
-  arguments.Text("--page-token", "TOKEN", "go on where --limit cut a list: its nextPageToken", token);
+  arguments.Text("--page-token", "TOKEN", "continue a list that --limit cut: its nextPageToken", token);
 }
 
 // 0 means no limit. INTERNAL if the server's pages do not go on; RESOURCE_EXHAUSTED if the rows take

@@ -15,7 +15,7 @@
 namespace sheaf {
 namespace {
 
-constexpr char kSpecHint[] = "'sheaf help round-spec' shows a spec, and what it may have";
+constexpr char kSpecHint[] = "'sheaf help round-spec' shows a spec and its fields";
 
 class RoundCreate final : public Command {
  public:

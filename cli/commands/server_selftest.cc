@@ -53,7 +53,7 @@ class ServerSelftest final : public Command {
     arguments.Choice("--faults", "what goes wrong between the workers and the server", {"network", "none"}, &faults_);
     arguments.Duration("--lease", "lease of the rounds, 200ms to 30s; late messages arrive three leases late [1s]",
                        &lease_);
-    arguments.Duration("--seconds", "begin no further round after this long", &seconds_);
+    arguments.Duration("--seconds", "start no round after this time", &seconds_);
     arguments.Number("--seed", "N", "of what goes wrong [drawn]", {.min = 0}, &seed_).default_text.clear();
   }
 
@@ -97,7 +97,7 @@ class ServerSelftest final : public Command {
 
   static std::string Complaint(const SelftestReport& report) {
     if (!report.history.violations.empty()) return report.history.violations.front();
-    return fmt::format("round {} did not end although nothing went wrong any more", report.stuck_rounds.front());
+    return fmt::format("round {} did not end after the faults were over", report.stuck_rounds.front());
   }
 
   static absl::Status PrintTable(Session& session, const SelftestReport& report, absl::Duration lease) {

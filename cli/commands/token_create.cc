@@ -13,14 +13,14 @@ namespace {
 class TokenCreate final : public Command {
  public:
   void Declare(Arguments& arguments) override {
-    arguments.Positional("NAME", "whose it is; tokens of one name are one identity", &name_);
+    arguments.Positional("NAME", "the holder's name; tokens of one name are one identity", &name_);
     arguments.Choices("--role", "ROLE", "what it may do", RoleNames(), &roles_).is_required = true;
     arguments.Texts("--for", "POPULATION", "only in this population; may be repeated [everywhere]", &populations_);
     arguments.Duration("--expires", "valid for this long, for example 720h [until it is revoked]", &lifetime_);
-    arguments.Text("--certificate", "CN",
-                   "for who connects with a client certificate of this name, instead of with a secret", &certificate_);
-    arguments.Text("--to", "FILE", "write the secret to this new file, for its owner alone, instead of printing it",
-                   &file_);
+    arguments.Text("--certificate", "CN", "for a client that shows a certificate of this name instead of a secret",
+                   &certificate_);
+    arguments.Text("--to", "FILE",
+                   "write the secret to this new file, which only its owner can read, instead of printing it", &file_);
   }
 
   absl::Status Run(Session& session) override {
@@ -43,7 +43,7 @@ class TokenCreate final : public Command {
     session.err() << fmt::format("token {} of {}: {}, {}; {}\n", token.id(), token.name(), RolesOf(token),
                                  PopulationsOf(token),
                                  !certificate_.empty() ? "for the certificate " + certificate_
-                                 : file_.empty()       ? "its secret is shown this once"
+                                 : file_.empty()       ? "its secret is shown only now"
                                                        : "its secret is in " + file_);
     if (!response.secret().empty()) session.out() << response.secret() << "\n";
     return absl::OkStatus();

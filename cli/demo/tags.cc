@@ -25,7 +25,8 @@ class DemoTags final : public TrainingDemo {
 
   void Declare(Arguments& arguments) override {
     TrainingDemo::Declare(arguments);
-    arguments.Choice("--mean", "divide a row by those who touched it, or by all", {"coordinate", "client"}, &mean_);
+    arguments.Choice("--mean", "divide a row by the clients that touched it, or by all", {"coordinate", "client"},
+                     &mean_);
   }
 
  private:

@@ -21,7 +21,7 @@ void TrainingDemo::Declare(Arguments& arguments) {
   arguments.Number("--workers", "N", "how many workers to start", {.min = 1, .max = 60}, &workers_);
   arguments.Number("--clients", "N", fmt::format("{} sampled per round", traits_.clients), {.min = 1, .max = 10'000},
                    &clients_);
-  arguments.Number("--seed", "N", "of everything that is drawn; the same seed gives the same model", {.min = 0},
+  arguments.Number("--seed", "N", "the seed of all random choices; the same seed gives the same model", {.min = 0},
                    &seed_);
   arguments.Flag("--verify", "recompute every round by brute force and compare all bits", &verify_);
   arguments.Flag("--keep", "keep the store and the logs", &keep_);

@@ -23,7 +23,7 @@ void AnswerRounds(CommandRun& run) {
 TEST_CASE("sheaf alone shows the commands and examples") {
   CommandRun run;
   CHECK(run({}) == 0);
-  CHECK_THAT(run.out(), StartsWith("sheaf looks into a Sheaf server and gives it work.\n"));
+  CHECK_THAT(run.out(), StartsWith("sheaf inspects a Sheaf server and gives it work.\n"));
   CHECK_THAT(run.out(), Contains("  round    create|list|describe|watch|wait|cancel|explain|result\n"));
   CHECK_THAT(run.out(), Contains("sheaf demo tags"));
   CHECK(run.err().empty());
@@ -199,15 +199,15 @@ TEST_CASE("help exit-codes prints the table that scripts can rely on") {
   CommandRun run;
   CHECK(run({"help", "exit-codes"}) == 0);
   CHECK(run.out() ==
-        "What sheaf tells the shell:\n"
+        "Exit codes of sheaf:\n"
         "    0  it worked\n"
-        "    1  it failed, or the round waited for failed or was cancelled\n"
+        "    1  it failed; or the round that it waited for failed or was cancelled\n"
         "    2  the command line or the file given to it is wrong\n"
         "    3  no such round, task, worker or file\n"
         "    4  the server or the file system refused\n"
         "    5  the server cannot be reached\n"
         "    6  it took longer than --timeout\n"
-        "    7  the state of the thing does not allow it (yet, or any more)\n"
+        "    7  the state of the round, task or store does not allow it (yet, or any more)\n"
         "  130  interrupted by Ctrl-C\n");
   CHECK(run({"help", "environment"}) == 0);
   CHECK_THAT(run.out(), Contains("SHEAF_SERVER") && Contains("NO_COLOR"));

@@ -49,7 +49,7 @@ TEST_CASE("A whole spec comes through") {
 
 TEST_CASE("What is wrong in a spec is named by line and field, with what is expected there") {
   CHECK(ErrorOf("{\n\"computation\": {\n  \"name\": \"tags\",\n  \"verison\": 1}}") ==
-        "spec.json:4: computation.verison: there is no such field; here are name, versionMin, config");
+        "spec.json:4: computation.verison: there is no such field; the fields here are name, versionMin, config");
   CHECK(
       ErrorOf("{\"deadline\":\n600}")
           .starts_with("spec.json:1: deadline: 600 stands where a length of time in quotes, such as \"30s\", \"10m\""));

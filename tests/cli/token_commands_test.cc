@@ -60,12 +60,12 @@ TEST_CASE("token create prints the secret alone on stdout, and what it is for be
   CHECK(run({"token", "create", "edge-7", "--role", "worker", "--role", "viewer", "--for", "edge", "--for", "lab",
              "--expires", "720h"}) == 0);
   CHECK(run.out() == std::string(kSecret) + "\n");
-  CHECK(run.err() == "token t-7k2m9q4x of edge-7: worker,viewer, edge,lab; its secret is shown this once\n");
+  CHECK(run.err() == "token t-7k2m9q4x of edge-7: worker,viewer, edge,lab; its secret is shown only now\n");
   CHECK_THAT(run.server.requests.back(), Contains("name: \"edge-7\"") && Contains("roles: WORKER roles: VIEWER") &&
                                              Contains("populations: \"edge\" populations: \"lab\"") &&
                                              Contains("lifetime { seconds: 2592000 }"));
   CHECK(run({"token", "create", "admin", "--role", "operator"}) == 0);
-  CHECK(run.err() == "token t-7k2m9q4x of admin: operator, everywhere; its secret is shown this once\n");
+  CHECK(run.err() == "token t-7k2m9q4x of admin: operator, everywhere; its secret is shown only now\n");
 }
 
 TEST_CASE("token create -o json is the API's own message, with the secret") {
@@ -132,7 +132,7 @@ TEST_CASE("A token without a role, or with one that nobody has, is wrong usage, 
   CHECK(run({"token", "create", "edge-7"}) == 2);
   CHECK_THAT(run.err(), StartsWith("error: --role ROLE is missing\n"));
   CHECK(run({"token", "create", "--role", "worker"}) == 2);
-  CHECK_THAT(run.err(), StartsWith("error: NAME is missing: whose it is; tokens of one name are one identity\n"));
+  CHECK_THAT(run.err(), StartsWith("error: NAME is missing: the holder's name; tokens of one name are one identity\n"));
   CHECK(run({"token", "create", "edge-7", "--role", "worker", "--expires", "soon"}) == 2);
   CHECK(run({"token", "revoke"}) == 2);
   CHECK_THAT(run.err(), StartsWith("error: TOKEN is missing: "));

@@ -85,7 +85,7 @@ TEST_CASE("Of a round that its deadline ended, explain says what the tasks waite
   REQUIRE(server.GetRound(round).state() == v1::FAILED);
   const std::string text = Explained(server, round);
   CHECK_THAT(text, Contains("the deadline passed with 1 contribution;"));
-  CHECK_THAT(text, Contains("2 tasks were not done when it ended; 1 had never been given to a worker."));
+  CHECK_THAT(text, Contains("2 tasks were not done when it ended; 1 was never given to a worker."));
   CHECK_THAT(text, Contains("1 wanted a worker with the labels zone=eu"));
   CHECK_THAT(text, Contains("was tried again after: the data set is empty"));
   CHECK_THAT(text, Contains("try: See which workers there are") && Contains("create the round again"));
@@ -110,7 +110,7 @@ TEST_CASE("Explain names the worker that comes nearest to what the tasks require
     v1::SyncRequest poll = Ask("w", 1);
     poll.mutable_labels()->insert(wrong.labels.begin(), wrong.labels.end());
     REQUIRE(server.Sync(poll).leases().empty());
-    CHECK_THAT(Explained(server, round), Contains("The nearest is not it: " + wrong.says + "."));
+    CHECK_THAT(Explained(server, round), Contains("The closest worker does not qualify: " + wrong.says + "."));
   }
 }
 

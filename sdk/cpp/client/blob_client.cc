@@ -109,7 +109,7 @@ void RowFetch::OnDone(const absl::Status& call) {
   // Rows may have no bytes; then the next page begins with the next selection.
   const bool has_moved = bytes_received_ > bytes_before || newest_selection_ > newest_before;
   if (!has_moved || response_->next_cursor() == request_.cursor()) {
-    return End(absl::DataLossError("the server's answer to a selection of rows stands still; try again"));
+    return End(absl::DataLossError("the server's answers bring no more of the selected rows; try again"));
   }
   request_.set_cursor(response_->next_cursor());
 }

@@ -18,7 +18,8 @@ bool IsLoopback(std::string_view address) {
 absl::Status CheckChannelSecurity(std::string_view address, const ChannelSecurity& security) {
   if (!security.uses_tls() && (!security.tls_cert.empty() || !security.tls_key.empty())) {
     return absl::InvalidArgumentError(
-        "a certificate of ours needs TLS: say with --tls-ca who signs the server's (a file, or \"system\")");
+        "a client certificate needs TLS: name the authorities of the server's certificate with --tls-ca (a file, or "
+        "\"system\")");
   }
   RETURN_IF_ERROR(CheckCertificates({.certificate = security.tls_cert,
                                      .key = security.tls_key,

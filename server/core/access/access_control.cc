@@ -251,7 +251,7 @@ absl::StatusOr<IdentityPtr> AccessControl::Authenticate(std::string_view authori
                     found.validity == Validity::kRevoked ? "was revoked" : "has expired"));
   }
   return absl::UnauthenticatedError(authorization.empty()
-                                        ? fmt::format("no token is made for the certificate \"{}\"",
+                                        ? fmt::format("there is no token for the certificate \"{}\"",
                                                       certificate_names.front().substr(0, kCertificateBytesMax))
                                         : "the server does not know this token");
 }

@@ -56,7 +56,7 @@ class Explanation {
     }
     if (has_waited_in_vain) Hint("See which workers there are, with their labels, with `sheaf worker list`.");
     if (has_bad_tasks || has_waited_in_vain) {
-      Hint("Mend the cause, then create the round again.");
+      Hint("Correct the cause, then create the round again.");
     } else {
       Hint("Create the round again, with a later deadline if it ran out of time.");
     }
@@ -80,7 +80,7 @@ class Explanation {
                          Counted(tasks.buried, "task") + (tasks.buried == 1 ? " was" : " were")));
       Errors(TaskState::kBuried);
       Hint(
-          fmt::format("Mend the cause, then put them back with `sheaf task requeue`; `sheaf task list --round {} "
+          fmt::format("Correct the cause, then put them back with `sheaf task requeue`; `sheaf task list --round {} "
                       "--state BURIED` names them.",
                       record_.id));
     }
@@ -88,7 +88,7 @@ class Explanation {
       Reason(fmt::format("{} failed for good.", Counted(tasks.failed, "task")));
       Errors(TaskState::kFailed);
       Hint(
-          fmt::format("Mend the cause, then put them back with `sheaf task requeue`; `sheaf task list --round {} "
+          fmt::format("Correct the cause, then put them back with `sheaf task requeue`; `sheaf task list --round {} "
                       "--state FAILED` names them.",
                       record_.id));
     }
@@ -111,8 +111,9 @@ class Explanation {
     const int64_t possible = record_.tasks.queued + record_.tasks.leased;
     const int64_t needed = round.spec.min_goal() - record_.num_contributions;
     if (possible < needed) {
-      Reason(fmt::format("It will fail: it needs {}, and only {} can still contribute.",
-                         Counted(needed, "more contribution"), possible == 0 ? "no task" : Counted(possible, "task")));
+      Reason(fmt::format("It will fail: it needs {}, and {} can still contribute.",
+                         Counted(needed, "more contribution"),
+                         possible == 0 ? "no task" : "only " + Counted(possible, "task")));
     } else if (needed <= 0) {
       Reason(
           fmt::format("Only {} can still contribute, so the goal is out of reach; at the deadline it succeeds with the "
@@ -144,10 +145,11 @@ class Explanation {
     }
     const std::string of =
         record_.tasks.cancelled > kUnfinishedShown ? fmt::format(" of the first {}", kUnfinishedShown) : "";
-    Reason(fmt::format(
-        "{} not done when it ended{}.",
-        Counted(record_.tasks.cancelled, "task") + (record_.tasks.cancelled == 1 ? " was" : " were"),
-        num_untouched == 0 ? "" : fmt::format("; {}{} had never been given to a worker", num_untouched, of)));
+    Reason(fmt::format("{} not done when it ended{}.",
+                       Counted(record_.tasks.cancelled, "task") + (record_.tasks.cancelled == 1 ? " was" : " were"),
+                       num_untouched == 0 ? ""
+                                          : fmt::format("; {}{} {} never given to a worker", num_untouched, of,
+                                                        num_untouched == 1 ? "was" : "were")));
     int64_t num_shown = 0;
     for (const auto& [requirement, count] : untouched) {
       if (requirement.empty() || ++num_shown > kErrorsShown) continue;
@@ -178,7 +180,7 @@ class Explanation {
       Absent(OutlookOf(computation, round.requirements.size() == 0 ? "" : round.requirements.texts().front()));
     const int64_t num_further = who_.unmet.num_requirements - static_cast<int64_t>(who_.unmet.requirements.size());
     if (num_further > 0) {
-      Reason(fmt::format("Nor does any carry the labels of {}.", Counted(num_further, "further requirement")));
+      Reason(fmt::format("Nor does any worker have the labels of {}.", Counted(num_further, "further requirement")));
     }
     if (who_.unmet.is_partial) {
       Reason("There are too many workers and requirements to look at all of them: more tasks may be without a worker.");
@@ -202,7 +204,7 @@ class Explanation {
 
   // Of a requirement that nobody fulfils.
   void NearMiss(const WorkerOutlook& outlook) {
-    if (!outlook.Nearest().empty()) Reason(fmt::format("The nearest is not it: {}.", outlook.Nearest()));
+    if (!outlook.Nearest().empty()) Reason(fmt::format("The closest worker does not qualify: {}.", outlook.Nearest()));
     if (outlook.num_drained() > 0) {
       Reason(fmt::format("{} could, but {} drained.", Counted(outlook.num_drained(), "worker"),
                          outlook.num_drained() == 1 ? "is" : "are"));
@@ -220,7 +222,7 @@ class Explanation {
     Reason(fmt::format("{} could run {}, but {} connected now: the last call was {} ago.",
                        Counted(outlook.num_able(), "worker"), record_.tasks.queued == 1 ? "it" : "them",
                        outlook.num_able() == 1 ? "is not" : "none is", Ago(outlook.since_last_call())));
-    Hint("See what became of the workers: `sheaf worker list` names them, and their own logs say more.");
+    Hint("Look at the workers: `sheaf worker list` names them, and their logs say why they left.");
   }
 
   void Errors(TaskState state) {
