@@ -18,21 +18,39 @@
 #include "aggregation/wire/tensor.h"
 #include "base/status_macros.h"
 
+// What a round releases, by its definition. C are the contributions; each has a weight w, which is 1 unless the
+// operator is weighted, and for an output some rows (x, v): a value v of `width` elements at a coordinate, or key, x. A
+// dense tensor is one row, at the coordinate of no numbers. At each x that occurs, and for each element of v:
+//
+//   C(x)         the contributions that have a row at x
+//   kSum         S(x) = the sum of w * v over all rows at x
+//   kMin, kMax   the least or largest v of them;  kCountNonzero  how many of them are not 0
+//   the divisor  |C(x)|, |C|, W(x) = the sum of w over C(x), or W = the sum of w over C
+//   released is  S(x), or S(x) / divisor, rounded once, where |C(x)| >= min_contributors; with drop_zeros, only if
+//                some element at x is not 0
+//
+// The functions below are these lines, one after the other, for one output; nothing is shared between elements, nothing
+// is cached, and every sum is a FixedPoint, which cannot round.
+
 namespace sheaf {
 namespace {
 
 using Coordinate = std::vector<int64_t>;
 
-// One row of values of one contribution.
+// One (x, v) of a contribution, without its x.
 struct Row {
+  // v, as it came.
   const char* values;
+  // w, and which of C it is.
   float weight;
   size_t contribution;
 };
 
-// Everything said about one output: by coordinate, all rows.
+// Everything that was said of one output.
 struct Gathered {
+  // By x.
   std::map<Coordinate, std::vector<Row>> rows;
+  // w, by contribution.
   std::vector<float> weights;
 };
 
@@ -43,6 +61,7 @@ T At(const char* values, int64_t i) {
   return value;
 }
 
+// It is there: the contribution was validated.
 const v1::OutputValue& FindValue(const v1::Contribution& contribution, const std::string& name) {
   for (const v1::OutputValue& value : contribution.outputs()) {
     if (value.name() == name) return value;
@@ -79,6 +98,7 @@ void GatherKeyed(const OutputLayout& layout, const v1::KeyedTable& table, size_t
   }
 }
 
+// A weight that is not set is 1. A dense output has its row even if nobody contributed: that of no values.
 Gathered Gather(const OutputLayout& layout, std::span<const v1::Contribution> contributions) {
   Gathered gathered;
   if (layout.op->operand == Operand::kDense) gathered.rows[{}];
@@ -98,6 +118,7 @@ Gathered Gather(const OutputLayout& layout, std::span<const v1::Contribution> co
   return gathered;
 }
 
+// C(x).
 std::set<size_t> ContributorsOf(const std::vector<Row>& rows) {
   std::set<size_t> contributors;
   for (const Row& row : rows) contributors.insert(row.contribution);
@@ -116,6 +137,7 @@ FixedPoint Count(size_t number) {
   return count;
 }
 
+// Nothing if the operator has none.
 std::optional<FixedPoint> DivisorFor(const OutputLayout& layout, const Gathered& gathered,
                                      const std::vector<Row>& rows) {
   std::vector<float> touching;
@@ -135,6 +157,8 @@ std::optional<FixedPoint> DivisorFor(const OutputLayout& layout, const Gathered&
   return std::nullopt;
 }
 
+// S(x), or S(x) / divisor. NaN and infinities are added as IEEE 754 says, which no order changes: any NaN, or
+// infinities of both signs, make a NaN; else an infinity stays.
 template <typename Float>
 Float SumFloats(const std::vector<Row>& rows, int64_t offset, const std::optional<FixedPoint>& divisor) {
   FixedPoint sum;
@@ -151,6 +175,7 @@ Float SumFloats(const std::vector<Row>& rows, int64_t offset, const std::optiona
   }
   if (has_nan || (has_plus && has_minus)) return std::numeric_limits<Float>::quiet_NaN();
   if (has_plus || has_minus) return (has_plus ? 1 : -1) * std::numeric_limits<Float>::infinity();
+  // The one rounding.
   if (divisor.has_value()) {
     return static_cast<Float>(sizeof(Float) == 4 ? sum.QuotientToFloat(*divisor) : sum.QuotientToDouble(*divisor));
   }
@@ -240,6 +265,7 @@ bool IsAllZero(const OutputLayout& layout, const std::string& row) {
   return true;
 }
 
+// Row-major.
 int64_t Linear(const OutputLayout& layout, const Coordinate& coordinate) {
   int64_t key = 0;
   for (size_t d = 0; d < coordinate.size(); ++d) key = key * layout.shape[d] + coordinate[d];
@@ -259,7 +285,7 @@ std::string ElementText(const OutputLayout& layout, const Coordinate& coordinate
 }
 
 // The released rows, in order of coordinate.
-absl::StatusOr<std::map<Coordinate, std::string>> SumRows(const OutputLayout& layout, const Gathered& gathered) {
+absl::StatusOr<std::map<Coordinate, std::string>> ReleasedRows(const OutputLayout& layout, const Gathered& gathered) {
   std::map<Coordinate, std::string> released;
   for (const auto& [coordinate, rows] : gathered.rows) {
     if (layout.op->operand != Operand::kDense &&
@@ -330,7 +356,7 @@ void ReleaseKeyed(const OutputLayout& layout, const std::map<Coordinate, std::st
 absl::Status AggregateOutput(const OutputLayout& layout, std::span<const v1::Contribution> contributions,
                              AggregateReport& report) {
   const Gathered gathered = Gather(layout, contributions);
-  ASSIGN_OR_RETURN(const auto rows, SumRows(layout, gathered));
+  ASSIGN_OR_RETURN(const auto rows, ReleasedRows(layout, gathered));
   if (layout.op->operand == Operand::kKeyed) {
     ReleaseKeyed(layout, rows, report);
   } else {

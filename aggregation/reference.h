@@ -16,8 +16,8 @@
 
 namespace sheaf {
 
-// Errors as LayoutsOf, ContributionValidator::Validate and RoundAccumulator::Report; and INVALID_ARGUMENT for partial aggregates, whose values it
-// cannot see.
+// Errors as LayoutsOf, ContributionValidator::Validate and RoundAccumulator::Report; and INVALID_ARGUMENT for partial
+// aggregates, whose values it cannot see.
 absl::StatusOr<AggregateReport> ReferenceAggregate(const v1::AggregateSpec& spec,
                                                    std::span<const v1::Contribution> contributions);
 

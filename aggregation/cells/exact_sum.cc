@@ -18,7 +18,9 @@ namespace {
 constexpr uint8_t kNan = 1, kPlusInfinity = 2, kMinusInfinity = 4, kAllFlags = 7;
 constexpr int kRun = ExactBlock::kRunMax;
 static_assert(kCellChunk <= kRun);
-// So far from the last bin that carries of any number of partial aggregates stay inside.
+// Bins of a state, in units of 32 bits. A checkpoint may have all but the last, into which it carries. Partial
+// aggregates stay two bins, 2^64, below that: what any number of them that a round can count adds up to is still a
+// checkpoint. Honest sums end far below: see ExactBlock::kExponentMax.
 constexpr int kBinMax = ExactBlock::kExponentMax / ExactBlock::kDigitBits - 1;
 constexpr int kBinMin = ExactBlock::kExponentMin / ExactBlock::kDigitBits;
 constexpr int kBinMaxOfPartial = kBinMax - 2;
@@ -38,6 +40,8 @@ double FromFlags(uint8_t flags) {
 
 }  // namespace
 
+// Cell `at` is element at % block_size_ of block at / block_size_, or of the one block.
+//
 // Calls visit(block, offset in block, offset in run, count) for each piece of a run that lies in one block.
 template <typename Visit>
 void ExactSum::ForEachPiece(int64_t at, int64_t count, Visit visit) const {
@@ -128,6 +132,7 @@ void ExactSum::AddScattered(const uint32_t* cells, const WideValue* values, int 
     double wide[kRun];
     std::memcpy(wide, values + done, static_cast<size_t>(n) * sizeof(double));
     if (blocks_.front()->AddScattered(cells + done, wide, n, precision)) continue;
+    // Some are not finite, and nothing was added: one by one.
     for (int i = 0; i < n; ++i) {
       const uint8_t flag = FlagOf(wide[i]);
       if (flag != 0) non_finite_[cells[done + i]] |= flag;
@@ -166,6 +171,7 @@ void ExactSum::WriteChunk(int64_t at, int count, StateWriter& out) const {
     const ExactBlock* from = blocks_[static_cast<size_t>(block)].get();
     if (from != nullptr) chunk.AddBlock(static_cast<int>(done), *from, offset, piece);
   });
+  // From here on equal sums are equal digits, so that equal states are equal bytes.
   chunk.Normalise();
   absl::InlinedVector<const ExactBlock::Bin*, 4> nonzero;
   for (const ExactBlock::Bin& bin : chunk.bins()) {
@@ -173,6 +179,8 @@ void ExactSum::WriteChunk(int64_t at, int count, StateWriter& out) const {
   }
   out.Put<uint16_t>(static_cast<uint16_t>(nonzero.size()));
   for (const ExactBlock::Bin* bin : nonzero) {
+    // What ReadDigits holds others to.
+    SHEAF_CHECK(bin->exponent % ExactBlock::kDigitBits == 0 && FitInt32(bin->digits, count));
     out.Put<int16_t>(static_cast<int16_t>(bin->exponent / ExactBlock::kDigitBits));
     int32_t digits[kCellChunk];
     NarrowDigits(bin->digits, count, digits);
@@ -204,6 +212,7 @@ absl::Status ExactSum::ReadDigits(int64_t at, int count, StateReader& in, int bi
     ASSIGN_OR_RETURN(const int16_t index, in.Get<int16_t>());
     int32_t digits[kCellChunk];
     RETURN_IF_ERROR(in.GetArray(digits, count));
+    // Ascending, inside the range, and not empty: the one way WriteChunk writes them. Any 32 bits are a digit.
     const bool is_zero = std::all_of(digits, digits + count, [](int32_t digit) { return digit == 0; });
     if (index <= last_index || index > bin_max || is_zero)
       return absl::DataLossError("the state's digits are malformed");

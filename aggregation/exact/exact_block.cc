@@ -193,9 +193,9 @@ ExactBlock::Target ExactBlock::Choose(int top, int low, int step) const {
     if (bin.exponent <= low) return target(bin.exponent);
     if (upper == nullptr && top - bin.exponent >= kBits / 2) upper = &bin;
   }
-  // No bin that is there will do. One that takes the numbers whole, if they span no more than 51 bits: with a margin for
-  // larger ones to come if that is possible, on a wide grid first, so that runs of about one size share it; else as low
-  // as they need it. If they span more, the upper parts go to a bin that has room, and the rest below.
+  // No bin that is there will do. One that takes the numbers whole, if they span no more than 51 bits: with a margin
+  // for larger ones to come if that is possible, on a wide grid first, so that runs of about one size share it; else as
+  // low as they need it. If they span more, the upper parts go to a bin that has room, and the rest below.
   if (is_canonical_) {
     const int whole = RoundDown(low, kBits);
     return target(top - whole <= kTopBits ? whole : RoundUp(top - kTopBits, kBits));
@@ -289,8 +289,8 @@ void ExactBlock::AddDigits(int at, int exponent, const int32_t* digits, int n) {
 }
 
 void ExactBlock::Carry(int exponent) {
-  // A digit d below 2^63 is c * 2^32 + r with -2^31 <= r < 2^31 and |c| <= 2^31: r stays, c goes to the bin above, which
-  // must have room. Each bin above that is full carries in turn, and there are no more than the range has.
+  // A digit d below 2^63 is c * 2^32 + r with -2^31 <= r < 2^31 and |c| <= 2^31: r stays, c goes to the bin above,
+  // which must have room. Each bin above that is full carries in turn, and there are no more than the range has.
   if (FindBin(exponent + kBits).load > kRoomy) Carry(exponent + kBits);
   int64_t* const above = Open(exponent + kBits, kHalf);
   Bin& bin = FindBin(exponent);
@@ -304,9 +304,9 @@ void ExactBlock::Carry(int exponent) {
 }
 
 void ExactBlock::AddCut(int at, int exponent, const int64_t* digits, int n) {
-  // With s = exponent - below, 0 < s < 32, and b = 32 - s: a digit d = c * 2^b + r, -2^(b - 1) <= r < 2^(b - 1), is worth
-  // r * 2^s in the bin at `below`, which is at most 2^31, and c in the bin above it, since 2^s * 2^b = 2^32. Exponents are
-  // multiples of 4, so that c is no more than 2^59.
+  // With s = exponent - below, 0 < s < 32, and b = 32 - s: a digit d = c * 2^b + r, -2^(b - 1) <= r < 2^(b - 1), is
+  // worth r * 2^s in the bin at `below`, which is at most 2^31, and c in the bin above it, since 2^s * 2^b = 2^32.
+  // Exponents are multiples of 4, so that c is no more than 2^59.
   const int below = RoundDown(exponent, kBits);
   const int bits = kBits - (exponent - below);
   for (const int to : {below, below + kBits}) {
@@ -367,9 +367,9 @@ void ExactBlock::Normalise() {
     GiveBack(cut);
     b = 0;
   }
-  // From the lowest up, and as far as there is anything to carry: a bin that was carried takes nothing any more. Digits of
-  // [-2^31, 2^31) at multiples of 32 are a number's only ones, as those of a number system are: so equal sums get equal
-  // digits, whatever bins they had.
+  // From the lowest up, and as far as there is anything to carry: a bin that was carried takes nothing any more. Digits
+  // of [-2^31, 2^31) at multiples of 32 are a number's only ones, as those of a number system are: so equal sums get
+  // equal digits, whatever bins they had.
   for (size_t b = 0; b < bins_.size(); ++b) {
     if (!FitInt32(bins_[b].digits, size_)) Carry(bins_[b].exponent);
     bins_[b].load = kHalf;
@@ -551,10 +551,10 @@ void ExactBlock::ToDivisors(int at, int n, int64_t to, ExactDivisorColumns& divi
 
 template <typename Float>
 Float ExactBlock::RoundOne(int i) const {
-  // The leading digit is 1 at least, so the three leading ones make 2^64 - 2^63 - 2^31 > 2^62 units at least: 10 bits more
-  // than a double has, and floats and the middles between them are even numbers of units. What lies below is less than
-  // one unit, 2^31 / (2^32 - 1), and of the sign of its own leading digit, so that nothing but the sign can matter: half a
-  // unit of that sign stands for it.
+  // The leading digit is 1 at least, so the three leading ones make 2^64 - 2^63 - 2^31 > 2^62 units at least: 10 bits
+  // more than a double has, and floats and the middles between them are even numbers of units. What lies below is less
+  // than one unit, 2^31 / (2^32 - 1), and of the sign of its own leading digit, so that nothing but the sign can
+  // matter: half a unit of that sign stands for it.
   size_t b = bins_.size();
   while (b > 0 && bins_[b - 1].digits[i] == 0) --b;
   if (b == 0) return 0;

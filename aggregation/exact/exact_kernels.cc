@@ -33,8 +33,8 @@ constexpr double kBase = 4294967296.0;
 constexpr int64_t kHalf = int64_t{1} << 31;
 // 1.5 * 2^52, in the middle of [2^52, 2^53), where neighbouring doubles are 1 apart. Adding any |x| <= 2^51 stays in
 // there, and so rounds x to the nearest integer, half to even; and because the doubles of one binade are numbered by
-// their bits, the integer is the difference of the bits. The half, 0.5 * 2^52, is there for negative x: 2^52 alone would
-// leave the binade.
+// their bits, the integer is the difference of the bits. The half, 0.5 * 2^52, is there for negative x: 2^52 alone
+// would leave the binade.
 constexpr double kMagic = 6755399441055744.0;
 constexpr int64_t kMagicBits = std::bit_cast<int64_t>(kMagic);
 
@@ -68,9 +68,9 @@ inline Sum TwoSum(double a, double b) {
   return {.sum = sum, .lost = (a - (sum - of_b)) + (b - of_b)};
 }
 
-// `rounded` is a number rounded to nearest, and `lost` has the sign of what that lost. Returns the number rounded to odd:
-// where something was lost, the neighbour towards zero or away from it whose last bit is 1. A second rounding, to at
-// least two bits fewer, is then what one rounding of the number itself would be: floats and the middles between them
+// `rounded` is a number rounded to nearest, and `lost` has the sign of what that lost. Returns the number rounded to
+// odd: where something was lost, the neighbour towards zero or away from it whose last bit is 1. A second rounding, to
+// at least two bits fewer, is then what one rounding of the number itself would be: floats and the middles between them
 // have an even last bit as doubles, so none of them lies between the number and what it became. 53 bits are more than
 // 24 + 2, and subnormal floats have still fewer.
 inline double RoundToOdd(double rounded, double lost) {
@@ -139,8 +139,8 @@ SHEAF_KERNEL bool AllFinite64(const char* values, int64_t n) {
 
 SHEAF_KERNEL void AddToOneBin(const char* __restrict values, int n, float weight, double unit,
                               int64_t* __restrict digits) {
-  // The product of two floats has 48 bits, and is exact. Multiples of the unit below 2^51 of it: adding the magic number,
-  // scaled to the unit, rounds nothing away.
+  // The product of two floats has 48 bits, and is exact. Multiples of the unit below 2^51 of it: adding the magic
+  // number, scaled to the unit, rounds nothing away.
   const double wide_weight = weight;
   const double magic = kMagic * unit;
   const int64_t magic_bits = std::bit_cast<int64_t>(magic);
@@ -277,9 +277,9 @@ SHEAF_KERNEL void SplitSums(const int64_t* __restrict digits, int n, double unit
 }
 
 // Why two roundings to odd are one rounding of the true quotient. Let m be a float, or the middle between two: 25 bits.
-// The quotient lies above m exactly if the dividend lies above m * divisor, which has at most 25 + 27 = 52 bits, so is a
-// double with an even last bit: rounding the dividend to odd leaves it on its side. Rounding the quotient of that to odd
-// leaves it on its side of m, which is a double with even last bits, too.
+// The quotient lies above m exactly if the dividend lies above m * divisor, which has at most 25 + 27 = 52 bits, so is
+// a double with an even last bit: rounding the dividend to odd leaves it on its side. Rounding the quotient of that to
+// odd leaves it on its side of m, which is a double with even last bits, too.
 inline float DivideOddByFewBits(double dividend, double divisor) {
   const double quotient = dividend / divisor;
   const double rest = std::fma(-quotient, divisor, dividend);
@@ -363,8 +363,8 @@ SHEAF_KERNEL void SplitDigits(const int64_t* __restrict digits, int n, int bits,
   }
 }
 
-// The union of the counts' bits is at least the largest of them, and less than twice as much: so it may say no too early,
-// which costs time and no bits, and never yes where a count is over 2^51.
+// The union of the counts' bits is at least the largest of them, and less than twice as much: so it may say no too
+// early, which costs time and no bits, and never yes where a count is over 2^51.
 SHEAF_KERNEL bool CountsToDivisors(const int64_t* __restrict counts, int64_t n, double* __restrict divisors) {
   int64_t all = 0;
   for (int64_t i = 0; i < n; ++i) {

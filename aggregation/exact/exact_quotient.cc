@@ -7,6 +7,11 @@
 
 #include "base/check.h"
 
+// How the quotient is rounded. Of dividend and divisor the 64 leading bits are divided, which gives the quotient's
+// leading 63 or 64 with an error of less than kError of the last; 53 of them at most are kept, and decide, unless what
+// lies below those is as close to a half as the error. Then dividend and (kept + 1/2) * divisor are compared as what
+// they are, integers of any length: the one comparison that cannot be wrong.
+
 namespace sheaf {
 namespace {
 
@@ -24,9 +29,12 @@ struct Magnitude {
   bool is_negative = false;
 };
 
+// Brings digits of any sign and 62 bits to digits of 32. A number is negative exactly if a borrow is left over at its
+// upper end; then its negative has none.
 Magnitude MagnitudeOf(const ExactDigits& number) {
   Magnitude magnitude;
-  // Room for what digits of 62 bits carry.
+  // Digits of 62 bits carry less than 2^31 into the digit beyond the last, which is one more; another is for the
+  // borrow.
   const int end = std::min(number.end + 2, kDigits);
   const auto carry_all = [&](int64_t sign) {
     int64_t carry = 0;
@@ -57,6 +65,7 @@ struct Leading {
 };
 
 Leading LeadingOf(const Magnitude& number) {
+  // The highest digit is not 0, so three have at least 65 bits.
   unsigned __int128 top = 0;
   for (int k = number.highest; k > number.highest - 3; --k) {
     top = (top << kBits) | (k >= number.lowest ? number.digits[static_cast<size_t>(k)] : 0u);
@@ -68,9 +77,12 @@ Leading LeadingOf(const Magnitude& number) {
 
 // The sign of dividend - multiple * 2^exponent * divisor.
 int Compare(const Magnitude& dividend, uint64_t multiple, int exponent, const Magnitude& divisor) {
-  // Below the lowest digit of either nothing is left to compare.
+  // multiple * 2^exponent = scaled * 2^(32 * shift), with scaled < 2^(55 + 31): three digits. The difference is made
+  // from the lowest digit up, as on paper, and never kept: its sign is that of what is carried out at the top, or, if
+  // that is 0, is + unless all digits were 0.
   const int shift = exponent >= 0 ? exponent / kBits : -((-exponent + kBits - 1) / kBits);
   const unsigned __int128 scaled = static_cast<unsigned __int128>(multiple) << (exponent - shift * kBits);
+  // Below the lowest digit of either nothing is left to compare.
   const int begin = std::min(dividend.lowest, divisor.lowest + shift);
   const int end = std::max(dividend.highest, divisor.highest + shift + 3) + 2;
   const auto digit_of = [](const Magnitude& number, int k) -> uint64_t {
@@ -118,7 +130,8 @@ template <typename Float>
 Float RoundQuotient(const ExactDigits& dividend, const ExactDigits& divisor) {
   constexpr int kPrecision = std::numeric_limits<Float>::digits;
   constexpr int kLowest = std::numeric_limits<Float>::min_exponent - kPrecision;  // Of a subnormal's last bit.
-  // The leading bits of two numbers, each less than a unit too small, divided: off by less than 2 * 2^exponent.
+  // With N <= n < N + 1 and D <= d < D + 1, all of [2^63, 2^64]: n / d * 2^63 lies above N / D * 2^63 - 2^64 / D, so by
+  // at most 2 below it, and by at most 2^63 / D <= 1 above it; and the division drops less than 1.
   constexpr __int128 kError = 4;
   const Magnitude above = MagnitudeOf(dividend), below = MagnitudeOf(divisor);
   if (above.highest < 0) return 0;
@@ -127,9 +140,11 @@ Float RoundQuotient(const ExactDigits& dividend, const ExactDigits& divisor) {
   const uint64_t quotient =
       static_cast<uint64_t>((static_cast<unsigned __int128>(numerator.bits) << 63) / denominator.bits);
   const int exponent = numerator.exponent - denominator.exponent - 63;
-  // The last bit that is kept, and what lies below it: ten bits at least, so that the error moves no float by one.
+  // The last bit that is kept, and what lies below it: ten bits at least, so that the error cannot change what is kept
+  // but at the middle, or at its ends, where what is below rounds to the same float either way.
   const int last = std::max(exponent + static_cast<int>(std::bit_width(quotient)) - kPrecision, kLowest);
   const int shift = last - exponent;
+  // The quotient is below 2^64, so the number is far below half of the smallest subnormal.
   if (shift > 66) return above.is_negative ? -Float{0} : Float{0};
   const auto kept = static_cast<uint64_t>(static_cast<unsigned __int128>(quotient) >> shift);
   const __int128 rest = static_cast<__int128>(quotient) - (static_cast<__int128>(kept) << shift);

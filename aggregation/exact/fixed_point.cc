@@ -107,8 +107,8 @@ double FixedPoint::Quotient(const FixedPoint& divisor, int precision, int lowest
   for (int i = 0; i < exponent; ++i) part = part.Doubled();
   for (int i = 0; i > exponent; --i) rest = rest.Doubled();
   if (rest.IsLess(part)) --exponent, rest = rest.Doubled();
-  // Now part <= rest < 2 * part, and the quotient is rest / part * 2^exponent: its leading bit is at `exponent`. Each step
-  // finds one bit, and leaves rest < 2 * part again.
+  // Now part <= rest < 2 * part, and the quotient is rest / part * 2^exponent: its leading bit is at `exponent`. Each
+  // step finds one bit, and leaves rest < 2 * part again.
   const int last = std::max(exponent - precision + 1, lowest);
   double kept = 0;
   bool half = false;

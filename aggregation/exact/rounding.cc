@@ -16,7 +16,7 @@ int BitWidth(unsigned __int128 value) {
   return low == 0 ? 0 : 64 - __builtin_clzll(low);
 }
 
-// value / 2^shift, rounded half to even. shift > 0.
+// value / 2^shift, rounded half to even. shift > 0, and value is below 2^127.
 uint64_t ShiftRight(unsigned __int128 value, int shift) {
   if (shift > 127) return 0;  // Less than a half.
   const unsigned __int128 quotient = value >> shift;
@@ -43,9 +43,11 @@ Float RoundInteger(__int128 value, int exponent) {
   const unsigned __int128 magnitude =
       is_negative ? -static_cast<unsigned __int128>(value) : static_cast<unsigned __int128>(value);
   const int width = BitWidth(magnitude);
+  // The exponent of the last bit that the result has: that of a normal number, or of a subnormal.
   const int last = std::max(exponent + width - kPrecision, kLowest);
   const int shift = last - exponent;
-  // At most kPrecision bits (or the next power of two) are left, so the scaling below is exact or overflows.
+  // At most kPrecision bits (or the next power of two) are left, so the scaling below is exact or overflows, and so is
+  // the cast: the one rounding was in ShiftRight.
   const double rounded = shift > 0 ? TimesPowerOfTwo(static_cast<double>(ShiftRight(magnitude, shift)), last)
                                    : TimesPowerOfTwo(static_cast<double>(static_cast<uint64_t>(magnitude)), exponent);
   return static_cast<Float>(is_negative ? -rounded : rounded);

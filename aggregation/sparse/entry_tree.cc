@@ -5,6 +5,13 @@
 #include <cstring>
 
 #include "aggregation/output/operator.h"
+#include "base/check.h"
+
+// Two orders hold the counting up. A bucket is folded from its oldest entry on, and the way from the root to a block
+// leads through the same buckets for all entries of a coordinate: so at a coordinate entries arrive in the order of
+// their contributions, and to remember the newest contribution is enough to count each once. And everything that waits
+// is of contributions from first_weight_ on, because all buckets are folded before the weights of older ones are
+// dropped.
 
 namespace sheaf {
 namespace {
@@ -63,6 +70,7 @@ template <typename Offset, typename Value, bool kCounted>
 void EntryTree<Offset, Value, kCounted>::Accumulate(const CheckedValue& value, float weight) {
   ++num_folds_;
   if (layout_.op->divisor == Divisor::kTouchingWeight) {
+    // Each entry that waits will ask for its contribution's weight.
     if (weights_.size() >= kWeightsMax) {
       FoldAll(root_, root_bucket_);
       weights_.clear();
@@ -112,6 +120,7 @@ void EntryTree<Offset, Value, kCounted>::AppendAll(const CheckedValue& value, fl
 
 template <typename Offset, typename Value, bool kCounted>
 void EntryTree<Offset, Value, kCounted>::MakeRoom(Node& node, Bucket& bucket, int64_t capacity) {
+  // It is full. Folding leaves it empty.
   const int64_t size = bucket.end - node.entries;
   if (size >= capacity) return FoldBucket(node, bucket);
   // Small buckets double; one that is likely to fill goes to its full size, and to large pages.
@@ -130,6 +139,8 @@ template <typename Offset, typename Value, bool kCounted>
 void EntryTree<Offset, Value, kCounted>::FoldBucket(Node& node, Bucket& bucket) {
   const Entry* const begin = node.entries;
   const int64_t n = bucket.next - begin;
+  // Nothing below appends to this bucket, so the entries stay where they are until all are folded; also where the node
+  // is split at the end.
   bucket.next = node.entries;
   if (n == 0) return;
   ++bucket_folds_;
@@ -140,6 +151,7 @@ void EntryTree<Offset, Value, kCounted>::FoldBucket(Node& node, Bucket& bucket) 
 template <typename Offset, typename Value, bool kCounted>
 void EntryTree<Offset, Value, kCounted>::FoldIntoBlock(Node& node, const Entry* entries, int64_t n) {
   if (node.block == nullptr) node.block = MakeBlock(node.range);
+  // What changes slots comes first: from here on they stay.
   SparseBlock<Offset>& block = *node.block;
   if (block.ShouldBeDense(n)) block.MakeDense();
   block.Reserve(n);
@@ -174,6 +186,8 @@ void EntryTree<Offset, Value, kCounted>::FoldIntoCells(SlotColumns& columns, con
   }
   columns.cells->AddScattered(slots, values, n, precision_);
   if constexpr (kCounted) {
+    // The oldest of them.
+    SHEAF_CHECK(columns.weights == nullptr || entries[0].fold >= first_weight_);
     uint32_t touched[kBatch];
     int num_touched = 0;
     for (int i = 0; i < n; ++i) {
@@ -203,6 +217,8 @@ void EntryTree<Offset, Value, kCounted>::Split(Node& node, int64_t waiting_bytes
   node.children.back().range = node.range - child_range * (num_children - 1);
   node.child_capacity =
       std::max<int64_t>(kFirstEntries, waiting_bytes / static_cast<int64_t>(num_children * sizeof(Entry)));
+  // A coordinate takes all with it: its values, its contributors, and which contribution was the newest, without which
+  // entries of that one which still come would count again.
   const std::unique_ptr<SparseBlock<Offset>> block = std::move(node.block);
   std::vector<int64_t> offsets;
   std::vector<uint32_t> slots;
