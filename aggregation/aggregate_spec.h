@@ -1,7 +1,7 @@
 // What the spec of a round's aggregate says, checked and worked out.
 //
 //   RETURN_IF_ERROR(ValidateAggregateSpec(spec));
-//   ASSIGN_OR_RETURN(const std::vector<OutputLayout> layouts, LayoutsOf(spec, Operators()));
+//   ASSIGN_OR_RETURN(const std::vector<OutputLayout> layouts, LayoutsOf(spec, operators));
 #pragma once
 
 #include <cstdint>

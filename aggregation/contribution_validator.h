@@ -2,7 +2,7 @@
 //
 //   const std::shared_ptr<const ContributionValidator> validator = sum.validator();
 //   ASSIGN_OR_RETURN(const ValidContribution valid, validator->Validate(std::move(contribution)));
-//   const bool has_room = validator->GrowthMax(valid, room) <= room;
+//   const int64_t growth_max = validator->GrowthMax(valid, room);
 //
 // It knows the round's spec, and of its accumulator no more than how large that was. Const methods may be called on any
 // thread, whatever goes on with the accumulator, and when that was released.

@@ -1,7 +1,7 @@
 // Checks one contribution's value of one output against the output's layout, and works out its linear coordinates.
 //
 //   std::vector<int64_t> keys;
-//   RETURN_IF_ERROR(CheckSparse(layout, value.sparse(), keys));
+//   RETURN_IF_ERROR(CheckSparse(layout, tensor, keys));
 //
 // Errors are INVALID_ARGUMENT (RESOURCE_EXHAUSTED over nnz_max) and name the output and the position.
 #pragma once

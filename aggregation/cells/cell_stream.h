@@ -2,11 +2,11 @@
 // chunks of kCellChunk whatever the vectors' own lengths.
 //
 //   CellStreamWriter written(type, out);
-//   for (const uint32_t slot : slots) written.Append(cells, slot * width, width);
+//   written.Append(cells, 0, 100);             // And others, of this vector or another.
 //   written.Finish();
 //
-//   CellStreamReader read(type, total, origin, in);
-//   for (const uint32_t slot : slots) RETURN_IF_ERROR(read.Take(width, cells, slot * width));
+//   CellStreamReader read(type, 100, origin, in);
+//   RETURN_IF_ERROR(read.Take(100, cells, 0));
 //
 // Not thread-safe.
 #pragma once

@@ -1,7 +1,7 @@
 // CellType: what a cell keeps of the values it takes in.
 //
 //   const CellType type{.reduction = Reduction::kSum, .dtype = v1::FLOAT32, .numerics = v1::EXACT};
-//   const int64_t bytes = n * CellBytes(type);
+//   const int64_t bytes = 1000 * CellBytes(type);
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,8 @@
 // MakeCells: the table of cells, one row per way of keeping them.
 //
 //   const std::unique_ptr<CellVector> cells =
-//       MakeCells({.reduction = Reduction::kSum, .dtype = v1::FLOAT32, .numerics = v1::EXACT}, {.size_hint = n});
-//   cells->Resize(n);
+//       MakeCells({.reduction = Reduction::kSum, .dtype = v1::FLOAT32, .numerics = v1::EXACT}, {.size_hint = 1000});
+//   cells->Resize(1000);
 //
 //   reduction      dtype     numerics  implementation  bytes per cell
 //   kSum           floats    EXACT     ExactSum        8 per bin: one for most FLOAT32, two for FLOAT64 and weighted

@@ -17,7 +17,8 @@
 //
 //   ExactBlock block(1024);
 //   block.AddFloats(0, bytes, 1024, 3.0f);   // += 3 * value, exactly
-//   block.Round(0, 1024, floats);            // the only rounding there is
+//   float sums[1024];
+//   block.Round(0, 1024, sums);              // the only rounding there is
 //
 // Bins at absolute positions, and cutting numbers into them by adding a constant, are ReproBLAS's (Demmel and Nguyen,
 // Parallel reproducible summation, IEEE Transactions on Computers, 2015; Ahrens, Demmel and Nguyen, Algorithms for

@@ -1,12 +1,11 @@
 // ExactDivisor: what a sum is divided by, without any rounding: a number of clients, or a sum of weights.
 // ExactDivisors: what many are.
 //
-//   const ExactDivisor divisor = ExactDivisor::OfCount(3);
-//   sums.Round(0, n, divisor, bytes);
+//   cells.Round(0, n, ExactDivisor::OfCount(3), bytes);
 //
 //   ExactDivisorColumns columns;
 //   weights.ToDivisors(0, n, columns);
-//   sums.Round(0, n, columns, bytes);
+//   cells.Round(0, n, columns, bytes);
 //
 // Two doubles hold nearly every such number whole; `whole` says where the rest is of those that they do not. Value
 // types that point into the sum of weights: as long as that lives and does not change.

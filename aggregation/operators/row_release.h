@@ -1,7 +1,7 @@
 // RowRelease: which rows of an output are released, and with which values.
 //
 //   RowRelease rows(layout, divisor);
-//   if (const auto misfit = rows.Take(columns, slots)) return OutOfRange(keys[misfit->position], misfit->offset);
+//   if (const auto misfit = rows.Take(columns, slots)) return layout.Misfit(std::to_string(misfit->position));
 //   RETURN_IF_ERROR(take(rows.rows()));   // The values of rows.kept(), one row after the other.
 //
 // Applies the divisor, min_contributors and drop_zeros, and finds sums that do not fit. Not thread-safe.

@@ -1,6 +1,6 @@
 // Operator: a row of the table of operators. Sheaf's own table is Operators(), in aggregation/operators.h.
 //
-//   const Operator* const mean = FindOperator(Operators(), "mean");
+//   const Operator* const mean = FindOperator(table, "mean");
 //   const std::unique_ptr<OutputAccumulator> sums = mean->create(layout);
 #pragma once
 

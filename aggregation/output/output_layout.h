@@ -1,6 +1,6 @@
 // OutputLayout: an OutputSpec that was checked, with what follows from it worked out.
 //
-//   ASSIGN_OR_RETURN(OutputLayout layout, OutputLayout::FromSpec(output, v1::EXACT, Operators()));
+//   ASSIGN_OR_RETURN(OutputLayout layout, OutputLayout::FromSpec(output, v1::EXACT, operators));
 //
 // A value type.
 #pragma once

@@ -1,7 +1,7 @@
 // What a round releases: the tensors of its outputs, and what is said of them.
 //
 //   ASSIGN_OR_RETURN(const AggregateRelease release, std::move(sum).Release());
-//   RETURN_IF_ERROR(WriteSafetensors(release.tensors, {}, take));
+//   for (const ReleasedTensor& tensor : release.tensors) RETURN_IF_ERROR(tensor.write(take));
 //
 // A sparse output w is released as w.indices (INT64 [n, r], sorted, unique), w.values and w.dense_shape (INT64 [rank]);
 // a dense one under its own name; a keyed one as w.keys (INT64 [n], or UINT8 [bytes] with w.key_offsets, INT64 [n + 1]:

@@ -1,6 +1,6 @@
 // SparseBlock: the running values of a range of coordinates, of which some were touched.
 //
-//   SparseBlock<uint32_t> block(layout, range, /*is_scattered=*/true, &pool);
+//   SparseBlock<uint32_t> block(layout, range, /*is_scattered=*/true, /*pool=*/nullptr);
 //   block.FindOrAdd(offsets, n, slots);            // Where the values at these coordinates are.
 //   block.columns().cells->AddScattered(slots, values, n, precision);
 //

@@ -1,8 +1,8 @@
 // SparseStore: the running values of all coordinates that were touched, however they are kept.
 //
-//   const std::unique_ptr<SparseStore> store = MakeSparseStore(layout);
-//   store->Accumulate(value, weight);
-//   store->ForEachRun([&](const SlotRun& run) { Visit(run.keys, run.slots, *run.columns); });   // In ascending order.
+//   store.Accumulate(value, weight);
+//   size_t num_touched = 0;
+//   store.ForEachRun([&](const SlotRun& run) { num_touched += run.keys.size(); });   // In ascending order.
 //
 // Not thread-safe.
 #pragma once

@@ -2,9 +2,9 @@
 // {name: {dtype, shape, data_offsets}, "__metadata__": {...}}, then the raw little-endian bytes. No code,
 // bounds-checkable, readable in place. Format: https://github.com/huggingface/safetensors#format
 //
-//   std::string file = EncodeSafetensors(tensors, {{"round", id}});
+//   std::string file = EncodeSafetensors(std::vector<NamedTensor>{w}, {{"round", id}});
 //   ASSIGN_OR_RETURN(SafetensorsView view, SafetensorsView::Parse(file));
-//   ASSIGN_OR_RETURN(const TensorView* w, view.Find("w"));
+//   ASSIGN_OR_RETURN(const TensorView* found, view.Find("w"));
 #pragma once
 
 #include <cstdint>
