@@ -75,6 +75,7 @@ absl::StatusOr<RoundAccumulator> RoundAccumulator::Restore(const v1::AggregateSp
   for (const auto& output : state.outputs) {
     ASSIGN_OR_RETURN(const std::string_view output_state, in.GetString());
     RETURN_IF_ERROR(output->Restore(output_state, StateSource::kCheckpoint));
+    // Every contribution went into all outputs.
     if (output->num_clients() != state.num_clients) {
       return absl::DataLossError(fmt::format("output '{}': its state combines {} clients, the round's {}",
                                              output->layout().name, output->num_clients(), state.num_clients));
@@ -118,6 +119,7 @@ void RoundAccumulator::Accumulate(const ValidContribution& valid, ParallelFor& p
   }
   ++to.num_contributions;
   to.num_clients += checked.num_clients;
+  // The room for what would wait was counted out, and somebody else has it by the time it would be folded.
   if (to.validator->is_tight()) {
     for (const auto& output : to.outputs) output->Settle();
   }

@@ -7,12 +7,13 @@
 
 // The transformations below are error-free: what an operation rounds away is itself a float, and is kept. They are
 //
-//   the sum of two        Knuth, The Art of Computer Programming, vol. 2, section 4.2.2, theorem B
-//   the product of two    Ogita, Rump and Oishi, Accurate sum and dot product, 2005 (with a fused multiply-add)
-//   the bits above a unit Rump, Ogita and Oishi, Accurate floating-point summation, 2008; as deposits into bins, Demmel
-//                         and Nguyen, Parallel reproducible summation, 2015, and Ahrens, Demmel and Nguyen, Algorithms
-//                         for efficient reproducible floating point summation, 2020 (ReproBLAS)
-//   rounding to odd       Boldo and Melquiond, Emulation of FMA and correctly rounded sums, 2008
+//   the sum of two         Knuth, The Art of Computer Programming, vol. 2, section 4.2.2, theorem B
+//   the product of two     Ogita, Rump and Oishi, Accurate sum and dot product, 2005 (with a fused multiply-add)
+//   the bits above a unit  Rump, Ogita and Oishi, Accurate floating-point summation, 2008; as deposits into bins,
+//   Demmel
+//                          and Nguyen, Parallel reproducible summation, 2015, and Ahrens, Demmel and Nguyen,
+//                          Algorithms for efficient reproducible floating point summation, 2020 (ReproBLAS)
+//   rounding to odd        Boldo and Melquiond, Emulation of FMA and correctly rounded sums, 2008
 //
 // They hold in round-to-nearest while nothing overflows or underflows, which callers see to, and only if the compiler
 // neither reassociates nor fuses: the tree is built with -ffp-contract=off.
@@ -153,8 +154,9 @@ SHEAF_KERNEL void AddToOneBin(const char* __restrict values, int n, float weight
 SHEAF_KERNEL void AddToTwoBins(const char* __restrict values, int n, float weight, double unit,
                                int64_t* __restrict high, int64_t* __restrict low) {
   const double wide_weight = weight;
-  // The upper bin takes the nearest multiple of its unit. `shifted - magic` is that multiple, exactly, and what is left
-  // lies within half a unit, which is 2^31 of the lower one's; a difference of two neighbours of one scale is exact.
+  // The upper bin takes the nearest multiple of its unit, which `shifted - magic` is, exactly. What is left is exact,
+  // too: a multiple of the value's last bit that is no larger than the value. It lies within half a unit, 2^31 of the
+  // lower bin's, and is an integer number of those.
   const double magic = kMagic * unit, low_magic = magic / kBase;
   const int64_t magic_bits = std::bit_cast<int64_t>(magic), low_magic_bits = std::bit_cast<int64_t>(low_magic);
   for (int i = 0; i < n; ++i) {

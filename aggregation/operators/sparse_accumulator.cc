@@ -85,6 +85,8 @@ void SparseAccumulator::DoMerge(const OutputAccumulator& other) {
   weight_.Merge(from.weight_);
 }
 
+// Column by column, each in order of coordinate: the coordinates, who touched them, the weights, the cells. So the
+// bytes say nothing of the order of arrival, nor of how the store keeps its values.
 void SparseAccumulator::DoWrite(StateWriter& out) const {
   out.Put<int64_t>(store_->num_touched());
   store_->ForEachRun([&](const SlotRun& run) { out.PutArray(run.keys.data(), static_cast<int64_t>(run.keys.size())); });
@@ -119,6 +121,7 @@ absl::Status SparseAccumulator::DoRead(StateReader& in, StateOrigin origin) {
   }
   std::vector<int64_t> keys(static_cast<size_t>(num_slots));
   RETURN_IF_ERROR(in.GetArray(keys.data(), num_slots));
+  // In ascending order, so none twice; the one order in which they are written.
   int64_t last_key = -1;
   for (const int64_t key : keys) {
     if (key <= last_key || key >= layout().num_coordinates) {
@@ -296,7 +299,8 @@ absl::Status SparseAccumulator::DoRelease(AggregateRelease& release, v1::OutputS
     release.tensors.push_back({name, dtype, shape, [this](const ByteSink& take) { return WriteDenseRows(take); }});
     return absl::OkStatus();
   }
-  // To order single values takes as long as to make them, so that both are done at once.
+  // To order single values takes as long as to make them, so that both are done at once: writing the indices leaves the
+  // values to the write that follows. Values that are asked for without, or a second time, are made anew.
   const auto values = layout().width == 1 ? std::make_shared<std::string>() : nullptr;
   const auto write_indices = [this, selection, values](const ByteSink& take) {
     if (values == nullptr) return WriteIndices(selection, take);

@@ -78,6 +78,8 @@ bool SparseBlock<Offset>::ShouldBeDense(int64_t more) const {
 
 template <typename Offset>
 void SparseBlock<Offset>::MakeDense() {
+  // The slot of a coordinate is its offset from now on. AddFrom takes the values and the contributors along, and what
+  // says that the newest of these touched it already goes beside.
   auto columns = std::make_unique<SlotColumns>(layout_, is_scattered_, pool_);
   columns->Resize(static_cast<int64_t>(range_));
   touched_.assign((range_ + 63) / 64, 0);
