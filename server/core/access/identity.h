@@ -2,7 +2,7 @@
 //
 //   RETURN_IF_ERROR(caller.CheckRole("sheaf.v1.WorkService/Sync", {v1::WORKER}));
 //   RETURN_IF_ERROR(caller.CheckPopulation("default"));
-//   if (!caller.OwnsLease(lease_token)) return LeaseLost();
+//   if (!caller.OwnsLease(lease_token)) return absl::PermissionDeniedError("the lease is another's");
 //
 // Immutable, and shared: calls that wait keep theirs, whatever becomes of the token meanwhile.
 #pragma once

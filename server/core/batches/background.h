@@ -1,9 +1,9 @@
 // Background: work that grows with somebody's data, and therefore has no place on the core's thread, where everybody
 // would wait for it.
 //
-//   background.Run("r-2k5m", [=] { Fold(contribution); });     // These two one after the other,
-//   background.Run("r-2k5m", [=] { WriteCheckpoint(name); });
-//   background.Run("r-9x3c", [=] { Fold(other); });            // this one perhaps at the same time.
+//   background.Run("r-2k5m", [=] { LogInfo("fold"); });               // These two one after the other,
+//   background.Run("r-2k5m", [=] { LogInfo("write a checkpoint"); });
+//   background.Run("r-9x3c", [=] { LogInfo("fold another"); });       // this one perhaps at the same time.
 //
 // A job touches nothing of the core's; what comes of it is posted to the Executor, and decided there on what is true by
 // then. A crash, or the end of the process, may leave a job undone.

@@ -1,9 +1,9 @@
-// CoreContext: what every room of the core works with: the stores, the executor, chance, and the threads beside the core.
-// Refers to them, and owns only the limits. Each room gets a reference, and nothing global.
+// CoreContext: what every room of the core works with: the stores, the executor, chance, and the threads beside the
+// core. Refers to them, and owns only the limits. Each room gets a reference, and nothing global.
 //
 //   ASSIGN_OR_RETURN(const RoundRecord round, context.store.GetRound(id));
-//   context.executor.Defer([](const absl::Status& commit) { Answer(commit); });
-//   context.receptions.Run("r-2k5m", [] { ReadFile(); });
+//   context.executor.Defer([](const absl::Status& commit) { LogInfo("committed: {}", commit.ToString()); });
+//   context.receptions.Run("r-2k5m", [] { LogInfo("beside the core"); });
 //
 // The core's, but for what says otherwise.
 #pragma once

@@ -1,6 +1,7 @@
 // Reply: how a handler answers, now or later (a parked poll), exactly once.
 //
-//   void Answer(Reply<v1::GetRoundResponse> reply) { reply(absl::NotFoundError("there is no such round")); }
+//   const Reply<v1::SyncResponse> reply = [](const auto& answer) { LogInfo("{}", answer.status().ToString()); };
+//   reply(absl::CancelledError("the caller has gone"));
 //
 // May be copied; whoever keeps one across events keeps what it refers to, too.
 #pragma once

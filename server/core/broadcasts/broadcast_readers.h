@@ -2,7 +2,7 @@
 // once, whoever uploaded them, so that the blob itself does not know.
 //
 //   readers.Add(digest, "default");
-//   if (readers.MayRead(digest, caller)) ...
+//   if (!readers.MayRead(digest, caller)) return absl::PermissionDeniedError("no round of theirs has it");
 //
 // Thread-safe: blobs are read past the core.
 #pragma once

@@ -1,11 +1,11 @@
 // Broadcasts: which blobs are needed, and who may read them: broadcasts that live rounds have, or that a program was
 // told to be there and is about to name; and for how long those of rounds that ended stay for the next round.
 //
-//   broadcasts.Touch(digest, keep, now);                  // A program was told that this blob is stored.
-//   broadcasts.OnRoundAdded(round);                       // From now on its population may read what it has.
-//   broadcasts.OnRoundEnded(digest, now);                 // It goes in a while, unless another round names it.
-//   if (broadcasts.IsUnused(digest, now)) broadcasts.Delete(digest);
-//   if (broadcasts.readers().MayRead(digest, caller)) ...  // On any thread.
+//   broadcasts.Touch(digest, absl::Hours(1), now);           // A program was told that this blob is stored.
+//   broadcasts.OnRoundAdded(digest, "default");              // From now on this population may read it.
+//   broadcasts.OnRoundEnded(digest, now);                    // It goes in a while, unless another round names it.
+//   if (broadcasts.IsUnused(digest, now)) RETURN_IF_ERROR(broadcasts.Delete(digest));
+//   const bool may_read = broadcasts.readers().MayRead(digest, caller);  // On any thread.
 //
 // What is said of a batch's own changes may come to nothing, so that nothing is deleted before they are durable. Runs
 // in the core's thread, inside a batch, unless said otherwise.

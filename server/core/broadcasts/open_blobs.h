@@ -1,8 +1,8 @@
 // OpenBlobs: the blobs that were read last, kept open and with their headers parsed, because 50 workers select rows of
 // the same broadcast.
 //
-//   ASSIGN_OR_RETURN(auto blob, open_blobs.Open(digest));          // To read ranges of it.
-//   ASSIGN_OR_RETURN(auto blob, open_blobs.OpenTensors(digest));   // To select rows: blob->header().
+//   ASSIGN_OR_RETURN(auto blob, open_blobs.Open(digest));             // To read ranges of it.
+//   ASSIGN_OR_RETURN(auto tensors, open_blobs.OpenTensors(digest));   // To select rows: tensors->header().
 //
 // Whoever asks first opens a blob (which after a restart reads all of it) or parses its header; the others wait for
 // that. What is kept is bounded by number, and headers by the memory that they take. A blob that was deleted is not

@@ -1,9 +1,7 @@
 // SelectRowsOf: rows of a broadcast's tensors, a message at a time.
 //
-//   v1::SelectRowsRequest request = ...;
 //   do {
-//     ASSIGN_OR_RETURN(v1::SelectRowsResponse page,
-//                      SelectRowsOf(header, blob, request, limits.chunk_bytes_max));
+//     ASSIGN_OR_RETURN(v1::SelectRowsResponse page, SelectRowsOf(header, blob, request, limits.chunk_bytes_max));
 //     request.set_cursor(page.next_cursor());
 //   } while (!request.cursor().empty());
 //

@@ -2,7 +2,7 @@
 // and recorded in one batch, folded when that batch is durable (architecture.md: "How a contribution travels").
 //
 //   fold.BeginBatch();
-//   RETURN_IF_ERROR(fold.Accept(round, {.task = task, .bytes = bytes, ...}));    // In a batch.
+//   RETURN_IF_ERROR(fold.Accept(round, {.task = task, .bytes = bytes, .unfolded = unfolded, .now = now}));
 //
 // A small contribution is folded on the core's thread, others beside it, in the round's strand. Folding cannot fail:
 // all of a contribution was looked at before it was accepted. Runs in the core's thread, inside a batch, unless said

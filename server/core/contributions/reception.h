@@ -3,8 +3,7 @@
 // the core's thread.
 //
 //   Reception reception = Receive(payloads, limits, budget, *round.strand.validator(), contribution_bytes_max, result);
-//   if (reception.refusal) ...                    // The worker's fault, and it is told.
-//   Use(*std::move(reception.valid));
+//   if (reception.refusal) LogInfo("{}", reception.refusal->told);       // The worker's fault.
 #pragma once
 
 #include <cstdint>

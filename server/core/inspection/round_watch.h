@@ -1,6 +1,6 @@
 // RoundWatch: GetRound calls that wait for a round to change.
 //
-//   watch.Get(request, call, caller, now, reply);      // Now, or when the round has another etag than the request names.
+//   watch.Get(request, call, caller, now, reply);      // Now, or when the etag that the request names is an old one.
 //   watch.Tick(now);                                   // Answers those whose round has changed.
 //   watch.Abandon(call);                               // Nobody waits for its answer any more.
 //

@@ -1,6 +1,6 @@
 // TaskListing: pages of the tasks that there are, by state, worker, round or population.
 //
-//   listing.List(request, [](absl::StatusOr<v1::ListTasksResponse> page) { ... });
+//   listing.List(request, [](const absl::StatusOr<v1::ListTasksResponse>& page) { LogInfo("{}", page.ok()); });
 //
 // Tasks that are wanted may lie far apart among others: there may be millions. So a page is looked for in slices of
 // some milliseconds, one in a batch, whoever asks and however many: others are served in between. A slice looks at so

@@ -1,7 +1,9 @@
 // UnmetRequirements: which requirements of live rounds no worker heard of lately fulfils, and how many tasks wait with
 // them: what people ask who look at the queue, or at a round that does not go on.
 //
-//   unmet.OfPopulation("default", [](const UnmetRequirements::Found& found) { Answer(found.num_tasks); });
+//   unmet.OfPopulation("default", now, [](const absl::StatusOr<UnmetRequirements::Found>& found) {
+//     if (found.ok()) LogInfo("{} tasks wait in vain", found->num_tasks);
+//   });
 //
 // There may be many requirements and many workers. So it is looked for in slices of some milliseconds, one in a batch,
 // whoever asks: others are served in between. One search serves all who ask the same while it is under way. It looks up

@@ -1,5 +1,5 @@
-// Views: records of the store as the messages people and tools see. DATA_LOSS, naming the record, if what is stored in it
-// cannot be read.
+// Views: records of the store as the messages people and tools see. DATA_LOSS, naming the record, if what is stored in
+// it cannot be read.
 //
 //   ASSIGN_OR_RETURN(const v1::Round round, ToProto(record));
 //

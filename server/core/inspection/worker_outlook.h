@@ -2,8 +2,8 @@
 // them, whether any of those is connected, and what the nearest of the others lacks.
 //
 //   WorkerOutlook outlook(round.spec.computation(), "zone=eu", now);
-//   for (...) outlook.Look(profile, is_connected);
-//   outlook.Nearest();   // "worker edge-3 has region=eu and no label zone"
+//   for (const WorkerProfile& profile : profiles) outlook.Look(profile, is_connected);
+//   LogInfo("{}", outlook.Nearest());   // "worker edge-3 has region=eu and no label zone"
 //
 // Each Look costs the labels of the worker times those required. Not thread-safe.
 #pragma once

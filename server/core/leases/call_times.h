@@ -2,8 +2,8 @@
 // renews runs from the answer. What the worker is told of the rest counts from its arrival, because that is the last
 // thing the worker knows the time of: it measures from when it sent the call.
 //
-//   renewal.Renew(held, worker, CallTimes::At(now));
-//   renewal.Renew(held, worker, {.arrival = parked.arrival_time, .now = now});
+//   ASSIGN_OR_RETURN(v1::LeaseUpdate at_once, renewal.Renew(held, worker, CallTimes::At(now)));
+//   ASSIGN_OR_RETURN(v1::LeaseUpdate parked, renewal.Renew(held, worker, {.arrival = arrival_time, .now = now}));
 #pragma once
 
 #include "absl/time/time.h"

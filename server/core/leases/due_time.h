@@ -1,8 +1,8 @@
 // DueTime: when leases have to be looked through next: no lease runs out, and no delayed task becomes available,
 // before.
 //
-//   due.NoLaterThan(task.expire_time);       // A task was leased.
-//   if (due.time() > now) return;            // Nothing to sweep.
+//   due.NoLaterThan(task.expire_time);               // A task was leased.
+//   const bool is_due = due.time() <= read_until;    // Else there is nothing to sweep.
 //
 // Too early costs one look; too late would leave a task with a worker that is gone. Not thread-safe: the core's.
 #pragma once

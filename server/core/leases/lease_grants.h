@@ -3,8 +3,9 @@
 //
 //   grants.BeginAnswer();
 //   ASSIGN_OR_RETURN(const LeaseGrants::Held held, grants.Resend(request, worker, now, response));
-//   ASSIGN_OR_RETURN(const bool is_cut, grants.Grant(worker, {.poll_id = request.poll_id(), .want = 4}, times,
-//   response)); grants.BeginBatch();                                  // The batch's answers have left.
+//   const CallTimes times = CallTimes::At(now);
+//   ASSIGN_OR_RETURN(const bool is_cut, grants.Grant(worker, {.poll_id = "p1", .want = 4}, times, response));
+//   grants.BeginBatch();                             // The batch's answers have left.
 //
 // Runs in the core's thread, inside a batch.
 #pragma once

@@ -2,7 +2,7 @@
 //
 //   room.BeginAnswer();
 //   const int32_t portion = room.NumFitting(bytes_each);   // 0: what is left comes with another answer.
-//   room.Take(bytes);                                      // For each lease.
+//   room.Take(bytes_each);                                 // For each lease.
 //   room.BeginBatch();                                     // Its answers have left.
 //
 // A lease repeats its round's spec and carries its task's payload: 256 of them may have 32 MiB, more than a client

@@ -2,7 +2,7 @@
 // in time: however long their checks take, the lease does not run out meanwhile.
 //
 //   leases.Begin(token);
-//   if (leases.Spare(token)) continue;            // In a sweep of what has run out.
+//   const bool is_spared = leases.Spare(token);   // In a sweep of what has run out.
 //   if (leases.End(token)) due.AtOnce();          // It was spared: if it is still held, it is looked at again.
 //
 // Not thread-safe: the core's.

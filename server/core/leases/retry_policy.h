@@ -1,8 +1,7 @@
 // What becomes of a task whose attempt ended without a contribution. Pure.
 //
-//   const RetryDecision decision = DecideRetry({.task = task, .outcome = AttemptOutcome::kLost, .policy = policy, .now
-//   = now},
-//                                              limits, random);
+//   const RetryDecision decision =
+//       DecideRetry({.task = task, .outcome = AttemptOutcome::kLost, .policy = policy, .now = now}, limits, random);
 #pragma once
 
 #include "absl/time/time.h"

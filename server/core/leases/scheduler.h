@@ -1,7 +1,8 @@
 // Scheduler: which round serves a worker next. Pure choice over the live rounds; leases nothing itself.
 //
-//   for (LiveRound* round : scheduler.RoundsFor(worker, rounds, worker.looked_at)) LeaseFrom(*round);
-//   scheduler.Served(*round, rounds);                  // Its job's turn has been.
+//   for (LiveRound* round : scheduler.RoundsFor(worker, rounds, worker.looked_at)) {
+//     scheduler.Served(*round, rounds);       // If it handed out a task: its job's turn has been.
+//   }
 //
 // Most urgent priority first. Between jobs of one priority, the job served longest ago; within a job, the oldest round.
 // Only rounds of the worker's own population are looked at: what others have costs it nothing, and a job of theirs that

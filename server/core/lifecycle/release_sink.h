@@ -2,8 +2,10 @@
 // may release into (the state of an operator, for a server above this one) is another sink.
 //
 //   BlobRelease sink(payloads, background);
-//   sink.Release(round.strand, [](absl::StatusOr<v1::Aggregate> aggregate, absl::Time now) { OnReleased(aggregate); });
-//   if (!sink.Has(aggregate)) WriteAgain();
+//   sink.Release(round.strand, [](const absl::StatusOr<v1::Aggregate>& released, absl::Time) {
+//     if (released.ok()) LogInfo("released {}", released->digest());
+//   });
+//   const bool is_still_there = sink.Has(aggregate);
 //
 // A release may be asked for again, after an error or a crash: it then is the same, to the bit. The core's.
 #pragma once

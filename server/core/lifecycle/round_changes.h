@@ -1,7 +1,7 @@
 // RoundChanges: every change of a live round's state, in one place: in the store, in memory, and told to those who hold
 // leases of it. A round that has ended is forgotten once that is durable.
 //
-//   changes.set_on_closed([](const RoundId& round) { ... });
+//   changes.set_on_closed([](const RoundId& closed) { LogInfo("the leases of round {} are void", closed); });
 //   RETURN_IF_ERROR(changes.Make(round, {.to = RoundState::kSealing, .now = now}));
 //   changes.End(round, RoundState::kCancelled, "cancelled by request", now);
 //

@@ -1,4 +1,6 @@
 // Limits: everything has one, with a name and a reason. Shown by `sheaf server info`.
+//
+//   const Limits limits{.page_size_max = 10};      // The others keep their defaults.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,8 @@
 // MemoryBudget: bytes that some kind of work may hold in memory at once.
 //
-//   std::optional<MemoryClaim> claim = budget.Claim(size, limits.unfolded_bytes_max);
-//   if (!claim) return WithRetryAfter(...);       // It comes back.
-//   ...                                           // Given back where the claim ends, on whatever thread.
+//   std::optional<MemoryClaim> claim = budget.Claim(size_bytes, limits.unfolded_bytes_max);
+//   if (!claim) return absl::ResourceExhaustedError("come back later");
+//   reception.claim = *std::move(claim);       // Given back where the claim ends, on whatever thread.
 //
 // Thread-safe. A claim may outlive its budget.
 #pragma once

@@ -1,7 +1,7 @@
 // PopulationShare: how much of something that all populations share each of them has, and how much one may have.
 //
 //   const int64_t max = live_tasks.Max("a", limits.live_tasks_max, limits.population_percent_max);
-//   if (live_tasks.Of("a") + 100 > max) return Refuse();
+//   if (live_tasks.Of("a") + 100 > max) return absl::ResourceExhaustedError("population a has its share");
 //   live_tasks.Add("a", 100);
 //   live_tasks.Add("a", -100);
 //

@@ -2,8 +2,8 @@
 // the accumulator only ever contains contributions whose record is durable. The accumulator itself is folded into
 // beside the core (see FoldStrand); what stands here of it is what the core needs to decide.
 //
-//   LiveRound* round = rounds.Find(id);                       // LiveRounds owns it.
-//   if (round->folded == round->recorded) ...                 // All that was accepted is in the accumulator.
+//   LiveRound* round = rounds.Find(id);                                // LiveRounds owns it.
+//   const bool is_folded = round->folded == round->recorded;           // All that was accepted is in the accumulator.
 //
 // checkpoint_sequence <= folded <= submitted <= recorded. The core's.
 #pragma once

@@ -3,7 +3,7 @@
 //   RETURN_IF_ERROR(rounds.CheckRoom("default", 100));      // Before one more round of 100 tasks.
 //   LiveRound& round = rounds.Add(std::move(restored));
 //   LiveRound* found = rounds.Find(id);                     // Null once it has ended.
-//   for (const RoundId& due : rounds.TakeDue(now)) Close(due);
+//   for (const RoundId& due : rounds.TakeDue(now)) LogInfo("the deadline of round {} has come", due);
 //   std::unique_ptr<LiveRound> ended = rounds.Remove(id);
 //
 // Owns the rounds. Nothing is removed within an event: what Find gave stays until it returns. Not thread-safe: the

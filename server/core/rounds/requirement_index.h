@@ -3,7 +3,7 @@
 //
 //   RequirementIndex index({"", "client=17", "gpu=yes,zone=eu"});   // As TaskStore::ListRequirements gives them.
 //   const RequirementIndex::Match match = index.FulfilledBy(labels, {.candidates_max = 4096, .first = 0});
-//   for (int32_t number : match.numbers) Use(index.texts()[number]);
+//   for (int32_t number : match.numbers) LogInfo("{}", index.texts()[static_cast<size_t>(number)]);
 //
 // A requirement is a set of labels that must all be there. Each is filed under one of them, the one that the fewest
 // requirements of the round have; a worker's labels are looked up, and what is filed there is compared in full. So a

@@ -1,7 +1,7 @@
 // What a task requires of its worker, and whether a worker's labels fulfil it.
 //
-//   const std::string requirement = CanonicalLabels(task.requirements());      // "gpu=yes,zone=eu"
-//   if (Fulfils(worker.labels, requirement)) ...
+//   const std::string requirement = CanonicalLabels(task_spec.requirements());      // "gpu=yes,zone=eu"
+//   const bool may_run_it = Fulfils(worker.labels, requirement);
 //
 // A round may have many requirements: RequirementIndex finds those that a worker fulfils without comparing it with all.
 #pragma once

@@ -1,7 +1,7 @@
 // What a state of a round means to the core. Rooms ask one of these and compare no state themselves, so that a state
 // that is added (ANNOUNCED rounds, whose broadcast has not come yet) has one place to be thought about.
 //
-//   if (!AcceptsContributions(round.state)) return Late();
+//   if (!AcceptsContributions(round.state)) return absl::FailedPreconditionError("it came too late");
 #pragma once
 
 #include <vector>

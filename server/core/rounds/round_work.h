@@ -3,9 +3,9 @@
 // they last looked.
 //
 //   work.MayHaveCome(round);                              // A task of it is QUEUED again.
-//   if (!work.IsThereFor("default")) return;              // No look at any round.
-//   for (const auto& [version, round] : *work.In("default")) Try(*round);
-//   worker.looked_at = work.version();
+//   if (work.IsThereFor("default")) {                     // Else no round need be looked at.
+//     for (const auto& [version, with_work] : *work.In("default")) LogInfo("{}", with_work->id);
+//   }
 //
 // It may err on one side only: a round that has work is always among those of In(). Not thread-safe: the core's.
 #pragma once

@@ -1,9 +1,9 @@
 // ContributionIntake: what a worker hands in, and the verdict on it. Validates everything before anything changes.
 //
 //   const ContributionIntake::Sender sender{.population = "default", .worker = worker, .caller = *caller};
-//   if (intake.ReceiveBeside(request, sender, judge)) return;        // Large results: `judge` runs later.
+//   const bool is_later = intake.ReceiveBeside(request, sender, judge);  // Large results: `judge` runs later.
 //   ASSIGN_OR_RETURN(v1::ResultVerdict verdict, intake.Take(request.results(0), sender, now));
-//   intake.Drop(request);                                            // After all were judged.
+//   intake.Drop(request);                                                // After all were judged.
 //
 // Small contributions are received (see reception.h) where they are judged; large ones beside the core first. Meanwhile
 // their leases do not run out, because they came in time; whether they are still held is asked again when they are

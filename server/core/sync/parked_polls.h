@@ -1,9 +1,10 @@
 // ParkedPolls: Sync calls that wait until there is something to say: work for their worker, the end of a round of which
 // it holds a lease, a change of its worker's service, or the end of their wait.
 //
-//   if (polls.HasRoomFor(request, population)) polls.Park(request, {.call = call, .worker = worker, .want = 4}, now,
-//   reply); polls.Tick(now);                        // Answers those for whom there is something. polls.Abandon(call);
-//   // Nobody waits for its answer any more.
+//   const bool has_room = polls.HasRoomFor(request, "default");
+//   if (has_room) polls.Park(request, {.call = call, .worker = worker, .want = 4}, now, reply);
+//   polls.Tick(now);                        // Answers those for whom there is something.
+//   polls.Abandon(call);                    // Nobody waits for its answer any more.
 //
 // A worker has one at most. Of many, only those are looked at for which there may be an answer, a bounded number in
 // each batch. Runs in the core's thread, inside a batch.

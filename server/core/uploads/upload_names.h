@@ -4,7 +4,7 @@
 //
 //   UploadId id = BroadcastUploadId(request.digest(), request.request_id(), caller);
 //   // What comes from outside becomes part of a path.
-//   ASSIGN_OR_RETURN(UploadName name, ParseUploadName(request.upload_id()));
+//   ASSIGN_OR_RETURN(UploadName name, ParseUploadName(upload_id));
 #pragma once
 
 #include <string>

@@ -1,7 +1,8 @@
 // Whether a contribution is still wanted, asked before any of its bytes travel.
 //
-//   ASSIGN_OR_RETURN(const UploadWish wish, AskForUpload(store, rounds, {.task = id, .token = token, .size_bytes = 5},
-//   caller)); if (wish == UploadWish::kNotNeeded) ...
+//   ASSIGN_OR_RETURN(const UploadWish wish,
+//                    AskForUpload(store, rounds, {.task = id, .token = token, .size_bytes = 5}, caller));
+//   const bool may_send = wish == UploadWish::kToDisk || wish == UploadWish::kToMemory;
 //
 // The answer is true now; what is uploaded is judged again when it is handed in.
 #pragma once

@@ -1,0 +1,84 @@
+"""What the examples in headers refer to, so that examples_test.py can compile them: by folder, with its headers."""
+
+CORE = """
+extern TaskStore& store; extern PayloadStore& payloads; extern Executor& executor; extern Random& random;
+extern Background& background; extern CoreContext& context; extern Limits& limits; extern Clock& clock;
+extern absl::Time now; extern absl::Time read_until; extern absl::Time arrival_time;
+extern std::string digest; extern std::string lease_token; extern std::string reason;
+extern int64_t size_bytes; extern int64_t bytes_each; extern int64_t contribution_bytes_max;
+extern RoundId& id; extern LeaseToken& token; extern CallId call; extern TaskRecord& task;
+extern Identity& caller; extern WorkerProfile& worker; extern std::vector<WorkerProfile>& profiles;
+extern LiveRounds& rounds; extern LiveRound& round;
+extern v1::SyncRequest& request; extern v1::SyncResponse& response; extern Reply<v1::SyncResponse> reply;
+extern v1::TaskResult& result; extern v1::HeldLease& held;
+extern Broadcasts& broadcasts; extern BroadcastReaders& readers; extern DueTime& due; extern ContributionFold& fold;
+extern bool is_connected;
+"""
+
+# Of one header: what differs from its folder's.
+CORE_OF = {
+    "access/access_control.h": "extern AccessControl& access;",
+    "batch_runner.h": "extern Core& core; extern std::vector<Executor::Event>& events;",
+    "batches/call_id.h": "extern SyncCalls& sync; extern IdentityPtr caller; extern ParkedPolls& polls;",
+    "broadcasts/broadcast_check.h": "extern std::shared_ptr<const BlobView> upload; extern std::shared_ptr<const BlobView> blob;",
+    "broadcasts/open_blobs.h": "extern OpenBlobs& open_blobs;",
+    "broadcasts/row_selection.h": "extern SafetensorsHeader& header; extern BlobView& blob; extern v1::SelectRowsRequest& request;",
+    "contributions/checkpoints.h": "extern Checkpoints& checkpoints;",
+    "contributions/contribution_fold.h": "extern std::string_view bytes; extern std::shared_ptr<Unfolded> unfolded;",
+    "contributions/reception.h": "extern MemoryBudget& budget;",
+    "contributions/refold.h": "extern RoundRecord& record; extern RequirementIndex& requirements;",
+    "contributions/spools.h": "extern Spools& spools;",
+    "core.h": "extern IdentityPtr caller;",
+    "inspection/explain.h": "extern UnmetRequirements::Found& unmet; extern WorkerRegistry& workers; extern ParkedPolls& polls;",
+    "inspection/round_watch.h": "extern RoundWatch& watch; extern v1::GetRoundRequest& request; extern IdentityPtr caller; extern Reply<v1::GetRoundResponse> reply;",
+    "inspection/task_listing.h": "extern TaskListing& listing; extern v1::ListTasksRequest& request;",
+    "inspection/unmet_requirements.h": "extern UnmetRequirements& unmet;",
+    "inspection/views.h": "extern RoundRecord& record;",
+    "leases/attempt_end.h": "extern AttemptEnd& attempts;",
+    "leases/call_times.h": "extern LeaseRenewal& renewal;",
+    "leases/lease_expiry.h": "extern LeaseExpiry& expiry;",
+    "leases/lease_grants.h": "extern LeaseGrants& grants;",
+    "leases/lease_renewal.h": "extern LeaseRenewal& renewal;",
+    "leases/lease_room.h": "extern LeaseRoom& room;",
+    "leases/leases_in_reception.h": "extern LeasesInReception& leases;",
+    "leases/retry_policy.h": "extern v1::RetryPolicy& policy;",
+    "leases/scheduler.h": "extern Scheduler& scheduler;",
+    "leases/work_rates.h": "extern WorkRates& rates;",
+    "lifecycle/new_rounds.h": "extern NewRounds& new_rounds; extern v1::CreateRoundRequest& request;",
+    "lifecycle/release_sink.h": "extern v1::Aggregate& aggregate;",
+    "lifecycle/retention.h": "extern Retention& retention;",
+    "lifecycle/round_changes.h": "extern RoundChanges& changes;",
+    "lifecycle/round_closing.h": "extern RoundClosing& closing; extern ContributionFold::Acceptance& acceptance;",
+    "lifecycle/round_creations.h": "extern RoundCreations& creations; extern v1::CreateRoundRequest& request; extern Reply<RoundRecord> reply;",
+    "lifecycle/round_recovery.h": "extern RoundRecovery& recovery;",
+    "lifecycle/round_sealer.h": "extern RoundSealer& sealer;",
+    "limits/memory_budget.h": "extern MemoryBudget& budget; extern Reception& reception;",
+    "limits/population_share.h": "extern PopulationShare& live_tasks;",
+    "limits/rate_window.h": "extern RateWindow& window;",
+    "requests/message_parts.h": "extern google::protobuf::io::ZeroCopyInputStream& stream;",
+    "requests/paging.h": "extern TaskStore::ListRoundsParams& params; extern v1::ListRoundsResponse& response; extern int page_size;",
+    "requests/state_filter.h": "extern TaskStore::ListRoundsParams& params; extern v1::ListRoundsRequest& request;",
+    "rounds/fold_strand.h": "extern FoldStrand& strand; extern ByteSink& take;",
+    "rounds/live_rounds.h": "extern std::unique_ptr<LiveRound> restored;",
+    "rounds/requirement_index.h": "extern RequirementIndex::Labels& labels;",
+    "rounds/requirement_match.h": "extern v1::TaskSpec& task_spec;",
+    "rounds/round_spec.h": "extern v1::CreateRoundRequest& request;",
+    "rounds/round_timing.h": "extern v1::Contribution& contribution; extern int64_t num_clients; extern RoundProgress& progress; extern absl::Time t0, t1, t2, t3;",
+    "rounds/round_work.h": "extern RoundWork& work;",
+    "rounds/spec_difference.h": "extern v1::RoundSpec& stored; extern v1::CreateRoundRequest& request; extern PreparedRound& prepared;",
+    "sync/contribution_intake.h": "extern ContributionIntake& intake; extern WorkerName& worker; extern IdentityPtr caller; extern std::function<void(absl::Time)> judge;",
+    "sync/parked_polls.h": "extern ParkedPolls& polls;",
+    "sync/sync_calls.h": "extern SyncCalls& sync; extern IdentityPtr caller;",
+    "uploads/upload_names.h": "extern v1::StartUploadRequest& request; extern std::string& upload_id;",
+    "uploads/upload_quota.h": "extern UploadId& id;",
+    "uploads/upload_size.h": "extern v1::StartUploadRequest& request;",
+    "uploads/uploads.h": "extern Uploads& uploads; extern v1::StartUploadRequest& request;",
+    "uploads/wanted_uploads.h": "extern TaskId& id;",
+    "workers/worker_registry.h": "extern WorkerRegistry& workers; extern IdentityPtr caller;",
+    "workers/worker_retention.h": "extern WorkerRetention& retention;",
+}
+
+# Folder: (what else the examples include, declarations, declarations by header).
+FOLDERS = {
+    "server/core": (["base/clock.h", "base/log.h", "base/status_macros.h", "server/core/core.h"], CORE, CORE_OF),
+}

@@ -1,0 +1,110 @@
+#!/usr/bin/env python3
+"""Compiles the example at the top of each header of the folders in examples.py.
+
+  examples_test.py COMPILE_COMMANDS     exit 1 and the compiler's words if one does not compile
+  examples_test.py --self-test COMPILER
+
+An example is the lines that begin with three spaces after the "//", above `#pragma once`. What it refers to is declared in
+examples.py; it is the body of a function that returns absl::Status.
+"""
+
+import json
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+import examples
+import headers_test
+import include_test
+
+DECLARATION = re.compile(r"extern [^;]*;")
+NAME = re.compile(r"(\w+)\s*(?:,|$)")
+
+
+def example_of(text):
+    """The lines of the example, numbered; empty if there is none."""
+    head = text.split("#pragma once")[0].split("\n")
+    return [(number, line[5:]) for number, line in enumerate(head, 1) if line.startswith("//   ")]
+
+
+def declarations(common, own):
+    """Those of the folder that the header does not replace, and its own."""
+    replaced = {name for each in DECLARATION.findall(own) for name in NAME.findall(each.rstrip(";"))}
+    kept = [each for each in DECLARATION.findall(common)
+            if not replaced & set(NAME.findall(each.rstrip(";")))]
+    return "\n".join(kept + DECLARATION.findall(own))
+
+
+def unit_of(root, names, folder):
+    """One source with all examples of a folder; how many they are."""
+    includes, common, by_header = folder[1]
+    headers = [name for name in names if name.startswith(folder[0] + "/") and name.endswith(".h")]
+    lines = [f'#include "{name}"' for name in includes + headers]
+    count = 0
+    for name in headers:
+        example = example_of((root / name).read_text())
+        if not example:
+            continue
+        count += 1
+        lines += [f"namespace sheaf::example_{count} {{", declarations(common, by_header.get(name[len(folder[0]) + 1:], "")),
+                  "absl::Status Example() {"]
+        for number, line in example:
+            lines += [f'#line {number} "{name}"', line]
+        lines += ["return absl::OkStatus();", "}", "}"]
+    unused = [name for name in by_header if f"{folder[0]}/{name}" not in headers]
+    if unused:
+        lines.append(f"#error examples.py names headers that are not there: {' '.join(unused)}")
+    return "\n".join(lines) + "\n", count
+
+
+def check(root, command, folders):
+    """How many examples there are, and what the compiler says."""
+    names = include_test.list_files(root)
+    total, errors = 0, []
+    for folder in folders.items():
+        text, count = unit_of(root, names, folder)
+        total += count
+        with tempfile.TemporaryDirectory() as build:
+            unit = pathlib.Path(build) / "examples.cc"
+            unit.write_text(text)
+            done = subprocess.run(command + ["-O0", "-fsyntax-only", unit], cwd=root, capture_output=True, text=True)
+        if done.returncode:
+            errors.append(done.stderr)
+    return total, errors
+
+
+def self_test(compiler):
+    good = "// A noun.\n//\n//   const int n = Twice(m);\n#pragma once\nint Twice(int n);\n"
+    status = "#pragma once\nnamespace absl { struct Status {}; inline Status OkStatus() { return {}; } }\n"
+    with tempfile.TemporaryDirectory() as folder:
+        root = pathlib.Path(folder)
+        (root / "a").mkdir()
+        (root / "status.h").write_text(status)
+        table = {"a": (["status.h"], "extern int m;", {})}
+        command = [compiler, "-std=c++20", f"-I{root}"]
+        (root / "a/noun.h").write_text(good)
+        passes = check(root, command, table) == (1, [])
+        (root / "a/noun.h").write_text(good.replace("Twice(m);", "Thrice(m);", 1))
+        caught = "a/noun.h:3" in "".join(check(root, command, table)[1])
+    print("an example that does not compile is caught, with its line" if passes and caught else f"{passes} {caught}")
+    return 0 if passes and caught else 1
+
+
+def main(argv):
+    if len(argv) == 3 and argv[1] == "--self-test":
+        return self_test(argv[2])
+    if len(argv) != 2:
+        print(__doc__, file=sys.stderr)
+        return 2
+    root = pathlib.Path(__file__).resolve().parents[2]
+    commands = [c for c in json.loads(pathlib.Path(argv[1]).read_text()) if c["file"].startswith(f"{root}/")]
+    count, errors = check(root, headers_test.common_command(commands), examples.FOLDERS)
+    print("\n".join(errors))
+    print(f"{count} examples compiled" if not errors else "some examples do not compile")
+    return 1 if errors else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))
