@@ -1,12 +1,20 @@
-# What programs of others link: `cmake --install build/release --component sdk`, then find_package(Sheaf) and
-# Sheaf::aggregation, or Sheaf::conformance to test operators of their own. Headers keep the paths they have in this
-# tree, below include/sheaf: #include "aggregation/round_accumulator.h". The binaries are the default component.
+# What others link: `cmake --install build/release --component sdk`, then find_package(Sheaf) and
+#
+#   Sheaf::client        calls to a server
+#   Sheaf::program       the loop of a program
+#   Sheaf::computation   what a worker computes, without the worker
+#   Sheaf::worker        a worker, but for what it can run
+#   Sheaf::aggregation   sums, without a server
+#   Sheaf::conformance   the laws of operators, for those of one's own
+#
+# The others are what these need. Headers keep the paths they have in this tree, below include/sheaf:
+# #include "aggregation/round_accumulator.h". The binaries are the default component.
 include(CMakePackageConfigHelpers)
 
 set(sheaf_include ${CMAKE_INSTALL_INCLUDEDIR}/sheaf)
 set(sheaf_package ${CMAKE_INSTALL_LIBDIR}/cmake/Sheaf)
 target_compile_features(sheaf_base PUBLIC cxx_std_20)
-foreach(name base proto aggregation conformance)
+foreach(name base proto tls settings aggregation conformance client program computation worker)
   set_target_properties(sheaf_${name} PROPERTIES EXPORT_NAME ${name})
   set(headers FILE_SET HEADERS DESTINATION ${sheaf_include} COMPONENT sdk EXCLUDE_FROM_ALL)
   install(TARGETS sheaf_${name} EXPORT SheafTargets

@@ -57,7 +57,8 @@ class DemoHitters final : public Command {
                                      .population = session.options().population,
                                      .round_deadline = kRoundDeadline});
     HittersReport report(session, program, static_cast<int>(top_));
-    RETURN_IF_ERROR(RunProgramOn(session, guard, federation, program, {.rounds = 1, .verify = verify_}, report));
+    RETURN_IF_ERROR(
+        RunProgramOn(session, guard, federation, program, {.rounds = 1, .verify = verify_, .observer = &report}));
     if (!path_.empty()) {
       RETURN_IF_ERROR(WriteFile(path_, UniqTable(program.table()), Overwrite::kNo));
       session.err() << fmt::format("wrote {}\n", path_);

@@ -52,14 +52,14 @@ absl::StatusOr<std::string> ReadIndexForDemo(Session& session) {
 }
 
 absl::Status RunProgramOn(Session& session, InterruptGuard& guard, LocalFederation& federation, Program& program,
-                          const ProgramOptions& options, ProgramObserver& observer) {
+                          const ProgramOptions& options) {
   ASSIGN_OR_RETURN(const std::unique_ptr<Transport> wire, session.host().connect(federation.address(), {}));
   SupervisedTransport transport(*wire, [&]() -> absl::Status {
     if (guard.interrupted()) return absl::CancelledError("interrupted");
     return federation.Check();
   });
   const absl::Status status =
-      RunProgram(transport, session.host().clock, session.host().random, program, options, observer).status();
+      RunProgram({transport, session.host().clock, session.host().random}, program, options).status();
   return absl::IsUnavailable(status) ? ServerGone(federation) : status;
 }
 

@@ -2,7 +2,7 @@
 //
 //   return RunDemo(session, keep, [&](InterruptGuard& guard, const std::string& directory) -> absl::Status {
 //     ASSIGN_OR_RETURN(LocalFederation federation, LocalFederation::Start(session.host(), guard, ...));
-//     return RunProgramOn(session, guard, federation, program, {.rounds = 1}, observer);
+//     return RunProgramOn(session, guard, federation, program, {.rounds = 1});
 //   });
 #pragma once
 
@@ -43,6 +43,6 @@ absl::StatusOr<Dataset> PrepareDataset(Session& session, const std::string& snap
 
 // Errors of RunProgram; ABORTED, with the end of its log, if a process of the federation ended.
 absl::Status RunProgramOn(Session& session, InterruptGuard& guard, LocalFederation& federation, Program& program,
-                          const ProgramOptions& options, ProgramObserver& observer);
+                          const ProgramOptions& options);
 
 }  // namespace sheaf

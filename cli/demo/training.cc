@@ -56,7 +56,7 @@ absl::Status TrainingDemo::Train(Session& session, InterruptGuard& guard, LocalF
   training.facts.num_rounds = static_cast<int>(rounds_);
   DemoReport report(session, training.facts);
   RETURN_IF_ERROR(RunProgramOn(session, guard, federation, *training.program,
-                               {.rounds = static_cast<int>(rounds_), .verify = verify_}, report));
+                               {.rounds = static_cast<int>(rounds_), .verify = verify_, .observer = &report}));
   report.PrintEnd(training.model_digest());
   if (report.totals().mismatches == 0) return absl::OkStatus();
   return WithHint(absl::AbortedError(fmt::format("{} released values differ from brute force; the first in {}",

@@ -190,12 +190,10 @@ Training Train(Federation& federation, Disturber* disturber) {
   for (const char* name : {"w1", "w2"}) federation.StartWorker(name, WithIndex());
   TagsProgram program(SampleIndex(), {.clients_per_round = kClients, .seed = 7});
   GatedProgram gated(program);
-  ProgramObserver nobody;
   const absl::Time start = federation.clock().Now();
-  const auto outcomes =
-      RunProgram(federation.transport(), federation.clock(), federation.random(),
-                 disturber == nullptr ? static_cast<Program&>(program) : gated,
-                 {.rounds = 2, .round_timeout = absl::Seconds(60)}, disturber == nullptr ? nobody : *disturber);
+  const auto outcomes = RunProgram({federation.transport(), federation.clock(), federation.random()},
+                                   disturber == nullptr ? static_cast<Program&>(program) : gated,
+                                   {.rounds = 2, .round_timeout = absl::Seconds(60), .observer = disturber});
   INFO(outcomes.status().ToString());
   REQUIRE(outcomes.ok());
   Training training{.model_digest = program.ModelDigest(), .took = federation.clock().Now() - start};

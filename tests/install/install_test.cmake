@@ -1,5 +1,6 @@
-# An operator written outside this tree is held to the laws: installs the package into an empty folder, configures and
-# builds tests/out_of_tree against nothing but that, and runs its test, in which a broken operator must be caught.
+# What others write: installs the package into an empty folder, and configures and builds tests/out_of_tree against
+# nothing but that. Its operator is held to the laws, and a broken one must be caught; its worker and its program must
+# get the right aggregate from a real server.
 function(run)
   execute_process(COMMAND ${ARGV} COMMAND_ECHO STDOUT RESULT_VARIABLE result)
   if(NOT result EQUAL 0)
@@ -22,3 +23,5 @@ string(FIND "${guide}" "${output}" position)
 if(position EQUAL -1)
   message(FATAL_ERROR "docs/guides/write-an-operator.md does not show what the test prints:\n${output}")
 endif()
+run(${PYTHON} -B ${CMAKE_CURRENT_LIST_DIR}/station_test.py ${BUILD}/bin/sheafd ${WORK}/build
+    ${WORK}/project/stations.txt ${PROJECT}/../../docs/guides/write-a-program.md)

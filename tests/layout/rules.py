@@ -169,6 +169,7 @@ BANS = [
             ("base/", "where they are defined"),
             ("server/main.cc", "a binary's main chooses the real thing"),
             ("worker/worker_main.cc", "a binary's main chooses the real thing"),
+            ("sdk/cpp/client/grpc_connection.cc", "chooses for the mains of programs"),
             ("cli/main.cc", "a binary's main chooses the real thing"),
             ("tests/", "end-to-end tests run real parts"),
             ("bench/", "they are what is measured"),

@@ -82,7 +82,8 @@ struct Setup {
   Diary diary;
 
   absl::StatusOr<std::vector<RoundOutcome>> Run(ProgramOptions options = {.rounds = 2}) {
-    return RunProgram(server, clock, random, program, options, diary);
+    options.observer = &diary;
+    return RunProgram({server, clock, random}, program, options);
   }
 };
 

@@ -50,8 +50,7 @@ Training Train(const RecoDataset& dataset, RecoProgramOptions program_options, P
   SystemClock clock;
   SeededRandom random(7);
   RecoProgram program(dataset, std::move(program_options));
-  ProgramObserver observer;
-  absl::StatusOr<std::vector<RoundOutcome>> outcomes = RunProgram(server, clock, random, program, options, observer);
+  absl::StatusOr<std::vector<RoundOutcome>> outcomes = RunProgram({server, clock, random}, program, options);
   INFO(outcomes.status().ToString());
   REQUIRE(outcomes.ok());
   return {*std::move(outcomes), program.ModelDigest()};

@@ -50,8 +50,7 @@ Training Train(
   SystemClock clock;
   SeededRandom random(7);
   TagsProgram program(dataset, std::move(program_options));
-  ProgramObserver observer;
-  absl::StatusOr<std::vector<RoundOutcome>> outcomes = RunProgram(server, clock, random, program, options, observer);
+  absl::StatusOr<std::vector<RoundOutcome>> outcomes = RunProgram({server, clock, random}, program, options);
   INFO(outcomes.status().ToString());
   REQUIRE(outcomes.ok());
   return {*std::move(outcomes), program.ModelDigest()};

@@ -1,7 +1,7 @@
 // HittersProgram: federated counts of dependency names, in one round with the operator keyed_sum.
 //
 //   HittersProgram program(dataset, {.min_contributors = 2});
-//   RunProgram(transport, clock, random, program, {.rounds = 1}, observer);
+//   RunProgram(server, program, {.rounds = 1});
 //   for (const HittersRow& row : program.table()) Print(row.count, row.name);
 //
 // Every client is a task and contributes its own counts; the server releases the sum for each name that at least

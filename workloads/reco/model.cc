@@ -1,17 +1,15 @@
 #include "workloads/reco/model.h"
 
 #include <algorithm>
-#include <bit>
 
 #include "base/check.h"
 #include "base/random.h"
+#include "sdk/cpp/computation/contribution.h"
 #include "workloads/logistic.h"
 #include "workloads/reco/reconstruction.h"
 
 namespace sheaf {
 namespace {
-
-static_assert(std::endian::native == std::endian::little);
 
 constexpr float kInitialBias = -3.0f;
 constexpr double kInitialDeviation = 0.1;
@@ -38,14 +36,6 @@ float NormalLike(SeededRandom& random) {
   double sum = -6;
   for (int i = 0; i < 12; ++i) sum += random.Fraction();
   return static_cast<float>(sum * kInitialDeviation);
-}
-
-v1::Tensor Bytes(v1::DType dtype, std::vector<int64_t> shape, const void* data, size_t size) {
-  v1::Tensor tensor;
-  tensor.set_dtype(dtype);
-  tensor.mutable_shape()->Add(shape.begin(), shape.end());
-  tensor.set_data(data, size);
-  return tensor;
 }
 
 }  // namespace
@@ -77,15 +67,7 @@ RecoUpdate ComputeReco(const RecoDraw& draw, const RecoConfig& config, std::span
 
 v1::Contribution BuildRecoContribution(const RecoUpdate& update, const RecoConfig& config) {
   v1::Contribution contribution;
-  v1::OutputValue& output = *contribution.add_outputs();
-  output.set_name(kRecoRowsOutput);
-  v1::SparseTensor& rows = *output.mutable_sparse();
-  rows.add_dense_shape(config.num_items);
-  rows.add_dense_shape(config.row_width());
-  const auto num_rows = static_cast<int64_t>(update.rows.size());
-  *rows.mutable_indices() = Bytes(v1::INT64, {num_rows}, update.rows.data(), update.rows.size() * sizeof(int64_t));
-  *rows.mutable_values() = Bytes(v1::FLOAT32, {num_rows, config.row_width()}, update.gradients.data(),
-                                 update.gradients.size() * sizeof(float));
+  AddRows(kRecoRowsOutput, {config.num_items, config.row_width()}, update.rows, update.gradients, contribution);
   (*contribution.mutable_metrics())["loss"] = update.loss;
   return contribution;
 }

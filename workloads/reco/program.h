@@ -1,7 +1,7 @@
 // RecoProgram: federated training of the `reco` model.
 //
 //   RecoProgram program(dataset, {.clients_per_round = 100, .seed = 1});
-//   RunProgram(transport, clock, random, program, {.rounds = 50}, observer);   // Evaluation: "micro_recall_at_20".
+//   RunProgram(server, program, {.rounds = 50});   // Evaluation: "micro_recall_at_20".
 //
 // Each round samples clients, gives every one of them its own task, sums the gradients of the item rows they touched,
 // and moves those rows with FedAdagrad. The dataset must outlive the program. The same dataset and options give the

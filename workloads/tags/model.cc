@@ -1,13 +1,13 @@
 #include "workloads/tags/model.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <numeric>
 #include <utility>
 
 #include "base/check.h"
 #include "base/random.h"
+#include "sdk/cpp/computation/contribution.h"
 #include "workloads/logistic.h"
 
 namespace sheaf {
@@ -72,15 +72,6 @@ std::vector<float> Difference(const std::vector<float>& after, std::span<const f
   return delta;
 }
 
-v1::Tensor FloatTensor(std::span<const float> values, std::vector<int64_t> shape) {
-  static_assert(std::endian::native == std::endian::little);
-  v1::Tensor tensor;
-  tensor.set_dtype(v1::FLOAT32);
-  tensor.mutable_shape()->Add(shape.begin(), shape.end());
-  tensor.set_data(values.data(), values.size_bytes());
-  return tensor;
-}
-
 }  // namespace
 
 std::vector<int64_t> TagsRowsTouched(const TagsDataset& dataset, int client, const TagsConfig& config) {
@@ -127,19 +118,8 @@ TagsUpdate TrainTagsClient(const TagsDataset& dataset, int client, const TagsCon
 
 v1::Contribution BuildTagsContribution(const TagsUpdate& update, const TagsConfig& config) {
   v1::Contribution contribution;
-  v1::OutputValue& rows = *contribution.add_outputs();
-  rows.set_name(kTagsRowsOutput);
-  v1::SparseTensor& sparse = *rows.mutable_sparse();
-  sparse.add_dense_shape(config.num_features);
-  sparse.add_dense_shape(config.num_labels);
-  const int64_t num_rows = static_cast<int64_t>(update.rows.size());
-  sparse.mutable_indices()->set_dtype(v1::INT64);
-  sparse.mutable_indices()->add_shape(num_rows);
-  sparse.mutable_indices()->set_data(update.rows.data(), update.rows.size() * sizeof(int64_t));
-  *sparse.mutable_values() = FloatTensor(update.row_deltas, {num_rows, config.num_labels});
-  v1::OutputValue& bias = *contribution.add_outputs();
-  bias.set_name(kTagsBiasOutput);
-  *bias.mutable_dense() = FloatTensor(update.bias_delta, {config.num_labels});
+  AddRows(kTagsRowsOutput, {config.num_features, config.num_labels}, update.rows, update.row_deltas, contribution);
+  AddDense(kTagsBiasOutput, {config.num_labels}, update.bias_delta, contribution);
   contribution.set_weight(static_cast<float>(update.num_examples));
   (*contribution.mutable_metrics())["loss"] = update.loss;
   (*contribution.mutable_metrics())["examples"] = static_cast<double>(update.num_examples);

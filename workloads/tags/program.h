@@ -1,7 +1,7 @@
 // TagsProgram: federated training of the `tags` model.
 //
 //   TagsProgram program(dataset, {.clients_per_round = 50, .seed = 1, .mean = TagsMean::kCoordinate});
-//   RunProgram(transport, clock, random, program, {.rounds = 20}, observer);   // Evaluation: "micro_recall_at_5".
+//   RunProgram(server, program, {.rounds = 20});   // Evaluation: "micro_recall_at_5".
 //
 // Each round samples clients, gives every one of them its own task, and adds the mean of their deltas to the model
 // (FedAvg). With TagsMean::kCoordinate a row is divided by the weight of the clients that touched it, with kClient by

@@ -29,23 +29,18 @@ class Stopwatch {
 // One run of the loop.
 class Loop {
  public:
-  Loop(Transport& transport, const Clock& clock, Random& random, Program& program, const ProgramOptions& options,
-       ProgramObserver& observer)
-      : transport_(transport),
-        clock_(clock),
-        random_(random),
-        program_(program),
-        options_(options),
-        observer_(observer) {}
+  Loop(const Connection& server, Program& program, const ProgramOptions& options, ProgramObserver& observer)
+      : server_(server), program_(program), options_(options), observer_(observer) {}
 
   absl::StatusOr<RoundOutcome> RunRound(int number) {
     RoundOutcome outcome;
     outcome.number = number;
-    Stopwatch watch(clock_);
+    Stopwatch watch(server_.clock);
 
     ASSIGN_OR_RETURN(RoundPlan plan, program_.Plan(number));
     if (!plan.broadcast.empty()) {
-      ASSIGN_OR_RETURN(*plan.spec.mutable_broadcast_digest(), UploadBlob(transport_, random_, plan.broadcast));
+      ASSIGN_OR_RETURN(*plan.spec.mutable_broadcast_digest(),
+                       UploadBlob(server_.transport, server_.random, plan.broadcast));
     }
     outcome.broadcast_bytes = static_cast<int64_t>(plan.broadcast.size());
     outcome.timings.broadcast = watch.Lap();
@@ -53,7 +48,7 @@ class Loop {
     ASSIGN_OR_RETURN(outcome.round, AwaitRound(number, plan.spec));
     outcome.timings.round = watch.Lap();
 
-    ASSIGN_OR_RETURN(const std::string file, ReadAggregate(transport_, outcome.round.id()));
+    ASSIGN_OR_RETURN(const std::string file, ReadAggregate(server_.transport, outcome.round.id()));
     ASSIGN_OR_RETURN(const SafetensorsView aggregate, SafetensorsView::Parse(file));
     outcome.aggregate_bytes = static_cast<int64_t>(file.size());
     outcome.aggregate_digest = outcome.round.aggregate().digest();
@@ -73,10 +68,10 @@ class Loop {
  private:
   // Creates the round and returns it when it succeeded.
   absl::StatusOr<v1::Round> AwaitRound(int number, const v1::RoundSpec& spec) {
-    ASSIGN_OR_RETURN(v1::Round round, CreateRound(transport_, random_.Token(16), spec));
+    ASSIGN_OR_RETURN(v1::Round round, CreateRound(server_.transport, server_.random.Token(16), spec));
     observer_.OnRoundStarted(number, round);
     const std::string id = round.id();
-    ASSIGN_OR_RETURN(round, WaitForRound(transport_, clock_, id,
+    ASSIGN_OR_RETURN(round, WaitForRound(server_.transport, server_.clock, id,
                                          {.timeout = options_.round_timeout, .on_change = [&](const v1::Round& seen) {
                                             observer_.OnRoundProgress(number, seen);
                                           }}));
@@ -87,15 +82,15 @@ class Loop {
     return round;
   }
 
-  Transport& transport_;
-  const Clock& clock_;
-  Random& random_;
+  const Connection server_;
   Program& program_;
   const ProgramOptions& options_;
   ProgramObserver& observer_;
 };
 
 }  // namespace
+
+absl::StatusOr<std::map<std::string, double>> Program::Evaluate(int) { return std::map<std::string, double>(); }
 
 absl::StatusOr<Verification> Program::Verify(int, const RoundPlan&, const SafetensorsView&) {
   return absl::UnimplementedError("this program cannot recompute a round; run it without verification");
@@ -105,10 +100,11 @@ void ProgramObserver::OnRoundStarted(int, const v1::Round&) {}
 void ProgramObserver::OnRoundProgress(int, const v1::Round&) {}
 void ProgramObserver::OnRoundEnded(const RoundOutcome&) {}
 
-absl::StatusOr<std::vector<RoundOutcome>> RunProgram(Transport& transport, const Clock& clock, Random& random,
-                                                     Program& program, const ProgramOptions& options,
-                                                     ProgramObserver& observer) {
-  Loop loop(transport, clock, random, program, options, observer);
+absl::StatusOr<std::vector<RoundOutcome>> RunProgram(const Connection& server, Program& program,
+                                                     const ProgramOptions& options) {
+  ProgramObserver nobody;
+  ProgramObserver& observer = options.observer == nullptr ? nobody : *options.observer;
+  Loop loop(server, program, options, observer);
   std::vector<RoundOutcome> outcomes;
   for (int number = 1; number <= options.rounds; ++number) {
     absl::StatusOr<RoundOutcome> outcome = loop.RunRound(number);

@@ -2,12 +2,12 @@
 //
 //   class MyProgram final : public Program { ... };
 //   MyProgram program(...);
-//   ASSIGN_OR_RETURN(std::vector<RoundOutcome> outcomes,
-//                    RunProgram(transport, clock, random, program, {.rounds = 20}, observer));
+//   GrpcConnection server("127.0.0.1:7433");
+//   ASSIGN_OR_RETURN(std::vector<RoundOutcome> outcomes, RunProgram(server, program, {.rounds = 20}));
 //
 // Each round: Plan -> upload the broadcast -> create the round -> wait -> read the aggregate -> (Verify) -> Apply ->
 // Evaluate. The loop knows nothing of models; a program knows nothing of RPCs. Tools watch through a ProgramObserver.
-// Blocking, and called from one thread; `program` and `observer` are called from that thread only.
+// Blocking, and called from one thread; the program and the observer are called from that thread only.
 #pragma once
 
 #include <cstdint>
@@ -21,9 +21,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "aggregation/wire/safetensors.h"
-#include "base/clock.h"
-#include "base/random.h"
-#include "sdk/cpp/client/transport.h"
+#include "sdk/cpp/client/connection.h"
 #include "sheaf/v1/round.pb.h"
 
 namespace sheaf {
@@ -53,18 +51,10 @@ class Program {
   virtual absl::StatusOr<RoundPlan> Plan(int number) = 0;
   // Takes over what the round released.
   virtual absl::Status Apply(int number, const SafetensorsView& aggregate, const v1::Round& round) = 0;
-  // Named figures of merit, after Apply.
-  virtual absl::StatusOr<std::map<std::string, double>> Evaluate(int number) = 0;
+  // Named figures of merit, after Apply. None by default.
+  virtual absl::StatusOr<std::map<std::string, double>> Evaluate(int number);
   // Recomputes the round without a server and compares. Called before Apply, when asked for. UNIMPLEMENTED by default.
   virtual absl::StatusOr<Verification> Verify(int number, const RoundPlan& plan, const SafetensorsView& aggregate);
-};
-
-struct ProgramOptions {
-  int rounds = 20;
-  // Call Program::Verify on every round. A mismatch is reported, not an error.
-  bool verify = false;
-  // Give up on a round after this long, whatever its own deadline says.
-  absl::Duration round_timeout = absl::InfiniteDuration();
 };
 
 // Where the wall time of one round went, as the program saw it.
@@ -108,11 +98,20 @@ class ProgramObserver {
   virtual void OnRoundEnded(const RoundOutcome& outcome);
 };
 
+struct ProgramOptions {
+  int rounds = 20;
+  // Call Program::Verify on every round. A mismatch is reported, not an error.
+  bool verify = false;
+  // Give up on a round after this long, whatever its own deadline says.
+  absl::Duration round_timeout = absl::InfiniteDuration();
+  // Null: nobody watches.
+  ProgramObserver* observer = nullptr;
+};
+
 // Runs all rounds and returns their outcomes. Stops at the first error and names the round: ABORTED if a round failed
 // or was cancelled (with the server's reason), DEADLINE_EXCEEDED after `round_timeout`, else what the program or a call
 // returned.
-absl::StatusOr<std::vector<RoundOutcome>> RunProgram(Transport& transport, const Clock& clock, Random& random,
-                                                     Program& program, const ProgramOptions& options,
-                                                     ProgramObserver& observer);
+absl::StatusOr<std::vector<RoundOutcome>> RunProgram(const Connection& server, Program& program,
+                                                     const ProgramOptions& options);
 
 }  // namespace sheaf
