@@ -83,7 +83,13 @@ void ProtocolWorker::Send(absl::Time now) {
     v1::TaskResult& result = *request.add_results();
     result.set_task(held.lease.task());
     result.set_lease_token(token);
-    result.set_contribution(OneHotContribution(options_.num_tasks, index).SerializeAsString());
+    const absl::StatusOr<v1::Contribution> contribution =
+        OneHotContribution(OneHotAggregate(options_.num_tasks), index, OneHotForm::kAlone);
+    if (contribution.ok()) {
+      result.set_contribution(contribution->SerializeAsString());
+    } else {
+      result.mutable_failure()->set_message(std::string(contribution.status().message()));
+    }
   }
   const absl::Duration wait = options_.lease / 4;
   if (const int want = options_.concurrency - NumUnfinished(now); want > 0) {

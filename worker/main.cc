@@ -1,7 +1,7 @@
 // sheaf-worker: see config.h for what it can be told, worker_loop.h for what it does.
-#include "worker/computations/noop.h"
-#include "worker/computations/one_hot.h"
-#include "worker/computations/slow.h"
+#include "probe/computations/noop.h"
+#include "probe/computations/one_hot.h"
+#include "probe/computations/slow.h"
 #include "worker/worker_main.h"
 #include "workloads/hitters/computation.h"
 #include "workloads/reco/computation.h"

@@ -127,7 +127,7 @@ absl::StatusOr<RoundTrial> Selftest::RunRound() {
   } else {
     ASSIGN_OR_RETURN(Transport * server, session_.patient_transport());
     ASSIGN_OR_RETURN(const std::string file, ReadAggregate(*server, round.id()));
-    ASSIGN_OR_RETURN(const std::vector<int64_t> counts, OneHotCounts(file));
+    ASSIGN_OR_RETURN(const std::vector<int64_t> counts, OneHotCounts(file, OneHotForm::kAlone));
     trial.history = history_.Check(round.id(), counts);
     trial.is_released = true;
     ++report_.num_released;

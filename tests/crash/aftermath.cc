@@ -162,7 +162,7 @@ class Aftermath {
       v1::TaskResult& result = *ask.add_results();
       result.set_task(lease.task());
       result.set_lease_token(lease.lease_token());
-      result.set_contribution(OneHot(coordinate, lease.aggregate().outputs(0).operator_() == "sum"));
+      result.set_contribution(OneHot(coordinate, lease.aggregate()));
     }
     const auto taken = server_.Call<v1::SyncResponse>("WorkService/Sync", ask);
     if (!taken.ok()) {

@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 
 #include "base/checksum.h"
+#include "probe/one_hot.h"
 #include "proto/time.h"
 
 namespace sheaf::crash {
@@ -14,39 +14,10 @@ namespace {
 constexpr size_t kLiveRounds = 4;
 constexpr int64_t kChunkBytes = 900;
 
-template <typename T>
-std::string Bytes(const std::vector<T>& values) {
-  std::string bytes(values.size() * sizeof(T), '\0');
-  std::memcpy(bytes.data(), values.data(), bytes.size());
-  return bytes;
-}
-
-bool IsDense(const v1::AggregateSpec& spec) { return spec.outputs(0).operator_() == "sum"; }
-
 }  // namespace
 
-std::string OneHot(int coordinate, bool is_dense) {
-  v1::Contribution contribution;
-  v1::OutputValue& output = *contribution.add_outputs();
-  output.set_name("x");
-  if (is_dense) {
-    std::vector<int32_t> values(kCoordinates, 0);
-    values[coordinate] = 1;
-    output.mutable_dense()->set_dtype(v1::INT32);
-    output.mutable_dense()->add_shape(kCoordinates);
-    output.mutable_dense()->set_data(Bytes(values));
-    return contribution.SerializeAsString();
-  }
-  v1::SparseTensor& sparse = *output.mutable_sparse();
-  sparse.add_dense_shape(kCoordinates);
-  sparse.mutable_indices()->set_dtype(v1::INT64);
-  sparse.mutable_indices()->add_shape(1);
-  sparse.mutable_indices()->add_shape(1);
-  sparse.mutable_indices()->set_data(Bytes<int64_t>({coordinate}));
-  sparse.mutable_values()->set_dtype(v1::INT32);
-  sparse.mutable_values()->add_shape(1);
-  sparse.mutable_values()->set_data(Bytes<int32_t>({1}));
-  return contribution.SerializeAsString();
+std::string OneHot(int coordinate, const v1::AggregateSpec& spec) {
+  return OneHotContribution(spec, coordinate, OneHotForm::kAlone).value().SerializeAsString();
 }
 
 template <typename T>
@@ -172,7 +143,7 @@ void Script::Contribute(DiskServer& server, size_t which) {
   if (held.coordinate < 0) {
     if (ledger_.attempted.size() >= kFinisherCoordinates) return GiveUp(server, which);
     held.coordinate = static_cast<int>(ledger_.attempted.size());
-    held.bytes = OneHot(held.coordinate, IsDense(held.lease.aggregate()));
+    held.bytes = OneHot(held.coordinate, held.lease.aggregate());
     ledger_.attempted.push_back(held.lease.task());
   }
   if (!held.is_uploaded) return HandIn(server, which);

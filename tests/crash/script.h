@@ -55,8 +55,8 @@ struct Ledger {
   }
 };
 
-// Serialised. `is_dense`: as the round's output.
-std::string OneHot(int coordinate, bool is_dense);
+// Serialised, for a round of this spec.
+std::string OneHot(int coordinate, const v1::AggregateSpec& spec);
 
 class Script {
  public:

@@ -5,9 +5,9 @@
 
 #include "base/checksum.h"
 #include "base/version.h"
+#include "probe/one_hot.h"
 #include "proto/methods.h"
 #include "tests/e2e/rounds.h"
-#include "worker/computations/unit_contribution.h"
 
 namespace sheaf {
 namespace {
@@ -137,7 +137,7 @@ TEST_CASE("Malformed and oversize contributions are rejected, count as failed at
     v1::TaskResult& result = *results.add_results();
     result.set_task(granted.leases(i).task());
     result.set_lease_token(granted.leases(i).lease_token());
-    v1::Contribution contribution = *UnitContribution(granted.leases(i).aggregate(), 1);
+    v1::Contribution contribution = *OneHotContribution(granted.leases(i).aggregate(), 1, OneHotForm::kMeeting);
     if (i < kNumBad - 1) kBadContributions[i].spoil(contribution);
     result.set_contribution(i < kNumBad - 1 ? contribution.SerializeAsString() : "\xff\xff no message at all");
   }

@@ -26,7 +26,6 @@
 #include "tests/fuzz/message_mutator.h"
 #include "tests/server/raw_connection.h"
 #include "tests/server/unread_calls.h"
-#include "worker/computations/unit_contribution.h"
 
 namespace sheaf {
 namespace {

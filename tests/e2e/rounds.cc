@@ -1,14 +1,12 @@
 #include "tests/e2e/rounds.h"
 
 #include <algorithm>
-#include <cstring>
 
-#include "aggregation/wire/safetensors.h"
 #include "base/version.h"
+#include "probe/one_hot.h"
 #include "proto/methods.h"
 #include "proto/time.h"
 #include "sdk/cpp/client/round_client.h"
-#include "worker/computations/unit_contribution.h"
 
 namespace sheaf {
 namespace {
@@ -21,25 +19,13 @@ T Ok(absl::StatusOr<T> value) {
   return *std::move(value);
 }
 
-std::vector<int64_t> Numbers(const TensorView& tensor) {
-  std::vector<int64_t> numbers(tensor.data.size() / sizeof(int64_t));
-  std::memcpy(numbers.data(), tensor.data.data(), tensor.data.size());
-  return numbers;
-}
-
 }  // namespace
 
 v1::RoundSpec OneHotRound(const OneHotOptions& options) {
   v1::RoundSpec spec;
   spec.set_job("e2e");
   spec.mutable_computation()->set_name("slow");
-  for (const auto& [name, symbol] : {std::pair("counts", "sum"), {"touched", "sparse_sum_to_dense"}}) {
-    v1::OutputSpec& output = *spec.mutable_aggregate()->add_outputs();
-    output.set_name(name);
-    output.set_operator_(symbol);
-    output.set_dtype(v1::INT64);
-    output.add_dense_shape(std::max<int64_t>(options.size, options.num_tasks));
-  }
+  *spec.mutable_aggregate() = OneHotAggregate(std::max<int64_t>(options.size, options.num_tasks));
   for (int i = 0; i < options.num_tasks; ++i) {
     v1::TaskSpec& task = *spec.mutable_listed()->add_tasks();
     task.set_payload(fmt::format("{} {}", absl::FormatDuration(options.work), i));
@@ -85,12 +71,7 @@ v1::Round Await(Federation& federation, const std::string& id, absl::Duration ti
 
 std::vector<int64_t> CountsOf(Transport& transport, const std::string& round) {
   const std::string file = Ok(ReadAggregate(transport, round));
-  const SafetensorsView view = Ok(SafetensorsView::Parse(file));
-  std::vector<int64_t> counts = Numbers(*Ok(view.Find("counts")));
-  // A contribution to a sparse output also touches coordinate 0.
-  std::vector<int64_t> touched = Numbers(*Ok(view.Find("touched")));
-  for (int64_t count : counts) touched.at(0) -= count;
-  REQUIRE(touched == counts);
+  std::vector<int64_t> counts = Ok(OneHotCounts(file, OneHotForm::kMeeting));
   while (!counts.empty() && counts.back() == 0) counts.pop_back();
   return counts;
 }
@@ -120,7 +101,7 @@ void AddResult(const v1::Lease& lease, v1::SyncRequest& request) {
   v1::TaskResult& result = *request.add_results();
   result.set_task(lease.task());
   result.set_lease_token(lease.lease_token());
-  result.set_contribution(Ok(UnitContribution(lease.aggregate(), index)).SerializeAsString());
+  result.set_contribution(Ok(OneHotContribution(lease.aggregate(), index, OneHotForm::kMeeting)).SerializeAsString());
 }
 
 void AddHeld(const v1::Lease& lease, int64_t progress, v1::SyncRequest& request) {

@@ -53,7 +53,7 @@ MAY_INCLUDE = {
     "sdk/cpp/client": ["base", "proto", "tls"] + AGGREGATION,
     "sdk/cpp/program": ["base", "proto"] + AGGREGATION + ["sdk/cpp/client"],
     "sdk/cpp/computation": ["base", "proto"] + AGGREGATION,
-    "probe": ["base", "proto"] + AGGREGATION + ["sdk/cpp/client"],
+    "probe": ["base", "proto"] + AGGREGATION + ["aggregation/output", "sdk/cpp/client", "sdk/cpp/computation"],
     "workloads": ["base", "proto"] + AGGREGATION + ["sdk/cpp/client", "sdk/cpp/program", "sdk/cpp/computation"],
     # What is stored is not what the API says: here the one becomes the other (docs/adr/0018).
     "server/stored": ["base", "proto", "storage"],
@@ -69,8 +69,8 @@ MAY_INCLUDE = {
     "server/rpc": ["base", "proto", "tls", "server/handlers"],
     # The binary: main and runtime join the parts.
     "server": ["base", "proto", "tls", "settings"] + AGGREGATION + ["storage", "server/calls", "server/handlers", "server/rpc"] + CORE,
-    "worker": ["base", "proto", "settings"] + AGGREGATION + ["aggregation/output", "sdk/cpp/client", "sdk/cpp/computation"],
-    "worker/main.cc": ["worker", "workloads"],
+    "worker": ["base", "proto", "settings"] + AGGREGATION + ["sdk/cpp/client", "sdk/cpp/computation"],
+    "worker/main.cc": ["worker", "probe", "workloads"],
     # A store that no server runs on is looked after from the command line (docs/adr/0011).
     "cli": ["base", "proto", "sdk/cpp/client", "sdk/cpp/program", "probe", "storage/directory"],
     "cli/demo": ["base", "proto", "sdk/cpp/client", "sdk/cpp/program", "workloads", "cli"],

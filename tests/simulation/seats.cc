@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "worker/computation_table.h"
-#include "worker/computations/noop.h"
-#include "worker/computations/one_hot.h"
-#include "worker/computations/slow.h"
+#include "probe/computations/noop.h"
+#include "probe/computations/one_hot.h"
+#include "probe/computations/slow.h"
 
 namespace sheaf::simulation {
 

@@ -15,7 +15,7 @@
 #include "sdk/cpp/program/released_rows.h"
 #include "tests/cpu_time.h"
 #include "tests/worker/loop_harness.h"
-#include "worker/computations/unit_contribution.h"
+#include "probe/one_hot.h"
 
 namespace sheaf {
 namespace {
@@ -207,7 +207,7 @@ const std::map<std::string, Row>& Rows() {
             output.set_dtype(v1::FLOAT32);
             output.add_dense_shape(10);
           }
-          return [spec] { REQUIRE(UnitContribution(spec, 0).ok()); };
+          return [spec] { REQUIRE(OneHotContribution(spec, 0, OneHotForm::kMeeting).ok()); };
         }}},
   };
   return rows;

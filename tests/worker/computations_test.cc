@@ -5,9 +5,9 @@
 #include "aggregation/round_accumulator.h"
 #include "worker/builtin_runner.h"
 #include "worker/computation_table.h"
-#include "worker/computations/noop.h"
-#include "worker/computations/one_hot.h"
-#include "worker/computations/slow.h"
+#include "probe/computations/noop.h"
+#include "probe/computations/one_hot.h"
+#include "probe/computations/slow.h"
 
 namespace sheaf {
 namespace {

@@ -9,8 +9,8 @@
 #include <map>
 #include <regex>
 
-#include "worker/computations/noop.h"
-#include "worker/computations/one_hot.h"
+#include "probe/computations/noop.h"
+#include "probe/computations/one_hot.h"
 
 namespace sheaf {
 namespace {

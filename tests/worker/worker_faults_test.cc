@@ -12,9 +12,9 @@
 #include "proto/time.h"
 #include "worker/builtin_runner.h"
 #include "worker/computation_table.h"
-#include "worker/computations/noop.h"
-#include "worker/computations/one_hot.h"
-#include "worker/computations/slow.h"
+#include "probe/computations/noop.h"
+#include "probe/computations/one_hot.h"
+#include "probe/computations/slow.h"
 #include "worker/worker_loop.h"
 
 namespace sheaf {

@@ -12,7 +12,7 @@
 #include "base/mutex.h"
 #include "base/random.h"
 #include "sheaf/v1/work_service.pb.h"
-#include "worker/computations/slow.h"
+#include "probe/computations/slow.h"
 #include "worker/runtime.h"
 #include "worker/thread_pool.h"
 

@@ -1,6 +1,6 @@
-#include "worker/computations/noop.h"
+#include "probe/computations/noop.h"
 
-#include "worker/computations/unit_contribution.h"
+#include "probe/one_hot.h"
 
 namespace sheaf {
 namespace {
@@ -10,8 +10,7 @@ class Noop final : public Computation {
   std::string_view name() const override { return kNoopComputation; }
   int version() const override { return 1; }
   absl::StatusOr<std::unique_ptr<PreparedTask>> Prepare(const v1::Lease& lease, RunControl&) const override {
-    return std::make_unique<InputlessTask>(
-        [spec = lease.aggregate()](RunControl&) { return UnitContribution(spec, std::nullopt); });
+    return std::make_unique<InputlessTask>([spec = lease.aggregate()](RunControl&) { return ZeroContribution(spec); });
   }
 };
 

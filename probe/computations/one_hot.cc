@@ -1,10 +1,10 @@
-#include "worker/computations/one_hot.h"
+#include "probe/computations/one_hot.h"
 
 #include <fmt/format.h>
 
 #include <charconv>
 
-#include "worker/computations/unit_contribution.h"
+#include "probe/one_hot.h"
 
 namespace sheaf {
 namespace {
@@ -21,8 +21,9 @@ class OneHot final : public Computation {
       return absl::InvalidArgumentError(fmt::format(
           "the payload of a one_hot task is an index in decimal, and task {} has something else", lease.task()));
     }
-    return std::make_unique<InputlessTask>(
-        [spec = lease.aggregate(), index](RunControl&) { return UnitContribution(spec, index); });
+    return std::make_unique<InputlessTask>([spec = lease.aggregate(), index](RunControl&) {
+      return OneHotContribution(spec, index, OneHotForm::kMeeting);
+    });
   }
 };
 

@@ -1,4 +1,4 @@
-#include "worker/computations/slow.h"
+#include "probe/computations/slow.h"
 
 #include <fmt/format.h>
 
@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "absl/time/time.h"
-#include "worker/computations/unit_contribution.h"
+#include "probe/one_hot.h"
 
 namespace sheaf {
 namespace {
@@ -53,7 +53,8 @@ class Slow final : public Computation {
         waiter.Wait(std::min(left, kSlice));
         control.ReportProgress();
       }
-      return UnitContribution(spec, payload.index);
+      if (!payload.index.has_value()) return ZeroContribution(spec);
+      return OneHotContribution(spec, *payload.index, OneHotForm::kMeeting);
     });
   }
 
