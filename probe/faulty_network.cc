@@ -126,8 +126,12 @@ class FaultyNetwork::Proxy {
       absl::Duration wait = absl::Seconds(1);
       const absl::Time before = clock_.Now();
       for (const Connection& connection : connections_) {
-        polls.push_back({.fd = connection.client.socket.fd(), .events = EventsOf(connection, true), .revents = 0});
-        polls.push_back({.fd = connection.server.socket.fd(), .events = EventsOf(connection, false), .revents = 0});
+        polls.push_back({.fd = connection.client.socket.fd(),
+                         .events = EventsOf(connection, connection.client, connection.server),
+                         .revents = 0});
+        polls.push_back({.fd = connection.server.socket.fd(),
+                         .events = EventsOf(connection, connection.server, connection.client),
+                         .revents = 0});
         wait = std::min(wait, NextStep(connection) - before);
       }
       const int timeout_ms = static_cast<int>(
@@ -193,9 +197,7 @@ class FaultyNetwork::Proxy {
     return Is(connection, NetworkFault::kBlackHole) || Is(connection, NetworkFault::kHalfOpen);
   }
 
-  short EventsOf(const Connection& connection, bool is_client) const {
-    const End& here = is_client ? connection.client : connection.server;
-    const End& there = is_client ? connection.server : connection.client;
+  short EventsOf(const Connection& connection, const End& here, const End& there) const {
     short events = there.pending.size() < kPendingBytesMax ? POLLIN : 0;
     if (!here.pending.empty() && !Is(connection, NetworkFault::kTrickle)) events |= POLLOUT;
     return events;

@@ -11,11 +11,11 @@
 #include "base/checksum.h"
 #include "base/retry_hint.h"
 #include "probe/history.h"
+#include "probe/one_hot.h"
 #include "sdk/cpp/client/blob_client.h"
 #include "sdk/cpp/program/released_rows.h"
 #include "tests/cpu_time.h"
 #include "tests/worker/loop_harness.h"
-#include "probe/one_hot.h"
 
 namespace sheaf {
 namespace {
@@ -179,7 +179,7 @@ const std::map<std::string, Row>& Rows() {
           return [file, n] {
             const auto view = SafetensorsView::Parse(*file);
             REQUIRE(view.ok());
-            REQUIRE(ReadReleasedRows(*view, "rows", n, 4).ok());
+            REQUIRE(ReadReleasedRows(*view, "rows", {.num_rows = n, .width = 4}).ok());
           };
         }}},
       {"a history: verdicts on one round's tasks",

@@ -171,7 +171,8 @@ TEST_CASE("A tags worker fetches only the rows its client touches, and returns w
     for (int64_t row : rows) Append(weights.data.substr(row * weights.row_bytes(), weights.row_bytes()), row_values);
     std::vector<float> bias_values;
     Append(bias.data, bias_values);
-    TagsUpdate update = TrainTagsClient(test.dataset, client, config, rows, row_values, bias_values);
+    TagsUpdate update =
+        TrainTagsClient(test.dataset, client, config, {.rows = rows, .weights = row_values, .bias = bias_values});
     // Metrics are a map: compared as messages, not as bytes.
     CHECK(google::protobuf::util::MessageDifferencer::Equals(contribution, BuildTagsContribution(update, config)));
   }

@@ -33,7 +33,9 @@ LocalServer::Compute TrainOn(const TagsDataset& dataset) {
     const auto floats = [](std::string_view bytes) {
       return std::span(reinterpret_cast<const float*>(bytes.data()), bytes.size() / sizeof(float));
     };
-    return BuildTagsContribution(TrainTagsClient(dataset, client, config, rows, floats(selected), floats(b)), config);
+    return BuildTagsContribution(
+        TrainTagsClient(dataset, client, config, {.rows = rows, .weights = floats(selected), .bias = floats(b)}),
+        config);
   };
 }
 

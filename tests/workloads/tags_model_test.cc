@@ -29,7 +29,7 @@ TagsConfig SmallConfig() { return {.seed = 3, .num_features = 6, .num_labels = 3
 
 TagsUpdate Train(const TagsDataset& dataset, int client, const TagsConfig& config, const TagsModel& model) {
   const std::vector<int64_t> rows = TagsRowsTouched(dataset, client, config);
-  return TrainTagsClient(dataset, client, config, rows, model.Gather(rows), model.bias);
+  return TrainTagsClient(dataset, client, config, {.rows = rows, .weights = model.Gather(rows), .bias = model.bias});
 }
 
 TEST_CASE("The logistic function is the textbook's to within float precision, and its loss stays finite") {

@@ -68,7 +68,8 @@ absl::StatusOr<RoundPlan> RecoProgram::Plan(int number) {
 }
 
 absl::Status RecoProgram::Apply(int, const SafetensorsView& aggregate, const v1::Round&) {
-  ASSIGN_OR_RETURN(ReleasedRows rows, ReadReleasedRows(aggregate, kRecoRowsOutput, model_.num_items, model_.width));
+  ASSIGN_OR_RETURN(ReleasedRows rows,
+                   ReadReleasedRows(aggregate, kRecoRowsOutput, {.num_rows = model_.num_items, .width = model_.width}));
   // Clients send gradients; the model goes the other way.
   for (float& value : rows.values) value = -value;
   return optimizer_.MoveRows(kRecoItemsTensor, rows.indices, rows.values, model_.width, model_.weights);

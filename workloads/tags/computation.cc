@@ -48,7 +48,7 @@ class TagsTask final : public PreparedTask {
     size_t labels = static_cast<size_t>(config_.num_labels);
     ASSIGN_OR_RETURN(std::vector<float> weights, Floats(inputs.selected.at(0), rows_.size() * labels));
     ASSIGN_OR_RETURN(std::vector<float> bias, Floats(inputs.selected.at(1), labels));
-    TagsUpdate update = TrainTagsClient(*dataset_, client_, config_, rows_, weights, bias);
+    TagsUpdate update = TrainTagsClient(*dataset_, client_, config_, {.rows = rows_, .weights = weights, .bias = bias});
     control.ReportProgress();
     return BuildTagsContribution(update, config_);
   }

@@ -86,7 +86,8 @@ std::vector<int64_t> TagsRowsTouched(const TagsDataset& dataset, int client, con
 }
 
 TagsUpdate TrainTagsClient(const TagsDataset& dataset, int client, const TagsConfig& config,
-                           std::span<const int64_t> rows, std::span<const float> weights, std::span<const float> bias) {
+                           const TagsSelection& selection) {
+  const auto& [rows, weights, bias] = selection;
   const size_t num_labels = static_cast<size_t>(dataset.num_labels());
   SHEAF_CHECK(bias.size() == num_labels && weights.size() == rows.size() * num_labels,
               "{} weights and {} biases for {} rows of {} labels", weights.size(), bias.size(), rows.size(),

@@ -3,7 +3,7 @@
 //
 //   // Select these rows of tensor "w", and all of "b".
 //   std::vector<int64_t> rows = TagsRowsTouched(dataset, client, config);
-//   TagsUpdate update = TrainTagsClient(dataset, client, config, rows, w_rows, bias);
+//   TagsUpdate update = TrainTagsClient(dataset, client, config, {.rows = rows, .weights = w, .bias = b});
 //   v1::Contribution contribution = BuildTagsContribution(update, config);
 //
 // Determinism: no libm, no fused multiply-add, no order that depends on addresses; the same input gives the same bits
@@ -45,9 +45,18 @@ struct TagsUpdate {
 // Rows of the model that the client's training reads and changes: sorted, unique.
 std::vector<int64_t> TagsRowsTouched(const TagsDataset& dataset, int client, const TagsConfig& config);
 
-// One epoch of mini-batch SGD. `rows` is TagsRowsTouched; `weights` holds those rows of the model, [rows, labels].
+// What a client reads of the model.
+struct TagsSelection {
+  // TagsRowsTouched.
+  std::span<const int64_t> rows;
+  // Those rows, [rows, labels].
+  std::span<const float> weights;
+  std::span<const float> bias;
+};
+
+// One epoch of mini-batch SGD.
 TagsUpdate TrainTagsClient(const TagsDataset& dataset, int client, const TagsConfig& config,
-                           std::span<const int64_t> rows, std::span<const float> weights, std::span<const float> bias);
+                           const TagsSelection& selection);
 
 // The update as the round's outputs expect it, weighted by its number of examples.
 v1::Contribution BuildTagsContribution(const TagsUpdate& update, const TagsConfig& config);

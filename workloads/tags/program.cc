@@ -95,8 +95,9 @@ absl::StatusOr<RoundPlan> TagsProgram::Plan(int number) {
 }
 
 absl::Status TagsProgram::Apply(int, const SafetensorsView& aggregate, const v1::Round&) {
-  ASSIGN_OR_RETURN(const ReleasedRows rows,
-                   ReadReleasedRows(aggregate, kTagsRowsOutput, model_.num_features, model_.num_labels));
+  ASSIGN_OR_RETURN(
+      const ReleasedRows rows,
+      ReadReleasedRows(aggregate, kTagsRowsOutput, {.num_rows = model_.num_features, .width = model_.num_labels}));
   ASSIGN_OR_RETURN(const std::vector<float> bias, ReadReleasedVector(aggregate, kTagsBiasOutput, model_.num_labels));
   RETURN_IF_ERROR(
       optimizer_.MoveRows(kTagsWeightsTensor, rows.indices, rows.values, model_.num_labels, model_.weights));
@@ -113,7 +114,8 @@ absl::StatusOr<Verification> TagsProgram::Verify(int, const RoundPlan& plan, con
   for (const v1::TaskSpec& task : plan.spec.listed().tasks()) {
     ASSIGN_OR_RETURN(const int client, ParseTagsSelector(task.data_selector(), dataset_));
     const std::vector<int64_t> rows = TagsRowsTouched(dataset_, client, config);
-    const TagsUpdate update = TrainTagsClient(dataset_, client, config, rows, model_.Gather(rows), model_.bias);
+    const TagsUpdate update =
+        TrainTagsClient(dataset_, client, config, {.rows = rows, .weights = model_.Gather(rows), .bias = model_.bias});
     contributions.push_back(BuildTagsContribution(update, config));
   }
   return VerifyByBruteForce(plan.spec.aggregate(), contributions, aggregate);

@@ -32,19 +32,19 @@ std::vector<T> Copy(const TensorView& tensor) {
 }  // namespace
 
 absl::StatusOr<ReleasedRows> ReadReleasedRows(const SafetensorsView& aggregate, std::string_view output,
-                                              int64_t num_rows, int64_t width) {
+                                              const RowsShape& model) {
   const std::string indices_name = fmt::format("{}.indices", output);
   ASSIGN_OR_RETURN(const TensorView* any_indices, aggregate.Find(indices_name));
   const int64_t num_released = any_indices->num_rows();
   ASSIGN_OR_RETURN(const TensorView* indices, FindTensor(aggregate, indices_name, v1::INT64, {num_released, 1}));
   ASSIGN_OR_RETURN(const TensorView* values,
-                   FindTensor(aggregate, fmt::format("{}.values", output), v1::FLOAT32, {num_released, width}));
+                   FindTensor(aggregate, fmt::format("{}.values", output), v1::FLOAT32, {num_released, model.width}));
   ReleasedRows rows{.indices = Copy<int64_t>(*indices), .values = Copy<float>(*values)};
   int64_t previous = -1;
   for (int64_t row : rows.indices) {
-    if (row <= previous || row >= num_rows) {
+    if (row <= previous || row >= model.num_rows) {
       return absl::InternalError(
-          fmt::format("the aggregate has row {} after row {}, of a model of {} rows", row, previous, num_rows));
+          fmt::format("the aggregate has row {} after row {}, of a model of {} rows", row, previous, model.num_rows));
     }
     previous = row;
   }

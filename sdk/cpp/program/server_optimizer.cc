@@ -72,17 +72,19 @@ bool IsPositive(double value) { return value > 0 && std::isfinite(value); }
 struct ServerOptimizerRow {
   std::string_view name;
   // Which moments it keeps.
-  bool first;
-  bool second;
-  void (*move)(std::span<const float> delta, float* weights, RowMoments moments, const Options& options);
+  bool keeps_first = false;
+  bool keeps_second = false;
+  void (*move)(std::span<const float> delta, float* weights, RowMoments moments, const Options& options) = nullptr;
 };
 
 namespace {
 
 constexpr ServerOptimizerRow kRows[] = {
-    {"FedAvg", false, false, MoveRow<FedAvg>},        {"FedAvgM", true, false, MoveRow<FedAvgM>},
-    {"FedAdagrad", false, true, MoveRow<FedAdagrad>}, {"FedAdam", true, true, MoveRow<FedAdam>},
-    {"FedYogi", true, true, MoveRow<FedYogi>},
+    {.name = "FedAvg", .move = MoveRow<FedAvg>},
+    {.name = "FedAvgM", .keeps_first = true, .move = MoveRow<FedAvgM>},
+    {.name = "FedAdagrad", .keeps_second = true, .move = MoveRow<FedAdagrad>},
+    {.name = "FedAdam", .keeps_first = true, .keeps_second = true, .move = MoveRow<FedAdam>},
+    {.name = "FedYogi", .keeps_first = true, .keeps_second = true, .move = MoveRow<FedYogi>},
 };
 
 }  // namespace
@@ -135,10 +137,10 @@ absl::Status ServerOptimizer::MoveRows(std::string_view tensor, std::span<const 
   moments.width = width;
   for (size_t i = 0; i < rows.size(); ++i) {
     RowMoments of_row;
-    if (row_->first || row_->second) {
+    if (row_->keeps_first || row_->keeps_second) {
       const size_t begin = SlotOf(rows[i], moments) * static_cast<size_t>(width);
-      if (row_->first) of_row.first = moments.first.data() + begin;
-      if (row_->second) of_row.second = moments.second.data() + begin;
+      if (row_->keeps_first) of_row.first = moments.first.data() + begin;
+      if (row_->keeps_second) of_row.second = moments.second.data() + begin;
     }
     row_->move(deltas.subspan(i * static_cast<size_t>(width), static_cast<size_t>(width)),
                weights.data() + rows[i] * width, of_row, options_);
@@ -150,8 +152,8 @@ size_t ServerOptimizer::SlotOf(int64_t row, Moments& moments) const {
   const auto [slot, is_new] = moments.slots.try_emplace(row, moments.slots.size());
   if (is_new) {
     const size_t size = moments.slots.size() * static_cast<size_t>(moments.width);
-    if (row_->first) moments.first.resize(size, 0.0f);
-    if (row_->second) moments.second.resize(size, static_cast<float>(options_.tau * options_.tau));
+    if (row_->keeps_first) moments.first.resize(size, 0.0f);
+    if (row_->keeps_second) moments.second.resize(size, static_cast<float>(options_.tau * options_.tau));
   }
   return slot->second;
 }
