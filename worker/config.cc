@@ -63,7 +63,7 @@ Settings SettingsOf(WorkerInvocation& invocation) {
   WorkerConfig& config = invocation.config;
   WorkerOptions& options = config.options;
   ChannelSecurity& security = config.security;
-  Settings settings("sheaf-worker", "pulls tasks from a Sheaf server and computes them on this machine's data.");
+  Settings settings(config.program, "pulls tasks from a Sheaf server and computes them on this machine's data.");
   settings.Custom("server", "127.0.0.1:7433", "Address of the server.", Checked(CheckServer, &config.server));
   settings.Text("tls_ca", "", "PEM file with the authorities of the server's certificate, or system; turns TLS on.",
                 &security.tls_ca);
@@ -113,11 +113,9 @@ Settings SettingsOf(WorkerInvocation& invocation) {
   return settings;
 }
 
-absl::StatusOr<WorkerInvocation> ParseWorkerInvocation(const ComputationTable& computations,
-                                                       const std::vector<std::string>& arguments,
+absl::StatusOr<WorkerInvocation> ParseWorkerInvocation(WorkerConfig config, const std::vector<std::string>& arguments,
                                                        const Environment& environment) {
-  WorkerInvocation invocation;
-  invocation.config.computations = computations;
+  WorkerInvocation invocation{.config = std::move(config), .output = {}};
   ASSIGN_OR_RETURN(invocation.output, SettingsOf(invocation).Read(arguments, environment));
   return invocation;
 }

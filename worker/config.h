@@ -1,7 +1,8 @@
 // ParseWorkerInvocation: what sheaf-worker was told to do, by flag, environment and file (settings/settings.h).
 //
 //   ASSIGN_OR_RETURN(const WorkerInvocation invocation,
-//                    ParseWorkerInvocation(table, {"--concurrency", "2"}, ProcessEnvironment()));
+//                    ParseWorkerInvocation({.computations = {NoopComputation()}}, arguments,
+//                                          ProcessEnvironment()));
 //   if (!invocation.output.empty()) fmt::print("{}", invocation.output);   // --help, --version or --print-config.
 #pragma once
 
@@ -20,15 +21,17 @@
 namespace sheaf {
 
 struct WorkerConfig {
+  // What its main decides: what it is called, in help, errors and the log, and what it can run.
+  std::string program = "sheaf-worker";
+  ComputationTable computations;
+
   std::string server;
   ChannelSecurity security;
   // Its name is empty if nobody chose one.
   WorkerOptions options;
   // Name and location; checked.
   std::vector<std::pair<std::string, std::string>> data;
-  // What it can run; given by its main before anything is read.
-  ComputationTable computations;
-  // Those of them that it may run; empty means all.
+  // Of its computations those that it may run; empty means all.
   std::vector<std::string> allow;
   int64_t cache_bytes = 0;
   LogLevel log_level = LogLevel::kInfo;
@@ -40,14 +43,13 @@ struct WorkerInvocation {
   std::string output;
 };
 
-// Every knob, one row each; local data and computations are those of `invocation`'s table. The values go to
+// Every knob, one row each; for the program and the computations in `invocation`. The values go to
 // `invocation`, which must outlive it.
 Settings SettingsOf(WorkerInvocation& invocation);
 
-// `computations` are what the worker can run; `arguments` are without the program's name. INVALID_ARGUMENT, naming the
+// `config` has what the main decides; `arguments` are without the program's name. INVALID_ARGUMENT, naming the
 // setting and where it came from, if anything is unknown or makes no sense.
-absl::StatusOr<WorkerInvocation> ParseWorkerInvocation(const ComputationTable& computations,
-                                                       const std::vector<std::string>& arguments,
+absl::StatusOr<WorkerInvocation> ParseWorkerInvocation(WorkerConfig config, const std::vector<std::string>& arguments,
                                                        const Environment& environment);
 
 }  // namespace sheaf

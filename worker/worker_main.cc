@@ -7,6 +7,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <string>
 
 #include "base/clock.h"
@@ -45,21 +46,22 @@ void ListenForSignals(WorkerRuntime& runtime, const sigset_t& set) {
 }  // namespace
 
 int WorkerMain(int argc, char** argv, const ComputationTable& computations) {
+  const std::string program = std::filesystem::path(argv[0]).filename();
   // Megabyte buffers come and go with every message: keep them instead of giving each back to the kernel.
   mallopt(M_MMAP_THRESHOLD, 64 << 20);
   mallopt(M_TRIM_THRESHOLD, 128 << 20);
 
-  absl::StatusOr<WorkerInvocation> invocation =
-      ParseWorkerInvocation(computations, {argv + 1, argv + argc}, ProcessEnvironment());
+  absl::StatusOr<WorkerInvocation> invocation = ParseWorkerInvocation(
+      {.program = program, .computations = computations}, {argv + 1, argv + argc}, ProcessEnvironment());
   if (!invocation.ok()) {
-    fmt::print(stderr, "sheaf-worker: {}\n", std::string(invocation.status().message()));
+    fmt::print(stderr, "{}: {}\n", program, std::string(invocation.status().message()));
     return 2;
   }
   if (!invocation->output.empty()) {
     fmt::print("{}", invocation->output);
     return 0;
   }
-  ConfigureLog("sheaf-worker", invocation->config.log_level);
+  ConfigureLog(program, invocation->config.log_level);
   if (std::getenv("GRPC_VERBOSITY") == nullptr) RouteGrpcLog();
 
   // Blocked before any thread starts, so that only the listener sees them.
@@ -69,7 +71,7 @@ int WorkerMain(int argc, char** argv, const ComputationTable& computations) {
   SystemRandom random;
   WorkerRuntime runtime(invocation->config, clock, random);
   if (absl::Status status = runtime.Start(); !status.ok()) {
-    fmt::print(stderr, "sheaf-worker: {}\n", std::string(status.message()));
+    fmt::print(stderr, "{}: {}\n", program, std::string(status.message()));
     return 2;
   }
   absl::Status status;
@@ -81,7 +83,7 @@ int WorkerMain(int argc, char** argv, const ComputationTable& computations) {
   }
 
   int code = status.ok() ? 0 : 1;
-  if (!status.ok()) fmt::print(stderr, "sheaf-worker: {}\n", std::string(status.message()));
+  if (!status.ok()) fmt::print(stderr, "{}: {}\n", program, std::string(status.message()));
   // A computation that does not heed its cancellation must not keep the process.
   if (runtime.num_stragglers() > 0) {
     std::fflush(nullptr);

@@ -33,11 +33,12 @@ struct Sources {
   std::map<std::string, std::string> variables;
 
   absl::StatusOr<WorkerInvocation> Parse() const {
-    return ParseWorkerInvocation(Table(), arguments, [this](const std::string& name) -> std::optional<std::string> {
-      auto found = variables.find(name);
-      if (found == variables.end()) return std::nullopt;
-      return found->second;
-    });
+    return ParseWorkerInvocation({.computations = Table()}, arguments,
+                                 [this](const std::string& name) -> std::optional<std::string> {
+                                   auto found = variables.find(name);
+                                   if (found == variables.end()) return std::nullopt;
+                                   return found->second;
+                                 });
   }
 };
 
