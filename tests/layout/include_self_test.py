@@ -15,6 +15,8 @@ GOOD = {
     "server/core/core.cc": '#include "server/core/core.h"\n\n// Never calls absl::Now() or sleep_for().\nint lifetime(int);\n',
     "proto/sheaf/v1/task.proto": "// A task.\n",
     "worker/worker.cc": '#include "sdk/cpp/client/transport.h"\n#include "sheaf/v1/task.pb.h"\n',
+    "worker/main.cc": '#include "workloads/tags/computation.h"\n',
+    "cli/demo/tags.cc": '#include "workloads/tags/program.h"\n',
     "docs/start.md": "Look into ~/sheaf, build/release/bin and https://example.org/home/page.\n",
 }
 
@@ -28,6 +30,9 @@ BAD = [
     ("server/core/core.cc", '#include "server/core/core.h"\n#include "server/rpc/server.h"\n',
      "server/core may not include server/rpc"),
     ("worker/worker.cc", '#include "server/core/core.h"\n', "worker may not include server/core"),
+    ("worker/worker.cc", '#include "workloads/tags/computation.h"\n', "worker may not include workloads"),
+    ("cli/parser.cc", '#include "workloads/tags/program.h"\n', "cli may not include workloads"),
+    ("workloads/tags/computation.cc", '#include "worker/runner.h"\n', "workloads may not include worker"),
     ("server/main.cc", '#include "worker/worker.h"\n', "server may not include worker"),
     ("cli/main.cc", '#include "storage/task_store.h"\n', "cli may not include storage"),
     ("web/page.cc", '#include "base/clock.h"\n', "no rule says"),
