@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "sdk/cpp/computation/data_source.h"
-#include "sdk/cpp/computation/waiter.h"
+#include "tests/no_waiter.h"
 #include "tests/simulation/credentials.h"
 #include "tests/simulation/faulty_runner.h"
 #include "tests/simulation/faulty_transport.h"
@@ -51,10 +51,6 @@ class Seats {
     int64_t timer = 0;
     // The same of who is down.
     int64_t rest = 0;
-  };
-  class NoWaiter final : public Waiter {
-   public:
-    void Wait(absl::Duration) override {}
   };
 
   void Start(int seat);

@@ -9,12 +9,13 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "proto/time.h"
-#include "worker/builtin_runner.h"
-#include "worker/computation_table.h"
 #include "probe/computations/noop.h"
 #include "probe/computations/one_hot.h"
 #include "probe/computations/slow.h"
+#include "proto/time.h"
+#include "tests/no_waiter.h"
+#include "worker/builtin_runner.h"
+#include "worker/computation_table.h"
 #include "worker/worker_loop.h"
 
 namespace sheaf {
@@ -227,11 +228,6 @@ class FaultyTransport final : public Transport {
   Agenda& agenda_;
   Random& random_;
   ModelServer& server_;
-};
-
-class NoWaiter final : public Waiter {
- public:
-  void Wait(absl::Duration) override {}
 };
 
 class World {

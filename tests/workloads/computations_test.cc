@@ -1,6 +1,7 @@
 // The demos' computations and their data, in the table of a worker.
 #include <catch2/catch.hpp>
 
+#include "tests/no_waiter.h"
 #include "worker/computation_table.h"
 #include "workloads/hitters/computation.h"
 #include "workloads/hitters/dataset.h"
@@ -17,11 +18,6 @@ const ComputationTable& Demos() {
   static const ComputationTable table = {TagsComputation(), RecoComputation(), HittersComputation()};
   return table;
 }
-
-class NoWaiter final : public Waiter {
- public:
-  void Wait(absl::Duration) override {}
-};
 
 TEST_CASE("A demo's computation is offered only where its data is") {
   DataSources data(Demos().data_sources());

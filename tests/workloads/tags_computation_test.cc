@@ -10,6 +10,7 @@
 #include "aggregation/round_accumulator.h"
 #include "aggregation/wire/safetensors.h"
 #include "sheaf/v1/round.pb.h"
+#include "tests/no_waiter.h"
 #include "worker/builtin_runner.h"
 #include "worker/computation_table.h"
 #include "workloads/tags/computation.h"
@@ -41,11 +42,6 @@ class TemporaryPath {
   }
   ~TemporaryPath() { std::filesystem::remove(path); }
   std::string path;
-};
-
-class NoWaiter final : public Waiter {
- public:
-  void Wait(absl::Duration) override {}
 };
 
 // The rows a server would answer with.
