@@ -14,7 +14,7 @@ include(CMakePackageConfigHelpers)
 set(sheaf_include ${CMAKE_INSTALL_INCLUDEDIR}/sheaf)
 set(sheaf_package ${CMAKE_INSTALL_LIBDIR}/cmake/Sheaf)
 target_compile_features(sheaf_base PUBLIC cxx_std_20)
-foreach(name base proto tls settings aggregation conformance client program computation worker)
+foreach(name base proto tls settings wire aggregation conformance client program computation worker)
   set_target_properties(sheaf_${name} PROPERTIES EXPORT_NAME ${name})
   set(headers FILE_SET HEADERS DESTINATION ${sheaf_include} COMPONENT sdk EXCLUDE_FROM_ALL)
   install(TARGETS sheaf_${name} EXPORT SheafTargets

@@ -50,9 +50,9 @@ MAY_INCLUDE = {
     "aggregation": ["base", "proto"] + [f"aggregation/{room}" for room in AGGREGATION_ROOMS],
     "storage": ["base"],
     "storage/directory": ["base", "storage"],
-    "sdk/cpp/client": ["base", "proto", "tls"] + AGGREGATION,
-    "sdk/cpp/program": ["base", "proto"] + AGGREGATION + ["sdk/cpp/client"],
-    "sdk/cpp/computation": ["base", "proto"] + AGGREGATION,
+    "sdk/cpp/client": ["base", "proto", "tls", "aggregation/wire"],
+    "sdk/cpp/program": ["base", "proto", "aggregation/wire", "sdk/cpp/client"],
+    "sdk/cpp/computation": ["base", "proto", "aggregation/wire"],
     "probe": ["base", "proto"] + AGGREGATION + ["aggregation/output", "sdk/cpp/client", "sdk/cpp/computation"],
     "workloads": ["base", "proto"] + AGGREGATION + ["sdk/cpp/client", "sdk/cpp/program", "sdk/cpp/computation"],
     # What is stored is not what the API says: here the one becomes the other (docs/adr/0018).
