@@ -1,5 +1,5 @@
 // The envelope of serialised states: magic, version, the signature of what it belongs to, body, CRC-32 of all before
-// it.
+// it. docs/reference/partial-aggregates.md publishes the bytes of an output: to change them takes a new version.
 //
 //   const std::string bytes = WrapState(kMagic, signature, "body");
 //   ASSIGN_OR_RETURN(const std::string_view body, UnwrapState(kMagic, signature, bytes));

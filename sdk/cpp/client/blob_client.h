@@ -27,14 +27,14 @@
 
 namespace sheaf {
 
-// How much of a file one call moves at the most: less, once calls took too long. Transfers over one link share it.
+// The most bytes of a file that one call moves. It shrinks when calls take too long. Transfers over one link share it.
 class ChunkSize {
  public:
-  // Less is lost in what each call costs.
+  // Smaller chunks would cost more per call than they carry.
   static constexpr int64_t kLeast = 64 << 10;
 
   int64_t bytes_max() const { return bytes_max_; }
-  // A call of so many bytes took too long. False if there are no smaller ones.
+  // A call of so many bytes took too long. False if there is no smaller size.
   bool Shrink(int64_t bytes) {
     if (bytes <= kLeast) return false;
     bytes_max_ = std::min(bytes_max_, std::max(bytes / 8, kLeast));
@@ -42,7 +42,7 @@ class ChunkSize {
   }
 
  private:
-  // The server says how much it takes, and gives.
+  // No bound of ours: the server says how much it takes and gives.
   int64_t bytes_max_ = std::numeric_limits<int64_t>::max();
 };
 
@@ -62,9 +62,9 @@ struct UploadParams {
   ChunkSize* chunk_size = nullptr;
 };
 
-// Start, chunks, finish. After UNAVAILABLE or a gap it asks what was committed and goes on from there; after the upload
-// vanished or arrived damaged it starts again. It gives up after a few such turns without a byte of progress; what the
-// server has lost and takes again is none.
+// Start, chunks, finish. After UNAVAILABLE or a gap it asks what was committed and goes on from there. If the upload
+// vanished or arrived damaged, it starts again. It gives up after a few such turns without progress; bytes that the
+// server had lost and takes again are no progress.
 class UploadSession final : public CallSequence {
  public:
   explicit UploadSession(UploadParams params);
@@ -203,7 +203,7 @@ absl::StatusOr<ContributionUploadOutcome> UploadContribution(Transport& transpor
 absl::StatusOr<std::string> ReadBlob(Transport& transport, const std::string& digest,
                                      int64_t bytes_max = kReadBytesMax);
 
-// NOT_FOUND: no such blob or tensor. OUT_OF_RANGE: a row is not in the tensor. DATA_LOSS: the answer does not add up.
+// NOT_FOUND: no such blob or tensor. OUT_OF_RANGE: a row is not in the tensor. DATA_LOSS: the answer contradicts itself.
 // RESOURCE_EXHAUSTED: the rows have more than `bytes_max`.
 absl::StatusOr<std::vector<NamedTensor>> SelectRows(Transport& transport, const std::string& digest,
                                                     std::vector<v1::RowSelection> selections,

@@ -15,7 +15,7 @@
 
 namespace sheaf {
 
-// Who the server must be, and who we are. Files are PEM, and read again when they change; what cannot work is not used.
+// The certificates and the token of a client. Files are PEM and are read again when they change, if the new ones work.
 struct ChannelSecurity {
   // The authorities that may have signed the server's certificate: a file, or "system" for those that this machine
   // trusts. Empty: no TLS.
@@ -26,7 +26,7 @@ struct ChannelSecurity {
   // File with the token that every call shows; read again when it changes, and when the server refuses a call. Empty:
   // none.
   std::string token_file;
-  // Show the token even where everybody on the way can read it.
+  // Send the token even where others on the network can read it.
   bool is_insecure = false;
 
   bool uses_tls() const { return !tls_ca.empty(); }
@@ -47,13 +47,13 @@ struct ChannelOptions {
   int64_t message_bytes_max = int64_t{64} << 20;
   // A TCP connection of its own, not shared with other transports of this process to the same address.
   bool own_connection = false;
-  // HOST:PORT by which the server knows itself, where the address is that of something on the way to it: what its
-  // certificate is held to. Empty: the address.
+  // The HOST:PORT that the server's certificate must be for, if the address is not the server's own but, for example, a
+  // proxy's. Empty: the address.
   std::string server_name;
 };
 
-// Whether `address` can be reached so: the files are there and are what they should be, and no token would travel in
-// the clear to another machine. The codes of CheckCertificates; each message names the file, or the remedy.
+// Checks that the files are there and valid, and that no token would be sent to `address` in the clear if that is
+// another machine. The codes of CheckCertificates; each message names the file, or the remedy.
 absl::Status CheckChannelSecurity(std::string_view address, const ChannelSecurity& security);
 
 // An address of this machine that no other can reach: "127.0.0.1:7433", "localhost:1", "[::1]:2", "unix:/run/s".

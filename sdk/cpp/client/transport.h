@@ -1,5 +1,5 @@
-// Transport: the seam between those who call the server and the wire. One virtual method carries every RPC, so
-// that a decorator (retries, faults, timing) is written once and not once per RPC.
+// Transport: what callers of the server use instead of gRPC. One virtual method makes every call, so that a
+// decorator (retries, faults, timing) is written once and not once per method.
 //
 //   Call(transport, kSync, request, {.timeout = absl::Seconds(70)}, [](absl::StatusOr<v1::SyncResponse> response)
 //   {...}); ASSIGN_OR_RETURN(v1::GetRoundResponse response, BlockingCall(transport, kGetRound, request));
@@ -22,7 +22,7 @@
 namespace sheaf {
 
 struct CallOptions {
-  // DEADLINE_EXCEEDED after this long.
+  // The call ends with DEADLINE_EXCEEDED after this time.
   absl::Duration timeout = absl::Seconds(30);
 };
 

@@ -1,12 +1,12 @@
-// DataSource: local data that a worker gives to its computations. A server names data, never a file: where the data
-// lies is said on the worker's own command line, as --data NAME=LOCATION.
+// DataSource: local data that a worker gives to its computations. A server names data, never a file. The worker's own
+// command line says where the data is: --data NAME=LOCATION.
 //
 //   const DataSource<Stations> stations = {.name = "stations",
 //                                          .example = "stations.txt",
 //                                          .locations = "the path of a file with a line for each station",
 //                                          .load = ReadStations};
 //
-//   DataSources sources({stations});                                  // Those of one worker.
+//   DataSources sources({stations});                                  // All sources of a worker.
 //   RETURN_IF_ERROR(sources.Configure("stations", "stations.txt"));   // Checked now, loaded when first needed.
 //   ASSIGN_OR_RETURN(std::shared_ptr<const Stations> data, LocalData(stations, sources).Load());
 //
@@ -32,7 +32,7 @@ namespace sheaf {
 template <typename Data>
 struct DataSource {
   std::string name;
-  // A location that somebody could type.
+  // An example of a location, for help texts.
   std::string example;
   // What a location may be, for people.
   std::string locations;
@@ -61,14 +61,14 @@ struct AnyDataSource {
 
 class DataSources {
  public:
-  // Of different names.
+  // The sources have different names.
   explicit DataSources(std::vector<AnyDataSource> sources) : sources_(std::move(sources)) {}
 
   // INVALID_ARGUMENT if there is no such source (names those there are) or it cannot be at `location`.
   absl::Status Configure(const std::string& name, const std::string& location);
   bool IsConfigured(std::string_view name) const { return locations_.contains(name); }
 
-  // Loads it once; a failure is not kept, so that its remedy helps without a restart.
+  // Loads the data once. A load that failed is tried again, so that its cause can be corrected without a restart.
   // FAILED_PRECONDITION naming the remedy if it was not configured; errors of the source's load.
   absl::StatusOr<std::shared_ptr<const void>> Load(const std::string& name, std::type_index type) EXCLUDES(mutex_);
 

@@ -14,11 +14,11 @@
 //   FedYogi      m as FedAdam's
 //                v = v - (1 - beta2) * d^2 * sign(v - d^2)              x += rate * m / (sqrt(v) + tau)
 //
-// (Reddi et al., Adaptive Federated Optimization, 2021; FedAvgM: Hsu et al., 2019.) m begins at 0 and v at tau^2, and
-// as there neither is corrected for its beginning. A delta points where the model shall go: hand in gradients negated.
+// (Reddi et al., Adaptive Federated Optimization, 2021; FedAvgM: Hsu et al., 2019.) m begins at 0 and v at tau^2.
+// As in those papers, neither has a bias correction. A delta is the direction of the step: negate gradients.
 //
-// Moments of a row are made when the row is first touched, and rest while it is not: a row that no client touched does
-// not decay, nor coast on its momentum. A dense tensor whose delta is 0 somewhere does both there.
+// The moments of a row are made when the row is first touched, and change only when it is touched: a row that no client
+// touched neither decays nor moves on. Where the delta of a dense tensor is 0, the element does both.
 //
 // The same calls give the same bits on every machine. Moments are float32, the arithmetic between them is double.
 // Memory: O(rows touched). Not thread-safe.

@@ -46,7 +46,7 @@ struct LiveRound {
   // Newest checkpoint.
   std::string checkpoint;
   int64_t checkpoint_sequence = 0;
-  // That it combines.
+  // The clients that the checkpoint combines.
   int64_t checkpoint_clients = 0;
   // Of contributions submitted since a checkpoint was last tried: another is due after enough.
   int64_t spooled_bytes = 0;
