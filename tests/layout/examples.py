@@ -78,7 +78,22 @@ CORE_OF = {
     "workers/worker_retention.h": "extern WorkerRetention& retention;",
 }
 
+THREADS = """
+extern Clock& clock; extern Limits& limits; extern TaskStore& store; extern PayloadStore& payloads; extern Random& random;
+extern Core::Options options; extern void StopProcess(const absl::Status&);
+"""
+
+THREADS_OF = {
+    "aggregation_pool.h": "extern int parts; extern std::function<void(int)> body;",
+    "batch_gatherer.h": "extern BatchGatherer& gatherer; extern Executor::Event event; extern absl::Time next_tick; "
+                        "extern size_t events_max; extern void Run(BatchGatherer::Batch&);",
+    "call_threads.h": "extern void HashAndFlush();",
+    "strand_pool.h": "extern Background::Job job;",
+    "work_meter.h": "extern WorkMeter& meter; extern absl::Duration kBatchCpuMax;",
+}
+
 # Folder: (what else the examples include, declarations, declarations by header).
 FOLDERS = {
     "server/core": (["base/clock.h", "base/log.h", "base/status_macros.h", "server/core/core.h"], CORE, CORE_OF),
+    "server/threads": (["base/clock.h", "base/log.h", "base/status_macros.h"], THREADS, THREADS_OF),
 }
