@@ -203,7 +203,7 @@ absl::StatusOr<ContributionUploadOutcome> UploadContribution(Transport& transpor
 absl::StatusOr<std::string> ReadBlob(Transport& transport, const std::string& digest,
                                      int64_t bytes_max = kReadBytesMax);
 
-// NOT_FOUND: no such blob or tensor. OUT_OF_RANGE: a row is not in the tensor. DATA_LOSS: the answer contradicts itself.
+// NOT_FOUND: no such blob or tensor. OUT_OF_RANGE: a row is not in the tensor. DATA_LOSS: the answer is inconsistent.
 // RESOURCE_EXHAUSTED: the rows have more than `bytes_max`.
 absl::StatusOr<std::vector<NamedTensor>> SelectRows(Transport& transport, const std::string& digest,
                                                     std::vector<v1::RowSelection> selections,
