@@ -83,6 +83,34 @@ TEST_CASE("Short work of a strand does not overtake long work") {
   CHECK(s.heard == "aBcd");
 }
 
+TEST_CASE(
+    "A strand releases its accumulator once: who asks again, because nothing could be written, gets the same release") {
+  Strand s;
+  const AggregateRelease* released = nullptr;
+  int num_heard = 0;
+  for (int i = 0; i < 2; ++i) {
+    s.strand.Release<int>(
+        [&released, i](const AggregateRelease& release) -> absl::StatusOr<int> {
+          CHECK(released == (i == 0 ? nullptr : &release));
+          released = &release;
+          return absl::UnavailableError("no room on the disk");
+        },
+        [&num_heard](absl::StatusOr<int> written, absl::Time) {
+          CHECK(absl::IsUnavailable(written.status()));
+          ++num_heard;
+        });
+    REQUIRE(s.jobs.RunNext());
+  }
+  REQUIRE(released != nullptr);
+  CHECK(released->tensors.at(0).name == "x");
+  s.events.RunAll();
+  CHECK(num_heard == 2);
+  // What needs no sum goes on.
+  s.Do(Length::kLong, "a");
+  REQUIRE(s.jobs.RunNext());
+  CHECK(s.done == "a");
+}
+
 TEST_CASE("A job of short work has an end") {
   Strand s;
   for (int i = 0; i < 1000; ++i) s.Do(Length::kShort, "x");
