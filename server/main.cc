@@ -21,9 +21,9 @@
 #include "server/config.h"
 #include "server/core/access/access_control.h"
 #include "server/runtime.h"
+#include "storage/directory/open.h"
 #include "storage/memory/memory_payload_store.h"
 #include "storage/memory/memory_task_store.h"
-#include "storage/open.h"
 
 namespace sheaf {
 namespace {

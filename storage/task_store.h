@@ -9,7 +9,12 @@
 // Batches are group commit: the operations of many concurrent calls share one transaction and one
 // flush. Within a batch each operation sees those before it. An operation that returns an error has
 // changed nothing. After a failed CommitBatch, or RollbackBatch, nothing of the batch has happened.
-// Operations that write must be called inside a batch; reads may be called outside one too.
+// Operations that write must be called inside a batch; what only looks may be called outside one too.
+//
+// A store keeps the rounds that have not ended in memory: an operation looks there, changes what is there, and notes
+// what CommitBatch is to write. It need not wait for a database, wherever that is, but for what a task's submitter
+// wrote and for tasks that nobody holds (docs/adr/0016). What is only looked at, and may be long settled, is
+// TaskQueries.
 //
 // A state change is conditional on the expected state (see transitions.h): where the state is
 // another, the answer says so and nothing changes.
@@ -24,7 +29,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -33,13 +37,12 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "storage/records.h"
+#include "storage/task_queries.h"
 
 namespace sheaf {
 
-class TaskStore {
+class TaskStore : public TaskQueries {
  public:
-  virtual ~TaskStore() = default;
-
   // --- Batches ---------------------------------------------------------------------------------
 
   virtual absl::Status BeginBatch() = 0;
@@ -89,25 +92,6 @@ class TaskStore {
   // is empty, or the state neither kAnnounced nor kCollecting.
   virtual absl::StatusOr<CreateRoundResult> CreateRound(const CreateRoundParams& params) = 0;
 
-  // NOT_FOUND if there is none.
-  virtual absl::StatusOr<RoundRecord> GetRound(const RoundId& id) = 0;
-  // RoundRecord::tasks alone: cheap, where a record has kilobytes. NOT_FOUND if there is none.
-  virtual absl::StatusOr<TaskCounts> CountTasks(const RoundId& id) = 0;
-
-  struct ListRoundsParams {
-    // Empty means all populations.
-    std::string population;
-    // Empty means all states.
-    std::vector<RoundState> states;
-    // Empty means all jobs.
-    std::string job;
-    // Newest first (create time, then id, descending); only rounds after this one. Empty: from the start.
-    RoundId after;
-    int limit = 100;
-  };
-  // NOT_FOUND if there is no round `after`.
-  virtual absl::StatusOr<std::vector<RoundRecord>> ListRounds(const ListRoundsParams& params) = 0;
-
   struct MoveRoundParams {
     RoundId round;
     RoundState from;
@@ -124,17 +108,12 @@ class TaskStore {
   // round is not in `from`. NOT_FOUND.
   virtual absl::StatusOr<RoundRecord> MoveRound(const MoveRoundParams& params) = 0;
 
-  enum class BlobUse {
-    // No round names it.
-    kNone,
-    // The broadcast of a round that has not ended, or the aggregate of one that succeeded.
-    kCurrent,
-    // Otherwise: the broadcast of rounds that have ended.
-    kFormer,
-  };
-  virtual absl::StatusOr<BlobUse> GetBlobUse(const std::string& digest) = 0;
+  // RoundRecord::tasks alone: cheap, where a record has kilobytes. NOT_FOUND if there is none.
+  virtual absl::StatusOr<TaskCounts> CountTasks(const RoundId& id) = 0;
 
   // --- Leases ----------------------------------------------------------------------------------
+  // Of the tasks that these return, only those of LeaseTasks and RequeueTask have what their submitter wrote: of the
+  // others payload and data_selector are empty.
 
   struct LeaseTasksParams {
     RoundId round;
@@ -156,10 +135,13 @@ class TaskStore {
   // FAILED_PRECONDITION if the round is not kCollecting.
   virtual absl::StatusOr<std::vector<TaskRecord>> LeaseTasks(const LeaseTasksParams& params) = 0;
 
-  // The tasks leased to a worker of this population, by id, without what their submitter wrote: payload and
-  // data_selector are empty. A worker of the same name in another population is another worker.
+  // The tasks leased to a worker of this population, by id. A worker of the same name in another population is another
+  // worker.
   virtual absl::StatusOr<std::vector<TaskRecord>> ListLeases(const std::string& population,
                                                              const WorkerName& worker) = 0;
+
+  // NOT_FOUND if there is none.
+  virtual absl::StatusOr<TaskRecord> GetTaskState(const TaskId& id) = 0;
 
   struct RenewLeaseParams {
     TaskId task;
@@ -174,6 +156,9 @@ class TaskStore {
 
   // Leased tasks whose lease or attempt ended at or before `now`, earliest first, then by id.
   virtual absl::StatusOr<std::vector<TaskRecord>> ListExpired(absl::Time now, int limit) = 0;
+  // Earliest instant after `now` at which time alone changes something: a lease or attempt ends, a delayed task
+  // becomes available, a round reaches its deadline. Infinite future if none.
+  virtual absl::StatusOr<absl::Time> NextDueTime(absl::Time now) = 0;
 
   struct EndAttemptParams {
     TaskId task;
@@ -237,10 +222,6 @@ class TaskStore {
   // task is not leased under this token. NOT_FOUND.
   virtual absl::StatusOr<ContributionRecord> RecordContribution(const RecordContributionParams& params) = 0;
 
-  // In order of sequence, those with sequence > after.
-  virtual absl::StatusOr<std::vector<ContributionRecord>> ListContributions(const RoundId& round, int64_t after,
-                                                                            int limit) = 0;
-
   struct SaveCheckpointParams {
     RoundId round;
     std::string checkpoint;
@@ -258,55 +239,6 @@ class TaskStore {
   // nor kSealing.
   virtual absl::StatusOr<int64_t> ForgetContributionsAfterCheckpoint(const RoundId& round, absl::Time now) = 0;
 
-  // --- Looking ---------------------------------------------------------------------------------
-
-  // NOT_FOUND if there is none.
-  virtual absl::StatusOr<TaskRecord> GetTask(const TaskId& id) = 0;
-  // The same without what its submitter wrote: payload and data_selector are empty. Cheap for a task that is leased.
-  virtual absl::StatusOr<TaskRecord> GetTaskState(const TaskId& id) = 0;
-  // Those that are kept, oldest first.
-  virtual absl::StatusOr<std::vector<AttemptRecord>> ListAttempts(const TaskId& id) = 0;
-
-  struct ListTasksParams {
-    // Empty means all.
-    std::string population;
-    std::optional<RoundId> round;
-    std::vector<TaskState> states;
-    WorkerName worker;
-    // In order of round id, then index; only tasks after this one.
-    std::optional<TaskId> after;
-    // The last to look at.
-    std::optional<TaskId> until;
-    int limit = 100;
-  };
-  // Takes time for all tasks between `after` and `until` that it passes by: whoever wants few of many gives an end.
-  virtual absl::StatusOr<std::vector<TaskRecord>> ListTasks(const ListTasksParams& params) = 0;
-  // Such an end: the task that is `limit` tasks of the population and round behind `after`, whatever their state,
-  // worker and `until`. Nothing if there are fewer.
-  virtual absl::StatusOr<std::optional<TaskId>> SkipTasks(const ListTasksParams& params) = 0;
-
-  struct QueueRecord {
-    // Of rounds in kCollecting.
-    TaskCounts tasks;
-    int64_t num_live_rounds = 0;
-    // Queued, but available_time lies ahead.
-    int64_t num_delayed = 0;
-    // Earliest available_time of the tasks that could be leased now; infinite future if none.
-    absl::Time oldest_available_time = absl::InfiniteFuture();
-  };
-  // Empty means all populations.
-  virtual absl::StatusOr<QueueRecord> DescribeQueue(const std::string& population, absl::Time now) = 0;
-
-  // The distinct requirement texts of a round's tasks (with "" if any task has none), sorted.
-  virtual absl::StatusOr<std::vector<std::string>> ListRequirements(const RoundId& round) = 0;
-  // How many tasks with each of these are QUEUED, in the same order. Of a round that is kCollecting; of others all are
-  // 0.
-  virtual absl::StatusOr<std::vector<int64_t>> CountQueued(const RoundId& round) = 0;
-
-  // Earliest instant after `now` at which time alone changes something: a lease or attempt ends, a delayed task
-  // becomes available, a round reaches its deadline. Infinite future if none.
-  virtual absl::StatusOr<absl::Time> NextDueTime(absl::Time now) = 0;
-
   // --- Workers ---------------------------------------------------------------------------------
 
   struct SawWorkerParams {
@@ -317,19 +249,14 @@ class TaskStore {
   };
   // Creates or refreshes.
   virtual absl::StatusOr<WorkerRecord> SawWorker(const SawWorkerParams& params) = 0;
-  // NOT_FOUND if there is none in this population.
-  virtual absl::StatusOr<WorkerRecord> GetWorker(const std::string& population, const WorkerName& name) = 0;
-  struct ListWorkersParams {
-    // Empty means all.
+
+  struct SetWorkerDrainingParams {
+    WorkerName name;
     std::string population;
-    // By name; only workers after this one.
-    WorkerName after;
-    int limit = 100;
+    bool is_draining = false;
   };
-  virtual absl::StatusOr<std::vector<WorkerRecord>> ListWorkers(const ListWorkersParams& params) = 0;
   // NOT_FOUND if there is none in this population.
-  virtual absl::StatusOr<WorkerRecord> SetWorkerDraining(const std::string& population, const WorkerName& name,
-                                                         bool is_draining) = 0;
+  virtual absl::StatusOr<WorkerRecord> SetWorkerDraining(const SetWorkerDrainingParams& params) = 0;
 
   // --- Retention -------------------------------------------------------------------------------
 
@@ -354,20 +281,6 @@ class TaskStore {
   // With their tasks, attempts and contributions; their ids and request ids may be used again.
   virtual absl::StatusOr<DeletedRounds> DeleteEndedRounds(const DeleteEndedRoundsParams& params) = 0;
 
-  struct WorkerAge {
-    WorkerName name;
-    std::string population;
-    absl::Time last_seen_time;
-    bool operator==(const WorkerAge& other) const = default;
-  };
-  struct ListWorkerAgesParams {
-    // Of all populations, by name, then population; only workers after this one.
-    WorkerName after;
-    std::string after_population;
-    int limit = 1000;
-  };
-  // A page costs as much as its own rows.
-  virtual absl::StatusOr<std::vector<WorkerAge>> ListWorkerAges(const ListWorkerAgesParams& params) = 0;
   // Of these workers those go that were not seen since, and that hold no task. Returns which, in the same order.
   virtual absl::StatusOr<std::vector<WorkerAge>> DeleteWorkers(std::span<const WorkerAge> workers) = 0;
 
@@ -389,21 +302,6 @@ class TaskStore {
   virtual absl::StatusOr<TokenRecord> RevokeToken(const RevokeTokenParams& params) = 0;
   // NOT_FOUND.
   virtual absl::Status DeleteToken(const TokenId& id) = 0;
-  struct ListTokensParams {
-    // By id; only tokens after this one.
-    TokenId after;
-    int limit = 100;
-  };
-  virtual absl::StatusOr<std::vector<TokenRecord>> ListTokens(const ListTokensParams& params) = 0;
-
-  // --- The store itself ------------------------------------------------------------------------
-
-  struct Info {
-    // "memory" or "sqlite".
-    std::string engine;
-    int schema_version = 0;
-  };
-  virtual Info GetInfo() const = 0;
 };
 
 }  // namespace sheaf

@@ -12,10 +12,10 @@
 #include "base/status_macros.h"
 #include "storage/directory/database_copy.h"
 #include "storage/directory/manifest.h"
+#include "storage/directory/open.h"
 #include "storage/directory/verify.h"
 #include "storage/files/blob_files.h"
 #include "storage/files/file_system.h"
-#include "storage/open.h"
 
 namespace sheaf {
 namespace {

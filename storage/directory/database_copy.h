@@ -14,8 +14,8 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "storage/files/store_hold.h"
 #include "storage/sql/sql_connection.h"
-#include "storage/store_hold.h"
 
 namespace sheaf {
 

@@ -8,7 +8,7 @@
 
 #include "base/status_macros.h"
 #include "storage/directory/database_copy.h"
-#include "storage/open.h"
+#include "storage/directory/open.h"
 #include "storage/transitions.h"
 
 namespace sheaf {

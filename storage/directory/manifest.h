@@ -15,6 +15,9 @@
 
 namespace sheaf {
 
+// The file that makes a directory a backup.
+inline constexpr char kBackupManifestName[] = "MANIFEST";
+
 struct Manifest {
   struct Entry {
     std::string digest;

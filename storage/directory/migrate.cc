@@ -6,7 +6,7 @@
 
 #include "base/status_macros.h"
 #include "storage/directory/database_copy.h"
-#include "storage/open.h"
+#include "storage/directory/open.h"
 #include "storage/sql/migrator.h"
 #include "storage/sqlite/sqlite_connection.h"
 

@@ -9,11 +9,11 @@
 #include "base/checksum.h"
 #include "base/status_macros.h"
 #include "storage/directory/database_copy.h"
+#include "storage/directory/open.h"
 #include "storage/files/blob_files.h"
 #include "storage/files/checkpoint_files.h"
 #include "storage/files/file_system.h"
 #include "storage/files/spool_files.h"
-#include "storage/open.h"
 
 namespace sheaf {
 namespace {

@@ -12,7 +12,7 @@
 
 #include "base/mutex.h"
 #include "storage/files/file_system.h"
-#include "storage/store_hold.h"
+#include "storage/files/store_hold.h"
 
 namespace sheaf {
 

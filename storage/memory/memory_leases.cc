@@ -88,14 +88,14 @@ absl::StatusOr<TaskRecord> MemoryTaskStore::RenewLease(const RenewLeaseParams& p
     next.expire_time = std::min(params.expire_time, next.attempt_deadline_time);
     PutTask(*FindRound(params.task.round), **task, std::move(next));
   }
-  return Show(**task);
+  return ShowState(**task);
 }
 
 absl::StatusOr<std::vector<TaskRecord>> MemoryTaskStore::ListExpired(absl::Time now, int limit) {
   std::vector<TaskRecord> expired;
   for (const auto& [expire_time, id] : expiries_) {
     if (expire_time > now || expired.size() >= static_cast<size_t>(std::max(limit, 0))) break;
-    expired.push_back(Show(*FindTask(id)));
+    expired.push_back(ShowState(*FindTask(id)));
   }
   return expired;
 }
@@ -129,7 +129,7 @@ absl::StatusOr<TaskRecord> MemoryTaskStore::EndAttempt(const EndAttemptParams& p
   }
   MoveTask(round, **task, std::move(next), counts);
   PutRound(round, std::move(counts));
-  return Show(**task);
+  return ShowState(**task);
 }
 
 absl::StatusOr<bool> MemoryTaskStore::LimitTimes(const LimitTimesParams& params) {
@@ -305,9 +305,7 @@ absl::StatusOr<TaskRecord> MemoryTaskStore::GetTask(const TaskId& id) {
 absl::StatusOr<TaskRecord> MemoryTaskStore::GetTaskState(const TaskId& id) {
   Task* task = FindTask(id);
   if (!task) return NoSuchTask(id);
-  TaskRecord state = task->record;
-  state.requirement = task->input.requirement;
-  return state;
+  return ShowState(*task);
 }
 
 absl::StatusOr<std::vector<AttemptRecord>> MemoryTaskStore::ListAttempts(const TaskId& id) {

@@ -163,12 +163,6 @@ absl::StatusOr<WorkerRecord> MemoryTaskStore::SawWorker(const SawWorkerParams& p
   return record;
 }
 
-absl::StatusOr<WorkerRecord> MemoryTaskStore::GetWorker(const std::string& population, const WorkerName& name) {
-  auto found = workers_.find({population, name});
-  if (found == workers_.end()) return NoSuchWorker(population, name);
-  return found->second;
-}
-
 absl::StatusOr<std::vector<WorkerRecord>> MemoryTaskStore::ListWorkers(const ListWorkersParams& params) {
   const size_t limit = static_cast<size_t>(std::max(params.limit, 0));
   std::vector<WorkerRecord> page;
@@ -189,13 +183,12 @@ absl::StatusOr<std::vector<WorkerRecord>> MemoryTaskStore::ListWorkers(const Lis
   return page;
 }
 
-absl::StatusOr<WorkerRecord> MemoryTaskStore::SetWorkerDraining(const std::string& population, const WorkerName& name,
-                                                                bool is_draining) {
-  WorkerKey key{population, name};
+absl::StatusOr<WorkerRecord> MemoryTaskStore::SetWorkerDraining(const SetWorkerDrainingParams& params) {
+  WorkerKey key{params.population, params.name};
   auto found = workers_.find(key);
-  if (found == workers_.end()) return NoSuchWorker(population, name);
+  if (found == workers_.end()) return NoSuchWorker(params.population, params.name);
   WorkerRecord record = found->second;
-  record.is_draining = is_draining;
+  record.is_draining = params.is_draining;
   PutWorker(key, record);
   return record;
 }

@@ -56,11 +56,16 @@ RoundRecord MemoryTaskStore::Show(const Round& round) {
   return record;
 }
 
-TaskRecord MemoryTaskStore::Show(const Task& task) {
+TaskRecord MemoryTaskStore::ShowState(const Task& task) {
   TaskRecord record = task.record;
+  record.requirement = task.input.requirement;
+  return record;
+}
+
+TaskRecord MemoryTaskStore::Show(const Task& task) {
+  TaskRecord record = ShowState(task);
   record.payload = task.input.payload;
   record.data_selector = task.input.data_selector;
-  record.requirement = task.input.requirement;
   return record;
 }
 

@@ -61,10 +61,8 @@ class MemoryTaskStore : public TaskStore {
   absl::StatusOr<absl::Time> NextDueTime(absl::Time now) override;
 
   absl::StatusOr<WorkerRecord> SawWorker(const SawWorkerParams& params) override;
-  absl::StatusOr<WorkerRecord> GetWorker(const std::string& population, const WorkerName& name) override;
   absl::StatusOr<std::vector<WorkerRecord>> ListWorkers(const ListWorkersParams& params) override;
-  absl::StatusOr<WorkerRecord> SetWorkerDraining(const std::string& population, const WorkerName& name,
-                                                 bool is_draining) override;
+  absl::StatusOr<WorkerRecord> SetWorkerDraining(const SetWorkerDrainingParams& params) override;
 
   absl::StatusOr<DeletedRounds> DeleteEndedRounds(const DeleteEndedRoundsParams& params) override;
   absl::StatusOr<std::vector<WorkerAge>> ListWorkerAges(const ListWorkerAgesParams& params) override;
@@ -103,6 +101,8 @@ class MemoryTaskStore : public TaskStore {
   absl::StatusOr<Task*> FindLease(const TaskId& id, const LeaseToken& token);
   static RoundRecord Show(const Round& round);
   static TaskRecord Show(const Task& task);
+  // Without what its submitter wrote.
+  static TaskRecord ShowState(const Task& task);
   // Calls visit(id, task) for the tasks behind `params.after` of the params' round and population, in order, until it
   // returns false.
   template <typename Visit>

@@ -23,14 +23,6 @@ absl::Status SqlTaskStore::LoadLeases() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<TaskRecord>> SqlTaskStore::FindTasks(const std::vector<TaskId>& ids) {
-  std::vector<TaskRecord> tasks;
-  for (const TaskId& id : ids) {
-    ASSIGN_OR_RETURN(tasks.emplace_back(), GetTask(id));
-  }
-  return tasks;
-}
-
 absl::StatusOr<int64_t> SqlTaskStore::CountTaken(Round& round, const WorkerName& worker) {
   if (!round.num_taken) {
     std::unordered_map<WorkerName, int64_t> num_taken;
@@ -193,7 +185,9 @@ absl::StatusOr<std::vector<TaskRecord>> SqlTaskStore::ListLeases(const std::stri
 }
 
 absl::StatusOr<std::vector<TaskRecord>> SqlTaskStore::ListExpired(absl::Time now, int limit) {
-  return FindTasks(leases_.Expired(now, limit));
+  std::vector<TaskRecord> expired;
+  for (const TaskId& id : leases_.Expired(now, limit)) expired.push_back(*leases_.Find(id));
+  return expired;
 }
 
 absl::StatusOr<TaskRecord> SqlTaskStore::RenewLease(const RenewLeaseParams& params) {
@@ -201,7 +195,7 @@ absl::StatusOr<TaskRecord> SqlTaskStore::RenewLease(const RenewLeaseParams& para
   auto round = FindRound(params.task.round);
   if (absl::IsNotFound(round.status())) return NoSuchTask(params.task);
   RETURN_IF_ERROR(round.status());
-  ASSIGN_OR_RETURN(TaskRecord task, FindLease(**round, params.task, params.token));
+  ASSIGN_OR_RETURN(TaskRecord task, FindLease(params.task, params.token));
   if (params.progress <= task.progress) return task;
   task.progress = params.progress;
   task.expire_time = std::min(params.expire_time, task.attempt_deadline_time);
@@ -228,7 +222,7 @@ absl::StatusOr<TaskRecord> SqlTaskStore::EndAttempt(const EndAttemptParams& para
   if (absl::IsNotFound(found.status())) return NoSuchTask(params.task);
   RETURN_IF_ERROR(found.status());
   Round& round = **found;
-  ASSIGN_OR_RETURN(TaskRecord task, FindLease(round, params.task, params.token));
+  ASSIGN_OR_RETURN(TaskRecord task, FindLease(params.task, params.token));
   RETURN_IF_ERROR(InsertAttempt(
       round, task,
       {.end_time = params.now, .outcome = params.outcome, .error = params.error, .timings = params.timings}));

@@ -36,10 +36,7 @@ constexpr Migration kSqliteMigrations[] = {
      .name = "refusals_without_quotes",
      .sql = kSqlite0006RefusalsWithoutQuotes},
     // An older build would show tasks of rounds that have ended as QUEUED.
-    {.version = 7,
-     .minimum_compatible_version = 7,
-     .name = "large_rounds",
-     .sql = kSqlite0007LargeRounds},
+    {.version = 7, .minimum_compatible_version = 7, .name = "large_rounds", .sql = kSqlite0007LargeRounds},
 };
 
 absl::Status MigrateInTransaction(SqlConnection& connection, std::span<const Migration> migrations) {

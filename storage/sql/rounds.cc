@@ -93,8 +93,7 @@ absl::Status SqlTaskStore::StageTasks(const StageTasksParams& params) {
     begun.round.requirements.assign(params.requirements.begin(), params.requirements.end());
     begun.round.waiting.emplace(params.requirements.size());
     ASSIGN_OR_RETURN(begun.round.key, NextKey());
-    RETURN_IF_ERROR(
-        Change(1, "-- stage_round\nINSERT INTO deleted_rounds (round_key) VALUES (?)", {begun.round.key}));
+    RETURN_IF_ERROR(Change(1, "-- stage_round\nINSERT INTO deleted_rounds (round_key) VALUES (?)", {begun.round.key}));
   }
   Staged& staged = staged_[params.round];
   RETURN_IF_ERROR(InsertTasks(staged.round, staged.num_tasks, params.tasks));
@@ -115,12 +114,12 @@ absl::Status SqlTaskStore::InsertTasks(Round& round, int64_t first, std::span<co
                              {round.key, static_cast<int64_t>(number), SqlText(task.requirement)}));
     }
     round.waiting->Add(number, create_time, 1);
-    RETURN_IF_ERROR(Change(1, R"(-- create_task
+    RETURN_IF_ERROR(
+        Change(1, R"(-- create_task
         INSERT INTO tasks (task_key, round_key, requirement, state, available_time, end_time, lease_token, poll_id,
                            lease_time, attempt_deadline_time, progress, num_attempts, num_failed, num_lost, last_error)
         VALUES (?, ?, ?, 1, ?, ?, '', '', 0, 0, 0, 0, 0, 0, x''))",
-                           {key, round.key, static_cast<int64_t>(number), available_time,
-                            ToSql(absl::InfiniteFuture())}));
+               {key, round.key, static_cast<int64_t>(number), available_time, ToSql(absl::InfiniteFuture())}));
     if (!task.payload.empty() || !task.data_selector.empty()) {
       RETURN_IF_ERROR(
           Change(1, "-- create_task_input\nINSERT INTO task_inputs (task_key, payload, data_selector) VALUES (?, ?, ?)",

@@ -68,10 +68,8 @@ class SqlTaskStore final : public TaskStore {
   absl::StatusOr<absl::Time> NextDueTime(absl::Time now) override;
 
   absl::StatusOr<WorkerRecord> SawWorker(const SawWorkerParams& params) override;
-  absl::StatusOr<WorkerRecord> GetWorker(const std::string& population, const WorkerName& name) override;
   absl::StatusOr<std::vector<WorkerRecord>> ListWorkers(const ListWorkersParams& params) override;
-  absl::StatusOr<WorkerRecord> SetWorkerDraining(const std::string& population, const WorkerName& name,
-                                                 bool is_draining) override;
+  absl::StatusOr<WorkerRecord> SetWorkerDraining(const SetWorkerDrainingParams& params) override;
 
   absl::StatusOr<DeletedRounds> DeleteEndedRounds(const DeleteEndedRoundsParams& params) override;
   absl::StatusOr<std::vector<WorkerAge>> ListWorkerAges(const ListWorkerAgesParams& params) override;
@@ -166,10 +164,9 @@ class SqlTaskStore final : public TaskStore {
 
   absl::Status LoadLeases();
   // With what the submitter wrote.
-  absl::StatusOr<std::vector<TaskRecord>> FindTasks(const std::vector<TaskId>& ids);
   absl::StatusOr<TaskRecord> FindTask(Round& round, const TaskId& id);
   // FAILED_PRECONDITION or NOT_FOUND unless the task is leased under this token.
-  absl::StatusOr<TaskRecord> FindLease(Round& round, const TaskId& id, const LeaseToken& token);
+  absl::StatusOr<TaskRecord> FindLease(const TaskId& id, const LeaseToken& token);
   absl::Status InsertAttempt(const Round& round, const TaskRecord& task, const AttemptRecord& ended);
   // Writes a task that stops being leased, or moves between QUEUED, FAILED and BURIED.
   absl::Status PutUnleasedTask(const Round& round, const TaskRecord& task, TaskState from, absl::Time now);

@@ -53,8 +53,8 @@ absl::StatusOr<TaskRecord> SqlTaskStore::FindTask(Round& round, const TaskId& id
   return *std::move(task);
 }
 
-absl::StatusOr<TaskRecord> SqlTaskStore::FindLease(Round& round, const TaskId& id, const LeaseToken& token) {
-  ASSIGN_OR_RETURN(TaskRecord task, FindTask(round, id));
+absl::StatusOr<TaskRecord> SqlTaskStore::FindLease(const TaskId& id, const LeaseToken& token) {
+  ASSIGN_OR_RETURN(TaskRecord task, GetTaskState(id));
   if (task.state != TaskState::kLeased || task.lease_token != token) return LeaseIsGone(id, task.state);
   return task;
 }

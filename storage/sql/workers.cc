@@ -88,12 +88,6 @@ absl::StatusOr<WorkerRecord> SqlTaskStore::SawWorker(const SawWorkerParams& para
   return worker->record;
 }
 
-absl::StatusOr<WorkerRecord> SqlTaskStore::GetWorker(const std::string& population, const WorkerName& name) {
-  ASSIGN_OR_RETURN(Worker * worker, FindWorker({population, name}));
-  if (!worker) return NoSuchWorker(population, name);
-  return worker->record;
-}
-
 absl::StatusOr<std::vector<WorkerRecord>> SqlTaskStore::ListWorkers(const ListWorkersParams& params) {
   RETURN_IF_ERROR(FlushWorkers());
   std::vector<WorkerRecord> workers;
@@ -108,13 +102,12 @@ absl::StatusOr<std::vector<WorkerRecord>> SqlTaskStore::ListWorkers(const ListWo
   return workers;
 }
 
-absl::StatusOr<WorkerRecord> SqlTaskStore::SetWorkerDraining(const std::string& population, const WorkerName& name,
-                                                             bool is_draining) {
+absl::StatusOr<WorkerRecord> SqlTaskStore::SetWorkerDraining(const SetWorkerDrainingParams& params) {
   SHEAF_CHECK(is_in_batch_, "writing needs a batch");
-  WorkerKey key{population, name};
+  WorkerKey key{params.population, params.name};
   ASSIGN_OR_RETURN(Worker * worker, FindWorker(key));
-  if (!worker) return NoSuchWorker(population, name);
-  worker->record.is_draining = is_draining;
+  if (!worker) return NoSuchWorker(params.population, params.name);
+  worker->record.is_draining = params.is_draining;
   Touch(key, *worker);
   return worker->record;
 }

@@ -10,9 +10,9 @@
 #include <string>
 #include <unordered_map>
 
+#include "storage/files/store_hold.h"
 #include "storage/sql/sql_connection.h"
 #include "storage/sqlite/checksum_vfs.h"
-#include "storage/store_hold.h"
 
 struct sqlite3;
 struct sqlite3_stmt;

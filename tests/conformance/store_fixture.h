@@ -156,9 +156,13 @@ class StoreFixture {
     return *found;
   }
   WorkerRecord Worker(const std::string& name) {
-    auto found = store().GetWorker("default", WorkerName(name));
-    REQUIRE(found.ok());
-    return *found;
+    const auto workers = store().ListWorkers({.population = "default"});
+    REQUIRE(workers.ok());
+    for (const WorkerRecord& worker : *workers) {
+      if (worker.name == WorkerName(name)) return worker;
+    }
+    FAIL("there is no worker " << name);
+    return {};
   }
   std::string DumpNow() { return Dump(store(), now); }
 

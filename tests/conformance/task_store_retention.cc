@@ -190,7 +190,6 @@ STORE_TEST("A worker is forgotten unless it was seen since it was looked at, or 
   f.Saw("called");
   const auto deleted = f.Do([&](TaskStore& s) { return s.DeleteWorkers(looked_at); });
   CHECK(Names(deleted) == Workers{"idle of default"});
-  CHECK(f.store().GetWorker("default", WorkerName("idle")).status().code() == absl::StatusCode::kNotFound);
   CHECK(f.Worker("holds").num_leased == 1);
   const Workers left = {"called of default", "holds of default", "idle of elsewhere", "other of default"};
   CHECK(Names(f.store().ListWorkerAges({})) == left);

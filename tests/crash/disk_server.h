@@ -28,8 +28,8 @@
 #include "server/handlers/method_table.h"
 #include "server/handlers/round_handlers.h"
 #include "server/handlers/work_handlers.h"
-#include "storage/open.h"
-#include "storage/store_hold.h"
+#include "storage/directory/open.h"
+#include "storage/files/store_hold.h"
 #include "tests/crash/disk_vfs.h"
 #include "tests/crash/simulated_disk.h"
 

@@ -49,7 +49,13 @@ MAY_INCLUDE = {
     },
     "aggregation": ["base", "proto"] + [f"aggregation/{room}" for room in AGGREGATION_ROOMS],
     "storage": ["base"],
-    "storage/directory": ["base", "storage"],
+    # The stores, each behind the interface above it.
+    "storage/files": ["base", "storage"],
+    "storage/memory": ["base", "storage", "storage/files"],
+    "storage/sql": ["base", "storage"],
+    "storage/sqlite": ["base", "storage", "storage/files", "storage/sql"],
+    # Their table: which of them a data directory is opened with.
+    "storage/directory": ["base", "storage", "storage/files", "storage/sql", "storage/sqlite"],
     "sdk/cpp/client": ["base", "proto", "tls", "aggregation/wire"],
     "sdk/cpp/program": ["base", "proto", "aggregation/wire", "sdk/cpp/client"],
     "sdk/cpp/computation": ["base", "proto", "aggregation/wire"],
@@ -68,7 +74,8 @@ MAY_INCLUDE = {
     "server/handlers": ["base", "proto", "tls", "server/calls", "storage"] + CORE,
     "server/rpc": ["base", "proto", "tls", "server/handlers"],
     # The binary: main and runtime join the parts.
-    "server": ["base", "proto", "tls", "settings"] + AGGREGATION + ["storage", "server/calls", "server/handlers", "server/rpc"] + CORE,
+    "server": ["base", "proto", "tls", "settings"] + AGGREGATION
+    + ["storage", "storage/directory", "storage/memory", "server/calls", "server/handlers", "server/rpc"] + CORE,
     "worker": ["base", "proto", "settings"] + AGGREGATION + ["sdk/cpp/client", "sdk/cpp/computation"],
     "worker/main.cc": ["worker", "probe", "workloads"],
     # A store that no server runs on is looked after from the command line (docs/adr/0011).
@@ -83,7 +90,7 @@ SEES_EVERYTHING = ["tests", "bench"]
 INTERFACE_HEADERS = {
     # Storage's interface; the stores behind it are for the binary to choose.
     **{
-        (room, "storage"): ["blob_view.h", "ids.h", "payload_store.h", "records.h", "task_store.h", "transitions.h"]
+        (room, "storage"): ["blob_view.h", "ids.h", "payload_store.h", "records.h", "task_queries.h", "task_store.h", "transitions.h"]
         for room in CORE
     },
     # The messages that are stored are that room's own.

@@ -158,11 +158,10 @@ absl::StatusOr<WorkerRecord> CrashingTaskStore::SawWorker(const SawWorkerParams&
   });
 }
 
-absl::StatusOr<WorkerRecord> CrashingTaskStore::SetWorkerDraining(const std::string& population, const WorkerName& name,
-                                                                  bool is_draining) {
+absl::StatusOr<WorkerRecord> CrashingTaskStore::SetWorkerDraining(const SetWorkerDrainingParams& params) {
   return Between(point_, StoreOperation::kSetWorkerDraining, [&] {
     has_written_ = true;
-    return inner_.SetWorkerDraining(population, name, is_draining);
+    return inner_.SetWorkerDraining(params);
   });
 }
 
@@ -261,9 +260,6 @@ absl::StatusOr<absl::Time> CrashingTaskStore::NextDueTime(absl::Time now) {
 }
 absl::StatusOr<std::vector<TokenRecord>> CrashingTaskStore::ListTokens(const ListTokensParams& params) {
   return Between(point_, StoreOperation::kListTokens, [&] { return inner_.ListTokens(params); });
-}
-absl::StatusOr<WorkerRecord> CrashingTaskStore::GetWorker(const std::string& population, const WorkerName& name) {
-  return Between(point_, StoreOperation::kGetWorker, [&] { return inner_.GetWorker(population, name); });
 }
 absl::StatusOr<std::vector<WorkerRecord>> CrashingTaskStore::ListWorkers(const ListWorkersParams& params) {
   return Between(point_, StoreOperation::kListWorkers, [&] { return inner_.ListWorkers(params); });

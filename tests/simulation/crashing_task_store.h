@@ -59,10 +59,8 @@ class CrashingTaskStore final : public TaskStore {
   absl::Status DeleteToken(const TokenId& id) override;
   absl::StatusOr<std::vector<TokenRecord>> ListTokens(const ListTokensParams& params) override;
   absl::StatusOr<WorkerRecord> SawWorker(const SawWorkerParams& params) override;
-  absl::StatusOr<WorkerRecord> GetWorker(const std::string& population, const WorkerName& name) override;
   absl::StatusOr<std::vector<WorkerRecord>> ListWorkers(const ListWorkersParams& params) override;
-  absl::StatusOr<WorkerRecord> SetWorkerDraining(const std::string& population, const WorkerName& name,
-                                                 bool is_draining) override;
+  absl::StatusOr<WorkerRecord> SetWorkerDraining(const SetWorkerDrainingParams& params) override;
 
   absl::StatusOr<DeletedRounds> DeleteEndedRounds(const DeleteEndedRoundsParams& params) override;
   absl::StatusOr<std::vector<WorkerAge>> ListWorkerAges(const ListWorkerAgesParams& params) override;

@@ -420,12 +420,17 @@ std::string SimServer::Leaks() {
 
 void SimServer::CheckWorkMeetsWorkers() {
   const absl::Time lately = parts_.agenda.now() - kMeetWithin;
+  const absl::StatusOr<std::vector<WorkerRecord>> workers = tasks().ListWorkers({.limit = 1000});
+  if (!workers.ok()) return parts_.journal.Break("the store answers", "{}", workers.status().ToString());
+  std::set<std::pair<std::string, std::string>> served;
+  for (const WorkerRecord& worker : *workers) {
+    if (!worker.is_draining) served.insert({worker.population, worker.name.value()});
+  }
   std::map<std::string, std::string> waiting;
   for (const auto& [id, call] : pending_) {
     const auto* sync = dynamic_cast<const v1::SyncRequest*>(call.request.get());
     if (sync == nullptr || sync->want() == 0 || sync->draining() || call.arrival > lately) continue;
-    auto worker = tasks().GetWorker(sync->population(), WorkerName(sync->worker()));
-    if (worker.ok() && !worker->is_draining) waiting[sync->population()] = sync->worker();
+    if (served.contains({sync->population(), sync->worker()})) waiting[sync->population()] = sync->worker();
   }
   if (waiting.empty()) return;
   auto queued = tasks().ListTasks({.states = {TaskState::kQueued}, .limit = 1000});

@@ -40,7 +40,6 @@ enum class StoreOperation {
   kCountQueued,
   kNextDueTime,
   kSawWorker,
-  kGetWorker,
   kListWorkers,
   kSetWorkerDraining,
   kDeleteEndedRounds,

@@ -1,5 +1,5 @@
 // What OpenStore and the SQLite connection refuse, and how they say it.
-#include "storage/open.h"
+#include "storage/directory/open.h"
 
 #include <signal.h>
 #include <sys/prctl.h>

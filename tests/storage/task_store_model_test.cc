@@ -287,9 +287,9 @@ class Model {
       return Both([&](TaskStore& s) { return s.SawWorker(params); });
     }
     if (kind < 93) {
-      std::string population = Population();
-      WorkerName name(Name("w", 5));
-      return Both([&](TaskStore& s) { return s.SetWorkerDraining(population, name, now_ > absl::UnixEpoch()); });
+      const TaskStore::SetWorkerDrainingParams params = {
+          .name = WorkerName(Name("w", 5)), .population = Population(), .is_draining = now_ > absl::UnixEpoch()};
+      return Both([&](TaskStore& s) { return s.SetWorkerDraining(params); });
     }
     if (kind < 94) return Delete();
     RoundId round = AnyRound();

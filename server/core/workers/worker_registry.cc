@@ -162,7 +162,8 @@ const WorkerProfile* WorkerRegistry::Find(const std::string& population, const W
 
 absl::StatusOr<WorkerRecord> WorkerRegistry::SetDraining(const std::string& population, const WorkerName& name,
                                                          bool is_draining) {
-  ASSIGN_OR_RETURN(WorkerRecord record, context_.store.SetWorkerDraining(population, name, is_draining));
+  ASSIGN_OR_RETURN(WorkerRecord record, context_.store.SetWorkerDraining(
+                                            {.name = name, .population = population, .is_draining = is_draining}));
   LogInfo("worker {} of population {} {}", name, population, is_draining ? "is drained" : "is taken back into service");
   const auto found = profiles_.find({population, name});
   if (found != profiles_.end()) found->second.profile.is_draining = is_draining;

@@ -1,4 +1,4 @@
-#include "storage/open.h"
+#include "storage/directory/open.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -12,6 +12,7 @@
 
 #include "base/log.h"
 #include "base/status_macros.h"
+#include "storage/directory/manifest.h"
 #include "storage/files/file_payload_store.h"
 #include "storage/files/holding_files.h"
 #include "storage/sql/sql_task_store.h"

@@ -1,4 +1,4 @@
-#include "storage/store_hold.h"
+#include "storage/files/store_hold.h"
 
 #include <fcntl.h>
 #include <sys/file.h>

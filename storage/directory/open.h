@@ -15,15 +15,12 @@
 
 #include "absl/status/statusor.h"
 #include "storage/files/file_system.h"
+#include "storage/files/store_hold.h"
 #include "storage/payload_store.h"
 #include "storage/sql/sql_connection.h"
-#include "storage/store_hold.h"
 #include "storage/task_store.h"
 
 namespace sheaf {
-
-// The list of files that makes a directory a backup (directory/manifest.h).
-inline constexpr char kBackupManifestName[] = "MANIFEST";
 
 // An advisory lock on "<directory>/LOCK", released when it goes. The file says which process has it.
 class DirectoryLock {
