@@ -16,6 +16,7 @@
 #include "storage/directory/verify.h"
 #include "storage/files/blob_files.h"
 #include "storage/files/file_system.h"
+#include "storage/sql/state_names.h"
 
 namespace sheaf {
 namespace {
@@ -100,7 +101,7 @@ class UnfinishedDirectory {
 absl::Status Add(const std::string& from, UnfinishedDirectory& to, const std::string& path, Manifest& manifest,
                  BackupSummary& summary) {
   RETURN_IF_ERROR(to.PrepareFor(path));
-  ASSIGN_OR_RETURN(const std::string digest, CopyFileTo(from + "/" + path, to.path() + "/" + path, true));
+  ASSIGN_OR_RETURN(const std::string digest, CopyFileTo(from + "/" + path, to.path() + "/" + path, CopyLife::kFlushed));
   ASSIGN_OR_RETURN(const FileSystem::Stat stat, PosixFileSystem().GetStat(to.path() + "/" + path));
   manifest.entries.push_back({.digest = digest, .path = path});
   ++summary.num_files;
@@ -115,7 +116,7 @@ absl::StatusOr<std::vector<std::string>> ListPayloads(SqlConnection& connection,
   std::vector<std::string> paths;
   std::set<std::pair<std::string, int64_t>> segments;
   RETURN_IF_ERROR(connection
-                      .Execute("-- backup_rounds\nSELECT id, checkpoint FROM rounds WHERE state <= 3", {},
+                      .Execute("-- backup_rounds\nSELECT id, checkpoint FROM rounds WHERE $IS_LIVE"_sql, {},
                                [&](const SqlRow& row) {
                                  ++summary.num_live_rounds;
                                  if (row.Bytes(1).empty()) return;
@@ -127,7 +128,7 @@ absl::StatusOr<std::vector<std::string>> ListPayloads(SqlConnection& connection,
                       .Execute(R"(-- backup_pending
       SELECT r.id, c.spool_segment FROM rounds r
         JOIN contributions c ON c.round_key = r.round_key AND c.sequence > r.checkpoint_sequence
-       WHERE r.state <= 3 AND c.spool_segment > 0)",
+       WHERE r.$IS_LIVE AND c.spool_segment > 0)"_sql,
                                {},
                                [&](const SqlRow& row) {
                                  ++summary.num_pending;

@@ -32,9 +32,9 @@ absl::Status CopyBoth(const std::string& from, const std::string& to, DatabaseCo
   PosixFileSystem files;
   for (int i = 0; i < kTries; ++i) {
     ASSIGN_OR_RETURN(const std::string before, ReadLogHeader(from + "-wal"));
-    RETURN_IF_ERROR(CopyFileTo(from, to, false).status());
+    RETURN_IF_ERROR(CopyFileTo(from, to, CopyLife::kShort).status());
     RETURN_IF_ERROR(files.Unlink(to + "-wal"));
-    const absl::Status log = CopyFileTo(from + "-wal", to + "-wal", false).status();
+    const absl::Status log = CopyFileTo(from + "-wal", to + "-wal", CopyLife::kShort).status();
     if (!log.ok() && !absl::IsNotFound(log)) return log;
     ASSIGN_OR_RETURN(const std::string after, ReadLogHeader(from + "-wal"));
     if (before != after) continue;
@@ -73,7 +73,7 @@ absl::Status OpenCopy(const std::string& path, CopyUse use, DatabaseCopy& copy) 
 
 }  // namespace
 
-absl::StatusOr<std::string> CopyFileTo(const std::string& from, const std::string& to, bool is_flushed) {
+absl::StatusOr<std::string> CopyFileTo(const std::string& from, const std::string& to, CopyLife life) {
   PosixFileSystem files;
   ASSIGN_OR_RETURN(const std::unique_ptr<File> source, files.Open(from, FileSystem::kRead));
   ASSIGN_OR_RETURN(const std::unique_ptr<File> target, files.Open(to, FileSystem::kCreate));
@@ -88,7 +88,7 @@ absl::StatusOr<std::string> CopyFileTo(const std::string& from, const std::strin
     hash.Update(bytes);
     offset += static_cast<int64_t>(bytes.size());
   }
-  if (is_flushed) RETURN_IF_ERROR(target->Sync());
+  if (life == CopyLife::kFlushed) RETURN_IF_ERROR(target->Sync());
   return std::move(hash).Hex();
 }
 

@@ -46,7 +46,9 @@ absl::StatusOr<DatabaseCopy> CopyDatabase(const StoreHold& hold, const std::stri
 // The schema version of a database; 0 if it has none.
 absl::StatusOr<int> SchemaVersionOf(SqlConnection& connection);
 
-// Copies a file, flushed unless it is for a short time only. Returns the SHA-256 of what was copied, in hex.
-absl::StatusOr<std::string> CopyFileTo(const std::string& from, const std::string& to, bool is_flushed);
+// One that is only for a short time need not survive a crash.
+enum class CopyLife { kShort, kFlushed };
+// Copies a file. Returns the SHA-256 of what was copied, in hex.
+absl::StatusOr<std::string> CopyFileTo(const std::string& from, const std::string& to, CopyLife life);
 
 }  // namespace sheaf

@@ -9,6 +9,7 @@
 #include "base/status_macros.h"
 #include "storage/directory/database_copy.h"
 #include "storage/directory/open.h"
+#include "storage/sql/state_names.h"
 #include "storage/transitions.h"
 
 namespace sheaf {
@@ -86,10 +87,10 @@ absl::StatusOr<StoreSummary> InspectStore(const std::string& directory, const st
       summary.rounds,
       CountStates<RoundState>(connection, "-- count_rounds\nSELECT state, count(*) FROM rounds GROUP BY state"));
   ASSIGN_OR_RETURN(summary.tasks,
-                   CountStates<TaskState>(connection,
-                                          "-- count_tasks\nSELECT CASE WHEN r.state >= 3 AND t.state <= 2 THEN 5 ELSE "
-                                          "t.state END, count(*) FROM tasks t LEFT JOIN rounds r ON r.round_key = "
-                                          "t.round_key GROUP BY 1"));
+                   CountStates<TaskState>(
+                       connection, fmt::format("-- count_tasks\nSELECT {}, count(*) FROM tasks t LEFT JOIN rounds "
+                                               "r ON r.round_key = t.round_key GROUP BY 1",
+                                               kTaskState)));
   RETURN_IF_ERROR(connection
                       .Execute("-- round_times\nSELECT min(create_time), max(create_time) FROM rounds", {},
                                [&](const SqlRow& row) {

@@ -111,7 +111,7 @@ absl::StatusOr<Store> OpenStore(const std::string& directory) {
   ASSIGN_OR_RETURN(std::unique_ptr<HoldGate> gate, HoldGate::Open(directory));
   ASSIGN_OR_RETURN(Store store, OpenStore(directory, {.files = std::make_unique<HoldingFiles>(std::move(files), *gate),
                                                       .open_database = [&gate](const std::string& path) {
-                                                        return SqliteConnection::Open(path, "", gate.get());
+                                                        return SqliteConnection::Open(path, {.gate = gate.get()});
                                                       }}));
   store.gate = std::move(gate);
   store.lock = std::move(lock);

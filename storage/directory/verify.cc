@@ -14,6 +14,7 @@
 #include "storage/files/checkpoint_files.h"
 #include "storage/files/file_system.h"
 #include "storage/files/spool_files.h"
+#include "storage/sql/state_names.h"
 
 namespace sheaf {
 namespace {
@@ -66,7 +67,7 @@ class FileLaws {
 
 absl::Status FileLaws::FindLiveRounds() {
   return connection_
-      .Execute("-- verify_live\nSELECT id, checkpoint FROM rounds WHERE state <= 3", {},
+      .Execute("-- verify_live\nSELECT id, checkpoint FROM rounds WHERE $IS_LIVE"_sql, {},
                [&](const SqlRow& row) { live_[RoundId(row.Bytes(0))].checkpoint = row.String(1); })
       .status();
 }
@@ -77,7 +78,7 @@ absl::StatusOr<Law> FileLaws::CheckPending() {
                       .Execute(R"(-- verify_pending
       SELECT r.id, c.sequence, c.spool_segment, c.spool_offset, c.spool_length, c.spool_crc, c.digest, c.size_bytes
         FROM rounds r JOIN contributions c ON c.round_key = r.round_key AND c.sequence > r.checkpoint_sequence
-       WHERE r.state <= 3 AND c.spool_segment > 0)",
+       WHERE r.$IS_LIVE AND c.spool_segment > 0)"_sql,
                                {},
                                [&](const SqlRow& row) {
                                  ++law.num_checked;
@@ -118,10 +119,10 @@ absl::StatusOr<Law> FileLaws::CheckBlobs() {
   std::map<std::string, std::string> users;
   RETURN_IF_ERROR(connection_
                       .Execute(R"(-- verify_blobs
-      SELECT broadcast_digest, 'the broadcast of round ' || id, state <= 3 FROM rounds WHERE broadcast_digest <> ''
+      SELECT broadcast_digest, 'the broadcast of round ' || id, $IS_LIVE FROM rounds WHERE broadcast_digest <> ''
       UNION ALL
       SELECT x.aggregate_digest, 'the aggregate of round ' || r.id, 1
-        FROM round_texts x JOIN rounds r ON r.round_key = x.round_key WHERE x.aggregate_digest <> '')",
+        FROM round_texts x JOIN rounds r ON r.round_key = x.round_key WHERE x.aggregate_digest <> '')"_sql,
                                {},
                                [&](const SqlRow& row) {
                                  blobs_named_.insert(row.String(0));

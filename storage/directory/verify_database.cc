@@ -4,6 +4,8 @@
 #include "base/status_macros.h"
 #include "storage/directory/verify.h"
 #include "storage/records.h"
+#include "storage/sql/state_names.h"
+#include "storage/transitions.h"
 
 namespace sheaf {
 namespace {
@@ -40,11 +42,14 @@ absl::StatusOr<Law> CheckTasks(SqlConnection& connection) {
   RETURN_IF_ERROR(
       Look(connection, R"(-- verify_tasks
       SELECT r.id, r.num_succeeded, r.num_failed, r.num_cancelled, r.num_buried, r.num_queued, r.num_leased,
-             count(t.task_key), coalesce(sum(t.state = 3), 0), coalesce(sum(t.state = 4), 0),
-             coalesce(sum(t.state = 5 OR (t.state <= 2 AND r.state >= 3)), 0), coalesce(sum(t.state = 6), 0),
-             coalesce(sum(t.state = 1 AND r.state <= 2), 0), coalesce(sum(t.state = 2 AND r.state <= 2), 0), coalesce(max(t.task_key) - (r.round_key << 32) + 1, 0)
+             count(t.task_key), coalesce(sum(t.state = $TASK_SUCCEEDED), 0), coalesce(sum(t.state = $TASK_FAILED), 0),
+             coalesce(sum(t.state = $TASK_CANCELLED OR (t.$IS_OPEN AND r.$HAS_STOPPED)), 0),
+             coalesce(sum(t.state = $BURIED), 0),
+             coalesce(sum(t.state = $QUEUED AND NOT r.$HAS_STOPPED), 0),
+             coalesce(sum(t.state = $LEASED AND NOT r.$HAS_STOPPED), 0),
+             coalesce(max(t.task_key) - (r.round_key << 32) + 1, 0)
         FROM rounds r LEFT JOIN tasks t ON t.task_key BETWEEN r.round_key << 32 AND (r.round_key << 32) + 4294967295
-       GROUP BY r.round_key)",
+       GROUP BY r.round_key)"_sql,
            law, [&](const SqlRow& row) {
              constexpr const char* kNames[] = {"succeeded", "failed", "cancelled", "buried", "queued", "leased"};
              for (int i = 0; i < 6; ++i) {
@@ -71,10 +76,10 @@ absl::StatusOr<Law> CheckContributions(SqlConnection& connection) {
   int64_t pending = 0;
   RETURN_IF_ERROR(
       Look(connection, R"(-- verify_contributions
-      SELECT r.id, r.state >= 4, r.num_contributions, r.checkpoint_sequence, r.num_clients, r.bytes_up, count(c.sequence),
+      SELECT r.id, r.$HAS_ENDED, r.num_contributions, r.checkpoint_sequence, r.num_clients, r.bytes_up, count(c.sequence),
              coalesce(sum(c.sequence <= r.checkpoint_sequence), 0), coalesce(max(c.sequence), 0),
              coalesce(sum(c.num_clients), 0), coalesce(sum(c.size_bytes), 0), r.num_succeeded
-        FROM rounds r LEFT JOIN contributions c ON c.round_key = r.round_key GROUP BY r.round_key)",
+        FROM rounds r LEFT JOIN contributions c ON c.round_key = r.round_key GROUP BY r.round_key)"_sql,
            law, [&](const SqlRow& row) {
              const std::string id = row.String(0);
              const int64_t rows = row.Int(6);
@@ -107,7 +112,7 @@ absl::StatusOr<Law> CheckAcceptedTasks(SqlConnection& connection) {
         FROM rounds r JOIN tasks t ON t.task_key BETWEEN r.round_key << 32 AND (r.round_key << 32) + 4294967295
         LEFT JOIN contributions c ON c.task_key = t.task_key GROUP BY t.task_key)",
                        law, [&](const SqlRow& row) {
-                         const bool has_succeeded = row.Int(2) == 3;
+                         const bool has_succeeded = static_cast<TaskState>(row.Int(2)) == TaskState::kSucceeded;
                          const int64_t num_contributions = row.Int(5);
                          if (num_contributions != (has_succeeded ? 1 : 0)) {
                            law.violations.push_back(
@@ -125,10 +130,10 @@ absl::StatusOr<Law> CheckAcceptedTasks(SqlConnection& connection) {
 absl::StatusOr<Law> CheckAttempts(SqlConnection& connection) {
   Law law{.name = "every lease is an attempt, running or ended"};
   RETURN_IF_ERROR(Look(connection, R"(-- verify_attempts
-      SELECT r.id, t.task_key & 4294967295, t.num_attempts, t.state = 2, count(a.number), coalesce(min(a.number), 1),
-             coalesce(max(a.number), 0), coalesce(sum(a.outcome = 1), 0), t.state = 3
+      SELECT r.id, t.task_key & 4294967295, t.num_attempts, t.state = $LEASED, count(a.number), coalesce(min(a.number), 1),
+             coalesce(max(a.number), 0), coalesce(sum(a.outcome = $ATTEMPT_SUCCEEDED), 0), t.state = $TASK_SUCCEEDED
         FROM rounds r JOIN tasks t ON t.task_key BETWEEN r.round_key << 32 AND (r.round_key << 32) + 4294967295
-        LEFT JOIN attempts a ON a.task_key = t.task_key GROUP BY t.task_key)",
+        LEFT JOIN attempts a ON a.task_key = t.task_key GROUP BY t.task_key)"_sql,
                        law, [&](const SqlRow& row) {
                          const int64_t kept = row.Int(4), deleted = row.Int(5) - 1, ended = deleted + kept;
                          const bool is_short = deleted > 0 && kept + row.Int(3) < kAttemptsKept;
@@ -153,13 +158,13 @@ absl::StatusOr<Law> CheckStates(SqlConnection& connection) {
              (SELECT aggregate_digest FROM round_texts x WHERE x.round_key = r.round_key)
         FROM rounds r)",
            law, [&](const SqlRow& row) {
-             const bool has_ended = row.Int(1) >= 4;
-             if ((row.Int(1) >= 3 && row.Int(2) > 0) || has_ended != (row.Int(3) != 0)) {
+             const auto state = static_cast<RoundState>(row.Int(1));
+             if ((state >= RoundState::kSealing && row.Int(2) > 0) || IsFinal(state) != (row.Int(3) != 0)) {
                law.violations.push_back(
                    fmt::format("round {} is in state {}, with {} live tasks", row.String(0), row.Int(1), row.Int(2)));
              }
              if (row.IsNull(4)) law.violations.push_back(fmt::format("round {} has no spec", row.String(0)));
-             if (row.Int(1) != 4 && !row.Bytes(4).empty()) {
+             if (state != RoundState::kSucceeded && !row.Bytes(4).empty()) {
                law.violations.push_back(fmt::format("round {} did not succeed, and has an aggregate", row.String(0)));
              }
            }));

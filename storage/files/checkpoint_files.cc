@@ -31,6 +31,8 @@ absl::Status CheckCheckpointName(const std::string& name) {
 absl::Status CheckpointFiles::Write(const RoundId& round, const std::string& name,
                                     const std::function<absl::Status(const ByteSink& take)>& write) {
   RETURN_IF_ERROR(CheckCheckpointName(name));
+  // The round's directory, then the whole file under another name, then its name: each durable before the next. A crash
+  // leaves no file of this name, or all of it. What else it leaves goes when the round's older checkpoints do.
   RETURN_IF_ERROR(files_.CreateDirectory(DirectoryOf(round)));
   RETURN_IF_ERROR(files_.SyncDirectory(directory_));
   uint64_t length = 0;

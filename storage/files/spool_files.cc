@@ -57,6 +57,7 @@ absl::Status SpoolFiles::PrepareDirectory(const RoundId& round, Spool& spool) {
 
 absl::Status SpoolFiles::BeginSegment(const RoundId& round, Spool& spool) {
   RETURN_IF_ERROR(PrepareDirectory(round, spool));
+  // Behind all that are there, also of earlier processes: those may end in half a record, and are never appended to.
   int64_t number = spool.newest + 1;
   std::string name = fmt::format("{}.{}", number, kLogSuffix);
   ASSIGN_OR_RETURN(spool.file, files_.Open(DirectoryOf(round) + "/" + name, FileSystem::kCreate));
@@ -90,7 +91,10 @@ absl::StatusOr<SpoolRef> SpoolFiles::Link(const RoundId& round, const std::strin
   RETURN_IF_ERROR(PrepareDirectory(round, *spool));
   int64_t number = spool->newest + 1;
   std::string name = fmt::format("{}.{}", number, digest);
+  // The upload keeps its own name until the commit. A crash before that leaves the segment, which no contribution
+  // refers to, and the upload, which can be handed in again.
   RETURN_IF_ERROR(files_.Link(path, DirectoryOf(round) + "/" + name));
+  // Segments grow with the sequence of contributions: what is appended next goes behind this one.
   spool->file.reset();
   spool->newest = number;
   spool->segments[number] = name;
@@ -105,6 +109,8 @@ absl::Status SpoolFiles::Sync() {
     unsynced_files = std::exchange(unsynced_files_, {});
     unsynced_directories = std::exchange(unsynced_directories_, {});
   }
+  // Contents before names: a name without its bytes would be a record that fails its checksum. What failed is not tried
+  // again, as a second flush may say OK of pages that the first one dropped: FlushWatch keeps the failure for ever.
   for (const auto& file : unsynced_files) RETURN_IF_ERROR(file->Sync());
   for (const std::string& directory : unsynced_directories) {
     absl::Status status = files_.SyncDirectory(directory);
@@ -148,6 +154,8 @@ absl::StatusOr<int64_t> SpoolFiles::Roll(const RoundId& round) {
 }
 
 absl::Status SpoolFiles::DeleteSegments(const RoundId& round, int64_t through) {
+  // Only what a durable checkpoint covers is asked for, so that any order will do, and a crash in here leaves segments
+  // that the next start deletes.
   std::map<int64_t, std::string> covered;
   {
     MutexLock lock(mutex_);

@@ -229,6 +229,8 @@ absl::Status UploadFiles::Finish(const UploadId& id) {
     upload.is_finished = true;
     return absl::OkStatus();
   }
+  // The bytes, then the name that says they are all there, then the directory. A crash leaves an upload that goes on
+  // where its file ends, or a finished one whose digest is checked again before it is used.
   RETURN_IF_ERROR(entry->file->Sync());
   std::string part = PathOf(*entry);
   upload.is_finished = true;

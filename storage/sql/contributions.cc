@@ -5,6 +5,7 @@
 #include "base/status_macros.h"
 #include "storage/arguments.h"
 #include "storage/sql/sql_task_store.h"
+#include "storage/sql/state_names.h"
 
 namespace sheaf {
 
@@ -15,55 +16,54 @@ absl::StatusOr<ContributionRecord> SqlTaskStore::RecordContribution(const Record
   if (absl::IsNotFound(found.status()) || params.task.index < 0) return NoSuchTask(params.task);
   RETURN_IF_ERROR(found.status());
   Round& round = **found;
-  int64_t key = KeyOf(round, params.task.index);
-
-  ASSIGN_OR_RETURN(const TaskRecord task, GetTaskState(params.task));
+  ASSIGN_OR_RETURN(const TaskRecord before, GetTaskState(params.task));
   RETURN_IF_ERROR(FindCollectingRound(params.task.round).status());
-  if (task.state != TaskState::kLeased || task.lease_token != params.token) return LeaseIsGone(params.task, task.state);
+  if (before.state != TaskState::kLeased || before.lease_token != params.token) {
+    return LeaseIsGone(params.task, before.state);
+  }
+  RETURN_IF_ERROR(CountForWorker(round, before.worker, &WorkerRecord::num_succeeded, 1));
 
-  RETURN_IF_ERROR(Change(1, R"(-- complete_task
-      UPDATE tasks SET state = 3, end_time = ?, poll_id = '', lease_time = 0, expire_time = NULL,
-             attempt_deadline_time = 0, progress = 0
-       WHERE task_key = ? AND state = 2 AND lease_token = ?)",
-                         {ToSql(params.now), key, SqlText(params.token.value())}));
-  leases_.Erase(params.task);
-  RETURN_IF_ERROR(InsertAttempt(round, task,
-                                {.end_time = params.now,
-                                 .outcome = AttemptOutcome::kSucceeded,
-                                 .timings = params.timings,
-                                 .bytes_up = params.size_bytes}));
-  int64_t sequence = round.record.num_contributions + 1;
-  RETURN_IF_ERROR(
-      Change(1, R"(-- record_contribution
-      INSERT INTO contributions (round_key, sequence, task_key, worker, lease_token, digest, size_bytes, num_clients,
-                                 spool_segment, spool_offset, spool_length, spool_crc, accept_time)
-      VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?))",
-             {round.key, sequence, key, SqlText(task.worker.value()), SqlText(params.token.value()),
-              SqlText(params.digest), params.size_bytes, params.num_clients, params.payload.segment,
-              params.payload.offset, params.payload.length, int64_t{params.payload.crc}, ToSql(params.now)}));
-  RETURN_IF_ERROR(CountForWorker(round, task.worker, &WorkerRecord::num_succeeded, 1));
+  // Task, attempt, contribution and round change in one batch, or none does: a crash leaves a task that is leased, and
+  // bytes in the spool that no contribution refers to, or it leaves a contribution whose bytes were flushed before it.
+  // The worker and the token stay: whoever hands it in again is told that it was taken.
+  TaskRecord task = before;
+  ClearLease(task);
+  task.worker = before.worker;
+  task.lease_token = before.lease_token;
+  task.state = TaskState::kSucceeded;
+  task.end_time = Kept(params.now);
+  NoteUnleased(round, before, task, params.now);
+  NoteAttempt(round, before,
+              {.end_time = params.now,
+               .outcome = AttemptOutcome::kSucceeded,
+               .timings = params.timings,
+               .bytes_up = params.size_bytes});
   Touch(round);
   RoundRecord& record = round.record;
   --record.tasks.leased;
   ++record.tasks.succeeded;
-  record.num_contributions = sequence;
+  ++record.num_contributions;
   record.num_clients += params.num_clients;
   record.bytes_up += params.size_bytes;
   record.progress = params.progress;
-  return ContributionRecord{.task = params.task,
-                            .sequence = sequence,
-                            .worker = task.worker,
-                            .lease_token = params.token,
-                            .digest = params.digest,
-                            .size_bytes = params.size_bytes,
-                            .num_clients = params.num_clients,
-                            .payload = params.payload,
-                            .accept_time = params.now};
+  ContributionRecord contribution{.task = params.task,
+                                  .sequence = record.num_contributions,
+                                  .worker = before.worker,
+                                  .lease_token = params.token,
+                                  .digest = params.digest,
+                                  .size_bytes = params.size_bytes,
+                                  .num_clients = params.num_clients,
+                                  .payload = params.payload,
+                                  .accept_time = params.now};
+  notes_.Add(BatchNotes::Contribution{
+      .round_key = round.key, .task_key = KeyOf(round, params.task.index), .record = contribution});
+  return contribution;
 }
 
 absl::StatusOr<std::vector<ContributionRecord>> SqlTaskStore::ListContributions(const RoundId& id, int64_t after,
                                                                                 int limit) {
   ASSIGN_OR_RETURN(Round * round, FindRound(id));
+  RETURN_IF_ERROR(WriteNotes());
   std::vector<ContributionRecord> contributions;
   RETURN_IF_ERROR(Run(R"(-- list_contributions
       SELECT task_key, sequence, worker, lease_token, digest, size_bytes, num_clients, spool_segment, spool_offset,
@@ -95,6 +95,8 @@ absl::Status SqlTaskStore::SaveCheckpoint(const SaveCheckpointParams& params) {
   if (params.sequence < record.checkpoint_sequence || params.sequence > record.num_contributions) {
     return CheckpointGoesBack(record, params.sequence);
   }
+  // The file is durable by now, and the payloads it covers are still there: they are deleted only after the commit. A
+  // crash before the commit leaves a file that no round names; one after it, payloads that nobody reads any more.
   Touch(*round);
   record.checkpoint = params.checkpoint;
   record.checkpoint_sequence = params.sequence;
@@ -113,6 +115,9 @@ absl::StatusOr<int64_t> SqlTaskStore::ForgetContributionsAfterCheckpoint(const R
   int64_t after = record.checkpoint_sequence;
   int64_t num_forgotten = record.num_contributions - after;
   if (num_forgotten == 0) return 0;
+  RETURN_IF_ERROR(WriteNotes());
+  // From the last contribution back to the checkpoint all is undone that RecordContribution did, in the batch that also
+  // puts back the counts: a crash in between undoes nothing, and the next start finds the same to do.
   // It collects again; what was cancelled stays so.
   if (record.state == RoundState::kSealing) RETURN_IF_ERROR(WriteCancelled(*round));
   int64_t num_clients = 0;
@@ -126,15 +131,16 @@ absl::StatusOr<int64_t> SqlTaskStore::ForgetContributionsAfterCheckpoint(const R
                       })
                       .status());
   RETURN_IF_ERROR(Change(num_forgotten, R"(-- forget_attempts
-      UPDATE attempts SET outcome = 5, error = ?
+      UPDATE attempts SET outcome = $ATTEMPT_CANCELLED, error = ?
        WHERE (task_key, number) IN (SELECT c.task_key, t.num_attempts FROM contributions c
                                       JOIN tasks t ON t.task_key = c.task_key
-                                     WHERE c.round_key = ? AND c.sequence > ?))",
+                                     WHERE c.round_key = ? AND c.sequence > ?))"_sql,
                          {SqlBlob(kForgottenContribution), round->key, after}));
   RETURN_IF_ERROR(Change(num_forgotten, R"(-- forget_tasks
-      UPDATE tasks SET state = 1, available_time = ?, delayed_until = NULL, end_time = ?, worker = NULL,
+      UPDATE tasks SET state = $QUEUED, available_time = ?, delayed_until = NULL, end_time = ?, worker = NULL,
              lease_token = ''
-       WHERE state = 3 AND task_key IN (SELECT task_key FROM contributions WHERE round_key = ? AND sequence > ?))",
+       WHERE state = $TASK_SUCCEEDED AND task_key IN
+               (SELECT task_key FROM contributions WHERE round_key = ? AND sequence > ?))"_sql,
                          {ToSql(now), ToSql(absl::InfiniteFuture()), round->key, after}));
   RETURN_IF_ERROR(Change(num_forgotten,
                          "-- forget_contributions\nDELETE FROM contributions WHERE round_key = ? AND "

@@ -29,6 +29,7 @@ void LeaseTable::Erase(const TaskId& id) {
 }
 
 void LeaseTable::EraseRound(const RoundId& round) {
+  // The entries stay in all three indexes and count for nothing (IsErased) until Sweep has taken the last of them.
   if (erased_.insert(round).second) undo_erased_.push_back(round);
 }
 
@@ -54,6 +55,7 @@ void LeaseTable::Commit() {
 }
 
 void LeaseTable::Rollback() {
+  // Newest first: a task that changed twice is at the end what it was at the beginning.
   for (auto change = undo_.rbegin(); change != undo_.rend(); ++change) {
     if (const auto found = tasks_.find(change->first); found != tasks_.end()) Extract(found);
     if (change->second) Insert(std::move(change->second));

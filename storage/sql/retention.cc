@@ -10,11 +10,13 @@
 #include "base/status_macros.h"
 #include "storage/arguments.h"
 #include "storage/sql/sql_task_store.h"
+#include "storage/sql/state_names.h"
 
 namespace sheaf {
 
 absl::StatusOr<TaskStore::DeletedRounds> SqlTaskStore::DeleteEndedRounds(const DeleteEndedRoundsParams& params) {
   SHEAF_CHECK(is_in_batch_, "writing needs a batch");
+  RETURN_IF_ERROR(WriteNotes());
   RETURN_IF_ERROR(FlushRounds());
   DeletedRounds deleted;
   std::vector<std::pair<int64_t, RoundId>> gone;
@@ -22,14 +24,14 @@ absl::StatusOr<TaskStore::DeletedRounds> SqlTaskStore::DeleteEndedRounds(const D
   // One more than fits, to know whether there is more.
   const int64_t rounds_max = params.tasks_limit + 1;
   RETURN_IF_ERROR(Run(R"(-- find_old_rounds
-      SELECT round_key, id FROM rounds WHERE state >= 4 AND end_time <= ?
-       ORDER BY end_time, create_time, id LIMIT ?)",
+      SELECT round_key, id FROM rounds WHERE $HAS_ENDED AND end_time <= ?
+       ORDER BY end_time, create_time, id LIMIT ?)"_sql,
                       {ToSql(params.ended_by), rounds_max}, add)
                       .status());
   std::map<std::string, int64_t> num_left;
   std::vector<int64_t> counts;
-  RETURN_IF_ERROR(Run("-- count_ended\nSELECT population, count(*) FROM rounds WHERE state >= 4 AND end_time > ? "
-                      "GROUP BY population",
+  RETURN_IF_ERROR(Run(R"(-- count_ended
+      SELECT population, count(*) FROM rounds WHERE $HAS_ENDED AND end_time > ? GROUP BY population)"_sql,
                       {ToSql(params.ended_by)},
                       [&](const SqlRow& row) {
                         num_left[row.String(0)] = row.Int(1);
@@ -43,7 +45,7 @@ absl::StatusOr<TaskStore::DeletedRounds> SqlTaskStore::DeleteEndedRounds(const D
     num_due = std::min(num_due, rounds_max);
     RETURN_IF_ERROR(Run(R"(-- find_ended
         SELECT round_key, id, population FROM rounds
-         WHERE state >= 4 AND end_time > ? ORDER BY end_time, create_time, id)",
+         WHERE $HAS_ENDED AND end_time > ? ORDER BY end_time, create_time, id)"_sql,
                         {ToSql(params.ended_by)},
                         [&](const SqlRow& row) {
                           if (num_due == 0 || num_left[row.String(2)]-- <= kept_max) return;

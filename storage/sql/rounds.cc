@@ -8,6 +8,7 @@
 #include "base/status_macros.h"
 #include "storage/arguments.h"
 #include "storage/sql/sql_task_store.h"
+#include "storage/sql/state_names.h"
 #include "storage/transitions.h"
 
 namespace sheaf {
@@ -45,7 +46,7 @@ absl::StatusOr<TaskStore::CreateRoundResult> SqlTaskStore::CreateRound(const Cre
     std::set<std::string> requirements;
     for (const NewTask& task : params.tasks) requirements.insert(task.requirement);
     round.requirements.assign(requirements.begin(), requirements.end());
-    round.waiting.emplace(round.requirements.size());
+    round.waiting.emplace(round.requirements.size(), params.round.create_time);
   }
   round.record = FreshRound(params);
   round.stored_version = 1;
@@ -91,7 +92,7 @@ absl::Status SqlTaskStore::StageTasks(const StageTasksParams& params) {
     Staged& begun = staged_[params.round];
     begun.round.record.create_time = params.create_time;
     begun.round.requirements.assign(params.requirements.begin(), params.requirements.end());
-    begun.round.waiting.emplace(params.requirements.size());
+    begun.round.waiting.emplace(params.requirements.size(), params.create_time);
     ASSIGN_OR_RETURN(begun.round.key, NextKey());
     RETURN_IF_ERROR(Change(1, "-- stage_round\nINSERT INTO deleted_rounds (round_key) VALUES (?)", {begun.round.key}));
   }
@@ -113,14 +114,15 @@ absl::Status SqlTaskStore::InsertTasks(Round& round, int64_t first, std::span<co
                              "VALUES (?, ?, ?)",
                              {round.key, static_cast<int64_t>(number), SqlText(task.requirement)}));
     }
-    round.waiting->Add(number, create_time, 1);
+    round.waiting->AddNew(number, static_cast<int32_t>(key & INT32_MAX));
     RETURN_IF_ERROR(
         Change(1, R"(-- create_task
         INSERT INTO tasks (task_key, round_key, requirement, state, available_time, end_time, lease_token, poll_id,
                            lease_time, attempt_deadline_time, progress, num_attempts, num_failed, num_lost, last_error)
-        VALUES (?, ?, ?, 1, ?, ?, '', '', 0, 0, 0, 0, 0, 0, x''))",
+        VALUES (?, ?, ?, $QUEUED, ?, ?, '', '', 0, 0, 0, 0, 0, 0, x''))"_sql,
                {key, round.key, static_cast<int64_t>(number), available_time, ToSql(absl::InfiniteFuture())}));
     if (!task.payload.empty() || !task.data_selector.empty()) {
+      round.has_inputs = true;
       RETURN_IF_ERROR(
           Change(1, "-- create_task_input\nINSERT INTO task_inputs (task_key, payload, data_selector) VALUES (?, ?, ?)",
                  {key, SqlBlob(task.payload), SqlBlob(task.data_selector)}));
@@ -159,9 +161,9 @@ absl::StatusOr<std::vector<RoundRecord>> SqlTaskStore::ListRounds(const ListRoun
   }
   std::string_view sql = are_live ? R"(-- list_live_rounds
       SELECT id FROM rounds
-       WHERE state <= 3 AND (create_time, id) < (?, ?) AND (? >> state) & 1
+       WHERE $IS_LIVE AND (create_time, id) < (?, ?) AND (? >> state) & 1
          AND (? = '' OR population = ?) AND (? = '' OR job = ?)
-       ORDER BY create_time DESC, id DESC LIMIT ?)"
+       ORDER BY create_time DESC, id DESC LIMIT ?)"_sql
                                   : R"(-- list_rounds
       SELECT id FROM rounds
        WHERE (create_time, id) < (?, ?) AND (? >> state) & 1
@@ -207,6 +209,8 @@ absl::StatusOr<RoundRecord> SqlTaskStore::MoveRound(const MoveRoundParams& param
 }
 
 absl::Status SqlTaskStore::CancelTasks(Round& round, absl::Time now) {
+  // Rows that say QUEUED or LEASED from here on count as CANCELLED: what this batch did before must be among them.
+  RETURN_IF_ERROR(WriteNotes());
   TaskCounts& counts = round.record.tasks;
   leases_.EraseRound(round.record.id);
   // That the round has stopped says it of each task. But nothing becomes available any more.
@@ -224,16 +228,17 @@ absl::Status SqlTaskStore::CancelTasks(Round& round, absl::Time now) {
 }
 
 absl::Status SqlTaskStore::WriteCancelled(const Round& round) {
+  RETURN_IF_ERROR(WriteNotes());
   RETURN_IF_ERROR(Run(R"(-- cancel_attempts
       INSERT INTO attempts (task_key, number, worker, lease_time, end_time, outcome, error, timings, bytes_up)
-      SELECT task_key, num_attempts, worker, lease_time, ?, 5, x'', x'', 0 FROM tasks
-       WHERE task_key BETWEEN ? AND ? AND state = 2)",
+      SELECT task_key, num_attempts, worker, lease_time, ?, $ATTEMPT_CANCELLED, x'', x'', 0 FROM tasks
+       WHERE task_key BETWEEN ? AND ? AND state = $LEASED)"_sql,
                       {ToSql(round.cancel_time), KeyOf(round, 0), KeyOf(round, INT32_MAX)})
                       .status());
   return Run(R"(-- cancel_tasks
-      UPDATE tasks SET state = 5, delayed_until = NULL, end_time = ?, worker = NULL, lease_token = '', poll_id = '',
+      UPDATE tasks SET state = $TASK_CANCELLED, delayed_until = NULL, end_time = ?, worker = NULL, lease_token = '', poll_id = '',
              lease_time = 0, expire_time = NULL, attempt_deadline_time = 0, progress = 0
-       WHERE task_key BETWEEN ? AND ? AND state IN (1, 2))",
+       WHERE task_key BETWEEN ? AND ? AND $IS_OPEN)"_sql,
              {ToSql(round.cancel_time), KeyOf(round, 0), KeyOf(round, INT32_MAX)})
       .status();
 }
@@ -242,8 +247,8 @@ absl::StatusOr<TaskStore::BlobUse> SqlTaskStore::GetBlobUse(const std::string& d
   if (digest.empty()) return BlobUse::kNone;
   RETURN_IF_ERROR(FlushRounds());
   BlobUse use = BlobUse::kNone;
-  RETURN_IF_ERROR(Run("-- find_broadcast\nSELECT state <= 3 FROM rounds WHERE broadcast_digest = ? AND "
-                      "broadcast_digest <> '' ORDER BY state LIMIT 1",
+  RETURN_IF_ERROR(Run(R"(-- find_broadcast
+      SELECT $IS_LIVE FROM rounds WHERE broadcast_digest = ? AND broadcast_digest <> '' ORDER BY state LIMIT 1)"_sql,
                       {SqlText(digest)},
                       [&](const SqlRow& row) { use = row.Int(0) != 0 ? BlobUse::kCurrent : BlobUse::kFormer; })
                       .status());
@@ -263,8 +268,8 @@ absl::StatusOr<std::vector<std::string>> SqlTaskStore::ListRequirements(const Ro
 absl::StatusOr<std::vector<int64_t>> SqlTaskStore::CountQueued(const RoundId& id) {
   ASSIGN_OR_RETURN(Round * round, FindRound(id));
   if (round->record.state == RoundState::kCollecting) {
-    ASSIGN_OR_RETURN(const WaitingTasks* waiting, CountWaiting(*round));
-    return waiting->by_requirement();
+    ASSIGN_OR_RETURN(const WaitingTasks* waiting, LoadWaiting(*round));
+    return waiting->CountAll();
   }
   ASSIGN_OR_RETURN(const std::vector<std::string> requirements, ListRequirements(id));
   return std::vector<int64_t>(requirements.size(), 0);

@@ -36,6 +36,8 @@ using SqlValue = std::variant<SqlNull, int64_t, SqlText, SqlBlob>;
 // Times as the database keeps them.
 int64_t ToSql(absl::Time time);
 absl::Time FromSql(int64_t nanos);
+// As the database would give it back: what memory has of a row is what is read after a restart.
+inline absl::Time Kept(absl::Time time) { return FromSql(ToSql(time)); }
 
 // One row of an answer; columns count from 0. Valid during the callback.
 class SqlRow {
@@ -50,8 +52,6 @@ class SqlRow {
   absl::Time Time(int column) const { return FromSql(Int(column)); }
   std::string String(int column) const { return std::string(Bytes(column)); }
 };
-
-enum class SqlDialect { kSqlite };
 
 class SqlConnection {
  public:
@@ -72,7 +72,6 @@ class SqlConnection {
   // Runs several statements that take no values.
   virtual absl::Status ExecuteScript(const std::string& sql) = 0;
 
-  virtual SqlDialect dialect() const = 0;
   // Where the data is, for messages.
   virtual std::string name() const = 0;
 };

@@ -41,6 +41,12 @@ absl::Status SqlTaskStore::BeginBatch() {
 
 absl::Status SqlTaskStore::CommitBatch() {
   SHEAF_CHECK(is_in_batch_, "no batch is open");
+  // Until here only memory has most of the batch. All of it goes into the one transaction that the batch began: a crash
+  // before its flush leaves the state after the batch before, one behind it this batch whole. Memory and database are
+  // equal again once the commit has succeeded, and never after it failed: then what the batch touched is forgotten, and
+  // read again when somebody asks.
+  // What fails here breaks the batch.
+  WriteNotes().IgnoreError();
   FlushRounds().IgnoreError();
   FlushWorkers().IgnoreError();
   if (!batch_status_.ok()) {
@@ -54,6 +60,7 @@ absl::Status SqlTaskStore::CommitBatch() {
     return status;
   }
   is_in_batch_ = false;
+  SHEAF_CHECK(notes_.empty(), "a batch was committed without some of what it changed");
   for (const RoundId& id : touched_rounds_) {
     auto round = rounds_.find(id);
     if (round != rounds_.end() && IsFinal(round->second.record.state)) rounds_.erase(round);
@@ -75,6 +82,7 @@ void SqlTaskStore::RollbackBatch() {
 
 void SqlTaskStore::ForgetBatch() {
   is_in_batch_ = false;
+  notes_.Clear();
   for (const RoundId& id : touched_rounds_) rounds_.erase(id);
   for (const RoundId& id : touched_staged_) staged_.erase(id);
   touched_staged_.clear();

@@ -3,11 +3,11 @@
 //   ASSIGN_OR_RETURN(auto connection, SqliteConnection::Open(path));
 //   ASSIGN_OR_RETURN(auto store, SqlTaskStore::Open(std::move(connection)));
 //
-// Live rounds and the workers seen lately are kept in memory and written once per batch, whatever the number of
-// leases and contributions that counted in them; tasks, attempts and contributions are written by
-// their operations, and leased tasks are also kept in memory to be looked at. This rests on one process holding the
-// database, which the connection's lock ensures. A statement that fails breaks its batch: nothing of it can be
-// committed any more. Not thread-safe.
+// In memory are the records of live rounds and of the workers seen lately, the leases, and the queues of the rounds
+// that somebody asked for work. Operations look there and note what they change (batch_notes.h); each row is written
+// once per batch, at its commit or before a look at the database. What happens once to a round or a token is written by
+// its operation. This rests on one process holding the database, which the connection's lock ensures. A statement that
+// fails breaks its batch: nothing of it can be committed any more. Not thread-safe.
 #pragma once
 
 #include <map>
@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "base/key_hash.h"
+#include "storage/sql/batch_notes.h"
 #include "storage/sql/lease_table.h"
 #include "storage/sql/sql_connection.h"
 #include "storage/sql/waiting_tasks.h"
@@ -89,8 +90,9 @@ class SqlTaskStore final : public TaskStore {
     RoundRecord record;
     // Sorted, of a round that has not ended; of others they are read when somebody asks.
     std::vector<std::string> requirements;
-    // Its QUEUED tasks, once somebody had to count them.
+    // Its QUEUED tasks, once somebody asked for one; and then whether submitters wrote something for any task.
     std::optional<WaitingTasks> waiting;
+    bool has_inputs = false;
     // What the database has; 0 if it has no row yet.
     int64_t stored_version = 0;
     // When it stopped collecting: the rows of tasks that were QUEUED or LEASED then still say so.
@@ -129,14 +131,13 @@ class SqlTaskStore final : public TaskStore {
   // Deletes some of what belongs to a deleted round; returns for how many tasks.
   absl::StatusOr<int64_t> DeleteTasks(int64_t round_key, int64_t tasks_limit);
   absl::StatusOr<int64_t> CountTaken(Round& round, const WorkerName& worker);
-  absl::StatusOr<WaitingTasks*> CountWaiting(Round& round);
+  absl::StatusOr<WaitingTasks*> LoadWaiting(Round& round);
   // The number of a requirement that the round has.
   static size_t NumberOf(const Round& round, const std::string& requirement);
-  // A task of the round became QUEUED (1), or is not any more (-1).
-  static void NoteWaiting(Round& round, const TaskRecord& task, int64_t by);
-  // The QUEUED tasks of these requirements that may be leased, lowest index first; at most `wanted`.
-  absl::StatusOr<std::vector<TaskRecord>> FindLeasable(Round& round, const std::vector<size_t>& numbers, absl::Time now,
-                                                       int64_t wanted);
+  // A task of the round is QUEUED again.
+  static void NoteBack(Round& round, const TaskRecord& task);
+  // What its submitter wrote.
+  absl::Status ReadInput(const Round& round, TaskRecord& task);
   absl::StatusOr<std::vector<std::string>> ReadRequirements(int64_t round_key);
   // A task that `worker` held stops being leased without success.
   void GiveBack(Round& round, const WorkerName& worker);
@@ -167,9 +168,13 @@ class SqlTaskStore final : public TaskStore {
   absl::StatusOr<TaskRecord> FindTask(Round& round, const TaskId& id);
   // FAILED_PRECONDITION or NOT_FOUND unless the task is leased under this token.
   absl::StatusOr<TaskRecord> FindLease(const TaskId& id, const LeaseToken& token);
-  absl::Status InsertAttempt(const Round& round, const TaskRecord& task, const AttemptRecord& ended);
-  // Writes a task that stops being leased, or moves between QUEUED, FAILED and BURIED.
-  absl::Status PutUnleasedTask(const Round& round, const TaskRecord& task, TaskState from, absl::Time now);
+  // Notes how the running attempt of `task` ended; its number, worker and begin are the task's.
+  void NoteAttempt(const Round& round, const TaskRecord& task, AttemptRecord ended);
+  // Notes a task that stops being leased, or moves between QUEUED, FAILED and BURIED.
+  void NoteUnleased(const Round& round, const TaskRecord& before, const TaskRecord& task, absl::Time now);
+  // Writes what is noted of tasks, attempts and contributions. Before any statement that reads or changes those tables.
+  absl::Status WriteNotes();
+  absl::Status WriteTask(int64_t key, const BatchNotes::Task& noted);
 
   static int64_t KeyOf(const Round& round, int32_t index) { return round.key << 32 | index; }
   void ForgetBatch();
@@ -186,6 +191,8 @@ class SqlTaskStore final : public TaskStore {
   // In this batch.
   std::vector<RoundId> touched_staged_;
   LeaseTable leases_;
+  // Empty outside of a batch.
+  BatchNotes notes_;
   std::unordered_map<WorkerKey, Worker, WorkerKeyHash> workers_;
   std::vector<WorkerKey> touched_workers_;
 };
@@ -199,8 +206,6 @@ inline constexpr char kTaskColumns[] =
     "t.end_time, t.worker, t.lease_token, t.poll_id, t.lease_time, t.expire_time, t.attempt_deadline_time, "
     "t.progress, t.num_attempts, t.num_failed, t.num_lost, t.last_error, r.state, r.cancel_time";
 inline constexpr int kNumTaskColumns = 22;
-// The state of task `t` of round `r`.
-inline constexpr char kTaskState[] = "CASE WHEN r.state >= 3 AND t.state <= 2 THEN 5 ELSE t.state END";
 TaskRecord ReadTask(const SqlRow& row);
 // It is nobody's any more.
 void ClearLease(TaskRecord& task);

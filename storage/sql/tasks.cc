@@ -7,6 +7,7 @@
 #include "base/status_macros.h"
 #include "storage/arguments.h"
 #include "storage/sql/sql_task_store.h"
+#include "storage/sql/state_names.h"
 #include "storage/transitions.h"
 
 namespace sheaf {
@@ -46,6 +47,7 @@ absl::StatusOr<TaskRecord> SqlTaskStore::FindTask(Round& round, const TaskId& id
        WHERE t.task_key = ?)",
                                              kTaskColumns);
   if (id.index < 0) return NoSuchTask(id);
+  RETURN_IF_ERROR(WriteNotes());
   if (HasStopped(round.record.state)) RETURN_IF_ERROR(FlushRounds());
   std::optional<TaskRecord> task;
   RETURN_IF_ERROR(Run(sql, {KeyOf(round, id.index)}, [&](const SqlRow& row) { task = ReadTask(row); }).status());
@@ -59,30 +61,71 @@ absl::StatusOr<TaskRecord> SqlTaskStore::FindLease(const TaskId& id, const Lease
   return task;
 }
 
-absl::Status SqlTaskStore::PutUnleasedTask(const Round& round, const TaskRecord& task, TaskState from, absl::Time now) {
-  SHEAF_CHECK(task.state == from || IsLegalMove(from, task.state), "task {} cannot move from {} to {}",
-              task.id.ToString(), Name(from), Name(task.state));
-  bool is_delayed = task.state == TaskState::kQueued && task.available_time > now;
+void SqlTaskStore::NoteUnleased(const Round& round, const TaskRecord& before, const TaskRecord& task, absl::Time now) {
   leases_.Erase(task.id);
-  SqlValue delayed_until = SqlNull();
-  if (is_delayed) delayed_until = ToSql(task.available_time);
-  return Change(1, R"(-- put_unleased_task
-      UPDATE tasks SET state = ?, available_time = ?, delayed_until = ?, end_time = ?, worker = NULL, lease_token = '',
-             poll_id = '', lease_time = 0, expire_time = NULL, attempt_deadline_time = 0, progress = 0, num_failed = ?,
-             num_lost = ?, last_error = ?
-       WHERE task_key = ? AND state = ?)",
-                {static_cast<int64_t>(task.state), ToSql(task.available_time), delayed_until, ToSql(task.end_time),
-                 int64_t{task.num_failed}, int64_t{task.num_lost}, SqlBlob(task.last_error),
-                 KeyOf(round, task.id.index), static_cast<int64_t>(from)});
+  notes_.PutTask(KeyOf(round, task.id.index), before, task).is_delayed =
+      task.state == TaskState::kQueued && task.available_time > now;
 }
 
-absl::Status SqlTaskStore::InsertAttempt(const Round& round, const TaskRecord& task, const AttemptRecord& ended) {
-  return Change(1, R"(-- end_attempt
-      INSERT INTO attempts (task_key, number, worker, lease_time, end_time, outcome, error, timings, bytes_up)
-      VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?))",
-                {KeyOf(round, task.id.index), int64_t{task.num_attempts}, SqlText(task.worker.value()),
-                 ToSql(task.lease_time), ToSql(ended.end_time), static_cast<int64_t>(ended.outcome),
-                 SqlBlob(ended.error), SqlBlob(ended.timings), ended.bytes_up});
+void SqlTaskStore::NoteAttempt(const Round& round, const TaskRecord& task, AttemptRecord ended) {
+  ended.number = task.num_attempts;
+  ended.worker = task.worker;
+  ended.lease_time = task.lease_time;
+  notes_.Add(BatchNotes::Attempt{.task_key = KeyOf(round, task.id.index), .record = std::move(ended)});
+}
+
+absl::Status SqlTaskStore::WriteNotes() {
+  for (const auto& [key, task] : notes_.tasks()) RETURN_IF_ERROR(WriteTask(key, task));
+  for (const auto& [key, attempt] : notes_.attempts()) {
+    RETURN_IF_ERROR(Change(1, R"(-- end_attempt
+        INSERT INTO attempts (task_key, number, worker, lease_time, end_time, outcome, error, timings, bytes_up)
+        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?))",
+                           {key, int64_t{attempt.number}, SqlText(attempt.worker.value()), ToSql(attempt.lease_time),
+                            ToSql(attempt.end_time), static_cast<int64_t>(attempt.outcome), SqlBlob(attempt.error),
+                            SqlBlob(attempt.timings), attempt.bytes_up}));
+  }
+  for (const auto& [round_key, task_key, c] : notes_.contributions()) {
+    RETURN_IF_ERROR(Change(1, R"(-- record_contribution
+        INSERT INTO contributions (round_key, sequence, task_key, worker, lease_token, digest, size_bytes, num_clients,
+                                   spool_segment, spool_offset, spool_length, spool_crc, accept_time)
+        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?))",
+                           {round_key, c.sequence, task_key, SqlText(c.worker.value()), SqlText(c.lease_token.value()),
+                            SqlText(c.digest), c.size_bytes, c.num_clients, c.payload.segment, c.payload.offset,
+                            c.payload.length, int64_t{c.payload.crc}, ToSql(c.accept_time)}));
+  }
+  notes_.Clear();
+  return absl::OkStatus();
+}
+
+absl::Status SqlTaskStore::WriteTask(int64_t key, const BatchNotes::Task& noted) {
+  const TaskRecord& task = noted.record;
+  const bool is_leased = task.state == TaskState::kLeased;
+  if (is_leased && noted.stored_state == TaskState::kLeased && noted.stored_num_attempts == task.num_attempts) {
+    return Change(1, R"(-- renew_lease
+        UPDATE tasks SET progress = ?, expire_time = ? WHERE task_key = ? AND state = $LEASED AND lease_token = ?)"_sql,
+                  {task.progress, ToSql(task.expire_time), key, SqlText(task.lease_token.value())});
+  }
+  if (task.num_attempts > kAttemptsKept && task.num_attempts > noted.stored_num_attempts) {
+    RETURN_IF_ERROR(Run("-- delete_old_attempts\nDELETE FROM attempts WHERE task_key = ? AND number <= ?",
+                        {key, int64_t{task.num_attempts} - kAttemptsKept})
+                        .status());
+  }
+  SqlValue delayed_until = SqlNull();
+  if (noted.is_delayed) delayed_until = ToSql(task.available_time);
+  SqlValue worker = SqlNull();
+  if (!task.worker.empty()) worker = SqlText(task.worker.value());
+  SqlValue expire_time = SqlNull();
+  if (is_leased) expire_time = ToSql(task.expire_time);
+  return Change(1, R"(-- put_task
+      UPDATE tasks SET state = ?, available_time = ?, delayed_until = ?, end_time = ?, worker = ?, lease_token = ?,
+             poll_id = ?, lease_time = ?, expire_time = ?, attempt_deadline_time = ?, progress = ?, num_attempts = ?,
+             num_failed = ?, num_lost = ?, last_error = ?
+       WHERE task_key = ? AND state = ? AND num_attempts = ?)",
+                {static_cast<int64_t>(task.state), ToSql(task.available_time), delayed_until, ToSql(task.end_time),
+                 worker, SqlText(task.lease_token.value()), SqlText(task.poll_id), ToSql(task.lease_time), expire_time,
+                 ToSql(task.attempt_deadline_time), task.progress, int64_t{task.num_attempts}, int64_t{task.num_failed},
+                 int64_t{task.num_lost}, SqlBlob(task.last_error), key, static_cast<int64_t>(noted.stored_state),
+                 int64_t{noted.stored_num_attempts}});
 }
 
 absl::StatusOr<TaskRecord> SqlTaskStore::GetTask(const TaskId& id) {
@@ -97,6 +140,9 @@ absl::StatusOr<TaskRecord> SqlTaskStore::GetTaskState(const TaskId& id) {
   if (absl::IsNotFound(round.status())) return NoSuchTask(id);
   RETURN_IF_ERROR(round.status());
   if (const TaskRecord* leased = leases_.Find(id)) return *leased;
+  const TaskRecord* noted = id.index < 0 ? nullptr : notes_.FindTask(KeyOf(**round, id.index));
+  // Of a round that has stopped since, those that had not ended are CANCELLED.
+  if (noted != nullptr && (IsEnded(noted->state) || !HasStopped((*round)->record.state))) return *noted;
   ASSIGN_OR_RETURN(TaskRecord task, FindTask(**round, id));
   task.payload.clear();
   task.data_selector.clear();
@@ -123,8 +169,8 @@ absl::StatusOr<std::vector<AttemptRecord>> SqlTaskStore::ListAttempts(const Task
                       })
                       .status());
   // The newest, if it runs, or was cancelled with its round.
-  RETURN_IF_ERROR(Run("-- last_attempt\nSELECT num_attempts, worker, lease_time FROM tasks WHERE task_key = ? AND "
-                      "state = 2",
+  RETURN_IF_ERROR(Run(R"(-- last_attempt
+      SELECT num_attempts, worker, lease_time FROM tasks WHERE task_key = ? AND state = $LEASED)"_sql,
                       {KeyOf(*round, id.index)},
                       [&](const SqlRow& row) {
                         attempts.push_back({.number = static_cast<int32_t>(row.Int(0)),
@@ -170,9 +216,10 @@ absl::StatusOr<std::vector<TaskRecord>> SqlTaskStore::ListTasks(const ListTasksP
       SELECT {} FROM {}
         JOIN round_requirements q ON q.round_key = t.round_key AND q.number = t.requirement
         LEFT JOIN task_inputs i ON i.task_key = t.task_key
-       WHERE {} AND (? >> {}) & 1 AND (? = '' OR (t.worker = ? AND NOT (r.state >= 3 AND t.state <= 2)))
-       ORDER BY r.id, t.task_key LIMIT ?)",
+       WHERE {} AND (? >> {}) & 1 AND (? = '' OR (t.worker = ? AND NOT (r.$HAS_STOPPED AND t.$IS_OPEN)))
+       ORDER BY r.id, t.task_key LIMIT ?)"_sql,
                                              kTaskColumns, kTasksBetween, kOfRounds, kTaskState);
+  RETURN_IF_ERROR(WriteNotes());
   RETURN_IF_ERROR(FlushRounds());
   int64_t states = params.states.empty() ? ~int64_t{0} : 0;
   for (TaskState state : params.states) states |= int64_t{1} << static_cast<int>(state);
@@ -214,13 +261,13 @@ absl::StatusOr<TaskStore::QueueRecord> SqlTaskStore::DescribeQueue(const std::st
   RETURN_IF_ERROR(FlushRounds());
   QueueRecord queue;
   RETURN_IF_ERROR(Run(R"(-- describe_queue
-      SELECT count(*), coalesce(sum(num_queued) FILTER (WHERE state = 2), 0),
-             coalesce(sum(num_leased) FILTER (WHERE state = 2), 0),
-             coalesce(sum(num_succeeded) FILTER (WHERE state = 2), 0),
-             coalesce(sum(num_failed) FILTER (WHERE state = 2), 0),
-             coalesce(sum(num_cancelled) FILTER (WHERE state = 2), 0),
-             coalesce(sum(num_buried) FILTER (WHERE state = 2), 0)
-        FROM rounds WHERE state <= 3 AND (? = '' OR population = ?))",
+      SELECT count(*), coalesce(sum(num_queued) FILTER (WHERE state = $COLLECTING), 0),
+             coalesce(sum(num_leased) FILTER (WHERE state = $COLLECTING), 0),
+             coalesce(sum(num_succeeded) FILTER (WHERE state = $COLLECTING), 0),
+             coalesce(sum(num_failed) FILTER (WHERE state = $COLLECTING), 0),
+             coalesce(sum(num_cancelled) FILTER (WHERE state = $COLLECTING), 0),
+             coalesce(sum(num_buried) FILTER (WHERE state = $COLLECTING), 0)
+        FROM rounds WHERE $IS_LIVE AND (? = '' OR population = ?))"_sql,
                       {SqlText(population), SqlText(population)},
                       [&](const SqlRow& row) {
                         queue.num_live_rounds = row.Int(0);
@@ -234,14 +281,15 @@ absl::StatusOr<TaskStore::QueueRecord> SqlTaskStore::DescribeQueue(const std::st
                       .status());
   std::vector<RoundId> collecting;
   RETURN_IF_ERROR(Run(R"(-- describe_waiting
-      SELECT id FROM rounds WHERE state <= 3 AND state = 2 AND num_queued > 0 AND (? = '' OR population = ?))",
+      SELECT id FROM rounds
+       WHERE $IS_LIVE AND state = $COLLECTING AND num_queued > 0 AND (? = '' OR population = ?))"_sql,
                       {SqlText(population), SqlText(population)},
                       [&](const SqlRow& row) { collecting.emplace_back(row.Bytes(0)); })
                       .status());
-  // The tasks themselves are counted as they come and go: there may be millions.
+  // Memory has the tasks themselves: there may be millions.
   for (const RoundId& id : collecting) {
     ASSIGN_OR_RETURN(Round * round, FindRound(id));
-    ASSIGN_OR_RETURN(const WaitingTasks* waiting, CountWaiting(*round));
+    ASSIGN_OR_RETURN(const WaitingTasks* waiting, LoadWaiting(*round));
     queue.num_delayed += waiting->NumDelayed(now);
     queue.oldest_available_time = std::min(queue.oldest_available_time, waiting->Oldest(now));
   }
@@ -249,6 +297,7 @@ absl::StatusOr<TaskStore::QueueRecord> SqlTaskStore::DescribeQueue(const std::st
 }
 
 absl::StatusOr<absl::Time> SqlTaskStore::NextDueTime(absl::Time now) {
+  RETURN_IF_ERROR(WriteNotes());
   RETURN_IF_ERROR(FlushRounds());
   absl::Time due = leases_.NextExpiry(now);
   int64_t after = ToSql(now);
@@ -257,8 +306,8 @@ absl::StatusOr<absl::Time> SqlTaskStore::NextDueTime(absl::Time now) {
                       "ORDER BY delayed_until LIMIT 1",
                       {after}, consider)
                       .status());
-  RETURN_IF_ERROR(Run("-- next_deadline\nSELECT deadline_time FROM rounds WHERE state <= 2 AND deadline_time > ? "
-                      "ORDER BY deadline_time LIMIT 1",
+  RETURN_IF_ERROR(Run(R"(-- next_deadline
+      SELECT deadline_time FROM rounds WHERE $HAS_DEADLINE AND deadline_time > ? ORDER BY deadline_time LIMIT 1)"_sql,
                       {after}, consider)
                       .status());
   return due;

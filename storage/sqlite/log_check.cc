@@ -103,6 +103,10 @@ absl::Status CheckLog(const std::string& database, const std::string& vfs) {
     return damaged(0);
   }
 
+  // What a crash leaves: transactions that match, then at most one that was not flushed, cut off anywhere, then
+  // whatever lay there before. SQLite flushes a transaction before it begins the next one, so a whole transaction that
+  // follows the end of another proves that both were flushed, and what does not match before it is damage.
+  //
   // Where the frames stop matching; from there on, whether all since the newest end of a transaction have matched.
   int64_t first_bad = -1;
   bool follows_end = false;
@@ -116,6 +120,8 @@ absl::Status CheckLog(const std::string& database, const std::string& vfs) {
       sum.Add(&frame[kFrameHeaderBytes], page_bytes, is_big_endian);
       return sum;
     };
+    // Checksums go on from frame to frame. Behind a damaged frame the chain is taken up from what that frame says and
+    // from what its content gives: the damage is in one of the two, so that what comes after it still matches.
     const Sum said = Sum::At(&frame[16]);
     const Sum sum = sum_after(before);
     const bool matches = sum == said || (computed != before && sum_after(computed) == said);

@@ -78,30 +78,33 @@ int WriteLogBack(void* gate, sqlite3* database, const char* name, int num_pages)
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<SqliteConnection>> SqliteConnection::Open(const std::string& path,
-                                                                         const std::string& vfs, HoldGate* gate) {
+absl::StatusOr<std::unique_ptr<SqliteConnection>> SqliteConnection::Open(const std::string& path, const Media& media) {
   std::unique_ptr<ChecksumVfs> checksums;
   if (path != ":memory:") {
-    RETURN_IF_ERROR(CheckLog(path, vfs));
-    checksums = std::make_unique<ChecksumVfs>(vfs);
+    RETURN_IF_ERROR(CheckLog(path, media.vfs));
+    checksums = std::make_unique<ChecksumVfs>(media.vfs);
   }
   sqlite3* database = nullptr;
   int code = sqlite3_open_v2(path.c_str(), &database, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX,
                              checksums != nullptr ? checksums->name().c_str() : nullptr);
   if (database == nullptr) return absl::InternalError(fmt::format("{}: no memory for a database connection", path));
-  std::unique_ptr<SqliteConnection> connection(new SqliteConnection(std::move(checksums), database, path, gate));
+  std::unique_ptr<SqliteConnection> connection(new SqliteConnection(std::move(checksums), database, path, media.gate));
   if (code != SQLITE_OK) return connection->Error("-- open");
   sqlite3_extended_result_codes(database, 1);
   int reserved = ChecksumVfs::kReservedBytes;
   if (connection->vfs_ != nullptr) sqlite3_file_control(database, "main", SQLITE_FCNTL_RESERVE_BYTES, &reserved);
   RETURN_IF_ERROR(connection->ExecuteScript(kSettings));
-  sqlite3_wal_hook(database, WriteLogBack, gate);
+  sqlite3_wal_hook(database, WriteLogBack, media.gate);
   if (connection->vfs_ != nullptr && !ChecksumVfs::HasChecksums(database)) RETURN_IF_ERROR(connection->AddChecksums());
   RETURN_IF_ERROR(connection->BeginNewLog());
   return connection;
 }
 
 absl::Status SqliteConnection::BeginNewLog() {
+  // A batch that failed leaves frames in the log that no commit follows. The next batch would be written over them, and
+  // a crash in the middle of it would leave the new frames before the old ones: CheckLog could take that for damage.
+  // So the log is written back and cut to nothing first. A crash in here loses nothing: the log goes only once the
+  // database that it was written back to is flushed.
   // While the store is held the log stays as it is, leftovers and all; the next batch tries again.
   log_has_leftovers_ = gate_ != nullptr && !gate_->Enter();
   if (log_has_leftovers_) return absl::OkStatus();
@@ -205,6 +208,7 @@ absl::Status SqliteConnection::Commit() {
 }
 
 void SqliteConnection::Rollback() {
+  // Also when SQLite has rolled back by itself: pages that did not fit into memory are in the log.
   log_has_leftovers_ = true;
   // Some errors have rolled back already; then there is nothing to do.
   if (!sqlite3_get_autocommit(database_)) {

@@ -21,11 +21,15 @@ namespace sheaf {
 
 class SqliteConnection final : public SqlConnection {
  public:
-  // Creates the file if there is none, and gives the pages of an older one checksums. `vfs` is the name of a registered
-  // SQLite VFS; empty: the machine's files.
-  // The log is written back only while `gate`, if there is one, lets in; it must outlive the connection.
-  static absl::StatusOr<std::unique_ptr<SqliteConnection>> Open(const std::string& path, const std::string& vfs = "",
-                                                                HoldGate* gate = nullptr);
+  struct Media {
+    // The name of a registered SQLite VFS; empty: the machine's files.
+    std::string vfs;
+    // If there is one, the log is written back only while it lets in; it must outlive the connection.
+    HoldGate* gate = nullptr;
+  };
+  // Creates the file if there is none, and gives the pages of an older one checksums.
+  static absl::StatusOr<std::unique_ptr<SqliteConnection>> Open(const std::string& path, const Media& media);
+  static absl::StatusOr<std::unique_ptr<SqliteConnection>> Open(const std::string& path) { return Open(path, Media()); }
   ~SqliteConnection() override;
 
   absl::Status Begin() override;
@@ -35,7 +39,6 @@ class SqliteConnection final : public SqlConnection {
   absl::StatusOr<int64_t> Execute(std::string_view sql, std::initializer_list<SqlValue> values,
                                   RowCallback on_row) override;
   absl::Status ExecuteScript(const std::string& sql) override;
-  SqlDialect dialect() const override { return SqlDialect::kSqlite; }
   std::string name() const override { return path_; }
 
  private:

@@ -26,7 +26,7 @@ class StoreFixture {
   void Reopen() { under_test_->Reopen(); }
 
   absl::Time now = absl::FromUnixSeconds(1'700'000'000);
-  const RoundId round{"r-one"};
+  RoundId round{"r-one"};
 
   // Runs one operation in a batch of its own; commits it whatever it answers.
   template <typename Operation>

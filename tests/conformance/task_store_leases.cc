@@ -98,6 +98,23 @@ STORE_TEST("Progress renews a lease up to the attempt's deadline; standing still
   CHECK(f.store().ListExpired(f.now + absl::Minutes(10), 10)->size() == 1);
 }
 
+STORE_TEST("A lease ends at the same time whoever is asked, however small the unit of time") {
+  f.now += absl::Nanoseconds(1) / 4;
+  f.CreateRound({});
+  const TaskRecord held = f.Lease("w1");
+  const auto agree = [&](int64_t progress, absl::Duration later) {
+    const auto renewed = f.Do([&](TaskStore& s) {
+      return s.RenewLease(
+          {.task = held.id, .token = held.lease_token, .progress = progress, .expire_time = f.now + later});
+    });
+    REQUIRE(renewed.ok());
+    CHECK(f.Task(0).expire_time == renewed->expire_time);
+    CHECK(f.store().ListLeases("default", WorkerName("w1"))->at(0).expire_time == renewed->expire_time);
+  };
+  agree(0, absl::Hours(1));
+  agree(5, absl::Minutes(1));
+}
+
 STORE_TEST("A lease that expired is listed, ended as lost, and handed to the next worker") {
   f.Saw("w1");
   f.CreateRound({});

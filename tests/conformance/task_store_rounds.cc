@@ -334,6 +334,95 @@ STORE_TEST("Operations of a batch see those before them") {
   REQUIRE(store.CommitBatch().ok());
 }
 
+STORE_TEST(
+    "All that one batch does to a task is there after it, whatever was looked at meanwhile, and after a restart") {
+  for (const bool looks : {false, true}) {
+    f.round = RoundId(looks ? "r-looked-at" : "r-one");
+    f.Saw("w1");
+    f.CreateRound({.id = f.round.value(), .num_tasks = 4});
+    TaskStore& s = f.store();
+    const auto look = [&] {
+      if (looks) CHECK(s.ListTasks({.round = f.round})->size() == 4);
+    };
+    const auto end = [&](const TaskRecord& task, AttemptOutcome outcome, TaskState to, absl::Duration delay) {
+      look();
+      REQUIRE(s.EndAttempt({.task = task.id,
+                            .token = task.lease_token,
+                            .outcome = outcome,
+                            .to = to,
+                            .available_time = f.now + delay,
+                            .error = "it broke",
+                            .now = f.now})
+                  .ok());
+    };
+    const auto lease = [&](int32_t index) {
+      look();
+      auto leased = s.LeaseTasks(f.LeaseParams("w1", 1, f.round.value()));
+      REQUIRE(leased.ok());
+      REQUIRE(leased->size() == 1);
+      CHECK((*leased)[0].id.index == index);
+      CHECK((*leased)[0].payload == fmt::format("payload {}", index));
+      return (*leased)[0];
+    };
+    REQUIRE(s.BeginBatch().ok());
+    // 0 fails, and succeeds when it is tried again.
+    end(lease(0), AttemptOutcome::kFailed, TaskState::kQueued, absl::ZeroDuration());
+    const TaskRecord again = lease(0);
+    CHECK(again.num_attempts == 2);
+    CHECK(again.last_error == "it broke");
+    look();
+    REQUIRE(
+        s.RecordContribution({.task = again.id, .token = again.lease_token, .digest = "digest", .now = f.now}).ok());
+    CHECK(s.GetTaskState(again.id)->state == TaskState::kSucceeded);
+    // 1 makes progress, is lost, and waits.
+    const TaskRecord lost = lease(1);
+    look();
+    REQUIRE(s.RenewLease({.task = lost.id, .token = lost.lease_token, .progress = 7, .expire_time = f.now}).ok());
+    end(lost, AttemptOutcome::kLost, TaskState::kQueued, absl::Seconds(5));
+    // 2 is buried and queued again; then it is held, and makes progress.
+    end(lease(2), AttemptOutcome::kFailed, TaskState::kBuried, absl::ZeroDuration());
+    REQUIRE(s.RequeueTask({.task = {f.round, 2}, .now = f.now}).ok());
+    const TaskRecord held = lease(2);
+    look();
+    REQUIRE(s.RenewLease(
+                 {.task = held.id, .token = held.lease_token, .progress = 3, .expire_time = f.now + absl::Minutes(1)})
+                .ok());
+    REQUIRE(s.CommitBatch().ok());
+
+    CHECK(f.Attempts(0).size() == 2);
+    CHECK(f.Task(0).state == TaskState::kSucceeded);
+    CHECK(f.Task(1).available_time == f.now + absl::Seconds(5));
+    CHECK(f.Task(1).num_lost == 1);
+    CHECK(f.Task(2).progress == 3);
+    CHECK(f.Task(2).num_failed == 0);
+    CHECK(f.Task(3).num_attempts == 0);
+    const std::string before = f.DumpNow();
+    f.Reopen();
+    CHECK(f.DumpNow() == before);
+    // What is queued is handed out as before.
+    CHECK(f.LeaseUpTo(f.LeaseParams("w2", 9, f.round.value())).size() == 1);
+    f.now += absl::Seconds(5);
+    CHECK(f.LeaseUpTo(f.LeaseParams("w2", 9, f.round.value())).size() == 1);
+  }
+}
+
+STORE_TEST("A batch that was rolled back leaves nothing to the next one") {
+  f.CreateRound({.num_tasks = 2});
+  const TaskRecord held = f.Lease("w1");
+  const std::string before = f.DumpNow();
+  TaskStore& s = f.store();
+  REQUIRE(s.BeginBatch().ok());
+  REQUIRE(s.LeaseTasks(f.LeaseParams("w2")).ok());
+  REQUIRE(s.RecordContribution({.task = held.id, .token = held.lease_token, .now = f.now}).ok());
+  s.RollbackBatch();
+  REQUIRE(s.BeginBatch().ok());
+  REQUIRE(s.CommitBatch().ok());
+  CHECK(f.DumpNow() == before);
+  f.Reopen();
+  CHECK(f.DumpNow() == before);
+  CHECK(f.Contribute(held)->sequence == 1);
+}
+
 STORE_TEST("What was committed is there after a restart") {
   f.Saw("w1");
   f.CreateRound({.num_tasks = 4});

@@ -138,7 +138,7 @@ TEST_CASE("A database from before there were checksums gets them, with all that 
                        nullptr) == SQLITE_OK);
   sqlite3_close(plain);
   for (int i = 0; i < 2; ++i) {
-    const auto connection = SqliteConnection::Open("/old.db", vfs.name());
+    const auto connection = SqliteConnection::Open("/old.db", {.vfs = vfs.name()});
     INFO(connection.status().ToString());
     REQUIRE(connection.ok());
     int64_t length = 0;
@@ -148,7 +148,7 @@ TEST_CASE("A database from before there were checksums gets them, with all that 
   }
   // In the middle of the text, where SQLite sees nothing wrong.
   disk.Find("/old.db")->bytes[9000] ^= 1;
-  const auto damaged = SqliteConnection::Open("/old.db", vfs.name());
+  const auto damaged = SqliteConnection::Open("/old.db", {.vfs = vfs.name()});
   const auto read = damaged.ok() ? (*damaged)->Execute("SELECT max(x) FROM a", {}).status() : damaged.status();
   INFO(read.ToString());
   CHECK(absl::IsDataLoss(read));

@@ -32,7 +32,7 @@ absl::StatusOr<std::unique_ptr<DiskServer>> DiskServer::Start(SimulatedDisk& dis
   std::unique_ptr<DiskServer> server(new DiskServer(disk, clock, options.seed));
   const auto open_database = [&](const std::string& path) -> absl::StatusOr<std::unique_ptr<SqlConnection>> {
     ASSIGN_OR_RETURN(std::unique_ptr<SqliteConnection> connection,
-                     SqliteConnection::Open(path, server->vfs_.name(), options.gate));
+                     SqliteConnection::Open(path, {.vfs = server->vfs_.name(), .gate = options.gate}));
     // It would not ask the gate.
     const int wal_pages = options.gate == nullptr ? options.wal_pages : 0;
     RETURN_IF_ERROR(connection->ExecuteScript(fmt::format("PRAGMA wal_autocheckpoint = {}", wal_pages)));

@@ -23,7 +23,6 @@ class SharedConnection final : public SqlConnection {
     return inner_->Execute(sql, values, on_row);
   }
   absl::Status ExecuteScript(const std::string& sql) override { return inner_->ExecuteScript(sql); }
-  SqlDialect dialect() const override { return inner_->dialect(); }
   std::string name() const override { return inner_->name(); }
 
  private:

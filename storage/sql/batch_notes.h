@@ -1,0 +1,84 @@
+// BatchNotes: the rows of tasks, attempts and contributions that a batch of a SqlTaskStore has changed and not yet
+// written. They are written all together, at the commit, or before somebody asks the database (docs/adr/0016).
+//
+//   notes.PutTask(key, before, after);   // The newest row of a task replaces the one before.
+//   if (const TaskRecord* task = notes.FindTask(key)) ...
+//   notes.Clear();                       // Written, or rolled back.
+//
+// Not thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+#include "storage/records.h"
+#include "storage/transitions.h"
+
+namespace sheaf {
+
+class BatchNotes {
+ public:
+  struct Task {
+    // Without what its submitter wrote.
+    TaskRecord record;
+    // QUEUED, and waits out a backoff.
+    bool is_delayed = false;
+    // What the database has; the row is written only if it does.
+    TaskState stored_state;
+    int32_t stored_num_attempts = 0;
+  };
+  struct Attempt {
+    int64_t task_key = 0;
+    AttemptRecord record;
+  };
+  struct Contribution {
+    int64_t round_key = 0;
+    int64_t task_key = 0;
+    ContributionRecord record;
+  };
+
+  // `before` is what the task was for everybody until now. Its row says that it waits for nothing, until it is told.
+  Task& PutTask(int64_t key, const TaskRecord& before, TaskRecord after) {
+    SHEAF_CHECK(after.state == before.state || IsLegalMove(before.state, after.state),
+                "task {} cannot move from {} to {}", after.id.ToString(), Name(before.state), Name(after.state));
+    Task& task =
+        tasks_
+            .try_emplace(key,
+                         Task{.record = {}, .stored_state = before.state, .stored_num_attempts = before.num_attempts})
+            .first->second;
+    task.record = std::move(after);
+    task.record.payload.clear();
+    task.record.data_selector.clear();
+    task.is_delayed = false;
+    return task;
+  }
+  void Add(Attempt attempt) { attempts_.push_back(std::move(attempt)); }
+  void Add(Contribution contribution) { contributions_.push_back(std::move(contribution)); }
+
+  // Null if nothing is noted of it.
+  const TaskRecord* FindTask(int64_t key) const {
+    const auto found = tasks_.find(key);
+    return found == tasks_.end() ? nullptr : &found->second.record;
+  }
+
+  // By key, as the database has them.
+  const std::map<int64_t, Task>& tasks() const { return tasks_; }
+  const std::vector<Attempt>& attempts() const { return attempts_; }
+  const std::vector<Contribution>& contributions() const { return contributions_; }
+  bool empty() const { return tasks_.empty() && attempts_.empty() && contributions_.empty(); }
+  void Clear() {
+    tasks_.clear();
+    attempts_.clear();
+    contributions_.clear();
+  }
+
+ private:
+  std::map<int64_t, Task> tasks_;
+  std::vector<Attempt> attempts_;
+  std::vector<Contribution> contributions_;
+};
+
+}  // namespace sheaf
