@@ -86,6 +86,8 @@ class Core {
 
   // For handlers.
   CoreContext& context() { return context_; }
+  // What the store has, for whoever only looks.
+  TaskQueries& queries() { return context_.store; }
   AccessControl& access() { return access_; }
   LiveRounds& rounds() { return rounds_; }
   Broadcasts& broadcasts() { return broadcasts_; }

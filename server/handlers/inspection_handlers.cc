@@ -27,8 +27,8 @@ absl::StatusOr<TaskId> ParseTask(const std::string& text) {
 
 absl::StatusOr<v1::GetTaskResponse> Get(Core& core, const v1::GetTaskRequest& request) {
   ASSIGN_OR_RETURN(const TaskId id, ParseTask(request.task()));
-  ASSIGN_OR_RETURN(const TaskRecord record, core.context().store.GetTask(id));
-  ASSIGN_OR_RETURN(const std::vector<AttemptRecord> attempts, core.context().store.ListAttempts(id));
+  ASSIGN_OR_RETURN(const TaskRecord record, core.queries().GetTask(id));
+  ASSIGN_OR_RETURN(const std::vector<AttemptRecord> attempts, core.queries().ListAttempts(id));
   v1::GetTaskResponse response;
   *response.mutable_task() = ToProto(record);
   for (const AttemptRecord& attempt : attempts) {
@@ -50,7 +50,7 @@ absl::StatusOr<v1::RequeueTaskResponse> Requeue(Core& core, const v1::RequeueTas
 
 absl::StatusOr<v1::DescribeQueueResponse> Describe(Core& core, const std::string& population,
                                                    const UnmetRequirements::Found& unmet, absl::Time now) {
-  ASSIGN_OR_RETURN(const TaskStore::QueueRecord record, core.context().store.DescribeQueue(population, now));
+  ASSIGN_OR_RETURN(const TaskQueries::QueueRecord record, core.queries().DescribeQueue(population, now));
   v1::DescribeQueueResponse response;
   response.set_population(population);
   *response.mutable_tasks() = ToProto(record.tasks);
@@ -77,13 +77,13 @@ absl::StatusOr<v1::Worker> ViewOf(Core& core, const WorkerRecord& record) {
 
 absl::StatusOr<v1::ListWorkersResponse> List(Core& core, const v1::ListWorkersRequest& request) {
   ASSIGN_OR_RETURN(const int page_size, PageSize(request.page_size(), core.limits().page_size_max));
-  TaskStore::ListWorkersParams params{.population = PopulationOrDefault(request.population()),
-                                      .after = WorkerName(request.page_token())};
+  TaskQueries::ListWorkersParams params{.population = PopulationOrDefault(request.population()),
+                                        .after = WorkerName(request.page_token())};
   v1::ListWorkersResponse response;
   PageRoom room(core.limits().page_bytes_max);
   const auto read = [&](int limit) {
     params.limit = limit;
-    return core.context().store.ListWorkers(params);
+    return core.queries().ListWorkers(params);
   };
   ASSIGN_OR_RETURN(const bool has_more,
                    FillPage(page_size, read, [&](const WorkerRecord& record) -> absl::StatusOr<bool> {
@@ -110,7 +110,7 @@ absl::StatusOr<v1::DrainWorkerResponse> Drain(Core& core, const v1::DrainWorkerR
 
 absl::StatusOr<v1::GetServerInfoResponse> Info(Core& core, const Admission& admission,
                                                const ServingCertificate* certificate) {
-  const TaskStore::Info store = core.context().store.GetInfo();
+  const TaskQueries::Info store = core.queries().GetInfo();
   v1::GetServerInfoResponse response;
   response.set_version(kVersion);
   response.set_protocol_version_min(kProtocolVersionMin);

@@ -17,15 +17,15 @@ namespace {
 
 absl::StatusOr<v1::ListRoundsResponse> List(Core& core, const v1::ListRoundsRequest& request) {
   ASSIGN_OR_RETURN(const int page_size, PageSize(request.page_size(), core.limits().page_size_max));
-  TaskStore::ListRoundsParams params{.population = PopulationOrDefault(request.population()),
-                                     .job = request.job(),
-                                     .after = RoundId(request.page_token())};
+  TaskQueries::ListRoundsParams params{.population = PopulationOrDefault(request.population()),
+                                       .job = request.job(),
+                                       .after = RoundId(request.page_token())};
   ASSIGN_OR_RETURN(params.states, ParseStates<RoundState>(request.states(), *v1::RoundState_descriptor()));
   v1::ListRoundsResponse response;
   PageRoom room(core.limits().page_bytes_max);
   const auto read = [&](int limit) {
     params.limit = limit;
-    return core.context().store.ListRounds(params);
+    return core.queries().ListRounds(params);
   };
   const absl::StatusOr<bool> has_more =
       FillPage(page_size, read, [&](const RoundRecord& record) -> absl::StatusOr<bool> {
@@ -51,7 +51,7 @@ absl::StatusOr<v1::CancelRoundResponse> Cancel(Core& core, const v1::CancelRound
 
 // The digest of the round's aggregate.
 absl::StatusOr<std::string> FindAggregate(Core& core, const RoundId& id) {
-  ASSIGN_OR_RETURN(const RoundRecord record, core.context().store.GetRound(id));
+  ASSIGN_OR_RETURN(const RoundRecord record, core.queries().GetRound(id));
   ASSIGN_OR_RETURN(const v1::Round round, ToProto(record));
   if (round.state() != v1::SUCCEEDED) {
     const bool may_come = round.state() == v1::COLLECTING || round.state() == v1::SEALING;

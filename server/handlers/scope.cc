@@ -20,7 +20,7 @@ absl::Status CheckRoundScope(const std::string& round, const Identity& caller, C
   if (const LiveRound* live = core.rounds().Find(id); live != nullptr && caller.Reaches(live->spec.population())) {
     return absl::OkStatus();
   }
-  ASSIGN_OR_RETURN(const RoundRecord record, core.context().store.GetRound(id));
+  ASSIGN_OR_RETURN(const RoundRecord record, core.queries().GetRound(id));
   if (caller.Reaches(record.population)) return absl::OkStatus();
   // Whose it is would be news to the caller.
   return absl::PermissionDeniedError(

@@ -20,8 +20,8 @@ constexpr absl::Duration kMoment = absl::Milliseconds(200);
 // Until some of those that wait have their answer.
 constexpr absl::Duration kComeBackAfter = absl::Seconds(2);
 
-absl::StatusOr<v1::GetRoundResponse> Read(TaskStore& store, const RoundId& id) {
-  ASSIGN_OR_RETURN(const RoundRecord record, store.GetRound(id));
+absl::StatusOr<v1::GetRoundResponse> Read(TaskQueries& queries, const RoundId& id) {
+  ASSIGN_OR_RETURN(const RoundRecord record, queries.GetRound(id));
   v1::GetRoundResponse response;
   ASSIGN_OR_RETURN(*response.mutable_round(), ToProto(record));
   return response;
