@@ -14,6 +14,7 @@
 #include "probe/computations/slow.h"
 #include "proto/time.h"
 #include "tests/no_waiter.h"
+#include "tests/simulation/agenda.h"
 #include "worker/builtin_runner.h"
 #include "worker/computation_table.h"
 #include "worker/worker_loop.h"
@@ -23,27 +24,7 @@ namespace {
 
 constexpr absl::Duration kLease = absl::Seconds(30);
 
-// Virtual time: what is to happen, in order.
-class Agenda {
- public:
-  void After(absl::Duration delay, std::function<void()> action) {
-    events_.emplace(clock.Now() + delay, std::move(action));
-  }
-  // False when nothing is left.
-  bool RunNext() {
-    if (events_.empty()) return false;
-    auto next = events_.extract(events_.begin());
-    clock.Set(std::max(clock.Now(), next.key()));
-    ++num_events;
-    next.mapped()();
-    return true;
-  }
-  ManualClock clock;
-  int64_t num_events = 0;
-
- private:
-  std::multimap<absl::Time, std::function<void()>> events_;
-};
+using simulation::Agenda;
 
 // What work_service.proto promises, for tasks of `noop` with inline results.
 class ModelServer {
@@ -54,7 +35,7 @@ class ModelServer {
 
   void Sync(const v1::SyncRequest& request, Reply reply) {
     ++num_syncs;
-    Call call{request, agenda_.clock.Now(), {}, std::move(reply)};
+    Call call{request, agenda_.now(), {}, std::move(reply)};
     Seat& seat = seats_[request.worker()];
     // A newer call ends an older one's wait.
     if (seat.parked) std::exchange(seat.parked, nullptr)->Answer();
@@ -75,7 +56,7 @@ class ModelServer {
   // Leases that lapsed go back; parked calls get what there is.
   void Tick() {
     for (TaskState& task : tasks_) {
-      if (!task.token.empty() && !task.is_done && task.deadline <= agenda_.clock.Now()) task.token.clear();
+      if (!task.token.empty() && !task.is_done && task.deadline <= agenda_.now()) task.token.clear();
     }
     for (auto& [name, seat] : seats_) {
       if (!seat.parked) continue;
@@ -132,7 +113,7 @@ class ModelServer {
     update->set_task(held.task());
     update->set_lease_token(held.lease_token());
     if (task.is_done || task.token != held.lease_token()) return update->set_verdict(v1::LeaseUpdate::LOST);
-    if (held.progress() > task.progress) task.deadline = agenda_.clock.Now() + kLease;
+    if (held.progress() > task.progress) task.deadline = agenda_.now() + kLease;
     task.progress = std::max(task.progress, held.progress());
     update->set_verdict(v1::LeaseUpdate::HELD);
     *update->mutable_remaining() = ToProto(task.deadline - call.arrived);
@@ -164,7 +145,7 @@ class ModelServer {
       if (task.is_done || !task.token.empty()) continue;
       task.token = random_.Token(8);
       task.worker = call.request.worker();
-      task.deadline = agenda_.clock.Now() + kLease;
+      task.deadline = agenda_.now() + kLease;
       task.progress = 0;
       seat.poll_id = call.request.poll_id();
       AddLease(i, call);
@@ -249,8 +230,8 @@ class World {
   }
 
   void RunUntil(absl::Duration duration, const std::function<bool()>& is_enough) {
-    absl::Time end = agenda.clock.Now() + duration;
-    while (agenda.clock.Now() < end && !is_enough() && agenda.RunNext()) {
+    absl::Time end = agenda.now() + duration;
+    while (agenda.now() < end && !is_enough() && agenda.RunNext()) {
     }
   }
 
@@ -274,9 +255,9 @@ class World {
   }
 
   void Step(int seat) {
-    absl::Time next = seats_[seat].loop->Step(agenda.clock.Now());
+    absl::Time next = seats_[seat].loop->Step(agenda.now());
     if (seats_[seat].loop->is_done()) FAIL("a worker gave up");
-    if (next < absl::InfiniteFuture()) StepAfter(std::max(next - agenda.clock.Now(), absl::ZeroDuration()), seat);
+    if (next < absl::InfiniteFuture()) StepAfter(std::max(next - agenda.now(), absl::ZeroDuration()), seat);
   }
 
   void Tick() {
@@ -310,12 +291,12 @@ TEST_CASE("Over a faulty network, with workers that crash, every task gets done 
     // Once the faults stop, it takes a few leases at the most.
     world.transport.faults = 0;
     world.crashes_per_second = 0;
-    absl::Time calm = world.agenda.clock.Now();
+    absl::Time calm = world.agenda.now();
     world.RunUntil(absl::Hours(1), all_done);
     REQUIRE(world.server.all_done());
-    CHECK(world.agenda.clock.Now() - calm < kLease * 3);
+    CHECK(world.agenda.now() - calm < kLease * 3);
     CHECK(world.server.num_syncs < 2000);
-    CHECK(world.agenda.num_events < 20'000);
+    CHECK(world.agenda.num_events() < 20'000);
   }
   ConfigureLog("worker_test", LogLevel::kInfo);
 }
