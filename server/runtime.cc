@@ -7,22 +7,12 @@
 
 #include "base/log.h"
 #include "base/status_macros.h"
-#include "server/core/batch_runner.h"
-#include "server/core/core.h"
-#include "server/handlers/access_handlers.h"
-#include "server/handlers/admission.h"
-#include "server/handlers/answer_books.h"
-#include "server/handlers/blob_handlers.h"
-#include "server/handlers/inspection_handlers.h"
-#include "server/handlers/method_table.h"
-#include "server/handlers/round_handlers.h"
-#include "server/handlers/work_handlers.h"
 #include "server/rpc/grpc_server.h"
+#include "server/server_parts.h"
 #include "server/threads/aggregation_pool.h"
 #include "server/threads/call_threads.h"
 #include "server/threads/core_thread.h"
 #include "server/threads/strand_pool.h"
-#include "tls/serving_certificate.h"
 
 namespace sheaf {
 namespace {
@@ -50,30 +40,23 @@ struct Runtime::State {
       : clock(its_clock),
         stop_grace(options.stop_grace),
         thread(its_clock, EndProcess),
-        core(store, payloads, thread, random,
-             {.limits = options.limits,
-              .data_directory = options.data_directory,
-              .requires_tokens = options.requires_tokens,
-              .parallel = &pool,
-              .folds = &folds,
-              .receptions = &receptions}),
-        runner(store, payloads, core),
-        work(core),
-        blob(core, payloads),
-        round(core),
-        admission(options.limits),
-        answers(options.limits),
         calls(static_cast<int>(options.limits.call_threads_max)),
-        inspection(core, admission, &certificate),
-        access(core),
-        methods(thread, core, admission,
-                {.work = work, .blob = blob, .round = round, .inspection = inspection, .access = access}, &calls) {}
+        parts(store, payloads, thread, random, its_clock,
+              {.limits = options.limits,
+               .data_directory = options.data_directory,
+               .requires_tokens = options.requires_tokens,
+               .parallel = &pool,
+               .folds = &folds,
+               .receptions = &receptions},
+              &calls) {}
 
+  // What runs knows the parts, which are destroyed before their threads are.
   ~State() {
-    // Their jobs know the core.
     receptions.Stop();
     folds.Stop();
     thread.Stop();
+    server.reset();
+    calls.Stop();
   }
 
   // Runs what is left to do beside the core, and what comes of it in the core.
@@ -93,18 +76,8 @@ struct Runtime::State {
   AggregationPool pool;
   StrandPool folds{kFoldThreads};
   StrandPool receptions{kReceptionThreads};
-  Core core;
-  BatchRunner runner;
-  WorkHandlers work;
-  BlobHandlers blob;
-  RoundHandlers round;
-  Admission admission;
-  ServingCertificate certificate;
-  AnswerBooks answers;
   CallThreads calls;
-  InspectionHandlers inspection;
-  AccessHandlers access;
-  MethodTable methods;
+  ServerParts parts;
   std::unique_ptr<GrpcServer> server;
   bool is_stopped = false;
 };
@@ -112,8 +85,8 @@ struct Runtime::State {
 absl::StatusOr<std::unique_ptr<Runtime>> Runtime::Start(TaskStore& store, PayloadStore& payloads, const Clock& clock,
                                                         Random& random, Options options) {
   auto state = std::make_unique<State>(store, payloads, clock, random, options);
-  RETURN_IF_ERROR(state->core.Recover(clock.Now()));
-  if (options.requires_tokens && !state->core.access().HasOperator(clock.Now())) {
+  RETURN_IF_ERROR(state->parts.core.Recover(clock.Now()));
+  if (options.requires_tokens && !state->parts.core.access().HasOperator(clock.Now())) {
     return absl::FailedPreconditionError(fmt::format(
         "refusing to listen on {} without a token: other machines reach it, and nobody could be let in; make "
         "an operator's with `sheafd --create-operator-token --data-dir {}`, or listen on 127.0.0.1",
@@ -121,9 +94,9 @@ absl::StatusOr<std::unique_ptr<Runtime>> Runtime::Start(TaskStore& store, Payloa
   }
   State& started = *state;
   auto runtime = std::unique_ptr<Runtime>(new Runtime(std::move(state)));
-  started.thread.Start(started.runner, started.core);
+  started.thread.Start(started.parts.runner, started.parts.core);
   ASSIGN_OR_RETURN(started.server,
-                   GrpcServer::Start(started.methods, started.answers, clock,
+                   GrpcServer::Start(started.parts.pipeline, clock,
                                      {.listen = options.listen,
                                       .request_bytes_max = options.limits.request_bytes_max,
                                       .receive_bytes_max = options.limits.receive_bytes_max,
@@ -133,7 +106,7 @@ absl::StatusOr<std::unique_ptr<Runtime>> Runtime::Start(TaskStore& store, Payloa
                                       .health_watches_max = options.limits.health_watches_max,
                                       .reflection_streams_max = options.limits.reflection_streams_max,
                                       .tls = options.tls,
-                                      .certificate = &started.certificate}));
+                                      .certificate = &started.parts.certificate}));
   return runtime;
 }
 
@@ -150,11 +123,11 @@ absl::Status Runtime::Stop() {
   if (std::exchange(state.is_stopped, true)) return absl::OkStatus();
   if (state.server == nullptr) return absl::OkStatus();  // Its destructor stops the rest.
   state.server->SetServing(false);
-  absl::Status status = state.thread.RunInBatch([&](absl::Time now) { state.core.BeginDrain(now); });
-  state.server->WaitUntilIdle(state.stop_grace);
+  absl::Status status = state.thread.RunInBatch([&](absl::Time now) { state.parts.core.BeginDrain(now); });
+  state.parts.pipeline.WaitUntilIdle(state.stop_grace);
   // Only when no call is open any more: what is accepted after the checkpoint is lost if its round spools nothing.
   state.server->Shutdown(state.stop_grace);
-  status.Update(state.thread.RunInBatch([&](absl::Time now) { state.core.CheckpointAll(now); }));
+  status.Update(state.thread.RunInBatch([&](absl::Time now) { state.parts.core.CheckpointAll(now); }));
   state.FinishFolds(kLastCheckpointsMax);
   state.receptions.Stop();
   state.folds.Stop();

@@ -1,9 +1,7 @@
 // CallContext: what a handler is told of a call besides its request.
 //
-//   void RoundHandlers::GetRound(const v1::GetRoundRequest& request, const CallContext& call,
-//                                Reply<v1::GetRoundResponse> reply) {
-//     core_.watch().Get(request, call.id, call.caller, call.now, std::move(reply));
-//   }
+//   const CallContext context = {.id = call, .caller = caller, .now = now};
+//   dispatcher.Dispatch(method, context, request, &response, [](absl::Status status) {});
 //
 // A value; it owns nothing but its share of the identity.
 #pragma once

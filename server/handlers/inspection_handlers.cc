@@ -9,13 +9,13 @@
 #include "base/status_macros.h"
 #include "base/version.h"
 #include "proto/time.h"
+#include "server/calls/admission.h"
 #include "server/core/core.h"
 #include "server/core/inspection/explain.h"
 #include "server/core/inspection/views.h"
 #include "server/core/requests/names.h"
 #include "server/core/requests/paging.h"
 #include "server/core/rounds/round_spec.h"
-#include "server/handlers/admission.h"
 
 namespace sheaf {
 namespace {

@@ -23,7 +23,6 @@
 #include "server/rpc/reflection_service.h"
 #include "server/rpc/services.h"
 #include "server/rpc/ticker.h"
-#include "server/rpc/unary_adaptor.h"
 
 namespace sheaf {
 namespace {
@@ -101,7 +100,7 @@ constexpr absl::Duration kAnswerTick = absl::Milliseconds(500);
 constexpr unsigned kCertificateRefreshSeconds = 1;
 
 // `files` are those of a CertificateWatch: what is in them can work.
-std::shared_ptr<grpc::ServerCredentials> Credentials(const CertificateFiles& files) {
+std::shared_ptr<grpc::ServerCredentials> ServerCredentialsOf(const CertificateFiles& files) {
   if (files.certificate.empty()) return grpc::InsecureServerCredentials();
   // TLS 1.2 is the lowest that gRPC's credentials of this kind speak.
   grpc::experimental::TlsServerCredentialsOptions options(
@@ -124,17 +123,15 @@ std::vector<std::string> NamesOf(const std::vector<NamedService>& services) {
 }  // namespace
 
 struct GrpcServer::State {
-  State(const MethodTable& methods, AnswerBooks& answers, const Clock& clock, const Options& options)
-      : adaptor(methods, answers, clock),
-        services(MakeServices(adaptor)),
+  State(CallPipeline& pipeline, const Clock& clock, const Options& options)
+      : services(MakeServices(pipeline)),
         health(options.health_watches_max),
-        reflection(methods, NamesOf(services), options.reflection_streams_max),
-        ticker(kAnswerTick, [&answers, &clock] { answers.Tick(clock.Now()); }) {}
+        reflection(pipeline, NamesOf(services), options.reflection_streams_max),
+        ticker(kAnswerTick, [&pipeline, &clock] { pipeline.Tick(clock.Now()); }) {}
 
   // Used where the options name nobody who wants to know.
   ServingCertificate unseen_certificate;
   std::unique_ptr<CertificateWatch> certificates;
-  UnaryAdaptor adaptor;
   std::vector<NamedService> services;
   HealthService health;
   ReflectionService reflection;
@@ -144,10 +141,10 @@ struct GrpcServer::State {
   std::unique_ptr<Listener> listener;
 };
 
-absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const MethodTable& methods, AnswerBooks& answers,
-                                                              const Clock& clock, const Options& options) {
+absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(CallPipeline& pipeline, const Clock& clock,
+                                                              const Options& options) {
   ConfigureGrpcOnce();
-  auto state = std::make_unique<State>(methods, answers, clock, options);
+  auto state = std::make_unique<State>(pipeline, clock, options);
   ServingCertificate& facts = options.certificate != nullptr ? *options.certificate : state->unseen_certificate;
   CertificateFiles served;
   if (!options.tls.empty()) {
@@ -158,7 +155,7 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const MethodTable&
   SetOptions(builder, options);
   ASSIGN_OR_RETURN(state->listener, Listener::Open(options.listen));
   state->acceptor = builder.experimental().AddExternalConnectionAcceptor(
-      grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD, Credentials(served));
+      grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD, ServerCredentialsOf(served));
   for (const NamedService& service : state->services) builder.RegisterService(service.service.get());
   builder.RegisterService(&state->health);
   builder.RegisterService(&state->reflection);
@@ -188,8 +185,6 @@ void GrpcServer::SetServing(bool is_serving) {
   state_->health.SetServing("", is_serving);
   for (const NamedService& service : state_->services) state_->health.SetServing(service.name, is_serving);
 }
-
-bool GrpcServer::WaitUntilIdle(absl::Duration timeout) { return state_->adaptor.WaitUntilIdle(timeout); }
 
 void GrpcServer::Shutdown(absl::Duration grace) {
   state_->listener->Stop();

@@ -1,13 +1,14 @@
 // GrpcServer: the server's methods on a TCP port, by gRPC's callback API: a parked call costs no thread.
 //
-//   ASSIGN_OR_RETURN(auto server, GrpcServer::Start(methods, answers, clock, {.listen = "127.0.0.1:0"}));
+//   ASSIGN_OR_RETURN(auto server, GrpcServer::Start(pipeline, clock, {.listen = "127.0.0.1:0"}));
 //   ... server->address() ...                          // "127.0.0.1:41234"
 //   server->SetServing(false);                         // Health says NOT_SERVING, for the server and each service.
-//   server->WaitUntilIdle(absl::Seconds(1));           // Whoever is answered has been answered.
+//   pipeline.WaitUntilIdle(absl::Seconds(1));          // Whoever is answered has been answered.
 //   server->Shutdown(absl::Seconds(1));
 //
-// Health checking is for everybody, reflection for whoever may call something. Every other call goes through the one
-// generic adaptor in unary_adaptor.h. Thread-safe, but for destruction.
+// Health checking is for everybody, reflection for whoever may call something. Every other call is the pipeline's
+// (server/calls/call_pipeline.h), and gRPC only its front door (grpc_call.h). Owns what gRPC needs, refers to the
+// pipeline and the clock. Thread-safe, but for destruction.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +18,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
-#include "server/handlers/answer_books.h"
-#include "server/handlers/method_table.h"
+#include "server/calls/call_pipeline.h"
 #include "tls/certificates.h"
 #include "tls/serving_certificate.h"
 
@@ -47,10 +47,10 @@ class GrpcServer {
     // Is told of the certificate, if there is one; outlives the server.
     ServingCertificate* certificate = nullptr;
   };
-  // Serves `methods`; all must outlive the server. UNAVAILABLE, with the remedy, if the port is in use;
+  // Serves the pipeline's methods; all must outlive the server. UNAVAILABLE, with the remedy, if the port is in use;
   // INVALID_ARGUMENT if this machine has no such address; the codes of CheckCertificates.
-  static absl::StatusOr<std::unique_ptr<GrpcServer>> Start(const MethodTable& methods, AnswerBooks& answers,
-                                                           const Clock& clock, const Options& options);
+  static absl::StatusOr<std::unique_ptr<GrpcServer>> Start(CallPipeline& pipeline, const Clock& clock,
+                                                           const Options& options);
 
   // Shuts down at once if Shutdown was not called.
   ~GrpcServer();
@@ -60,9 +60,6 @@ class GrpcServer {
 
   // What health checks are told.
   void SetServing(bool is_serving);
-
-  // True if no call is open, within `timeout`.
-  bool WaitUntilIdle(absl::Duration timeout);
 
   // Takes no more calls, gives open ones `grace`, then cancels them. Returns when all have been answered: the
   // methods must answer parked calls before this is called, or from another thread.

@@ -2,10 +2,8 @@
 
 #include <fmt/format.h>
 #include <google/protobuf/wrappers.pb.h>
-#include <grpcpp/impl/codegen/proto_utils.h>
-#include <grpcpp/impl/codegen/server_callback_handlers.h>
-#include <grpcpp/impl/rpc_service_method.h>
 #include <grpcpp/support/byte_buffer.h>
+#include <grpcpp/support/proto_buffer_reader.h>
 
 #include <optional>
 #include <utility>
@@ -17,7 +15,8 @@ namespace {
 // The messages are {string service = 1} and {enum status = 1}: the wrappers have the same bytes.
 std::optional<std::string> ServiceIn(grpc::ByteBuffer request) {
   google::protobuf::StringValue message;
-  if (!grpc::SerializationTraits<google::protobuf::StringValue>::Deserialize(&request, &message).ok()) return {};
+  grpc::ProtoBufferReader stream(&request);
+  if (!stream.status().ok() || !message.ParseFromZeroCopyStream(&stream)) return {};
   return message.value();
 }
 
@@ -98,16 +97,12 @@ class HealthService::Watch final : public grpc::ServerWriteReactor<grpc::ByteBuf
 };
 
 HealthService::HealthService(int64_t watches_max) : watches_max_(watches_max) {
-  using grpc::internal::RpcMethod;
-  using grpc::internal::RpcServiceMethod;
-  AddMethod(new RpcServiceMethod("/grpc.health.v1.Health/Check", RpcMethod::NORMAL_RPC, nullptr));
-  MarkMethodRawCallback(0, new grpc::internal::CallbackUnaryHandler<grpc::ByteBuffer, grpc::ByteBuffer>(
-                               [this](grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
-                                      grpc::ByteBuffer* response) { return Check(*context, *request, *response); }));
-  AddMethod(new RpcServiceMethod("/grpc.health.v1.Health/Watch", RpcMethod::SERVER_STREAMING, nullptr));
-  MarkMethodRawCallback(
-      1, new grpc::internal::CallbackServerStreamingHandler<grpc::ByteBuffer, grpc::ByteBuffer>(
-             [this](grpc::CallbackServerContext*, const grpc::ByteBuffer* request) { return StartWatch(*request); }));
+  AddUnary("/grpc.health.v1.Health/Check",
+           [this](grpc::CallbackServerContext& context, const grpc::ByteBuffer& request, grpc::ByteBuffer& response) {
+             return Check(context, request, response);
+           });
+  AddServerStream("/grpc.health.v1.Health/Watch",
+                  [this](const grpc::ByteBuffer& request) { return StartWatch(request); });
 }
 
 HealthService::Status HealthService::StatusOf(const std::string& service) const {

@@ -9,9 +9,6 @@
 // call like others. Thread-safe.
 #pragma once
 
-#include <grpcpp/grpcpp.h>
-#include <grpcpp/impl/service_type.h>
-
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -19,10 +16,11 @@
 #include <vector>
 
 #include "base/mutex.h"
+#include "server/rpc/raw_service.h"
 
 namespace sheaf {
 
-class HealthService final : public grpc::Service {
+class HealthService final : public RawService {
  public:
   explicit HealthService(int64_t watches_max);
 

@@ -6,16 +6,13 @@
 #include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 #include <google/protobuf/unknown_field_set.h>
-#include <grpcpp/impl/codegen/server_callback_handlers.h>
-#include <grpcpp/impl/rpc_service_method.h>
 #include <grpcpp/support/byte_buffer.h>
 
 #include <algorithm>
 #include <set>
 #include <utility>
 
-#include "server/rpc/caller.h"
-#include "server/rpc/unary_adaptor.h"
+#include "server/rpc/grpc_call.h"
 
 namespace sheaf {
 namespace {
@@ -117,17 +114,16 @@ class ReflectionService::Stream final : public grpc::ServerBidiReactor<grpc::Byt
   grpc::ByteBuffer answer_;
 };
 
-ReflectionService::ReflectionService(const MethodTable& methods, std::vector<std::string> services, int64_t streams_max)
-    : methods_(methods), services_(std::move(services)), streams_max_(streams_max) {
-  AddMethod(new grpc::internal::RpcServiceMethod("/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
-                                                 grpc::internal::RpcMethod::BIDI_STREAMING, nullptr));
-  MarkMethodRawCallback(0, new grpc::internal::CallbackBidiHandler<grpc::ByteBuffer, grpc::ByteBuffer>(
-                               [this](grpc::CallbackServerContext* context) { return Open(*context); }));
+ReflectionService::ReflectionService(const CallPipeline& pipeline, std::vector<std::string> services,
+                                     int64_t streams_max)
+    : pipeline_(pipeline), services_(std::move(services)), streams_max_(streams_max) {
+  AddBidiStream("/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
+                [this](grpc::CallbackServerContext& context) { return Open(context); });
 }
 
 grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* ReflectionService::Open(
     grpc::CallbackServerContext& context) {
-  const absl::StatusOr<IdentityPtr> caller = CallerOf(context, methods_);
+  const absl::StatusOr<IdentityPtr> caller = pipeline_.Identify([&] { return CredentialsOf(context); });
   if (!caller.ok()) return new Stream(ToGrpcStatus(caller.status()));
   if (num_streams_.fetch_add(1, std::memory_order_relaxed) < streams_max_) return new Stream(*this);
   num_streams_.fetch_sub(1, std::memory_order_relaxed);

@@ -1,15 +1,13 @@
-// The services of the wire contract as gRPC serves them: every method of every descriptor, each handed to the
-// UnaryAdaptor with its bytes as they came, before anybody has parsed them.
+// The services of the wire contract as gRPC serves them: the rows of the pipeline's method table, service by service,
+// each call of which becomes a GrpcCall.
 #pragma once
-
-#include <grpcpp/grpcpp.h>
-#include <grpcpp/impl/service_type.h>
 
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "server/rpc/unary_adaptor.h"
+#include "server/calls/call_pipeline.h"
+#include "server/rpc/raw_service.h"
 
 namespace sheaf {
 
@@ -19,7 +17,7 @@ struct NamedService {
   std::unique_ptr<grpc::Service> service;
 };
 
-// `adaptor` must outlive them.
-std::vector<NamedService> MakeServices(UnaryAdaptor& adaptor);
+// `pipeline` must outlive them.
+std::vector<NamedService> MakeServices(CallPipeline& pipeline);
 
 }  // namespace sheaf

@@ -10,13 +10,16 @@ CallThreads::CallThreads(int num_threads)
   for (int i = 0; i < std::max(num_threads, 1); ++i) threads_.emplace_back([this] { Work(); });
 }
 
-CallThreads::~CallThreads() {
+CallThreads::~CallThreads() { Stop(); }
+
+void CallThreads::Stop() {
   {
     MutexLock lock(mutex_);
     is_stopping_ = true;
   }
   wake_.NotifyAll();
   for (std::thread& thread : threads_) thread.join();
+  threads_.clear();
 }
 
 void CallThreads::Run(const std::string& client, Length length, std::function<void()> work) {

@@ -18,17 +18,20 @@
 #include <vector>
 
 #include "base/mutex.h"
-#include "server/handlers/call_pool.h"
+#include "server/calls/call_pool.h"
 
 namespace sheaf {
 
 class CallThreads final : public CallPool {
  public:
   explicit CallThreads(int num_threads);
-  // Runs what waits.
+  // Stops.
   ~CallThreads() override;
 
   void Run(const std::string& client, Length length, std::function<void()> work) override EXCLUDES(mutex_);
+
+  // Runs what waits and ends the threads; nothing may come any more. Stopping twice is fine.
+  void Stop() EXCLUDES(mutex_);
 
  private:
   struct Client {

@@ -12,18 +12,6 @@
 
 namespace sheaf::crash {
 
-DiskServer::Parts::Parts(DiskServer& owner, const Limits& limits)
-    : core(*owner.store_.tasks, *owner.store_.payloads, owner, owner.random_,
-           {.limits = limits, .data_directory = "/store"}),
-      work(core),
-      blob(core, *owner.store_.payloads),
-      round(core),
-      admission(limits),
-      inspection(core, admission),
-      access(core),
-      table(owner, core, admission, {work, blob, round, inspection, access}),
-      runner(*owner.store_.tasks, *owner.store_.payloads, core) {}
-
 DiskServer::DiskServer(SimulatedDisk& disk, ManualClock& clock, uint64_t seed)
     : disk_(disk), clock_(clock), random_(seed), vfs_(disk) {}
 
@@ -42,7 +30,9 @@ absl::StatusOr<std::unique_ptr<DiskServer>> DiskServer::Start(SimulatedDisk& dis
   std::unique_ptr<FileSystem> files = std::make_unique<DiskFileSystem>(disk);
   if (options.gate != nullptr) files = std::make_unique<HoldingFiles>(std::move(files), *options.gate);
   ASSIGN_OR_RETURN(server->store_, OpenStore("/store", {.files = std::move(files), .open_database = open_database}));
-  server->parts_ = std::make_unique<Parts>(*server, options.limits);
+  server->parts_ =
+      std::make_unique<ServerParts>(*server->store_.tasks, *server->store_.payloads, *server, server->random_, clock,
+                                    Core::Options{.limits = options.limits, .data_directory = "/store"});
   RETURN_IF_ERROR(server->parts_->core.Recover(clock.Now()));
   server->Run();
   RETURN_IF_ERROR(server->stop_status_);
@@ -57,7 +47,7 @@ DiskServer::~DiskServer() {
 absl::Status DiskServer::Call(std::string_view method, std::string_view authorization,
                               const google::protobuf::Message& request, google::protobuf::Message& response) {
   if (!stop_status_.ok()) return absl::UnavailableError("the server has stopped");
-  ASSIGN_OR_RETURN(const IdentityPtr caller, parts_->table.Authenticate(authorization, {}));
+  ASSIGN_OR_RETURN(const IdentityPtr caller, parts_->core.access().Authenticate(authorization, {}));
   // A call that is parked is answered later, or never.
   struct Kept {
     std::unique_ptr<google::protobuf::Message> request;
@@ -68,8 +58,8 @@ absl::Status DiskServer::Call(std::string_view method, std::string_view authoriz
   kept->request.reset(request.New());
   kept->request->CopyFrom(request);
   kept->response.reset(response.New());
-  parts_->table.Dispatch(method, caller, *kept->request, kept->response.get(),
-                         [kept](const absl::Status& status) { kept->answer = status; });
+  parts_->dispatcher.Dispatch(method, {.caller = caller}, *kept->request, kept->response.get(),
+                              [kept](const absl::Status& status) { kept->answer = status; });
   Run();
   if (!kept->answer || is_killed_) {
     return stop_status_.ok() ? absl::DeadlineExceededError("the call is parked")

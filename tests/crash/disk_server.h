@@ -19,15 +19,7 @@
 #include "base/clock.h"
 #include "base/random.h"
 #include "google/protobuf/message.h"
-#include "server/core/batch_runner.h"
-#include "server/core/core.h"
-#include "server/handlers/access_handlers.h"
-#include "server/handlers/admission.h"
-#include "server/handlers/blob_handlers.h"
-#include "server/handlers/inspection_handlers.h"
-#include "server/handlers/method_table.h"
-#include "server/handlers/round_handlers.h"
-#include "server/handlers/work_handlers.h"
+#include "server/server_parts.h"
 #include "storage/directory/open.h"
 #include "storage/files/store_hold.h"
 #include "tests/crash/disk_vfs.h"
@@ -79,19 +71,6 @@ class DiskServer final : public Executor {
   void Defer(Deferred deferred) override { parts_->runner.Defer(std::move(deferred)); }
 
  private:
-  struct Parts {
-    Parts(DiskServer& owner, const Limits& limits);
-    Core core;
-    WorkHandlers work;
-    BlobHandlers blob;
-    RoundHandlers round;
-    Admission admission;
-    InspectionHandlers inspection;
-    AccessHandlers access;
-    MethodTable table;
-    BatchRunner runner;
-  };
-
   DiskServer(SimulatedDisk& disk, ManualClock& clock, uint64_t seed);
 
   SimulatedDisk& disk_;
@@ -101,7 +80,7 @@ class DiskServer final : public Executor {
   Store store_;
   SqlConnection* connection_ = nullptr;
   std::vector<Event> inbox_;
-  std::unique_ptr<Parts> parts_;
+  std::unique_ptr<ServerParts> parts_;
   absl::Status stop_status_;
   bool is_killed_ = false;
 };

@@ -48,14 +48,16 @@ void StagedServer::Call(int64_t id, std::string_view method, const std::string& 
   auto response = std::shared_ptr<google::protobuf::Message>(NewResponse(method));
   SHEAF_CHECK(request != nullptr, "there is no method {}", method);
   SHEAF_CHECK(request->ParseFromString(request_bytes), "a request cannot be parsed");
-  const CallId call = federation_.table().NewCall();
-  open_[id] = [this, call, method = std::string(method)] { federation_.table().Abandon(method, call); };
+  const CallId call = federation_.dispatcher().NewCall();
+  open_[id] = [this, call, method = std::string(method)] {
+    federation_.dispatcher().Abandon(*federation_.parts().methods.Find(method), call);
+  };
   federation_.clock().Set(agenda_.now());
-  federation_.table().Dispatch(method, CallContext{.id = call}, *request, response.get(),
-                               [this, id, life = lives_, request, response, answer](const absl::Status& status) {
-                                 if (life != lives_ || open_.erase(id) == 0) return;
-                                 answer(status, status.ok() ? Serialize(*response) : "");
-                               });
+  federation_.dispatcher().Dispatch(method, {.id = call}, *request, response.get(),
+                                    [this, id, life = lives_, request, response, answer](const absl::Status& status) {
+                                      if (life != lives_ || open_.erase(id) == 0) return;
+                                      answer(status, status.ok() ? Serialize(*response) : "");
+                                    });
   CatchUp();
 }
 

@@ -92,8 +92,30 @@ THREADS_OF = {
     "work_meter.h": "extern WorkMeter& meter; extern absl::Duration kBatchCpuMax;",
 }
 
+CALLS = """
+extern Core& core; extern Executor& executor; extern Clock& clock; extern Limits& limits; extern CallPool& pool;
+extern MethodTable& methods; extern Dispatcher& dispatcher; extern Admission& admission; extern AnswerBooks& answers;
+extern CallPipeline& pipeline; extern MethodRow& method; extern CallId call; extern IdentityPtr caller;
+extern absl::Time now; extern int64_t bytes; extern v1::SyncRequest& request; extern v1::SyncResponse& response;
+"""
+
+CALLS_OF = {
+    "admission.h": "extern Identity& caller; extern Lane lane;",
+    "answer_books.h": "extern AnswerBooks& books; extern CallId id; extern AnswerClient& client; extern AnsweredCall& call;",
+    "call.h": "extern std::string& bytes;",
+    "call_pool.h": "extern std::string& client; extern void HashAndFlush();",
+    "method_row.h": "extern RoundHandlers& rounds; extern BlobHandlers& blobs;",
+    "method_table.h": "extern Handlers& handlers;",
+    "scope.h": "extern Identity& caller; extern v1::GetRoundRequest& request;",
+}
+
+HANDLERS = "extern Core& core; extern PayloadStore& payloads; extern Admission& admission; extern ServingCertificate& certificate;"
+
 # Folder: (what else the examples include, declarations, declarations by header).
 FOLDERS = {
     "server/core": (["base/clock.h", "base/log.h", "base/status_macros.h", "server/core/core.h"], CORE, CORE_OF),
+    "server/calls": (["base/clock.h", "base/status_macros.h", "google/protobuf/io/zero_copy_stream_impl_lite.h",
+                      "server/core/core.h", "server/handlers/method_rows.h"], CALLS, CALLS_OF),
+    "server/handlers": (["base/status_macros.h", "server/calls/method_table.h"], HANDLERS, {}),
     "server/threads": (["base/clock.h", "base/log.h", "base/status_macros.h"], THREADS, THREADS_OF),
 }

@@ -70,9 +70,11 @@ MAY_INCLUDE = {
         + [f"server/core/{other}" for other in others]
         for room, others in CORE_ROOMS.items()
     },
+    # The pipeline of a call knows no transport; the rows of its table are the handlers' to make.
     "server/calls": ["base", "proto"] + CORE,
     "server/handlers": ["base", "proto", "tls", "server/calls", "storage"] + CORE,
-    "server/rpc": ["base", "proto", "tls", "server/handlers"],
+    # A transport: it knows the pipeline of calls, and neither the core nor what answers.
+    "server/rpc": ["base", "proto", "tls", "server/calls"],
     # The binary: main and runtime join the parts.
     "server": ["base", "proto", "tls", "settings"] + AGGREGATION
     + ["storage", "storage/directory", "storage/memory", "server/calls", "server/handlers", "server/rpc"] + CORE,
@@ -191,6 +193,15 @@ BANS = [
             ("server/main.cc", "a binary's main chooses the real thing"),
             ("tests/", "they are what is tested"),
             ("bench/", "they are what is measured"),
+        ],
+    ),
+    (
+        "what gRPC calls internal",
+        r"\bgrpc::internal\b|grpcpp/impl/",
+        [
+            ("server/rpc/raw_service.h", "the base of all services, as generated code includes it"),
+            ("server/rpc/raw_service.cc", "services of bytes, as gRPC's generated code makes them (docs/adr/0017)"),
+            ("sdk/cpp/client/grpc_transport.cc", "messages as bytes, by the header that generated code includes"),
         ],
     ),
 ]

@@ -1,5 +1,5 @@
 // Who may hold how much of what clients have not taken, who waits, and who is cut off.
-#include "server/handlers/answer_books.h"
+#include "server/calls/answer_books.h"
 
 #include <fmt/format.h>
 
@@ -28,6 +28,7 @@ struct AskedRoom final : AnsweredCall {
     return [this] { ++num_cuts; };
   }
 
+  CallId id;
   std::optional<absl::StatusOr<AnswerEntry*>> room;
   int num_cuts = 0;
 
@@ -43,14 +44,15 @@ class Books {
     books = std::make_unique<AnswerBooks>(limits);
   }
   ~Books() {
-    for (AskedRoom& asked : calls) books->Abandon(&asked);
+    for (AskedRoom& asked : calls) books->Abandon(asked.id);
     for (AskedRoom& asked : calls) Release(asked);
     for (AnswerEntry* entry : entries) books->Release(entry);
     CHECK(books->bytes() == 0);
   }
   AskedRoom& Read(const AnswerClient& client, absl::Time now = kStart, AnswerKind kind = AnswerKind::kRead) {
     AskedRoom& asked = calls.emplace_back();
-    books->Reserve(&asked, kind, client, now, [&asked](absl::StatusOr<AnswerEntry*> entry) { asked.room = entry; });
+    asked.id = CallId(static_cast<int64_t>(calls.size()));
+    books->Reserve(asked.id, kind, client, now, [&asked](absl::StatusOr<AnswerEntry*> entry) { asked.room = entry; });
     return asked;
   }
   // As large as there was room for, and on its way.
@@ -73,7 +75,7 @@ class Books {
     for (int i = 0;; ++i) {
       AskedRoom& asked = Read(Client(fmt::format("filler-{}", i)), now);
       if (!asked.has_room()) {
-        books->Abandon(&asked);
+        books->Abandon(asked.id);
         return;
       }
       books->Send(**asked.room, (**asked.room)->bytes, now, asked);
@@ -150,7 +152,7 @@ TEST_CASE("Who waits too long is told so with the limit's name, and who has gone
   books.FillReads();
   AskedRoom& late = books.Read(Client("late"));
   AskedRoom& gone = books.Read(Client("gone"));
-  books.books->Abandon(&gone);
+  books.books->Abandon(gone.id);
   CHECK(absl::IsCancelled(gone.refusal()));
   books.books->Tick(kStart + absl::Seconds(6));
   CHECK_FALSE(late.room.has_value());

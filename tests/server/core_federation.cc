@@ -4,19 +4,12 @@
 
 namespace sheaf {
 
-CoreFederation::Parts::Parts(CoreFederation& owner, const Limits& limits)
-    : core(owner.store_, owner.payloads_, owner, owner.random_,
-           {.limits = limits, .data_directory = "memory", .folds = &owner.jobs_, .receptions = &owner.jobs_}),
-      work(core),
-      blob(core, owner.payloads_),
-      round(core),
-      admission(limits),
-      inspection(core, admission),
-      access(core),
-      table(owner, core, admission, {work, blob, round, inspection, access}),
-      runner(owner.store_, owner.payloads_, core) {}
+std::unique_ptr<ServerParts> CoreFederation::MakeParts() {
+  const Core::Options options = {.limits = limits_, .data_directory = "memory", .folds = &jobs_, .receptions = &jobs_};
+  return std::make_unique<ServerParts>(store_, payloads_, *this, random_, clock_, options);
+}
 
-CoreFederation::CoreFederation(Limits limits) : limits_(limits), parts_(std::make_unique<Parts>(*this, limits)) {
+CoreFederation::CoreFederation(Limits limits) : limits_(limits), parts_(MakeParts()) {
   REQUIRE(parts_->core.Recover(clock_.Now()).ok());
 }
 
@@ -40,7 +33,7 @@ void CoreFederation::CrashAndRestart() {
   jobs_.Clear();
   parts_.reset();
   payloads_.DropUnsynced();
-  parts_ = std::make_unique<Parts>(*this, limits_);
+  parts_ = MakeParts();
   REQUIRE(parts_->core.Recover(clock_.Now()).ok());
   Run();
 }

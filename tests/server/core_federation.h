@@ -1,4 +1,4 @@
-// A whole server core in one thread, under a clock turned by hand: real core, handlers, method table and in-memory
+// A whole server in one thread, under a clock turned by hand: all its parts (server/server_parts.h), and in-memory
 // stores.
 //
 //   CoreFederation server;
@@ -10,21 +10,14 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "base/clock.h"
 #include "base/random.h"
-#include "server/core/batch_runner.h"
-#include "server/core/core.h"
-#include "server/handlers/access_handlers.h"
-#include "server/handlers/admission.h"
-#include "server/handlers/blob_handlers.h"
-#include "server/handlers/inspection_handlers.h"
-#include "server/handlers/method_table.h"
-#include "server/handlers/round_handlers.h"
-#include "server/handlers/work_handlers.h"
+#include "server/server_parts.h"
 #include "storage/memory/memory_payload_store.h"
 #include "storage/memory/memory_task_store.h"
 #include "tests/server/held_jobs.h"
@@ -37,7 +30,8 @@ class CoreFederation final : public Executor {
 
   ManualClock& clock() { return clock_; }
   Core& core() { return parts_->core; }
-  MethodTable& table() { return parts_->table; }
+  ServerParts& parts() { return *parts_; }
+  const Dispatcher& dispatcher() { return parts_->dispatcher; }
   MemoryTaskStore& store() { return store_; }
   MemoryPayloadStore& payloads() { return payloads_; }
 
@@ -80,6 +74,11 @@ class CoreFederation final : public Executor {
     return answer;
   }
 
+  // Whether a transport would let in a request of so many bytes.
+  absl::Status Enter(std::string_view method, const Identity& caller, int64_t bytes, absl::Time now) {
+    return parts_->pipeline.Enter(*parts_->methods.Find(method), caller, bytes, now);
+  }
+
   // What happens when whoever made the newest call is gone.
   std::function<void()> AbandonmentOfNewestCall() const { return abandon_newest_; }
 
@@ -95,35 +94,24 @@ class CoreFederation final : public Executor {
   void Defer(Deferred deferred) override { parts_->runner.Defer(std::move(deferred)); }
 
  private:
-  struct Parts {
-    Parts(CoreFederation& owner, const Limits& limits);
-    Core core;
-    WorkHandlers work;
-    BlobHandlers blob;
-    RoundHandlers round;
-    Admission admission;
-    InspectionHandlers inspection;
-    AccessHandlers access;
-    MethodTable table;
-    BatchRunner runner;
-  };
-
+  std::unique_ptr<ServerParts> MakeParts();
   void RunBatch();
   template <typename Response, typename Request>
   std::shared_ptr<std::optional<absl::StatusOr<Response>>> Dispatch(const std::string& method, const Request& request) {
     auto answer = std::make_shared<std::optional<absl::StatusOr<Response>>>();
     auto kept_request = std::make_shared<Request>(request);
     auto response = std::make_shared<Response>();
-    const CallId call = parts_->table.NewCall();
-    abandon_newest_ = [this, call, method] { parts_->table.Abandon("sheaf.v1." + method, call); };
-    parts_->table.Dispatch("sheaf.v1." + method, CallContext{.id = call}, *kept_request, response.get(),
-                           [answer, response, kept_request](const absl::Status& status) {
-                             if (status.ok()) {
-                               answer->emplace(*response);
-                             } else {
-                               answer->emplace(status);
-                             }
-                           });
+    const MethodRow* row = parts_->methods.Find("sheaf.v1." + method);
+    const CallId call = parts_->dispatcher.NewCall();
+    abandon_newest_ = [this, row, call] { parts_->dispatcher.Abandon(*row, call); };
+    parts_->dispatcher.Dispatch(*row, {.id = call}, *kept_request, response.get(),
+                                [answer, response, kept_request](const absl::Status& status) {
+                                  if (status.ok()) {
+                                    answer->emplace(*response);
+                                  } else {
+                                    answer->emplace(status);
+                                  }
+                                });
     return answer;
   }
 
@@ -135,7 +123,7 @@ class CoreFederation final : public Executor {
   std::vector<Event> inbox_;
   HeldJobs jobs_;
   bool are_jobs_held_ = false;
-  std::unique_ptr<Parts> parts_;
+  std::unique_ptr<ServerParts> parts_;
   std::function<void()> abandon_newest_;
   int num_requests_ = 0;
 };

@@ -1420,23 +1420,16 @@ class HeldCalls final : public CallPool {
 TEST_CASE("An aggregate is looked up in a batch, and read outside of it") {
   CoreFederation server;
   const std::string id = server.CreateRound(SumRound(1));
-  Core& core = server.core();
   HeldCalls pool;
-  Admission admission{Limits()};
-  WorkHandlers work(core);
-  BlobHandlers blob(core, server.payloads());
-  RoundHandlers round(core);
-  InspectionHandlers inspection(core, admission);
-  AccessHandlers access(core);
-  const MethodTable table(server, core, admission, {work, blob, round, inspection, access}, &pool);
+  const Dispatcher dispatcher(server.parts().methods, server, server.core(), server.parts().admission, &pool);
   v1::ReadAggregateRequest request;
   request.set_round(id);
   v1::ReadAggregateResponse response;
   std::optional<absl::Status> answer;
   const auto read = [&](int64_t answer_bytes_max) {
     answer.reset();
-    table.Dispatch("sheaf.v1.RoundService/ReadAggregate", {.answer_bytes_max = answer_bytes_max}, request, &response,
-                   [&](absl::Status status) { answer = std::move(status); });
+    dispatcher.Dispatch("sheaf.v1.RoundService/ReadAggregate", {.answer_bytes_max = answer_bytes_max}, request,
+                        &response, [&](absl::Status status) { answer = std::move(status); });
     server.Run();
   };
   // There is nothing to read yet.

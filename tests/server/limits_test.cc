@@ -17,10 +17,10 @@
 #include "base/checksum.h"
 #include "base/retry_hint.h"
 #include "proto/time.h"
+#include "server/calls/admission.h"
+#include "server/calls/answer_books.h"
 #include "server/core/broadcasts/open_blobs.h"
 #include "server/core/requests/message_parts.h"
-#include "server/handlers/admission.h"
-#include "server/handlers/answer_books.h"
 #include "tests/server/core_federation.h"
 
 namespace sheaf {
@@ -114,14 +114,14 @@ absl::Status LastOfReads(CoreFederation& server, int num_reads, absl::Duration a
   std::vector<AnswerEntry*> entries;
   absl::Status last = absl::DeadlineExceededError("it waits");
   for (int i = 0; i < num_reads; ++i) {
-    books.Reserve(&server, AnswerKind::kRead, {.connection = "c"}, now, [&](absl::StatusOr<AnswerEntry*> entry) {
+    books.Reserve(CallId(1), AnswerKind::kRead, {.connection = "c"}, now, [&](absl::StatusOr<AnswerEntry*> entry) {
       if (entry.ok()) entries.push_back(*entry);
       last = entry.status();
     });
   }
   books.Tick(now + after);
   const absl::Status heard = last;
-  books.Abandon(&server);
+  books.Abandon(CallId(1));
   for (AnswerEntry* entry : entries) books.Release(entry);
   return heard;
 }
@@ -140,8 +140,8 @@ std::map<std::string, Refusal> Refusals() {
   std::map<std::string, Refusal> rows;
   rows["request_bytes_max"] = {[](Limits& l) { l.request_bytes_max = 1000; },
                                [](CoreFederation& server) {
-                                 return server.table().Enter("sheaf.v1.WorkService/Sync", *Identity::Anybody(), 1001,
-                                                             server.clock().Now());
+                                 return server.Enter("sheaf.v1.WorkService/Sync", *Identity::Anybody(), 1001,
+                                                     server.clock().Now());
                                }};
   rows["request_parts_max"] = {[](Limits& l) { l.request_parts_max = 50; },
                                [](CoreFederation& server) {
@@ -150,7 +150,7 @@ std::map<std::string, Refusal> Refusals() {
                                  const std::string bytes = request.SerializeAsString();
                                  google::protobuf::io::ArrayInputStream stream(bytes.data(),
                                                                                static_cast<int>(bytes.size()));
-                                 return server.table().CheckParts(*request.GetDescriptor(), stream);
+                                 return server.parts().pipeline.CheckParts(*request.GetDescriptor(), stream);
                                }};
   rows["chunk_bytes_max"] = {[](Limits& l) { l.chunk_bytes_max = 10; },
                              [](CoreFederation& server) {
@@ -172,10 +172,11 @@ std::map<std::string, Refusal> Refusals() {
                                 v1::SyncRequest request;
                                 v1::SyncResponse response;
                                 for (int i = 0; i < 2; ++i) {
-                                  server.table().Dispatch("sheaf.v1.WorkService/Sync", request, &response, [](auto) {});
+                                  server.dispatcher().Dispatch("sheaf.v1.WorkService/Sync", {}, request, &response,
+                                                               [](auto) {});
                                 }
                                 const auto enter = [&](const char* method) {
-                                  return server.table().Enter(method, *Identity::Anybody(), 1, server.clock().Now());
+                                  return server.Enter(method, *Identity::Anybody(), 1, server.clock().Now());
                                 };
                                 CHECK(enter("sheaf.v1.InspectionService/DescribeQueue").ok());
                                 const absl::Status refused = enter("sheaf.v1.WorkService/Sync");
@@ -190,12 +191,12 @@ std::map<std::string, Refusal> Refusals() {
                                  v1::SyncRequest request;
                                  v1::SyncResponse response;
                                  const auto enter = [&](const char* method) {
-                                   return server.table().Enter(method, *Identity::Anybody(), 1, server.clock().Now());
+                                   return server.Enter(method, *Identity::Anybody(), 1, server.clock().Now());
                                  };
                                  const auto call = [&] {
                                    CHECK(enter("sheaf.v1.WorkService/Sync").ok());
-                                   server.table().Dispatch("sheaf.v1.WorkService/Sync", request, &response,
-                                                           [](auto) {});
+                                   server.dispatcher().Dispatch("sheaf.v1.WorkService/Sync", {}, request, &response,
+                                                                [](auto) {});
                                  };
                                  // One that waits long is no overload, and a crowd that does not is none either.
                                  call();
@@ -217,9 +218,9 @@ std::map<std::string, Refusal> Refusals() {
       [](CoreFederation& server) {
         v1::DescribeQueueRequest request;
         v1::DescribeQueueResponse response;
-        server.table().Dispatch("sheaf.v1.InspectionService/DescribeQueue", request, &response, [](auto) {});
-        const absl::Status refused = server.table().Enter("sheaf.v1.InspectionService/DescribeQueue",
-                                                          *Identity::Anybody(), 1, server.clock().Now());
+        server.dispatcher().Dispatch("sheaf.v1.InspectionService/DescribeQueue", {}, request, &response, [](auto) {});
+        const absl::Status refused =
+            server.Enter("sheaf.v1.InspectionService/DescribeQueue", *Identity::Anybody(), 1, server.clock().Now());
         server.Run();
         return refused;
       },
@@ -227,12 +228,12 @@ std::map<std::string, Refusal> Refusals() {
   rows["open_request_bytes_max"] = {[](Limits& l) { l.open_request_bytes_max = 100'000; },
                                     [](CoreFederation& server) {
                                       const auto enter = [&](int64_t bytes) {
-                                        return server.table().Enter("sheaf.v1.WorkService/Sync", *Identity::Anybody(),
-                                                                    bytes, server.clock().Now());
+                                        return server.Enter("sheaf.v1.WorkService/Sync", *Identity::Anybody(), bytes,
+                                                            server.clock().Now());
                                       };
                                       CHECK(enter(90'000).ok());
                                       const absl::Status refused = enter(10'001);
-                                      server.table().Leave(*Identity::Anybody(), 90'000);
+                                      server.parts().admission.Leave(*Identity::Anybody(), 90'000);
                                       CHECK(enter(10'001).ok());
                                       return refused;
                                     },
@@ -242,8 +243,8 @@ std::map<std::string, Refusal> Refusals() {
                                     const auto enter = [&](const std::string& who) {
                                       Identity identity;
                                       identity.name = who;
-                                      return server.table().Enter("sheaf.v1.WorkService/Sync", identity, 1,
-                                                                  server.clock().Now());
+                                      return server.Enter("sheaf.v1.WorkService/Sync", identity, 1,
+                                                          server.clock().Now());
                                     };
                                     for (int i = 0; i < 5; ++i) CHECK(enter("greedy").ok());
                                     const absl::Status refused = enter("greedy");
@@ -618,8 +619,8 @@ std::map<std::string, std::function<void()>> Effects() {
     v1::SyncResponse first, second;
     const v1::SyncRequest one = Ask("w1", 1);
     const v1::SyncRequest two = Ask("w2", 1);
-    server.table().Dispatch("sheaf.v1.WorkService/Sync", one, &first, [](auto) {});
-    server.table().Dispatch("sheaf.v1.WorkService/Sync", two, &second, [](auto) {});
+    server.dispatcher().Dispatch("sheaf.v1.WorkService/Sync", {}, one, &first, [](auto) {});
+    server.dispatcher().Dispatch("sheaf.v1.WorkService/Sync", {}, two, &second, [](auto) {});
     server.Run();
     CHECK(first.leases_size() + second.leases_size() == 1);
     CHECK(server.Sync(two).leases_size() == 1);
@@ -1033,7 +1034,7 @@ TEST_CASE("The requests of one identity leave room for those of others, and of t
   limits.open_request_bytes_max = 100'000;
   CoreFederation server(limits);
   const auto enter = [&](const std::string& name, int64_t bytes) {
-    return server.table().Enter("sheaf.v1.WorkService/Sync", Identity{.name = name}, bytes, server.clock().Now());
+    return server.Enter("sheaf.v1.WorkService/Sync", Identity{.name = name}, bytes, server.clock().Now());
   };
   CHECK(enter("greedy", 90'000).ok());
   const absl::Status refused = enter("greedy", 1);
@@ -1043,7 +1044,7 @@ TEST_CASE("The requests of one identity leave room for those of others, and of t
   CHECK(enter("modest", 9'000).ok());
   CHECK_FALSE(enter("modest", 1).ok());
   CHECK(enter("third", 900).ok());
-  server.table().Leave(Identity{.name = "greedy"}, 90'000);
+  server.parts().admission.Leave(Identity{.name = "greedy"}, 90'000);
   CHECK(enter("modest", 80'000).ok());
 }
 

@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
+#include "server/calls/admission.h"
 #include "server/core/limits/population_share.h"
-#include "server/handlers/admission.h"
 #include "tests/server/core_federation.h"
 
 namespace sheaf {
@@ -206,8 +206,8 @@ TEST_CASE("An identity that overloads the server is refused, and others are let 
   v1::SyncRequest request;
   v1::SyncResponse response;
   const auto enters = [&](const IdentityPtr& caller) {
-    if (!server.table().Enter("sheaf.v1.WorkService/Sync", *caller, 1, server.clock().Now()).ok()) return false;
-    server.table().Dispatch("sheaf.v1.WorkService/Sync", caller, request, &response, [](auto) {});
+    if (!server.Enter("sheaf.v1.WorkService/Sync", *caller, 1, server.clock().Now()).ok()) return false;
+    server.dispatcher().Dispatch("sheaf.v1.WorkService/Sync", {.caller = caller}, request, &response, [](auto) {});
     return true;
   };
   CHECK(TakeAll([&](int) { return enters(greedy); }) >= 900);
@@ -232,8 +232,8 @@ TEST_CASE("An identity that inspects without end leaves others some room in the 
     auto identity = std::make_shared<Identity>();
     identity->name = name;
     const char* const method = "sheaf.v1.InspectionService/DescribeQueue";
-    if (!server.table().Enter(method, *identity, 1, server.clock().Now()).ok()) return false;
-    server.table().Dispatch(method, identity, request, &response, [](auto) {});
+    if (!server.Enter(method, *identity, 1, server.clock().Now()).ok()) return false;
+    server.dispatcher().Dispatch(method, {.caller = identity}, request, &response, [](auto) {});
     return true;
   };
   CHECK(TakeAll([&](int) { return enters("greedy"); }) == 90);
@@ -264,8 +264,8 @@ TEST_CASE("An identity with uploads to EPHEMERAL rounds leaves another some of t
     request.mutable_contribution()->set_lease_token(lease.lease_token());
     absl::Status answer = absl::UnknownError("never answered");
     v1::StartUploadResponse response;
-    server.table().Dispatch("sheaf.v1.BlobService/StartUpload", identity, request, &response,
-                            [&](const absl::Status& status) { answer = status; });
+    server.dispatcher().Dispatch("sheaf.v1.BlobService/StartUpload", {.caller = identity}, request, &response,
+                                 [&](const absl::Status& status) { answer = status; });
     server.Run();
     return answer;
   };
@@ -327,8 +327,8 @@ TEST_CASE("An identity with uploads for all the room that there is leaves anothe
     request.set_size_bytes(size);
     std::optional<absl::Status> answer;
     v1::StartUploadResponse response;
-    server.table().Dispatch("sheaf.v1.BlobService/StartUpload", identity, request, &response,
-                            [&](const absl::Status& status) { answer = status; });
+    server.dispatcher().Dispatch("sheaf.v1.BlobService/StartUpload", {.caller = identity}, request, &response,
+                                 [&](const absl::Status& status) { answer = status; });
     server.Run();
     REQUIRE(answer.has_value());
     return answer->ok();

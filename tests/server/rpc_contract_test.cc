@@ -6,15 +6,9 @@
 
 #include "base/random.h"
 #include "proto/methods.h"
-#include "server/core/core.h"
-#include "server/handlers/access_handlers.h"
-#include "server/handlers/admission.h"
-#include "server/handlers/blob_handlers.h"
-#include "server/handlers/inspection_handlers.h"
-#include "server/handlers/method_table.h"
-#include "server/handlers/round_handlers.h"
-#include "server/handlers/work_handlers.h"
+#include "server/rpc/grpc_call.h"
 #include "server/rpc/services.h"
+#include "server/server_parts.h"
 #include "storage/memory/memory_payload_store.h"
 #include "storage/memory/memory_task_store.h"
 
@@ -54,10 +48,11 @@ class NoExecutor final : public Executor {
   void Defer(Deferred) override {}
 };
 
-// A method table over a server that does not run.
+// A server that does not run.
 class ATable {
  public:
-  const MethodTable& table() const { return table_; }
+  const MethodTable& table() const { return parts_.methods; }
+  CallPipeline& pipeline() { return parts_.pipeline; }
 
  private:
   ManualClock clock_;
@@ -65,17 +60,7 @@ class ATable {
   MemoryTaskStore store_;
   MemoryPayloadStore payloads_;
   NoExecutor executor_;
-  Core core_{store_, payloads_, executor_, random_, {}};
-  WorkHandlers work_{core_};
-  BlobHandlers blob_{core_, payloads_};
-  RoundHandlers round_{core_};
-  Admission admission_{core_.limits()};
-  InspectionHandlers inspection_{core_, admission_};
-  AccessHandlers access_{core_};
-  MethodTable table_{executor_,
-                     core_,
-                     admission_,
-                     {.work = work_, .blob = blob_, .round = round_, .inspection = inspection_, .access = access_}};
+  ServerParts parts_{store_, payloads_, executor_, random_, clock_, {}};
 };
 
 TEST_CASE("No method of any service streams, in either direction") {
@@ -91,8 +76,9 @@ TEST_CASE("Every method of the contract has a row in the method table, and no ro
   const ATable table;
   std::set<std::string> described;
   for (const MethodDescriptor* method : AllMethods()) described.insert(PathOf(*method));
-  const std::vector<std::string> rows = table.table().methods();
-  CHECK(std::set<std::string>(rows.begin(), rows.end()) == described);
+  std::set<std::string> rows;
+  for (const MethodRow& row : table.table().rows()) rows.insert(row.name);
+  CHECK(rows == described);
 }
 
 TEST_CASE("Every method says which roles may call it; viewers change nothing, and workers only hand in") {
@@ -103,7 +89,7 @@ TEST_CASE("Every method says which roles may call it; viewers change nothing, an
                                              "FinishUpload", "ReadBlob",    "SelectRows", "GetServerInfo"};
   for (const MethodDescriptor* method : AllMethods()) {
     INFO(PathOf(*method));
-    const RoleSet roles = table.table().RolesOf(PathOf(*method));
+    const RoleSet roles = table.table().Find(PathOf(*method))->traits.roles;
     CHECK(roles.bits() != 0);
     CHECK(roles.has(v1::VIEWER) == for_viewers.contains(method->name()));
     CHECK(roles.has(v1::WORKER) == for_workers.contains(method->name()));
@@ -111,14 +97,11 @@ TEST_CASE("Every method says which roles may call it; viewers change nothing, an
 }
 
 TEST_CASE("Every service of the contract is offered by gRPC") {
-  const ATable table;
-  const ManualClock clock;
-  AnswerBooks answers{Limits()};
-  UnaryAdaptor adaptor(table.table(), answers, clock);
+  ATable table;
   std::set<std::string> described;
   for (const ServiceDescriptor* service : AllServices()) described.insert(service->full_name());
   std::set<std::string> offered;
-  for (const NamedService& service : MakeServices(adaptor)) offered.insert(service.name);
+  for (const NamedService& service : MakeServices(table.pipeline())) offered.insert(service.name);
   CHECK(offered == described);
 }
 

@@ -28,8 +28,8 @@ absl::StatusOr<v1::SyncResponse> SyncAs(CoreFederation& server, const IdentityPt
                                         const v1::SyncRequest& request) {
   std::optional<absl::Status> answer;
   v1::SyncResponse response;
-  server.table().Dispatch("sheaf.v1.WorkService/Sync", caller, request, &response,
-                          [&](const absl::Status& status) { answer = status; });
+  server.dispatcher().Dispatch("sheaf.v1.WorkService/Sync", {.caller = caller}, request, &response,
+                               [&](const absl::Status& status) { answer = status; });
   server.Run();
   REQUIRE(answer.has_value());
   if (!answer->ok()) return *answer;
@@ -101,8 +101,8 @@ TEST_CASE("Nobody uploads for another's lease, or hands in another's upload") {
   start.mutable_contribution()->set_lease_token(of_ann.lease_token());
   const auto start_as = [&](const IdentityPtr& caller) {
     v1::StartUploadResponse response;
-    server.table().Dispatch("sheaf.v1.BlobService/StartUpload", caller, start, &response,
-                            [](const absl::Status& status) { REQUIRE(status.ok()); });
+    server.dispatcher().Dispatch("sheaf.v1.BlobService/StartUpload", {.caller = caller}, start, &response,
+                                 [](const absl::Status& status) { REQUIRE(status.ok()); });
     server.Run();
     return response;
   };
@@ -142,8 +142,8 @@ TEST_CASE("Who does not reach a population is neither shown its rounds and tasks
   const auto ask = [&](const std::string& method, const google::protobuf::Message& request,
                        google::protobuf::Message& response) {
     std::optional<absl::Status> answer;
-    server.table().Dispatch("sheaf.v1." + method, ann, request, &response,
-                            [&](const absl::Status& status) { answer = status; });
+    server.dispatcher().Dispatch("sheaf.v1." + method, {.caller = ann}, request, &response,
+                                 [&](const absl::Status& status) { answer = status; });
     server.Run();
     REQUIRE(answer.has_value());
     return *answer;

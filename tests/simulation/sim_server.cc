@@ -5,15 +5,6 @@
 #include <utility>
 
 #include "proto/time.h"
-#include "server/core/batch_runner.h"
-#include "server/core/core.h"
-#include "server/handlers/access_handlers.h"
-#include "server/handlers/admission.h"
-#include "server/handlers/blob_handlers.h"
-#include "server/handlers/inspection_handlers.h"
-#include "server/handlers/method_table.h"
-#include "server/handlers/round_handlers.h"
-#include "server/handlers/work_handlers.h"
 #include "sheaf/v1/round_service.pb.h"
 
 namespace sheaf::simulation {
@@ -62,34 +53,6 @@ absl::Duration WaitOf(const google::protobuf::Message& request) {
 
 }  // namespace
 
-struct SimServer::Life {
-  Life(TaskStore& store, PayloadStore& payloads, SimServer& executor, Random& random, const Limits& limits)
-      : core(store, payloads, executor, random,
-             {.limits = limits,
-              .data_directory = "simulated",
-              .folds = &executor.background_,
-              .receptions = &executor.background_}),
-        runner(store, payloads, core),
-        work(core),
-        blob(core, payloads),
-        round(core),
-        admission(limits),
-        inspection(core, admission),
-        access(core),
-        methods(executor, core, admission,
-                {.work = work, .blob = blob, .round = round, .inspection = inspection, .access = access}) {}
-
-  Core core;
-  BatchRunner runner;
-  WorkHandlers work;
-  BlobHandlers blob;
-  RoundHandlers round;
-  Admission admission;
-  InspectionHandlers inspection;
-  AccessHandlers access;
-  MethodTable methods;
-};
-
 SimServer::SimServer(Parts parts)
     : parts_(std::move(parts)),
       point_(parts_.statistics),
@@ -122,7 +85,10 @@ void SimServer::Start() {
   well_since_ = parts_.agenda.now();
   Guard([this] {
     Arm();
-    life_ = std::make_unique<Life>(*task_store_, payload_store_, *this, parts_.core_random, parts_.limits);
+    const Core::Options options = {
+        .limits = parts_.limits, .data_directory = "simulated", .folds = &background_, .receptions = &background_};
+    life_ = std::make_unique<ServerParts>(*task_store_, payload_store_, *this, parts_.core_random,
+                                          parts_.agenda.clock(), options);
     absl::Status status = life_->core.Recover(parts_.agenda.now());
     if (absl::IsResourceExhausted(status)) return Crash("its disk is full");
     if (!status.ok()) return parts_.journal.Break("a server recovers", "{}", status.ToString());
@@ -288,13 +254,13 @@ void SimServer::Call(std::string_view method, const std::string& authorization, 
   }
   Guard([&] {
     auto shared = std::shared_ptr<Message>(std::move(response));
-    const absl::StatusOr<IdentityPtr> caller = life_->methods.Authenticate(authorization, {});
+    const absl::StatusOr<IdentityPtr> caller = life_->core.access().Authenticate(authorization, {});
     if (!caller.ok()) return Answer(id, caller.status(), *shared, arrival);
-    call.in_server = life_->methods.NewCall();
-    life_->methods.Dispatch(method, CallContext{.id = call.in_server, .caller = *caller}, *request, shared.get(),
-                            [this, id, life = num_lives_, arrival, shared](const absl::Status& status) {
-                              if (life == num_lives_) Answer(id, status, *shared, arrival);
-                            });
+    call.in_server = life_->dispatcher.NewCall();
+    life_->dispatcher.Dispatch(method, {.id = call.in_server, .caller = *caller}, *request, shared.get(),
+                               [this, id, life = num_lives_, arrival, shared](const absl::Status& status) {
+                                 if (life == num_lives_) Answer(id, status, *shared, arrival);
+                               });
   });
   if (is_faulty_) AbandonOlder(id);
   if (is_faulty_ && WaitOf(*request) > absl::ZeroDuration() && parts_.chance.Chance(kCallerGone)) {
@@ -321,7 +287,7 @@ void SimServer::AbandonOlder(int64_t newest) {
 
 void SimServer::Abandon(Pending& call) {
   call.is_abandoned = true;
-  life_->methods.Abandon(call.method, call.in_server);
+  life_->dispatcher.Abandon(*life_->methods.Find(call.method), call.in_server);
 }
 
 void SimServer::Answer(int64_t id, const absl::Status& status, const Message& response, absl::Time arrival) {

@@ -1,5 +1,5 @@
-// SimServer: a server in virtual time. The real core and handlers, dispatched through the real method table, batches
-// run by the real BatchRunner; only the thread and the wire are missing.
+// SimServer: a server in virtual time. All the real parts of one (server/server_parts.h); only the thread and
+// the wire are missing.
 //
 //   server.Call(method, request, [](absl::Status status, const Message& response) {...}, on_gone);
 //
@@ -15,9 +15,7 @@
 
 #include "base/random.h"
 #include "google/protobuf/message.h"
-#include "server/core/batches/call_id.h"
-#include "server/core/batches/executor.h"
-#include "server/core/limits/limits.h"
+#include "server/server_parts.h"
 #include "tests/simulation/agenda.h"
 #include "tests/simulation/crashing_payload_store.h"
 #include "tests/simulation/crashing_task_store.h"
@@ -86,8 +84,6 @@ class SimServer final : public Executor {
   std::string Leaks();
 
  private:
-  // One process: all that a crash takes away.
-  struct Life;
   struct Pending {
     std::string method;
     // The server's, once it was let in.
@@ -130,7 +126,8 @@ class SimServer final : public Executor {
   std::unique_ptr<CrashingTaskStore> task_store_;
   CrashingPayloadStore payload_store_;
   SimBackground background_;
-  std::unique_ptr<Life> life_;
+  // One process: all that a crash takes away.
+  std::unique_ptr<ServerParts> life_;
   int64_t num_lives_ = 0;
   // Appointments for a start: only the newest is kept.
   int64_t rest_ = 0;

@@ -1,10 +1,9 @@
 // AnswerBooks: the bytes of answers, from before an answer is made until its client has taken it. A client that asks
 // and does not read would otherwise have the server keep everything it asked for.
 //
-//   books.Reserve(&call, AnswerKind::kRead, client, now, [&](absl::StatusOr<AnswerEntry*> entry) {
-//     ... make an answer of (*entry)->bytes, at most ...     // There is room; or RESOURCE_EXHAUSTED, after a while.
+//   books.Reserve(id, AnswerKind::kRead, client, now, [&](absl::StatusOr<AnswerEntry*> reserved) {
+//     if (reserved.ok()) books.Send(*reserved, bytes, now, call);   // Made; its client has answer_time_max to take it.
 //   });
-//   books.Send(entry, bytes, now, call);      // Its client has answer_time_max to take it.
 //   ASSIGN_OR_RETURN(AnswerEntry * entry, books.Take(client, bytes, now, call));   // Both at once, or refused.
 //   books.Release(entry);                                      // It has it, or is gone.
 //   books.Tick(now);                                           // Once a second.
@@ -38,6 +37,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/mutex.h"
+#include "server/core/batches/call_id.h"
 #include "server/core/limits/limits.h"
 
 namespace sheaf {
@@ -83,11 +83,11 @@ class AnswerBooks {
   // get errors; but it is cut off like others.
   AnswerEntry* TakeError(const AnswerClient& client, absl::Time now, AnsweredCall& call) EXCLUDES(mutex_);
   // Calls `on_room` once, now or later. The same status if too many wait, or if there is no room within
-  // answer_wait_max; CANCELLED after Abandon. `caller` is only compared.
-  void Reserve(const void* caller, AnswerKind kind, const AnswerClient& client, absl::Time now, OnRoom on_room)
+  // answer_wait_max; CANCELLED after Abandon.
+  void Reserve(CallId call, AnswerKind kind, const AnswerClient& client, absl::Time now, OnRoom on_room)
       EXCLUDES(mutex_);
   // Who waits no longer.
-  void Abandon(const void* caller) EXCLUDES(mutex_);
+  void Abandon(CallId call) EXCLUDES(mutex_);
 
   // The answer is made, has so many bytes, and is on its way.
   void Send(AnswerEntry* entry, int64_t bytes, absl::Time now, AnsweredCall& call) EXCLUDES(mutex_);
@@ -119,7 +119,7 @@ class AnswerBooks {
     Account& peer() const { return identity != nullptr ? *identity : *connection; }
   };
   struct Waiting {
-    const void* caller = nullptr;
+    CallId call;
     Holder holder;
     absl::Time until;
     OnRoom on_room;

@@ -1,4 +1,4 @@
-#include "server/handlers/answer_books.h"
+#include "server/calls/answer_books.h"
 
 #include <fmt/format.h>
 
@@ -173,8 +173,7 @@ AnswerEntry* AnswerBooks::TakeError(const AnswerClient& client, absl::Time now, 
 
 // --- Answers that wait for room -------------------------------------------------------------------
 
-void AnswerBooks::Reserve(const void* caller, AnswerKind kind, const AnswerClient& client, absl::Time now,
-                          OnRoom on_room) {
+void AnswerBooks::Reserve(CallId call, AnswerKind kind, const AnswerClient& client, absl::Time now, OnRoom on_room) {
   Calls calls;
   AnswerEntry* entry = nullptr;
   {
@@ -188,7 +187,7 @@ void AnswerBooks::Reserve(const void* caller, AnswerKind kind, const AnswerClien
       MakePlaceToWait(part, holder, calls);
       ++holder.peer().num_waiting;
       part.waiting.push_back(
-          {.caller = caller, .holder = holder, .until = now + limits_.answer_wait_max, .on_room = std::move(on_room)});
+          {.call = call, .holder = holder, .until = now + limits_.answer_wait_max, .on_room = std::move(on_room)});
       if (static_cast<int64_t>(part.waiting.size()) > limits_.waiting_answers_max) {
         EndWait(
             part, std::prev(part.waiting.end()),
@@ -245,14 +244,13 @@ void AnswerBooks::Serve(Part& part, Calls& calls) {
   }
 }
 
-void AnswerBooks::Abandon(const void* caller) {
+void AnswerBooks::Abandon(CallId call) {
   Calls calls;
   {
     MutexLock lock(mutex_);
     for (Part& part : parts_) {
       for (auto it = part.waiting.begin(); it != part.waiting.end();) {
-        it = it->caller == caller ? EndWait(part, it, absl::CancelledError("the caller has gone"), calls)
-                                  : std::next(it);
+        it = it->call == call ? EndWait(part, it, absl::CancelledError("the caller has gone"), calls) : std::next(it);
       }
     }
   }

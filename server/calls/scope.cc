@@ -1,4 +1,4 @@
-#include "server/handlers/scope.h"
+#include "server/calls/scope.h"
 
 #include <fmt/format.h>
 

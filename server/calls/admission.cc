@@ -1,4 +1,4 @@
-#include "server/handlers/admission.h"
+#include "server/calls/admission.h"
 
 #include <fmt/format.h>
 

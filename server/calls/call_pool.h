@@ -1,7 +1,7 @@
 // CallPool: where calls run that move bytes, hash, flush or parse much: threads of their own, so that those of the
 // transport go on receiving.
 //
-//   pool.Run(client, CallPool::Length::kShort, [=] { ... });
+//   pool.Run(client, CallPool::Length::kLong, [] { HashAndFlush(); });
 //
 // The server has threads (server/threads/call_threads.h); the simulation does such calls at once.
 #pragma once

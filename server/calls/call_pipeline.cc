@@ -1,0 +1,55 @@
+#include "server/calls/call_pipeline.h"
+
+#include <fmt/format.h>
+
+#include "server/core/requests/message_parts.h"
+
+namespace sheaf {
+
+absl::StatusOr<IdentityPtr> CallPipeline::Identify(absl::FunctionRef<Credentials()> credentials) const {
+  if (!parts_.access.is_required()) return Identity::Anybody();
+  const Credentials shown = credentials();
+  return parts_.access.Authenticate(shown.authorization, shown.certificate_names);
+}
+
+absl::Status CallPipeline::Enter(const MethodRow& method, const Identity& caller, int64_t bytes, absl::Time now) {
+  if (bytes > parts_.limits.request_bytes_max) {
+    return absl::ResourceExhaustedError(fmt::format(
+        "the request has {} bytes, over request_bytes_max = {}; send less in one call: fewer tasks, smaller "
+        "payloads, and what tasks share in the round's broadcast",
+        bytes, parts_.limits.request_bytes_max));
+  }
+  return parts_.admission.Enter(method.traits.lane, caller, bytes, now);
+}
+
+bool CallPipeline::CountsParts(int64_t bytes) { return bytes > kUncountedBytesMax; }
+
+absl::Status CallPipeline::CheckParts(const google::protobuf::Descriptor& type,
+                                      google::protobuf::io::ZeroCopyInputStream& stream) const {
+  return sheaf::CheckParts(type, stream, "request_parts_max", parts_.limits.request_parts_max);
+}
+
+void CallPipeline::NoteRefusal(std::string_view method, std::string_view connection, const absl::Status& status) {
+  refusals_.Info(Now(), "{} from {} is refused: {}", method, connection, std::string(status.message()));
+}
+
+void CallPipeline::Open() {
+  MutexLock lock(mutex_);
+  ++num_open_;
+}
+
+void CallPipeline::Close() {
+  MutexLock lock(mutex_);
+  if (--num_open_ == 0) idle_.NotifyAll();
+}
+
+bool CallPipeline::WaitUntilIdle(absl::Duration timeout) {
+  const absl::Time end = Now() + timeout;
+  MutexLock lock(mutex_);
+  for (absl::Duration left = timeout; num_open_ > 0 && left > absl::ZeroDuration(); left = end - Now()) {
+    idle_.WaitFor(mutex_, left);
+  }
+  return num_open_ == 0;
+}
+
+}  // namespace sheaf

@@ -1,0 +1,95 @@
+// CallPipeline: what every call goes through on its way from a transport to its handler and back, whatever the
+// transport: who calls, how large the request is, whether there is room for it (Admission) and for its answer
+// (AnswerBooks), and only then it is parsed, and dispatched. One pipeline serves all transports of a server, so that
+// what they take together stays within the limits. A transport makes a Call (call.h) for each call that comes.
+//
+//   CallPipeline pipeline({.methods = methods, .dispatcher = dispatcher, .access = core.access(),
+//                          .admission = admission, .answers = answers, .limits = core.limits(), .clock = clock});
+//   pipeline.Tick(now);                             // Each transport, twice a second: answers that nobody takes.
+//   pipeline.WaitUntilIdle(absl::Seconds(1));       // Whoever is answered has been answered.
+//
+// Knows no transport. Refers to all it is given. Thread-safe.
+#pragma once
+
+#include <google/protobuf/descriptor.h>
+#include <google/protobuf/io/zero_copy_stream.h>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "base/clock.h"
+#include "base/log_quota.h"
+#include "base/mutex.h"
+#include "server/calls/admission.h"
+#include "server/calls/answer_books.h"
+#include "server/calls/dispatcher.h"
+#include "server/calls/method_table.h"
+#include "server/core/access/access_control.h"
+#include "server/core/limits/limits.h"
+
+namespace sheaf {
+
+// What a caller shows of itself. Refers to what the transport has.
+struct Credentials {
+  // The header `authorization`; empty: none.
+  std::string_view authorization;
+  // Of the certificate that was checked when the connection was made; none without one.
+  std::vector<std::string> certificate_names;
+};
+
+class CallPipeline {
+ public:
+  struct Parts {
+    const MethodTable& methods;
+    const Dispatcher& dispatcher;
+    const AccessControl& access;
+    Admission& admission;
+    AnswerBooks& answers;
+    const Limits& limits;
+    const Clock& clock;
+  };
+  // All must outlive it.
+  explicit CallPipeline(const Parts& parts) : parts_(parts) {}
+
+  const MethodTable& methods() const { return parts_.methods; }
+  const Dispatcher& dispatcher() const { return parts_.dispatcher; }
+  AnswerBooks& answers() { return parts_.answers; }
+  absl::Time Now() const { return parts_.clock.Now(); }
+
+  // Who calls; the codes of AccessControl::Authenticate. `credentials` is asked only where somebody wants to know.
+  absl::StatusOr<IdentityPtr> Identify(absl::FunctionRef<Credentials()> credentials) const;
+  // Whether there is room for a request, before it is parsed; see Admission. RESOURCE_EXHAUSTED also if it has more
+  // bytes than any may. If OK, Leave must follow.
+  absl::Status Enter(const MethodRow& method, const Identity& caller, int64_t bytes, absl::Time now);
+  void Leave(const Identity& caller, int64_t bytes) { parts_.admission.Leave(caller, bytes); }
+  // Whether a request of this size must be looked through by CheckParts before it may be parsed; see message_parts.h.
+  static bool CountsParts(int64_t bytes);
+  absl::Status CheckParts(const google::protobuf::Descriptor& type,
+                          google::protobuf::io::ZeroCopyInputStream& stream) const;
+  // Says in the log, now and then, who was refused what.
+  void NoteRefusal(std::string_view method, std::string_view connection, const absl::Status& status);
+
+  // Cuts off answers that nobody takes, and ends waits for room. More often does no harm.
+  void Tick(absl::Time now) { parts_.answers.Tick(now); }
+
+  // A call begins, and has been answered.
+  void Open() EXCLUDES(mutex_);
+  void Close() EXCLUDES(mutex_);
+  // True if no call is open, within `timeout`.
+  bool WaitUntilIdle(absl::Duration timeout) EXCLUDES(mutex_);
+
+ private:
+  const Parts parts_;
+  LogQuota refusals_;
+  Mutex mutex_;
+  CondVar idle_;
+  int64_t num_open_ GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace sheaf

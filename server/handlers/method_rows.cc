@@ -1,0 +1,114 @@
+#include "server/handlers/method_rows.h"
+
+#include "proto/methods.h"
+#include "server/calls/scope.h"
+
+namespace sheaf {
+namespace {
+
+using v1::OPERATOR;
+using v1::SUBMITTER;
+using v1::VIEWER;
+using v1::WORKER;
+
+constexpr RoleSet kLooking = {SUBMITTER, OPERATOR, VIEWER};
+constexpr RoleSet kUploading = {WORKER, SUBMITTER};
+
+// A worker uploads what it was leased, a submitter what it broadcasts.
+absl::Status CheckUploader(const v1::StartUploadRequest& request, const Identity& caller, Core& /*core*/) {
+  return caller.CheckRole("StartUpload", request.has_contribution() ? RoleSet{WORKER} : RoleSet{SUBMITTER});
+}
+
+absl::Status CheckNewRound(const v1::CreateRoundRequest& request, const Identity& caller, Core& /*core*/) {
+  return CheckPopulationScope(request.spec().population(), caller);
+}
+
+std::vector<MethodRow> WorkRows(WorkHandlers& work) {
+  return {
+      InBatch(kSync, {.roles = {WORKER}}, OfPopulation(&v1::SyncRequest::population), work, &WorkHandlers::Sync,
+              &WorkHandlers::AbandonSync),
+  };
+}
+
+// FinishUpload hashes and flushes the whole file.
+std::vector<MethodRow> BlobRows(BlobHandlers& blob) {
+  return {
+      InBatch(kStartUpload, {.roles = kUploading}, CheckUploader, blob, &BlobHandlers::StartUpload),
+      InPool(kWriteChunk, {.roles = kUploading}, OfUpload(&v1::WriteChunkRequest::upload_id), blob,
+             &BlobHandlers::WriteChunk),
+      InPool(kQueryUpload, {.roles = kUploading}, OfUpload(&v1::QueryUploadRequest::upload_id), blob,
+             &BlobHandlers::QueryUpload),
+      InPool(kFinishUpload, {.roles = kUploading, .length = CallPool::Length::kLong},
+             OfUpload(&v1::FinishUploadRequest::upload_id), blob, &BlobHandlers::FinishUpload),
+      InPool(kReadBlob, {.roles = {WORKER}, .answer = AnswerKind::kRead}, OfBroadcast(&v1::ReadBlobRequest::digest),
+             blob, &BlobHandlers::ReadBlob),
+      InPool(kSelectRows, {.roles = {WORKER}, .answer = AnswerKind::kRead}, OfBroadcast(&v1::SelectRowsRequest::digest),
+             blob, &BlobHandlers::SelectRows),
+  };
+}
+
+std::vector<MethodRow> RoundRows(RoundHandlers& round) {
+  return {
+      InBatch(kCreateRound, {.roles = {SUBMITTER}}, CheckNewRound, round, &RoundHandlers::CreateRound),
+      InBatch(kGetRound, {.roles = kLooking, .only_looks = true}, OfRound(&v1::GetRoundRequest::round), round,
+              &RoundHandlers::GetRound, &RoundHandlers::AbandonGetRound),
+      InBatch(kListRounds, {.roles = kLooking, .answer = AnswerKind::kList, .only_looks = true},
+              OfPopulation(&v1::ListRoundsRequest::population), round, &RoundHandlers::ListRounds),
+      InBatch(kCancelRound, {.roles = {SUBMITTER, OPERATOR}}, OfRound(&v1::CancelRoundRequest::round), round,
+              &RoundHandlers::CancelRound),
+      InBatchThenPool(kReadAggregate, {.roles = {SUBMITTER}, .answer = AnswerKind::kRead, .only_looks = true},
+                      OfRound(&v1::ReadAggregateRequest::round), round, &RoundHandlers::ReadAggregate),
+  };
+}
+
+// By these an overload is seen and mended, and by those of access.
+std::vector<MethodRow> InspectionRows(InspectionHandlers& inspection) {
+  constexpr MethodTraits kOne = {.roles = kLooking, .lane = Lane::kInspection, .only_looks = true};
+  constexpr MethodTraits kMany = {
+      .roles = kLooking, .lane = Lane::kInspection, .answer = AnswerKind::kList, .only_looks = true};
+  constexpr MethodTraits kMending = {.roles = {OPERATOR}, .lane = Lane::kInspection};
+  return {
+      InBatch(kListTasks, kMany, OfPopulation(&v1::ListTasksRequest::population), inspection,
+              &InspectionHandlers::ListTasks),
+      InBatch(kGetTask, kMany, OfTask(&v1::GetTaskRequest::task), inspection, &InspectionHandlers::GetTask),
+      InBatch(kRequeueTask, kMending, OfTask(&v1::RequeueTaskRequest::task), inspection,
+              &InspectionHandlers::RequeueTask),
+      InBatch(kDescribeQueue, kOne, OfPopulation(&v1::DescribeQueueRequest::population), inspection,
+              &InspectionHandlers::DescribeQueue),
+      InBatch(kListWorkers, kMany, OfPopulation(&v1::ListWorkersRequest::population), inspection,
+              &InspectionHandlers::ListWorkers),
+      InBatch(kDrainWorker, kMending, OfPopulation(&v1::DrainWorkerRequest::population), inspection,
+              &InspectionHandlers::DrainWorker),
+      InBatch(kExplainRound, kMany, OfRound(&v1::ExplainRoundRequest::round), inspection,
+              &InspectionHandlers::ExplainRound),
+      InBatch(kGetServerInfo, {.roles = kEveryRole, .lane = Lane::kInspection, .only_looks = true},
+              OfServer<v1::GetServerInfoRequest>(), inspection, &InspectionHandlers::GetServerInfo),
+  };
+}
+
+std::vector<MethodRow> AccessRows(AccessHandlers& access) {
+  constexpr MethodTraits kChanging = {.roles = {OPERATOR}, .lane = Lane::kInspection};
+  return {
+      InBatch(kCreateToken, kChanging, OfServer<v1::CreateTokenRequest>(), access, &AccessHandlers::CreateToken),
+      InBatch(kListTokens,
+              {.roles = {OPERATOR}, .lane = Lane::kInspection, .answer = AnswerKind::kList, .only_looks = true},
+              OfServer<v1::ListTokensRequest>(), access, &AccessHandlers::ListTokens),
+      InBatch(kRevokeToken, kChanging, OfServer<v1::RevokeTokenRequest>(), access, &AccessHandlers::RevokeToken),
+  };
+}
+
+}  // namespace
+
+std::vector<MethodRow> MethodRows(Handlers& handlers) {
+  std::vector<MethodRow> rows = WorkRows(handlers.work);
+  const auto add = [&rows](const std::vector<MethodRow>& service) {
+    rows.insert(rows.end(), service.begin(), service.end());
+  };
+  add(BlobRows(handlers.blob));
+  add(RoundRows(handlers.round));
+  add(InspectionRows(handlers.inspection));
+  add(AccessRows(handlers.access));
+  return rows;
+}
+
+}  // namespace sheaf

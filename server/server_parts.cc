@@ -1,0 +1,22 @@
+#include "server/server_parts.h"
+
+namespace sheaf {
+
+ServerParts::ServerParts(TaskStore& store, PayloadStore& payloads, Executor& executor, Random& random,
+                         const Clock& clock, const Core::Options& options, CallPool* pool)
+    : core(store, payloads, executor, random, options),
+      runner(store, payloads, core),
+      admission(options.limits),
+      answers(options.limits),
+      handlers(core, payloads, admission, &certificate),
+      methods(MethodRows(handlers)),
+      dispatcher(methods, executor, core, admission, pool),
+      pipeline({.methods = methods,
+                .dispatcher = dispatcher,
+                .access = core.access(),
+                .admission = admission,
+                .answers = answers,
+                .limits = core.limits(),
+                .clock = clock}) {}
+
+}  // namespace sheaf
