@@ -8,6 +8,7 @@
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <memory>
 #include <sstream>
 #include <string>
@@ -16,8 +17,12 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "proto/methods.h"
+#include "storage/directory/inspect.h"
+#include "storage/directory/migrate.h"
+#include "storage/directory/verify.h"
 #include "tests/crash/disk_server.h"
 #include "tests/crash/simulated_disk.h"
+#include "tests/storage/temporary_directory.h"
 
 namespace sheaf::golden {
 namespace {
@@ -348,6 +353,38 @@ TEST_CASE("The live rounds of a store that 0.1 left end with the aggregates that
     }
   }
   CHECK(num_compared == 2);
+}
+
+TEST_CASE("A store that 0.1 left is inspected, verified and migrated from the command line's side") {
+  const TemporaryDirectory directory;
+  const TemporaryDirectory scratch;
+  const std::string store = directory.path() + "/store";
+  fs::copy(fs::path(SHEAF_GOLDEN) / "v1/store/data", store, fs::copy_options::recursive);
+  const auto check_laws = [&] {
+    const auto report = VerifyStore(store, scratch.path());
+    REQUIRE(report.ok());
+    for (const Law& law : report->laws) {
+      INFO(law.name);
+      CHECK(law.violations == std::vector<std::string>());
+    }
+  };
+  check_laws();
+  const auto summary = InspectStore(store, scratch.path());
+  REQUIRE(summary.ok());
+  CHECK(summary->schema_version == 5);
+  for (const StoreSummary::Count& rounds : summary->rounds) {
+    INFO(rounds.state);
+    CHECK(rounds.number == std::map<std::string, int64_t>{
+                               {"COLLECTING", 2}, {"SUCCEEDED", 1}, {"FAILED", 1}, {"CANCELLED", 1}}[rounds.state]);
+  }
+  for (const bool is_dry_run : {true, false}) {
+    const auto migrated = MigrateStore({.directory = store, .scratch = scratch.path(), .is_dry_run = is_dry_run});
+    REQUIRE(migrated.ok());
+    CHECK(migrated->from == 5);
+    CHECK(migrated->to == summary->newest_version);
+  }
+  check_laws();
+  CHECK(InspectStore(store, scratch.path())->schema_version == summary->newest_version);
 }
 
 }  // namespace

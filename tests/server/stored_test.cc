@@ -17,6 +17,7 @@
 #include "server/stored/round_spec.h"
 #include "server/stored/worker.pb.h"
 #include "server/stored/worker_description.h"
+#include "tests/server/core_federation.h"
 
 namespace sheaf {
 namespace {
@@ -163,6 +164,29 @@ TEST_CASE("Stored bytes that cannot be read are an error that names the record")
     CHECK(status.code() == absl::StatusCode::kDataLoss);
     CHECK_THAT(std::string(status.message()), Contains(name) && Contains("restore the store from a backup"));
   }
+}
+
+TEST_CASE("Whoever asks for a round whose record cannot be read is told so, and others are served") {
+  CoreFederation server;
+  const std::string whole = server.CreateRound(SumRound(2));
+  REQUIRE(server.store().BeginBatch().ok());
+  REQUIRE(
+      server.store()
+          .CreateRound(
+              {.round = {.id = RoundId("r-damaged"), .population = "default", .request_id = "its own", .spec = "\xff"},
+               .tasks = std::vector<TaskStore::NewTask>(1)})
+          .ok());
+  REQUIRE(server.store().CommitBatch().ok());
+  v1::GetRoundRequest get;
+  get.set_round("r-damaged");
+  for (const absl::Status& status :
+       {server.Call<v1::GetRoundResponse>("RoundService/GetRound", get).status(),
+        server.Call<v1::ListRoundsResponse>("RoundService/ListRounds", v1::ListRoundsRequest()).status()}) {
+    CHECK(status.code() == absl::StatusCode::kDataLoss);
+    CHECK_THAT(std::string(status.message()), Contains("the spec of round r-damaged cannot be read"));
+  }
+  CHECK(server.GetRound(whole).id() == whole);
+  CHECK(server.Sync(Ask("w", 1)).leases_size() == 1);
 }
 
 TEST_CASE("A stored value that this version does not know is named") {
