@@ -25,7 +25,7 @@ BAD = [
     ("base/clock.h", '#pragma once\n#include "storage/task_store.h"\n', "base may not include storage"),
     ("aggregation/sum.h", '#pragma once\n#include "storage/task_store.h"\n', "aggregation may not include storage"),
     ("storage/rows.h", '#pragma once\n#include "sheaf/v1/task.pb.h"\n', "storage may not include proto"),
-    ("server/core/core.cc", '#include "server/core/core.h"\n#include "storage/memory/memory_task_store.h"\n',
+    ("server/core/core.cc", '#include "server/core/core.h"\n#include "storage/arguments.h"\n',
      "may only include the interface of storage"),
     ("server/core/core.cc", '#include "server/core/core.h"\n#include "server/rpc/server.h"\n',
      "server/core may not include server/rpc"),
