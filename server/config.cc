@@ -4,6 +4,7 @@
 
 #include <span>
 #include <string_view>
+#include <variant>
 
 #include "base/status_macros.h"
 #include "settings/settings.h"
@@ -12,62 +13,27 @@ namespace sheaf {
 namespace {
 
 void AddLimits(Limits& limits, Settings& settings) {
-  settings.Duration("lease_default", "30s",
-                    "A worker without progress for this long loses its task, unless the round says otherwise.", {},
-                    &limits.lease_default);
-  settings.Duration("poll_wait_max", "60s",
-                    "Longest long poll; keep it below the idle timeout of any proxy on the way.", {},
-                    &limits.poll_wait_max);
-  settings.Duration("unreferenced_keep", "1h", "Uploads and blobs that nothing refers to are kept this long.", {},
-                    &limits.unreferenced_keep);
-  settings.Duration("ended_keep", "720h", "Rounds that ended and workers that were not seen are kept this long.", {},
-                    &limits.ended_keep);
-  settings.Number("ended_rounds_max", "2000",
-                  "Rounds that ended and are kept, with their aggregates; the oldest go first.", {},
-                  &limits.ended_rounds_max);
-  settings.Duration("handshake_timeout", "20s", "Whoever connects and says nothing for this long is hung up on.", {},
-                    &limits.handshake_timeout);
-  settings.Duration("queue_wait_max", "200ms",
-                    "Once a crowd of calls waits for this long, further ones are told to come back.", {},
-                    &limits.queue_wait_max);
-  settings.Number("queued_calls_max", "2048",
-                  "Calls that wait to be done; further ones are refused with a time to come back.", {},
-                  &limits.queued_calls_max);
-  settings.Bytes("open_request_bytes_max", "512MiB", "Memory for the requests that are being answered.",
-                 &limits.open_request_bytes_max);
-  settings.Bytes("open_answer_bytes_max", "512MiB", "Memory for answers that clients have not taken yet.",
-                 &limits.open_answer_bytes_max);
-  settings.Duration("answer_time_max", "2m", "An answer that its client does not take for so long is cut off.", {},
-                    &limits.answer_time_max);
-  settings.Bytes("receive_bytes_max", "1GiB", "Memory for what is arriving, on all connections.",
-                 &limits.receive_bytes_max);
-  settings.Number("calls_per_second_max", "100000", "Calls of one identity, that is of all tokens of one name.", {},
-                  &limits.calls_per_second_max);
-  settings.Number("parked_polls_max", "50000", "Workers that wait in a call; further ones are told to come back later.",
-                  {}, &limits.parked_polls_max);
-  settings.Number("workers_max", "200000", "Workers that called within ten minutes.", {}, &limits.workers_max);
-  settings.Number("workers_per_identity_max", "100000", "Workers per identity.", {}, &limits.workers_per_identity_max);
-  settings.Number("population_percent_max", "90",
-                  "What one population may have of what the others leave of anything shared, in percent.", {.max = 100},
-                  &limits.population_percent_max);
-  settings.Number("live_rounds_max", "10000", "Rounds that have not ended.", {}, &limits.live_rounds_max);
-  settings.Number("live_tasks_max", "2000000", "Tasks of all rounds that have not ended.", {}, &limits.live_tasks_max);
-  settings.Bytes("contribution_bytes_max", "1GiB", "Largest contribution.", &limits.contribution_bytes_max);
-  settings.Bytes("broadcast_bytes_max", "16GiB", "Largest broadcast.", &limits.broadcast_bytes_max);
-  settings.Bytes("accumulator_bytes_max", "8GiB", "Memory that the accumulators of one round may take.",
-                 &limits.accumulator_bytes_max);
-  settings.Bytes("spool_bytes_max", "256GiB", "Disk for contributions that no checkpoint covers yet.",
-                 &limits.spool_bytes_max);
-  settings.Bytes("upload_bytes_max", "256GiB", "Disk for uploads under way, by their announced sizes.",
-                 &limits.upload_bytes_max);
-  settings.Bytes("unfolded_bytes_max", "2GiB", "Memory for contributions that are being checked or wait to be folded.",
-                 &limits.unfolded_bytes_max);
-  settings.Bytes("memory_upload_bytes_max", "4GiB", "Memory for uploads under way to EPHEMERAL rounds.",
-                 &limits.memory_upload_bytes_max);
-  settings.Number("uploads_per_identity_max", "1024", "Uploads that one identity may have under way.", {},
-                  &limits.uploads_per_identity_max);
-  settings.Bytes("checkpoint_spool_bytes", "64MiB", "Contributions spooled before a checkpoint replaces them.",
-                 &limits.checkpoint_spool_bytes);
+  for (const LimitRow& row : LimitRows()) {
+    if (!row.is_setting) continue;
+    const std::string key(row.name);
+    const std::string help(row.what);
+    if (const auto* time = std::get_if<absl::Duration Limits::*>(&row.field)) {
+      absl::Duration& value = limits.**time;
+      settings.Duration(key, absl::FormatDuration(value), help, {}, &value);
+      continue;
+    }
+    int64_t& value = limits.*std::get<int64_t Limits::*>(row.field);
+    switch (row.kind) {
+      case LimitKind::kBytes:
+        settings.Bytes(key, FormatBytes(value), help, &value);
+        break;
+      case LimitKind::kPercent:
+        settings.Number(key, fmt::format("{}", value), help, {.max = 100}, &value);
+        break;
+      default:
+        settings.Number(key, fmt::format("{}", value), help, {}, &value);
+    }
+  }
 }
 
 std::string_view Host(std::string_view address) {

@@ -2,20 +2,15 @@
 // are, and the variable that gets them. Its flag, its variable in the environment, its key in the configuration file,
 // its lines in --help and --print-config and its errors are made of that.
 //
-//   struct Config {
-//     std::string data_dir;
-//     int64_t cache_bytes = 0;
-//     bool is_quiet = false;
-//   };
-//
-//   // What to print instead of running, if there is something.
-//   absl::StatusOr<std::string> Configure(const std::vector<std::string>& arguments, Config* config) {
-//     Settings settings("storekeeper", "keeps a store.");
-//     settings.Text("data_dir", "data", "Directory of the store.", &config->data_dir);
-//     settings.Bytes("cache_bytes", "64MiB", "Memory for what was read last.", &config->cache_bytes);
-//     settings.Switch("quiet", "Log nothing.", &config->is_quiet);
-//     return settings.Read(arguments, ProcessEnvironment());
-//   }
+//   std::string data_dir;
+//   int64_t cache_bytes = 0;
+//   bool is_quiet = false;
+//   Settings settings("storekeeper", "keeps a store.");
+//   settings.Text("data_dir", "data", "Directory of the store.", &data_dir);
+//   settings.Bytes("cache_bytes", "64MiB", "Memory for what was read last.", &cache_bytes);
+//   settings.Switch("quiet", "Log nothing.", &is_quiet);
+//   ASSIGN_OR_RETURN(const std::string output, settings.Read(arguments, ProcessEnvironment()));
+//   if (!output.empty()) fmt::print("{}", output);   // Of --help, --version or --print-config.
 //
 // A setting is taken from the first of these that names it: the flag (--data-dir), the environment (SHEAF_DATA_DIR),
 // the file of --config or SHEAF_CONFIG (data_dir = "..." in TOML), the default. A variable of the environment that is

@@ -13,17 +13,16 @@
 namespace sheaf {
 namespace {
 
-constexpr size_t kNameMax = 128;
-
 bool IsNameCharacter(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.' ||
          c == '/' || c == '-';
 }
 
 absl::Status CheckName(const std::string& name) {
-  if (name.empty() || name.size() > kNameMax || !std::all_of(name.begin(), name.end(), IsNameCharacter)) {
+  if (name.empty() || name.size() > kOutputNameCharactersMax ||
+      !std::all_of(name.begin(), name.end(), IsNameCharacter)) {
     return absl::InvalidArgumentError(fmt::format("output name '{}': use 1 to {} of the characters A-Z a-z 0-9 _ . / -",
-                                                  name.substr(0, kNameMax), kNameMax));
+                                                  name.substr(0, kOutputNameCharactersMax), kOutputNameCharactersMax));
   }
   if (name == "__metadata__") {
     return absl::InvalidArgumentError("output name '__metadata__' is taken by the file format; choose another");

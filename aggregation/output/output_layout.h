@@ -21,6 +21,8 @@ namespace sheaf {
 
 // Most elements of a dense output, and of one row of a sparse one: 1 GiB of float32.
 inline constexpr int64_t kDenseElementsMax = int64_t{1} << 28;
+// Characters of an output's name.
+inline constexpr size_t kOutputNameCharactersMax = 128;
 // Bytes of one string key.
 inline constexpr int64_t kKeyBytesMax = 1024;
 

@@ -12,15 +12,10 @@ namespace sheaf {
 namespace {
 
 // A queue that is full is empty again long before.
-constexpr absl::Duration kComeBackAfter = absl::Seconds(1);
 // A few that wait long are no overload: each has a lot to do, or the core is busy with something large.
 constexpr int64_t kCrowd = 256;
 // Inspection may go on beyond the limit of bytes with requests of this size, which all of its are.
 constexpr int64_t kSmallRequestBytes = 64 << 10;
-
-absl::Status Overloaded(std::string message) {
-  return WithRetryAfter(absl::ResourceExhaustedError(std::move(message)), kComeBackAfter);
-}
 
 }  // namespace
 
@@ -52,7 +47,7 @@ void Admission::Dequeue(Lane lane) {
 
 absl::Status Admission::CheckQueue(Lane lane, const Identity& caller, absl::Time now) {
   const bool is_work = lane == Lane::kWork;
-  const int64_t calls_max = is_work ? limits_.queued_calls_max : limits_.queued_inspections_max;
+  const auto limit = is_work ? &Limits::queued_calls_max : &Limits::queued_inspections_max;
   int64_t queued = 0;
   int64_t own = 0;
   int64_t own_max = 0;
@@ -64,25 +59,21 @@ absl::Status Admission::CheckQueue(Lane lane, const Identity& caller, absl::Time
     const Waiting& line = waiting(lane);
     queued = line.by_identity.total();
     own = line.by_identity.Of(caller.name);
-    own_max = line.by_identity.Max(caller.name, calls_max, limits_.population_percent_max);
+    own_max = line.by_identity.Max(caller.name, limits_.*limit, limits_.population_percent_max);
     identities = line.by_identity.size();
     if (queued > 0) waited = now - line.calls.front().first;
   }
   if (own >= own_max) {
-    return Overloaded(fmt::format(
-        "the server is overloaded: {} calls wait, {} of them of {}, {} = {}, of which one identity may have {} % of "
-        "what "
-        "the others leave; try again in a moment",
-        queued, own, caller.name.empty() ? "this machine" : caller.name,
-        is_work ? "queued_calls_max" : "queued_inspections_max", calls_max, limits_.population_percent_max));
+    return limits_.RefuseShare(
+        limit, fmt::format("the server is overloaded: {} calls wait, {} of them of {}, which may have", queued, own,
+                           caller.name.empty() ? "this machine" : caller.name));
   }
   // Who has less than the average in the queue is not the one who fills it.
   const bool is_heavy = own * std::max<int64_t>(identities, 1) >= queued;
   if (is_work && queued >= kCrowd && waited > limits_.queue_wait_max && is_heavy) {
-    return Overloaded(
-        fmt::format("the server is overloaded: {} calls wait, the first for {}, queue_wait_max_ms = {}; try again in a "
-                    "moment",
-                    queued, absl::FormatDuration(waited), absl::ToInt64Milliseconds(limits_.queue_wait_max)));
+    return limits_.Refuse(&Limits::queue_wait_max,
+                          fmt::format("the server is overloaded: {} calls wait, the first for {},", queued,
+                                      absl::FormatDuration(waited)));
   }
   return absl::OkStatus();
 }
@@ -117,16 +108,13 @@ absl::Status Admission::TakeRoom(Lane lane, const Identity& caller, int64_t byte
   }
   const std::string name = caller.name.empty() ? "this machine" : caller.name;
   if (!has_room) {
-    return Overloaded(fmt::format(
-        "the server is overloaded: the requests it is answering have {} bytes, {} of them of {}, "
-        "open_request_bytes_max = {}, of which one identity may have {} % of what the others leave; try again in a "
-        "moment",
-        held, own, name, limits_.open_request_bytes_max, limits_.population_percent_max));
+    return limits_.RefuseShare(
+        &Limits::open_request_bytes_max,
+        fmt::format("the server is overloaded: the requests it is answering have {} bytes, {} of them of {}, which may "
+                    "have",
+                    held, own, name));
   }
-  return WithRetryAfter(absl::ResourceExhaustedError(
-                            fmt::format("{} calls more often than calls_per_second_max = {}; call less often, or raise "
-                                        "--calls-per-second-max",
-                                        name, limits_.calls_per_second_max)),
+  return WithRetryAfter(limits_.Refuse(&Limits::calls_per_second_max, fmt::format("{} calls more often than", name)),
                         std::max(absl::Seconds(missing / rate), absl::Milliseconds(100)));
 }
 

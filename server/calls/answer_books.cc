@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/retry_hint.h"
 #include "base/status_macros.h"
 
 namespace sheaf {
@@ -28,14 +27,9 @@ constexpr int64_t kNeededTimeShare = 4;
 constexpr int64_t kCutShare = 8;
 // Of clients that have nothing to take, so many accounts are kept: most come again at once.
 constexpr size_t kIdleAccountsMax = 1024;
-constexpr absl::Duration kComeBackAfter = absl::Seconds(1);
 
 std::string_view NameOf(AnswerKind kind) {
   return kind == AnswerKind::kControl ? "control calls" : kind == AnswerKind::kList ? "lists" : "reads";
-}
-
-absl::Status Refusal(std::string message) {
-  return WithRetryAfter(absl::ResourceExhaustedError(std::move(message)), kComeBackAfter);
 }
 
 }  // namespace
@@ -83,24 +77,23 @@ void AnswerBooks::Close(Part& part, const Holder& holder) {
 absl::Status AnswerBooks::CheckRoom(Part& part, const Holder& holder, int64_t bytes, int64_t bytes_max) const {
   const auto fits = [bytes](int64_t held, int64_t max) { return held == 0 || held + bytes <= max; };
   if (!fits(holder.connection->bytes, part.connection_bytes_max)) {
-    return Refusal(
-        fmt::format("this connection has {} bytes of answers to take, and its share of open_answer_bytes_max = {} is "
-                    "{}; read them, "
-                    "and try again",
-                    holder.connection->bytes, limits_.open_answer_bytes_max, part.connection_bytes_max));
+    return limits_.Refuse(&Limits::open_answer_bytes_max,
+                          fmt::format("this connection has {} bytes of answers to take, and its share is {} of",
+                                      holder.connection->bytes, part.connection_bytes_max),
+                          "read them, and try again");
   }
   if (holder.identity != nullptr && !fits(holder.identity->bytes, part.identity_bytes_max)) {
-    return Refusal(fmt::format(
-        "{} has {} bytes of answers to take, and its share of open_answer_bytes_max = {} is {}; read them, and try "
-        "again",
-        *holder.identity->name, holder.identity->bytes, limits_.open_answer_bytes_max, part.identity_bytes_max));
+    return limits_.Refuse(&Limits::open_answer_bytes_max,
+                          fmt::format("{} has {} bytes of answers to take, and its share is {} of",
+                                      *holder.identity->name, holder.identity->bytes, part.identity_bytes_max),
+                          "read them, and try again");
   }
   if (fits(part.bytes, bytes_max)) return absl::OkStatus();
   part.is_short = true;
-  return Refusal(fmt::format(
-      "the server is overloaded: clients have {} bytes of answers to {} to take, and open_answer_bytes_max = {} has {} "
-      "for these; try again in a moment",
-      part.bytes, NameOf(part.kind), limits_.open_answer_bytes_max, bytes_max));
+  return limits_.Refuse(
+      &Limits::open_answer_bytes_max,
+      fmt::format("the server is overloaded: clients have {} bytes of answers to {} to take, and these may have {} of",
+                  part.bytes, NameOf(part.kind), bytes_max));
 }
 
 int64_t AnswerBooks::RoomFor(const Part& part, const Holder& holder) const {
@@ -189,12 +182,10 @@ void AnswerBooks::Reserve(CallId call, AnswerKind kind, const AnswerClient& clie
       part.waiting.push_back(
           {.call = call, .holder = holder, .until = now + limits_.answer_wait_max, .on_room = std::move(on_room)});
       if (static_cast<int64_t>(part.waiting.size()) > limits_.waiting_answers_max) {
-        EndWait(
-            part, std::prev(part.waiting.end()),
-            Refusal(fmt::format("{} calls wait for room for their answers, waiting_answers_max = {}; try again in a "
-                                "moment",
-                                part.waiting.size() - 1, limits_.waiting_answers_max)),
-            calls);
+        EndWait(part, std::prev(part.waiting.end()),
+                limits_.Refuse(&Limits::waiting_answers_max,
+                               fmt::format("{} calls wait for room for their answers,", part.waiting.size() - 1)),
+                calls);
       }
     }
   }
@@ -211,9 +202,9 @@ void AnswerBooks::MakePlaceToWait(Part& part, const Holder& newest, Calls& calls
   }
   if (most == part.waiting.end() || most->holder.peer().num_waiting <= newest.peer().num_waiting + 1) return;
   EndWait(part, most,
-          Refusal(fmt::format("{} calls wait for room for their answers, most of them this client's, "
-                              "waiting_answers_max = {}; try again in a moment",
-                              part.waiting.size(), limits_.waiting_answers_max)),
+          limits_.Refuse(&Limits::waiting_answers_max,
+                         fmt::format("{} calls wait for room for their answers, most of them this client's,",
+                                     part.waiting.size())),
           calls);
 }
 
@@ -333,8 +324,7 @@ void AnswerBooks::Tick(absl::Time now) {
         absl::Status status = CheckRoom(part, it->holder, part.bytes_max, part.bytes_max);
         it = EndWait(
             part, it,
-            Refusal(fmt::format("no room for the answer within answer_wait_max_ms = {}: {}",
-                                absl::ToInt64Milliseconds(limits_.answer_wait_max), std::string(status.message()))),
+            limits_.Refuse(&Limits::answer_wait_max, "no room for the answer within", std::string(status.message())),
             calls);
       }
     }

@@ -14,10 +14,7 @@ absl::StatusOr<IdentityPtr> CallPipeline::Identify(absl::FunctionRef<Credentials
 
 absl::Status CallPipeline::Enter(const MethodRow& method, const Identity& caller, int64_t bytes, absl::Time now) {
   if (bytes > parts_.limits.request_bytes_max) {
-    return absl::ResourceExhaustedError(fmt::format(
-        "the request has {} bytes, over request_bytes_max = {}; send less in one call: fewer tasks, smaller "
-        "payloads, and what tasks share in the round's broadcast",
-        bytes, parts_.limits.request_bytes_max));
+    return parts_.limits.Refuse(&Limits::request_bytes_max, fmt::format("the request has {} bytes, over", bytes));
   }
   return parts_.admission.Enter(method.traits.lane, caller, bytes, now);
 }
@@ -26,7 +23,7 @@ bool CallPipeline::CountsParts(int64_t bytes) { return bytes > kUncountedBytesMa
 
 absl::Status CallPipeline::CheckParts(const google::protobuf::Descriptor& type,
                                       google::protobuf::io::ZeroCopyInputStream& stream) const {
-  return sheaf::CheckParts(type, stream, "request_parts_max", parts_.limits.request_parts_max);
+  return sheaf::CheckParts(type, stream, &Limits::request_parts_max, parts_.limits);
 }
 
 void CallPipeline::NoteRefusal(std::string_view method, std::string_view connection, const absl::Status& status) {

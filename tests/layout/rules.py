@@ -70,6 +70,8 @@ MAY_INCLUDE = {
         + [f"server/core/{other}" for other in others]
         for room, others in CORE_ROOMS.items()
     },
+    # The rows of the limits have what the algebra fixes, too.
+    "server/core/limits": ["base", "proto"] + AGGREGATION + ["aggregation/output"],
     # The pipeline of a call knows no transport; the rows of its table are the handlers' to make.
     "server/calls": ["base", "proto"] + CORE,
     "server/handlers": ["base", "proto", "tls", "server/calls", "storage"] + CORE,

@@ -24,7 +24,9 @@ namespace {
 std::function<void()> Counting(const google::protobuf::Descriptor& type, std::string bytes) {
   return [&type, bytes = std::move(bytes)] {
     google::protobuf::io::ArrayInputStream stream(bytes.data(), static_cast<int>(bytes.size()));
-    REQUIRE(CheckParts(type, stream, "parts", int64_t{1} << 40).ok());
+    Limits limits;
+    limits.request_parts_max = int64_t{1} << 40;
+    REQUIRE(CheckParts(type, stream, &Limits::request_parts_max, limits).ok());
   };
 }
 

@@ -1,11 +1,9 @@
-// The limits without a name or a setting, as docs/reference/limits.md lists them: what is at one passes, and what is
-// beyond it is refused as the page says.
+// The limits without a name or a setting: what is at one passes, and what is beyond it is refused as its row says.
+#include "server/core/limits/fixed_limits.h"
+
 #include <catch2/catch.hpp>
-#include <fstream>
 #include <functional>
 #include <map>
-#include <regex>
-#include <set>
 #include <string>
 
 #include "aggregation/round_accumulator.h"
@@ -175,7 +173,7 @@ absl::Status CheckTensorRank(int64_t rank) {
   return SafetensorsHeader::Parse(header, file_bytes, {}).status();
 }
 
-// By the first column of the page: what comes of so many.
+// By what the row is about: what comes of so many.
 const std::map<std::string, std::function<absl::Status(int64_t)>>& Trials() {
   static const std::map<std::string, std::function<absl::Status(int64_t)>> kTrials = {
       {"Elements of a dense output, or of the value at one coordinate or key",
@@ -241,35 +239,19 @@ const std::map<std::string, std::function<absl::Status(int64_t)>>& Trials() {
   return kTrials;
 }
 
-struct Row {
-  uint64_t most;
-  std::string refused_as;
-};
-
-std::map<std::string, Row> RowsOfThePage() {
-  std::ifstream page(SHEAF_SOURCE "/docs/reference/limits.md");
-  std::map<std::string, Row> rows;
-  const std::regex row("\\| (.+) \\| (\\d+) \\| ([A-Z_]+) \\|");
-  for (std::string line; std::getline(page, line);) {
-    std::smatch match;
-    if (std::regex_match(line, match, row)) rows[match[1]] = {std::stoull(match[2]), match[3]};
-  }
-  return rows;
-}
-
-TEST_CASE("What is at a fixed limit passes, and what is beyond it is refused as the page says") {
-  const std::map<std::string, Row> rows = RowsOfThePage();
-  CHECK(rows.size() == Trials().size());
-  for (const auto& [what, trial] : Trials()) {
+TEST_CASE("What is at a fixed limit passes, and what is beyond it is refused as its row says") {
+  CHECK(FixedLimits().size() == Trials().size());
+  for (const FixedLimit& limit : FixedLimits()) {
+    const std::string what(limit.what);
     INFO(what);
-    REQUIRE(rows.contains(what));
-    const Row& row = rows.at(what);
-    const absl::Status at = trial(static_cast<int64_t>(row.most));
+    REQUIRE(Trials().contains(what));
+    const auto& trial = Trials().at(what);
+    const absl::Status at = trial(static_cast<int64_t>(limit.most));
     INFO(at.ToString());
     CHECK(at.ok());
-    const absl::Status beyond = trial(static_cast<int64_t>(row.most + 1));
+    const absl::Status beyond = trial(static_cast<int64_t>(limit.most + 1));
     INFO(beyond.ToString());
-    CHECK((beyond.code() == kRejected ? "REJECTED" : absl::StatusCodeToString(beyond.code())) == row.refused_as);
+    CHECK((beyond.code() == kRejected ? "REJECTED" : absl::StatusCodeToString(beyond.code())) == limit.answer);
   }
 }
 

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "proto/time.h"
+#include "server/core/limits/fixed_limits.h"
 #include "server/core/limits/population_share.h"
 #include "server/core/requests/names.h"
 #include "server/core/requests/paging.h"
@@ -23,8 +24,6 @@ constexpr std::string_view kSecretPrefix = "sheaf_";
 constexpr int kSecretCharacters = 32;
 constexpr int kTokenIdCharacters = 8;
 constexpr size_t kTagCharacters = 16;
-constexpr size_t kCertificateBytesMax = 256;
-constexpr size_t kPopulationsMax = 64;
 constexpr int kPage = 1000;
 // A later one has no form in JSON, nor has a list with it.
 constexpr absl::Time kLastTime = absl::FromUnixSeconds(253'402'300'799);
@@ -89,17 +88,17 @@ absl::StatusOr<TokenRecord> PrepareToken(const v1::CreateTokenRequest& request, 
   if (record.roles == 0) {
     return absl::InvalidArgumentError(fmt::format("a token needs a role; the roles are {}", kEveryRole.ToString(", ")));
   }
-  if (request.populations_size() > static_cast<int>(kPopulationsMax)) {
+  if (request.populations_size() > static_cast<int>(kTokenPopulationsMax)) {
     return absl::InvalidArgumentError(fmt::format("a token for {} populations; at most {}, or none for all of them",
-                                                  request.populations_size(), kPopulationsMax));
+                                                  request.populations_size(), kTokenPopulationsMax));
   }
   for (const std::string& population : request.populations()) {
     RETURN_IF_ERROR(ValidateName("population", population));
     record.populations.push_back(population);
   }
-  if (request.certificate().size() > kCertificateBytesMax) {
+  if (request.certificate().size() > kCertificateNameCharactersMax) {
     return absl::InvalidArgumentError(fmt::format("the certificate's name has {} bytes; at most {}",
-                                                  request.certificate().size(), kCertificateBytesMax));
+                                                  request.certificate().size(), kCertificateNameCharactersMax));
   }
   record.certificate = request.certificate();
   if (request.has_lifetime()) {
@@ -250,10 +249,10 @@ absl::StatusOr<IdentityPtr> AccessControl::Authenticate(std::string_view authori
         fmt::format("token {} of {} {}", found.identity->token, found.identity->name,
                     found.validity == Validity::kRevoked ? "was revoked" : "has expired"));
   }
-  return absl::UnauthenticatedError(authorization.empty()
-                                        ? fmt::format("there is no token for the certificate \"{}\"",
-                                                      certificate_names.front().substr(0, kCertificateBytesMax))
-                                        : "the server does not know this token");
+  return absl::UnauthenticatedError(
+      authorization.empty() ? fmt::format("there is no token for the certificate \"{}\"",
+                                          certificate_names.front().substr(0, kCertificateNameCharactersMax))
+                            : "the server does not know this token");
 }
 
 // --- AccessService -------------------------------------------------------------------------------
@@ -272,9 +271,7 @@ absl::StatusOr<v1::CreateTokenResponse> AccessControl::Create(const v1::CreateTo
         "run `sheaf token create admin --role operator` first");
   }
   if (static_cast<int64_t>(records_.size()) >= context_.limits.tokens_max) {
-    return absl::ResourceExhaustedError(
-        fmt::format("there are {} tokens, tokens_max = {}; those that are void for 30 days are forgotten",
-                    records_.size(), context_.limits.tokens_max));
+    return context_.limits.Refuse(&Limits::tokens_max, fmt::format("there are {} tokens,", records_.size()));
   }
   if (!creator.is_everywhere()) {
     // Whoever made them: an operator may make others, who make more.
@@ -282,11 +279,12 @@ absl::StatusOr<v1::CreateTokenResponse> AccessControl::Create(const v1::CreateTo
     const Limits& limits = context_.limits;
     const int64_t others = static_cast<int64_t>(records_.size()) - own;
     if (own >= PopulationShare::Max(others, limits.tokens_max, limits.population_percent_max)) {
-      return absl::ResourceExhaustedError(fmt::format(
-          "there are {} tokens for {}, and an operator who does not reach all populations makes no more when its own "
-          "have population_percent_max = {} % of what others leave of tokens_max = {}; those that are void for 30 days "
-          "are forgotten",
-          own, fmt::join(creator.populations, ", "), limits.population_percent_max, limits.tokens_max));
+      return limits.RefuseShare(
+          &Limits::tokens_max,
+          fmt::format(
+              "there are {} tokens for {}, and an operator who does not reach all populations makes no more when "
+              "its own have",
+              own, fmt::join(creator.populations, ", ")));
     }
   }
   const std::string secret = record.certificate.empty() ? NewSecret(context_.random) : "";

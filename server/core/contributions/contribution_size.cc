@@ -14,10 +14,7 @@ absl::Status CheckContributionSize(int64_t size_bytes, int64_t contribution_byte
 
 absl::Status CheckInlineSize(int64_t size_bytes, const Limits& limits) {
   if (size_bytes <= limits.inline_bytes_max) return absl::OkStatus();
-  return absl::ResourceExhaustedError(
-      fmt::format("the contribution has {} bytes, over inline_bytes_max = {}; upload it (BlobService.StartUpload), and "
-                  "name the upload",
-                  size_bytes, limits.inline_bytes_max));
+  return limits.Refuse(&Limits::inline_bytes_max, fmt::format("the contribution has {} bytes, over", size_bytes));
 }
 
 }  // namespace sheaf

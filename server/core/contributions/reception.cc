@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "base/checksum.h"
-#include "base/retry_hint.h"
 #include "base/status_macros.h"
 #include "server/core/contributions/contribution_size.h"
 #include "server/core/requests/message_parts.h"
@@ -72,7 +71,7 @@ absl::Status ReadBytes(const std::string& bytes, const BlobView* file,
 // RESOURCE_EXHAUSTED if there are too many.
 absl::Status CheckContributionParts(std::string_view bytes, const Limits& limits) {
   google::protobuf::io::ArrayInputStream stream(bytes.data(), static_cast<int>(bytes.size()));
-  return CheckParts(*v1::Contribution::descriptor(), stream, "contribution_parts_max", limits.contribution_parts_max);
+  return CheckParts(*v1::Contribution::descriptor(), stream, &Limits::contribution_parts_max, limits);
 }
 
 // INVALID_ARGUMENT if it is malformed.
@@ -115,12 +114,12 @@ Reception Receive(PayloadStore& payloads, const Limits& limits, MemoryBudget& bu
   if (!allowed.ok()) return refuse(TooLarge(allowed));
   std::optional<MemoryClaim> claim = budget.Claim(size + kOverheadBytes, limits.unfolded_bytes_max);
   if (!claim) {
-    reception.error = WithRetryAfter(
-        absl::ResourceExhaustedError(fmt::format(
-            "contributions that are being checked or wait to be folded take {} bytes of memory, and {} more would be "
-            "over unfolded_bytes_max = {}; try again in a moment, or raise --unfolded-bytes-max",
-            budget.bytes(), size, limits.unfolded_bytes_max)),
-        absl::Seconds(1));
+    reception.error = limits.Refuse(
+        &Limits::unfolded_bytes_max,
+        fmt::format(
+            "contributions that are being checked or wait to be folded take {} bytes of memory, and {} more would "
+            "be over",
+            budget.bytes(), size));
     return reception;
   }
   reception.claim = *std::move(claim);
@@ -143,19 +142,18 @@ Reception Receive(PayloadStore& payloads, const Limits& limits, MemoryBudget& bu
   }
   if (!reception.error.ok()) return reception;
   if (const int64_t entries = NumEntries(contribution); entries > limits.contribution_entries_max) {
-    return refuse(
-        Refuse(RefusalKind::kTooManyEntries,
-               fmt::format("it has {} rows of sparse and keyed outputs, over contribution_entries_max = {}; send fewer",
-                           entries, limits.contribution_entries_max)));
+    return refuse(Refuse(RefusalKind::kTooManyEntries,
+                         limits.Sentence(&Limits::contribution_entries_max,
+                                         fmt::format("it has {} rows of sparse and keyed outputs, over", entries))));
   }
   absl::StatusOr<ValidContribution> valid = validator.Validate(std::move(contribution));
   if (!valid.ok()) return refuse(RefusalOf(valid.status()));
   // Zeros take next to nothing on their way, and room when they are folded: here, and after each restart.
   if (const int64_t state_bytes = valid->memory_bytes(); state_bytes > limits.accumulator_bytes_max) {
-    return refuse(Refuse(
-        RefusalKind::kRoundFull,
-        fmt::format("its states take {} bytes of memory, over accumulator_bytes_max = {}; combine fewer rows in one",
-                    state_bytes, limits.accumulator_bytes_max)));
+    return refuse(Refuse(RefusalKind::kRoundFull,
+                         limits.Sentence(&Limits::accumulator_bytes_max,
+                                         fmt::format("its states take {} bytes of memory, over", state_bytes),
+                                         "combine fewer rows in one")));
   }
   reception.claim.Grow(valid->memory_bytes());
   validator.PrepareGrowthMax(*valid, limits.accumulator_bytes_max);

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "base/log.h"
-#include "base/retry_hint.h"
 #include "base/status_macros.h"
 
 namespace sheaf {
@@ -21,14 +20,12 @@ absl::Status Spools::CheckRoom(const LiveRound& round, int64_t size_bytes) const
   if (spooled.total() + size_bytes <= limits.spool_bytes_max && spooled.Of(population) + size_bytes <= own_max) {
     return absl::OkStatus();
   }
-  return WithRetryAfter(
-      absl::ResourceExhaustedError(fmt::format(
-          "contributions that no checkpoint covers yet take {} bytes of disk, {} of them of population '{}', and {} "
-          "more would be over spool_bytes_max = {}, or over population_percent_max = {} % of what other populations "
-          "leave of it; the rounds are writing checkpoints, so try again, or raise --spool-bytes-max",
-          spooled.total(), spooled.Of(population), population, size_bytes, limits.spool_bytes_max,
-          limits.population_percent_max)),
-      absl::Seconds(1));
+  return limits.RefuseShare(
+      &Limits::spool_bytes_max,
+      fmt::format(
+          "contributions that no checkpoint covers yet take {} bytes of disk, {} of them of population '{}', and "
+          "{} more would be over",
+          spooled.total(), spooled.Of(population), population, size_bytes));
 }
 
 void Spools::Drop(LiveRound& round) {

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/retry_hint.h"
 #include "base/status_macros.h"
 #include "proto/time.h"
 #include "server/core/inspection/views.h"
@@ -17,8 +16,6 @@ namespace {
 // A request that is larger in memory is answered at once: those that wait count as open requests.
 constexpr size_t kRequestBytesMax = 4096;
 constexpr absl::Duration kMoment = absl::Milliseconds(200);
-// Until some of those that wait have their answer.
-constexpr absl::Duration kComeBackAfter = absl::Seconds(2);
 
 absl::StatusOr<v1::GetRoundResponse> Read(TaskQueries& queries, const RoundId& id) {
   ASSIGN_OR_RETURN(const RoundRecord record, queries.GetRound(id));
@@ -42,13 +39,10 @@ void RoundWatch::Get(const v1::GetRoundRequest& request, CallId call, const Iden
   const std::string& population = response->round().spec().population();
   const Limits& limits = context_.limits;
   if (num_waiting_.Of(population) >= num_waiting_.Max(population, limits.watches_max, limits.population_percent_max)) {
-    return reply(WithRetryAfter(
-        absl::ResourceExhaustedError(fmt::format("{} calls wait for a round to change, {} of them in population '{}', "
-                                                 "watches_max = {}, of which one population "
-                                                 "may have {} % of what others leave; try again later, or do not wait",
-                                                 num_waiting_.total(), num_waiting_.Of(population), population,
-                                                 limits.watches_max, limits.population_percent_max)),
-        kComeBackAfter));
+    return reply(limits.RefuseShare(
+        &Limits::watches_max,
+        fmt::format("{} calls wait for a round to change, {} of them in population '{}', which may have",
+                    num_waiting_.total(), num_waiting_.Of(population), population)));
   }
   num_waiting_.Add(population, 1);
   waiting_.push_back({.call = call,

@@ -5,7 +5,6 @@
 #include <optional>
 #include <utility>
 
-#include "base/retry_hint.h"
 #include "base/status_macros.h"
 #include "server/core/inspection/views.h"
 #include "server/core/requests/names.h"
@@ -16,7 +15,6 @@ namespace {
 
 // Some milliseconds.
 constexpr int64_t kTasksPerSlice = 50'000;
-constexpr absl::Duration kComeBackAfter = absl::Seconds(2);
 
 }  // namespace
 
@@ -30,11 +28,9 @@ void TaskListing::List(const v1::ListTasksRequest& request, Done done) {
   if (is_draining_) return done(absl::UnavailableError("the server is stopping"));
   const int64_t waiting_max = context_.limits.queued_inspections_max;
   if (static_cast<int64_t>(searches_.size()) >= waiting_max) {
-    return done(WithRetryAfter(
-        absl::ResourceExhaustedError(fmt::format("{} lists of tasks are being put together, queued_inspections_max = "
-                                                 "{}; name a round, or try again in a moment",
-                                                 searches_.size(), waiting_max)),
-        kComeBackAfter));
+    return done(context_.limits.Refuse(&Limits::queued_inspections_max,
+                                       fmt::format("{} lists of tasks are being put together,", searches_.size()),
+                                       "name a round, or try again in a moment"));
   }
   search->done = std::move(done);
   searches_.push_back(*std::move(search));

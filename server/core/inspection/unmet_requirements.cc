@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/retry_hint.h"
 #include "base/status_macros.h"
 #include "server/core/leases/scheduler.h"
 #include "server/core/rounds/round_states.h"
@@ -18,7 +17,6 @@ constexpr int64_t kStepsPerSlice = 20'000;
 // Of one search: half a second of the core's thread, all together.
 constexpr int kSlicesMax = 200;
 constexpr size_t kRequirementsShown = 10;
-constexpr absl::Duration kComeBackAfter = absl::Seconds(2);
 
 }  // namespace
 
@@ -35,10 +33,8 @@ void UnmetRequirements::OfRound(const RoundId& round, absl::Time now, Done done)
 void UnmetRequirements::Ask(const std::string& population, const RoundId& only, absl::Time now, Done done) {
   if (num_askers_ >= context_.limits.queued_inspections_max) {
     return done(
-        WithRetryAfter(absl::ResourceExhaustedError(fmt::format("{} calls wait to hear which tasks no worker can run, "
-                                                                "queued_inspections_max = {}; try again in a moment",
-                                                                num_askers_, context_.limits.queued_inspections_max)),
-                       kComeBackAfter));
+        context_.limits.Refuse(&Limits::queued_inspections_max,
+                               fmt::format("{} calls wait to hear which tasks no worker can run,", num_askers_)));
   }
   ++num_askers_;
   const auto same = std::find_if(searches_.begin(), searches_.end(), [&](const Search& search) {

@@ -1,84 +1,85 @@
 #include "server/core/limits/limits.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/retry_hint.h"
+
 namespace sheaf {
+namespace {
+
+constexpr bool kSetting = true;
+constexpr bool kFixed = false;
+
+const LimitAnswer kNone = {};
+const LimitAnswer kRefused = {.code = absl::StatusCode::kResourceExhausted};
+const LimitAnswer kInvalid = {.code = absl::StatusCode::kInvalidArgument};
+// A verdict takes the sentence.
+const LimitAnswer kRejected = {.code = absl::StatusCode::kResourceExhausted};
+LimitAnswer ComeBackAfter(absl::Duration pause) {
+  return {.code = absl::StatusCode::kResourceExhausted, .come_back_after = pause};
+}
+
+const LimitRow& RowOf(LimitField field) {
+  const std::span<const LimitRow> rows = LimitRows();
+  const auto row = std::find_if(rows.begin(), rows.end(), [field](const LimitRow& r) { return r.field == field; });
+  SHEAF_CHECK(row != rows.end(), "a limit without a row");
+  return *row;
+}
+
+int64_t ValueOf(const Limits& limits, LimitField field) {
+  if (const auto* time = std::get_if<absl::Duration Limits::*>(&field)) {
+    return absl::ToInt64Milliseconds(limits.**time);
+  }
+  return limits.*std::get<int64_t Limits::*>(field);
+}
+
+absl::Status Answer(LimitField field, const std::string& sentence) {
+  const LimitAnswer& answer = RowOf(field).answer;
+  absl::Status status(answer.code == absl::StatusCode::kOk ? absl::StatusCode::kResourceExhausted : answer.code,
+                      sentence);
+  return answer.come_back_after == absl::ZeroDuration() ? status : WithRetryAfter(status, answer.come_back_after);
+}
+
+}  // namespace
 
 std::map<std::string, int64_t> Limits::ByName() const {
-  return {
-      {"population_percent_max", population_percent_max},
-      {"request_bytes_max", request_bytes_max},
-      {"inline_bytes_max", inline_bytes_max},
-      {"chunk_bytes_max", chunk_bytes_max},
-      {"sync_items_max", sync_items_max},
-      {"sync_leases_bytes_max", sync_leases_bytes_max},
-      {"batch_leases_bytes_max", batch_leases_bytes_max},
-      {"round_spec_bytes_max", round_spec_bytes_max},
-      {"page_size_max", page_size_max},
-      {"page_bytes_max", page_bytes_max},
-      {"request_parts_max", request_parts_max},
-      {"queue_wait_max_ms", absl::ToInt64Milliseconds(queue_wait_max)},
-      {"queued_calls_max", queued_calls_max},
-      {"queued_inspections_max", queued_inspections_max},
-      {"open_request_bytes_max", open_request_bytes_max},
-      {"open_answer_bytes_max", open_answer_bytes_max},
-      {"answer_wait_max_ms", absl::ToInt64Milliseconds(answer_wait_max)},
-      {"waiting_answers_max", waiting_answers_max},
-      {"answer_time_max_ms", absl::ToInt64Milliseconds(answer_time_max)},
-      {"call_threads_max", call_threads_max},
-      {"receive_bytes_max", receive_bytes_max},
-      {"calls_per_second_max", calls_per_second_max},
-      {"calls_per_connection_max", calls_per_connection_max},
-      {"handshake_timeout_ms", absl::ToInt64Milliseconds(handshake_timeout)},
-      {"connection_idle_max_ms", absl::ToInt64Milliseconds(connection_idle_max)},
-      {"health_watches_max", health_watches_max},
-      {"reflection_streams_max", reflection_streams_max},
-      {"parked_polls_max", parked_polls_max},
-      {"parked_poll_bytes_max", parked_poll_bytes_max},
-      {"watches_max", watches_max},
-      {"workers_max", workers_max},
-      {"workers_per_identity_max", workers_per_identity_max},
-      {"worker_records_max", worker_records_max},
-      {"worker_bytes_max", worker_bytes_max},
-      {"leases_per_worker_max", leases_per_worker_max},
-      {"round_payload_bytes_max", round_payload_bytes_max},
-      {"live_tasks_max", live_tasks_max},
-      {"contribution_entries_max", contribution_entries_max},
-      {"contribution_parts_max", contribution_parts_max},
-      {"spool_bytes_max", spool_bytes_max},
-      {"upload_bytes_max", upload_bytes_max},
-      {"memory_upload_bytes_max", memory_upload_bytes_max},
-      {"unfolded_bytes_max", unfolded_bytes_max},
-      {"uploads_max", uploads_max},
-      {"uploads_per_identity_max", uploads_per_identity_max},
-      {"metric_name_bytes_max", metric_name_bytes_max},
-      {"tasks_per_round_max", tasks_per_round_max},
-      {"tasks_per_batch_max", tasks_per_batch_max},
-      {"outputs_per_round_max", outputs_per_round_max},
-      {"task_payload_bytes_max", task_payload_bytes_max},
-      {"data_selector_bytes_max", data_selector_bytes_max},
-      {"contribution_bytes_max", contribution_bytes_max},
-      {"broadcast_bytes_max", broadcast_bytes_max},
-      {"safetensors_header_bytes_max", safetensors_header_bytes_max},
-      {"safetensors_tensors_max", safetensors_tensors_max},
-      {"safetensors_name_bytes_max", safetensors_name_bytes_max},
-      {"open_header_bytes_max", open_header_bytes_max},
-      {"accumulator_bytes_max", accumulator_bytes_max},
-      {"metrics_max", metrics_max},
-      {"live_rounds_max", live_rounds_max},
-      {"tokens_max", tokens_max},
-      {"lease_default_ms", absl::ToInt64Milliseconds(lease_default)},
-      {"round_deadline_default_ms", absl::ToInt64Milliseconds(round_deadline_default)},
-      {"poll_wait_max_ms", absl::ToInt64Milliseconds(poll_wait_max)},
-      {"retry_backoff_base_ms", absl::ToInt64Milliseconds(retry_backoff_base)},
-      {"retry_backoff_max_ms", absl::ToInt64Milliseconds(retry_backoff_max)},
-      {"unreferenced_keep_ms", absl::ToInt64Milliseconds(unreferenced_keep)},
-      {"ended_keep_ms", absl::ToInt64Milliseconds(ended_keep)},
-      {"ended_rounds_max", ended_rounds_max},
-      {"broadcast_linger_ms", absl::ToInt64Milliseconds(broadcast_linger)},
-      {"failed_attempts_max", failed_attempts_max},
-      {"lost_attempts_max", lost_attempts_max},
-      {"checkpoint_spool_bytes", checkpoint_spool_bytes},
-      {"checkpoint_contributions", checkpoint_contributions},
+  std::map<std::string, int64_t> values;
+  for (const LimitRow& row : LimitRows()) values[row.public_name()] = ValueOf(*this, row.field);
+  return values;
+}
+
+std::string Limits::Named(LimitField field) const {
+  return fmt::format("{} = {}", RowOf(field).public_name(), ValueOf(*this, field));
+}
+
+std::string Limits::Sentence(LimitField field, std::string_view found, std::string_view remedy) const {
+  return fmt::format("{} {}; {}", found, Named(field), remedy.empty() ? RowOf(field).remedy : remedy);
+}
+
+std::string Limits::SentenceOfShare(LimitField field, std::string_view found) const {
+  return Sentence(field, fmt::format("{} {} % of what others leave of", found, Named(&Limits::population_percent_max)));
+}
+
+absl::Status Limits::Refuse(LimitField field, std::string_view found, std::string_view remedy) const {
+  return Answer(field, Sentence(field, found, remedy));
+}
+
+absl::Status Limits::RefuseShare(LimitField field, std::string_view found) const {
+  return Answer(field, SentenceOfShare(field, found));
+}
+
+std::string LimitRow::public_name() const { return fmt::format("{}{}", name, kind == LimitKind::kTime ? "_ms" : ""); }
+
+std::span<const LimitRow> LimitRows() {
+  static const LimitRow kRows[] = {
+#define LIMIT(kind, name, value, setting, answer, what, beyond, remedy) \
+  {LimitKind::k##kind, #name, &Limits::name, setting, answer, what, beyond, remedy},
+#include "server/core/limits/limits.def"
   };
+  return kRows;
 }
 
 }  // namespace sheaf

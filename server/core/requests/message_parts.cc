@@ -68,12 +68,11 @@ class PartCounter {
 }  // namespace
 
 absl::Status CheckParts(const Descriptor& type, google::protobuf::io::ZeroCopyInputStream& stream,
-                        std::string_view name, int64_t parts_max) {
-  PartCounter counter(stream, parts_max);
+                        int64_t Limits::*limit, const Limits& limits) {
+  PartCounter counter(stream, limits.*limit);
   counter.Count(type, 0);
   if (!counter.has_too_many()) return absl::OkStatus();
-  return absl::ResourceExhaustedError(
-      fmt::format("the {} has more parts than {} = {}; send fewer in one", type.name(), name, parts_max));
+  return absl::ResourceExhaustedError(limits.Sentence(limit, fmt::format("the {} has more parts than", type.name())));
 }
 
 }  // namespace sheaf

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "server/core/limits/fixed_limits.h"
+
 namespace sheaf {
 
 absl::StatusOr<int> PageSize(int32_t page_size, int64_t limit) {
@@ -18,9 +20,10 @@ absl::Status BadPageToken(std::string_view token) {
 }
 
 absl::Status CheckRequestId(std::string_view request_id) {
-  if (!request_id.empty() && request_id.size() <= 64) return absl::OkStatus();
+  if (!request_id.empty() && request_id.size() <= kRequestIdCharactersMax) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      "request_id must have 1 to 64 characters; choose one at random and keep it across retries");
+      fmt::format("request_id must have 1 to {} characters; choose one at random and keep it across retries",
+                  kRequestIdCharactersMax));
 }
 
 }  // namespace sheaf

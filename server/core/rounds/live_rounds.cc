@@ -40,28 +40,23 @@ LiveRound* LiveRounds::Find(const RoundId& id) {
 absl::Status LiveRounds::CheckRoom(const std::string& population, int64_t num_tasks) const {
   const int64_t percent = limits_.population_percent_max;
   if (num_rounds_.total() >= limits_.live_rounds_max) {
-    return absl::ResourceExhaustedError(
-        fmt::format("{} rounds are live, live_rounds_max = {}; wait for some to end, or cancel them",
-                    num_rounds_.total(), limits_.live_rounds_max));
+    return limits_.Refuse(&Limits::live_rounds_max, fmt::format("{} rounds are live,", num_rounds_.total()));
   }
   if (num_rounds_.Of(population) >= num_rounds_.Max(population, limits_.live_rounds_max, percent)) {
-    return absl::ResourceExhaustedError(
-        fmt::format("{} rounds of population '{}' are live: it may have population_percent_max = {} % of what others "
-                    "leave of live_rounds_max = {}; wait for some of its rounds to end, or cancel them",
-                    num_rounds_.Of(population), population, percent, limits_.live_rounds_max));
+    return limits_.RefuseShare(
+        &Limits::live_rounds_max,
+        fmt::format("{} rounds of population '{}' are live: it may have", num_rounds_.Of(population), population));
   }
   if (num_tasks_.total() + num_tasks > limits_.live_tasks_max) {
-    return absl::ResourceExhaustedError(fmt::format(
-        "the live rounds have {} tasks, and {} more would be over live_tasks_max = {}; wait for some rounds "
-        "to end, or cancel them",
-        num_tasks_.total(), num_tasks, limits_.live_tasks_max));
+    return limits_.Refuse(
+        &Limits::live_tasks_max,
+        fmt::format("the live rounds have {} tasks, and {} more would be over", num_tasks_.total(), num_tasks));
   }
   if (num_tasks_.Of(population) + num_tasks > num_tasks_.Max(population, limits_.live_tasks_max, percent)) {
-    return absl::ResourceExhaustedError(fmt::format(
-        "the live rounds of population '{}' have {} tasks, and {} more would be over population_percent_max "
-        "= {} % of what others leave of live_tasks_max = {}; wait for some of its rounds to end, or cancel "
-        "them",
-        population, num_tasks_.Of(population), num_tasks, percent, limits_.live_tasks_max));
+    return limits_.RefuseShare(
+        &Limits::live_tasks_max,
+        fmt::format("the live rounds of population '{}' have {} tasks, and {} more would be over", population,
+                    num_tasks_.Of(population), num_tasks));
   }
   return absl::OkStatus();
 }

@@ -14,6 +14,7 @@
 #include "base/checksum.h"
 #include "base/status_macros.h"
 #include "proto/time.h"
+#include "server/core/limits/fixed_limits.h"
 #include "server/core/requests/names.h"
 #include "server/core/rounds/requirement_match.h"
 
@@ -26,23 +27,20 @@ absl::Status Invalid(std::string message) { return absl::InvalidArgumentError(st
 absl::Status CheckGoal(const v1::RoundSpec& spec) {
   if (spec.goal() < 0) return Invalid(fmt::format("spec.goal is {}; it must not be negative", spec.goal()));
   // Not a number fails, too.
-  if (spec.over_selection() != 0 && !(spec.over_selection() >= 1 && spec.over_selection() <= 100)) {
-    return Invalid("spec.over_selection must lie between 1 and 100");
+  if (spec.over_selection() != 0 && !(spec.over_selection() >= 1 && spec.over_selection() <= kOverSelectionMax)) {
+    return Invalid(fmt::format("spec.over_selection must lie between 1 and {}", kOverSelectionMax));
   }
   return absl::OkStatus();
 }
 
 absl::Status CheckTask(const v1::TaskSpec& task, std::string_view where, const Limits& limits) {
   if (static_cast<int64_t>(task.payload().size()) > limits.task_payload_bytes_max) {
-    return absl::ResourceExhaustedError(
-        fmt::format("{}.payload has {} bytes, over task_payload_bytes_max = {}; put large values into the broadcast",
-                    where, task.payload().size(), limits.task_payload_bytes_max));
+    return limits.Refuse(&Limits::task_payload_bytes_max,
+                         fmt::format("{}.payload has {} bytes, over", where, task.payload().size()));
   }
   if (static_cast<int64_t>(task.data_selector().size()) > limits.data_selector_bytes_max) {
-    return absl::ResourceExhaustedError(
-        fmt::format("{}.data_selector has {} bytes, over data_selector_bytes_max = {}; name the data, "
-                    "and keep its content at the workers",
-                    where, task.data_selector().size(), limits.data_selector_bytes_max));
+    return limits.Refuse(&Limits::data_selector_bytes_max,
+                         fmt::format("{}.data_selector has {} bytes, over", where, task.data_selector().size()));
   }
   int64_t requirements_bytes = 0;
   for (const auto& [key, value] : task.requirements()) {
@@ -53,10 +51,9 @@ absl::Status CheckTask(const v1::TaskSpec& task, std::string_view where, const L
     }
   }
   if (requirements_bytes > limits.worker_bytes_max) {
-    return absl::ResourceExhaustedError(
-        fmt::format("{}.requirements have {} bytes, over worker_bytes_max = {}: no worker may have as many labels; "
-                    "require fewer",
-                    where, requirements_bytes, limits.worker_bytes_max));
+    return limits.Refuse(&Limits::worker_bytes_max,
+                         fmt::format("{}.requirements have {} bytes, over", where, requirements_bytes),
+                         "no worker may have as many labels, so require fewer");
   }
   return absl::OkStatus();
 }
@@ -69,10 +66,10 @@ int64_t PayloadBytes(const v1::TaskSpec& task) {
 
 absl::Status CheckPayloadBytes(int64_t bytes, const Limits& limits) {
   if (bytes <= limits.round_payload_bytes_max) return absl::OkStatus();
-  return absl::ResourceExhaustedError(
-      fmt::format("the payloads, data selectors and requirements of the round's tasks have {} bytes together, over "
-                  "round_payload_bytes_max = {}; put what they share into the broadcast, or split the round",
-                  bytes, limits.round_payload_bytes_max));
+  return limits.Refuse(
+      &Limits::round_payload_bytes_max,
+      fmt::format("the payloads, data selectors and requirements of the round's tasks have {} bytes together, over",
+                  bytes));
 }
 
 TaskStore::NewTask ToNewTask(const v1::TaskSpec& task) {
@@ -114,8 +111,7 @@ absl::StatusOr<std::vector<TaskStore::NewTask>> PrepareTasks(const v1::RoundSpec
       return Invalid("spec has no work; set spec.listed or spec.open_slots");
   }
   if (tasks.empty() || static_cast<int64_t>(tasks.size()) > limits.tasks_per_round_max) {
-    return absl::ResourceExhaustedError(
-        fmt::format("the round has more tasks than tasks_per_round_max = {}; split it", limits.tasks_per_round_max));
+    return limits.Refuse(&Limits::tasks_per_round_max, "the round has more tasks than");
   }
   return tasks;
 }
@@ -157,15 +153,16 @@ absl::Status CheckStateSize(const v1::AggregateSpec& aggregate, const Limits& li
     if (needed > limits.accumulator_bytes_max) continue;
     remedy = fmt::format("numerics {} needs {} bytes and would fit", v1::Numerics_Name(numerics), needed);
   }
-  return absl::ResourceExhaustedError(
-      fmt::format("the outputs need about {} bytes of state, most of them \"{}\" ({}); accumulator_bytes_max is {}: {}",
-                  total, largest.name(), largest.operator_(), limits.accumulator_bytes_max, remedy));
+  return limits.Refuse(&Limits::accumulator_bytes_max,
+                       fmt::format("the outputs need about {} bytes of state, most of them \"{}\" ({}), over", total,
+                                   largest.name(), largest.operator_()),
+                       remedy);
 }
 
 absl::Status SetDuration(std::string_view field, absl::Duration fallback, google::protobuf::Duration* duration) {
   const absl::Duration value = FromProto(*duration);
   if (value < absl::ZeroDuration()) return Invalid(fmt::format("spec.{} is negative", field));
-  if (value > absl::Hours(24 * 365)) return Invalid(fmt::format("spec.{} is longer than a year", field));
+  if (value > kRoundTimeMax) return Invalid(fmt::format("spec.{} is longer than a year", field));
   // Seconds and nanoseconds may have come with different signs, or too many of them, which JSON has no form for.
   *duration = ToProto(value == absl::ZeroDuration() ? fallback : value);
   return absl::OkStatus();
@@ -190,10 +187,8 @@ absl::StatusOr<PreparedRound> PrepareRound(const v1::RoundSpec& requested, const
   // What this server does not know no limit of its own bounds; and it would be kept, listed, and sent with each lease.
   spec.DiscardUnknownFields();
   if (const auto bytes = static_cast<int64_t>(spec.ByteSizeLong()); bytes > limits.round_spec_bytes_max) {
-    return absl::ResourceExhaustedError(fmt::format(
-        "the spec without its tasks has {} bytes, over round_spec_bytes_max = {}, and each lease repeats it; "
-        "put large values into the broadcast",
-        bytes, limits.round_spec_bytes_max));
+    return limits.Refuse(&Limits::round_spec_bytes_max,
+                         fmt::format("the spec without its tasks has {} bytes, over", bytes));
   }
 
   spec.set_population(PopulationOrDefault(spec.population()));
@@ -204,16 +199,12 @@ absl::StatusOr<PreparedRound> PrepareRound(const v1::RoundSpec& requested, const
   RETURN_IF_ERROR(ValidateName("spec.computation.name", spec.computation().name()));
   if (spec.computation().version_min() < 0) return Invalid("spec.computation.version_min is negative");
   if (static_cast<int64_t>(spec.computation().config().size()) > limits.task_payload_bytes_max) {
-    return absl::ResourceExhaustedError(
-        fmt::format("spec.computation.config has {} bytes, over task_payload_bytes_max = {}; put large values into the "
-                    "broadcast",
-                    spec.computation().config().size(), limits.task_payload_bytes_max));
+    return limits.Refuse(&Limits::task_payload_bytes_max,
+                         fmt::format("spec.computation.config has {} bytes, over", spec.computation().config().size()));
   }
   if (spec.aggregate().outputs_size() > limits.outputs_per_round_max) {
-    return absl::ResourceExhaustedError(
-        fmt::format("spec.aggregate has {} outputs, over outputs_per_round_max = {}; join "
-                    "those of one operator and type into one tensor",
-                    spec.aggregate().outputs_size(), limits.outputs_per_round_max));
+    return limits.Refuse(&Limits::outputs_per_round_max,
+                         fmt::format("spec.aggregate has {} outputs, over", spec.aggregate().outputs_size()));
   }
   RETURN_IF_ERROR(ValidateAggregateSpec(spec.aggregate()));
   RETURN_IF_ERROR(CheckStateSize(spec.aggregate(), limits));
@@ -234,8 +225,9 @@ absl::StatusOr<PreparedRound> PrepareRound(const v1::RoundSpec& requested, const
   RETURN_IF_ERROR(SetDuration("lease_duration", limits.lease_default, spec.mutable_lease_duration()));
   if (spec.min_clients() < 0) return Invalid("spec.min_clients is negative");
   if (spec.min_clients() == 0) spec.set_min_clients(1);
-  if (spec.priority() < 0 || spec.priority() > 5)
-    return Invalid("spec.priority must be 1 (most urgent) to 5, or 0 for 3");
+  if (spec.priority() < 0 || spec.priority() > kPriorityMax) {
+    return Invalid(fmt::format("spec.priority must be 1 (most urgent) to {}, or 0 for 3", kPriorityMax));
+  }
   if (spec.priority() == 0) spec.set_priority(3);
   if (spec.retry().failed_max() < 0 || spec.retry().lost_max() < 0)
     return Invalid("spec.retry limits must not be negative");

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "proto/time.h"
+#include "server/core/limits/fixed_limits.h"
 #include "sheaf/v1/aggregation.pb.h"
 
 namespace sheaf {
@@ -10,13 +11,11 @@ namespace {
 
 void Add(absl::Duration by, absl::Duration& sum) { sum += std::max(by, absl::ZeroDuration()); }
 
-// No round lasts longer.
-constexpr absl::Duration kAttemptMax = absl::Hours(24 * 365);
 // A round's tasks times this stay within 64 bits.
 constexpr int64_t kBytesDownMax = int64_t{1} << 45;
 
 google::protobuf::Duration Plausible(const google::protobuf::Duration& duration) {
-  return ToProto(std::clamp(FromProto(duration), absl::ZeroDuration(), kAttemptMax));
+  return ToProto(std::clamp(FromProto(duration), absl::ZeroDuration(), kRoundTimeMax));
 }
 
 }  // namespace

@@ -254,46 +254,49 @@ std::optional<Refusal> ContributionIntake::CheckMetrics(const v1::Contribution& 
   int64_t total = static_cast<int64_t>(round.progress.metrics.size());
   for (const auto& [name, value] : contribution.metrics()) {
     if (static_cast<int64_t>(name.size()) > limits.metric_name_bytes_max) {
-      return Refuse(
-          RefusalKind::kMetrics,
-          fmt::format("the name of the metric \"{}...\" has {} bytes, over metric_name_bytes_max = {}; shorten it",
-                      name.substr(0, 32), name.size(), limits.metric_name_bytes_max));
+      return Refuse(RefusalKind::kMetrics,
+                    limits.Sentence(&Limits::metric_name_bytes_max,
+                                    fmt::format("the name of the metric \"{}...\" has {} bytes, over",
+                                                name.substr(0, 32), name.size())));
     }
     if (!round.progress.metrics.contains(name)) ++total;
   }
   if (total <= limits.metrics_max) return std::nullopt;
-  return Refuse(RefusalKind::kMetrics,
-                fmt::format("with its metrics the round would have {}, over metrics_max = {}; report fewer", total,
-                            limits.metrics_max));
+  return Refuse(
+      RefusalKind::kMetrics,
+      limits.Sentence(&Limits::metrics_max, fmt::format("with its metrics the round would have {}, over", total)));
 }
 
 absl::StatusOr<std::optional<Refusal>> ContributionIntake::CheckMemory(const LiveRound& round,
                                                                        const ValidContribution& valid,
                                                                        int64_t& growth_bytes) const {
-  const int64_t max = context_.limits.accumulator_bytes_max;
+  const Limits& limits = context_.limits;
+  const int64_t max = limits.accumulator_bytes_max;
   if (round.accumulator_bytes > max) {
-    return Refuse(
-        RefusalKind::kRoundFull,
-        fmt::format("the round's accumulators hold {} bytes, over accumulator_bytes_max = {}; they take no more",
-                    round.accumulator_bytes, max));
+    return Refuse(RefusalKind::kRoundFull,
+                  limits.Sentence(&Limits::accumulator_bytes_max,
+                                  fmt::format("the round's accumulators hold {} bytes, over", round.accumulator_bytes),
+                                  "they take no more"));
   }
   const int64_t room = max - round.accumulator_bytes - round.reserved_bytes;
   growth_bytes = round.strand.validator()->GrowthMax(valid, room);
   if (growth_bytes > room + round.reserved_bytes) {
     return Refuse(
         RefusalKind::kRoundFull,
-        fmt::format("the round's accumulators hold {} bytes, and with it may take {} more, over "
-                    "accumulator_bytes_max = {}; send fewer rows, or create the round with numerics F64, which "
-                    "values of other sizes do not make larger",
-                    round.accumulator_bytes, growth_bytes, max));
+        limits.Sentence(&Limits::accumulator_bytes_max,
+                        fmt::format("the round's accumulators hold {} bytes, and with it may take {} more, over",
+                                    round.accumulator_bytes, growth_bytes),
+                        "send fewer rows, or create the round with numerics F64, which values of other sizes do not "
+                        "make larger"));
   }
   // There may be room once others are folded.
   if (growth_bytes > room) {
-    return WithRetryAfter(absl::ResourceExhaustedError(fmt::format(
-                              "contributions that wait to be folded may take {} bytes, and {} more would be over "
-                              "accumulator_bytes_max = {}; try again",
-                              round.reserved_bytes, growth_bytes, max)),
-                          absl::Seconds(1));
+    return WithRetryAfter(
+        limits.Refuse(&Limits::accumulator_bytes_max,
+                      fmt::format("contributions that wait to be folded may take {} bytes, and {} more would be over",
+                                  round.reserved_bytes, growth_bytes),
+                      "try again"),
+        absl::Seconds(1));
   }
   return std::nullopt;
 }

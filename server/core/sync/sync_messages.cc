@@ -6,6 +6,7 @@
 
 #include "base/status_macros.h"
 #include "proto/time.h"
+#include "server/core/limits/fixed_limits.h"
 #include "server/core/requests/names.h"
 #include "server/core/sync/protocol_window.h"
 
@@ -21,15 +22,15 @@ absl::Status CheckSync(const v1::SyncRequest& request, const Limits& limits) {
                                                   absl::FormatDuration(limits.poll_wait_max)));
   }
   if (request.want() < 0) return absl::InvalidArgumentError("want is negative");
-  if (request.want() > 0 && (request.poll_id().empty() || request.poll_id().size() > 64)) {
-    return absl::InvalidArgumentError("poll_id must have 1 to 64 characters when want > 0");
+  if (request.want() > 0 && (request.poll_id().empty() || request.poll_id().size() > kRequestIdCharactersMax)) {
+    return absl::InvalidArgumentError(
+        fmt::format("poll_id must have 1 to {} characters when want > 0", kRequestIdCharactersMax));
   }
   const int64_t items = std::max({static_cast<int64_t>(request.want()), static_cast<int64_t>(request.results_size()),
                                   static_cast<int64_t>(request.held_size())});
   if (items > limits.sync_items_max) {
-    return absl::InvalidArgumentError(
-        fmt::format("results, held and want are limited to sync_items_max = {} each; this call has {}, so make several",
-                    limits.sync_items_max, items));
+    return limits.Refuse(&Limits::sync_items_max,
+                         fmt::format("this call has {} results, held leases or wanted ones, over", items));
   }
   return absl::OkStatus();
 }

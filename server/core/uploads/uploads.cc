@@ -6,6 +6,7 @@
 
 #include "base/checksum.h"
 #include "base/status_macros.h"
+#include "server/core/requests/paging.h"
 #include "server/core/uploads/upload_names.h"
 #include "server/core/uploads/upload_quota.h"
 #include "server/core/uploads/upload_size.h"
@@ -28,10 +29,7 @@ absl::Status CheckNames(const v1::StartUploadRequest& request) {
     return absl::InvalidArgumentError(
         fmt::format("digest \"{}\" is not a SHA-256 in lower-case hex", request.digest().substr(0, 128)));
   }
-  if (request.request_id().empty() || request.request_id().size() > 64) {
-    return absl::InvalidArgumentError("request_id must have 1 to 64 characters");
-  }
-  return absl::OkStatus();
+  return CheckRequestId(request.request_id());
 }
 
 }  // namespace

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include "base/log.h"
-#include "base/retry_hint.h"
 #include "base/status_macros.h"
 #include "server/core/requests/names.h"
 #include "server/core/rounds/requirement_match.h"
@@ -18,8 +17,6 @@ constexpr absl::Duration kStoreEvery = absl::Seconds(10);
 // A name is its identity's for this long after a call.
 constexpr absl::Duration kNameKept = absl::Minutes(1);
 constexpr absl::Duration kForgetAfter = absl::Minutes(10);
-// Of a worker that there is no room for.
-constexpr absl::Duration kComeBackAfter = absl::Seconds(30);
 
 // For the log.
 std::string By(const Identity& caller) { return caller.name.empty() ? "" : fmt::format(" as {}", caller.name); }
@@ -42,9 +39,9 @@ absl::StatusOr<const WorkerProfile*> WorkerRegistry::Saw(const v1::SyncRequest& 
   const WorkerName name(request.worker());
   std::string description = EncodeDescription(request);
   if (static_cast<int64_t>(description.size()) > context_.limits.worker_bytes_max) {
-    return absl::ResourceExhaustedError(
-        fmt::format("the computations and labels of worker {} have {} bytes, over worker_bytes_max = {}; offer fewer",
-                    name, description.size(), context_.limits.worker_bytes_max));
+    return context_.limits.Refuse(
+        &Limits::worker_bytes_max,
+        fmt::format("the computations and labels of worker {} have {} bytes, over", name, description.size()));
   }
   const auto known = profiles_.find({population, name});
   if (known != profiles_.end()) {
@@ -109,34 +106,24 @@ absl::Status WorkerRegistry::CheckHolder(const std::string& population, const Wo
 
 absl::Status WorkerRegistry::CheckRoom(const std::string& population, const Identity& caller, bool is_new) const {
   if (is_new && static_cast<int64_t>(profiles_.size()) >= context_.limits.workers_max) {
-    return WithRetryAfter(
-        absl::ResourceExhaustedError(fmt::format(
-            "{} workers called within the last ten minutes, workers_max = {}; stop some, or raise --workers-max",
-            profiles_.size(), context_.limits.workers_max)),
-        kComeBackAfter);
+    return context_.limits.Refuse(&Limits::workers_max,
+                                  fmt::format("{} workers called within the last ten minutes,", profiles_.size()));
   }
   const Limits& limits = context_.limits;
   const int64_t max = num_by_population_.Max(population, limits.workers_max, limits.population_percent_max);
   if (is_new && num_by_population_.Of(population) >= max) {
-    return WithRetryAfter(
-        absl::ResourceExhaustedError(fmt::format(
-            "{} workers of population '{}' called within the last ten minutes: it may have population_percent_max = {} "
-            "% of "
-            "what others leave of workers_max = {}; stop some, or raise --workers-max",
-            num_by_population_.Of(population), population, limits.population_percent_max, limits.workers_max)),
-        kComeBackAfter);
+    return limits.RefuseShare(
+        &Limits::workers_max,
+        fmt::format("{} workers of population '{}' called within the last ten minutes: it may have",
+                    num_by_population_.Of(population), population));
   }
   const auto found = num_by_identity_.find(caller.name);
   if (found == num_by_identity_.end() || found->second < context_.limits.workers_per_identity_max) {
     return absl::OkStatus();
   }
-  return WithRetryAfter(
-      absl::ResourceExhaustedError(fmt::format("{} workers of {} called within the last ten minutes, "
-                                               "workers_per_identity_max = {}; stop some, give others a "
-                                               "token of another name, or raise --workers-per-identity-max",
-                                               found->second, caller.name.empty() ? "this machine" : caller.name,
-                                               context_.limits.workers_per_identity_max)),
-      kComeBackAfter);
+  return limits.Refuse(&Limits::workers_per_identity_max,
+                       fmt::format("{} workers of {} called within the last ten minutes,", found->second,
+                                   caller.name.empty() ? "this machine" : caller.name));
 }
 
 void WorkerRegistry::SetCaller(Entry& entry, const IdentityPtr& caller) {
