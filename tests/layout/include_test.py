@@ -93,6 +93,50 @@ def check_table(_tree):
         yield from visit(folder, [])
 
 
+def circles(edges):
+    """The sets of nodes that reach each other by `edges` (node -> {node: where it is said})."""
+    found, number, lowest, stack = [], {}, {}, []
+
+    def visit(node):
+        number[node] = lowest[node] = len(number)
+        stack.append(node)
+        for target in edges.get(node, {}):
+            if target not in number:
+                visit(target)
+            if target in stack:
+                lowest[node] = min(lowest[node], lowest[target])
+        if lowest[node] == number[node]:
+            members = [stack.pop()]
+            while members[-1] != node:
+                members.append(stack.pop())
+            if len(members) > 1:
+                found.append(sorted(members))
+
+    for node in sorted(edges):
+        if node not in number:
+            visit(node)
+    return found
+
+
+def check_circles(tree):
+    """No file of ours includes itself by way of others, and no folder itself; a header and its source are one file here."""
+    files, folders = {}, {}
+    for name, number, included in tree.includes():
+        if included not in tree.texts or folder_of(name, rules.SEES_EVERYTHING):
+            continue
+        source, target = (str(pathlib.PurePath(path).parent) for path in (name, included))
+        where = f"{name}:{number}"
+        for edges, start, end in ((files, name.rsplit(".", 1)[0], included.rsplit(".", 1)[0]), (folders, source, target)):
+            if start != end:
+                edges.setdefault(start, {}).setdefault(end, where)
+    for what, edges in (("files", files), ("folders", folders)):
+        for members in circles(edges):
+            for start in members:
+                for end in members:
+                    if where := edges.get(start, {}).get(end):
+                        yield f"{where}: {what} include each other in a circle of {len(members)}: {start} -> {end}"
+
+
 def check_includes(tree):
     folders = list(rules.MAY_INCLUDE)
     for name, number, included in tree.includes():
@@ -160,6 +204,7 @@ def check_text(tree):
 
 CHECKS = [
     check_table,
+    check_circles,
     check_includes,
     check_third_party,
     check_own_header_first,
