@@ -11,7 +11,6 @@
 namespace sheaf {
 namespace {
 
-// A queue that is full is empty again long before.
 // A few that wait long are no overload: each has a lot to do, or the core is busy with something large.
 constexpr int64_t kCrowd = 256;
 // Inspection may go on beyond the limit of bytes with requests of this size, which all of its are.
