@@ -52,6 +52,8 @@ CORE_OF = {
     "lifecycle/round_creations.h": "extern RoundCreations& creations; extern v1::CreateRoundRequest& request; extern Reply<RoundRecord> reply;",
     "lifecycle/round_recovery.h": "extern RoundRecovery& recovery;",
     "lifecycle/round_sealer.h": "extern RoundSealer& sealer;",
+    "limits/fixed_limits.h": "extern std::string name;",
+    "limits/limits.h": "extern int64_t num_tasks;",
     "limits/memory_budget.h": "extern MemoryBudget& budget; extern Reception& reception;",
     "limits/population_share.h": "extern PopulationShare& live_tasks;",
     "limits/rate_window.h": "extern RateWindow& window;",

@@ -297,7 +297,7 @@ TEST_CASE(
     const absl::Status nothing = FetchFromEndlessServer(
         all, 1000, [&](int n, auto& response) { AddPiece(response, n * num_rows, num_rows, 0); });
     CHECK(nothing.code() == absl::StatusCode::kDataLoss);
-    CHECK_THAT(std::string(nothing.message()), Catch::Contains("stands still"));
+    CHECK_THAT(std::string(nothing.message()), Catch::Contains("bring no more of the selected rows"));
   }
   const absl::Status most = FetchFromEndlessServer(all, 1000, [&](int, auto& response) {
     AddPiece(response, 0, 1, 0);
