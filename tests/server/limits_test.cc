@@ -136,8 +136,7 @@ struct Refusal {
   bool has_hint = false;
 };
 
-std::map<std::string, Refusal> Refusals() {
-  std::map<std::string, Refusal> rows;
+void AddRefusalsOfRequests(std::map<std::string, Refusal>& rows) {
   rows["request_bytes_max"] = {[](Limits& l) { l.request_bytes_max = 1000; },
                                [](CoreFederation& server) {
                                  return server.Enter("sheaf.v1.WorkService/Sync", *Identity::Anybody(), 1001,
@@ -167,6 +166,9 @@ std::map<std::string, Refusal> Refusals() {
       [](Limits& l) { l.sync_items_max = 3; },
       [](CoreFederation& server) { return server.Call<v1::SyncResponse>("WorkService/Sync", Ask("w1", 4)).status(); },
       Code::kInvalidArgument};
+}
+
+void AddRefusalsUnderOverload(std::map<std::string, Refusal>& rows) {
   rows["queued_calls_max"] = {[](Limits& l) { l.queued_calls_max = 2; },
                               [](CoreFederation& server) {
                                 v1::SyncRequest request;
@@ -255,6 +257,9 @@ std::map<std::string, Refusal> Refusals() {
                                     return refused;
                                   },
                                   Code::kResourceExhausted, true};
+}
+
+void AddRefusalsOfAnswers(std::map<std::string, Refusal>& rows) {
   rows["watches_max"] = {[](Limits& l) { l.watches_max = 1; },
                          [](CoreFederation& server) {
                            const std::string round = server.CreateRound(SumRound(1));
@@ -269,6 +274,30 @@ std::map<std::string, Refusal> Refusals() {
                            return refused;
                          },
                          Code::kResourceExhausted, true};
+  // See also answer_books_test.cc.
+  rows["open_answer_bytes_max"] = {
+      [](Limits& l) { l.open_answer_bytes_max = 80'000; },
+      [](CoreFederation& server) {
+        AnswerBooks books(server.core().limits());
+        const AnswerClient client = {.connection = "c"};
+        CountedCuts call;
+        AnswerEntry* entry = books.Take(client, 10'000, server.clock().Now(), call).value();
+        const absl::Status refused = books.Take(client, 10'000, server.clock().Now(), call).status();
+        books.Release(entry);
+        return refused;
+      },
+      Code::kResourceExhausted, true};
+  rows["waiting_answers_max"] = {
+      [](Limits& l) { l.waiting_answers_max = 2; },
+      [](CoreFederation& server) { return LastOfReads(server, 3 + kReadsOfAConnection, absl::ZeroDuration()); },
+      Code::kResourceExhausted, true};
+  rows["answer_wait_max_ms"] = {
+      [](Limits& l) { l.answer_wait_max = absl::Milliseconds(77); },
+      [](CoreFederation& server) { return LastOfReads(server, 1 + kReadsOfAConnection, absl::Milliseconds(77)); },
+      Code::kResourceExhausted, true};
+}
+
+void AddRefusalsOfWorkersAndTokens(std::map<std::string, Refusal>& rows) {
   rows["workers_max"] = {[](Limits& l) { l.workers_max = 2; },
                          [](CoreFederation& server) {
                            server.Sync(Ask("w1", 1));
@@ -298,6 +327,24 @@ std::map<std::string, Refusal> Refusals() {
                                 (*request.mutable_labels())["zone"] = std::string(100, 'z');
                                 return server.Call<v1::SyncResponse>("WorkService/Sync", request).status();
                               }};
+  rows["tokens_max"] = {[](Limits& l) { l.tokens_max = 1; },
+                        [](CoreFederation& server) {
+                          v1::CreateTokenRequest token;
+                          token.set_request_id("first");
+                          token.set_name("admin");
+                          token.add_roles(v1::OPERATOR);
+                          absl::Status refused;
+                          server.Post([&](absl::Time now) {
+                            CHECK(server.core().access().Create(token, *Identity::Anybody(), now).ok());
+                            token.set_request_id("second");
+                            refused = server.core().access().Create(token, *Identity::Anybody(), now).status();
+                          });
+                          server.Run();
+                          return refused;
+                        }};
+}
+
+void AddRefusalsOfRounds(std::map<std::string, Refusal>& rows) {
   rows["tasks_per_round_max"] = {[](Limits& l) { l.tasks_per_round_max = 3; },
                                  [](CoreFederation& server) { return Create(server, SumRound(4)); }};
   rows["outputs_per_round_max"] = {[](Limits& l) { l.outputs_per_round_max = 1; },
@@ -326,6 +373,12 @@ std::map<std::string, Refusal> Refusals() {
                                        spec.mutable_open_slots()->mutable_task()->set_payload("six ch");
                                        return Create(server, spec);
                                      }};
+  rows["round_spec_bytes_max"] = {[](Limits& l) { l.round_spec_bytes_max = 1000; },
+                                  [](CoreFederation& server) {
+                                    v1::RoundSpec spec = SumRound(1);
+                                    spec.mutable_computation()->set_config(std::string(1000, 'c'));
+                                    return Create(server, spec);
+                                  }};
   rows["live_rounds_max"] = {[](Limits& l) { l.live_rounds_max = 1; },
                              [](CoreFederation& server) {
                                server.CreateRound(SumRound(1));
@@ -345,6 +398,15 @@ std::map<std::string, Refusal> Refusals() {
                               CHECK(Create(server, SumRound(8), "has room again").ok());
                               return refused;
                             }};
+  rows["accumulator_bytes_max"] = {[](Limits& l) { l.accumulator_bytes_max = 1000; },
+                                   [](CoreFederation& server) {
+                                     v1::RoundSpec spec = SumRound(1);
+                                     spec.mutable_aggregate()->mutable_outputs(0)->set_dense_shape(0, 1000);
+                                     return Create(server, spec);
+                                   }};
+}
+
+void AddRefusalsOfContributions(std::map<std::string, Refusal>& rows) {
   rows["contribution_bytes_max"] = {[](Limits& l) { l.contribution_bytes_max = 20; },
                                     [](CoreFederation& server) {
                                       v1::StartUploadRequest upload = AnUpload("contribution", 21);
@@ -389,13 +451,6 @@ std::map<std::string, Refusal> Refusals() {
                                return refused;
                              },
                              Code::kResourceExhausted, true};
-  rows["upload_bytes_max"] = {[](Limits& l) { l.upload_bytes_max = 1000; },
-                              [](CoreFederation& server) {
-                                CHECK(Start(server, AnUpload("one", 600)).ok());
-                                CHECK(Start(server, AnUpload("one", 600)).ok());
-                                return Start(server, AnUpload("two", 401));
-                              },
-                              Code::kResourceExhausted, true};
   rows["unfolded_bytes_max"] = {[](Limits& l) { l.unfolded_bytes_max = 1500; },
                                 [](CoreFederation& server) -> absl::Status {
                                   const std::string round = server.CreateRound(SumRound(2));
@@ -413,6 +468,38 @@ std::map<std::string, Refusal> Refusals() {
                                   return refused;
                                 },
                                 Code::kResourceExhausted, true};
+  rows["metrics_max"] = {[](Limits& l) { l.metrics_max = 3; },
+                         [](CoreFederation& server) {
+                           const auto add = [](const std::string& prefix) {
+                             return [prefix](v1::Contribution& contribution) {
+                               for (int i = 0; i < 2; ++i)
+                                 (*contribution.mutable_metrics())[prefix + std::to_string(i)] = 1;
+                             };
+                           };
+                           v1::RoundSpec spec = SumRound(3);
+                           CHECK(HandIn(server, spec, add("a")).ok());
+                           return HandIn(server, spec, [](v1::Contribution& contribution) {
+                             for (int i = 0; i < 4; ++i) (*contribution.mutable_metrics())["b" + std::to_string(i)] = 1;
+                           });
+                         },
+                         kRejected};
+  rows["metric_name_bytes_max"] = {[](Limits& l) { l.metric_name_bytes_max = 8; },
+                                   [](CoreFederation& server) {
+                                     return HandIn(server, SumRound(1), [](v1::Contribution& contribution) {
+                                       (*contribution.mutable_metrics())["nine char"] = 1;
+                                     });
+                                   },
+                                   kRejected};
+}
+
+void AddRefusalsOfUploads(std::map<std::string, Refusal>& rows) {
+  rows["upload_bytes_max"] = {[](Limits& l) { l.upload_bytes_max = 1000; },
+                              [](CoreFederation& server) {
+                                CHECK(Start(server, AnUpload("one", 600)).ok());
+                                CHECK(Start(server, AnUpload("one", 600)).ok());
+                                return Start(server, AnUpload("two", 401));
+                              },
+                              Code::kResourceExhausted, true};
   rows["memory_upload_bytes_max"] = {[](Limits& l) { l.memory_upload_bytes_max = 1000; },
                                      [](CoreFederation& server) {
                                        v1::RoundSpec spec = SumRound(2);
@@ -482,93 +569,33 @@ std::map<std::string, Refusal> Refusals() {
                                           return finish_broadcast(
                                               server, R"({"name":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}})");
                                         }};
-  rows["accumulator_bytes_max"] = {[](Limits& l) { l.accumulator_bytes_max = 1000; },
-                                   [](CoreFederation& server) {
-                                     v1::RoundSpec spec = SumRound(1);
-                                     spec.mutable_aggregate()->mutable_outputs(0)->set_dense_shape(0, 1000);
-                                     return Create(server, spec);
-                                   }};
-  rows["metrics_max"] = {[](Limits& l) { l.metrics_max = 3; },
-                         [](CoreFederation& server) {
-                           const auto add = [](const std::string& prefix) {
-                             return [prefix](v1::Contribution& contribution) {
-                               for (int i = 0; i < 2; ++i)
-                                 (*contribution.mutable_metrics())[prefix + std::to_string(i)] = 1;
-                             };
-                           };
-                           v1::RoundSpec spec = SumRound(3);
-                           CHECK(HandIn(server, spec, add("a")).ok());
-                           return HandIn(server, spec, [](v1::Contribution& contribution) {
-                             for (int i = 0; i < 4; ++i) (*contribution.mutable_metrics())["b" + std::to_string(i)] = 1;
-                           });
-                         },
-                         kRejected};
-  rows["metric_name_bytes_max"] = {[](Limits& l) { l.metric_name_bytes_max = 8; },
-                                   [](CoreFederation& server) {
-                                     return HandIn(server, SumRound(1), [](v1::Contribution& contribution) {
-                                       (*contribution.mutable_metrics())["nine char"] = 1;
-                                     });
-                                   },
-                                   kRejected};
-  // See also answer_books_test.cc.
-  rows["open_answer_bytes_max"] = {
-      [](Limits& l) { l.open_answer_bytes_max = 80'000; },
-      [](CoreFederation& server) {
-        AnswerBooks books(server.core().limits());
-        const AnswerClient client = {.connection = "c"};
-        CountedCuts call;
-        AnswerEntry* entry = books.Take(client, 10'000, server.clock().Now(), call).value();
-        const absl::Status refused = books.Take(client, 10'000, server.clock().Now(), call).status();
-        books.Release(entry);
-        return refused;
-      },
-      Code::kResourceExhausted, true};
-  rows["waiting_answers_max"] = {
-      [](Limits& l) { l.waiting_answers_max = 2; },
-      [](CoreFederation& server) { return LastOfReads(server, 3 + kReadsOfAConnection, absl::ZeroDuration()); },
-      Code::kResourceExhausted, true};
-  rows["answer_wait_max_ms"] = {
-      [](Limits& l) { l.answer_wait_max = absl::Milliseconds(77); },
-      [](CoreFederation& server) { return LastOfReads(server, 1 + kReadsOfAConnection, absl::Milliseconds(77)); },
-      Code::kResourceExhausted, true};
-  rows["round_spec_bytes_max"] = {[](Limits& l) { l.round_spec_bytes_max = 1000; },
-                                  [](CoreFederation& server) {
-                                    v1::RoundSpec spec = SumRound(1);
-                                    spec.mutable_computation()->set_config(std::string(1000, 'c'));
-                                    return Create(server, spec);
-                                  }};
-  rows["tokens_max"] = {[](Limits& l) { l.tokens_max = 1; },
-                        [](CoreFederation& server) {
-                          v1::CreateTokenRequest token;
-                          token.set_request_id("first");
-                          token.set_name("admin");
-                          token.add_roles(v1::OPERATOR);
-                          absl::Status refused;
-                          server.Post([&](absl::Time now) {
-                            CHECK(server.core().access().Create(token, *Identity::Anybody(), now).ok());
-                            token.set_request_id("second");
-                            refused = server.core().access().Create(token, *Identity::Anybody(), now).status();
-                          });
-                          server.Run();
-                          return refused;
-                        }};
+}
+
+std::map<std::string, Refusal> Refusals() {
+  std::map<std::string, Refusal> rows;
+  AddRefusalsOfRequests(rows);
+  AddRefusalsUnderOverload(rows);
+  AddRefusalsOfAnswers(rows);
+  AddRefusalsOfWorkersAndTokens(rows);
+  AddRefusalsOfRounds(rows);
+  AddRefusalsOfContributions(rows);
+  AddRefusalsOfUploads(rows);
   return rows;
 }
 
-// What a limit does where nothing is refused.
-std::map<std::string, std::function<void()>> Effects() {
-  std::map<std::string, std::function<void()>> rows;
-  const auto with = [](const std::function<void(Limits&)>& set) {
-    Limits limits;
-    set(limits);
-    return limits;
-  };
+Limits With(const std::function<void(Limits&)>& set) {
+  Limits limits;
+  set(limits);
+  return limits;
+}
+
+void AddEffectsOnAnswers(std::map<std::string, std::function<void()>>& rows) {
   rows["inline_bytes_max"] = [=] {
-    CoreFederation server(with([](Limits& l) { l.inline_bytes_max = 77; }));
+    CoreFederation server(With([](Limits& l) { l.inline_bytes_max = 77; }));
     CHECK(server.Sync(Ask("w1", 1)).inline_bytes_max() == 77);
   };
   rows["page_size_max"] = [=] {
-    CoreFederation server(with([](Limits& l) { l.page_size_max = 2; }));
+    CoreFederation server(With([](Limits& l) { l.page_size_max = 2; }));
     server.CreateRound(SumRound(3));
     v1::ListTasksRequest list;
     list.set_page_size(1000);
@@ -576,7 +603,7 @@ std::map<std::string, std::function<void()>> Effects() {
   };
   rows["page_bytes_max"] = [=] {
     // Two of 300 bytes each are more: one each. What is on the pages together is everything, once.
-    CoreFederation server(with([](Limits& l) { l.page_bytes_max = 500; }));
+    CoreFederation server(With([](Limits& l) { l.page_bytes_max = 500; }));
     for (int i = 0; i < 3; ++i) {
       v1::RoundSpec spec = SumRound(1);
       spec.mutable_computation()->set_config(std::string(300, 'c'));
@@ -609,12 +636,12 @@ std::map<std::string, std::function<void()>> Effects() {
   };
   // See also core_lease_test.cc.
   rows["sync_leases_bytes_max"] = [=] {
-    CoreFederation server(with([](Limits& l) { l.sync_leases_bytes_max = 10; }));
+    CoreFederation server(With([](Limits& l) { l.sync_leases_bytes_max = 10; }));
     server.CreateRound(SumRound(3));
     CHECK(server.Sync(Ask("w1", 3)).leases_size() == 1);
   };
   rows["batch_leases_bytes_max"] = [=] {
-    CoreFederation server(with([](Limits& l) { l.batch_leases_bytes_max = 1; }));
+    CoreFederation server(With([](Limits& l) { l.batch_leases_bytes_max = 1; }));
     server.CreateRound(SumRound(2));
     v1::SyncResponse first, second;
     const v1::SyncRequest one = Ask("w1", 1);
@@ -626,7 +653,7 @@ std::map<std::string, std::function<void()>> Effects() {
     CHECK(server.Sync(two).leases_size() == 1);
   };
   rows["answer_time_max_ms"] = [=] {
-    AnswerBooks books(with([](Limits& l) { l.answer_time_max = absl::Seconds(7); }));
+    AnswerBooks books(With([](Limits& l) { l.answer_time_max = absl::Seconds(7); }));
     const absl::Time now = absl::FromUnixSeconds(1'700'000'000);
     CountedCuts call;
     AnswerEntry* entry = books.Take({.connection = "c"}, 1000, now, call).value();
@@ -641,7 +668,7 @@ std::map<std::string, std::function<void()>> Effects() {
     // Two headers: so much that both are kept, or only the newer.
     for (const bool is_enough : {true, false}) {
       CoreFederation server;
-      const Limits limits = with([=](Limits& l) { l.open_header_bytes_max = is_enough ? 64 << 10 : 1; });
+      const Limits limits = With([=](Limits& l) { l.open_header_bytes_max = is_enough ? 64 << 10 : 1; });
       OpenBlobs open(server.payloads(), limits);
       std::vector<int64_t> bytes;
       for (const char* name : {"a", "b"}) {
@@ -653,8 +680,11 @@ std::map<std::string, std::function<void()>> Effects() {
       CHECK(open.header_bytes() == bytes[1] + (is_enough ? bytes[0] : 0));
     }
   };
+}
+
+void AddEffectsOnPolls(std::map<std::string, std::function<void()>>& rows) {
   rows["parked_polls_max"] = [=] {
-    CoreFederation server(with([](Limits& l) { l.parked_polls_max = 2; }));
+    CoreFederation server(With([](Limits& l) { l.parked_polls_max = 2; }));
     server.CallLater<v1::SyncResponse>("WorkService/Sync", Waiting("w1"));
     server.CallLater<v1::SyncResponse>("WorkService/Sync", Waiting("w2"));
     const v1::SyncResponse sent_away = server.Sync(Waiting("w3"));
@@ -666,7 +696,7 @@ std::map<std::string, std::function<void()>> Effects() {
     CHECK(NumParked(server) == 1);
   };
   rows["parked_poll_bytes_max"] = [=] {
-    CoreFederation server(with([](Limits& l) { l.parked_poll_bytes_max = 200; }));
+    CoreFederation server(With([](Limits& l) { l.parked_poll_bytes_max = 200; }));
     v1::SyncRequest large = Waiting("w1");
     (*large.mutable_labels())["zone"] = std::string(200, 'z');
     CHECK(server.Sync(large).leases().empty());
@@ -674,7 +704,7 @@ std::map<std::string, std::function<void()>> Effects() {
   };
   // However often it asks, under whatever poll_id, whether it says what it has or conceals it.
   rows["leases_per_worker_max"] = [=] {
-    CoreFederation server(with([](Limits& l) { l.leases_per_worker_max = 5; }));
+    CoreFederation server(With([](Limits& l) { l.leases_per_worker_max = 5; }));
     const std::string round = server.CreateRound(SumRound(50));
     v1::SyncRequest honest = Ask("honest", 3);
     for (int i = 0; i < 5; ++i) {
@@ -690,18 +720,14 @@ std::map<std::string, std::function<void()>> Effects() {
     CHECK(server.GetRound(round).tasks().leased() == 3 + 5);
     CHECK(server.Sync(Ask("modest", 3)).leases_size() == 3);
   };
-  rows["lease_default_ms"] = [=] {
-    CoreFederation server(with([](Limits& l) { l.lease_default = absl::Seconds(7); }));
-    CHECK(FromProto(LeaseOne(server, SumRound(1)).remaining()) == absl::Seconds(7));
-  };
-  rows["round_deadline_default_ms"] = [=] {
-    CoreFederation server(with([](Limits& l) { l.round_deadline_default = absl::Seconds(9); }));
-    const std::string round = server.CreateRound(SumRound(1));
-    server.Advance(absl::Seconds(9));
-    CHECK(server.GetRound(round).state() == v1::FAILED);
+  rows["poll_wait_max_ms"] = [=] {
+    CoreFederation server(With([](Limits& l) { l.poll_wait_max = absl::Seconds(2); }));
+    const auto poll = server.CallLater<v1::SyncResponse>("WorkService/Sync", Waiting("w1"));
+    server.Advance(absl::Seconds(2));
+    CHECK(poll->has_value());
   };
   rows["population_percent_max"] = [=] {
-    CoreFederation server(with([](Limits& l) {
+    CoreFederation server(With([](Limits& l) {
       l.population_percent_max = 50;
       l.live_rounds_max = 4;
     }));
@@ -713,11 +739,18 @@ std::map<std::string, std::function<void()>> Effects() {
     other.set_population("other");
     CHECK(Create(server, other, "of another").ok());
   };
-  rows["poll_wait_max_ms"] = [=] {
-    CoreFederation server(with([](Limits& l) { l.poll_wait_max = absl::Seconds(2); }));
-    const auto poll = server.CallLater<v1::SyncResponse>("WorkService/Sync", Waiting("w1"));
-    server.Advance(absl::Seconds(2));
-    CHECK(poll->has_value());
+}
+
+void AddEffectsOnDefaultsOfRounds(std::map<std::string, std::function<void()>>& rows) {
+  rows["lease_default_ms"] = [=] {
+    CoreFederation server(With([](Limits& l) { l.lease_default = absl::Seconds(7); }));
+    CHECK(FromProto(LeaseOne(server, SumRound(1)).remaining()) == absl::Seconds(7));
+  };
+  rows["round_deadline_default_ms"] = [=] {
+    CoreFederation server(With([](Limits& l) { l.round_deadline_default = absl::Seconds(9); }));
+    const std::string round = server.CreateRound(SumRound(1));
+    server.Advance(absl::Seconds(9));
+    CHECK(server.GetRound(round).state() == v1::FAILED);
   };
   const auto attempts = [](CoreFederation& server, bool fails) {
     const std::string round = server.CreateRound(SumRound(1));
@@ -736,11 +769,11 @@ std::map<std::string, std::function<void()>> Effects() {
     return granted;
   };
   rows["failed_attempts_max"] = [=] {
-    CoreFederation server(with([](Limits& l) { l.failed_attempts_max = 2; }));
+    CoreFederation server(With([](Limits& l) { l.failed_attempts_max = 2; }));
     CHECK(attempts(server, true) == 2);
   };
   rows["lost_attempts_max"] = [=] {
-    CoreFederation server(with([](Limits& l) { l.lost_attempts_max = 3; }));
+    CoreFederation server(With([](Limits& l) { l.lost_attempts_max = 3; }));
     CHECK(attempts(server, false) == 3);
   };
   const auto pause_after_failure = [](CoreFederation& server) {
@@ -751,18 +784,21 @@ std::map<std::string, std::function<void()>> Effects() {
     return server.store().GetTaskState(*TaskId::Parse(lease.task()))->available_time - server.clock().Now();
   };
   rows["retry_backoff_base_ms"] = [=] {
-    CoreFederation server(with([](Limits& l) { l.retry_backoff_base = absl::Milliseconds(1); }));
+    CoreFederation server(With([](Limits& l) { l.retry_backoff_base = absl::Milliseconds(1); }));
     CHECK(pause_after_failure(server) <= absl::Milliseconds(1));
   };
   rows["retry_backoff_max_ms"] = [=] {
-    CoreFederation server(with([](Limits& l) {
+    CoreFederation server(With([](Limits& l) {
       l.retry_backoff_base = absl::Hours(1);
       l.retry_backoff_max = absl::Milliseconds(2);
     }));
     CHECK(pause_after_failure(server) <= absl::Milliseconds(2));
   };
+}
+
+void AddEffectsOnWhatIsKept(std::map<std::string, std::function<void()>>& rows) {
   rows["unreferenced_keep_ms"] = [=] {
-    CoreFederation server(with([](Limits& l) { l.unreferenced_keep = absl::Minutes(2); }));
+    CoreFederation server(With([](Limits& l) { l.unreferenced_keep = absl::Minutes(2); }));
     REQUIRE(Start(server, AnUpload("one", 600)).ok());
     server.Advance(absl::Minutes(12));
     CHECK(server.payloads().GetUploadUse("").num_uploads == 0);
@@ -778,15 +814,15 @@ std::map<std::string, std::function<void()>> Effects() {
     return server.Call<v1::ListRoundsResponse>("RoundService/ListRounds", v1::ListRoundsRequest())->rounds_size();
   };
   rows["ended_keep_ms"] = [=] {
-    CoreFederation server(with([](Limits& l) { l.ended_keep = kMinute; }));
+    CoreFederation server(With([](Limits& l) { l.ended_keep = kMinute; }));
     CHECK(kept_rounds(server, 3, 2 * kMinute) == 0);
   };
   rows["ended_rounds_max"] = [=] {
-    CoreFederation server(with([](Limits& l) { l.ended_rounds_max = 1; }));
+    CoreFederation server(With([](Limits& l) { l.ended_rounds_max = 1; }));
     CHECK(kept_rounds(server, 3, kMinute) == 1);
   };
   rows["worker_records_max"] = [=] {
-    CoreFederation server(with([](Limits& l) {
+    CoreFederation server(With([](Limits& l) {
       l.workers_max = 1;
       l.worker_records_max = 2;
     }));
@@ -810,10 +846,13 @@ std::map<std::string, std::function<void()>> Effects() {
     return server.payloads().HasBlob(digest);
   };
   rows["broadcast_linger_ms"] = [=] {
-    CoreFederation server(with([](Limits& l) { l.broadcast_linger = absl::Seconds(5); }));
+    CoreFederation server(With([](Limits& l) { l.broadcast_linger = absl::Seconds(5); }));
     CHECK(broadcast_after(server, absl::Seconds(4)));
     CHECK_FALSE(broadcast_after(server, absl::Seconds(5)));
   };
+}
+
+void AddEffectsOnBatchesAndCheckpoints(std::map<std::string, std::function<void()>>& rows) {
   const auto checkpoint_sequence = [](CoreFederation& server, int num_results) {
     const std::string round = server.CreateRound(SumRound(num_results + 1));
     const v1::SyncResponse granted = server.Sync(Ask("w1", num_results));
@@ -828,14 +867,14 @@ std::map<std::string, std::function<void()>> Effects() {
     constexpr int kResults = 100;
     CoreFederation roomy;
     CHECK(checkpoint_sequence(roomy, kResults) == 0);
-    CoreFederation server(with([](Limits& l) { l.checkpoint_spool_bytes = 1; }));
+    CoreFederation server(With([](Limits& l) { l.checkpoint_spool_bytes = 1; }));
     // As soon as what is spooled is twice the size of the state.
     const int64_t sequence = checkpoint_sequence(server, kResults);
     CHECK(sequence > 1);
     CHECK(sequence <= kResults);
   };
   rows["tasks_per_batch_max"] = [=] {
-    CoreFederation server(with([](Limits& l) { l.tasks_per_batch_max = 2; }));
+    CoreFederation server(With([](Limits& l) { l.tasks_per_batch_max = 2; }));
     v1::CreateRoundRequest request;
     request.set_request_id("q");
     *request.mutable_spec() = SumRound(5);
@@ -847,9 +886,19 @@ std::map<std::string, std::function<void()>> Effects() {
     CHECK((**answer)->round().tasks().queued() == 5);
   };
   rows["checkpoint_contributions"] = [=] {
-    CoreFederation server(with([](Limits& l) { l.checkpoint_contributions = 2; }));
+    CoreFederation server(With([](Limits& l) { l.checkpoint_contributions = 2; }));
     CHECK(checkpoint_sequence(server, 3) == 2);
   };
+}
+
+// What a limit does where nothing is refused.
+std::map<std::string, std::function<void()>> Effects() {
+  std::map<std::string, std::function<void()>> rows;
+  AddEffectsOnAnswers(rows);
+  AddEffectsOnPolls(rows);
+  AddEffectsOnDefaultsOfRounds(rows);
+  AddEffectsOnWhatIsKept(rows);
+  AddEffectsOnBatchesAndCheckpoints(rows);
   return rows;
 }
 
