@@ -4,6 +4,7 @@
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "base/cpu_time.h"
@@ -31,10 +32,11 @@ class SharedClock final : public Clock {
 
 class SlowlyFlushedStore final : public MemoryTaskStore {
  public:
-  SlowlyFlushedStore(SharedClock& clock, absl::Duration flush) : clock_(clock) { set_flush(flush); }
-  void set_flush(absl::Duration flush) { flush_nanos_ = absl::ToInt64Nanoseconds(flush); }
+  SlowlyFlushedStore(SharedClock& clock, absl::Duration flush) : clock_(clock), flush_(flush), next_flush_(flush) {}
+  // For events: how long the commit of their batch takes.
+  void set_next_flush(absl::Duration flush) { next_flush_ = flush; }
   absl::Status CommitBatch() override {
-    clock_.Advance(absl::Nanoseconds(flush_nanos_.load()));
+    clock_.Advance(std::exchange(next_flush_, flush_));
     ++num_commits_;
     return MemoryTaskStore::CommitBatch();
   }
@@ -42,7 +44,8 @@ class SlowlyFlushedStore final : public MemoryTaskStore {
 
  private:
   SharedClock& clock_;
-  std::atomic<int64_t> flush_nanos_ = 0;
+  const absl::Duration flush_;
+  absl::Duration next_flush_;
   std::atomic<int> num_commits_ = 0;
 };
 
@@ -62,7 +65,7 @@ class RunningCore {
     }
   }
   void Stall(absl::Duration duration) { clock_.Advance(duration); }
-  void set_flush(absl::Duration flush) { store_.set_flush(flush); }
+  SlowlyFlushedStore& store() { return store_; }
   CoreThread& thread() { return thread_; }
   Core& core() { return core_; }
 
@@ -248,9 +251,10 @@ TEST_CASE("A lease that was renewed by a commit that hung for longer than leases
   RunningCore core(absl::ZeroDuration());
   const std::vector<v1::Lease> leases = LeaseAll(core, 2);
   int64_t progress = 0;
-  const auto renew = [&] {
+  const auto renew = [&](absl::Duration flush) {
     std::optional<v1::LeaseUpdate::Verdict> verdict;
     const absl::Status renewed = core.thread().RunInBatch([&](absl::Time now) {
+      core.store().set_next_flush(flush);
       v1::SyncRequest renewal = Ask("w0", 0);
       *renewal.add_held() = Held(leases[0], ++progress);
       core.core().sync().Answer(renewal, CallId(), Identity::Anybody(), now,
@@ -262,19 +266,17 @@ TEST_CASE("A lease that was renewed by a commit that hung for longer than leases
     REQUIRE(renewed.ok());
     return v1::LeaseUpdate::Verdict_Name(verdict.value());
   };
-  core.set_flush(absl::Seconds(50));
-  CHECK(renew() == "HELD");
-  core.set_flush(absl::ZeroDuration());
+  CHECK(renew(absl::Seconds(50)) == "HELD");
   for (int i = 0; i < 3; ++i) {
     REQUIRE(core.thread().RunInBatch([](absl::Time) {}).ok());
     core.Stall(absl::Seconds(3));
   }
-  CHECK(renew() == "HELD");
+  CHECK(renew(absl::ZeroDuration()) == "HELD");
   core.Stall(absl::Seconds(29));
-  CHECK(renew() == "HELD");
+  CHECK(renew(absl::ZeroDuration()) == "HELD");
   core.Stall(absl::Seconds(29));
   REQUIRE(core.thread().RunInBatch([](absl::Time) {}).ok());
-  CHECK(renew() == "HELD");
+  CHECK(renew(absl::ZeroDuration()) == "HELD");
   // The other has been silent all the time.
   REQUIRE(core.thread()
               .RunInBatch([&](absl::Time) {
