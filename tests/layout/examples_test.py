@@ -4,8 +4,9 @@
   examples_test.py COMPILE_COMMANDS     exit 1 and the compiler's words if one does not compile
   examples_test.py --self-test COMPILER
 
-An example is the lines that begin with three spaces after the "//", above `#pragma once`. What it refers to is declared in
-examples.py; it is the body of a function that returns absl::Status.
+An example is the lines that begin with three spaces after the "//", above `#pragma once`; a block of which no line ends as a
+statement does is none, but a table or a picture. What it refers to is declared in examples.py; it is the body of a function
+that returns absl::Status.
 """
 
 import json
@@ -21,12 +22,18 @@ import include_test
 
 DECLARATION = re.compile(r"extern [^;]*;")
 NAME = re.compile(r"(\w+)\s*(?:,|$)")
+STATEMENT_END = re.compile(r"[;{}]\s*(?://.*)?$")
 
 
 def example_of(text):
     """The lines of the example, numbered; empty if there is none."""
-    head = text.split("#pragma once")[0].split("\n")
-    return [(number, line[5:]) for number, line in enumerate(head, 1) if line.startswith("//   ")]
+    blocks = [[]]
+    for number, line in enumerate(text.split("#pragma once")[0].split("\n"), 1):
+        if line.startswith("//   "):
+            blocks[-1].append((number, line[5:]))
+        else:
+            blocks.append([])
+    return [line for block in blocks if any(STATEMENT_END.search(code) for _, code in block) for line in block]
 
 
 def declarations(common, own):
@@ -76,7 +83,7 @@ def check(root, command, folders):
 
 
 def self_test(compiler):
-    good = "// A noun.\n//\n//   const int n = Twice(m);\n#pragma once\nint Twice(int n);\n"
+    good = "// A noun.\n//\n//   const int n = Twice(m);   // 4\n//\n//   2 -> 4\n#pragma once\nint Twice(int n);\n"
     status = "#pragma once\nnamespace absl { struct Status {}; inline Status OkStatus() { return {}; } }\n"
     with tempfile.TemporaryDirectory() as folder:
         root = pathlib.Path(folder)
@@ -86,7 +93,7 @@ def self_test(compiler):
         command = [compiler, "-std=c++20", f"-I{root}"]
         (root / "a/noun.h").write_text(good)
         passes = check(root, command, table) == (1, [])
-        (root / "a/noun.h").write_text(good.replace("Twice(m);", "Thrice(m);", 1))
+        (root / "a/noun.h").write_text(good.replace("Twice(m)", "Thrice(m)", 1))
         caught = "a/noun.h:3" in "".join(check(root, command, table)[1])
     print("an example that does not compile is caught, with its line" if passes and caught else f"{passes} {caught}")
     return 0 if passes and caught else 1
