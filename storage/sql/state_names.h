@@ -61,35 +61,37 @@ struct SqlLiteral {
   constexpr std::string_view view() const { return {text, kSize - 1}; }
 };
 
-// Writes `from` with the numbers in place of the names, if there is a `to`; returns its length.
-consteval size_t PutNumbers(std::string_view from, char* to) {
+constexpr std::string_view NumberOf(std::string_view name) {
+  for (const SqlName& row : kSqlNames) {
+    if (row.name == name) return row.text;
+  }
+  throw "no such name in kSqlNames";
+}
+
+// Calls `put` with each character of `from`, with the numbers in place of the names.
+template <typename Put>
+constexpr void PutNumbers(std::string_view from, Put put) {
   constexpr auto is_of_name = [](char c) { return (c >= 'A' && c <= 'Z') || c == '_'; };
-  size_t length = 0;
   for (size_t i = 0; i < from.size();) {
-    std::string_view text = from.substr(i, 1);
     size_t end = i + 1;
     if (from[i] == '$') {
       while (end < from.size() && is_of_name(from[end])) ++end;
-      const SqlName* found = nullptr;
-      for (const SqlName& row : kSqlNames) {
-        if (row.name == from.substr(i, end - i)) found = &row;
-      }
-      if (found == nullptr) throw "no such name in kSqlNames";
-      text = found->text;
     }
-    for (const char c : text) {
-      if (to != nullptr) to[length] = c;
-      ++length;
-    }
+    const std::string_view text = from.substr(i, end - i);
+    for (const char c : from[i] == '$' ? NumberOf(text) : text) put(c);
     i = end;
   }
-  return length;
 }
 
 template <SqlLiteral kFrom>
 consteval auto WithNumbers() {
-  std::array<char, PutNumbers(kFrom.view(), nullptr)> text = {};
-  PutNumbers(kFrom.view(), text.data());
+  constexpr size_t kLength = [] {
+    size_t length = 0;
+    PutNumbers(kFrom.view(), [&](char) { ++length; });
+    return length;
+  }();
+  std::array<char, kLength> text = {};
+  PutNumbers(kFrom.view(), [&, i = size_t{0}](char c) mutable { text[i++] = c; });
   return text;
 }
 template <SqlLiteral kFrom>
