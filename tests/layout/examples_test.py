@@ -6,7 +6,7 @@
 
 An example is the lines that begin with three spaces after the "//", above `#pragma once`; a block of which no line ends as a
 statement does is none, but a table or a picture. What it refers to is declared in examples.py; it is the body of a function
-that returns absl::Status.
+that returns absl::Status, unless it begins with a function of its own.
 """
 
 import json
@@ -20,9 +20,10 @@ import examples
 import headers_test
 import include_test
 
-DECLARATION = re.compile(r"extern [^;]*;")
+DECLARATION = re.compile(r"(?:extern|using) [^;]*;")
 NAME = re.compile(r"(\w+)\s*(?:,|$)")
 STATEMENT_END = re.compile(r"[;{}]\s*(?://.*)?$")
+FUNCTION = re.compile(r"(?!return )[\w:&<>]+ \w+\(.*\) \{")
 
 
 def example_of(text):
@@ -44,10 +45,10 @@ def declarations(common, own):
     return "\n".join(kept + DECLARATION.findall(own))
 
 
-def unit_of(root, names, folder):
-    """One source with all examples of a folder; how many they are."""
-    includes, common, by_header = folder[1]
-    headers = [name for name in names if name.startswith(folder[0] + "/") and name.endswith(".h")]
+def unit_of(root, names, folder, folders):
+    """One source with all examples of a folder, but for those of a deeper one in the table; how many they are."""
+    includes, common, by_header = folders[folder]
+    headers = [name for name in names if name.endswith(".h") and include_test.folder_of(name, folders) == folder]
     lines = [f'#include "{name}"' for name in includes + headers]
     count = 0
     for name in headers:
@@ -55,12 +56,13 @@ def unit_of(root, names, folder):
         if not example:
             continue
         count += 1
-        lines += [f"namespace sheaf::example_{count} {{", declarations(common, by_header.get(name[len(folder[0]) + 1:], "")),
-                  "absl::Status Example() {"]
+        lines += [f"namespace sheaf::example_{count} {{", declarations(common, by_header.get(name[len(folder) + 1:], ""))]
+        body = not FUNCTION.match(example[0][1])
+        lines += ["absl::Status Example() {"] if body else []
         for number, line in example:
             lines += [f'#line {number} "{name}"', line]
-        lines += ["return absl::OkStatus();", "}", "}"]
-    unused = [name for name in by_header if f"{folder[0]}/{name}" not in headers]
+        lines += ["return absl::OkStatus();", "}", "}"] if body else ["}"]
+    unused = [name for name in by_header if f"{folder}/{name}" not in headers]
     if unused:
         lines.append(f"#error examples.py names headers that are not there: {' '.join(unused)}")
     return "\n".join(lines) + "\n", count
@@ -70,8 +72,8 @@ def check(root, command, folders):
     """How many examples there are, and what the compiler says."""
     names = include_test.list_files(root)
     total, errors = 0, []
-    for folder in folders.items():
-        text, count = unit_of(root, names, folder)
+    for folder in folders:
+        text, count = unit_of(root, names, folder, folders)
         total += count
         with tempfile.TemporaryDirectory() as build:
             unit = pathlib.Path(build) / "examples.cc"
@@ -84,15 +86,17 @@ def check(root, command, folders):
 
 def self_test(compiler):
     good = "// A noun.\n//\n//   const int n = Twice(m);   // 4\n//\n//   2 -> 4\n#pragma once\nint Twice(int n);\n"
+    function = "// A verb.\n//\n//   int Four(int n) {\n//     return Twice(n);\n//   }\n#pragma once\nint Twice(int n);\n"
     status = "#pragma once\nnamespace absl { struct Status {}; inline Status OkStatus() { return {}; } }\n"
     with tempfile.TemporaryDirectory() as folder:
         root = pathlib.Path(folder)
-        (root / "a").mkdir()
+        (root / "a/b").mkdir(parents=True)
         (root / "status.h").write_text(status)
-        table = {"a": (["status.h"], "extern int m;", {})}
+        table = {"a": (["status.h"], "extern int m;", {}), "a/b": (["status.h"], "", {})}
         command = [compiler, "-std=c++20", f"-I{root}"]
         (root / "a/noun.h").write_text(good)
-        passes = check(root, command, table) == (1, [])
+        (root / "a/b/verb.h").write_text(function)
+        passes = check(root, command, table) == (2, [])
         (root / "a/noun.h").write_text(good.replace("Twice(m)", "Thrice(m)", 1))
         caught = "a/noun.h:3" in "".join(check(root, command, table)[1])
     print("an example that does not compile is caught, with its line" if passes and caught else f"{passes} {caught}")
