@@ -1,9 +1,9 @@
 // ByteSink: takes bytes, piece by piece; an error stops who gives them.
 //
-//   absl::Status WriteReport(const ByteSink& take) {
+//   const auto write_report = [&](const ByteSink& take) -> absl::Status {
 //     RETURN_IF_ERROR(take(header));
 //     return take(body);
-//   }
+//   };
 #pragma once
 
 #include <functional>

@@ -1,6 +1,6 @@
 // KeyHash: hashes of keys that strangers choose, for tables of any kind.
 //
-//   std::unordered_map<std::string, Worker, KeyHash> workers;
+//   std::unordered_map<std::string, absl::Time, KeyHash> seen_times;
 //   absl::node_hash_map<std::string, uint32_t, KeyHash, std::equal_to<>> slots;
 //
 // Every step multiplies by words of ProcessSecret, so that nobody outside can tell which keys collide. Standard hashes

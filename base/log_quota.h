@@ -2,7 +2,7 @@
 // is counted, and told by the next line that is written.
 //
 //   LogQuota refusals;
-//   refusals.Info(now, "{} was refused: {}", method, status.message());
+//   refusals.Info(now, "{} was refused: {}", method, std::string(status.message()));
 //   // ... "Sync was refused: the server does not know this token (and 7,215 more like it)"
 //
 // What is not printable is escaped, so that nobody can write lines of his own into the log. Thread-safe.

@@ -1,6 +1,6 @@
 // ParallelFor: a loop whose rounds may run at once.
 //
-//   parallel.Run(n, [&](int i) { work on part i; });   // Returns when all parts are done.
+//   parallel.Run(n, [&](int i) { squares[i] = i * i; });   // Returns when all parts are done.
 //
 // Code that is free of threads takes one; a binary hands it threads, a simulation an InlineFor. Parts must not depend
 // on each other, so that what comes out is the same.

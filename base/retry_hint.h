@@ -2,8 +2,8 @@
 // refuses, over the wire (a header), to whoever asks again.
 //
 //   const absl::Status refusal = WithRetryAfter(absl::ResourceExhaustedError("too much at once"), absl::Seconds(1));
-//   const std::string value = RetryHeaderValue(*RetryAfter(refusal));                    // "1000", sent as
-//   kRetryHeader. const absl::Status heard = WithRetryHeader(absl::ResourceExhaustedError("too much at once"), value);
+//   const std::string value = RetryHeaderValue(*RetryAfter(refusal));   // "1000", sent as kRetryHeader.
+//   const absl::Status heard = WithRetryHeader(absl::ResourceExhaustedError("too much at once"), value);
 //
 // Functions of values: thread-safe.
 #pragma once

@@ -1,7 +1,7 @@
 // Text of others that goes into a message of ours: protobuf's readers refuse a string that is not UTF-8, and with it
 // the whole message.
 //
-//   verdict.set_message(CutUtf8(status.message(), 1024));
+//   verdict.set_message(CutUtf8(error, 1024));
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,7 @@
 // The command line of a program, before anything is made of it.
 //
 //   ASSIGN_OR_RETURN(const CommandLine line, ParseCommandLine(syntax, {"--data-dir", "/srv", "--print-config"}));
-//   line.values.at("data_dir");   // {"/srv"}
+//   const std::vector<std::string>& said = line.values.at("data_dir");   // {"/srv"}
 #pragma once
 
 #include <optional>

@@ -1,7 +1,7 @@
 // The values that settings have, and their texts: "64MiB", "30s".
 //
 //   ASSIGN_OR_RETURN(const int64_t bytes, ParseBytes("64MiB"));   // 67108864
-//   FormatBytes(bytes);                                           // "64MiB"
+//   const std::string text = FormatBytes(bytes);                  // "64MiB"
 //
 // What is no value is INVALID_ARGUMENT, and says what would be right: "many" is not a whole number from 1 to 256.
 #pragma once

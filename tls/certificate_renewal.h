@@ -2,10 +2,10 @@
 // can work: after a renewal that went wrong the pair before stays in use, and somebody is told. gRPC's own watcher
 // takes whatever it finds.
 //
-//   ASSIGN_OR_RETURN(CertificateRenewal renewal, CertificateRenewal::Open(files, clock.Now(),
-//   CertificateEnd::kClient)); Use(renewal.current());
-//   ... each second ...
-//   renewal.Look(clock.Now(), [&](const LoadedCertificates& renewed) { return Use(renewed); });
+//   ASSIGN_OR_RETURN(CertificateRenewal renewal,
+//                    CertificateRenewal::Open(files, clock.Now(), CertificateEnd::kClient));
+//   RETURN_IF_ERROR(Use(renewal.current()));
+//   renewal.Look(clock.Now(), [&](const LoadedCertificates& renewed) { return Use(renewed); });   // Each second.
 //
 // Not thread-safe.
 #pragma once

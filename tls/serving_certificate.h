@@ -1,7 +1,7 @@
 // ServingCertificate: what whoever looks after a server is told of the certificate that it shows.
 //
-//   certificate.Set({.expire_time = loaded.expire_time});       // Whoever serves with it.
-//   ... certificate.Get().expire_time ...                       // `sheaf server info`.
+//   certificate.Set({.expire_time = loaded.expire_time});          // Whoever serves with it.
+//   const absl::Time expire_time = certificate.Get().expire_time;  // `sheaf server info`.
 //
 // Thread-safe.
 #pragma once

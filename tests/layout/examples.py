@@ -113,11 +113,27 @@ CALLS_OF = {
 
 HANDLERS = "extern Core& core; extern PayloadStore& payloads; extern Admission& admission; extern ServingCertificate& certificate;"
 
+BASE = """
+extern absl::Time now; extern int n; extern size_t offset, size; extern uint64_t key;
+extern std::string name, id, header, body, method, error; extern absl::Status status;
+extern ParallelFor& parallel; extern std::vector<int>& squares; extern v1::ResultVerdict& verdict;
+"""
+
+SETTINGS = "extern CommandSyntax& syntax; extern std::vector<std::string>& arguments;"
+
+TLS = """
+extern Clock& clock; extern CertificateFiles& files; extern LoadedCertificates& loaded; extern ServingCertificate& certificate;
+extern absl::Status Use(const LoadedCertificates&);
+"""
+
 # Folder: (what else the examples include, declarations, declarations by header).
 FOLDERS = {
+    "base": (["absl/container/node_hash_map.h", "sheaf/v1/work_service.pb.h", "unordered_map"], BASE, {}),
     "server/core": (["base/clock.h", "base/log.h", "base/status_macros.h", "server/core/core.h"], CORE, CORE_OF),
     "server/calls": (["base/clock.h", "base/status_macros.h", "google/protobuf/io/zero_copy_stream_impl_lite.h",
                       "server/core/core.h", "server/handlers/method_rows.h"], CALLS, CALLS_OF),
     "server/handlers": (["base/status_macros.h", "server/calls/method_table.h"], HANDLERS, {}),
     "server/threads": (["base/clock.h", "base/log.h", "base/status_macros.h"], THREADS, THREADS_OF),
+    "settings": (["base/status_macros.h", "fmt/core.h"], SETTINGS, {}),
+    "tls": (["base/clock.h", "base/status_macros.h"], TLS, {}),
 }
