@@ -1,6 +1,12 @@
 #include "tests/server/core_federation.h"
 
+#include <google/protobuf/unknown_field_set.h>
+#include <google/protobuf/util/json_util.h>
+
 #include <catch2/catch.hpp>
+#include <cstring>
+
+#include "aggregation/wire/safetensors.h"
 
 namespace sheaf {
 
@@ -136,6 +142,36 @@ v1::HeldLease Held(const v1::Lease& lease, int64_t progress) {
   held.set_lease_token(lease.lease_token());
   held.set_progress(progress);
   return held;
+}
+
+v1::ResultVerdict::Verdict Contribute(CoreFederation& server, const std::string& worker, float value) {
+  const v1::SyncResponse granted = server.Sync(Ask(worker, 1));
+  REQUIRE(granted.leases_size() == 1);
+  v1::SyncRequest request = Ask(worker, 0);
+  *request.add_results() = Result(granted.leases(0), value);
+  return server.Sync(request).verdicts(0).verdict();
+}
+
+float FirstOf(const std::string& aggregate) {
+  const auto view = SafetensorsView::Parse(aggregate);
+  REQUIRE(view.ok());
+  const auto tensor = view->Find("x");
+  REQUIRE(tensor.ok());
+  float value = 0;
+  std::memcpy(&value, (*tensor)->data.data(), sizeof value);
+  return value;
+}
+
+bool HasJson(const google::protobuf::Message& message) {
+  std::string json;
+  const auto status = google::protobuf::util::MessageToJsonString(message, &json);
+  INFO(status.ToString());
+  CHECK(status.ok());
+  return status.ok();
+}
+
+void AddUnknown(google::protobuf::Message& message, size_t size) {
+  message.GetReflection()->MutableUnknownFields(&message)->AddLengthDelimited(1000, std::string(size, 'u'));
 }
 
 }  // namespace sheaf

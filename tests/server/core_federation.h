@@ -136,5 +136,14 @@ v1::SyncRequest Ask(const std::string& worker, int want);
 v1::TaskResult Result(const v1::Lease& lease, float value);
 v1::TaskResult Failure(const v1::Lease& lease, const std::string& message, bool is_permanent = false);
 v1::HeldLease Held(const v1::Lease& lease, int64_t progress);
+// Leases one task for `worker` and hands in `value` for it.
+v1::ResultVerdict::Verdict Contribute(CoreFederation& server, const std::string& worker, float value);
+// The first element of the released sum.
+float FirstOf(const std::string& aggregate);
+
+// CHECKs it.
+bool HasJson(const google::protobuf::Message& message);
+// A field of a later version, most likely.
+void AddUnknown(google::protobuf::Message& message, size_t size);
 
 }  // namespace sheaf

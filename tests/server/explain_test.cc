@@ -3,6 +3,7 @@
 #include <map>
 #include <string>
 
+#include "base/clock.h"
 #include "tests/server/core_federation.h"
 
 namespace sheaf {
@@ -158,6 +159,47 @@ TEST_CASE("Of a round that succeeded, explain only says how to read it") {
   CHECK(explained.reasons().empty());
   REQUIRE(explained.hints_size() == 1);
   CHECK_THAT(explained.hints(0), Contains("sheaf round result " + round));
+}
+
+TEST_CASE("Explain says that no worker offers the computation") {
+  CoreFederation server;
+  v1::RoundSpec spec = SumRound(1);
+  spec.mutable_computation()->set_name("unheard_of");
+  v1::ExplainRoundRequest request;
+  request.set_round(server.CreateRound(spec));
+  REQUIRE(server.Sync(Ask("w", 1)).leases().empty());
+  const auto explained = server.Call<v1::ExplainRoundResponse>("InspectionService/ExplainRound", request);
+  REQUIRE(explained.ok());
+  REQUIRE_THAT(explained->ShortDebugString(),
+               Catch::Contains("offers the computation") && Catch::Contains("unheard_of"));
+  v1::DescribeQueueRequest queue;
+  REQUIRE(server.Call<v1::DescribeQueueResponse>("InspectionService/DescribeQueue", queue)->num_unschedulable() == 1);
+}
+
+TEST_CASE("Where each task has a requirement of its own, some are explained, all are counted, and nobody waits") {
+  constexpr int kTasks = 10'000;
+  CoreFederation server;
+  v1::RoundSpec spec = SumRound(kTasks);
+  for (int i = 0; i < kTasks; ++i) {
+    (*spec.mutable_listed()->mutable_tasks(i)->mutable_requirements())["client"] = std::to_string(i);
+  }
+  const std::string round = server.CreateRound(spec);
+  v1::SyncRequest seventeen = Ask("w", 0);
+  (*seventeen.mutable_labels())["client"] = "17";
+  server.Sync(seventeen);
+  const SystemClock clock;
+  const absl::Time start = clock.Now();
+  const auto queue =
+      server.Call<v1::DescribeQueueResponse>("InspectionService/DescribeQueue", v1::DescribeQueueRequest());
+  CHECK(queue->num_unschedulable() == kTasks - 1);
+  // Milliseconds; minutes if the tasks are looked through for each requirement.
+  CHECK(clock.Now() - start < absl::Seconds(2));
+  v1::ExplainRoundRequest request;
+  request.set_round(round);
+  const auto explained = server.Call<v1::ExplainRoundResponse>("InspectionService/ExplainRound", request);
+  REQUIRE(explained.ok());
+  CHECK(explained->reasons_size() < 20);
+  CHECK_THAT(explained->reasons(explained->reasons_size() - 1), Contains("9989 further requirements"));
 }
 
 }  // namespace
