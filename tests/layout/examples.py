@@ -1,5 +1,7 @@
 """What the examples in headers refer to, so that examples_test.py can compile them: by folder, with its headers."""
 
+import examples_sdk
+
 CORE = """
 extern TaskStore& store; extern PayloadStore& payloads; extern Executor& executor; extern Random& random;
 extern Background& background; extern CoreContext& context; extern Limits& limits; extern Clock& clock;
@@ -137,3 +139,5 @@ FOLDERS = {
     "settings": (["base/status_macros.h", "fmt/core.h"], SETTINGS, {}),
     "tls": (["base/clock.h", "base/status_macros.h"], TLS, {}),
 }
+
+FOLDERS |= examples_sdk.FOLDERS

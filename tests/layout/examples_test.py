@@ -78,7 +78,8 @@ def check(root, command, folders):
         with tempfile.TemporaryDirectory() as build:
             unit = pathlib.Path(build) / "examples.cc"
             unit.write_text(text)
-            done = subprocess.run(command + ["-O0", "-fsyntax-only", unit], cwd=root, capture_output=True, text=True)
+            done = subprocess.run(command + ["-O0", "-fsyntax-only", "-Werror=unused-result", unit], cwd=root,
+                                  capture_output=True, text=True)
         if done.returncode:
             errors.append(done.stderr)
     return total, errors

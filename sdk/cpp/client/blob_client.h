@@ -1,6 +1,6 @@
 // The data plane from the caller's side: uploads that resume, ranges, and rows of tensors by key.
 //
-//   ASSIGN_OR_RETURN(std::string digest, UploadBlob(transport, random, file));
+//   ASSIGN_OR_RETURN(std::string digest, UploadBlob(transport, random, bytes));
 //   ASSIGN_OR_RETURN(std::string file, ReadBlob(transport, digest));
 //   ASSIGN_OR_RETURN(std::vector<NamedTensor> tensors, SelectRows(transport, digest, {selection}));
 //

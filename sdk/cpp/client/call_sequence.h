@@ -4,14 +4,12 @@
 // never blocks, wants to issue one call, return, and go on when the answer arrives. Both drive the same sequence:
 //
 //   UploadSession upload({.bytes = file, .request_id = random.Token(16)});
-//   RETURN_IF_ERROR(RunBlocking(transport, upload));                 // The blocking form.
+//   RETURN_IF_ERROR(RunBlocking(transport, upload));   // The blocking form.
 //
-//   while (!upload.done()) {                                          // What RunBlocking does, and a step machine
-//   spreads over events.
-//     CallSequence::NextCall call = upload.Next();
-//     transport.CallMethod(call.method, *call.request, call.response.get(), options, [...keeps `call`, posts the
-//     status...]);
-//     ... later: upload.OnDone(status);
+//   // What RunBlocking does. A step machine makes the call and returns; an event brings the status, and keeps `call`.
+//   while (!upload.done()) {
+//     const CallSequence::NextCall call = upload.Next();
+//     upload.OnDone(BlockingCallMethod(transport, call.method, *call.request, call.response.get(), {}));
 //   }
 //
 // Exactly one OnDone follows each Next, unless TakeLess says that Next gives another call. A sequence may be dropped

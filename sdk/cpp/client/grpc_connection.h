@@ -1,7 +1,7 @@
 // GrpcConnection: a Connection over gRPC that outlives restarts of the server, in one line. For the mains of programs.
 //
 //   GrpcConnection server("127.0.0.1:7433");
-//   GrpcConnection server("sheaf.example.org:7433", {.tls_ca = "system", .token_file = "program.token"});
+//   GrpcConnection far_server("sheaf.example.org:7433", {.tls_ca = "system", .token_file = "program.token"});
 //
 // Connects when first called. Belongs to one thread. The destructor waits for open calls.
 #pragma once

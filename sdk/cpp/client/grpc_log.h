@@ -2,7 +2,7 @@
 // level debug, instead of straight to stderr. What they tell of a call its status tells, too. Once, from main, before
 // the first channel; not where somebody asked for gRPC's lines (GRPC_VERBOSITY).
 //
-//   if (!environment("GRPC_VERBOSITY")) RouteGrpcLog();
+//   if (std::getenv("GRPC_VERBOSITY") == nullptr) RouteGrpcLog();
 #pragma once
 
 namespace sheaf {

@@ -1,8 +1,13 @@
 // RangeJoiner: joins the ranges of a file that is read piece by piece, and checks the whole against its digest.
 //
 //   RangeJoiner file;
-//   while (!file.complete()) { ... ask from file.offset() ...; RETURN_IF_ERROR(file.Add(response.data(),
-//   response.size_bytes())); } RETURN_IF_ERROR(file.Check(digest)); std::string bytes = std::move(file).Take();
+//   while (!file.complete()) {
+//     request.set_offset(file.offset());
+//     ASSIGN_OR_RETURN(const v1::ReadBlobResponse piece, BlockingCall(transport, kReadBlob, request));
+//     RETURN_IF_ERROR(file.Add(piece.data(), piece.size_bytes()));
+//   }
+//   RETURN_IF_ERROR(file.Check(digest));
+//   std::string bytes = std::move(file).Take();
 //
 // Not thread-safe.
 #pragma once

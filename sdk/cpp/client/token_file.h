@@ -3,8 +3,8 @@
 //   TokenFile token("edge.token");
 //   const std::string shown = token.header();                  // "Bearer sheaf_..."
 //   context->AddMetadata("authorization", shown);
-//   ...
-//   if (token.Refused(shown)) ...                              // The file has another one by now: call again.
+//
+//   if (absl::IsUnauthenticated(answer) && token.Refused(shown)) CallAgain();   // The file has another one by now.
 //
 // Each header() looks whether the file is another one (one stat), so that a new token is shown from the next call on.
 // While a changed file cannot be read, or does not hold a token yet, the one before stays: it may be half written.

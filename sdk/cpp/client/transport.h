@@ -1,8 +1,10 @@
 // Transport: what callers of the server use instead of gRPC. One virtual method makes every call, so that a
 // decorator (retries, faults, timing) is written once and not once per method.
 //
-//   Call(transport, kSync, request, {.timeout = absl::Seconds(70)}, [](absl::StatusOr<v1::SyncResponse> response)
-//   {...}); ASSIGN_OR_RETURN(v1::GetRoundResponse response, BlockingCall(transport, kGetRound, request));
+//   ASSIGN_OR_RETURN(v1::GetRoundResponse response, BlockingCall(transport, kGetRound, request));
+//   Call(transport, kSync, poll, {.timeout = absl::Seconds(70)}, [](absl::StatusOr<v1::SyncResponse> answer) {
+//     if (answer.ok()) LogInfo("{} leases", answer->leases_size());
+//   });
 //
 // Implementations: GrpcTransport (grpc_transport.h), RetryingTransport (retrying_transport.h), and in tests one that
 // calls the server's handlers in the same thread, and one that loses, repeats and delays.

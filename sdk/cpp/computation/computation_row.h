@@ -1,9 +1,7 @@
 // ComputationRow: one thing that a worker can run, with the data that it is given. A worker's main has a table of them.
 //
-//   ComputationOver("station_mean", stations, StationMean)        // A function of a task and of local data.
-//   ComputationRow{.name = "tags",                                // A Computation (computation.h).
-//                  .data = index,
-//                  .make = [](const ComputationParts& parts) { return std::make_unique<Tags>(parts); }}
+//   const ComputationRow mean = ComputationOver("station_mean", stations, StationMean);   // A function of local data.
+//   const ComputationRow tags = {.name = "tags", .data = index, .make = MakeTags};        // A Computation.
 #pragma once
 
 #include <functional>

@@ -1,7 +1,10 @@
 // Program and RunProgram: the loop of a federated training, written once.
 //
-//   class MyProgram final : public Program { ... };
-//   MyProgram program(...);
+//   class Mean final : public Program {
+//     absl::StatusOr<RoundPlan> Plan(int number) override { return RoundPlan{.spec = MeanSpec(number)}; }
+//     absl::Status Apply(int, const SafetensorsView& aggregate, const v1::Round&) override { return Show(aggregate); }
+//   };
+//   Mean program;
 //   GrpcConnection server("127.0.0.1:7433");
 //   ASSIGN_OR_RETURN(std::vector<RoundOutcome> outcomes, RunProgram(server, program, {.rounds = 20}));
 //
