@@ -1,6 +1,6 @@
 // EventQueue: what other threads have to say, told in the thread that asks for it.
 //
-//   queue.Post([this](absl::Time now) { ... });              // From any thread.
+//   queue.Post([&](absl::Time now) { worker.Step(now); });   // From any thread.
 //   queue.RunFor(clock, absl::Milliseconds(50));             // Waits at most so long for the first event.
 //
 // Thread-safe; RunFor belongs to one thread.

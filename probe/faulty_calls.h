@@ -2,7 +2,7 @@
 // way do.
 //
 //   FaultyCalls calls(wire, timer, /*seed=*/7, {.twice = 0.1, .repeated_late = 0.1, .late_by = 3 * lease});
-//   ... the same Transport for who is tried ...
+//   ASSIGN_OR_RETURN(v1::GetRoundResponse response, BlockingCall(calls, kGetRound, request));   // As of any Transport.
 //   calls.Calm();                                            // From here on nothing happens to a call.
 //
 // Thread-safe. The destructor waits for what is still to be sent late; what it is given must outlive it.

@@ -3,7 +3,7 @@
 //
 //   ASSIGN_OR_RETURN(auto network, FaultyNetwork::Start("sheaf.example.org:7433", clock, /*seed=*/7));
 //   network->SetFaults({.calm_max = absl::Seconds(2), .outage_max = absl::Seconds(1)});
-//   ... connect to network->address() ...
+//   GrpcTransport transport(network->address(), {});
 //   network->Calm();
 //
 // A connection lives in peace for a time that is drawn, then something that is drawn happens to it. It sees bytes only,

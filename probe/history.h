@@ -3,9 +3,9 @@
 //
 //   History history;
 //   RecordingTransport transport(wire, history);             // Below the workers: it hears every Sync.
-//   ... a round of one-hot contributions (one_hot.h), its workers behind whatever goes wrong ...
+//   // Here: a round of one-hot contributions (one_hot.h), its workers behind whatever goes wrong.
 //   HistoryReport report = history.Check(round, counts);     // counts[i]: what the aggregate holds of task i.
-//   if (!report.ok()) ... report.violations ...
+//   for (const std::string& violation : report.violations) LogError("{}", violation);
 //
 // Every contribution adds 1 at the coordinate of its own task, so that one counted twice, one that was promised and
 // forgotten, and one that nobody made all show in the sum itself, whatever the server says of its own state.

@@ -1,8 +1,8 @@
-// The methods of the wire contract: the name and the two messages of each, for clients that call it and for the server
-// that answers it.
+// The methods of the wire contract, each with its name and its two messages: for clients, and for the server.
 //
 //   absl::StatusOr<v1::GetRoundResponse> response = BlockingCall(transport, kGetRound, request);
-//   InBatch(kGetRound, {.roles = {v1::VIEWER}}, OfRound(&v1::GetRoundRequest::round), rounds, &RoundHandlers::GetRound)
+//   const MethodRow row = InBatch(kGetRound, {.roles = {v1::VIEWER}}, OfRound(&v1::GetRoundRequest::round), rounds,
+//                                 &RoundHandlers::GetRound);
 //
 // Constants: thread-safe.
 #pragma once

@@ -1,7 +1,7 @@
 // BlobCache: the broadcasts a worker saw lately, by digest, so that the tasks of one round fetch them once.
 //
-//   if (std::shared_ptr<const std::string> bytes = cache.Find(digest)) ...
-//   cache.Insert(digest, bytes);
+//   std::shared_ptr<const std::string> bytes = cache.Find(digest);
+//   if (bytes == nullptr) cache.Insert(digest, bytes = Fetch(digest));
 //
 // Holds at most `bytes_max`; the one not used for longest goes first. What is in use outside stays alive, it only
 // leaves the cache. Content has the digest it is filed under: whoever inserts has checked. Not thread-safe.

@@ -1,7 +1,7 @@
 // Inbox: where completions wait until the loop takes its next step. Calls end and runs finish in threads of their own;
 // what follows from it happens in the loop's thread, one event after the other.
 //
-//   inbox->Post([...](absl::Time now) {...});      // From any thread; calls `wake`.
+//   inbox->Post([=](absl::Time now) { attempt->Step(now); });      // From any thread; calls `wake`.
 //   for (Inbox::Event& event : inbox->TakeAll()) event(now);
 //
 // Shared between the loop and the callbacks it has under way; once closed it drops what still comes. Thread-safe.

@@ -1,7 +1,7 @@
 // Runner: how a worker gets its computations run. The loop hands it work and goes on; the answer comes by callback.
 //
-//   runner.Prepare(lease, control, [](absl::StatusOr<std::shared_ptr<PreparedTask>> task) {...});
-//   runner.Run(task, inputs, control, [](absl::StatusOr<std::string> contribution) {...});
+//   runner.Prepare(lease, control, [=](absl::StatusOr<std::shared_ptr<PreparedTask>> task) { OnPrepared(task); });
+//   runner.Run(task, inputs, control, [=](absl::StatusOr<std::string> contribution) { OnRun(contribution); });
 //
 // Each callback is called exactly once, from any thread, possibly before the method returns. Cancelling `control` makes
 // it come soon. Implementations: builtin_runner.h; a test may answer from a script, a simulation when its clock says

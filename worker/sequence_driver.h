@@ -1,8 +1,9 @@
 // SequenceDriver: drives a CallSequence (an upload, a fetch) without blocking. A call that the server did not answer,
 // or not as ours, is repeated after a pause, as often as it takes: the attempt it works for ends when its lease does.
 //
-//   SequenceDriver driver({transport, random, inbox}, std::make_unique<RowFetch>(digest, selections), timeout,
-//   on_done); driver.Step(now);                     // Makes the next call if none is open and no pause is on.
+//   auto driver = std::make_shared<SequenceDriver>(SequenceDriver::Parts{transport, random, inbox},
+//                                                  std::make_unique<RowFetch>(digest, selections), timeout, on_done);
+//   driver->Step(now);                     // Makes the next call if none is open and no pause is on.
 //
 // `on_done(now)` is called from an inbox event once the sequence is done. Destroying the driver forgets an open call.
 // Belongs to the loop's thread.

@@ -1,7 +1,7 @@
 // ThreadPool: the threads of a worker. Runs work in the order it came.
 //
 //   ThreadPool pool(concurrency);
-//   pool.Post([] {...});
+//   pool.Post([&] { runner.Run(task, inputs, control, on_done); });
 //
 // Thread-safe. The destructor waits for everything that was posted.
 #pragma once

@@ -4,7 +4,7 @@
 //   WorkerLoop loop({.worker = "w-1", .concurrency = 2}, {transport, runner, cache, random, wake});
 //   while (!loop.is_done()) {
 //     absl::Time next = loop.Step(clock.Now());
-//     ...wait until `next`, or until `wake` was called...
+//     WaitUntil(next);   // Or until `wake` was called.
 //   }
 //
 //        +------------------------------ Sync: results, held leases, want ------------------------------+

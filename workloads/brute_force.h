@@ -1,7 +1,7 @@
 // Verification of a round by brute force: for programs that can compute every client's contribution themselves.
 //
-//   for (...) contributions.push_back(ContributionOfClient(...));
-//   return VerifyByBruteForce(plan.spec.aggregate(), contributions, aggregate);
+//   for (int client : clients) contributions.push_back(ContributionOf(client));
+//   ASSIGN_OR_RETURN(Verification found, VerifyByBruteForce(plan.spec.aggregate(), contributions, aggregate));
 #pragma once
 
 #include <span>

@@ -2,7 +2,7 @@
 // between them, values folded over lines that begin with a blank.
 //
 //   ASSIGN_OR_RETURN(std::string text, ReadPackageIndex("apt-cache dumpavail"));
-//   for (const PackageStanza& package : ParsePackageIndex(text)) { ... }
+//   for (const PackageStanza& stanza : ParsePackageIndex(text)) fmt::print("{}\n", stanza.package);
 //
 // Everything points into the text, which must outlive it. Nothing here depends on the locale. Thread-safe.
 #pragma once

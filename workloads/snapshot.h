@@ -5,8 +5,8 @@
 //   RETURN_IF_ERROR(SaveSnapshot(path, SealSnapshot("SHEAFTAG", 1, body)));
 //
 //   ASSIGN_OR_RETURN(std::string bytes, ReadSnapshot(path));
-//   ASSIGN_OR_RETURN(std::string_view body, OpenSnapshot("SHEAFTAG", 1, bytes));
-//   SnapshotReader reader(body);
+//   ASSIGN_OR_RETURN(std::string_view content, OpenSnapshot("SHEAFTAG", 1, bytes));
+//   SnapshotReader reader(content);
 //   uint64_t num_names = reader.Count(kNamesMax);
 //   if (!reader.ok()) return DamagedSnapshot("its names are malformed");
 //

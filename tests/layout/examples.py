@@ -1,6 +1,7 @@
 """What the examples in headers refer to, so that examples_test.py can compile them: by folder, with its headers."""
 
 import examples_sdk
+import examples_worker
 
 CORE = """
 extern TaskStore& store; extern PayloadStore& payloads; extern Executor& executor; extern Random& random;
@@ -140,4 +141,4 @@ FOLDERS = {
     "tls": (["base/clock.h", "base/status_macros.h"], TLS, {}),
 }
 
-FOLDERS |= examples_sdk.FOLDERS
+FOLDERS |= examples_sdk.FOLDERS | examples_worker.FOLDERS

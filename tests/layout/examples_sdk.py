@@ -11,7 +11,8 @@ SDK_OF = {
     "client/range_joiner.h": "extern v1::ReadBlobRequest& request;",
     "client/retrying_transport.h": "extern GrpcTransport& grpc_transport;",
     "client/token_file.h": "extern grpc::ClientContext* context; extern absl::Status answer; extern void CallAgain();",
-    "client/transport.h": "extern v1::GetRoundRequest& request; extern v1::SyncRequest& poll;",
+    "client/transport.h": "extern v1::GetRoundRequest& request; extern v1::SyncRequest& poll; "
+                          "extern std::function<void(absl::StatusOr<v1::SyncResponse>)> on_answer;",
     "computation/computation.h": "extern Computation& computation; extern v1::Lease& lease; "
                                  "extern TaskInputs Fetch(const InputRequest&);",
     "computation/computation_row.h": "using Stations = std::vector<float>; extern DataSource<Stations>& stations; "

@@ -23,7 +23,7 @@ import include_test
 DECLARATION = re.compile(r"(?:extern|using) [^;]*;")
 NAME = re.compile(r"(\w+)\s*(?:,|$)")
 STATEMENT_END = re.compile(r"[;{}]\s*(?://.*)?$")
-FUNCTION = re.compile(r"(?!return )[\w:&<>]+ \w+\(.*\) \{")
+FUNCTION = re.compile(r"(?!return )[\w:&<>]+ \w+\([^\[]*\) \{$")
 
 
 def example_of(text):

@@ -3,7 +3,7 @@
 //   ASSIGN_OR_RETURN(std::string index, ReadPackageIndex());
 //   ASSIGN_OR_RETURN(HittersDataset dataset, HittersDataset::ParseAvailable(index));
 //   RETURN_IF_ERROR(dataset.Save(path));
-//   for (const NameCount& entry : dataset.client(17)) Use(dataset.name(entry.name), entry.count);
+//   for (const NameCount& entry : dataset.client(17)) fmt::print("{} {}\n", entry.count, dataset.name(entry.name));
 //
 // Client: a maintainer one of whose packages depends on something. Each name in a Depends, Pre-Depends, Recommends or
 // Suggests field counts one; of alternatives, the first. A maintainer becomes an integer while the index is read; no

@@ -1,8 +1,8 @@
 // HittersProgram: federated counts of dependency names, in one round with the operator keyed_sum.
 //
 //   HittersProgram program(dataset, {.min_contributors = 2});
-//   RunProgram(server, program, {.rounds = 1});
-//   for (const HittersRow& row : program.table()) Print(row.count, row.name);
+//   ASSIGN_OR_RETURN(std::vector<RoundOutcome> outcomes, RunProgram(server, program, {.rounds = 1}));
+//   for (const HittersRow& row : program.table()) fmt::print("{} {}\n", row.count, row.name);
 //
 // Every client is a task and contributes its own counts; the server releases the sum for each name that at least
 // `min_contributors` clients have. The dataset must outlive the program. Not thread-safe; the functions are.

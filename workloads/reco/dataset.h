@@ -3,7 +3,7 @@
 //   ASSIGN_OR_RETURN(std::string index, ReadPackageIndex("apt-cache dumpavail"));
 //   ASSIGN_OR_RETURN(RecoDataset dataset, RecoDataset::ParseAvailable(index));
 //   RETURN_IF_ERROR(dataset.Save(path));                             // As TagsDataset: parse once, load many times.
-//   ASSIGN_OR_RETURN(RecoDataset dataset, RecoDataset::Load(path));
+//   ASSIGN_OR_RETURN(RecoDataset loaded, RecoDataset::Load(path));
 //
 // Client: a package. Items: the names of its dependencies. Packages with a few items and items of a few packages are
 // left out: there is nothing to learn from them. A tenth of the clients is held out. Names become integers while the

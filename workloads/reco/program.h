@@ -1,7 +1,8 @@
 // RecoProgram: federated training of the `reco` model.
 //
 //   RecoProgram program(dataset, {.clients_per_round = 100, .seed = 1});
-//   RunProgram(server, program, {.rounds = 50});   // Evaluation: "micro_recall_at_20".
+//   ASSIGN_OR_RETURN(std::vector<RoundOutcome> outcomes, RunProgram(server, program, {.rounds = 50}));
+//   const double recall = outcomes.back().evaluation.at(kRecoRecallMetric);
 //
 // Each round samples clients, gives every one of them its own task, sums the gradients of the item rows they touched,
 // and moves those rows with FedAdagrad. The dataset must outlive the program. The same dataset and options give the

@@ -2,8 +2,8 @@
 //
 //   ASSIGN_OR_RETURN(std::string index, ReadPackageIndex("apt-cache dumpavail"));
 //   ASSIGN_OR_RETURN(TagsDataset dataset, TagsDataset::ParseAvailable(index));
-//   RETURN_IF_ERROR(dataset.Save(path));                         // Once; then, in each of many processes,
-//   ASSIGN_OR_RETURN(TagsDataset dataset, TagsDataset::Load(path));  // some milliseconds.
+//   RETURN_IF_ERROR(dataset.Save(path));                             // Once; then, in each of many processes,
+//   ASSIGN_OR_RETURN(TagsDataset loaded, TagsDataset::Load(path));   // some milliseconds.
 //
 // Client: a maintainer. Example: a package with debtags. Features: the words of its name and short description, and
 // the names of its dependencies. Labels: those of its tags that are among the most frequent ones. A tenth of the

@@ -1,7 +1,8 @@
 // TagsProgram: federated training of the `tags` model.
 //
 //   TagsProgram program(dataset, {.clients_per_round = 50, .seed = 1, .mean = TagsMean::kCoordinate});
-//   RunProgram(server, program, {.rounds = 20});   // Evaluation: "micro_recall_at_5".
+//   ASSIGN_OR_RETURN(std::vector<RoundOutcome> outcomes, RunProgram(server, program, {.rounds = 20}));
+//   const double recall = outcomes.back().evaluation.at(kTagsRecallMetric);
 //
 // Each round samples clients, gives every one of them its own task, and adds the mean of their deltas to the model
 // (FedAvg). With TagsMean::kCoordinate a row is divided by the weight of the clients that touched it, with kClient by

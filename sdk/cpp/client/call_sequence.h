@@ -6,10 +6,12 @@
 //   UploadSession upload({.bytes = file, .request_id = random.Token(16)});
 //   RETURN_IF_ERROR(RunBlocking(transport, upload));   // The blocking form.
 //
-//   // What RunBlocking does. A step machine makes the call and returns; an event brings the status, and keeps `call`.
+//   // What RunBlocking does. A step machine spreads it over events: it makes the call, keeps it, and goes on when the
+//   // status has come.
 //   while (!upload.done()) {
 //     const CallSequence::NextCall call = upload.Next();
-//     upload.OnDone(BlockingCallMethod(transport, call.method, *call.request, call.response.get(), {}));
+//     const absl::Status status = BlockingCallMethod(transport, call.method, *call.request, call.response.get(), {});
+//     upload.OnDone(status);
 //   }
 //
 // Exactly one OnDone follows each Next, unless TakeLess says that Next gives another call. A sequence may be dropped

@@ -2,9 +2,7 @@
 // decorator (retries, faults, timing) is written once and not once per method.
 //
 //   ASSIGN_OR_RETURN(v1::GetRoundResponse response, BlockingCall(transport, kGetRound, request));
-//   Call(transport, kSync, poll, {.timeout = absl::Seconds(70)}, [](absl::StatusOr<v1::SyncResponse> answer) {
-//     if (answer.ok()) LogInfo("{} leases", answer->leases_size());
-//   });
+//   Call(transport, kSync, poll, {.timeout = absl::Seconds(70)}, on_answer);   // An absl::StatusOr<v1::SyncResponse>.
 //
 // Implementations: GrpcTransport (grpc_transport.h), RetryingTransport (retrying_transport.h), and in tests one that
 // calls the server's handlers in the same thread, and one that loses, repeats and delays.

@@ -1,7 +1,9 @@
 // ComputationRow: one thing that a worker can run, with the data that it is given. A worker's main has a table of them.
 //
-//   const ComputationRow mean = ComputationOver("station_mean", stations, StationMean);   // A function of local data.
-//   const ComputationRow tags = {.name = "tags", .data = index, .make = MakeTags};        // A Computation.
+//   // A function of a task and of local data:
+//   const ComputationRow mean = ComputationOver("station_mean", stations, StationMean);
+//   // A Computation (computation.h):
+//   const ComputationRow tags = {.name = "tags", .data = index, .make = MakeTags};
 #pragma once
 
 #include <functional>
