@@ -1,9 +1,9 @@
 // ByteSink: takes bytes, piece by piece; an error stops who gives them.
 //
-//   const auto write_report = [&](const ByteSink& take) -> absl::Status {
+//   absl::Status WriteReport(const ByteSink& take) {
 //     RETURN_IF_ERROR(take(header));
 //     return take(body);
-//   };
+//   }
 #pragma once
 
 #include <functional>

@@ -1,5 +1,6 @@
 """What the examples in headers refer to, so that examples_test.py can compile them: by folder, with its headers."""
 
+import examples_aggregation
 import examples_sdk
 import examples_worker
 
@@ -141,4 +142,4 @@ FOLDERS = {
     "tls": (["base/clock.h", "base/status_macros.h"], TLS, {}),
 }
 
-FOLDERS |= examples_sdk.FOLDERS | examples_worker.FOLDERS
+FOLDERS |= examples_aggregation.FOLDERS | examples_sdk.FOLDERS | examples_worker.FOLDERS

@@ -1,0 +1,33 @@
+"""What the examples in the headers of aggregation refer to, for examples_test.py (see examples.py)."""
+
+AGGREGATION = """
+extern v1::AggregateSpec& spec; extern v1::OutputSpec& output; extern std::span<const Operator> operators, table;
+extern OutputLayout& layout; extern std::vector<OutputLayout>& layouts;
+extern v1::Contribution& contribution; extern std::vector<v1::Contribution>& contributions;
+extern RoundAccumulator& sum; extern CheckedValue& value; extern float weight; extern ByteSink& take;
+extern CellType& type; extern CellVector& cells; extern int n; extern char* bytes;
+"""
+
+# Of one header: what differs from its folder's.
+AGGREGATION_OF = {
+    "cells/cell_stream.h": "extern StateWriter& out; extern StateReader& in; extern StateOrigin origin;",
+    "cells/cell_vector.h": "extern CellVector& other; extern ExactDivisorColumns& divisors; extern char* released;",
+    "contribution_validator.h": "extern int64_t room;",
+    "exact/exact_divisor.h": "extern CellVector& weights;",
+    "fold_growth.h": "extern int64_t held;",
+    "operators/row_release.h": "extern ExactDivisor& divisor; extern SlotColumns& columns; extern std::vector<uint32_t>& slots;",
+    "sparse/slot_index.h": "extern uint32_t* keys; extern uint32_t* slots;",
+    "sparse/sparse_block.h": "extern uint64_t range; extern uint32_t* offsets; extern uint32_t* slots; "
+                             "extern WideValue* values; extern int precision;",
+    "sparse/sparse_store.h": "extern SparseStore& store;",
+    "tensor_check.h": "extern v1::SparseTensor& tensor;",
+    "wire/safetensors.h": "extern NamedTensor& w; extern std::string id;",
+    "wire/safetensors_header.h": "extern std::string first_8_bytes, text; extern int64_t file_bytes; "
+                                 "extern SafetensorsLimits& limits;",
+    "wire/state_envelope.h": "extern uint32_t kMagic; extern std::string signature;",
+    "wire/tensor.h": "extern std::string bytes;",
+}
+
+FOLDERS = {
+    "aggregation": (["base/byte_sink.h", "base/status_macros.h"], AGGREGATION, AGGREGATION_OF),
+}
