@@ -2,8 +2,8 @@
 // of the domain. Everything the server promises about exactly-once rests on these.
 //
 //   RETURN_IF_ERROR(store.BeginBatch());
-//   auto tasks = store.LeaseTasks({.round = id, .worker = name, .poll_id = poll, .tokens = {token},
-//                                  .now = now, .expire_time = now + lease, .attempt_deadline_time = ...});
+//   ASSIGN_OR_RETURN(auto tasks, store.LeaseTasks({.round = id, .worker = worker, .poll_id = "p1", .tokens = tokens,
+//       .now = now, .expire_time = now + lease, .attempt_deadline_time = now + attempt}));
 //   RETURN_IF_ERROR(store.CommitBatch());   // Only now may anybody be told.
 //
 // Batches are group commit: the operations of many concurrent calls share one transaction and one

@@ -1,8 +1,8 @@
 // BackUpStore and RestoreStore: a store in another directory, and back.
 //
-//   ASSIGN_OR_RETURN(BackupSummary made, BackUpStore({.store = "/var/lib/sheaf", .to = "/backup/monday", .now =
-//   now})); ASSIGN_OR_RETURN(BackupSummary restored, RestoreStore({.backup = "/backup/monday", .to =
-//   "/var/lib/sheaf"}));
+//   ASSIGN_OR_RETURN(BackupSummary made,
+//                    BackUpStore({.store = "/var/lib/sheaf", .to = "/backup/monday", .now = clock.Now()}));
+//   ASSIGN_OR_RETURN(BackupSummary restored, RestoreStore({.backup = "/backup/monday", .to = "/var/lib/sheaf"}));
 //
 // A backup is a store of its own, as of one moment, and the file MANIFEST, which `sha256sum -c` understands too. It is
 // made while a server works on the store, or while none does: the database as of one moment, then the spooled

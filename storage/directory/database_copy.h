@@ -2,7 +2,7 @@
 //
 //   ASSIGN_OR_RETURN(auto hold, StoreHold::Take(directory));
 //   ASSIGN_OR_RETURN(DatabaseCopy copy, CopyDatabase(*hold, directory, scratch + "/tasks.db", CopyUse::kLook));
-//   copy.connection->Execute("SELECT ...");
+//   ASSIGN_OR_RETURN(const std::vector<Law> laws, VerifyDatabase(*copy.connection));
 //
 // The database file does not change while the store is held, and its log only grows: the file and then the log, as far
 // as it reaches, are what a crash at that moment would leave, and SQLite makes a database of it. Everything that the

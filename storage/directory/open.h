@@ -1,7 +1,8 @@
 // OpenStore: a directory as a server's store.
 //
 //   ASSIGN_OR_RETURN(Store store, OpenStore("/var/lib/sheaf"));
-//   store.tasks->...; store.payloads->...
+//   ASSIGN_OR_RETURN(const RoundRecord round, store.tasks->GetRound(id));
+//   ASSIGN_OR_RETURN(const auto broadcast, store.payloads->OpenBlob(round.broadcast_digest));
 //
 // The directory is created with mode 0700 if it is missing (its parent must be there) and locked for as long as the
 // Store lives; all files in it have mode 0600. Codes: FAILED_PRECONDITION if another server has it, a newer one wrote

@@ -1,7 +1,7 @@
 // VerifyStore: whether a store holds what it promises, law by law. Reads only, while a server runs too.
 //
 //   ASSIGN_OR_RETURN(StoreReport report, VerifyStore(directory, scratch));
-//   if (!report.holds()) ...;
+//   if (!report.holds()) return absl::DataLossError("the store does not hold what it promises");
 //
 // The laws are those of conservation (every task is in one state, every accepted contribution is folded or waits in the
 // spool), and that database and payload files agree. What a crash leaves, and the next start deletes, breaks none.

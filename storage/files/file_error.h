@@ -1,6 +1,6 @@
 // FileError: what a failed call on a file means for whoever asked for it.
 //
-//   if (::rename(from, to) != 0) return FileError(errno, "rename", from);
+//   if (::rename(from.c_str(), to.c_str()) != 0) return FileError(errno, "rename", from);
 #pragma once
 
 #include <string>

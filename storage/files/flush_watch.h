@@ -1,7 +1,7 @@
 // FlushWatch: a FileSystem that remembers whether a flush has ever failed on it.
 //
 //   FlushWatch watch(files);
-//   ... any thread writes and flushes through it ...
+//   // Any thread writes and flushes through it.
 //   RETURN_IF_ERROR(watch.status());   // INTERNAL, naming the file, from the first failure on.
 //
 // A kernel that could not write a page may mark it clean: a second flush of the same file succeeds and has written

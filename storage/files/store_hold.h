@@ -2,7 +2,11 @@
 //
 //   ASSIGN_OR_RETURN(auto hold, StoreHold::Take(directory));   // A backup: now nothing that it needs goes away.
 //
-//   if (gate.Enter()) { ... delete ...; gate.Leave(); }        // The server: else it deletes later.
+//   if (gate.Enter()) {                                        // The server: else it deletes later.
+//     const absl::Status deleted = files.Unlink(path);
+//     gate.Leave();
+//     return deleted;
+//   }
 //
 // An advisory lock on "<directory>/HOLD". While it is held the server goes on accepting and folding, but neither writes
 // its log back into the database nor deletes payloads: both only put off. The kernel releases it when its holder ends,

@@ -1,10 +1,10 @@
 // MemoryPayloadStore: the PayloadStore for simulation, with a crash on demand.
 //
-//   MemoryPayloadStore payloads(clock);
-//   payloads.DropUnsynced();   // The power fails: what no flush has covered is gone.
-//   payloads.DamageUpload(id); // The disk fails.
+//   MemoryPayloadStore payloads;
+//   payloads.DropUnsynced();     // The power fails: what no flush has covered is gone.
+//   payloads.DamageUpload(id);   // The disk fails.
 //
-// `clock` dates uploads and blobs, and must outlive it. Thread-safe.
+// Thread-safe.
 #pragma once
 
 #include <map>

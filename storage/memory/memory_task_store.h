@@ -1,8 +1,8 @@
 // MemoryTaskStore: the TaskStore's promises as plain code over ordered containers, nothing durable. The
 // executable specification: where another store answers differently, the other is wrong.
 //
-//   MemoryTaskStore store;
-//   server core, simulation and tests use it as any TaskStore.
+//   MemoryTaskStore memory;
+//   TaskStore& store = memory;   // The server's core, simulations and tests use it as any.
 //
 // A batch keeps the images of the rows it changes; rolling back puts them back, newest first. Every change goes through
 // one Put function per kind of row, which keeps the image and the indexes. Not thread-safe.

@@ -1,9 +1,9 @@
 // BatchNotes: the rows of tasks, attempts and contributions that a batch of a SqlTaskStore has changed and not yet
 // written. They are written all together, at the commit, or before somebody asks the database (docs/adr/0016).
 //
-//   notes.PutTask(key, before, after);   // The newest row of a task replaces the one before.
-//   if (const TaskRecord* task = notes.FindTask(key)) ...
-//   notes.Clear();                       // Written, or rolled back.
+//   notes.PutTask(key, before, after);              // The newest row of a task replaces the one before.
+//   const TaskRecord* task = notes.FindTask(key);   // Null if nothing is noted of it.
+//   notes.Clear();                                  // Written, or rolled back.
 //
 // Not thread-safe.
 #pragma once

@@ -2,9 +2,9 @@
 // answers needs no index in the database, which each lease would have to keep up to date twice.
 //
 //   leases.Put(population, task);
-//   const TaskRecord* task = leases.Find(id);   // Null: not leased.
+//   const TaskRecord* found = leases.Find(id);   // Null: not leased.
 //   leases.Erase(id);
-//   leases.Commit();                            // Or Rollback: takes back what was done since the last of these.
+//   leases.Commit();                             // Or Rollback: takes back what was done since the last of these.
 //
 // What the submitter wrote (payload, data_selector) is not kept. Not thread-safe.
 #pragma once

@@ -1,7 +1,7 @@
 // Names of states in the text of a statement; the compiler puts the numbers of records.h in their place.
 //
-//   Run(R"(-- renew_lease
-//       UPDATE tasks SET progress = ?, expire_time = ? WHERE task_key = ? AND state = $LEASED)"_sql, {...});
+//   ASSIGN_OR_RETURN(const int64_t changed, connection.Execute(R"(-- renew_lease
+//       UPDATE tasks SET expire_time = ? WHERE task_key = ? AND state = $LEASED)"_sql, {ToSql(expire_time), key}));
 //
 // A name that is not in the table does not compile. Conditions are whole: `r.$IS_LIVE` is `r.state <= 3`, as the
 // partial indexes of the schema have it.

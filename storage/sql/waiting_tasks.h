@@ -1,8 +1,8 @@
 // WaitingTasks: the QUEUED tasks of a live round, in memory: handing out work, and looking at the queue, asks no
 // database.
 //
-//   waiting.AddNew(number, index);                         // Nobody has had it yet.
-//   waiting.AddBack(number, index, {.available_time = ...});   // It was leased, and is QUEUED again.
+//   waiting.AddNew(number, index);                                       // Nobody has had it yet.
+//   waiting.AddBack(number, index, {.available_time = now + backoff});   // It was leased, and is QUEUED again.
 //   for (const WaitingTasks::Found& task : waiting.Find(numbers, now, 3)) waiting.Remove(task.requirement, task.index);
 //
 // Requirements are numbers here, as in the database. A task that nobody has had takes 5 bytes, one that came back some

@@ -1,9 +1,10 @@
 // ChecksumVfs: an SQLite VFS on top of another that keeps a checksum in every page of a database, and refuses to hand
 // out a page whose checksum is wrong: SQLite itself would take a flipped bit for data.
 //
-//   ChecksumVfs vfs("");                       // Over the default one.
-//   sqlite3_open_v2(path, &database, flags, vfs.name().c_str());
-//   ... reserve ChecksumVfs::kReservedBytes at the end of each page, before the first table is made ...
+//   ChecksumVfs vfs("");                         // Over the default one.
+//   sqlite3_open_v2(path.c_str(), &database, flags, vfs.name().c_str());
+//   int reserved = ChecksumVfs::kReservedBytes;  // At the end of each page, before the first table is made.
+//   sqlite3_file_control(database, "main", SQLITE_FCNTL_RESERVE_BYTES, &reserved);
 //
 // The last eight bytes of a page, which SQLite leaves to whoever reserves them, hold the page's number and a CRC-32 of
 // everything before, little-endian. A page that does not match is SQLITE_IOERR_DATA. The log (WAL) has checksums of

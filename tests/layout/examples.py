@@ -2,6 +2,7 @@
 
 import examples_aggregation
 import examples_sdk
+import examples_storage
 import examples_worker
 
 CORE = """
@@ -142,4 +143,4 @@ FOLDERS = {
     "tls": (["base/clock.h", "base/status_macros.h"], TLS, {}),
 }
 
-FOLDERS |= examples_aggregation.FOLDERS | examples_sdk.FOLDERS | examples_worker.FOLDERS
+FOLDERS |= examples_aggregation.FOLDERS | examples_sdk.FOLDERS | examples_storage.FOLDERS | examples_worker.FOLDERS

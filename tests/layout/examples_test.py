@@ -59,8 +59,11 @@ def unit_of(root, names, folder, folders):
         lines += [f"namespace sheaf::example_{count} {{", declarations(common, by_header.get(name[len(folder) + 1:], ""))]
         body = not FUNCTION.match(example[0][1])
         lines += ["absl::Status Example() {"] if body else []
+        before = 0
         for number, line in example:
-            lines += [f'#line {number} "{name}"', line]
+            # Not before each: a text may go on over several lines.
+            lines += [line] if number == before + 1 else [f'#line {number} "{name}"', line]
+            before = number
         lines += ["return absl::OkStatus();", "}", "}"] if body else ["}"]
     unused = [name for name in by_header if f"{folder}/{name}" not in headers]
     if unused:

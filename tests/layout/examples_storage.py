@@ -1,0 +1,27 @@
+"""What the examples in the headers of storage refer to, for examples_test.py (see examples.py)."""
+
+STORAGE = """
+extern Clock& clock; extern absl::Time now; extern absl::Time expire_time; extern absl::Duration lease, attempt, backoff;
+extern TaskStore& store; extern PayloadStore& payloads; extern TaskQueries& queries;
+extern RoundId& id; extern WorkerName& worker; extern std::vector<LeaseToken>& tokens;
+extern SqlConnection& connection; extern int64_t key;
+extern FileSystem& files; extern std::string directory, scratch, path, from, to, bytes, digest, name, population;
+"""
+
+# Of one header: what differs from its folder's.
+STORAGE_OF = {
+    "blob_view.h": "extern int64_t offset, length; extern std::vector<ByteRange>& ranges; extern std::string& rows;",
+    "files/store_hold.h": "extern HoldGate& gate;",
+    "memory/memory_payload_store.h": "extern UploadId& id;",
+    "sql/batch_notes.h": "extern BatchNotes& notes; extern TaskRecord& before; extern TaskRecord& after;",
+    "sql/lease_table.h": "extern LeaseTable& leases; extern TaskRecord& task; extern TaskId& id;",
+    "sql/waiting_tasks.h": "extern WaitingTasks& waiting; extern size_t number; extern int index; "
+                           "extern std::vector<size_t>& numbers;",
+    "sqlite/checksum_vfs.h": "extern sqlite3* database; extern int flags;",
+    "sqlite/log_check.h": "extern std::string vfs;",
+    "transitions.h": "extern RoundRecord& round;",
+}
+
+FOLDERS = {
+    "storage": (["base/check.h", "base/clock.h", "base/status_macros.h", "cerrno", "cstdio", "sqlite3.h"], STORAGE, STORAGE_OF),
+}
