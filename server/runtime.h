@@ -2,7 +2,7 @@
 //
 //   ASSIGN_OR_RETURN(auto runtime, Runtime::Start(store, payloads, clock, random,
 //                                                 {.listen = "127.0.0.1:0", .data_directory = dir}));
-//   ... runtime->address() ...
+//   LogInfo("listening on {}", runtime->address());
 //   RETURN_IF_ERROR(runtime->Stop());
 //
 // Start first recovers what a crash left behind. A failed flush ends the process with one line: nobody may be

@@ -4,10 +4,10 @@
 //
 //   ServerParts parts(store, payloads, executor, random, clock, {.limits = limits});
 //   RETURN_IF_ERROR(parts.core.Recover(clock.Now()));
-//   RETURN_IF_ERROR(parts.runner.Run(std::move(events), clock.Now()));              // What executes events does this.
-//   parts.dispatcher.Dispatch("sheaf.v1.WorkService/Sync", {}, request, &response, done);   // Calls without a
-//   transport, ASSIGN_OR_RETURN(auto server, GrpcServer::Start(parts.pipeline, clock, {.listen = "127.0.0.1:0"}));   //
-//   or with one.
+//   RETURN_IF_ERROR(parts.runner.Run(std::move(events), clock.Now()));   // What executes events does this.
+//   // Calls without a transport, or with one:
+//   parts.dispatcher.Dispatch("sheaf.v1.WorkService/Sync", {}, request, &response, done);
+//   ASSIGN_OR_RETURN(auto server, GrpcServer::Start(parts.pipeline, clock, {.listen = "127.0.0.1:0"}));
 //
 // Owns its parts, in the order in which they need each other, and refers to all it is given. As thread-safe as each of
 // its parts: the core and the runner belong to the thread that runs events.

@@ -3,7 +3,7 @@
 //
 //   ServingCertificate certificate;
 //   ASSIGN_OR_RETURN(auto watch, CertificateWatch::Open(files, clock.Now(), certificate));
-//   FileWatcherCertificateProvider provider(watch->served().key, watch->served().certificate, ...);
+//   FileWatcherCertificateProvider provider(watch->served().key, watch->served().certificate, /*refresh_seconds=*/1);
 //   watch->Start(clock);
 //
 //   files --Look--> checked? --yes--> memory (served) --gRPC looks--> handshakes

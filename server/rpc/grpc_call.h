@@ -1,7 +1,7 @@
 // GrpcCall: gRPC's front door to the pipeline: one unary call whose messages are bytes, as gRPC's callback API has
 // them.
 //
-//   return StartGrpcCall(pipeline, method, *context, request_bytes, response_bytes);
+//   grpc::ServerUnaryReactor* reactor = StartGrpcCall(pipeline, method, *context, request_bytes, answer_bytes);
 //
 // It is gRPC's reactor and the pipeline's Call in one object, so that a call costs one allocation. Lives until gRPC has
 // said that it is done. Thread-safe where gRPC and the pipeline ask for it.

@@ -1,7 +1,7 @@
 // GrpcServer: the server's methods on a TCP port, by gRPC's callback API: a parked call costs no thread.
 //
 //   ASSIGN_OR_RETURN(auto server, GrpcServer::Start(pipeline, clock, {.listen = "127.0.0.1:0"}));
-//   ... server->address() ...                          // "127.0.0.1:41234"
+//   LogInfo("listening on {}", server->address());     // "127.0.0.1:41234"
 //   server->SetServing(false);                         // Health says NOT_SERVING, for the server and each service.
 //   pipeline.WaitUntilIdle(absl::Seconds(1));          // Whoever is answered has been answered.
 //   server->Shutdown(absl::Seconds(1));

@@ -3,8 +3,8 @@
 // connection at once when there are few files left, so that those there are go on, and so do the stores.
 //
 //   ASSIGN_OR_RETURN(std::unique_ptr<Listener> listener, Listener::Open("127.0.0.1:0"));
-//   listener->Start([&](int fd) { acceptor->HandleNewConnection(...); });   // In a thread of its own.
-//   ... listener->address() ...                                             // "127.0.0.1:41234"
+//   listener->Start([&](int fd) { HandToGrpc(fd); });       // In a thread of its own.
+//   LogInfo("listening on {}", listener->address());        // "127.0.0.1:41234"
 //   listener->Stop();
 //
 // Not thread-safe, but `take` is called in the listener's thread.

@@ -1,7 +1,7 @@
 // ReflectionService: grpc.reflection.v1alpha.ServerReflection: what methods and messages there are, to those who have
 // no proto files, such as grpcurl.
 //
-//   ReflectionService reflection(pipeline, {"sheaf.v1.WorkService", ...}, /*streams_max=*/64);
+//   ReflectionService reflection(pipeline, {"sheaf.v1.WorkService", "sheaf.v1.RoundService"}, /*streams_max=*/64);
 //   builder.RegisterService(&reflection);
 //
 // gRPC's own keeps a thread for each stream, and lets everybody open as many as they like. Here a stream costs no

@@ -124,6 +124,24 @@ extern std::string name, id, header, body, method, error; extern absl::Status st
 extern ParallelFor& parallel; extern std::vector<int>& squares; extern v1::ResultVerdict& verdict;
 """
 
+PROTO = "extern Transport& transport; extern v1::GetRoundRequest& request; extern RoundHandlers& rounds;"
+
+# But for the folders of their own above.
+SERVER = """
+extern TaskStore& store; extern PayloadStore& payloads; extern Executor& executor; extern Clock& clock; extern Random& random;
+extern Limits& limits; extern CallPipeline& pipeline; extern MethodRow& method; extern AnswerBooks& books;
+extern grpc::ServerBuilder& builder; extern std::string dir;
+"""
+
+SERVER_OF = {
+    "rpc/certificate_watch.h": "extern CertificateFiles& files; "
+                               "using FileWatcherCertificateProvider = grpc::experimental::FileWatcherCertificateProvider;",
+    "rpc/grpc_call.h": "extern grpc::CallbackServerContext* context; extern grpc::ByteBuffer request_bytes, answer_bytes;",
+    "rpc/listener.h": "extern void HandToGrpc(int fd);",
+    "server_parts.h": "extern std::vector<Executor::Event> events; extern v1::SyncRequest request; extern v1::SyncResponse response; "
+                      "extern Dispatcher::Done& done;",
+}
+
 SETTINGS = "extern CommandSyntax& syntax; extern std::vector<std::string>& arguments;"
 
 TLS = """
@@ -134,6 +152,9 @@ extern absl::Status Use(const LoadedCertificates&);
 # Folder: (what else the examples include, declarations, declarations by header).
 FOLDERS = {
     "base": (["absl/container/node_hash_map.h", "sheaf/v1/work_service.pb.h", "unordered_map"], BASE, {}),
+    "proto": (["sdk/cpp/client/transport.h", "server/handlers/method_rows.h"], PROTO, {}),
+    "server": (["base/clock.h", "base/log.h", "base/status_macros.h", "fmt/core.h", "grpcpp/security/tls_certificate_provider.h"],
+               SERVER, SERVER_OF),
     "server/core": (["base/clock.h", "base/log.h", "base/status_macros.h", "server/core/core.h"], CORE, CORE_OF),
     "server/calls": (["base/clock.h", "base/status_macros.h", "google/protobuf/io/zero_copy_stream_impl_lite.h",
                       "server/core/core.h", "server/handlers/method_rows.h"], CALLS, CALLS_OF),
