@@ -1,6 +1,6 @@
 // Arguments: what one command takes, declared once; the parser and the help text both read it.
 //
-//   void Declare(Arguments& arguments) override {
+//   void Declare(Arguments& arguments) {
 //     arguments.Positional("ROUND", "the round", &round_);
 //     arguments.Number("--limit", "N", "stop after this many", {.min = 0}, &limit_);
 //     arguments.Text("-f,--file", "FILE", "the spec", &file_).is_required = true;

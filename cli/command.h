@@ -2,7 +2,7 @@
 //
 //   class QueueDescribe final : public Command {
 //    public:
-//     absl::Status Run(Session& session) override { ... }
+//     absl::Status Run(Session& session) override { return PrintQueue(session); }
 //   };
 //
 // A command is made for one run: its members are its parsed arguments. Every command is one row of

@@ -1,6 +1,6 @@
 // What the process tells a shell: one table, from the status a command ended with.
 //
-//   return ToExitCode(status.code());
+//   const ExitCode code = ToExitCode(status.code());
 //
 // `sheaf help exit-codes` prints the table.
 #pragma once

@@ -1,8 +1,8 @@
 // The parser: which command the words name, and what they set. The only place that knows the argument library.
 //
-//   Arguments global = ...;
 //   ParsedLine line = ParseLine(args, global);
-//   if (!line.status.ok()) ...
+//   if (!line.status.ok()) return line.status;
+//   return line.command->Run(session);
 //
 // Takes the nouns and verbs from CommandTable().
 #pragma once

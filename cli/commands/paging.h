@@ -1,8 +1,8 @@
 // Paging: one list out of many pages.
 //
 //   ASSIGN_OR_RETURN(v1::ListTasksResponse all,
-//                    ListAll(session, kListTasks, request, limit, [](auto& response) { return response.mutable_tasks();
-//                    }));
+//                    ListAll(session, kListTasks, request, limit, [](auto& page) { return page.mutable_tasks(); }));
+//   NoteIfCut(session, all, limit);
 //
 // The answer is the API's own message with the rows of all pages; `next_page_token` is set if `limit` cut it short. A
 // server whose pages do not end is not followed for ever.

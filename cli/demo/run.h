@@ -1,7 +1,7 @@
 // What all demos do alike: a place of their own, a federation in it, and a way out when somebody presses Ctrl-C.
 //
 //   return RunDemo(session, keep, [&](InterruptGuard& guard, const std::string& directory) -> absl::Status {
-//     ASSIGN_OR_RETURN(LocalFederation federation, LocalFederation::Start(session.host(), guard, ...));
+//     ASSIGN_OR_RETURN(LocalFederation federation, LocalFederation::Start(session.host(), guard, {directory}));
 //     return RunProgramOn(session, guard, federation, program, {.rounds = 1});
 //   });
 #pragma once

@@ -3,10 +3,14 @@
 //
 //   class DemoReco final : public TrainingDemo {
 //    public:
-//     DemoReco() : TrainingDemo({.name = "reco", .clients = "packages", ...}) {}
+//     DemoReco() : TrainingDemo({.name = "reco", .clients = "packages", .rounds = 50, .clients_per_round = 100}) {}
 //    private:
-//     absl::Status Prepare(Session& session, const std::string& snapshot, std::string& data) override { ... }
-//     absl::StatusOr<Training> MakeTraining(const TrainingOptions& options) override { ... }
+//     absl::Status Prepare(Session& session, const std::string& snapshot, std::string& data) override {
+//       return PrepareDataset<RecoDataset>(session, snapshot, data).status();
+//     }
+//     absl::StatusOr<Training> MakeTraining(const TrainingOptions& options) override {
+//       return Training{.program = MakeReco(options.seed)};
+//     }
 //   };
 #pragma once
 

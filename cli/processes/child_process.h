@@ -2,7 +2,7 @@
 //
 //   ASSIGN_OR_RETURN(ChildProcess server, ChildProcess::Start({.argv = {"/usr/bin/sheafd", "--listen", "127.0.0.1:0"},
 //                                                             .log_path = dir + "/sheafd.log"}));
-//   if (!server.IsRunning()) ... server.EndText() ...
+//   if (!server.IsRunning()) return absl::AbortedError(server.EndText());
 //   server.Stop(absl::Seconds(5));   // The destructor does it, too.
 //
 // The child is in a process group of its own (Ctrl-C reaches only us, who then stop it in order), reads

@@ -3,7 +3,7 @@
 //
 //   InterruptGuard guard;
 //   guard.Guard(server.pid());
-//   ... // Calls fail once the server is gone.
+//   const absl::Status status = Work();   // Its calls fail once the server is gone.
 //   if (guard.interrupted()) return absl::CancelledError("interrupted");
 //
 // A second signal has its usual effect, and so has a reader of our output that goes away only afterwards. At most one

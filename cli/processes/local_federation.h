@@ -1,8 +1,8 @@
 // LocalFederation: a server and workers of our own, on this machine, for a demonstration.
 //
-//   ASSIGN_OR_RETURN(LocalFederation federation, LocalFederation::Start(host, {.directory = dir, .num_workers = 8,
-//   ...}));
-//   ... federation.address() ...
+//   ASSIGN_OR_RETURN(LocalFederation federation,
+//                    LocalFederation::Start(host, guard, {.directory = dir, .num_workers = 8}));
+//   GrpcTransport transport(federation.address(), {});
 //
 // Everything is in `directory`: the store, the logs, the port file. All processes end with this object. Not
 // thread-safe.

@@ -2,7 +2,7 @@
 // seldom enough for a log.
 //
 //   ProgressLine line(err, {.is_terminal = true, .width = 80});
-//   line.Update(RoundProgressText(round, now, colors), now);
+//   line.Update(RoundProgressText(round, now), now);
 //   line.Finish();
 //
 // Not thread-safe.

@@ -1,6 +1,7 @@
 """What the examples in headers refer to, so that examples_test.py can compile them: by folder, with its headers."""
 
 import examples_aggregation
+import examples_cli
 import examples_sdk
 import examples_storage
 import examples_worker
@@ -164,4 +165,5 @@ FOLDERS = {
     "tls": (["base/clock.h", "base/status_macros.h"], TLS, {}),
 }
 
-FOLDERS |= examples_aggregation.FOLDERS | examples_sdk.FOLDERS | examples_storage.FOLDERS | examples_worker.FOLDERS
+FOLDERS |= (examples_aggregation.FOLDERS | examples_cli.FOLDERS | examples_sdk.FOLDERS | examples_storage.FOLDERS |
+            examples_worker.FOLDERS)
