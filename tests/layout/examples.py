@@ -74,7 +74,7 @@ CORE_OF = {
     "rounds/round_timing.h": "extern v1::Contribution& contribution; extern int64_t num_clients; extern RoundProgress& progress; extern absl::Time t0, t1, t2, t3;",
     "rounds/round_work.h": "extern RoundWork& work;",
     "rounds/spec_difference.h": "extern v1::RoundSpec& stored; extern v1::CreateRoundRequest& request; extern PreparedRound& prepared;",
-    "sync/contribution_intake.h": "extern ContributionIntake& intake; extern WorkerName& worker; extern IdentityPtr caller; extern std::function<void(absl::Time)> judge;",
+    "sync/contribution_intake.h": "extern ContributionIntake& intake; extern WorkerName& worker; extern IdentityPtr caller; extern std::function<void(ContributionIntake::Receptions, absl::Time)> judge;",
     "sync/parked_polls.h": "extern ParkedPolls& polls;",
     "sync/sync_calls.h": "extern SyncCalls& sync; extern IdentityPtr caller;",
     "uploads/upload_names.h": "extern v1::StartUploadRequest& request; extern std::string& upload_id;",

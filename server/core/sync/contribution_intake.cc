@@ -101,9 +101,12 @@ v1::ResultVerdict::Verdict VerdictOnLost(const RoundRecord& round, const TaskRec
 
 }  // namespace
 
-absl::StatusOr<v1::ResultVerdict> ContributionIntake::Take(const v1::TaskResult& result, const Sender& sender,
+absl::StatusOr<v1::ResultVerdict> ContributionIntake::Take(const v1::TaskResult& result,
+                                                           std::optional<Reception> received, const Sender& sender,
                                                            absl::Time now) {
-  ASSIGN_OR_RETURN(const Verdict judged, Judge(result, sender, now));
+  ASSIGN_OR_RETURN(
+      const Verdict judged,
+      Judge({.result = result, .received = std::move(received), .caller = sender.caller, .now = now}, sender));
   if (IsUploaded(result) && !RefuseForeign(result, sender.caller)) {
     // Accepted or not, nobody will refer to it again; an accepted one of a DURABLE round is in the spool by now. Not
     // before the commit: if that fails, or a crash prevents it, the worker hands the same upload in again.
@@ -123,8 +126,8 @@ absl::StatusOr<v1::ResultVerdict> ContributionIntake::Take(const v1::TaskResult&
   return verdict;
 }
 
-absl::StatusOr<ContributionIntake::Verdict> ContributionIntake::Judge(const v1::TaskResult& result,
-                                                                      const Sender& sender, absl::Time now) {
+absl::StatusOr<ContributionIntake::Verdict> ContributionIntake::Judge(HandedIn handed_in, const Sender& sender) {
+  const v1::TaskResult& result = handed_in.result;
   const std::optional<TaskId> id = TaskId::Parse(result.task());
   if (!id) return Verdict{v1::ResultVerdict::UNKNOWN_TASK};
   if (!sender.caller.OwnsLease(result.lease_token())) return Verdict{v1::ResultVerdict::LEASE_LOST};
@@ -144,17 +147,17 @@ absl::StatusOr<ContributionIntake::Verdict> ContributionIntake::Judge(const v1::
     return Verdict{VerdictOnLost(record, *task, token)};
   }
   if (round->spec.population() != sender.population) return Verdict{v1::ResultVerdict::UNKNOWN_TASK};
-  return JudgeHeld(*round, *task, result, sender.caller, now);
+  return JudgeHeld(*round, *task, std::move(handed_in));
 }
 
 absl::StatusOr<ContributionIntake::Verdict> ContributionIntake::JudgeHeld(LiveRound& round, const TaskRecord& task,
-                                                                          const v1::TaskResult& result,
-                                                                          const Identity& caller, absl::Time now) {
-  AttemptEnd::Ended ended{.outcome = AttemptOutcome::kFailed, .timings = result.timings(), .now = now};
+                                                                          HandedIn handed_in) {
+  const v1::TaskResult& result = handed_in.result;
+  AttemptEnd::Ended ended{.outcome = AttemptOutcome::kFailed, .timings = result.timings(), .now = handed_in.now};
   switch (result.outcome_case()) {
     case v1::TaskResult::kContribution:
     case v1::TaskResult::kUploadId:
-      return JudgeContribution(round, task, result, caller, now);
+      return JudgeContribution(round, task, std::move(handed_in));
     case v1::TaskResult::kRelease:
       ended.outcome = AttemptOutcome::kReleased;
       ended.error = Kept(result.release().reason(), "given back by its worker, which logged why", round);
@@ -174,12 +177,18 @@ absl::StatusOr<ContributionIntake::Verdict> ContributionIntake::JudgeHeld(LiveRo
   return Verdict{v1::ResultVerdict::REJECTED, ended.error};
 }
 
-absl::StatusOr<ContributionIntake::Verdict> ContributionIntake::JudgeContribution(
-    LiveRound& round, const TaskRecord& task, const v1::TaskResult& result, const Identity& caller, absl::Time now) {
+absl::StatusOr<ContributionIntake::Verdict> ContributionIntake::JudgeContribution(LiveRound& round,
+                                                                                  const TaskRecord& task,
+                                                                                  HandedIn handed_in) {
+  const auto& [result, received, caller, now] = handed_in;
   AttemptEnd::Ended lost{.outcome = AttemptOutcome::kLost, .timings = result.timings(), .now = now};
   Reception reception;
   if (IsUploaded(result)) reception.refusal = RefuseForeign(result, caller);
-  if (!reception.refusal) reception = Received(round, result);
+  if (!reception.refusal) {
+    reception = received ? *std::move(handed_in.received)
+                         : Receive(context_.payloads, context_.limits, rooms_.fold.unfolded(),
+                                   *round.strand.validator(), round.spec.contribution_bytes_max(), result);
+  }
   // What has become of the bytes of one upload is no reason to refuse what else the call brings.
   if (IsUploaded(result) && absl::IsDataLoss(reception.error)) {
     LogError("upload {} for task {} was damaged on this disk after it arrived: {}", result.upload_id(), result.task(),
@@ -319,43 +328,41 @@ bool ContributionIntake::HasLarge(const v1::SyncRequest& request) {
 }
 
 bool ContributionIntake::ReceiveBeside(const v1::SyncRequest& request, const Sender& sender,
-                                       std::function<void(absl::Time now)> judge) {
-  std::vector<std::pair<const v1::TaskResult*, const LiveRound*>> large;
-  for (const v1::TaskResult& result : request.results()) {
+                                       std::function<void(Receptions received, absl::Time now)> judge) {
+  std::vector<std::pair<size_t, const LiveRound*>> large;
+  const size_t num_results = static_cast<size_t>(request.results_size());
+  for (size_t i = 0; i < num_results; ++i) {
+    const v1::TaskResult& result = request.results(static_cast<int>(i));
     if (!IsLarge(result)) continue;
     if (IsUploaded(result) && RefuseForeign(result, sender.caller)) continue;
     const LiveRound* round = FindRoundOf(result, sender);
-    if (round != nullptr) large.emplace_back(&result, round);
+    if (round != nullptr) large.emplace_back(i, round);
   }
   if (large.empty()) return false;
-  auto num_left = std::make_shared<size_t>(large.size());
-  for (const auto& [result, round] : large) {
-    rooms_.in_reception.Begin(LeaseToken(result->lease_token()));
+  struct Call {
+    size_t num_left;
+    Receptions received;
+    std::function<void(Receptions received, absl::Time now)> judge;
+  };
+  auto call = std::make_shared<Call>(
+      Call{.num_left = large.size(), .received = Receptions(num_results), .judge = std::move(judge)});
+  for (const auto& [place, round] : large) {
+    const v1::TaskResult& result = request.results(static_cast<int>(place));
+    rooms_.in_reception.Begin(LeaseToken(result.lease_token()));
     // Of no strand of the round: it would wait for the folds and checkpoints there.
     context_.receptions.Run(
-        result->lease_token(), [this, result = result, num_left, judge, validator = round->strand.validator(),
-                                bytes_max = round->spec.contribution_bytes_max()] {
+        result.lease_token(), [this, call, &result, place = place, validator = round->strand.validator(),
+                               bytes_max = round->spec.contribution_bytes_max()] {
           auto reception = std::make_shared<Reception>(
-              Receive(context_.payloads, context_.limits, rooms_.fold.unfolded(), *validator, bytes_max, *result));
-          context_.executor.Post([this, result, num_left, judge, reception](absl::Time now) {
-            received_.insert_or_assign(result, std::move(*reception));
-            if (rooms_.in_reception.End(LeaseToken(result->lease_token()))) rooms_.due.NoLaterThan(now);
-            if (--*num_left == 0) judge(now);
+              Receive(context_.payloads, context_.limits, rooms_.fold.unfolded(), *validator, bytes_max, result));
+          context_.executor.Post([this, call, &result, place, reception](absl::Time now) {
+            call->received[place] = std::move(*reception);
+            if (rooms_.in_reception.End(LeaseToken(result.lease_token()))) rooms_.due.NoLaterThan(now);
+            if (--call->num_left == 0) call->judge(std::move(call->received), now);
           });
         });
   }
   return true;
-}
-
-void ContributionIntake::Drop(const v1::SyncRequest& request) {
-  if (received_.empty()) return;
-  for (const v1::TaskResult& result : request.results()) received_.erase(&result);
-}
-
-Reception ContributionIntake::Received(const LiveRound& round, const v1::TaskResult& result) {
-  if (auto received = received_.extract(&result); !received.empty()) return std::move(received.mapped());
-  return Receive(context_.payloads, context_.limits, rooms_.fold.unfolded(), *round.strand.validator(),
-                 round.spec.contribution_bytes_max(), result);
 }
 
 }  // namespace sheaf

@@ -2,8 +2,7 @@
 //
 //   const ContributionIntake::Sender sender{.population = "default", .worker = worker, .caller = *caller};
 //   const bool is_later = intake.ReceiveBeside(request, sender, judge);  // Large results: `judge` runs later.
-//   ASSIGN_OR_RETURN(v1::ResultVerdict verdict, intake.Take(request.results(0), sender, now));
-//   intake.Drop(request);                                                // After all were judged.
+//   ASSIGN_OR_RETURN(v1::ResultVerdict verdict, intake.Take(request.results(0), std::nullopt, sender, now));
 //
 // Small contributions are received (see reception.h) where they are judged; large ones beside the core first. Meanwhile
 // their leases do not run out, because they came in time; whether they are still held is asked again when they are
@@ -11,9 +10,9 @@
 #pragma once
 
 #include <functional>
-#include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -55,17 +54,20 @@ class ContributionIntake {
     const Identity& caller;
   };
 
+  // What was received of a call beside the core, by the places of its results; nothing of the others.
+  using Receptions = std::vector<std::optional<Reception>>;
+
   // Only such a call need ask ReceiveBeside.
   static bool HasLarge(const v1::SyncRequest& request);
   // True if some result of the call is large and may be accepted as things are: it is received beside the core, and
   // `judge` runs in an event of its own when that is done for all. `request` lives until then.
-  bool ReceiveBeside(const v1::SyncRequest& request, const Sender& sender, std::function<void(absl::Time now)> judge);
-  // After the call was judged: what was received of it is not needed any more.
-  void Drop(const v1::SyncRequest& request);
+  bool ReceiveBeside(const v1::SyncRequest& request, const Sender& sender,
+                     std::function<void(Receptions received, absl::Time now)> judge);
 
-  // The verdict on one result: LEASE_LOST where the lease is another's. An error is the store's (RESOURCE_EXHAUSTED,
-  // INTERNAL ...), never the worker's fault.
-  absl::StatusOr<v1::ResultVerdict> Take(const v1::TaskResult& result, const Sender& sender, absl::Time now);
+  // The verdict on one result: LEASE_LOST where the lease is another's. What was not `received` beside the core is
+  // received now. An error is the store's (RESOURCE_EXHAUSTED, INTERNAL ...), never the worker's fault.
+  absl::StatusOr<v1::ResultVerdict> Take(const v1::TaskResult& result, std::optional<Reception> received,
+                                         const Sender& sender, absl::Time now);
 
  private:
   struct Verdict {
@@ -73,12 +75,17 @@ class ContributionIntake {
     // What the worker is told.
     std::string message = {};
   };
-  absl::StatusOr<Verdict> Judge(const v1::TaskResult& result, const Sender& sender, absl::Time now);
+  // A result on its way to its verdict.
+  struct HandedIn {
+    const v1::TaskResult& result;
+    std::optional<Reception> received;
+    const Identity& caller;
+    absl::Time now;
+  };
+  absl::StatusOr<Verdict> Judge(HandedIn handed_in, const Sender& sender);
   // Of a task that its sender holds: the attempt ends with it.
-  absl::StatusOr<Verdict> JudgeHeld(LiveRound& round, const TaskRecord& task, const v1::TaskResult& result,
-                                    const Identity& caller, absl::Time now);
-  absl::StatusOr<Verdict> JudgeContribution(LiveRound& round, const TaskRecord& task, const v1::TaskResult& result,
-                                            const Identity& caller, absl::Time now);
+  absl::StatusOr<Verdict> JudgeHeld(LiveRound& round, const TaskRecord& task, HandedIn handed_in);
+  absl::StatusOr<Verdict> JudgeContribution(LiveRound& round, const TaskRecord& task, HandedIn handed_in);
   // Why the contribution is refused; nothing if it was accepted.
   absl::StatusOr<std::optional<Refusal>> TakeContribution(LiveRound& round, const TaskRecord& task, Reception reception,
                                                           const v1::TaskResult& result, absl::Time now);
@@ -89,13 +96,9 @@ class ContributionIntake {
                                                      int64_t& growth_bytes) const;
   // The round that `result` may still be accepted into as things are; null if there is none.
   LiveRound* FindRoundOf(const v1::TaskResult& result, const Sender& sender);
-  // What was received of it beside the core; of a small one, what is received now.
-  Reception Received(const LiveRound& round, const v1::TaskResult& result);
 
   CoreContext& context_;
   const Rooms rooms_;
-  // By the place of the result in its request.
-  std::map<const v1::TaskResult*, Reception> received_;
 };
 
 }  // namespace sheaf

@@ -1,6 +1,7 @@
 #include "server/core/sync/sync_calls.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "base/status_macros.h"
@@ -29,18 +30,15 @@ void SyncCalls::Answer(const v1::SyncRequest& request, CallId call, const Identi
   if (absl::Status status = CheckSync(request, context_.limits); !status.ok()) return reply(std::move(status));
   const absl::StatusOr<const WorkerProfile*> worker = rooms_.workers.Saw(request, caller, now);
   if (!worker.ok()) return reply(worker.status());
-  if (!ContributionIntake::HasLarge(request)) return AnswerReceived(request, call, **worker, now, reply);
-  const auto answer_later = [this, &request, call, caller, reply](absl::Time at) {
+  if (!ContributionIntake::HasLarge(request)) return AnswerReceived({request, call, {}}, **worker, now, reply);
+  const auto answer_later = [this, &request, call, caller, reply](ContributionIntake::Receptions received,
+                                                                  absl::Time at) {
     const absl::StatusOr<const WorkerProfile*> known = rooms_.workers.Saw(request, caller, at);
-    if (known.ok()) {
-      AnswerReceived(request, call, **known, at, reply);
-    } else {
-      reply(known.status());
-    }
-    rooms_.intake.Drop(request);
+    if (!known.ok()) return reply(known.status());
+    AnswerReceived({request, call, std::move(received)}, **known, at, reply);
   };
   if (!rooms_.intake.ReceiveBeside(request, SenderOf(**worker), answer_later)) {
-    return AnswerReceived(request, call, **worker, now, reply);
+    return AnswerReceived({request, call, {}}, **worker, now, reply);
   }
   // The answer will say so later; but the call came now.
   for (const v1::HeldLease& held : request.held()) {
@@ -48,17 +46,18 @@ void SyncCalls::Answer(const v1::SyncRequest& request, CallId call, const Identi
   }
 }
 
-void SyncCalls::AnswerReceived(const v1::SyncRequest& request, CallId call, const WorkerProfile& worker, absl::Time now,
+void SyncCalls::AnswerReceived(ReceivedCall call, const WorkerProfile& worker, absl::Time now,
                                const Reply<v1::SyncResponse>& reply) {
+  const v1::SyncRequest& request = call.request;
   rooms_.polls.Supersede(worker.population, worker.name);
   if (request.draining()) stops_.Info(now, "worker {} of population {} stops", worker.name, worker.population);
   Outcome outcome;
-  absl::StatusOr<v1::SyncResponse> response = Serve(request, worker, now, outcome);
+  absl::StatusOr<v1::SyncResponse> response = Serve(call, worker, now, outcome);
   const bool has_nothing_to_wait_for = request.want() > 0 && outcome.want <= 0;
   if (response.ok() && MayWait(request, worker) && !has_nothing_to_wait_for && !outcome.is_cut &&
       HasNothingToSay(*response)) {
     if (rooms_.polls.HasRoomFor(request, worker.population)) {
-      return rooms_.polls.Park(request, {.call = call, .worker = worker, .want = outcome.want}, now, reply);
+      return rooms_.polls.Park(request, {.call = call.id, .worker = worker, .want = outcome.want}, now, reply);
     }
     // The newest is sent away: whoever waits already goes on waiting.
     SetPace(Pace::kNowAndThen, *response);
@@ -66,11 +65,12 @@ void SyncCalls::AnswerReceived(const v1::SyncRequest& request, CallId call, cons
   reply(std::move(response));
 }
 
-absl::StatusOr<v1::SyncResponse> SyncCalls::Serve(const v1::SyncRequest& request, const WorkerProfile& worker,
-                                                  absl::Time now, Outcome& outcome) {
+absl::StatusOr<v1::SyncResponse> SyncCalls::Serve(ReceivedCall& call, const WorkerProfile& worker, absl::Time now,
+                                                  Outcome& outcome) {
+  const v1::SyncRequest& request = call.request;
   v1::SyncResponse response = BeginResponse(worker, context_.limits);
   rooms_.grants.BeginAnswer();
-  const absl::Status taken = TakeResults(request, worker, now, response);
+  const absl::Status taken = TakeResults(call, worker, now, response);
   // Renewals need no room: while a result waits for some, what else the worker holds stays its.
   for (const v1::HeldLease& held : request.held()) {
     ASSIGN_OR_RETURN(*response.add_held(), rooms_.renewal.Renew(held, worker, CallTimes::At(now)));
@@ -94,10 +94,13 @@ absl::StatusOr<v1::SyncResponse> SyncCalls::Serve(const v1::SyncRequest& request
   return response;
 }
 
-absl::Status SyncCalls::TakeResults(const v1::SyncRequest& request, const WorkerProfile& worker, absl::Time now,
+absl::Status SyncCalls::TakeResults(ReceivedCall& call, const WorkerProfile& worker, absl::Time now,
                                     v1::SyncResponse& response) {
-  for (const v1::TaskResult& result : request.results()) {
-    ASSIGN_OR_RETURN(const v1::ResultVerdict verdict, rooms_.intake.Take(result, SenderOf(worker), now));
+  for (int i = 0; i < call.request.results_size(); ++i) {
+    std::optional<Reception> received;
+    if (!call.received.empty()) received = std::move(call.received[static_cast<size_t>(i)]);
+    ASSIGN_OR_RETURN(const v1::ResultVerdict verdict,
+                     rooms_.intake.Take(call.request.results(i), std::move(received), SenderOf(worker), now));
     *response.add_verdicts() = verdict;
     if (verdict.verdict() == v1::ResultVerdict::ACCEPTED) rooms_.rates.CountCompletion(worker.population, now);
   }

@@ -51,14 +51,19 @@ class SyncCalls {
     // There were more leases than the answer had room for.
     bool is_cut = false;
   };
-  // Once the call's large results have been received.
-  void AnswerReceived(const v1::SyncRequest& request, CallId call, const WorkerProfile& worker, absl::Time now,
+  // A call whose large results have been received.
+  struct ReceivedCall {
+    const v1::SyncRequest& request;
+    CallId id;
+    // Empty if none of its results is large.
+    ContributionIntake::Receptions received;
+  };
+  void AnswerReceived(ReceivedCall call, const WorkerProfile& worker, absl::Time now,
                       const Reply<v1::SyncResponse>& reply);
-  absl::StatusOr<v1::SyncResponse> Serve(const v1::SyncRequest& request, const WorkerProfile& worker, absl::Time now,
+  absl::StatusOr<v1::SyncResponse> Serve(ReceivedCall& call, const WorkerProfile& worker, absl::Time now,
                                          Outcome& outcome);
   // The verdicts on what the worker hands in, until one is an error of the stores', which is returned.
-  absl::Status TakeResults(const v1::SyncRequest& request, const WorkerProfile& worker, absl::Time now,
-                           v1::SyncResponse& response);
+  absl::Status TakeResults(ReceivedCall& call, const WorkerProfile& worker, absl::Time now, v1::SyncResponse& response);
   // The call may be parked, if there is nothing to say.
   bool MayWait(const v1::SyncRequest& request, const WorkerProfile& worker) const;
   void SetPaceOf(const v1::SyncRequest& request, const WorkerProfile& worker, const Outcome& outcome,
