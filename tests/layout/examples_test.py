@@ -9,6 +9,7 @@ statement does is none, but a table or a picture. What it refers to is declared 
 that returns absl::Status, unless it begins with a function of its own.
 """
 
+import concurrent.futures
 import json
 import pathlib
 import re
@@ -71,21 +72,23 @@ def unit_of(root, names, folder, folders):
     return "\n".join(lines) + "\n", count
 
 
+def errors_of(root, command, text):
+    """Nothing, or what the compiler says. A status that an example ignores is an error."""
+    with tempfile.TemporaryDirectory() as build:
+        unit = pathlib.Path(build) / "examples.cc"
+        unit.write_text(text)
+        done = subprocess.run(command + ["-O0", "-fsyntax-only", "-Werror=unused-result", unit], cwd=root,
+                              capture_output=True, text=True)
+    return done.stderr if done.returncode else None
+
+
 def check(root, command, folders):
     """How many examples there are, and what the compiler says."""
     names = include_test.list_files(root)
-    total, errors = 0, []
-    for folder in folders:
-        text, count = unit_of(root, names, folder, folders)
-        total += count
-        with tempfile.TemporaryDirectory() as build:
-            unit = pathlib.Path(build) / "examples.cc"
-            unit.write_text(text)
-            done = subprocess.run(command + ["-O0", "-fsyntax-only", "-Werror=unused-result", unit], cwd=root,
-                                  capture_output=True, text=True)
-        if done.returncode:
-            errors.append(done.stderr)
-    return total, errors
+    units = [unit_of(root, names, folder, folders) for folder in folders]
+    with concurrent.futures.ThreadPoolExecutor(max_workers=2) as pool:
+        errors = pool.map(lambda unit: errors_of(root, command, unit[0]), units)
+        return sum(count for _, count in units), [each for each in errors if each]
 
 
 def self_test(compiler):
