@@ -95,18 +95,10 @@ absl::StatusOr<std::unique_ptr<Runtime>> Runtime::Start(TaskStore& store, Payloa
   State& started = *state;
   auto runtime = std::unique_ptr<Runtime>(new Runtime(std::move(state)));
   started.thread.Start(started.parts.runner, started.parts.core);
-  ASSIGN_OR_RETURN(started.server,
-                   GrpcServer::Start(started.parts.pipeline, clock,
-                                     {.listen = options.listen,
-                                      .request_bytes_max = options.limits.request_bytes_max,
-                                      .receive_bytes_max = options.limits.receive_bytes_max,
-                                      .calls_per_connection_max = options.limits.calls_per_connection_max,
-                                      .handshake_timeout = options.limits.handshake_timeout,
-                                      .connection_idle_max = options.limits.connection_idle_max,
-                                      .health_watches_max = options.limits.health_watches_max,
-                                      .reflection_streams_max = options.limits.reflection_streams_max,
-                                      .tls = options.tls,
-                                      .certificate = &started.parts.certificate}));
+  ASSIGN_OR_RETURN(
+      started.server,
+      GrpcServer::Start(started.parts.pipeline, clock,
+                        {.listen = options.listen, .tls = options.tls, .certificate = &started.parts.certificate}));
   return runtime;
 }
 

@@ -60,6 +60,7 @@ class CallPipeline {
   const MethodTable& methods() const { return parts_.methods; }
   const Dispatcher& dispatcher() const { return parts_.dispatcher; }
   AnswerBooks& answers() { return parts_.answers; }
+  const Limits& limits() const { return parts_.limits; }
   absl::Time Now() const { return parts_.clock.Now(); }
 
   // Who calls; the codes of AccessControl::Authenticate. `credentials` is asked only where somebody wants to know.

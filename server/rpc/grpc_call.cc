@@ -63,7 +63,7 @@ class GrpcCall final : public grpc::ServerUnaryReactor, public Call {
 
   absl::StatusOr<int64_t> Write(const google::protobuf::Message& answer) override {
     const auto size = static_cast<int>(answer.ByteSizeLong());
-    if (size <= GRPC_SLICE_INLINED_SIZE) {
+    if (size <= int{GRPC_SLICE_INLINED_SIZE}) {
       // It needs no memory of its own.
       std::array<uint8_t, GRPC_SLICE_INLINED_SIZE> bytes;
       answer.SerializeWithCachedSizesToArray(bytes.data());

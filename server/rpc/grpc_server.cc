@@ -73,16 +73,16 @@ int Milliseconds(absl::Duration duration) {
   return static_cast<int>(std::clamp<int64_t>(absl::ToInt64Milliseconds(duration), 1, INT_MAX));
 }
 
-void SetOptions(grpc::ServerBuilder& builder, const GrpcServer::Options& options) {
+void SetLimits(grpc::ServerBuilder& builder, const Limits& limits) {
   builder.SetMaxReceiveMessageSize(
-      static_cast<int>(std::min<int64_t>(kReceiveFactor * options.request_bytes_max, INT_MAX)));
+      static_cast<int>(std::min<int64_t>(kReceiveFactor * limits.request_bytes_max, INT_MAX)));
   grpc::ResourceQuota quota("sheafd");
-  quota.Resize(static_cast<size_t>(options.receive_bytes_max));
+  quota.Resize(static_cast<size_t>(limits.receive_bytes_max));
   builder.SetResourceQuota(quota);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS,
-                             static_cast<int>(std::min<int64_t>(options.calls_per_connection_max, INT_MAX)));
-  builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, Milliseconds(options.handshake_timeout));
-  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, Milliseconds(options.connection_idle_max));
+                             static_cast<int>(std::min<int64_t>(limits.calls_per_connection_max, INT_MAX)));
+  builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, Milliseconds(limits.handshake_timeout));
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, Milliseconds(limits.connection_idle_max));
   // Tensors hardly compress, and gzip costs 20 times what the bytes do.
   builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_GZIP, false);
   builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_DEFLATE, false);
@@ -123,10 +123,10 @@ std::vector<std::string> NamesOf(const std::vector<NamedService>& services) {
 }  // namespace
 
 struct GrpcServer::State {
-  State(CallPipeline& pipeline, const Clock& clock, const Options& options)
+  State(CallPipeline& pipeline, const Clock& clock)
       : services(MakeServices(pipeline)),
-        health(options.health_watches_max),
-        reflection(pipeline, NamesOf(services), options.reflection_streams_max),
+        health(pipeline),
+        reflection(pipeline, NamesOf(services)),
         ticker(kAnswerTick, [&pipeline, &clock] { pipeline.Tick(clock.Now()); }) {}
 
   // Used where the options name nobody who wants to know.
@@ -144,7 +144,7 @@ struct GrpcServer::State {
 absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(CallPipeline& pipeline, const Clock& clock,
                                                               const Options& options) {
   ConfigureGrpcOnce();
-  auto state = std::make_unique<State>(pipeline, clock, options);
+  auto state = std::make_unique<State>(pipeline, clock);
   ServingCertificate& facts = options.certificate != nullptr ? *options.certificate : state->unseen_certificate;
   CertificateFiles served;
   if (!options.tls.empty()) {
@@ -152,7 +152,7 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(CallPipeline& pipe
     served = state->certificates->served();
   }
   grpc::ServerBuilder builder;
-  SetOptions(builder, options);
+  SetLimits(builder, pipeline.limits());
   ASSIGN_OR_RETURN(state->listener, Listener::Open(options.listen));
   state->acceptor = builder.experimental().AddExternalConnectionAcceptor(
       grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD, ServerCredentialsOf(served));

@@ -11,7 +11,6 @@
 // pipeline and the clock. Thread-safe, but for destruction.
 #pragma once
 
-#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -29,26 +28,14 @@ class GrpcServer {
   struct Options {
     // HOST:PORT.
     std::string listen;
-    // Larger requests get RESOURCE_EXHAUSTED.
-    int64_t request_bytes_max = 8 << 20;
-    // Memory for what is arriving, on all connections.
-    int64_t receive_bytes_max = int64_t{1} << 30;
-    // More calls on one connection wait at the client.
-    int64_t calls_per_connection_max = 1000;
-    // When to hang up on who connected and says nothing, and on who has no call open.
-    absl::Duration handshake_timeout = absl::Seconds(20);
-    absl::Duration connection_idle_max = absl::Minutes(10);
-    // Streams of these two; others are refused.
-    int64_t health_watches_max = 1000;
-    int64_t reflection_streams_max = 64;
     // Without a certificate nothing is encrypted. With authorities, clients must show a certificate that one of these
     // signed. The files are read again when they change; see CertificateWatch.
     CertificateFiles tls;
     // Is told of the certificate, if there is one; outlives the server.
     ServingCertificate* certificate = nullptr;
   };
-  // Serves the pipeline's methods; all must outlive the server. UNAVAILABLE, with the remedy, if the port is in use;
-  // INVALID_ARGUMENT if this machine has no such address; the codes of CheckCertificates.
+  // Serves the pipeline's methods, within its limits; all must outlive the server. UNAVAILABLE, with the remedy, if the
+  // port is in use; INVALID_ARGUMENT if this machine has no such address; the codes of CheckCertificates.
   static absl::StatusOr<std::unique_ptr<GrpcServer>> Start(CallPipeline& pipeline, const Clock& clock,
                                                            const Options& options);
 

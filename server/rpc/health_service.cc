@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "server/rpc/grpc_call.h"
+
 namespace sheaf {
 namespace {
 
@@ -96,7 +98,7 @@ class HealthService::Watch final : public grpc::ServerWriteReactor<grpc::ByteBuf
   grpc::ByteBuffer answer_;
 };
 
-HealthService::HealthService(int64_t watches_max) : watches_max_(watches_max) {
+HealthService::HealthService(const CallPipeline& pipeline) : pipeline_(pipeline) {
   AddUnary("/grpc.health.v1.Health/Check",
            [this](grpc::CallbackServerContext& context, const grpc::ByteBuffer& request, grpc::ByteBuffer& response) {
              return Check(context, request, response);
@@ -139,18 +141,17 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* HealthService::StartWatch(const grpc
   if (!service) return new Watch(kMalformed);
   // It is kept while the watch lasts. No service has such a name.
   if (service->size() > 256) service = "(a name that is too long)";
+  const Limits& limits = pipeline_.limits();
   std::shared_ptr<Watch> watch;
   {
     MutexLock lock(mutex_);
-    if (static_cast<int64_t>(watches_.size()) < watches_max_) {
+    if (static_cast<int64_t>(watches_.size()) < limits.health_watches_max) {
       watch = std::make_shared<Watch>(*this, *std::move(service));
       watches_[watch.get()] = watch;
     }
   }
   if (watch == nullptr) {
-    return new Watch(grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED,
-                                  fmt::format("{} health watches are open, health_watches_max = {}; ask with Check",
-                                              watches_max_, watches_max_)));
+    return new Watch(ToGrpcStatus(limits.Refuse(&Limits::health_watches_max, "one more health watch would be over")));
   }
   watch->Go();
   return watch.get();

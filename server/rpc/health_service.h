@@ -1,6 +1,6 @@
 // HealthService: grpc.health.v1.Health, for whoever asks: no token is needed to hear whether a server serves.
 //
-//   HealthService health(/*watches_max=*/1000);
+//   HealthService health(pipeline);          // Within its limits.
 //   builder.RegisterService(&health);
 //   health.SetServing("sheaf.v1.WorkService", true);
 //   health.Shutdown();                       // Ends the watches; before the server's own.
@@ -9,20 +9,21 @@
 // call like others. Thread-safe.
 #pragma once
 
-#include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "base/mutex.h"
+#include "server/calls/call_pipeline.h"
 #include "server/rpc/raw_service.h"
 
 namespace sheaf {
 
 class HealthService final : public RawService {
  public:
-  explicit HealthService(int64_t watches_max);
+  // `pipeline` must outlive it.
+  explicit HealthService(const CallPipeline& pipeline);
 
   // Of a service by its full name; of the server: "".
   void SetServing(const std::string& service, bool is_serving) EXCLUDES(mutex_);
@@ -38,7 +39,7 @@ class HealthService final : public RawService {
   std::vector<std::shared_ptr<Watch>> Watches() const REQUIRES(mutex_);
   Status StatusOf(const std::string& service) const REQUIRES(mutex_);
 
-  const int64_t watches_max_;
+  const CallPipeline& pipeline_;
   Mutex mutex_;
   std::map<std::string, bool> is_serving_ GUARDED_BY(mutex_);
   // Those that are open.

@@ -114,9 +114,8 @@ class ReflectionService::Stream final : public grpc::ServerBidiReactor<grpc::Byt
   grpc::ByteBuffer answer_;
 };
 
-ReflectionService::ReflectionService(const CallPipeline& pipeline, std::vector<std::string> services,
-                                     int64_t streams_max)
-    : pipeline_(pipeline), services_(std::move(services)), streams_max_(streams_max) {
+ReflectionService::ReflectionService(const CallPipeline& pipeline, std::vector<std::string> services)
+    : pipeline_(pipeline), services_(std::move(services)) {
   AddBidiStream("/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
                 [this](grpc::CallbackServerContext& context) { return Open(context); });
 }
@@ -125,11 +124,11 @@ grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* ReflectionService::
     grpc::CallbackServerContext& context) {
   const absl::StatusOr<IdentityPtr> caller = pipeline_.Identify([&] { return CredentialsOf(context); });
   if (!caller.ok()) return new Stream(ToGrpcStatus(caller.status()));
-  if (num_streams_.fetch_add(1, std::memory_order_relaxed) < streams_max_) return new Stream(*this);
+  const Limits& limits = pipeline_.limits();
+  if (num_streams_.fetch_add(1, std::memory_order_relaxed) < limits.reflection_streams_max) return new Stream(*this);
   num_streams_.fetch_sub(1, std::memory_order_relaxed);
-  return new Stream(grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED,
-                                 fmt::format("{} reflection streams are open, reflection_streams_max = {}; end some",
-                                             streams_max_, streams_max_)));
+  return new Stream(
+      ToGrpcStatus(limits.Refuse(&Limits::reflection_streams_max, "one more reflection stream would be over")));
 }
 
 std::string ReflectionService::Answer(const std::string& request) const {

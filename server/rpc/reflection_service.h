@@ -1,7 +1,7 @@
 // ReflectionService: grpc.reflection.v1alpha.ServerReflection: what methods and messages there are, to those who have
 // no proto files, such as grpcurl.
 //
-//   ReflectionService reflection(pipeline, {"sheaf.v1.WorkService", "sheaf.v1.RoundService"}, /*streams_max=*/64);
+//   ReflectionService reflection(pipeline, {"sheaf.v1.WorkService", "sheaf.v1.RoundService"});
 //   builder.RegisterService(&reflection);
 //
 // gRPC's own keeps a thread for each stream, and lets everybody open as many as they like. Here a stream costs no
@@ -21,7 +21,7 @@ namespace sheaf {
 class ReflectionService final : public RawService {
  public:
   // `pipeline` must outlive it.
-  ReflectionService(const CallPipeline& pipeline, std::vector<std::string> services, int64_t streams_max);
+  ReflectionService(const CallPipeline& pipeline, std::vector<std::string> services);
 
  private:
   class Stream;
@@ -31,7 +31,6 @@ class ReflectionService final : public RawService {
 
   const CallPipeline& pipeline_;
   const std::vector<std::string> services_;
-  const int64_t streams_max_;
   std::atomic<int64_t> num_streams_ = 0;
 };
 
