@@ -1,7 +1,7 @@
 // ChildProcess: a server under measurement, in a process of its own, pinned to a CPU of its own.
 //
 //   ASSIGN_OR_RETURN(auto server, ChildProcess::Start({.words = {"sheafd", "--listen", "127.0.0.1:0"}, .cpu = 0}));
-//   CpuTime before = server->cpu_time();
+//   const absl::Duration before = server->cpu_time();
 //
 // It prints its address on stdout or in its log as "listening on HOST:PORT". Killed with the object. Not thread-safe.
 #pragma once

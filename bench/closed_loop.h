@@ -1,7 +1,7 @@
 // ClosedLoop: N callers, each with one call open at a time, for a while.
 //
-//   LoopResult result = RunClosedLoop(clock, callers, {.warm_up = absl::Seconds(0.3), .duration = absl::Seconds(2)},
-//                                     [&] { return server.cpu_time(); });
+//   ASSIGN_OR_RETURN(LoopResult result, RunClosedLoop(clock, callers, {.duration = absl::Seconds(2)},
+//                                                     [&] { return server.cpu_time(); }));
 //
 // A caller's Next sends one call and tells, when it was answered, how many units of work that was.
 #pragma once

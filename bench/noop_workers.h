@@ -1,6 +1,6 @@
 // NoopWorkers: workers that compute nothing: each parks a call and answers a lease at once.
 //
-//   NoopWorkers workers(server->address(), 50, [&] { ... });   // Told whenever one of them is given a task.
+//   NoopWorkers workers(server->address(), 50, [&] { ++num_leases; });   // Told whenever one of them is given a task.
 //
 // Each has a connection of its own. They stop when the object goes.
 #pragma once

@@ -1,9 +1,9 @@
 // CommandRun: one run of the command line against a scripted server, without a process.
 //
 //   CommandRun run;
-//   run.server.On(kDescribeQueue, ...);
+//   run.server.On(kDescribeQueue, [](const auto&) { return v1::DescribeQueueResponse(); });
 //   CHECK(run({"queue", "describe"}) == 0);
-//   CHECK(run.out() == "...");
+//   CHECK(run.err() == "");
 #pragma once
 
 #include <map>

@@ -1,7 +1,7 @@
 // ScriptedTransport: a server that says what the test tells it to, and remembers what it was asked.
 //
 //   ScriptedTransport server;
-//   server.On(kGetRound, [](const v1::GetRoundRequest& request) -> absl::StatusOr<v1::GetRoundResponse> { ... });
+//   server.On(kGetRound, [](const v1::GetRoundRequest&) { return absl::NotFoundError("there is no such round"); });
 #pragma once
 
 #include <functional>

@@ -3,7 +3,7 @@
 //
 //   ASSIGN_OR_RETURN(auto server, DiskServer::Start(disk, clock, {.limits = limits}));
 //   auto answer = server->Call<v1::SyncResponse>("WorkService/Sync", request);
-//   server->stop_status();   // Not OK once the process would have ended.
+//   RETURN_IF_ERROR(server->stop_status());   // Not OK once the process would have ended.
 //
 // Destroying it is a crash: nothing more reaches the disk, which is good for nothing but Crash() from then on.
 #pragma once

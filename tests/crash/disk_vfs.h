@@ -1,7 +1,7 @@
 // DiskVfs: an SQLite VFS on a SimulatedDisk, registered for as long as it lives.
 //
 //   DiskVfs vfs(disk);
-//   SqliteConnection::Open("/store/tasks.db", {.vfs = vfs.name()});
+//   ASSIGN_OR_RETURN(auto connection, SqliteConnection::Open("/store/tasks.db", {.vfs = vfs.name()}));
 //
 // It flushes what SQLite's own VFS for Unix flushes: with the first flush of a journal or WAL that it created, also the
 // directory. There is no shared memory: the connection must be in exclusive mode, as ours are. Not thread-safe.

@@ -2,9 +2,9 @@
 // store (disk_file_system.h) write to one and the same.
 //
 //   SimulatedDisk disk;
-//   disk.set_fault([&](const DiskCall& call) { return ... ? DiskFault{.error = EIO} : DiskFault{}; });
+//   disk.set_fault([](const DiskCall& call) { return DiskFault{.error = call.path == "/store/lock" ? EIO : 0}; });
 //   disk.set_on_change([&] { images.push_back(disk.Crash(random)); });
-//   ... write, flush, rename ...
+//   const int error = disk.Rename("/store/new.db", "/store/tasks.db");   // As the system call: 0, or an errno.
 //   std::unique_ptr<SimulatedDisk> left = disk.Crash(random);
 //
 // What is flushed survives a crash. Of the rest a random part does: each sector (512 B or 4 KiB) of a file has one of

@@ -4,8 +4,8 @@
 //   worker processes --TCP--> FaultyNetwork --TCP--> RpcRelay --> FaultyCalls --> RecordingTransport --> sheafd
 //
 //   HistoryStorm storm({.num_workers = 8, .lease = absl::Seconds(1), .seed = 7});
-//   storm.Rage(round, absl::Seconds(5));        // Until the round has ended, or so long. Then everything is well
-//   again. CHECK(storm.history().Check(round, counts).ok());
+//   storm.Rage(round, absl::Seconds(5));   // Until the round has ended, or so long. Then everything is well again.
+//   CHECK(storm.history().Check(round, counts).ok());
 //
 // Connections are swallowed, half-closed, reset, trickled and cut; calls sent twice, late by three leases, and their
 // answers lost; the server killed and restarted, also under a clock that was set forward or back by an hour; workers

@@ -2,8 +2,8 @@
 //
 //   auto round = CreateRound(transport, random.Token(16), OneHotRound({.num_tasks = 8}));
 //   v1::SyncRequest request = APoll("hand", "poll-1", 4);
-//   ...
-//   CHECK(CountsOf(transport, round) == std::vector<int64_t>(8, 1));       // Each once.
+//   // After all tasks:
+//   CHECK(CountsOf(transport, round->id()) == std::vector<int64_t>(8, 1));       // Each once.
 #pragma once
 
 #include <cstdint>

@@ -2,7 +2,7 @@
 // nobody promises (times of day, sentences for people, versions) may differ. The table is in likeness.cc.
 //
 //   Likeness likeness(contract_of_0_1);
-//   for (const std::string& difference : likeness.Compare(recorded, actual)) FAIL(difference);
+//   for (const std::string& difference : likeness.Compare(recorded, actual)) FAIL_CHECK(difference);
 //   likeness.Translate(next_request);      // What was called r-old in the transcript is called r-new here.
 //
 // What it sees in a pair of answers it remembers: a name stands for the same thing from then on, and two things never

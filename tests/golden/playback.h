@@ -1,8 +1,8 @@
 // Playback: plays a transcript to today's code, one side at a time, and says where it does not do what was recorded.
 //
-//   PlayToServer(transcript, contract)              its calls, at their times, to the handlers and the core;
-//   PlayToWorker(transcript, "edge-1", contract)    its answers to the worker's loop, which has to ask the same;
-//   PlayOverWire(transcript, contract, address)     its calls to a server on the network, one after the other.
+//   auto server = PlayToServer(transcript, contract);            // Its calls, at their times, to the handlers.
+//   auto worker = PlayToWorker(transcript, "edge-1", contract);  // Its answers to the loop, which has to ask the same.
+//   auto wire = PlayOverWire(transcript, contract, address);     // Its calls to a server on the network, one by one.
 //
 // Names and what nobody promises may differ (likeness.h), times by two seconds.
 #pragma once

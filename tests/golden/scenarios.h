@@ -1,6 +1,6 @@
 // Scenarios: what is recorded of the worker's loop, a row each.
 //
-//   for (const Scenario& scenario : Scenarios()) Save(scenario.play());
+//   for (const Scenario& scenario : Scenarios()) Save(scenario.play(scenario));
 #pragma once
 
 #include <span>

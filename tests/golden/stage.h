@@ -3,7 +3,7 @@
 //   Stage stage("lost_answers", "Answers get lost.");
 //   stage.Start("edge-1", {.concurrency = 1, .seed = 1});
 //   stage.Lose("edge-1", kSync.name, 2, Delivery::kAnswerLost);        // The answer to its second Sync.
-//   const std::string round = stage.CreateRound({R"({"seconds": 3})"});
+//   const std::string round = stage.CreateRound({.tasks = {R"({"seconds": 3})"}});
 //   stage.Play(absl::Seconds(60));
 //   Transcript transcript = stage.Finish();
 //

@@ -1,9 +1,9 @@
 // StagedServer: the real handlers and core under virtual time, called by method and bytes.
 //
 //   StagedServer server(agenda, limits);
-//   server.Call(7, "sheaf.v1.WorkService/Sync", bytes, [](const absl::Status& status, const std::string& answer)
-//   {...}); server.Break(7);            // Its connection is gone. server.KillAndRestart();    // Calls that are open
-//   are never answered.
+//   server.Call(7, "sheaf.v1.WorkService/Sync", bytes, on_answer);   // With its status, and its bytes.
+//   server.Break(7);                                                 // Its connection is gone.
+//   server.KillAndRestart();                                         // Calls that are open are never answered.
 //
 // Not thread-safe.
 #pragma once

@@ -3,7 +3,7 @@
 //
 //   ASSIGN_OR_RETURN(Transcript transcript, Transcript::Parse(text));
 //   for (const Exchange& exchange : transcript.exchanges) Parse(exchange.request_bytes);
-//   std::string text = transcript.ToText();      // The same bytes again.
+//   std::string same_text = transcript.ToText();      // The same bytes again.
 //
 // A plain value. Times count from the beginning of the transcript.
 #pragma once

@@ -4,6 +4,7 @@ import examples_aggregation
 import examples_cli
 import examples_sdk
 import examples_storage
+import examples_tests
 import examples_worker
 
 CORE = """
@@ -166,4 +167,4 @@ FOLDERS = {
 }
 
 FOLDERS |= (examples_aggregation.FOLDERS | examples_cli.FOLDERS | examples_sdk.FOLDERS | examples_storage.FOLDERS |
-            examples_worker.FOLDERS)
+            examples_tests.FOLDERS | examples_worker.FOLDERS)

@@ -6,7 +6,7 @@
 
 An example is the lines that begin with three spaces after the "//", above `#pragma once`; a block of which no line ends as a
 statement does is none, but a table or a picture. What it refers to is declared in examples.py; it is the body of a function
-that returns absl::Status, unless it begins with a function of its own.
+that returns absl::Status, unless it begins with a function of its own, in a namespace inside its header's.
 """
 
 import concurrent.futures
@@ -24,6 +24,7 @@ import include_test
 DECLARATION = re.compile(r"(?:extern|using) [^;]*;")
 NAME = re.compile(r"(\w+)\s*(?:,|$)")
 STATEMENT_END = re.compile(r"[;{}]\s*(?://.*)?$")
+NAMESPACE = re.compile(r"^namespace (sheaf[\w:]*) \{", re.M)
 FUNCTION = re.compile(r"(?!return )[\w:&<>]+ \w+\([^\[]*\) \{$")
 
 
@@ -53,11 +54,13 @@ def unit_of(root, names, folder, folders):
     lines = [f'#include "{name}"' for name in includes + headers]
     count = 0
     for name in headers:
-        example = example_of((root / name).read_text())
+        header = (root / name).read_text()
+        example = example_of(header)
         if not example:
             continue
         count += 1
-        lines += [f"namespace sheaf::example_{count} {{", declarations(common, by_header.get(name[len(folder) + 1:], ""))]
+        namespace = (NAMESPACE.findall(header) or ["sheaf"])[0]
+        lines += [f"namespace {namespace}::example_{count} {{", declarations(common, by_header.get(name[len(folder) + 1:], ""))]
         body = not FUNCTION.match(example[0][1])
         lines += ["absl::Status Example() {"] if body else []
         before = 0
@@ -86,14 +89,17 @@ def check(root, command, folders):
     """How many examples there are, and what the compiler says."""
     names = include_test.list_files(root)
     units = [unit_of(root, names, folder, folders) for folder in folders]
+    errors = [f"{name}: has an example, and examples.py has no table for its folder" for name in names
+              if name.endswith(".h") and not include_test.folder_of(name, folders) and example_of((root / name).read_text())]
     with concurrent.futures.ThreadPoolExecutor(max_workers=2) as pool:
-        errors = pool.map(lambda unit: errors_of(root, command, unit[0]), units)
-        return sum(count for _, count in units), [each for each in errors if each]
+        errors += pool.map(lambda unit: errors_of(root, command, unit[0]), units)
+    return sum(count for _, count in units), [each for each in errors if each]
 
 
 def self_test(compiler):
     good = "// A noun.\n//\n//   const int n = Twice(m);   // 4\n//\n//   2 -> 4\n#pragma once\nint Twice(int n);\n"
-    function = "// A verb.\n//\n//   int Four(int n) {\n//     return Twice(n);\n//   }\n#pragma once\nint Twice(int n);\n"
+    function = "// A verb.\n//\n//   int Four(int n) {\n//     return Twice(n);\n//   }\n#pragma once\n"
+    function += "namespace sheaf::verbs {\nint Twice(int n);\n}\n"
     status = "#pragma once\nnamespace absl { struct Status {}; inline Status OkStatus() { return {}; } }\n"
     with tempfile.TemporaryDirectory() as folder:
         root = pathlib.Path(folder)
@@ -105,8 +111,10 @@ def self_test(compiler):
         (root / "a/b/verb.h").write_text(function)
         passes = check(root, command, table) == (2, [])
         (root / "a/noun.h").write_text(good.replace("Twice(m)", "Thrice(m)", 1))
-        caught = "a/noun.h:3" in "".join(check(root, command, table)[1])
-    print("an example that does not compile is caught, with its line" if passes and caught else f"{passes} {caught}")
+        (root / "noun.h").write_text(good)
+        errors = "".join(check(root, command, table)[1])
+    caught = "a/noun.h:3" in errors and errors.startswith("noun.h: has")
+    print("an example that does not compile is caught, and one of no table" if passes and caught else f"{passes} {errors}")
     return 0 if passes and caught else 1
 
 

@@ -3,7 +3,7 @@
 //   RawConnection connection(server.address());
 //   connection.Send(kHttp2Preface);
 //   connection.Send(kEmptySettings);
-//   ... connection.IsOver() ...
+//   CHECK(!connection.IsOver());
 #pragma once
 
 #include <netinet/in.h>

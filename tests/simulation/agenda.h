@@ -2,7 +2,7 @@
 // was noted.
 //
 //   Agenda agenda;
-//   agenda.After(absl::Seconds(3), [] { ... });
+//   agenda.After(absl::Seconds(3), [&] { server.Mend(); });
 //   while (agenda.RunNext()) {}
 //
 // `digest` tells two runs apart that did not do the same at the same times. Not thread-safe.

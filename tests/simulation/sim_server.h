@@ -1,7 +1,7 @@
 // SimServer: a server in virtual time. All the real parts of one (server/server_parts.h); only the thread and
 // the wire are missing.
 //
-//   server.Call(method, request, [](absl::Status status, const Message& response) {...}, on_gone);
+//   server.Call(kSync.name, authorization, request, std::make_unique<v1::SyncResponse>(), on_answer);
 //
 // Calls that arrive within a moment share a batch. At the store operation where the crash point fires everything in
 // memory is gone: the core, the batch, the calls parked in it. After a while it starts again on what is durable.

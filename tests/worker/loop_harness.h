@@ -3,8 +3,8 @@
 //
 //   LoopHarness test;
 //   test.Step();
-//   test.AnswerSync(LeaseOf("t1"));       // The server grants a lease;
-//   test.FinishRun("result");             // the computation ends;
+//   test.AnswerLastSync(Granting({"t1"}));   // The server grants a lease;
+//   test.FinishRun(0, "result");             // the computation ends;
 //   CHECK(test.LastSync().results_size() == 1);
 #pragma once
 

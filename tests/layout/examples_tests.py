@@ -1,0 +1,65 @@
+"""What the examples in bench/ and tests/ refer to; see examples.py."""
+
+BENCH = "extern Clock& clock;"
+
+BENCH_OF = {
+    "closed_loop.h": "extern std::vector<std::unique_ptr<Caller>> callers; extern ChildProcess& server;",
+    "noop_workers.h": "extern std::unique_ptr<ChildProcess> server; extern int num_leases;",
+}
+
+TESTS = """
+extern ManualClock& clock; extern Random& random; extern uint64_t seed; extern absl::Time now; extern Limits& limits;
+extern TaskStore& store; extern PayloadStore& payloads; extern Executor& executor; extern v1::SyncRequest& request;
+extern Transport& transport; extern simulation::Agenda& agenda; extern std::string bytes; extern std::string violation;
+extern std::string worker; extern std::string round; extern std::vector<int64_t> counts;
+"""
+
+CRASH = "extern SimulatedDisk& disk; extern std::unique_ptr<DiskServer> server;"
+
+GOLDEN = "extern std::set<std::string> contract; extern Transcript& transcript; extern std::string address;"
+
+TESTS_OF = {
+    "aggregation/exact_value.h": "extern double found;",
+    "conformance/operator_suite.h": "extern std::span<const Operator> kMyOperators; extern Oracle MyOracle; "
+                                    "extern OperatorTrial RandomTrial(Random&);",
+    "conformance/store_fixture.h": "extern StoreKind& kind;",
+    "cpu_time.h": "extern std::string MakeInput(int64_t); extern void Parse(const std::string&);",
+    "crash/aftermath.h": "extern std::unique_ptr<SimulatedDisk> disk; extern Ledger& ledger; extern Ledger::Mark& mark; "
+                         "extern DiskServer::Options& options;",
+    "crash/disk_server.h": CRASH,
+    "crash/disk_vfs.h": CRASH,
+    "crash/script.h": CRASH,
+    "crash/simulated_disk.h": "extern std::vector<std::unique_ptr<SimulatedDisk>> images;",
+    "fuzz/message_mutator.h": "extern v1::Contribution& contribution; extern size_t LLVMFuzzerMutate(uint8_t*, size_t, size_t);",
+    "golden/contract_listing.h": "extern std::vector<std::string> Listed(const std::string&);",
+    "golden/golden_computation.h": "extern v1::TaskSpec& task;",
+    "golden/likeness.h": "extern std::set<std::string> contract_of_0_1; extern v1::SyncResponse recorded, actual; "
+                         "extern v1::SyncRequest next_request;",
+    "golden/playback.h": GOLDEN,
+    "golden/scenarios.h": "extern void Save(const Transcript&);",
+    "golden/staged_server.h": "extern StagedServer::Answer on_answer;",
+    "golden/transcript.h": "extern std::string text; extern void Parse(const std::string&);",
+    "server/raw_connection.h": "extern RunningServer& server;",
+    "server/unread_calls.h": "extern RunningServer& server;",
+    "simulation/agenda.h": "extern SimServer& server;",
+    "simulation/crash_point.h": "extern CrashPoint& point;",
+    "simulation/journal.h": "extern Journal& journal; extern int counted; extern std::string task;",
+    "simulation/sim_background.h": "extern Random& chance; extern Background::Job job; extern void Guard(const Background::Job&);",
+    "simulation/sim_server.h": "extern SimServer& server; extern std::string authorization; "
+                               "extern std::shared_ptr<v1::SyncRequest> request; extern SimServer::OnAnswer on_answer;",
+    "simulation/world.h": "extern Statistics& statistics;",
+    "slow_batches.h": "extern std::string log;",
+}
+
+END_TO_END = """
+extern Transport& transport; extern Random& random; extern Federation& federation; extern std::string directory;
+extern std::string round; extern std::vector<int64_t> counts; extern FaultyCalls& faulty_calls;
+"""
+
+FOLDERS = {
+    "bench": (["base/status_macros.h"], BENCH, BENCH_OF),
+    "tests": (["base/status_macros.h", "catch2/catch.hpp", "storage/sqlite/sqlite_connection.h"], TESTS, TESTS_OF),
+    # Folders whose names are others' too.
+    "tests/cli": (["absl/status/status.h", "catch2/catch.hpp"], "", {}),
+    "tests/e2e": (["absl/status/status.h", "catch2/catch.hpp", "sdk/cpp/client/round_client.h"], END_TO_END, {}),
+}
