@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Compiles the example at the top of each header of the folders in examples.py.
+"""Compiles the example at the top of each header of the folders in examples/.
 
   examples_test.py COMPILE_COMMANDS     exit 1 and the compiler's words if one does not compile
   examples_test.py --self-test COMPILER
 
 An example is the lines that begin with three spaces after the "//", above `#pragma once`; a block of which no line ends as a
-statement does is none, but a table or a picture. What it refers to is declared in examples.py; it is the body of a function
+statement does is none, but a table or a picture. What it refers to is declared in examples/; it is the body of a function
 that returns absl::Status, unless it begins with a function of its own, in a namespace inside its header's.
 """
 
@@ -71,7 +71,7 @@ def unit_of(root, names, folder, folders):
         lines += ["return absl::OkStatus();", "}", "}"] if body else ["}"]
     unused = [name for name in by_header if f"{folder}/{name}" not in headers]
     if unused:
-        lines.append(f"#error examples.py names headers that are not there: {' '.join(unused)}")
+        lines.append(f"#error examples/ names headers that are not there: {' '.join(unused)}")
     return "\n".join(lines) + "\n", count
 
 
@@ -89,7 +89,7 @@ def check(root, command, folders):
     """How many examples there are, and what the compiler says."""
     names = include_test.list_files(root)
     units = [unit_of(root, names, folder, folders) for folder in folders]
-    errors = [f"{name}: has an example, and examples.py has no table for its folder" for name in names
+    errors = [f"{name}: has an example, and examples/ has no table for its folder" for name in names
               if name.endswith(".h") and not include_test.folder_of(name, folders) and example_of((root / name).read_text())]
     with concurrent.futures.ThreadPoolExecutor(max_workers=2) as pool:
         errors += pool.map(lambda unit: errors_of(root, command, unit[0]), units)

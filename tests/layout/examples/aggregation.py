@@ -1,4 +1,4 @@
-"""What the examples in the headers of aggregation refer to, for examples_test.py (see examples.py)."""
+"""What the examples in the headers of aggregation refer to."""
 
 AGGREGATION = """
 extern v1::AggregateSpec& spec; extern v1::OutputSpec& output; extern std::span<const Operator> operators, table;

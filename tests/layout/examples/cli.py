@@ -1,4 +1,4 @@
-"""What the examples in cli/ refer to; see examples.py."""
+"""What the examples in the headers of cli refer to."""
 
 CLI = """
 extern Host& host; extern Session& session; extern Arguments& global; extern std::vector<std::string> args; extern int64_t limit;

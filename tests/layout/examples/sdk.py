@@ -1,4 +1,4 @@
-"""What the examples in sdk/ refer to; see examples.py."""
+"""What the examples in the headers of sdk refer to."""
 
 SDK = """
 extern Transport& transport; extern Timer& timer; extern Clock& clock; extern Random& random; extern RunControl& control;
@@ -20,7 +20,8 @@ SDK_OF = {
                                      "extern std::unique_ptr<Computation> MakeTags(const ComputationParts&);",
     "computation/contribution.h": "extern int64_t num_features, num_examples; extern std::vector<int64_t> rows; "
                                   "extern std::vector<float> deltas, bias_delta;",
-    "computation/data_source.h": "using Stations = std::vector<float>; extern absl::StatusOr<Stations> ReadStations(const std::string&);",
+    "computation/data_source.h": "using Stations = std::vector<float>; "
+                                 "extern absl::StatusOr<Stations> ReadStations(const std::string&);",
     "computation/run_control.h": "extern bool more; extern void Work();",
     "program/program.h": "extern v1::RoundSpec MeanSpec(int number); extern absl::Status Show(const SafetensorsView&);",
     "program/released_rows.h": "extern int64_t n; extern ServerOptimizer& optimizer; extern std::vector<float>& weights;",

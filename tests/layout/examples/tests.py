@@ -1,11 +1,4 @@
-"""What the examples in bench/ and tests/ refer to; see examples.py."""
-
-BENCH = "extern Clock& clock;"
-
-BENCH_OF = {
-    "closed_loop.h": "extern std::vector<std::unique_ptr<Caller>> callers; extern ChildProcess& server;",
-    "noop_workers.h": "extern std::unique_ptr<ChildProcess> server; extern int num_leases;",
-}
+"""What the examples in the headers of tests refer to."""
 
 TESTS = """
 extern ManualClock& clock; extern Random& random; extern uint64_t seed; extern absl::Time now; extern Limits& limits;
@@ -57,9 +50,8 @@ extern std::string round; extern std::vector<int64_t> counts; extern FaultyCalls
 """
 
 FOLDERS = {
-    "bench": (["base/status_macros.h"], BENCH, BENCH_OF),
     "tests": (["base/status_macros.h", "catch2/catch.hpp", "storage/sqlite/sqlite_connection.h"], TESTS, TESTS_OF),
-    # Folders whose names are others' too.
+    # They have types of the same names as other folders of tests.
     "tests/cli": (["absl/status/status.h", "catch2/catch.hpp"], "", {}),
     "tests/e2e": (["absl/status/status.h", "catch2/catch.hpp", "sdk/cpp/client/round_client.h"], END_TO_END, {}),
 }

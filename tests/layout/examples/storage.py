@@ -1,4 +1,4 @@
-"""What the examples in the headers of storage refer to, for examples_test.py (see examples.py)."""
+"""What the examples in the headers of storage refer to."""
 
 STORAGE = """
 extern Clock& clock; extern absl::Time now; extern absl::Time expire_time; extern absl::Duration lease, attempt, backoff;

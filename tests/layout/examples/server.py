@@ -1,11 +1,4 @@
-"""What the examples in headers refer to, so that examples_test.py can compile them: by folder, with its headers."""
-
-import examples_aggregation
-import examples_cli
-import examples_sdk
-import examples_storage
-import examples_tests
-import examples_worker
+"""What the examples in the headers of server refer to."""
 
 CORE = """
 extern TaskStore& store; extern PayloadStore& payloads; extern Executor& executor; extern Random& random;
@@ -120,15 +113,7 @@ CALLS_OF = {
 
 HANDLERS = "extern Core& core; extern PayloadStore& payloads; extern Admission& admission; extern ServingCertificate& certificate;"
 
-BASE = """
-extern absl::Time now; extern int n; extern size_t offset, size; extern uint64_t key;
-extern std::string name, id, header, body, method, error; extern absl::Status status;
-extern ParallelFor& parallel; extern std::vector<int>& squares; extern v1::ResultVerdict& verdict;
-"""
-
-PROTO = "extern Transport& transport; extern v1::GetRoundRequest& request; extern RoundHandlers& rounds;"
-
-# But for the folders of their own above.
+# Of all other folders.
 SERVER = """
 extern TaskStore& store; extern PayloadStore& payloads; extern Executor& executor; extern Clock& clock; extern Random& random;
 extern Limits& limits; extern CallPipeline& pipeline; extern MethodRow& method; extern AnswerBooks& books;
@@ -144,17 +129,7 @@ SERVER_OF = {
                       "extern Dispatcher::Done& done;",
 }
 
-SETTINGS = "extern CommandSyntax& syntax; extern std::vector<std::string>& arguments;"
-
-TLS = """
-extern Clock& clock; extern CertificateFiles& files; extern LoadedCertificates& loaded; extern ServingCertificate& certificate;
-extern absl::Status Use(const LoadedCertificates&);
-"""
-
-# Folder: (what else the examples include, declarations, declarations by header).
 FOLDERS = {
-    "base": (["absl/container/node_hash_map.h", "sheaf/v1/work_service.pb.h", "unordered_map"], BASE, {}),
-    "proto": (["sdk/cpp/client/transport.h", "server/handlers/method_rows.h"], PROTO, {}),
     "server": (["base/clock.h", "base/log.h", "base/status_macros.h", "fmt/core.h", "grpcpp/security/tls_certificate_provider.h"],
                SERVER, SERVER_OF),
     "server/core": (["base/clock.h", "base/log.h", "base/status_macros.h", "server/core/core.h"], CORE, CORE_OF),
@@ -162,9 +137,4 @@ FOLDERS = {
                       "server/core/core.h", "server/handlers/method_rows.h"], CALLS, CALLS_OF),
     "server/handlers": (["base/status_macros.h", "server/calls/method_table.h"], HANDLERS, {}),
     "server/threads": (["base/clock.h", "base/log.h", "base/status_macros.h"], THREADS, THREADS_OF),
-    "settings": (["base/status_macros.h", "fmt/core.h"], SETTINGS, {}),
-    "tls": (["base/clock.h", "base/status_macros.h"], TLS, {}),
 }
-
-FOLDERS |= (examples_aggregation.FOLDERS | examples_cli.FOLDERS | examples_sdk.FOLDERS | examples_storage.FOLDERS |
-            examples_tests.FOLDERS | examples_worker.FOLDERS)

@@ -1,0 +1,30 @@
+"""What the examples in the headers of worker refer to."""
+
+WORKER = """
+extern Transport& transport; extern Clock& clock; extern Random& random; extern Runner& runner; extern BlobCache& cache;
+extern std::shared_ptr<Inbox> inbox; extern std::function<void()> wake; extern std::string digest; extern absl::Time now;
+extern std::shared_ptr<v1::Lease> lease; extern std::shared_ptr<RunControl> control; extern std::shared_ptr<PreparedTask> task;
+extern std::shared_ptr<TaskInputs> inputs; extern ComputationTable& table; extern ComputationParts& parts; extern ThreadPool& pool;
+"""
+
+WORKER_OF = {
+    "blob_cache.h": "extern std::shared_ptr<const std::string> Fetch(const std::string& digest);",
+    "computation_table.h": "extern Waiter& waiter; extern std::vector<std::string> allowed;",
+    "config.h": "extern std::vector<std::string> arguments;",
+    "inbox.h": "extern std::shared_ptr<Attempt> attempt;",
+    "runner.h": "extern void OnPrepared(absl::StatusOr<std::shared_ptr<PreparedTask>>); "
+                "extern void OnRun(absl::StatusOr<std::string>);",
+    "runtime.h": "extern WorkerConfig& config;",
+    "sequence_driver.h": "extern std::vector<v1::RowSelection> selections; extern absl::Duration timeout; "
+                         "extern std::function<void(absl::Time)> on_done;",
+    "thread_pool.h": "extern int concurrency; extern Runner::RunDone on_done;",
+    "worker_loop.h": "extern void WaitUntil(absl::Time);",
+    "worker_main.h": "using Stations = std::vector<float>; extern DataSource<Stations>& stations; "
+                     "extern TaskFunction<Stations>& StationMean;",
+}
+
+COMPUTATIONS = ["probe/computations/noop.h", "probe/computations/slow.h"]
+
+FOLDERS = {
+    "worker": (["base/status_macros.h", "fmt/core.h", "sdk/cpp/client/blob_client.h"] + COMPUTATIONS, WORKER, WORKER_OF),
+}
