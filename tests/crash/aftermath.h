@@ -12,9 +12,9 @@
 namespace sheaf::crash {
 
 // The first thing that is wrong, in a sentence:
-//   the database is whole; the server starts; what was created, cancelled and released is still so, to the digest;
-//   every round ends; of each aggregate: accepted (if DURABLE) is contained in counted, counted in attempted, each
-//   contribution once; nothing individual is left when all have ended.
+// - The database is whole; the server starts; what was created, cancelled and released is still so, to the digest.
+// - Every round ends. Of each aggregate: accepted (if DURABLE) is contained in counted, counted in attempted, each
+//   contribution once. Nothing individual is left when all have ended.
 // Without `looks_inside` SQLite is not asked whether the database is whole: no server does that.
 std::string CheckAftermath(SimulatedDisk& disk, absl::Time now, const Ledger& ledger, const Ledger::Mark& mark,
                            const DiskServer::Options& options, bool looks_inside = true);

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Compiles the example at the top of each header of the folders in examples/.
+"""Compiles the examples in the headers of the folders in examples/.
 
   examples_test.py COMPILE_COMMANDS     exit 1 and the compiler's words if one does not compile
   examples_test.py --self-test COMPILER
 
-An example is the lines that begin with three spaces after the "//", above `#pragma once`; a block of which no line ends as a
-statement does is none, but a table or a picture. What it refers to is declared in examples/; it is the body of a function
-that returns absl::Status, unless it begins with a function of its own, in a namespace inside its header's.
+An example is the lines of a header that begin with "//" and three spaces; a block of which no line ends as a statement does
+is none, but a table or a picture. What it refers to is declared in examples/. It is the body of a function that returns
+absl::Status, unless it begins with a function of its own, in a namespace inside its header's.
 """
 
 import concurrent.futures
@@ -31,7 +31,7 @@ FUNCTION = re.compile(r"(?!return )[\w:&<>]+ \w+\([^\[]*\) \{$")
 def example_of(text):
     """The lines of the example, numbered; empty if there is none."""
     blocks = [[]]
-    for number, line in enumerate(text.split("#pragma once")[0].split("\n"), 1):
+    for number, line in enumerate(text.split("\n"), 1):
         if line.startswith("//   "):
             blocks[-1].append((number, line[5:]))
         else:

@@ -98,7 +98,7 @@ class TagsDataset {
 //   TagsDataset::Builder builder({"role::program", "game::strategy"});
 //   builder.AddExample(features, labels);
 //   builder.EndClient(/*is_held_out=*/false);
-//   TagsDataset dataset = std::move(builder).Build(num_features);
+//   TagsDataset built = std::move(builder).Build(num_features);
 //
 // Not thread-safe.
 class TagsDataset::Builder {

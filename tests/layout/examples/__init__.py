@@ -4,7 +4,7 @@ from examples import aggregation, cli, sdk, server, storage, tests, worker, work
 
 BASE = """
 extern absl::Time now; extern int n; extern size_t offset, size; extern uint64_t key;
-extern std::string name, id, header, body, method, error; extern absl::Status status;
+extern std::string name, id, header, body, method, error, piece; extern absl::Status status;
 extern ParallelFor& parallel; extern std::vector<int>& squares; extern v1::ResultVerdict& verdict;
 """
 

@@ -15,6 +15,7 @@ WORKLOADS_OF = {
     "reco/program.h": "extern RecoDataset& dataset;",
     "snapshot.h": "extern std::vector<std::string> names; extern uint64_t kNamesMax;",
     "tags/config.h": "extern TagsDataset& dataset;",
+    "tags/dataset.h": "extern int num_features; extern std::vector<uint32_t> features; extern std::vector<uint16_t> labels;",
     "tags/model.h": "extern TagsDataset& dataset; extern TagsConfig& config; extern std::vector<float> w, b;",
     "tags/program.h": "extern TagsDataset& dataset;",
 }
