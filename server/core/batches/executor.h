@@ -1,7 +1,7 @@
 // Executor: the one place where the server's state changes. Events run one after the other, many of them
 // to a batch; a batch is one store transaction and one flush, and nobody is told anything before it is durable.
 //
-//   executor.Post([&executor](absl::Time now) {                        // From any thread.
+//   executor.Post([&](absl::Time now) {                                // From any thread.
 //     LogInfo("in the core's thread, inside a batch, at {}", absl::FormatTime(now));
 //     executor.Defer([](const absl::Status& commit) {                  // After the flush (or its failure).
 //       LogInfo("answered: {}", commit.ToString());
