@@ -126,7 +126,7 @@ int64_t RowsGrowth(const OutputLayout& layout, const CheckedValue& value, int64_
   if (!layout.is_exact_sum()) return fixed + num_rows * layout.width * CellBytes(layout.cell_type());
   const int64_t bins = detail == GrowthDetail::kWorst ? WorstBins(layout, value) : CountedBins(layout, value);
   const bool is_in_rows = layout.width != 1 || layout.op->operand == Operand::kKeyed;
-  const int64_t block_cells = is_in_rows ? layout.width + 2 * ExactBlock::kRunMax : kBlockCellsMax;
+  const int64_t block_cells = is_in_rows ? layout.width + int64_t{2} * ExactBlock::kRunMax : kBlockCellsMax;
   // No more cells are there to be widened than what is held has bytes for.
   const int64_t blocks_bytes =
       num_rows > held_bytes / (block_cells * kDigitBytes) ? held_bytes : num_rows * block_cells * kDigitBytes;

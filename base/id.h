@@ -26,7 +26,7 @@ class StrongId {
   const std::string& value() const { return value_; }
   bool empty() const { return value_.empty(); }
 
-  friend auto operator<=>(const StrongId&, const StrongId&) = default;
+  friend auto operator<=>(const StrongId&, const StrongId&) = default;  // NOLINT(modernize-use-nullptr)
   friend bool operator==(const StrongId&, const StrongId&) = default;
 
   template <typename H>

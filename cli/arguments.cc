@@ -51,7 +51,7 @@ absl::Status SetChoice(const std::string& text, const std::vector<std::string>& 
 
 Argument& Arguments::Add(Argument argument) { return all_.emplace_back(std::move(argument)); }
 
-Argument& Arguments::Positional(std::string name, std::string help, std::string* value) {
+Argument& Arguments::Positional(const std::string& name, std::string help, std::string* value) {
   return Add({.names = name,
               .value_name = name,
               .help = std::move(help),
@@ -113,7 +113,8 @@ Argument& Arguments::Duration(std::string names, std::string help, std::optional
               .set = [value](const std::string& text) { return SetDuration(text, value); }});
 }
 
-Argument& Arguments::Choice(std::string names, std::string help, std::vector<std::string> choices, std::string* value) {
+Argument& Arguments::Choice(std::string names, std::string help, const std::vector<std::string>& choices,
+                            std::string* value) {
   return Add({.names = std::move(names),
               .value_name = absl::StrJoin(choices, "|"),
               .help = std::move(help),
@@ -122,7 +123,7 @@ Argument& Arguments::Choice(std::string names, std::string help, std::vector<std
 }
 
 Argument& Arguments::Choices(std::string names, std::string value_name, std::string help,
-                             std::vector<std::string> choices, std::vector<std::string>* values) {
+                             const std::vector<std::string>& choices, std::vector<std::string>* values) {
   std::string listed = fmt::format("{}: {}; may be repeated", help, absl::StrJoin(choices, ", "));
   return Add({.names = std::move(names),
               .value_name = std::move(value_name),

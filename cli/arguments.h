@@ -48,7 +48,7 @@ struct NumberRange {
 class Arguments {
  public:
   // Each returns the row it added, for the rare properties.
-  Argument& Positional(std::string name, std::string help, std::string* value);
+  Argument& Positional(const std::string& name, std::string help, std::string* value);
   Argument& Flag(std::string names, std::string help, bool* value);
   Argument& Text(std::string names, std::string value_name, std::string help, std::string* value);
   // The same, given any number of times.
@@ -57,10 +57,10 @@ class Arguments {
   // "30s", "5m", "1h30m", or a bare number of seconds.
   Argument& Duration(std::string names, std::string help, std::optional<absl::Duration>* value);
   // One of `choices`, in any case; stored as written in `choices`.
-  Argument& Choice(std::string names, std::string help, std::vector<std::string> choices, std::string* value);
+  Argument& Choice(std::string names, std::string help, const std::vector<std::string>& choices, std::string* value);
   // The same, given any number of times.
-  Argument& Choices(std::string names, std::string value_name, std::string help, std::vector<std::string> choices,
-                    std::vector<std::string>* values);
+  Argument& Choices(std::string names, std::string value_name, std::string help,
+                    const std::vector<std::string>& choices, std::vector<std::string>* values);
 
   const std::deque<Argument>& all() const { return all_; }
 

@@ -33,12 +33,17 @@ constexpr size_t kQuotedMax = 40;
 // --- The text, with the lines of its values ---
 
 // A value, where it begins, and what is in it.
+struct Item;
 struct Node {
   int line = 1;
   // Of objects and arrays only their kind; what they hold is in `items`.
   json value;
-  // Elements, or the members of an object by name.
-  std::vector<std::pair<std::string, Node>> items;
+  std::vector<Item> items;
+};
+// An element, or a member of an object by its name.
+struct Item {
+  std::string name;
+  Node node;
 };
 
 // Hands characters to the parser and counts the lines it has taken.
@@ -112,9 +117,9 @@ class NodeBuilder final : public nlohmann::json_sax<json> {
     }
     Node& parent = *open_.back();
     const bool is_member = parent.value.is_object();
-    parent.items.emplace_back(is_member ? key_ : "",
-                              Node{.line = is_member ? key_line_ : line_, .value = std::move(value), .items = {}});
-    return parent.items.back().second;
+    parent.items.push_back({.name = is_member ? key_ : "",
+                            .node = {.line = is_member ? key_line_ : line_, .value = std::move(value), .items = {}}});
+    return parent.items.back().node;
   }
   bool Add(json value) {
     Place(std::move(value));
@@ -219,7 +224,7 @@ class Translation {
     if (!node.value.is_array()) return Wrong(node, path, "a list, [...]");
     json result = json::array();
     for (size_t i = 0; i < node.items.size(); ++i) {
-      ASSIGN_OR_RETURN(json item, Single(node.items[i].second, field, fmt::format("{}[{}]", path, i)));
+      ASSIGN_OR_RETURN(json item, Single(node.items[i].node, field, fmt::format("{}[{}]", path, i)));
       result.push_back(std::move(item));
     }
     return result;

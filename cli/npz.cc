@@ -49,10 +49,10 @@ void AppendMemberFields(std::string& out, const Member& member) {
 
 Member AppendMember(std::string& out, const NpyArray& array) {
   const std::string header = NpyHeader(array);
-  const Member member{.name = array.name + ".npy",
-                      .crc = Crc32(array.data, Crc32(header)),
-                      .size = header.size() + array.data.size(),
-                      .offset = out.size()};
+  Member member{.name = array.name + ".npy",
+                .crc = Crc32(array.data, Crc32(header)),
+                .size = header.size() + array.data.size(),
+                .offset = out.size()};
   out += "PK\x03\x04";
   AppendMemberFields(out, member);
   out += member.name;

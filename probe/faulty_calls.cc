@@ -77,7 +77,7 @@ void FaultyCalls::Closed() {
   if (--num_open_ == 0) all_done_.NotifyAll();
 }
 
-void FaultyCalls::Send(std::shared_ptr<Copy> copy, std::function<void()> then) {
+void FaultyCalls::Send(const std::shared_ptr<Copy>& copy, std::function<void()> then) {
   inner_.CallMethod(copy->method, *copy->request, copy->response.get(), copy->options,
                     [this, copy, then = std::move(then)](const absl::Status&) {
                       if (then) then();

@@ -57,7 +57,7 @@ class FaultyCalls final : public Transport {
   void Closed() EXCLUDES(mutex_);
   std::shared_ptr<Copy> MakeCopy(std::string_view method, const google::protobuf::Message& request,
                                  const google::protobuf::Message& response, const CallOptions& options);
-  void Send(std::shared_ptr<Copy> copy, std::function<void()> then);
+  void Send(const std::shared_ptr<Copy>& copy, std::function<void()> then);
   void SendLate(std::shared_ptr<Copy> copy);
 
   Transport& inner_;

@@ -125,7 +125,7 @@ absl::Status Serve(const Config& config) {
                                            : " with mutual TLS",
           config.store == "memory" ? "data in memory only" : fmt::format("data in {}", config.data_dir));
   LogInfo("stopping on {}; another signal ends it at once", WaitForStop() == SIGINT ? "SIGINT" : "SIGTERM");
-  const absl::Status status = runtime->Stop();
+  absl::Status status = runtime->Stop();
   if (!config.port_file.empty()) std::filesystem::remove(config.port_file);
   LogInfo("stopped");
   return status;

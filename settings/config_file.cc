@@ -20,8 +20,9 @@ std::optional<std::vector<std::string>> ItemsOf(const Setting& setting, const to
   std::vector<std::string> items;
   const auto add = [&items](const toml::node& item) {
     std::optional<std::string> text = ScalarText(item);
-    if (text) items.push_back(*std::move(text));
-    return text.has_value();
+    if (!text) return false;
+    items.push_back(*std::move(text));
+    return true;
   };
   if (const toml::array* array = node.as_array(); array != nullptr && setting.is_list) {
     for (const toml::node& item : *array) {

@@ -25,7 +25,7 @@ struct TaskId {
   // Nothing if `text` is not "<round>/<index>".
   static std::optional<TaskId> Parse(std::string_view text);
 
-  friend auto operator<=>(const TaskId&, const TaskId&) = default;
+  friend auto operator<=>(const TaskId&, const TaskId&) = default;  // NOLINT(modernize-use-nullptr)
   friend bool operator==(const TaskId&, const TaskId&) = default;
   template <typename H>
   friend H AbslHashValue(H h, const TaskId& id) {

@@ -78,6 +78,7 @@ absl::Status Extremum<Value, kIsMax>::ReadChunk(int64_t at, int count, StateRead
   RETURN_IF_ERROR(in.GetArray(chunk, count));
   for (int i = 0; i < count; ++i) {
     const Value canonical = Canonical(chunk[i]);
+    // Of the bits: NOLINTNEXTLINE(bugprone-suspicious-memory-comparison)
     if (std::memcmp(&canonical, &chunk[i], sizeof canonical) != 0) {
       return absl::DataLossError("the state's extremes are malformed");
     }

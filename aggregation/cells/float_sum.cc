@@ -74,6 +74,7 @@ absl::Status FloatSum<Cell, Value>::ReadChunk(int64_t at, int count, StateReader
   RETURN_IF_ERROR(in.GetArray(chunk, count));
   for (int i = 0; i < count; ++i) {
     const Cell canonical = Canonical(chunk[i]);
+    // Of the bits: NOLINTNEXTLINE(bugprone-suspicious-memory-comparison)
     if (std::memcmp(&canonical, &chunk[i], sizeof canonical) != 0 || (chunk[i] == 0 && std::signbit(chunk[i]))) {
       return absl::DataLossError("the state's sums are malformed");
     }

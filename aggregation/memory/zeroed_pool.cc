@@ -25,8 +25,8 @@ char* Map(size_t bytes) {
       mmap(nullptr, bytes + kHugePage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (mapped == MAP_FAILED) throw std::bad_alloc();
   char* const begin = static_cast<char*>(mapped);
-  char* const aligned = reinterpret_cast<char*>(RoundUp(reinterpret_cast<size_t>(begin), kHugePage));
-  const size_t before = static_cast<size_t>(aligned - begin);
+  const size_t before = RoundUp(reinterpret_cast<size_t>(begin), kHugePage) - reinterpret_cast<size_t>(begin);
+  char* const aligned = begin + before;
   if (before > 0) munmap(begin, before);
   munmap(aligned + bytes, kHugePage - before);
   madvise(aligned, bytes, MADV_HUGEPAGE);
@@ -41,9 +41,10 @@ ZeroedPool::~ZeroedPool() {
 }
 
 void AdviseHugePages(void* memory, size_t bytes) {
-  const size_t begin = RoundUp(reinterpret_cast<size_t>(memory), kHugePage);
-  const size_t end = (reinterpret_cast<size_t>(memory) + bytes) / kHugePage * kHugePage;
-  if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
+  const auto address = reinterpret_cast<size_t>(memory);
+  const size_t begin = RoundUp(address, kHugePage);
+  const size_t end = (address + bytes) / kHugePage * kHugePage;
+  if (begin < end) madvise(static_cast<char*>(memory) + (begin - address), end - begin, MADV_HUGEPAGE);
 }
 
 void* ZeroedPool::AllocateBytes(size_t bytes) {

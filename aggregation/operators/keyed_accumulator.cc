@@ -211,7 +211,7 @@ class KeyedAccumulator final : public OutputAccumulator {
     absl::Status Append(int64_t number) { return Append({reinterpret_cast<const char*>(&number), sizeof number}); }
     absl::Status Flush() {
       if (bytes.empty()) return absl::OkStatus();
-      const absl::Status taken = take(bytes);
+      absl::Status taken = take(bytes);
       bytes.clear();
       return taken;
     }

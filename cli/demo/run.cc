@@ -34,7 +34,7 @@ absl::Status ServerGone(LocalFederation& federation) {
 absl::Status RunDemo(Session& session, bool keep,
                      const std::function<absl::Status(InterruptGuard& guard, const std::string& directory)>& demo) {
   InterruptGuard guard;
-  const absl::Status status = RunInDirectory(session, keep, guard, demo);
+  absl::Status status = RunInDirectory(session, keep, guard, demo);
   // Whatever a call made of a server that went away on our behalf.
   if (guard.interrupted()) {
     return WithHint(absl::CancelledError("interrupted"),

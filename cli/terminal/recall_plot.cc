@@ -19,7 +19,8 @@ constexpr int kFloorDotStep = 4;
 
 class DotCanvas {
  public:
-  explicit DotCanvas(const PlotSize& size) : size_(size), cells_(static_cast<size_t>(size.width * size.height), 0) {}
+  explicit DotCanvas(const PlotSize& size)
+      : size_(size), cells_(static_cast<size_t>(size.width) * static_cast<size_t>(size.height), 0) {}
 
   int columns() const { return size_.width * kDotsAcross; }
   int rows() const { return size_.height * kDotsDown; }
@@ -29,8 +30,7 @@ class DotCanvas {
     const int down = rows() - 1 - row;
     // Bits of the Unicode block: the lowest pair of dots was added later, hence the order.
     static constexpr uint8_t kBits[kDotsDown][kDotsAcross] = {{0x01, 0x08}, {0x02, 0x10}, {0x04, 0x20}, {0x40, 0x80}};
-    cells_[static_cast<size_t>(down / kDotsDown * size_.width + column / kDotsAcross)] |=
-        kBits[down % kDotsDown][column % kDotsAcross];
+    cells_[CellAt(column / kDotsAcross, down / kDotsDown)] |= kBits[down % kDotsDown][column % kDotsAcross];
   }
 
   // Without blanks at its end.
@@ -38,7 +38,7 @@ class DotCanvas {
     std::string text;
     size_t visible = 0;
     for (int i = 0; i < size_.width; ++i) {
-      const uint8_t dots = cells_[static_cast<size_t>(line * size_.width + i)];
+      const uint8_t dots = cells_[CellAt(i, line)];
       if (dots == 0) {
         text += ' ';
         continue;
@@ -54,6 +54,10 @@ class DotCanvas {
   }
 
  private:
+  size_t CellAt(int column, int line) const {
+    return static_cast<size_t>(line) * static_cast<size_t>(size_.width) + static_cast<size_t>(column);
+  }
+
   PlotSize size_;
   std::vector<uint8_t> cells_;
 };

@@ -78,7 +78,7 @@ class Call : public AnsweredCall {
 
   // Both outlive it. `connection` says, to people too, over which connection it came: "ipv4:192.0.2.1:4711".
   Call(CallPipeline& pipeline, const MethodRow& method, std::string connection);
-  virtual ~Call();
+  ~Call() override;
 
   // --- What came ---
   virtual Credentials credentials() const = 0;

@@ -4,7 +4,8 @@
 //   const std::vector<MethodRow> rows = {
 //       InBatch(kGetRound, {.roles = {v1::VIEWER}, .only_looks = true}, OfRound(&v1::GetRoundRequest::round), rounds,
 //               &RoundHandlers::GetRound, &RoundHandlers::AbandonGetRound),
-//       InPool(kReadBlob, {.roles = {v1::WORKER}, .answer = AnswerKind::kRead}, OfBroadcast(&v1::ReadBlobRequest::digest),
+//       InPool(kReadBlob, {.roles = {v1::WORKER}, .answer = AnswerKind::kRead},
+//       OfBroadcast(&v1::ReadBlobRequest::digest),
 //              blobs, &BlobHandlers::ReadBlob),
 //   };
 //
@@ -126,8 +127,9 @@ MethodRow Make(const Method<Request, Response>& method, MethodTraits traits, boo
 
 template <typename Response>
 absl::Status Fill(google::protobuf::Message* response, absl::StatusOr<Response> result) {
-  if (result.ok()) *static_cast<Response*>(response) = *std::move(result);
-  return result.status();
+  if (!result.ok()) return result.status();
+  *static_cast<Response*>(response) = *std::move(result);
+  return absl::OkStatus();
 }
 
 // A reply that fills the response of the call.

@@ -27,7 +27,7 @@ absl::Status BatchRunner::Run(std::vector<Executor::Event> events, absl::Time no
   // before the batch, and nobody was told otherwise; one behind it leaves answers that were not sent, which the callers
   // ask for again.
   executor.NoteWork("the commit");
-  const absl::Status commit = Commit();
+  absl::Status commit = Commit();
   // 4. The core drops what it assumed from a batch that failed, before anybody who was deferred looks at it.
   const absl::Status reread = commit.ok() ? commit : core_.OnRollback(now);
   // 5. Now everybody hears. What is deferred may defer no more; what it posts goes into the next batch.
@@ -38,9 +38,9 @@ absl::Status BatchRunner::Run(std::vector<Executor::Event> events, absl::Time no
 }
 
 absl::Status BatchRunner::Commit() {
-  // The bytes before the record that promises them: a crash between the two leaves bytes that no record names, and never
-  // a record without its bytes. A flush that failed is not tried again: what the disk has is not known after it, and the
-  // process ends.
+  // The bytes before the record that promises them: a crash between the two leaves bytes that no record names, and
+  // never a record without its bytes. A flush that failed is not tried again: what the disk has is not known after it,
+  // and the process ends.
   absl::Status synced = payloads_.SyncSpools();
   if (!synced.ok()) {
     store_.RollbackBatch();

@@ -87,7 +87,7 @@ absl::Status BlobHandlers::CheckUploadedBroadcast(const UploadId& id) {
   // Another call has just moved it, after the same check.
   if (absl::IsNotFound(upload.status())) return absl::OkStatus();
   RETURN_IF_ERROR(upload.status());
-  const absl::Status status = CheckBroadcast(**upload, core_.limits());
+  absl::Status status = CheckBroadcast(**upload, core_.limits());
   if (!absl::IsInvalidArgument(status) && !absl::IsResourceExhausted(status)) return status;
   // It will be no better when it is asked for again.
   RETURN_IF_ERROR(payloads_.DeleteUpload(id));

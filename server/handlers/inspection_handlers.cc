@@ -139,7 +139,7 @@ absl::StatusOr<v1::GetServerInfoResponse> Info(Core& core, const Admission& admi
 
 void InspectionHandlers::ListTasks(const v1::ListTasksRequest& request, const CallContext& /*call*/,
                                    Reply<v1::ListTasksResponse> reply) {
-  core_.task_listing().List(request, reply);
+  core_.task_listing().List(request, std::move(reply));
 }
 
 void InspectionHandlers::GetTask(const v1::GetTaskRequest& request, const CallContext& /*call*/,

@@ -29,7 +29,7 @@ std::vector<NamedService> MakeServices(CallPipeline& pipeline) {
     service->Add(pipeline, rows[i]);
     // The rows of one service stand together.
     if (i + 1 < rows.size() && service_of(rows[i + 1]) == service_of(rows[i])) continue;
-    services.push_back({service_of(rows[i]), std::move(service)});
+    services.push_back({service_of(rows[i]), std::exchange(service, nullptr)});
   }
   return services;
 }

@@ -34,7 +34,7 @@ absl::Status CopyBoth(const std::string& from, const std::string& to, DatabaseCo
     ASSIGN_OR_RETURN(const std::string before, ReadLogHeader(from + "-wal"));
     RETURN_IF_ERROR(CopyFileTo(from, to, CopyLife::kShort).status());
     RETURN_IF_ERROR(files.Unlink(to + "-wal"));
-    const absl::Status log = CopyFileTo(from + "-wal", to + "-wal", CopyLife::kShort).status();
+    absl::Status log = CopyFileTo(from + "-wal", to + "-wal", CopyLife::kShort).status();
     if (!log.ok() && !absl::IsNotFound(log)) return log;
     ASSIGN_OR_RETURN(const std::string after, ReadLogHeader(from + "-wal"));
     if (before != after) continue;

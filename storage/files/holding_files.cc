@@ -51,7 +51,7 @@ absl::Status HoldingFiles::Link(const std::string& path, const std::string& name
 
 absl::Status HoldingFiles::Unlink(const std::string& path) {
   if (gate_.Enter()) {
-    const absl::Status status = files_->Unlink(path);
+    absl::Status status = files_->Unlink(path);
     gate_.Leave();
     return status;
   }
@@ -83,7 +83,7 @@ absl::Status HoldingFiles::RemoveDirectory(const std::string& path) {
 absl::StatusOr<std::vector<std::string>> HoldingFiles::List(const std::string& path) {
   ASSIGN_OR_RETURN(std::vector<std::string> names, files_->List(path));
   MutexLock lock(mutex_);
-  std::erase_if(names, [&](const std::string& name) {
+  std::erase_if(names, [&](const std::string& name) REQUIRES(mutex_) {
     return files_held_.contains(path + "/" + name) || directories_held_.contains(path + "/" + name);
   });
   return names;
@@ -97,7 +97,7 @@ absl::StatusOr<FileSystem::Stat> HoldingFiles::GetStat(const std::string& path) 
 absl::Status HoldingFiles::DeleteHeld() {
   MutexLock lock(mutex_);
   if (deletions_.empty() || !gate_.Enter()) return absl::OkStatus();
-  const absl::Status flushed = DeleteSome();
+  absl::Status flushed = DeleteSome();
   gate_.Leave();
   return flushed;
 }

@@ -62,7 +62,7 @@ absl::StatusOr<TaskStore::DeletedRounds> SqlTaskStore::DeleteEndedRounds(const D
     deleted.rounds.push_back(std::move(id));
     RETURN_IF_ERROR(Run("-- get_aggregate_digest\nSELECT aggregate_digest FROM round_texts WHERE round_key = ?", {key},
                         [&](const SqlRow& row) {
-                          if (row.String(0) != "") deleted.aggregate_digests.push_back(row.String(0));
+                          if (!row.String(0).empty()) deleted.aggregate_digests.push_back(row.String(0));
                         })
                         .status());
   }

@@ -17,7 +17,7 @@ namespace sheaf {
 namespace {
 
 // Of the header in page 1: the first bytes, and where it says how many bytes at the end of each page are reserved.
-constexpr std::string_view kMagic{"SQLite format 3", 16};
+constexpr std::string_view kMagic("SQLite format 3\0", 16);
 constexpr int kHeaderBytes = 100;
 constexpr int kReservedAt = 20;
 constexpr int kPageBytesMin = 512;

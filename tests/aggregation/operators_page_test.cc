@@ -48,7 +48,7 @@ std::vector<Section> Sections(const std::string& page) {
   for (std::string line; std::getline(lines, line);) {
     if (line.rfind("### `", 0) == 0) {
       sections.push_back({line.substr(5, line.size() - 6), ""});
-    } else if (line.rfind("#", 0) == 0 && !sections.empty() && line.rfind("### ", 0) != 0) {
+    } else if (line.rfind('#', 0) == 0 && !sections.empty() && line.rfind("### ", 0) != 0) {
       break;
     } else if (!sections.empty()) {
       const size_t begin = std::min(line.find_first_not_of(' '), line.size());

@@ -116,8 +116,7 @@ std::string BodyOf(const v1::AggregateSpec& spec, const std::string& state) {
 absl::Status Offer(const v1::AggregateSpec& spec, const std::string& body, int64_t num_clients) {
   RoundAccumulator root = Accumulator(spec);
   const std::string before = root.Serialize();
-  const absl::Status status =
-      Fold(root, PartialOf(WrapState(kOutputMagic, LayoutOf(spec).Signature(), body), num_clients));
+  absl::Status status = Fold(root, PartialOf(WrapState(kOutputMagic, LayoutOf(spec).Signature(), body), num_clients));
   if (!status.ok()) {
     REQUIRE(status.code() == absl::StatusCode::kInvalidArgument);
     REQUIRE(root.Serialize() == before);

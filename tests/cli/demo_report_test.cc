@@ -11,7 +11,6 @@ namespace {
 
 using Catch::Matchers::Contains;
 using Catch::Matchers::EndsWith;
-using Catch::Matchers::StartsWith;
 
 RoundOutcome Outcome(int number, double recall) {
   RoundOutcome outcome;

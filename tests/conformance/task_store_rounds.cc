@@ -51,7 +51,7 @@ STORE_TEST("A round id taken by another request is refused") {
 absl::Status StageAll(StoreFixture& f, TaskStore::CreateRoundParams& whole, size_t of_each) {
   const std::vector<std::string> requirements = {"", "gpu=yes"};
   while (whole.tasks.size() > of_each) {
-    const absl::Status staged = f.Do([&](TaskStore& s) {
+    absl::Status staged = f.Do([&](TaskStore& s) {
       return s.StageTasks({.round = whole.round.id,
                            .create_time = whole.round.create_time,
                            .requirements = requirements,

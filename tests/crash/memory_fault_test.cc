@@ -62,8 +62,7 @@ std::string RunPoint(int64_t from, int64_t until, std::string& outcome) {
   outcome = !server.ok() ? "not started" : (*server)->stop_status().ok() ? "went on" : "stopped";
   if (!script.ledger().complaints.empty()) return script.ledger().complaints.front();
   const Ledger::Mark mark = script.ledger().mark();
-  const std::string violation =
-      CheckAftermath(*disk.Crash(random), clock.Now(), script.ledger(), mark, ServerOptions());
+  std::string violation = CheckAftermath(*disk.Crash(random), clock.Now(), script.ledger(), mark, ServerOptions());
   if (!violation.empty() || outcome != "went on") return violation;
   const std::string afterwards = CheckServer(**server, clock, script.ledger(), mark);
   return afterwards.empty() ? "" : "afterwards: " + afterwards;

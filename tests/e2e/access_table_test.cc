@@ -127,7 +127,7 @@ class GuardedServer {
   }
 
   std::string Secret(std::vector<std::string> words, const std::string& as) {
-    const std::string file = directory_.path() + "/" + std::to_string(++num_secrets_) + ".token";
+    std::string file = directory_.path() + "/" + std::to_string(++num_secrets_) + ".token";
     words.insert(words.begin(), {"token", "create"});
     words.insert(words.end(), {"--to", file});
     if (!as.empty()) words.insert(words.end(), {"--token-file", as});

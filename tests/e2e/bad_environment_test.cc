@@ -16,7 +16,6 @@ namespace sheaf {
 namespace {
 
 using Catch::Matchers::Contains;
-using Catch::Matchers::StartsWith;
 
 // sheafd that is expected not to start.
 CommandRun RunServer(const std::vector<std::string>& arguments) {

@@ -38,7 +38,7 @@ TEST_CASE("An unknown round, task or worker is not found: exit code 3, and the s
 }
 
 std::string SpecFile(const Federation& federation, const std::string& computation, const std::string& symbol) {
-  const std::string path = fmt::format("{}/{}-{}.json", federation.directory(), computation, symbol);
+  std::string path = fmt::format("{}/{}-{}.json", federation.directory(), computation, symbol);
   std::ofstream(path) << fmt::format(
       R"({{"computation": {{"name": "{}"}}, "aggregate": {{"outputs": [{{"name": "x", "operator": "{}",
           "dtype": "FLOAT32", "denseShape": [4]}}]}}, "listed": {{"tasks": [{{}}]}}}})",

@@ -65,7 +65,7 @@ class Transcript {
   explicit Transcript(Federation& federation) : federation_(federation) {}
 
   CommandRun Sheaf(const std::vector<std::string>& arguments, const std::string& typed) {
-    const CommandRun run = federation_.Sheaf(arguments);
+    CommandRun run = federation_.Sheaf(arguments);
     text_ += fmt::format("$ {}\n{}{}", typed, run.out, run.err);
     return run;
   }
@@ -88,7 +88,7 @@ class Transcript {
 
 // One dense and one sparse output, six tasks; one contribution is enough.
 std::string SpecFile(const Federation& federation, const std::string& name, const std::string& form) {
-  const std::string path = federation.directory() + "/" + name;
+  std::string path = federation.directory() + "/" + name;
   std::ofstream(path)
       << R"({"computation": {"name": "noop"}, "minGoal": 1, "retry": {"failedMax": 1}, "aggregate": {"outputs": [
       {"name": "bias", "operator": "sum", "dtype": "FLOAT32", "denseShape": [4])"

@@ -37,7 +37,7 @@ nlohmann::json Count(const std::string& table, const std::vector<std::string>& a
   const CommandRun run = RunCommand(argv);
   INFO(run.err);
   REQUIRE(run.exit_code == 0);
-  const nlohmann::json counted = nlohmann::json::parse(run.out, nullptr, false);
+  nlohmann::json counted = nlohmann::json::parse(run.out, nullptr, false);
   REQUIRE(counted.is_object());
   return counted;
 }

@@ -20,7 +20,7 @@ nlohmann::json Demo(const std::string& name, const std::string& data, const std:
   REQUIRE(run.exit_code == 0);
   std::string text = run.out;
   while (!text.empty() && text.back() == '\n') text.pop_back();
-  const nlohmann::json last = nlohmann::json::parse(text.substr(text.rfind('\n') + 1), nullptr, false);
+  nlohmann::json last = nlohmann::json::parse(text.substr(text.rfind('\n') + 1), nullptr, false);
   REQUIRE(last.is_object());
   return last;
 }

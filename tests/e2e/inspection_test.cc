@@ -30,7 +30,7 @@ std::string DumpOf(const Federation& federation) {
 
 // A round in which everything occurs: a task that succeeded, one that failed and waits, one held, and untouched ones.
 std::string ALiveRound(Federation& federation) {
-  const std::string round = StartRound(federation, OneHotRound({.num_tasks = 6, .lease = absl::Minutes(10)}));
+  std::string round = StartRound(federation, OneHotRound({.num_tasks = 6, .lease = absl::Minutes(10)}));
   const v1::SyncResponse granted = SyncOnce(federation.transport(), APoll("hand", "poll-1", 3));
   REQUIRE(granted.leases_size() == 3);
   v1::SyncRequest results = APoll("hand", "poll-2", 0);
@@ -45,7 +45,7 @@ std::string ALiveRound(Federation& federation) {
 }
 
 std::string AnEndedRound(Federation& federation) {
-  const std::string round = StartRound(federation, OneHotRound({.num_tasks = 1}));
+  std::string round = StartRound(federation, OneHotRound({.num_tasks = 1}));
   const v1::SyncResponse granted = SyncOnce(federation.transport(), APoll("hand", "poll-0", 1));
   REQUIRE(granted.leases_size() == 1);
   v1::SyncRequest result = APoll("hand", "poll-0b", 0);

@@ -175,7 +175,7 @@ class Scene {
     start.set_digest(Sha256Hex(bytes));
     start.mutable_contribution()->set_task(lease.task());
     start.mutable_contribution()->set_lease_token(lease.lease_token());
-    const std::string id = Ok(BlockingCall(federation_.transport(), kStartUpload, start)).upload_id();
+    std::string id = Ok(BlockingCall(federation_.transport(), kStartUpload, start)).upload_id();
     constexpr size_t kChunk = 6000;
     for (size_t at = 0; at < bytes.size(); at += kChunk) {
       v1::WriteChunkRequest chunk;

@@ -67,8 +67,8 @@ TEST_CASE("A call that finds no server is repeated, with the same request, until
 }
 
 TEST_CASE("An answer that is an error is an answer, and is not asked for again") {
-  for (absl::Status status : {absl::NotFoundError("no such round"), absl::DeadlineExceededError("slow"),
-                              absl::InternalError("bug"), absl::ResourceExhaustedError("full")}) {
+  for (const absl::Status& status : {absl::NotFoundError("no such round"), absl::DeadlineExceededError("slow"),
+                                     absl::InternalError("bug"), absl::ResourceExhaustedError("full")}) {
     Fixture test({status});
     CHECK(test.Cancel(absl::Seconds(30)) == status);
     CHECK(test.inner.request_ids.size() == 1);

@@ -38,8 +38,7 @@ class Pairs {
   explicit Pairs(std::string directory) : directory_(std::move(directory)) {}
 
   CertificateFiles Make(const std::string& name) const {
-    const CertificateFiles files = {.certificate = directory_ + "/" + name + ".pem",
-                                    .key = directory_ + "/" + name + ".key"};
+    CertificateFiles files = {.certificate = directory_ + "/" + name + ".pem", .key = directory_ + "/" + name + ".key"};
     OpenSsl(
         fmt::format("req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 365 -subj /CN={} "
                     "-keyout {} -out {}",

@@ -133,7 +133,7 @@ absl::Status CheckIds(int64_t size) {
   v1::CreateRoundRequest create;
   create.set_request_id(id);
   *create.mutable_spec() = SumRound(1);
-  const absl::Status created = server.Call<v1::CreateRoundResponse>("RoundService/CreateRound", create).status();
+  absl::Status created = server.Call<v1::CreateRoundResponse>("RoundService/CreateRound", create).status();
   CHECK(polled.code() == created.code());
   return created;
 }
@@ -182,7 +182,7 @@ const std::map<std::string, std::function<absl::Status(int64_t)>>& Trials() {
            output.set_operator_("slices_sum");
            output.add_dense_shape(most);
          });
-         const absl::Status dense = CheckOutput([&](v1::OutputSpec& output) { output.set_dense_shape(0, most); });
+         absl::Status dense = CheckOutput([&](v1::OutputSpec& output) { output.set_dense_shape(0, most); });
          CHECK(row.code() == dense.code());
          return dense;
        }},

@@ -120,7 +120,7 @@ absl::Status LastOfReads(CoreFederation& server, int num_reads, absl::Duration a
     });
   }
   books.Tick(now + after);
-  const absl::Status heard = last;
+  absl::Status heard = last;
   books.Abandon(CallId(1));
   for (AnswerEntry* entry : entries) books.Release(entry);
   return heard;
@@ -181,7 +181,7 @@ void AddRefusalsUnderOverload(std::map<std::string, Refusal>& rows) {
                                   return server.Enter(method, *Identity::Anybody(), 1, server.clock().Now());
                                 };
                                 CHECK(enter("sheaf.v1.InspectionService/DescribeQueue").ok());
-                                const absl::Status refused = enter("sheaf.v1.WorkService/Sync");
+                                absl::Status refused = enter("sheaf.v1.WorkService/Sync");
                                 // They are done in the end, and others are let in.
                                 server.Run();
                                 CHECK(enter("sheaf.v1.WorkService/Sync").ok());
@@ -208,7 +208,7 @@ void AddRefusalsUnderOverload(std::map<std::string, Refusal>& rows) {
                                  for (int i = 0; i < 256; ++i) call();
                                  CHECK(enter("sheaf.v1.WorkService/Sync").ok());
                                  server.clock().Advance(absl::Milliseconds(78));
-                                 const absl::Status refused = enter("sheaf.v1.WorkService/Sync");
+                                 absl::Status refused = enter("sheaf.v1.WorkService/Sync");
                                  CHECK(enter("sheaf.v1.InspectionService/DescribeQueue").ok());
                                  server.Run();
                                  CHECK(enter("sheaf.v1.WorkService/Sync").ok());
@@ -221,7 +221,7 @@ void AddRefusalsUnderOverload(std::map<std::string, Refusal>& rows) {
         v1::DescribeQueueRequest request;
         v1::DescribeQueueResponse response;
         server.dispatcher().Dispatch("sheaf.v1.InspectionService/DescribeQueue", {}, request, &response, [](auto) {});
-        const absl::Status refused =
+        absl::Status refused =
             server.Enter("sheaf.v1.InspectionService/DescribeQueue", *Identity::Anybody(), 1, server.clock().Now());
         server.Run();
         return refused;
@@ -234,7 +234,7 @@ void AddRefusalsUnderOverload(std::map<std::string, Refusal>& rows) {
                                                             server.clock().Now());
                                       };
                                       CHECK(enter(90'000).ok());
-                                      const absl::Status refused = enter(10'001);
+                                      absl::Status refused = enter(10'001);
                                       server.parts().admission.Leave(*Identity::Anybody(), 90'000);
                                       CHECK(enter(10'001).ok());
                                       return refused;
@@ -249,7 +249,7 @@ void AddRefusalsUnderOverload(std::map<std::string, Refusal>& rows) {
                                                           server.clock().Now());
                                     };
                                     for (int i = 0; i < 5; ++i) CHECK(enter("greedy").ok());
-                                    const absl::Status refused = enter("greedy");
+                                    absl::Status refused = enter("greedy");
                                     CHECK(enter("modest").ok());
                                     server.clock().Advance(absl::Milliseconds(200));
                                     CHECK(enter("greedy").ok());
@@ -268,7 +268,7 @@ void AddRefusalsOfAnswers(std::map<std::string, Refusal>& rows) {
                            watch.set_etag(server.GetRound(round).etag());
                            watch.mutable_wait()->set_seconds(50);
                            const auto first = server.CallLater<v1::GetRoundResponse>("RoundService/GetRound", watch);
-                           const absl::Status refused =
+                           absl::Status refused =
                                server.Call<v1::GetRoundResponse>("RoundService/GetRound", watch).status();
                            CHECK_FALSE(first->has_value());
                            return refused;
@@ -282,7 +282,7 @@ void AddRefusalsOfAnswers(std::map<std::string, Refusal>& rows) {
         const AnswerClient client = {.connection = "c"};
         CountedCuts call;
         AnswerEntry* entry = books.Take(client, 10'000, server.clock().Now(), call).value();
-        const absl::Status refused = books.Take(client, 10'000, server.clock().Now(), call).status();
+        absl::Status refused = books.Take(client, 10'000, server.clock().Now(), call).status();
         books.Release(entry);
         return refused;
       },
@@ -387,7 +387,7 @@ void AddRefusalsOfRounds(std::map<std::string, Refusal>& rows) {
   rows["live_tasks_max"] = {[](Limits& l) { l.live_tasks_max = 9; },
                             [](CoreFederation& server) {
                               const std::string round = server.CreateRound(SumRound(8));
-                              const absl::Status refused = Create(server, SumRound(3));
+                              absl::Status refused = Create(server, SumRound(3));
                               server.CrashAndRestart();
                               CHECK(Create(server, SumRound(3)).code() == Code::kResourceExhausted);
                               CHECK(Create(server, SumRound(1), "fits").ok());
@@ -458,7 +458,7 @@ void AddRefusalsOfContributions(std::map<std::string, Refusal>& rows) {
                                   v1::SyncRequest both = Ask("w", 0);
                                   *both.add_results() = Result(granted.leases(0), 1);
                                   *both.add_results() = Result(granted.leases(1), 1);
-                                  const absl::Status refused =
+                                  absl::Status refused =
                                       server.Call<v1::SyncResponse>("WorkService/Sync", both).status();
                                   // The first is folded by now, and the second finds room.
                                   const v1::SyncResponse again = server.Sync(both);
@@ -515,7 +515,7 @@ void AddRefusalsOfUploads(std::map<std::string, Refusal>& rows) {
                                        };
                                        CHECK(start(0, 600).ok());
                                        CHECK(start(0, 600).ok());
-                                       const absl::Status refused = start(1, 401);
+                                       absl::Status refused = start(1, 401);
                                        CHECK(start(1, 400).ok());
                                        // The disk has room of its own.
                                        CHECK(Start(server, AnUpload("broadcast", 1001)).ok());
@@ -531,7 +531,7 @@ void AddRefusalsOfUploads(std::map<std::string, Refusal>& rows) {
   rows["uploads_per_identity_max"] = {[](Limits& l) { l.uploads_per_identity_max = 1; },
                                       [](CoreFederation& server) {
                                         CHECK(Start(server, AnUpload("one", 600)).ok());
-                                        const absl::Status refused = Start(server, AnUpload("two", 1));
+                                        absl::Status refused = Start(server, AnUpload("two", 1));
                                         // It is forgotten.
                                         server.Advance(absl::Hours(2));
                                         CHECK(Start(server, AnUpload("two", 1)).ok());

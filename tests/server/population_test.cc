@@ -177,7 +177,7 @@ TEST_CASE("A population whose rounds end fast does not push out what another's r
   const auto finish = [&](const std::string& population) {
     v1::RoundSpec spec = SumRound(1);
     spec.set_population(population);
-    const std::string round = server.CreateRound(spec);
+    std::string round = server.CreateRound(spec);
     v1::SyncRequest sync = AskIn(population, "w", 0);
     *sync.add_results() = Result(server.Sync(AskIn(population, "w")).leases(0), 1);
     server.Sync(sync);

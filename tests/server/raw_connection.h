@@ -32,7 +32,7 @@ class RawConnection {
     to.sin_family = AF_INET;
     to.sin_port = htons(static_cast<uint16_t>(std::stoi(address.substr(address.rfind(':') + 1))));
     to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    ::connect(fd_, reinterpret_cast<const sockaddr*>(&to), sizeof to);
+    static_cast<void>(::connect(fd_, reinterpret_cast<const sockaddr*>(&to), sizeof to));
   }
   RawConnection(RawConnection&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
   ~RawConnection() {

@@ -19,8 +19,6 @@
 
 #include "tests/slow_batches.h"
 
-extern char** environ;
-
 namespace sheaf {
 
 class SheafdProcess {

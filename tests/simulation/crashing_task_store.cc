@@ -56,7 +56,7 @@ void CrashingTaskStore::Drop() {
 
 absl::Status CrashingTaskStore::StageTasks(const StageTasksParams& params) {
   return Between(point_, StoreOperation::kStageTasks, [&] {
-    const absl::Status status = inner_.StageTasks(params);
+    absl::Status status = inner_.StageTasks(params);
     has_written_ |= status.ok();
     return status;
   });

@@ -54,7 +54,7 @@ absl::Duration WaitOf(const google::protobuf::Message& request) {
 }  // namespace
 
 SimServer::SimServer(Parts parts)
-    : parts_(std::move(parts)),
+    : parts_(parts),
       point_(parts_.statistics),
       monitor_(parts_.storage.tasks(), parts_.ledger, parts_.journal, parts_.statistics),
       task_store_(std::make_unique<CrashingTaskStore>(parts_.storage.tasks(), point_, monitor_)),

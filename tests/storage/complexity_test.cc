@@ -184,7 +184,7 @@ TEST_CASE("Ten times as long a list takes ten times as long to read, page by pag
   for (const StoreKind& kind : StoresUnderTest()) {
     for (const auto& [name, row] : Rows()) {
       INFO(name << " on " << kind.name);
-      CHECK(CpuRatio([&](int64_t n) { return row.make(kind, n); }, row.size) <= kLinear);
+      CHECK(CpuRatio([&kind, &row = row](int64_t n) { return row.make(kind, n); }, row.size) <= kLinear);
     }
   }
 }

@@ -99,7 +99,7 @@ class SampleStore {
   std::string path() const { return parent_.path() + "/store"; }
   std::string beside(const std::string& name) const { return parent_.path() + "/" + name; }
   std::string scratch() {
-    const std::string made = beside("scratch-" + std::to_string(++num_scratches_));
+    std::string made = beside("scratch-" + std::to_string(++num_scratches_));
     fs::create_directory(made);
     return made;
   }

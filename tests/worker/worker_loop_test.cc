@@ -411,7 +411,7 @@ TEST_CASE("A server that speaks another protocol ends the worker with the server
 }
 
 TEST_CASE("A worker that is refused comes back rarely") {
-  for (absl::Status status : {absl::InvalidArgumentError("bad name"), absl::PermissionDeniedError("no")}) {
+  for (const absl::Status& status : {absl::InvalidArgumentError("bad name"), absl::PermissionDeniedError("no")}) {
     LoopHarness test;
     test.FailLastSync(status);
     test.Advance(absl::Seconds(29));

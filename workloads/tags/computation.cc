@@ -31,7 +31,7 @@ class TagsTask final : public PreparedTask {
  public:
   TagsTask(std::shared_ptr<const TagsDataset> dataset, TagsConfig config, int client)
       : dataset_(std::move(dataset)),
-        config_(std::move(config)),
+        config_(config),
         client_(client),
         rows_(TagsRowsTouched(*dataset_, client_, config_)) {
     v1::RowSelection& weights = request_.selections.emplace_back();
@@ -72,7 +72,7 @@ class Tags final : public Computation {
     control.ReportProgress();
     RETURN_IF_ERROR(config.CheckFits(*dataset));
     ASSIGN_OR_RETURN(int client, ParseTagsSelector(lease.data_selector(), *dataset));
-    return std::make_unique<TagsTask>(std::move(dataset), std::move(config), client);
+    return std::make_unique<TagsTask>(std::move(dataset), config, client);
   }
 
  private:

@@ -27,17 +27,17 @@ void RetryingTransport::CallMethod(std::string_view method, const google::protob
   call->response = response;
   call->deadline = clock_.Now() + options.timeout;
   call->done = std::move(done);
-  Attempt(std::move(call));
+  Attempt(call);
 }
 
-void RetryingTransport::Attempt(std::shared_ptr<PendingCall> call) {
+void RetryingTransport::Attempt(const std::shared_ptr<PendingCall>& call) {
   ++call->attempts;
   CallOptions options{.timeout = std::max(call->deadline - clock_.Now(), absl::Milliseconds(1))};
   inner_.CallMethod(call->method, *call->request, call->response, options,
                     [this, call](absl::Status status) { OnAttemptDone(call, std::move(status)); });
 }
 
-void RetryingTransport::OnAttemptDone(std::shared_ptr<PendingCall> call, absl::Status status) {
+void RetryingTransport::OnAttemptDone(const std::shared_ptr<PendingCall>& call, absl::Status status) {
   if (!absl::IsUnavailable(status) && !RetryAfter(status)) return call->done(std::move(status));
   const absl::Duration pause = Pause(status, call->attempts);
   if (clock_.Now() + pause >= call->deadline) return call->done(std::move(status));

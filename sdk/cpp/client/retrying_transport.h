@@ -43,8 +43,8 @@ class RetryingTransport final : public Transport {
 
  private:
   struct PendingCall;
-  void Attempt(std::shared_ptr<PendingCall> call);
-  void OnAttemptDone(std::shared_ptr<PendingCall> call, absl::Status status);
+  void Attempt(const std::shared_ptr<PendingCall>& call);
+  void OnAttemptDone(const std::shared_ptr<PendingCall>& call, absl::Status status);
   absl::Duration Pause(const absl::Status& status, int attempt);
 
   Transport& inner_;

@@ -88,7 +88,7 @@ bool ContributionFold::MayFoldHere(const LiveRound& round, int64_t bytes) const 
   return folded_here_bytes_ + bytes <= kFoldedHerePerBatchMax;
 }
 
-void ContributionFold::Submit(LiveRound& round, int64_t sequence, std::shared_ptr<Unfolded> unfolded,
+void ContributionFold::Submit(LiveRound& round, int64_t sequence, const std::shared_ptr<Unfolded>& unfolded,
                               const Bytes& bytes) {
   // Each once, and in the order of the records: a checkpoint says with one number what it contains.
   SHEAF_CHECK(sequence == round.submitted + 1, "round {} folds {} after {}", round.id, sequence, round.submitted);

@@ -73,7 +73,7 @@ class ContributionFold {
   };
 
   // Hands a durable contribution to the round's strand, or folds it at once if it is small and nothing is before it.
-  void Submit(LiveRound& round, int64_t sequence, std::shared_ptr<Unfolded> unfolded, const Bytes& bytes);
+  void Submit(LiveRound& round, int64_t sequence, const std::shared_ptr<Unfolded>& unfolded, const Bytes& bytes);
   bool MayFoldHere(const LiveRound& round, int64_t bytes) const;
   void OnFolded(LiveRound& round, int64_t sequence, int64_t memory_bytes, absl::Time now);
 

@@ -21,7 +21,7 @@
 namespace sheaf {
 namespace {
 
-absl::Status Invalid(std::string message) { return absl::InvalidArgumentError(std::move(message)); }
+absl::Status Invalid(const std::string& message) { return absl::InvalidArgumentError(message); }
 
 // What the number of open slots is derived from.
 absl::Status CheckGoal(const v1::RoundSpec& spec) {
