@@ -64,6 +64,13 @@ class RunningCore {
       REQUIRE(thread_.RunInBatch([&](absl::Time) { clock_.Advance(each); }).ok());
     }
   }
+  // Returns when `event` and all that it posts have run. Catch is not thread-safe: no more may be asserted here before.
+  void RunWithAllPosted(const Executor::Event& event) {
+    const absl::Status first = thread_.RunInBatch(event);
+    const absl::Status last = thread_.RunInBatch([](absl::Time) {});
+    REQUIRE(first.ok());
+    REQUIRE(last.ok());
+  }
   void Stall(absl::Duration duration) { clock_.Advance(duration); }
   SlowlyFlushedStore& store() { return store_; }
   CoreThread& thread() { return thread_; }
@@ -72,14 +79,11 @@ class RunningCore {
   // How many batches it takes for the events of a crowd.
   size_t NumBatchesOfACrowd() {
     std::set<int> batches;
-    const absl::Status posted = thread_.RunInBatch([&](absl::Time) {
+    RunWithAllPosted([&](absl::Time) {
       for (int i = 0; i < kEvents; ++i) {
         thread_.Post([&](absl::Time) { batches.insert(store_.num_commits()); });
       }
     });
-    REQUIRE(posted.ok());
-    // It comes after them.
-    REQUIRE(thread_.RunInBatch([](absl::Time) {}).ok());
     return batches.size();
   }
 
@@ -114,7 +118,7 @@ TEST_CASE("A batch that has worked for long leaves the rest of its events to the
   std::vector<int> order;
   absl::Duration longest;
   absl::Time batch;
-  const absl::Status posted = core.thread().RunInBatch([&](absl::Time) {
+  core.RunWithAllPosted([&](absl::Time) {
     for (int i = 0; i < kSlowEvents; ++i) {
       core.thread().Post([&, i](absl::Time now) {
         core.Stall(absl::Milliseconds(5));
@@ -126,8 +130,6 @@ TEST_CASE("A batch that has worked for long leaves the rest of its events to the
       });
     }
   });
-  REQUIRE(posted.ok());
-  REQUIRE(core.thread().RunInBatch([](absl::Time) {}).ok());
   CHECK(order.size() == kSlowEvents);
   CHECK(std::is_sorted(order.begin(), order.end()));
 }
@@ -188,12 +190,11 @@ TEST_CASE("Leases whose renewals wait for a core that stood still are not lost, 
       });
     }
   };
-  const absl::Status posted = core.thread().RunInBatch([&](absl::Time) {
+  core.RunWithAllPosted([&](absl::Time) {
     core.Stall(absl::Seconds(20));
     renew_all(1);
     core.Stall(absl::Seconds(20));
   });
-  REQUIRE(posted.ok());
   std::vector<TaskRecord> lost;
   REQUIRE(core.thread()
               .RunInBatch([&](absl::Time) {
@@ -227,7 +228,7 @@ TEST_CASE("Leases whose renewals wait in a queue for longer than leases last are
   RunningCore core(absl::ZeroDuration());
   const std::vector<v1::Lease> leases = LeaseAll(core, kWorkers);
   int num_held = 0;
-  const absl::Status posted = core.thread().RunInBatch([&](absl::Time) {
+  core.RunWithAllPosted([&](absl::Time) {
     for (int i = 0; i < kWorkers; ++i) {
       core.thread().Post([&, i](absl::Time now) {
         // Each has a batch of its own.
@@ -242,8 +243,6 @@ TEST_CASE("Leases whose renewals wait in a queue for longer than leases last are
       });
     }
   });
-  REQUIRE(posted.ok());
-  REQUIRE(core.thread().RunInBatch([](absl::Time) {}).ok());
   CHECK(num_held == kWorkers);
 }
 
@@ -290,7 +289,7 @@ TEST_CASE("A deadline that passes while calls wait finds the results that they b
   constexpr int kWorkers = 200;
   const std::vector<v1::Lease> leases = LeaseAll(core, kWorkers);
   int num_accepted = 0;
-  const absl::Status posted = core.thread().RunInBatch([&](absl::Time) {
+  core.RunWithAllPosted([&](absl::Time) {
     for (int i = 0; i < kWorkers; ++i) {
       core.thread().Post([&, i](absl::Time now) {
         v1::SyncRequest request = Ask("w" + std::to_string(i), 0);
@@ -305,8 +304,6 @@ TEST_CASE("A deadline that passes while calls wait finds the results that they b
     // Beyond the round's deadline.
     core.Stall(absl::Hours(2));
   });
-  REQUIRE(posted.ok());
-  REQUIRE(core.thread().RunInBatch([](absl::Time) {}).ok());
   CHECK(num_accepted == kWorkers);
 }
 
