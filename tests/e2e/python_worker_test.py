@@ -127,7 +127,7 @@ def main(argv):
         import google.protobuf  # noqa: F401
         import grpc  # noqa: F401
     except ImportError as missing:
-        print(f"skipped: {missing}; deploy/install-packages.sh test brings it")
+        print(f"skipped: {missing}; deploy/install-packages.sh python test brings it")
         return 77
     with tempfile.TemporaryDirectory() as directory:
         run(argv[1], directory)

@@ -127,6 +127,7 @@ def check(binaries):
     problems += differing_moves(architecture, (ROOT / "storage/transitions.cc").read_text())
     problems += unknown_tests(texts, tests)
     problems += run_script("generate_rpc.py", "--check")
+    problems += run_script("generate_python.py", "--check")
     problems += uncommented(texts["docs/reference/rpc.md"])
     problems += outdated_excerpts(texts, lambda path: (ROOT / path).read_text())
     if binaries and all((binaries / name).exists() for name in ("sheaf", "sheafd", "sheaf-worker")):

@@ -160,6 +160,19 @@ def check_third_party(tree):
                 yield f"{name}:{number}: {what} ({included}) outside its home"
 
 
+def check_python_imports(tree):
+    for name, text in tree.texts.items():
+        if not name.startswith(rules.PYTHON_PACKAGE):
+            continue
+        for number, line in enumerate(text.split("\n"), 1):
+            # Of "from a import b" both a and a.b.
+            match = re.match(r"\s*(?:import ([\w.]+)|from ([\w.]+) import (\w+))", line)
+            imported = (match.group(1) or f"{match.group(2)}.{match.group(3)}") if match else ""
+            for what, pattern, homes in rules.PYTHON_IMPORTS:
+                if re.match(pattern, imported) and not is_home(name, homes):
+                    yield f"{name}:{number}: {what} ({imported}) outside its home"
+
+
 def check_own_header_first(tree):
     """Then the build itself proves that the header compiles on its own."""
     first = {}
@@ -207,6 +220,7 @@ CHECKS = [
     check_circles,
     check_includes,
     check_third_party,
+    check_python_imports,
     check_own_header_first,
     check_bans,
     check_names,

@@ -35,7 +35,8 @@ PACKAGES_FOUND = {
 # What scripts, CMake and tests run.
 PROGRAMS = ["g++", "cmake", "ctest", "ninja", "pkg-config", "protoc", "grpc_cpp_plugin", "grpc_python_plugin", "python3",
             "ss", "bash", "sed", "awk", "grep"]
-PYTHON_MODULES = ["numpy", "grpc", "google/protobuf"]
+PYTHON_MODULES = ["build", "google/protobuf", "grpc", "hypothesis", "mypy", "numpy", "pytest", "scipy", "setuptools", "sklearn",
+                  "tqdm", "wheel"]
 # Somebody else's project: what it finds is what we install.
 ELSEWHERE = "tests/out_of_tree/"
 
@@ -130,7 +131,7 @@ def find(patterns):
 
 
 def check_sources():
-    check = Check("build", "test")
+    check = Check("build", "python", "test")
     folders = header_folders()
     for header, name in sorted(dict(used_headers()).items()):
         check.needs(f"<{header}> ({name})", find([f"{folder}/{header}" for folder in folders]))

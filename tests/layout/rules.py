@@ -223,6 +223,21 @@ THIRD_PARTY = [
     ("std ranges", r"ranges", []),  # clang-14 cannot compile libstdc++ 12's views.
 ]
 
+# --- The Python package -------------------------------------------------------------------------------------------
+#
+# What its modules may import, beside Python's own and each other: (what, pattern of the module, [(home, reason)]).
+
+PYTHON_PACKAGE = "sdk/python/sheaf/"
+PYTHON_IMPORTS = [
+    ("gRPC", r"grpc\b", [(PYTHON_PACKAGE + "calls.py", "which errors are worth another call"),
+      (PYTHON_PACKAGE + "connection.py", "the driver for threads"), (PYTHON_PACKAGE + "aio.py", "the driver for event loops")]),
+    # Computations know no protocol: it would take them longer to import than to compute a small task.
+    ("the protocol", r"(?:sheaf\.v1|google\.protobuf)\b", [(PYTHON_PACKAGE + name, "of programs") for name in
+      ("aio.py", "calls.py", "round_calls.py", "round_spec.py", "round_view.py", "server.py", "transfer.py")]),
+    ("scipy or torch", r"(?:scipy|torch)\b", [(PYTHON_PACKAGE + "sparse.py", "only where there is one to convert to")]),
+    ("tqdm", r"tqdm\b", [(PYTHON_PACKAGE + "progress_bar.py", "the bar")]),
+]
+
 # --- What stands nowhere ------------------------------------------------------------------------------------------
 
 # Names that invite everything and say nothing.

@@ -1,0 +1,138 @@
+"""What is asked of a server about rounds: the operations behind `Server` and `Round`, for threads and asyncio alike."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any, cast
+
+from sheaf.calls import (CANCEL_ROUND, CREATE_ROUND, EXPLAIN_ROUND, GET_ROUND, LIST_ROUNDS, LIST_WORKERS, Pause, Steps, call,
+                         new_request_id)
+from sheaf.errors import DataLoss, DeadlineExceeded, InvalidArgument, RoundFailed
+from sheaf.progress_bar import ProgressBar
+from sheaf.result import Result
+from sheaf.round_spec import RoundOptions, round_spec
+from sheaf.round_view import RoundView
+from sheaf.transfer import is_digest, read_aggregate, upload
+from sheaf.v1 import inspection_service_pb2, round_pb2, round_service_pb2
+
+# How long one call stays parked at the server, and what it may take beyond that before it counts as lost.
+_POLL_SECONDS, _POLL_GRACE_SECONDS = 20.0, 10.0
+# After an answer without news that came although the server could have waited.
+_NO_NEWS_SECONDS = 0.1
+
+
+def create(computation: str, options: RoundOptions, population: str) -> Steps[round_pb2.Round]:
+    """Uploads the broadcast and creates the round."""
+    spec = round_spec(computation, options, population)
+    broadcast = options.get("broadcast")
+    if broadcast is not None:
+        spec.broadcast_digest = str(broadcast) if is_digest(broadcast) else (yield from upload(broadcast))
+    request = round_service_pb2.CreateRoundRequest(request_id=new_request_id(), spec=spec)
+    return (yield from call(CREATE_ROUND, request)).round
+
+
+def get(id: str) -> Steps[round_pb2.Round]:
+    """The round as it is now."""
+    return (yield from call(GET_ROUND, round_service_pb2.GetRoundRequest(round=id))).round
+
+
+def wait(id: str, etag: str, timeout: float | None, progress: bool | None) -> Steps[round_pb2.Round]:
+    """The round when it has ended; `etag` is of the last that was seen of it. DeadlineExceeded after `timeout` seconds: it goes on."""
+    must_end_at = None if timeout is None else time.monotonic() + timeout
+    with ProgressBar(id, progress) as bar:
+        request = round_service_pb2.GetRoundRequest(round=id, etag=etag)
+        while True:
+            left = _POLL_SECONDS if must_end_at is None else max(must_end_at - time.monotonic(), 0.0)
+            seconds = min(left, _POLL_SECONDS)
+            request.wait.FromNanoseconds(int(seconds * 1e9))
+            asked = time.monotonic()
+            seen = (yield from call(GET_ROUND, request, seconds + _POLL_GRACE_SECONDS)).round
+            bar.show(RoundView(seen))
+            if RoundView(seen).has_ended:
+                return seen
+            if must_end_at is not None and time.monotonic() >= must_end_at:
+                raise DeadlineExceeded(f"round {id} has not ended within {timeout:g} s; it goes on: see its explain()")
+            if seen.etag == request.etag and time.monotonic() - asked < seconds / 2:
+                yield Pause(_NO_NEWS_SECONDS)
+            request.etag = seen.etag
+
+
+def check_succeeded(round: round_pb2.Round) -> None:
+    """RoundFailed, with the server's reason, if it ended otherwise."""
+    if round.state == round_pb2.SUCCEEDED:
+        return
+    ended = "was cancelled" if round.state == round_pb2.CANCELLED else "failed"
+    raise RoundFailed(f"round {round.id} {ended}: {round.error}", round=round.id,
+                      state=round_pb2.RoundState.Name(round.state))
+
+
+def read(view: RoundView, bytes_max: int) -> Steps[Result]:
+    """What the round released."""
+    return Result(view, (yield from read_aggregate(view.id, bytes_max)))
+
+
+def page(population: str, states: list[str], job: str, token: str) -> Steps[round_service_pb2.ListRoundsResponse]:
+    """One page of the list of rounds."""
+    request = round_service_pb2.ListRoundsRequest(
+        population=population, states=[round_pb2.RoundState.Value(state) for state in states], job=job,
+        page_token=token,
+    )
+    answer = yield from call(LIST_ROUNDS, request)
+    if answer.next_page_token and answer.next_page_token == token:
+        raise DataLoss("the server's list of rounds does not end: its next page is the same again")
+    return answer
+
+
+def cancel(id: str, reason: str) -> Steps[round_pb2.Round]:
+    """Ends the round without an aggregate."""
+    request = round_service_pb2.CancelRoundRequest(request_id=new_request_id(), round=id, reason=reason)
+    return (yield from call(CANCEL_ROUND, request)).round
+
+
+def explain(id: str) -> Steps[str]:
+    """Why the round is not done yet, or how it ended."""
+    answer = yield from call(EXPLAIN_ROUND, inspection_service_pb2.ExplainRoundRequest(round=id))
+    lines = [answer.summary, *(f"  - {reason}" for reason in answer.reasons), *(f"  hint: {hint}" for hint in answer.hints)]
+    return "\n".join(lines)
+
+
+def workers(population: str) -> Steps[list[str]]:
+    """Names of the workers that have called."""
+    names: list[str] = []
+    token = ""
+    while True:
+        request = inspection_service_pb2.ListWorkersRequest(population=population, page_token=token)
+        answer = yield from call(LIST_WORKERS, request)
+        names += [worker.name for worker in answer.workers]
+        if not answer.next_page_token:
+            return names
+        if answer.next_page_token == token:
+            raise DataLoss("the server's list of workers does not end: its next page is the same again")
+        token = answer.next_page_token
+
+
+def goes_on(id: str) -> str:
+    """What is added to whatever interrupts a wait: nothing is cancelled without somebody saying so."""
+    return f'round {id} goes on at the server; server.round("{id}").wait() waits again, .cancel() ends it'
+
+
+def in_round(number: int, rounds: int | None) -> str:
+    """What is added to whatever ends a loop."""
+    return f"in round {number}{'' if rounds is None else f' of {rounds}'} of the loop"
+
+
+def states_of(state: str | list[str] | None) -> list[str]:
+    """The states that a list is about, as the protocol names them. InvalidArgument if there is none of a name."""
+    states = [each.upper() for each in ([state] if isinstance(state, str) else state or [])]
+    for each in states:
+        if each not in round_pb2.RoundState.keys():
+            raise InvalidArgument(f"there is no state {each!r} of rounds; they are COLLECTING, SEALING, SUCCEEDED, FAILED and "
+                                  "CANCELLED")
+    return states
+
+
+def current(options: Mapping[str, Any]) -> RoundOptions:
+    """The arguments of the next round of a loop: what is a function is called."""
+    now: dict[str, Any] = {name: value() if callable(value) else value for name, value in options.items()}
+    return cast(RoundOptions, now)

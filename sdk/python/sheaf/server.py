@@ -1,0 +1,183 @@
+"""A server, as programs see it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from types import TracebackType
+from typing import Any, Unpack
+
+from sheaf import round_calls
+from sheaf.calls import GET_SERVER_INFO, call
+from sheaf.connection import Connection
+from sheaf.result import Result
+from sheaf.round_spec import Broadcast, RoundOptions
+from sheaf.round_view import RoundView
+from sheaf.security import Security
+from sheaf.transfer import READ_BYTES_MAX, upload
+from sheaf.v1 import inspection_service_pb2, round_pb2
+
+
+class Round(RoundView):
+    """A round at a server. What its properties say is what was seen last: `refresh` and `wait` look again."""
+
+    def __init__(self, connection: Connection, message: round_pb2.Round) -> None:
+        super().__init__(message)
+        self._connection = connection
+
+    def refresh(self) -> Round:
+        """Looks at it now. NotFound if it is not there any more."""
+        self.message = self._connection.run(round_calls.get(self.id))
+        return self
+
+    def wait(self, timeout: float | None = None, *, progress: bool | None = None) -> Round:
+        """Waits until it has ended, whichever way; `timeout` seconds at the most.
+
+        progress: a bar, if tqdm is there; None is on terminals only. DeadlineExceeded after the timeout. Then, and if Ctrl-C
+        interrupts it, the round goes on at the server; the exception says so, and how to wait again or cancel it.
+        """
+        try:
+            self.message = self._connection.run(round_calls.wait(self.id, self.message.etag, timeout, progress))
+        except BaseException as error:
+            error.add_note(round_calls.goes_on(self.id))
+            raise
+        return self
+
+    def result(self, timeout: float | None = None, *, progress: bool | None = None,
+               bytes_max: int = READ_BYTES_MAX) -> Result:
+        """Waits as `wait` does, and reads what it released, `bytes_max` at the most.
+
+        RoundFailed if it released nothing, with the server's reason.
+        """
+        if not self.has_ended:
+            self.wait(timeout, progress=progress)
+        round_calls.check_succeeded(self.message)
+        return self._connection.run(round_calls.read(self, bytes_max))
+
+    def cancel(self, reason: str = "cancelled by its program") -> Round:
+        """Ends it without an aggregate. FailedPrecondition if it ended otherwise before."""
+        self.message = self._connection.run(round_calls.cancel(self.id, reason))
+        return self
+
+    def explain(self) -> str:
+        """Why it is not done yet, or how it ended: a few lines. For tokens of operators and viewers, too."""
+        return self._connection.run(round_calls.explain(self.id))
+
+
+class Server:
+    """A server, and a connection to it. Made by `sheaf.connect`. Thread-safe; a context manager that closes it.
+
+    All methods raise `sheaf.Error`s, in the server's words. Calls that a server does not answer, or puts off, are repeated:
+    a restart of the server is survived.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def run(self, computation: str, /, *, timeout: float | None = None, progress: bool | None = None,
+            **options: Unpack[RoundOptions]) -> Result:
+        """One round, from its broadcast to its result.
+
+            result = server.run("mean_age", outputs={"age": sheaf.weighted_mean(shape=())}, tasks=20)
+
+        computation: its name. options: see RoundOptions. timeout, progress: as of `Round.wait`; so is Ctrl-C, which cancels
+        nothing. RoundFailed if the round released nothing.
+        """
+        return self.create(computation, **options).result(timeout, progress=progress)
+
+    def create(self, computation: str, /, **options: Unpack[RoundOptions]) -> Round:
+        """Uploads the broadcast, if there is one, creates a round, and does not wait for it. options: see RoundOptions."""
+        population = self._connection.link.security.population
+        return Round(self._connection, self._connection.run(round_calls.create(computation, options, population)))
+
+    def loop(self, computation: str, /, *, rounds: int | None = None, timeout: float | None = None,
+             progress: bool | None = None, **options: Any) -> Iterator[Result]:
+        """One round after the other; the results, as they come.
+
+            for result in server.loop("tags", rounds=20, outputs=.., tasks=50, broadcast=lambda: {"w": w}):
+                w += result["w"]
+
+        rounds: how many; None goes on until the loop is left. options: see RoundOptions; each may also be a function without
+        arguments, which is called before each round: after the loop's body has seen the result of the last one. An exception
+        says in which round it was raised.
+        """
+        number = 0
+        while rounds is None or number < rounds:
+            number += 1
+            try:
+                result = self.run(computation, timeout=timeout, progress=progress, **round_calls.current(options))
+            except BaseException as error:
+                error.add_note(round_calls.in_round(number, rounds))
+                raise
+            yield result
+
+    def round(self, id: str, /) -> Round:
+        """The round of this id, as it is now. NotFound if there is none."""
+        return Round(self._connection, self._connection.run(round_calls.get(id)))
+
+    def rounds(self, *, state: str | list[str] | None = None, job: str = "") -> Iterator[Round]:
+        """The rounds of the population, newest first; those in this state or these, and of this job. Read page by page."""
+        population, token = self._connection.link.security.population, ""
+        while True:
+            page = self._connection.run(round_calls.page(population, round_calls.states_of(state), job, token))
+            yield from (Round(self._connection, message) for message in page.rounds)
+            token = page.next_page_token
+            if not token:
+                return
+
+    def upload(self, content: Broadcast | Mapping[str, Any] | os.PathLike[str] | bytes, /) -> str:
+        """Uploads a broadcast, once for several rounds; its digest, for their `broadcast`.
+
+        content: a mapping from names to arrays (or `sheaf.Sparse`), a pathlib.Path of a safetensors file, or bytes. What the
+        server has already does not travel. It keeps what no round names for an hour.
+        """
+        return self._connection.run(upload(content))
+
+    def info(self) -> inspection_service_pb2.GetServerInfoResponse:
+        """Version, uptime, store, operators and limits of the server: sheaf.v1.GetServerInfoResponse."""
+        return self._connection.run(call(GET_SERVER_INFO, inspection_service_pb2.GetServerInfoRequest()))
+
+    def workers(self) -> list[str]:
+        """Names of the workers that have called, in order. For tokens of operators and viewers."""
+        return self._connection.run(round_calls.workers(self._connection.link.security.population))
+
+    @property
+    def address(self) -> str:
+        """HOST:PORT."""
+        return self._connection.link.security.address
+
+    def close(self) -> None:
+        """Ends the connection. Rounds go on."""
+        self._connection.close()
+
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 traceback: TracebackType | None) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<sheaf.Server at {self.address}>"
+
+
+def connect(address: str | None = None, *, tls_ca: str | os.PathLike[str] | None = None,
+            tls_cert: str | os.PathLike[str] | None = None, tls_key: str | os.PathLike[str] | None = None,
+            token_file: str | os.PathLike[str] | None = None, insecure: bool | None = None, population: str | None = None,
+            seconds: float = 30.0) -> Server:
+    """A server, for programs. The connection is made when it is first used.
+
+    address: HOST:PORT. tls_ca: PEM file with the authorities of the server's certificate, or "system" for those that this
+    machine trusts; without it there is no TLS. tls_cert, tls_key: our own certificate, for a server that asks for one.
+    token_file: file with the token that proves who we are; read again when it changes. insecure: send the token even where
+    others on the network can read it. population: whose rounds.
+
+    What is not given is taken from SHEAF_SERVER, SHEAF_TLS_CA, SHEAF_TLS_CERT, SHEAF_TLS_KEY, SHEAF_TOKEN_FILE, SHEAF_INSECURE
+    and SHEAF_POPULATION, as `sheaf` does; else the server is the one on this machine, and the population "default".
+
+    seconds: how long a call goes on trying while a server that was reached before cannot be reached; 3 at the most before.
+
+    Errors name the file that is wrong. FailedPrecondition: the token would travel in the clear.
+    """
+    security = Security.of(os.environ, address, tls_ca, tls_cert, tls_key, token_file, insecure, population)
+    return Server(Connection(security, seconds))
