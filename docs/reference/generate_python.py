@@ -43,6 +43,9 @@ The package `sheaf` is for both ends: programs, which create rounds, and computa
 Python 3.11 and Debian's `python3-numpy`, `python3-grpcio` and `python3-protobuf` (`deploy/install-packages.sh python`). A build
 puts it together in `build/release/python`: use it from there with `PYTHONPATH`, or make a wheel with
 `python3 -m build --wheel --no-isolation build/release/python`.
+
+[Examples](../../sdk/python/examples), each a page with its program: a mean, a histogram, a quantile by bisection, a neural network
+trained by federated averaging, and a worker in ten lines of shell.
 """
 
 

@@ -18,7 +18,7 @@ import grpc.aio
 
 from sheaf import round_calls
 from sheaf.calls import GET_SERVER_INFO, Begin, Call, Compute, End, Pause, Steps, call
-from sheaf.connection import Link, channel_options, credentials, metadata
+from sheaf.connection import Link, channel_options, credentials, metadata, serialized
 from sheaf.result import Result
 from sheaf.round_spec import Broadcast, RoundOptions
 from sheaf.round_view import RoundView
@@ -83,7 +83,7 @@ class Connection:
         stub = self._stubs.get(call.method.path)
         if stub is None:
             stub = self._stubs[call.method.path] = self._channel.unary_unary(
-                call.method.path, call.method.request.SerializeToString, call.method.response.FromString
+                call.method.path, serialized, call.method.response.FromString
             )
         while True:
             shown = self.link.token.header()

@@ -69,6 +69,12 @@ def metadata(shown: str) -> tuple[tuple[str, str], ...] | None:
     return (("authorization", shown),) if shown else None
 
 
+def serialized(request: Any) -> bytes:
+    """Of a message, or what stands for one."""
+    data: bytes = request.SerializeToString()
+    return data
+
+
 @dataclasses.dataclass
 class _Begun:
     """A call under way."""
@@ -124,7 +130,7 @@ class Connection:
         stub = self._stubs.get(call.method.path)
         if stub is None:
             stub = self._stubs[call.method.path] = self._channel.unary_unary(
-                call.method.path, call.method.request.SerializeToString, call.method.response.FromString
+                call.method.path, serialized, call.method.response.FromString
             )
         return stub
 

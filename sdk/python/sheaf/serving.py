@@ -14,7 +14,7 @@ import sys
 import sysconfig
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy
@@ -249,12 +249,12 @@ def _run_one(directory: str) -> int:
         return _WRONG if said["is_permanent"] else _FAILED
 
 
-def work() -> None:
+def work(otherwise: Callable[[], object] | None = None) -> None:
     """Computes tasks for the sheaf-worker that started this program, with the computations that it defines.
 
     The last line of a program. With `--serve` it returns when the worker has no more tasks; with `--run` it ends the process
-    after its one task. In a module that is imported it does nothing. In a program that no worker started, it says how to
-    start it, and ends the process with code 2.
+    after its one task. In a module that is imported it does nothing. In a program that no worker started, it calls `otherwise`;
+    without that it says how to start it, and ends the process with code 2.
     """
     if sys._getframe(1).f_globals.get("__name__") != "__main__":
         return
@@ -265,6 +265,9 @@ def work() -> None:
         code = _run_one(directory)
         sys.stdout.flush()
         sys.exit(code)
+    if otherwise is not None:
+        otherwise()
+        return
     name = next(iter(registered()), "NAME")
     sys.stderr.write(_HOW_TO_START.format(name=name, file=os.path.basename(sys.argv[0]) or "FILE"))
     sys.exit(2)

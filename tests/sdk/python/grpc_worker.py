@@ -84,11 +84,12 @@ def contribution_of(update, outputs):
 class GrpcWorker:
     """Offers `computations` (functions by name) until it is closed."""
 
-    def __init__(self, address, computations, name=None):
+    def __init__(self, address, computations, name=None, data=None):
         self._channel = grpc.insecure_channel(address, [("grpc.max_receive_message_length", 64 << 20),
                                                         ("grpc.max_reconnect_backoff_ms", 1000)])
         self._computations = {name: Computation(function, name) for name, function in computations.items()}
         self._name = name or f"w-{secrets.token_hex(4)}"
+        self._data = data or {}
         self._open = None
         self._is_closed = threading.Event()
         self._thread = threading.Thread(target=self._work, daemon=True)
@@ -130,7 +131,7 @@ class GrpcWorker:
 
     def _result(self, lease):
         result = work_service_pb2.TaskResult(task=lease.task, lease_token=lease.lease_token)
-        entry = entry_of(lease)
+        entry = {**entry_of(lease), "data": self._data}
         try:
             updates = list(self._computations[entry["computation"]].updates(LeasedTask(entry, _Runner(self, entry))))
             assert len(updates) == 1, "only sheaf-worker combines clients"

@@ -25,6 +25,7 @@ def main(arguments: list[str]) -> int:
             print(f"skipped: {missing}; deploy/install-packages.sh python test brings it")
             return 77
     # Also for the processes that tests start.
+    package = os.path.abspath(package)
     os.environ["PYTHONPATH"] = package
     os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
     os.environ["SHEAF_BINARIES"] = os.path.abspath(binaries)

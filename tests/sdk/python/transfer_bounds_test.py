@@ -7,7 +7,7 @@ import pytest
 
 import sheaf
 from sheaf.calls import Begin, Call, Compute, End
-from sheaf.transfer import read_aggregate, upload
+from sheaf.transfer import Chunk, read_aggregate, upload
 from sheaf.v1 import blob_service_pb2, round_service_pb2
 
 FILE = numpy.random.default_rng(1).integers(0, 256, 9_000_001, numpy.uint8).tobytes()
@@ -62,7 +62,7 @@ class Uploads:
         self.data, self.troubles, self.started = b"", list(troubles), []
 
     def __call__(self, request):
-        kind = type(request).__name__
+        kind = "WriteChunkRequest" if isinstance(request, Chunk) else type(request).__name__
         if self.troubles and self.troubles[0][0] == kind:
             return self.troubles.pop(0)[1](self)
         if kind == "StartUploadRequest":
@@ -70,6 +70,7 @@ class Uploads:
             return blob_service_pb2.StartUploadResponse(verdict=1, upload_id="u", committed_bytes=len(self.data),
                                                         chunk_bytes_max=1 << 20)
         if kind == "WriteChunkRequest":
+            request = blob_service_pb2.WriteChunkRequest.FromString(request.SerializeToString())
             assert request.offset == len(self.data) and len(request.data) <= 1 << 20
             self.data += request.data
             return blob_service_pb2.WriteChunkResponse(committed_bytes=len(self.data))
