@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 from sheaf.computations import Computation, computation
 from sheaf.declared_output import DeclaredOutput
 from sheaf.errors import (AlreadyExists, DataLoss, DeadlineExceeded, Error, FailedPrecondition, Internal, InvalidArgument,
-                          NotFound, OutOfRange, PermissionDenied, ResourceExhausted, RoundFailed, Unauthenticated, Unavailable,
+                          NotFound, OutOfRange, PermissionDenied, ResourceExhausted, RoundFailed, RoundStuck, Unauthenticated, Unavailable,
                           Unimplemented)
 from sheaf.keyed import Keyed
 from sheaf.leased_task import LeasedTask
@@ -57,7 +57,7 @@ __all__ = [
     "AlreadyExists", "Computation", "DataLoss", "DeadlineExceeded", "DeclaredOutput", "Declined", "Error",
     "FailedPrecondition", "FedAdagrad", "FedAdam", "FedAvg", "FedAvgM", "FedYogi", "Internal", "InvalidArgument", "Keyed",
     "LeasedTask", "NotFound", "OutOfRange", "Output", "PermissionDenied", "ResourceExhausted", "Result", "Round",
-    "RoundFailed", "RoundOptions", "Server", "ServerOptimizer", "Slots", "Sparse", "Summary", "Task", "Unauthenticated",
+    "RoundFailed", "RoundOptions", "RoundStuck", "Server", "ServerOptimizer", "Slots", "Sparse", "Summary", "Task", "Unauthenticated",
     "Unavailable", "Unimplemented", "Update", "WrongTask", "__version__", "aio", "client_mean", "computation", "connect",
     "coordinate_mean", "count", "keyed_sum", "local", "max", "mean", "min", "slices_sum", "sparse_max", "sparse_min",
     "sparse_sum", "sparse_sum_to_dense", "sum", "weighted_client_mean", "weighted_coordinate_mean", "weighted_mean", "work",

@@ -73,6 +73,7 @@ class Connection:
             steps.close()
             for task in begun:
                 task.cancel()
+            await asyncio.gather(*begun, return_exceptions=True)
 
     async def close(self) -> None:
         """Ends open calls, and the connection."""

@@ -99,6 +99,14 @@ class Connection:
 
     def run(self, steps: Steps[T]) -> T:
         """Makes the steps of an operation, and gives what it returns. Errors are sheaf.Error."""
+        begun: dict[int, _Begun] = {}
+        try:
+            return self._make(steps, begun)
+        finally:
+            for each in begun.values():
+                each.future.cancel()
+
+    def _make(self, steps: Steps[T], open_calls: dict[int, _Begun]) -> T:
         answer: Any = None
         error: BaseException | None = None
         while True:
@@ -113,7 +121,9 @@ class Connection:
                     answer = self._answer(step, None)
                 elif isinstance(step, Begin):
                     answer = self._begin(step.call)
+                    open_calls[id(answer)] = answer
                 elif isinstance(step, End):
+                    del open_calls[id(step.begun)]
                     answer = self._answer(step.begun.call, step.begun)
                 elif isinstance(step, Pause):
                     time.sleep(step.seconds)

@@ -114,14 +114,22 @@ class RoundFailed(Error):
         self.state = state
 
 
+class RoundStuck(RoundFailed):
+    """A round has not ended, and nothing of it runs or waits: its last tasks failed as often as it allows, and are BURIED.
+
+    It goes on until its deadline: an operator of the server can put its tasks back. `state` is "COLLECTING".
+    """
+
+    code = "STUCK"
+
+
 def _all(of: type[Error]) -> list[type[Error]]:
     return [of, *(each for child in of.__subclasses__() for each in _all(child))]
 
 
-_BY_CODE = {each.code: each for each in _all(Error)}
+_BY_CODE = {each.code: each for each in _all(Error) if not issubclass(each, RoundFailed)}
 
 
 def error_of(code: str, message: str) -> Error:
     """The exception for a status code, for example "NOT_FOUND"; a plain Error for one that is not known here."""
-    kind = _BY_CODE.get(code, Error)
-    return kind(message) if kind is not RoundFailed else Error(message)
+    return _BY_CODE.get(code, Error)(message)

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from sheaf.calls import (CANCEL_ROUND, CREATE_ROUND, EXPLAIN_ROUND, GET_ROUND, LIST_ROUNDS, LIST_WORKERS, Pause, Steps, call,
                          new_request_id)
-from sheaf.errors import DataLoss, DeadlineExceeded, InvalidArgument, RoundFailed
+from sheaf.errors import DataLoss, DeadlineExceeded, InvalidArgument, RoundFailed, RoundStuck
 from sheaf.progress_bar import ProgressBar
 from sheaf.result import Result
 from sheaf.round_spec import RoundOptions, round_spec
@@ -38,7 +38,8 @@ def get(id: str) -> Steps[round_pb2.Round]:
 
 
 def wait(id: str, etag: str, timeout: float | None, progress: bool | None) -> Steps[round_pb2.Round]:
-    """The round when it has ended; `etag` is of the last that was seen of it. DeadlineExceeded after `timeout` seconds: it goes on."""
+    """The round when it has ended; `etag` is of the last that was seen of it. RoundStuck if it
+    will not end before its deadline unless somebody helps. DeadlineExceeded after `timeout` seconds: it goes on."""
     must_end_at = None if timeout is None else time.monotonic() + timeout
     with ProgressBar(id, progress) as bar:
         request = round_service_pb2.GetRoundRequest(round=id, etag=etag)
@@ -51,11 +52,19 @@ def wait(id: str, etag: str, timeout: float | None, progress: bool | None) -> St
             bar.show(RoundView(seen))
             if RoundView(seen).has_ended:
                 return seen
+            if _is_stuck(seen):
+                raise RoundStuck(f"round {id} is stuck: {seen.tasks.buried} of its tasks failed as often as it allows. "
+                                 + (yield from explain(id)), round=id, state="COLLECTING")
             if must_end_at is not None and time.monotonic() >= must_end_at:
                 raise DeadlineExceeded(f"round {id} has not ended within {timeout:g} s; it goes on: see its explain()")
             if seen.etag == request.etag and time.monotonic() - asked < seconds / 2:
                 yield Pause(_NO_NEWS_SECONDS)
             request.etag = seen.etag
+
+
+def _is_stuck(round: round_pb2.Round) -> bool:
+    tasks = round.tasks
+    return round.state == round_pb2.COLLECTING and tasks.buried > 0 and not (tasks.queued or tasks.leased)
 
 
 def check_succeeded(round: round_pb2.Round) -> None:

@@ -33,7 +33,8 @@ class Round(RoundView):
     def wait(self, timeout: float | None = None, *, progress: bool | None = None) -> Round:
         """Waits until it has ended, whichever way; `timeout` seconds at the most.
 
-        progress: a bar, if tqdm is there; None is on terminals only. DeadlineExceeded after the timeout. Then, and if Ctrl-C
+        progress: a bar, if tqdm is there; None is on terminals only. RoundStuck if nothing of it runs or waits, because its last
+        tasks were given up: it would only wait for the deadline. DeadlineExceeded after the timeout. Then, and if Ctrl-C
         interrupts it, the round goes on at the server; the exception says so, and how to wait again or cancel it.
         """
         try:
@@ -60,7 +61,7 @@ class Round(RoundView):
         return self
 
     def explain(self) -> str:
-        """Why it is not done yet, or how it ended: a few lines. For tokens of operators and viewers, too."""
+        """Why it is not done yet, or how it ended: a few lines. Not for tokens of workers."""
         return self._connection.run(round_calls.explain(self.id))
 
 
@@ -138,7 +139,7 @@ class Server:
         return self._connection.run(call(GET_SERVER_INFO, inspection_service_pb2.GetServerInfoRequest()))
 
     def workers(self) -> list[str]:
-        """Names of the workers that have called, in order. For tokens of operators and viewers."""
+        """Names of the workers that have called, in order. Not for tokens of workers."""
         return self._connection.run(round_calls.workers(self._connection.link.security.population))
 
     @property

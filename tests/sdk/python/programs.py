@@ -17,7 +17,7 @@ def add(task):
 def pick(task):
     first = task.rows("w", [2, 0])
     second = task.rows("w", numpy.arange(task.config))
-    none = task.rows("w", [])
+    none = task.rows_of({"w": []})["w"]
     assert none.shape == (0, 2)
     first += 1
     return {"sum": first.sum() + second.sum(), "whole": task.params["w"].sum(), "again": task.rows("w", [1])[0, 0]}

@@ -132,6 +132,17 @@ def test_a_round_that_fails_says_why(server, offer):
         server.run("fail", outputs=N, tasks=1)
 
 
+def test_a_round_that_nothing_can_end_but_its_deadline_is_said_to_be_stuck(server, offer):
+    def fail(task):
+        raise ValueError("no")
+
+    offer(fail=fail)
+    with pytest.raises(sheaf.RoundStuck, match="(?s)is stuck: 1 of its tasks failed as often as it allows. Round .*ValueError") as raised:
+        server.run("fail", outputs=N, tasks=1, failed_max=1, deadline=60)
+    assert raised.value.state == "COLLECTING"
+    server.round(raised.value.round).cancel()
+
+
 def test_rounds_are_listed_page_by_page(sheafd, offer):
     with sheaf.connect(sheafd.address, population="listing") as server:
         ids = [server.create("one", outputs=N, tasks=1, job=f"j{number % 2}").id for number in range(205)]
