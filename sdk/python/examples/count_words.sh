@@ -6,5 +6,5 @@ set -eu
 int64() { n=$1; for _ in 1 2 3 4 5 6 7 8; do printf "\\$(printf %03o $((n & 255)))"; n=$((n >> 8)); done; }
 words=$(cat "$SHEAF_DATA"/*.txt | wc -w)
 header='{"words":{"dtype":"I64","shape":[],"data_offsets":[0,8]}}'
-{ int64 ${#header}; printf %s "$header"; int64 "$words"; } >result.unfinished
-mv result.unfinished result.safetensors
+{ int64 ${#header}; printf %s "$header"; int64 "$words"; } >"$1/result.unfinished"
+mv "$1/result.unfinished" "$1/result.safetensors"

@@ -93,7 +93,7 @@ def _update_of(value: Any, name: str) -> Update:
 
 
 def _as_json(value: Any) -> Any:
-    """What a program finds in task.json of the bytes that the server was given."""
+    """What a computation finds in task.json of the bytes that the server was given."""
     return value if isinstance(value, bytes) else json.loads(json.dumps(value))
 
 
@@ -152,7 +152,7 @@ def computation(function: Function | None = None, /, *, name: str | None = None)
 
     It returns a `sheaf.Update`, a dict of values alone, or is a generator of these: then each is one client's, and the worker
     combines them. It raises `sheaf.Declined` where there is no data that the task is about, `sheaf.WrongTask` if no worker
-    could do it; any other exception is a failed attempt. `sheaf.work()` serves all computations of a program.
+    could do it; any other exception is a failed attempt. `sheaf.work()` serves all computations of a file.
     InvalidArgument if another function has the name.
     """
 

@@ -1,4 +1,4 @@
-"""What a round wants returned, as a program sees it: one entry of `outputs` in task.json.
+"""What a round wants returned, as a computation sees it: one entry of `outputs` in task.json.
 
     outputs = [DeclaredOutput.parse(entry) for entry in task["outputs"]]
     tensors = tensors_of({"w": array, "grad": sparse}, outputs)         # For result.safetensors.

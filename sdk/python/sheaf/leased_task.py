@@ -19,7 +19,7 @@ from sheaf.sparse import Sparse
 
 
 class Runner(Protocol):
-    """Whoever runs the program: fetches what a task needs, and hears that it makes progress."""
+    """Whoever runs the executable: fetches what a task needs, and hears that it makes progress."""
 
     def broadcast(self) -> Safetensors:
         """The whole broadcast."""
@@ -70,7 +70,7 @@ class Params(Mapping[str, Any]):
 
 
 class LeasedTask:
-    """One task, leased to the worker that this program runs under. See docs/reference/runner.md, task.json."""
+    """One task, leased to the worker that this process runs under. See docs/reference/runner.md, task.json."""
 
     def __init__(self, entry: Mapping[str, Any], runner: Runner) -> None:
         self._entry = entry
@@ -176,7 +176,7 @@ class LeasedTask:
 
     @property
     def seconds(self) -> float | None:
-        """How long the program may take; None if nobody says."""
+        """How long it may take; None if nobody says."""
         seconds = self._entry.get("seconds")
         return None if seconds is None else float(seconds)
 

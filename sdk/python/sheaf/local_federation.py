@@ -81,7 +81,7 @@ def local(workers: int = 2, *, computations: Sequence[Computation] = (), serve: 
             print(server.run("mean_age", outputs={"age": sheaf.weighted_mean(shape=())}, tasks=20)["age"])
 
     computations: functions made by `@sheaf.computation`. The workers' processes import the files that define them, so that
-    what runs is what a deployment would run; nothing is copied out of this process. serve, run: commands for other programs,
+    what runs is what a deployment would run; nothing is copied out of this process. serve, run: commands for other executables,
     by the names of their computations, as of `sheaf-worker --serve` and `--run`. data: paths by name, for all workers, or one
     such mapping for each worker. concurrency: tasks that one worker computes at a time. store: "memory", or "sqlite". directory:
     where the store and the logs are kept; without it they are removed. worker_options: further options of `sheaf-worker`.
@@ -148,7 +148,7 @@ def _commands(computations: Sequence[Computation], serve: Mapping[str, Command],
     for made in computations:
         commands.append(("--serve", made.name, [sys.executable, "-m", "sheaf", os.fspath(source_of(made))]))
     if computations:
-        # Programs have an environment of their own. What this process can import, theirs can.
+        # Executables have an environment of their own. What this process can import, theirs can.
         flags += ["--env", "PYTHONPATH=" + os.pathsep.join(path for path in sys.path if path)]
     for flag, name, command in commands:
         flags += [flag, f"{name}={command if isinstance(command, str) else shlex.join(command)}"]

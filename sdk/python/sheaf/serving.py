@@ -1,6 +1,6 @@
-"""The worker's side of a program: docs/reference/runner.md in Python.
+"""The executable's side of a worker: docs/reference/runner.md in Python.
 
-`sheaf-worker` starts the program: --run for a process per task, --serve for one that stays.
+`sheaf-worker` starts the executable: --run for a process per task, --serve for one that stays.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _ROWS_IN_LINE_MAX = 4096
 _PROGRESS_SECONDS = 0.1
 
 _HOW_TO_START = """\
-This program computes tasks for sheaf-worker, which starts it:
+This file computes tasks for sheaf-worker, which starts it:
 
     sheaf-worker --server HOST:7433 --run {name}="python3 {file}" --data NAME=PATH
 
@@ -49,7 +49,7 @@ class Lines:
 
     def __init__(self) -> None:
         for descriptor in (_READS, _WRITES):
-            # What the program starts is not to hold them open.
+            # What the executable starts is not to hold them open.
             os.set_inheritable(descriptor, False)
         self._reads = io.open(_READS, "rb", buffering=1 << 16, closefd=False)
 
@@ -92,7 +92,7 @@ class _Progress:
 
 
 class ResidentRunner:
-    """What fetches for a task of a program that stays."""
+    """What fetches for a task of an executable that stays."""
 
     def __init__(self, lines: Lines, directory: str) -> None:
         self._lines = lines
@@ -129,12 +129,12 @@ class ResidentRunner:
 
 
 class OneShotRunner:
-    """What a task of a program that ends with it finds in its directory."""
+    """What a task of an executable that ends with it finds in its directory."""
 
     def __init__(self, directory: str) -> None:
         self._directory = directory
         self._progress = _Progress()
-        # A pipe, if a worker listens; whoever tries the program by hand has other things there.
+        # A pipe, if a worker listens; whoever tries it by hand has other things there.
         try:
             self.has_lines = stat.S_ISFIFO(os.fstat(_WRITES).st_mode)
         except OSError:
@@ -184,7 +184,7 @@ def _write(update: Update, task: LeasedTask, path: str) -> None:
 def _find(name: str) -> Computation:
     found = registered().get(name)
     if found is None:
-        raise LookupError(f"this program has no computation {name!r}; it has {', '.join(registered()) or 'none'}")
+        raise LookupError(f"this executable has no computation {name!r}; it has {', '.join(registered()) or 'none'}")
     return found
 
 
@@ -250,10 +250,10 @@ def _run_one(directory: str) -> int:
 
 
 def work(otherwise: Callable[[], object] | None = None) -> None:
-    """Computes tasks for the sheaf-worker that started this program, with the computations that it defines.
+    """Computes tasks for the sheaf-worker that started this file, with the computations that it defines.
 
-    The last line of a program. With `--serve` it returns when the worker has no more tasks; with `--run` it ends the process
-    after its one task. In a module that is imported it does nothing. In a program that no worker started, it calls `otherwise`;
+    The last line of a file. With `--serve` it returns when the worker has no more tasks; with `--run` it ends the process
+    after its one task. In a module that is imported it does nothing. In a file that no worker started, it calls `otherwise`;
     without that it says how to start it, and ends the process with code 2.
     """
     if sys._getframe(1).f_globals.get("__name__") != "__main__":

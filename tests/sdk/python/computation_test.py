@@ -9,7 +9,7 @@ import sheaf
 
 
 @sheaf.computation
-def mean_age(task):
+def mean_of_ages(task):
     ages = numpy.loadtxt(task.data / "ages.csv")
     return sheaf.Update({"age": ages.mean()}, weight=len(ages), oldest=ages.max())
 
@@ -30,10 +30,10 @@ def each_client(task):
 
 def test_a_computation_is_tried_without_a_server(tmp_path):
     (tmp_path / "ages.csv").write_text("1\n2\n6\n")
-    update = mean_age.try_run(outputs={"age": sheaf.weighted_mean(())}, data=tmp_path)
+    update = mean_of_ages.try_run(outputs={"age": sheaf.weighted_mean(())}, data=tmp_path)
     assert update["age"] == 3 and update.weight == 3 and update.metrics == {"oldest": 6}
     with pytest.raises(sheaf.InvalidArgument, match="there is no output 'age'; the round declares years"):
-        mean_age.try_run(outputs={"years": sheaf.weighted_mean(())}, data=tmp_path)
+        mean_of_ages.try_run(outputs={"years": sheaf.weighted_mean(())}, data=tmp_path)
 
 
 def test_a_computation_reads_rows_and_leaves_the_broadcast_as_it_is():
@@ -62,8 +62,8 @@ def test_a_broadcast_has_sparse_tensors_as_one_value():
 
 
 def test_two_computations_of_one_name_are_refused():
-    with pytest.raises(sheaf.InvalidArgument, match="there are two computations 'mean_age'"):
-        sheaf.computation(name="mean_age")(lambda task: {})
+    with pytest.raises(sheaf.InvalidArgument, match="there are two computations 'mean_of_ages'"):
+        sheaf.computation(name="mean_of_ages")(lambda task: {})
 
 
 @pytest.mark.parametrize("weight, metrics", [(0, {}), (-1, {}), (math.nan, {}), (math.inf, {}), (1, {"loss": math.nan}),
@@ -84,7 +84,7 @@ def test_what_is_no_update_is_refused_by_name():
 ])
 def test_data_that_is_not_there_is_named(data, because):
     with pytest.raises(sheaf.NotFound, match=because):
-        mean_age.try_run(outputs={"age": sheaf.weighted_mean(())}, data=data)
+        mean_of_ages.try_run(outputs={"age": sheaf.weighted_mean(())}, data=data)
 
 
 def test_rows_of_no_broadcast_and_rows_that_are_no_numbers_are_refused():

@@ -1,4 +1,4 @@
-"""The worker's side of docs/reference/runner.md, as small as it can be: starts a program, and speaks to it."""
+"""The worker's side of docs/reference/runner.md, as small as it can be: starts an executable, and speaks to it."""
 
 import json
 import os
@@ -11,31 +11,31 @@ import numpy
 from sheaf import safetensors
 
 
-class Program:
-    """A program that runs under this double. `params`: the broadcast of all tasks."""
+class Executable:
+    """An executable that runs under this double. `params`: the broadcast of all tasks."""
 
     def __init__(self, directory, command, params=None, **environment):
         self.directory, self.params, self.lines = pathlib.Path(directory), params or {}, []
         self._task = 0
         kept = {name: os.environ[name] for name in ("PATH", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE")}
-        (to_program, self._writes), (self._reads, from_program) = os.pipe(), os.pipe()
+        (to_executable, self._writes), (self._reads, from_executable) = os.pipe(), os.pipe()
 
         def place():
             # Both are moved out of the way before one is moved onto the other.
-            high = [os.dup2(end, 10 + number) for number, end in enumerate((to_program, from_program))]
+            high = [os.dup2(end, 10 + number) for number, end in enumerate((to_executable, from_executable))]
             os.dup2(high[0], 3, inheritable=True), os.dup2(high[1], 4, inheritable=True)
             os.closerange(5, 64)
 
         self.process = subprocess.Popen([sys.executable, *command], env={**kept, **environment}, preexec_fn=place,
                                         close_fds=False, cwd=self.directory, text=True, stderr=subprocess.PIPE)
-        os.close(to_program), os.close(from_program)
+        os.close(to_executable), os.close(from_executable)
         self._answers = os.fdopen(self._reads)
 
     def say(self, line):
         os.write(self._writes, json.dumps(line).encode() + b"\n")
 
     def run(self, entry):
-        """A task from its line to its last: what the program said, with `values` where it is done, `updates` read."""
+        """A task from its line to its last: what the executable said, with `values` where it is done, `updates` read."""
         self._task += 1
         home = self.directory / f"task-{self._task}"
         home.mkdir()
@@ -60,10 +60,10 @@ class Program:
                 result = home / "result.safetensors"
                 values = dict(safetensors.open_file(result)) if result.exists() else None
                 return {**said, "values": values, "updates": updates, "files": sorted(os.listdir(home))}
-        raise AssertionError(f"the program ended with {self.process.wait()}: {self.process.stderr.read()}")
+        raise AssertionError(f"the executable ended with {self.process.wait()}: {self.process.stderr.read()}")
 
     def end(self):
-        """The worker goes; the program's exit code, and what it wrote to stderr."""
+        """The worker goes; the executable's exit code, and what it wrote to stderr."""
         os.close(self._writes)
         self._answers.close()
         _, errors = self.process.communicate(timeout=30)
@@ -78,7 +78,7 @@ def task_of(entry, params):
 
 
 def run_once(directory, command, entry, params=None):
-    """One-shot: the program's exit code, what it wrote to stderr, its values and metrics."""
+    """One-shot: the executable's exit code, what it wrote to stderr, its values and metrics."""
     home = pathlib.Path(directory)
     (home / "task.json").write_text(json.dumps(task_of(entry, params)))
     if params is not None:

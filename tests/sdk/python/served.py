@@ -9,7 +9,7 @@ import sheaf
 
 @sheaf.computation
 def add(task):
-    print("what a program prints goes nowhere near the worker")
+    print("what an executable prints goes nowhere near the worker")
     return sheaf.Update({"n": task.payload + task.attempt}, weight=2, loss=0.5)
 
 
