@@ -28,6 +28,7 @@ SECTIONS = [
                         ("server", ["Round"]), ("round_view", ["RoundView"]), ("result", ["Result", "Summary"])]),
     ("Operators", "operators", [("operators", None)]),
     ("Values", None, [("sparse", ["Sparse"]), ("keyed", ["Keyed"])]),
+    ("Files", "safetensors", [("safetensors", ["open_file", "write"])]),
     ("Server optimisers", "server_optimizer", [("server_optimizer", ["ServerOptimizer"])]),
     ("A federation on this machine", None, [("local_federation", ["local"])]),
     ("asyncio", "aio", []),
@@ -124,7 +125,7 @@ def write_module(module, names):
     lines = []
     for name in names or found:
         node = found[name]
-        shown = f"sheaf.{name}"
+        shown = f"sheaf.safetensors.{name}" if module == "safetensors" else f"sheaf.{name}"
         if isinstance(node, ast.ClassDef) and module == "errors":
             lines.append(f"- `{shown}`: {' '.join(ast.get_docstring(node).split())}")
         elif isinstance(node, ast.ClassDef):

@@ -23,17 +23,14 @@ A program, anywhere:
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from sheaf import safetensors
 from sheaf.computations import Computation, computation
 from sheaf.declared_output import DeclaredOutput
 from sheaf.errors import (AlreadyExists, DataLoss, DeadlineExceeded, Error, FailedPrecondition, Internal, InvalidArgument,
-                          NotFound, OutOfRange, PermissionDenied, ResourceExhausted, RoundFailed, RoundStuck, Unauthenticated, Unavailable,
-                          Unimplemented)
+                          NotFound, OutOfRange, PermissionDenied, ResourceExhausted, RoundFailed, RoundStuck, Unauthenticated,
+                          Unavailable, Unimplemented)
 from sheaf.keyed import Keyed
 from sheaf.leased_task import LeasedTask
-from sheaf.operators import (Output, client_mean, coordinate_mean, count, keyed_sum, max, mean, min, slices_sum, sparse_max,
-                             sparse_min, sparse_sum, sparse_sum_to_dense, sum, weighted_client_mean, weighted_coordinate_mean,
-                             weighted_mean)
-from sheaf.server_optimizer import FedAdagrad, FedAdam, FedAvg, FedAvgM, FedYogi, ServerOptimizer
 from sheaf.serving import work
 from sheaf.sparse import Sparse
 from sheaf.update import Declined, Update, WrongTask
@@ -42,34 +39,47 @@ from sheaf.version import __version__
 if TYPE_CHECKING:
     from sheaf import aio
     from sheaf.local_federation import local
+    from sheaf.operators import (Output, client_mean, coordinate_mean, count, keyed_sum, max, mean, min, slices_sum, sparse_max,
+                                 sparse_min, sparse_sum, sparse_sum_to_dense, sum, weighted_client_mean,
+                                 weighted_coordinate_mean, weighted_mean)
     from sheaf.result import Result, Summary
     from sheaf.round_spec import RoundOptions, Slots, Task
     from sheaf.server import Round, Server, connect
+    from sheaf.server_optimizer import FedAdagrad, FedAdam, FedAvg, FedAvgM, FedYogi, ServerOptimizer
 
-# What programs need and computations do not: gRPC takes longer to import than a small task to compute.
+# What programs need and computations do not is imported when it is first used: a computation may be a process for each task.
 _OF_PROGRAMS = {
-    "Result": "sheaf.result", "Round": "sheaf.server", "RoundOptions": "sheaf.round_spec", "Server": "sheaf.server",
-    "Slots": "sheaf.round_spec", "Summary": "sheaf.result", "Task": "sheaf.round_spec", "connect": "sheaf.server",
-    "local": "sheaf.local_federation",
+    "sheaf.local_federation": ["local"],
+    "sheaf.operators": [
+        "Output", "client_mean", "coordinate_mean", "count", "keyed_sum", "max", "mean", "min", "slices_sum", "sparse_max",
+        "sparse_min", "sparse_sum", "sparse_sum_to_dense", "sum", "weighted_client_mean", "weighted_coordinate_mean",
+        "weighted_mean",
+    ],
+    "sheaf.result": ["Result", "Summary"],
+    "sheaf.round_spec": ["RoundOptions", "Slots", "Task"],
+    "sheaf.server": ["Round", "Server", "connect"],
+    "sheaf.server_optimizer": ["FedAdagrad", "FedAdam", "FedAvg", "FedAvgM", "FedYogi", "ServerOptimizer"],
 }
 
 __all__ = [
     "AlreadyExists", "Computation", "DataLoss", "DeadlineExceeded", "DeclaredOutput", "Declined", "Error",
     "FailedPrecondition", "FedAdagrad", "FedAdam", "FedAvg", "FedAvgM", "FedYogi", "Internal", "InvalidArgument", "Keyed",
     "LeasedTask", "NotFound", "OutOfRange", "Output", "PermissionDenied", "ResourceExhausted", "Result", "Round",
-    "RoundFailed", "RoundOptions", "RoundStuck", "Server", "ServerOptimizer", "Slots", "Sparse", "Summary", "Task", "Unauthenticated",
-    "Unavailable", "Unimplemented", "Update", "WrongTask", "__version__", "aio", "client_mean", "computation", "connect",
-    "coordinate_mean", "count", "keyed_sum", "local", "max", "mean", "min", "slices_sum", "sparse_max", "sparse_min",
-    "sparse_sum", "sparse_sum_to_dense", "sum", "weighted_client_mean", "weighted_coordinate_mean", "weighted_mean", "work",
+    "RoundFailed", "RoundOptions", "RoundStuck", "Server", "ServerOptimizer", "Slots", "Sparse", "Summary", "Task",
+    "Unauthenticated", "Unavailable", "Unimplemented", "Update", "WrongTask", "__version__", "aio", "client_mean",
+    "computation", "connect", "coordinate_mean", "count", "keyed_sum", "local", "max", "mean", "min", "safetensors",
+    "slices_sum", "sparse_max", "sparse_min", "sparse_sum", "sparse_sum_to_dense", "sum", "weighted_client_mean",
+    "weighted_coordinate_mean", "weighted_mean", "work",
 ]
 
 
 def __getattr__(name: str) -> Any:
     if name == "aio":
         return importlib.import_module("sheaf.aio")
-    if name in _OF_PROGRAMS:
-        value = globals()[name] = getattr(importlib.import_module(_OF_PROGRAMS[name]), name)
-        return value
+    for module, names in _OF_PROGRAMS.items():
+        if name in names:
+            value = globals()[name] = getattr(importlib.import_module(module), name)
+            return value
     raise AttributeError(f"module 'sheaf' has no attribute {name!r}")
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import os
 import pathlib
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Union, overload
+from typing import TYPE_CHECKING, Any, Union, overload
 
 import numpy
 
@@ -16,10 +15,12 @@ from sheaf.declared_output import DeclaredOutput, tensors_of
 from sheaf.dtypes import Array, to_array
 from sheaf.errors import InvalidArgument
 from sheaf.leased_task import LeasedTask
-from sheaf.operators import Output
 from sheaf.safetensors import Safetensors
 from sheaf.sparse import Sparse
 from sheaf.update import Update
+
+if TYPE_CHECKING:
+    from sheaf.operators import Output
 
 Returned = Union[Update, Mapping[str, Any], Iterator[Union[Update, Mapping[str, Any]]]]
 Function = Callable[[LeasedTask], Returned]
@@ -46,7 +47,7 @@ class Computation:
         returned: Any = self.function(task)
         if isinstance(returned, Mapping):
             yield _update_of(returned, self.name)
-        elif inspect.isgenerator(returned) or isinstance(returned, (Iterator, list, tuple)):
+        elif isinstance(returned, (Iterator, list, tuple)):
             for update in returned:
                 yield _update_of(update, self.name)
         else:

@@ -6,23 +6,23 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy
 
 from sheaf.dtypes import OF_SAFETENSORS, SAFETENSORS_NAMES, Array, to_array
 from sheaf.errors import InvalidArgument
 from sheaf.keyed import Keyed
-from sheaf.operators import Output
 from sheaf.sparse import Sparse, is_part
+
+if TYPE_CHECKING:
+    from sheaf.operators import Output
 
 _PARTS = ("indices", "values", "dense_shape", "keys", "key_offsets")
 
 
-@dataclasses.dataclass(frozen=True)
-class DeclaredOutput:
+class DeclaredOutput(NamedTuple):
     """One output: its name, operator, what it takes ("dense", "sparse" or "keyed"), dtype and shape."""
 
     name: str

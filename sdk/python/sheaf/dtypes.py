@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy
-from numpy.typing import DTypeLike
 
 from sheaf.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
 
 Array = numpy.ndarray[Any, Any]
 

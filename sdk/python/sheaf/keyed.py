@@ -7,13 +7,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Union
+from typing import TYPE_CHECKING, Any, Union
 
 import numpy
-from numpy.typing import ArrayLike
 
 from sheaf.dtypes import Array, to_array
 from sheaf.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
 
 Key = Union[str, int]
 _KEY_BYTES_MAX = 1024

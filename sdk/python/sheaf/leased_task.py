@@ -6,16 +6,18 @@ import base64
 import functools
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy
-from numpy.typing import ArrayLike
 
 from sheaf.declared_output import DeclaredOutput
 from sheaf.dtypes import Array
 from sheaf.errors import InvalidArgument, NotFound
 from sheaf.safetensors import Safetensors
 from sheaf.sparse import Sparse
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
 
 
 class Runner(Protocol):

@@ -27,13 +27,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, Literal, Optional
+from typing import TYPE_CHECKING, Any, Literal, Optional
 
 import numpy
-from numpy.typing import DTypeLike
 
 from sheaf.dtypes import output_dtype
 from sheaf.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
 
 Shape = Sequence[int]
 NonFinite = Literal["reject", "propagate"]

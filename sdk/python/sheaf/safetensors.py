@@ -1,12 +1,11 @@
-"""safetensors: the file format of broadcasts, aggregates and results.
+"""Files of tensors: broadcasts, aggregates and results are safetensors.
 
 8 bytes of little-endian header length, a JSON header {name: {dtype, shape, data_offsets}, "__metadata__": {..}}, then the
 raw little-endian bytes. No code, checked as a whole, read in place.
 Format: https://github.com/huggingface/safetensors#format
 
-    with safetensors.open_file("w.safetensors") as file:
-        file["w"]                                     # A read-only numpy.ndarray over the mapped file: no copy.
-    safetensors.write("w.safetensors", {"w": numpy.zeros((3, 4))})
+    sheaf.safetensors.write("w.safetensors", {"w": numpy.zeros((3, 4))})
+    sheaf.safetensors.open_file("w.safetensors")["w"]      # A read-only numpy.ndarray over the mapped file: no copy.
 """
 
 from __future__ import annotations
@@ -72,12 +71,6 @@ class Safetensors(Mapping[str, Array]):
 
     def __contains__(self, name: object) -> bool:
         return name in self._places
-
-    def __enter__(self) -> Safetensors:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """The memory goes with the last array."""
 
     def __repr__(self) -> str:
         tensors = (f"{name}: {place.dtype_name} {list(place.shape)}" for name, place in self._places.items())

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy
-from numpy.typing import ArrayLike
 
 from sheaf.dtypes import Array, to_array
 from sheaf.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
 
 # The parts of every Sparse there is, by identity: contributed one by one they would give wrong sums without an error.
 _parts: weakref.WeakValueDictionary[int, Array] = weakref.WeakValueDictionary()
