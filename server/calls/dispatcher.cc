@@ -102,9 +102,8 @@ void Dispatcher::LookAgain(const Dispatched& call) const {
 }
 
 void Dispatcher::Read(const Dispatched& call, MethodRow::Reading reading) const {
-  pool_.Run(call.context.client, CallPool::Length::kShort, [this, call, reading = std::move(reading)] {
-    call.done(reading(call.response, call.context.answer_bytes_max));
-  });
+  pool_.Run(call.context.client, CallPool::Length::kShort,
+            [call, reading = std::move(reading)] { call.done(reading(call.response, call.context.answer_bytes_max)); });
 }
 
 absl::Status Dispatcher::CheckScope(const MethodRow& method, const google::protobuf::Message& request,

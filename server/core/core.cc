@@ -38,7 +38,7 @@ Core::Core(TaskStore& store, PayloadStore& payloads, Executor& executor, Random&
       closing_(context_, rounds_, changes_, sealer_),
       recovery_(context_, rounds_, broadcasts_, spools_, sealer_, closing_),
       new_rounds_(context_, rounds_, broadcasts_),
-      creations_(context_, new_rounds_),
+      creations_(context_, broadcasts_, new_rounds_),
       workers_(context_),
       attempts_(context_, rounds_, closing_, due_),
       expiry_(context_, rounds_, attempts_, in_reception_, due_),

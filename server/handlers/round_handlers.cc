@@ -81,6 +81,13 @@ absl::StatusOr<v1::ReadAggregateResponse> Read(PayloadStore& payloads, const std
   return response;
 }
 
+absl::Status ReadAggregateFile(PayloadStore& payloads, v1::GetRoundResponse& response) {
+  ASSIGN_OR_RETURN(const std::shared_ptr<const BlobView> blob,
+                   payloads.OpenBlob(response.round().aggregate().digest()));
+  const ByteRange all = {.offset = 0, .length = blob->size_bytes()};
+  return blob->Append({&all, 1}, *response.mutable_aggregate_file());
+}
+
 }  // namespace
 
 void RoundHandlers::CreateRound(const v1::CreateRoundRequest& request, const CallContext& call,
@@ -98,7 +105,29 @@ void RoundHandlers::CreateRound(const v1::CreateRoundRequest& request, const Cal
 
 void RoundHandlers::GetRound(const v1::GetRoundRequest& request, const CallContext& call,
                              Reply<v1::GetRoundResponse> reply) {
+  if (request.aggregate_bytes_max() > 0) {
+    // As for ReadAggregate: whoever only looks at rounds does not see what they release.
+    const absl::Status status = call.caller->CheckRole("GetRound with aggregate_bytes_max", {v1::SUBMITTER});
+    if (!status.ok()) return reply(status);
+    reply = WithAggregate(std::move(reply), request.aggregate_bytes_max());
+  }
   core_.watch().Get(request, call.id, call.caller, call.now, std::move(reply));
+}
+
+Reply<v1::GetRoundResponse> RoundHandlers::WithAggregate(Reply<v1::GetRoundResponse> reply, int64_t bytes_max) {
+  const int64_t most = std::min(bytes_max, core_.limits().inline_bytes_max);
+  return [&core = core_, reply = std::move(reply), most](absl::StatusOr<v1::GetRoundResponse> response) {
+    if (!response.ok() || response->round().state() != v1::SUCCEEDED) return reply(std::move(response));
+    if (response->round().aggregate().size_bytes() > most) return reply(std::move(response));
+    // A file is read beside the core, and answered from a later batch.
+    CoreContext& context = core.context();
+    const std::string strand = "aggregate of " + response->round().id();
+    context.receptions.Run(strand, [&context, reply, response = *std::move(response)]() mutable {
+      const absl::Status read = ReadAggregateFile(context.payloads, response);
+      context.executor.Post(
+          [reply, read, response = std::move(response)](absl::Time) { read.ok() ? reply(response) : reply(read); });
+    });
+  };
 }
 
 void RoundHandlers::AbandonGetRound(CallId call) { core_.watch().Abandon(call); }

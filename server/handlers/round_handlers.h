@@ -31,6 +31,9 @@ class RoundHandlers {
       const v1::ReadAggregateRequest& request, const CallContext& call);
 
  private:
+  // `reply`, with what a round that has succeeded released, if that is no larger.
+  Reply<v1::GetRoundResponse> WithAggregate(Reply<v1::GetRoundResponse> reply, int64_t bytes_max);
+
   Core& core_;
 };
 

@@ -2,8 +2,12 @@
 #include <google/protobuf/unknown_field_set.h>
 
 #include <catch2/catch.hpp>
+#include <cstring>
 #include <string>
+#include <vector>
 
+#include "aggregation/wire/safetensors.h"
+#include "base/checksum.h"
 #include "proto/time.h"
 #include "tests/server/core_federation.h"
 
@@ -27,6 +31,91 @@ TEST_CASE("The same request_id gets the same round") {
   const auto first = server.Call<v1::CreateRoundResponse>("RoundService/CreateRound", request);
   const auto again = server.Call<v1::CreateRoundResponse>("RoundService/CreateRound", request);
   REQUIRE(first->round().id() == again->round().id());
+}
+
+// Of one tensor.
+std::string Broadcast(float value) {
+  NamedTensor w{.name = "w", .dtype = v1::FLOAT32, .shape = {1}, .data = std::string(sizeof(value), '\0')};
+  std::memcpy(w.data.data(), &value, sizeof(value));
+  return EncodeSafetensors(std::vector<NamedTensor>{w}, {});
+}
+
+TEST_CASE("A broadcast that comes with the request is stored, and is the round's") {
+  CoreFederation server;
+  v1::CreateRoundRequest request;
+  request.set_request_id("once");
+  *request.mutable_spec() = SumRound(1);
+  request.set_broadcast(Broadcast(1));
+  const std::string digest = Sha256Hex(request.broadcast());
+  const auto first = server.Call<v1::CreateRoundResponse>("RoundService/CreateRound", request);
+  REQUIRE(first.ok());
+  CHECK(first->round().spec().broadcast_digest() == digest);
+  v1::ReadBlobRequest read;
+  read.set_digest(digest);
+  CHECK(server.Call<v1::ReadBlobResponse>("BlobService/ReadBlob", read)->data() == request.broadcast());
+
+  INFO("the same request gets the same round; so does one that names what was stored");
+  CHECK(server.Call<v1::CreateRoundResponse>("RoundService/CreateRound", request)->round().id() == first->round().id());
+  request.mutable_spec()->set_broadcast_digest(digest);
+  CHECK(server.Call<v1::CreateRoundResponse>("RoundService/CreateRound", request)->round().id() == first->round().id());
+  request.clear_broadcast();
+  CHECK(server.Call<v1::CreateRoundResponse>("RoundService/CreateRound", request)->round().id() == first->round().id());
+  INFO("with another broadcast it is another request");
+  request.mutable_spec()->clear_broadcast_digest();
+  request.set_broadcast(Broadcast(2));
+  CHECK(absl::IsAlreadyExists(server.Call<v1::CreateRoundResponse>("RoundService/CreateRound", request).status()));
+}
+
+TEST_CASE("A broadcast that comes with the request and cannot be one creates nothing, and says why") {
+  Limits limits;
+  limits.inline_bytes_max = 100;
+  limits.safetensors_tensors_max = 1;
+  CoreFederation server(limits);
+  v1::CreateRoundRequest request;
+  request.set_request_id("once");
+  *request.mutable_spec() = SumRound(1);
+  const auto refused = [&](const std::string& broadcast, const std::string& digest = "") {
+    request.set_broadcast(broadcast);
+    request.mutable_spec()->set_broadcast_digest(digest);
+    const auto created = server.Call<v1::CreateRoundResponse>("RoundService/CreateRound", request);
+    REQUIRE_FALSE(created.ok());
+    return created.status().ToString();
+  };
+  CHECK_THAT(refused(std::string(101, 'x')),
+             Contains("101 bytes") && Contains("inline_bytes_max") && Contains("upload it (BlobService.StartUpload)"));
+  CHECK_THAT(refused(std::string("\x09\0\0\0\0\0\0\0{\"w\":{}}", 17)), Contains("INVALID_ARGUMENT"));
+  CHECK_THAT(refused(Broadcast(1), std::string(64, 'a')), Contains("leave it empty"));
+  CHECK(server.payloads().ListBlobs()->empty());
+}
+
+TEST_CASE("A broadcast that comes with a request that only asks is checked and not stored") {
+  CoreFederation server;
+  v1::CreateRoundRequest request;
+  request.set_request_id("once");
+  *request.mutable_spec() = SumRound(1);
+  request.set_validate_only(true);
+  request.set_broadcast(Broadcast(1));
+  CHECK(server.Call<v1::CreateRoundResponse>("RoundService/CreateRound", request).ok());
+  CHECK(server.payloads().ListBlobs()->empty());
+}
+
+TEST_CASE("A broadcast that is deleted while its round is created is stored again") {
+  CoreFederation server;
+  HeldJobs& jobs = server.HoldJobs();
+  v1::CreateRoundRequest request;
+  request.set_request_id("once");
+  *request.mutable_spec() = SumRound(1);
+  request.set_broadcast(Broadcast(1));
+  const auto answer = server.CallLater<v1::CreateRoundResponse>("RoundService/CreateRound", request);
+  REQUIRE_FALSE(answer->has_value());
+  REQUIRE(jobs.RunNext());
+  REQUIRE(server.payloads().DeleteBlob(Sha256Hex(request.broadcast())).ok());
+  server.Run();
+  REQUIRE_FALSE(answer->has_value());
+  while (jobs.RunNext()) server.Run();
+  REQUIRE(answer->has_value());
+  CHECK((*answer)->ok());
+  CHECK(server.payloads().HasBlob(Sha256Hex(request.broadcast())));
 }
 
 TEST_CASE("A repeated creation gets its round, also if that took the last room; another is refused") {

@@ -23,6 +23,58 @@ TEST_CASE("A round succeeds with its last contribution and releases the sum") {
   REQUIRE(server.payloads().ListRounds()->empty());
 }
 
+TEST_CASE("Whoever waits for a round gets its aggregate along, if it is as small as they say") {
+  CoreFederation server;
+  v1::GetRoundRequest request;
+  request.set_round(server.CreateRound(SumRound(1)));
+  request.set_etag(server.GetRound(request.round()).etag());
+  *request.mutable_wait() = ToProto(absl::Seconds(10));
+  request.set_aggregate_bytes_max(1 << 10);
+  const auto waiting = server.CallLater<v1::GetRoundResponse>("RoundService/GetRound", request);
+  REQUIRE_FALSE(waiting->has_value());
+  REQUIRE(Contribute(server, "w", 3) == Verdict::ACCEPTED);
+  REQUIRE(waiting->has_value());
+  CHECK((*waiting)->value().aggregate_file() == server.ReadAggregate(request.round()));
+
+  const auto file = [&](int64_t bytes_max) {
+    request.clear_etag();
+    request.set_aggregate_bytes_max(bytes_max);
+    return server.Call<v1::GetRoundResponse>("RoundService/GetRound", request)->aggregate_file();
+  };
+  const auto size = static_cast<int64_t>(server.ReadAggregate(request.round()).size());
+  CHECK(static_cast<int64_t>(file(size).size()) == size);
+  CHECK(file(size - 1).empty());
+  CHECK(file(0).empty());
+}
+
+TEST_CASE("An aggregate that is larger than what travels inline does not come along, whatever is asked for") {
+  Limits limits;
+  limits.inline_bytes_max = 10;
+  CoreFederation server(limits);
+  v1::GetRoundRequest request;
+  request.set_round(server.CreateRound(SumRound(1)));
+  request.set_aggregate_bytes_max(1 << 30);
+  REQUIRE(server.Call<v1::GetRoundResponse>("RoundService/GetRound", request)->aggregate_file().empty());
+}
+
+TEST_CASE("Whoever may look at rounds but not read what they release gets no aggregate along") {
+  CoreFederation server;
+  v1::GetRoundRequest request;
+  request.set_round(server.CreateRound(SumRound(1)));
+  const auto viewer = std::make_shared<const Identity>(Identity{.name = "eve", .roles = {v1::VIEWER}});
+  const auto get = [&] {
+    absl::Status answer = absl::UnknownError("no answer");
+    v1::GetRoundResponse response;
+    server.dispatcher().Dispatch("sheaf.v1.RoundService/GetRound", {.caller = viewer}, request, &response,
+                                 [&](const absl::Status& status) { answer = status; });
+    server.Run();
+    return answer;
+  };
+  CHECK(get().ok());
+  request.set_aggregate_bytes_max(1);
+  CHECK(absl::IsPermissionDenied(get()));
+}
+
 TEST_CASE("The phases of a round add up to its wall time") {
   CoreFederation server;
   const std::string round = server.CreateRound(SumRound(1));

@@ -5,6 +5,8 @@
 //
 //   creations.Create(request, now, reply);
 //
+// A broadcast that comes along is stored first, beside the core.
+//
 // Runs in the core's thread, inside a batch.
 #pragma once
 
@@ -20,6 +22,7 @@
 #include "absl/time/time.h"
 #include "server/core/batches/core_context.h"
 #include "server/core/batches/reply.h"
+#include "server/core/broadcasts/broadcasts.h"
 #include "server/core/lifecycle/new_rounds.h"
 #include "server/core/rounds/round_spec.h"
 #include "sheaf/v1/round_service.pb.h"
@@ -28,12 +31,21 @@ namespace sheaf {
 
 class RoundCreations {
  public:
-  RoundCreations(CoreContext& context, NewRounds& new_rounds) : context_(context), new_rounds_(new_rounds) {}
+  // All outlive this.
+  RoundCreations(CoreContext& context, Broadcasts& broadcasts, NewRounds& new_rounds)
+      : context_(context), broadcasts_(broadcasts), new_rounds_(new_rounds) {}
 
-  // As NewRounds::Create. The request must live until the reply.
+  // As NewRounds::Create; and as BlobService.FinishUpload, of the broadcast. The request must live until the reply.
   void Create(const v1::CreateRoundRequest& request, absl::Time now, Reply<RoundRecord> reply);
 
  private:
+  // Of a request that has its broadcast with it.
+  void StoreBroadcast(const v1::CreateRoundRequest& request, Reply<RoundRecord> reply);
+  // Beside the core. The digest; of one that is only validated, empty.
+  absl::StatusOr<std::string> PutBroadcast(const v1::CreateRoundRequest& request) const;
+  // Of one that names its broadcast.
+  void CreateNamed(const v1::CreateRoundRequest& request, absl::Time now, Reply<RoundRecord> reply);
+
   struct Creation {
     const v1::CreateRoundRequest* request = nullptr;
     Reply<RoundRecord> reply;
@@ -55,6 +67,7 @@ class RoundCreations {
   void End(const CreationPtr& creation, absl::StatusOr<RoundRecord> result);
 
   CoreContext& context_;
+  Broadcasts& broadcasts_;
   NewRounds& new_rounds_;
   // By request_id.
   std::map<std::string, CreationPtr> creations_;
