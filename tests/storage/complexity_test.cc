@@ -109,9 +109,13 @@ Fixture WithTokens(const StoreKind& kind, int64_t n) {
   return f;
 }
 
+// Of what takes O(n log n): at n = 100 the logarithm, of a map's lookups, adds up to half.
+constexpr double kLinearithmic = 15;
+
 struct Row {
   int64_t size;
   std::function<std::function<void()>(const StoreKind& kind, int64_t n)> make;
+  double ratio_max = kLinear;
 };
 
 const std::map<std::string, Row>& Rows() {
@@ -175,7 +179,8 @@ const std::map<std::string, Row>& Rows() {
               return true;
             });
           };
-        }}},
+        },
+        kLinearithmic}},
   };
   return rows;
 }
@@ -184,7 +189,8 @@ TEST_CASE("Ten times as long a list takes ten times as long to read, page by pag
   for (const StoreKind& kind : StoresUnderTest()) {
     for (const auto& [name, row] : Rows()) {
       INFO(name << " on " << kind.name);
-      CHECK(CpuRatio([&kind, &row = row](int64_t n) { return row.make(kind, n); }, row.size) <= kLinear);
+      CHECK(CpuRatio([&kind, &row = row](int64_t n) { return row.make(kind, n); }, row.size, row.ratio_max) <=
+            row.ratio_max);
     }
   }
 }
