@@ -13,6 +13,7 @@ ValidContribution::ValidContribution(ValidContribution&&) noexcept = default;
 ValidContribution& ValidContribution::operator=(ValidContribution&&) noexcept = default;
 ValidContribution::~ValidContribution() = default;
 const v1::Contribution& ValidContribution::contribution() const { return checked_->contribution; }
+v1::Contribution ValidContribution::Take() && { return std::move(checked_->contribution); }
 int64_t ValidContribution::num_clients() const { return checked_->num_clients; }
 
 int64_t ValidContribution::memory_bytes() const {

@@ -31,6 +31,8 @@ class ValidContribution {
   ~ValidContribution();
 
   const v1::Contribution& contribution() const;
+  // The same, for whoever only wanted to know; nothing is left.
+  v1::Contribution Take() &&;
   // 1 unless it is a partial aggregate.
   int64_t num_clients() const;
   // Bytes of memory that the states of a partial aggregate hold, which may be many times those it came in; else 0.

@@ -83,9 +83,13 @@ void Attempt::OnPrepared(absl::StatusOr<std::shared_ptr<PreparedTask>> task, abs
   Enter(Phase::kFetching, now);
   if (!task.ok()) return Fail(task.status());
   task_ = *std::move(task);
+  Fetch(task_->input_request(), now);
+}
+
+void Attempt::Fetch(InputRequest request, absl::Time now) {
+  request_ = std::move(request);
   inputs_ = std::make_shared<TaskInputs>();
-  const InputRequest& request = task_->input_request();
-  if ((request.whole_broadcast || !request.selections.empty()) && lease_->broadcast_digest().empty()) {
+  if ((request_.whole_broadcast || !request_.selections.empty()) && lease_->broadcast_digest().empty()) {
     return Fail(absl::InvalidArgumentError(
         fmt::format("computation \"{}\" needs a broadcast and round {} has none: create the round with one",
                     lease_->computation().name(), lease_->round())));
@@ -94,7 +98,7 @@ void Attempt::OnPrepared(absl::StatusOr<std::shared_ptr<PreparedTask>> task, abs
 }
 
 void Attempt::FetchBroadcast(absl::Time now) {
-  if (!task_->input_request().whole_broadcast) return FetchRows(now);
+  if (!request_.whole_broadcast) return FetchRows(now);
   inputs_->broadcast = parts_.cache.Find(lease_->broadcast_digest());
   if (inputs_->broadcast != nullptr) return FetchRows(now);
   Drive(std::make_unique<BlobFetch>(lease_->broadcast_digest(), parts_.broadcast_bytes_max, &parts_.chunk_size), now,
@@ -112,10 +116,10 @@ void Attempt::OnBroadcast(absl::Time now) {
 }
 
 void Attempt::FetchRows(absl::Time now) {
-  const std::vector<v1::RowSelection>& selections = task_->input_request().selections;
-  if (selections.empty()) return Run(now);
-  Drive(std::make_unique<RowFetch>(lease_->broadcast_digest(), selections, parts_.broadcast_bytes_max), now,
-        &Attempt::OnRows);
+  if (request_.selections.empty()) return Run(now);
+  Drive(std::make_unique<RowFetch>(lease_->broadcast_digest(), std::move(request_.selections),
+                                   parts_.broadcast_bytes_max),
+        now, &Attempt::OnRows);
 }
 
 void Attempt::OnRows(absl::Time now) {
@@ -133,10 +137,10 @@ void Attempt::Run(absl::Time now) {
   busy_ = true;
   ++parts_.busy;
   parts_.runner.Run(
-      std::move(task_), std::move(inputs_), control_,
-      [inbox = parts_.inbox, &parts = parts_, weak = weak_from_this()](absl::StatusOr<std::string> contribution) {
+      task_, std::move(inputs_), control_,
+      [inbox = parts_.inbox, &parts = parts_, weak = weak_from_this()](absl::StatusOr<RunOutcome> outcome) {
         // Shared, because an event is copyable and a contribution should not be copied.
-        auto shared = std::make_shared<absl::StatusOr<std::string>>(std::move(contribution));
+        auto shared = std::make_shared<absl::StatusOr<RunOutcome>>(std::move(outcome));
         inbox->Post([&parts, weak, shared](absl::Time when) {
           --parts.busy;
           if (auto attempt = weak.lock()) attempt->OnRun(std::move(*shared), when);
@@ -144,12 +148,22 @@ void Attempt::Run(absl::Time now) {
       });
 }
 
-void Attempt::OnRun(absl::StatusOr<std::string> contribution, absl::Time now) {
+void Attempt::OnRun(absl::StatusOr<RunOutcome> outcome, absl::Time now) {
   busy_ = false;
   if (phase_ != Phase::kRunning) return;
+  if (outcome.ok() && std::holds_alternative<InputRequest>(*outcome)) {
+    Enter(Phase::kFetching, now);
+    return Fetch(std::get<InputRequest>(*std::move(outcome)), now);
+  }
+  task_.reset();
   Enter(Phase::kUploading, now);
-  if (!contribution.ok()) return Fail(contribution.status());
-  int64_t size = static_cast<int64_t>(contribution->size());
+  if (!outcome.ok()) return Fail(outcome.status());
+  if (const auto* declined = std::get_if<Declined>(&*outcome)) return Release(declined->reason);
+  HandIn(std::get<std::string>(*std::move(outcome)), now);
+}
+
+void Attempt::HandIn(std::string contribution, absl::Time now) {
+  int64_t size = static_cast<int64_t>(contribution.size());
   if (size > parts_.contribution_bytes_max) return Fail(TooLarge("the contribution has", size));
   if (lease_->contribution_bytes_max() > 0 && size > lease_->contribution_bytes_max()) {
     return Fail(absl::InvalidArgumentError(
@@ -157,10 +171,10 @@ void Attempt::OnRun(absl::StatusOr<std::string> contribution, absl::Time now) {
                     size, lease_->round(), lease_->contribution_bytes_max())));
   }
   if (size <= parts_.inline_bytes_max) {
-    result_.set_contribution(*std::move(contribution));
+    result_.set_contribution(std::move(contribution));
     return Ready();
   }
-  contribution_ = *std::move(contribution);
+  contribution_ = std::move(contribution);
   Upload(now);
 }
 

@@ -1,10 +1,11 @@
 // Attempt: one lease, from being handed out until the server has said what became of its result.
 //
+//                    v-----------+
 //   preparing -> fetching -> running -> (uploading ->) ready            ended: nothing to report any more
 //
-// Prepare says what of the broadcast the task needs, the rows or the file are fetched, the computation runs, and a
-// contribution too large for Sync is uploaded first (asking before sending). An error on the way becomes a failure to
-// report. Belongs to the loop's thread; advances by inbox events and by Step.
+// Prepare says what of the broadcast the task needs, the rows or the file are fetched, the computation runs, perhaps
+// until it needs more, and a contribution too large for Sync is uploaded first (asking before sending). An error on the
+// way becomes a failure to report. Belongs to the loop's thread; advances by inbox events and by Step.
 #pragma once
 
 #include <cstdint>
@@ -82,12 +83,14 @@ class Attempt : public std::enable_shared_from_this<Attempt> {
 
  private:
   void OnPrepared(absl::StatusOr<std::shared_ptr<PreparedTask>> task, absl::Time now);
+  void Fetch(InputRequest request, absl::Time now);
   void FetchRows(absl::Time now);
   void FetchBroadcast(absl::Time now);
   void OnBroadcast(absl::Time now);
   void OnRows(absl::Time now);
   void Run(absl::Time now);
-  void OnRun(absl::StatusOr<std::string> contribution, absl::Time now);
+  void OnRun(absl::StatusOr<RunOutcome> outcome, absl::Time now);
+  void HandIn(std::string contribution, absl::Time now);
   void Upload(absl::Time now);
   void OnUploaded(absl::Time now);
   absl::Status TooLarge(std::string_view what, int64_t bytes) const;
@@ -110,6 +113,7 @@ class Attempt : public std::enable_shared_from_this<Attempt> {
   int64_t progress_base_ = 0;
 
   std::shared_ptr<PreparedTask> task_;
+  InputRequest request_;
   std::shared_ptr<TaskInputs> inputs_;
   std::shared_ptr<SequenceDriver> driver_;
   // Serialised; outlives the upload that reads it.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <filesystem>
 
 #include "base/status_macros.h"
 
@@ -59,7 +60,28 @@ std::string DataHelp(const ComputationTable& computations) {
 
 }  // namespace
 
-Settings SettingsOf(WorkerInvocation& invocation) {
+// Values that say nothing wrong, each by itself.
+absl::Status CheckTogether(const Environment& environment, WorkerConfig& config) {
+  const std::string path = environment("PATH").value_or("");
+  RETURN_IF_ERROR(config.programs.Complete({.concurrency = config.options.concurrency, .path = path}));
+  const std::vector<Executable>& executables = config.programs.executables;
+  for (const std::string& name : config.allow) {
+    const auto is_named = [&name](const Executable& executable) { return executable.name == name; };
+    if (std::any_of(executables.begin(), executables.end(), is_named)) continue;
+    RETURN_IF_ERROR(config.computations.CheckName(name));
+  }
+  // Programs get what is there; computations of ours know what they take.
+  for (const auto& [name, location] : config.data) {
+    if (std::filesystem::exists(location)) {
+      config.programs.surroundings.data.emplace(name, std::filesystem::absolute(location));
+    }
+  }
+  const DataSources known(config.computations.data_sources());
+  std::erase_if(config.data, [&known](const auto& pair) { return !known.Has(pair.first); });
+  return absl::OkStatus();
+}
+
+Settings SettingsOf(WorkerInvocation& invocation, const Environment& environment) {
   WorkerConfig& config = invocation.config;
   WorkerOptions& options = config.options;
   ChannelSecurity& security = config.security;
@@ -79,10 +101,16 @@ Settings SettingsOf(WorkerInvocation& invocation) {
                   Checked(CheckName, &options.worker));
   settings.Text("population", "default", "Population whose tasks it takes.", &options.population);
   settings.Number("concurrency", "1", "Tasks at a time.", {.max = kConcurrencyMax}, &options.concurrency);
+  AddExecutableSettings(settings, environment, config.programs);
   settings.List("data", DataHelp(config.computations), [&config](const std::string& text) -> absl::Status {
     ASSIGN_OR_RETURN(auto pair, ParsePair(text));
     // Checked here, so that the sentence names the setting.
-    RETURN_IF_ERROR(DataSources(config.computations.data_sources()).Configure(pair.first, pair.second));
+    DataSources sources(config.computations.data_sources());
+    if (sources.Has(pair.first) || config.programs.executables.empty()) {
+      RETURN_IF_ERROR(sources.Configure(pair.first, pair.second));
+    } else if (!std::filesystem::exists(pair.second)) {
+      return absl::InvalidArgumentError(fmt::format("there is no {} for the data \"{}\"", pair.second, pair.first));
+    }
     config.data.push_back(std::move(pair));
     return absl::OkStatus();
   });
@@ -92,9 +120,10 @@ Settings SettingsOf(WorkerInvocation& invocation) {
                   options.labels[pair.first] = pair.second;
                   return absl::OkStatus();
                 });
-  settings.List("allow", "Run only this computation; by default all built-in ones whose data is there.",
+  settings.List("allow",
+                "Run only this computation; by default those of --run and --serve, or else all built-in ones whose "
+                "data is there.",
                 [&config](const std::string& text) {
-                  RETURN_IF_ERROR(config.computations.CheckName(text));
                   config.allow.push_back(text);
                   return absl::OkStatus();
                 });
@@ -116,7 +145,9 @@ Settings SettingsOf(WorkerInvocation& invocation) {
 absl::StatusOr<WorkerInvocation> ParseWorkerInvocation(WorkerConfig config, const std::vector<std::string>& arguments,
                                                        const Environment& environment) {
   WorkerInvocation invocation{.config = std::move(config), .output = {}};
-  ASSIGN_OR_RETURN(invocation.output, SettingsOf(invocation).Read(arguments, environment));
+  ASSIGN_OR_RETURN(invocation.output, SettingsOf(invocation, environment).Read(arguments, environment, [&] {
+    return CheckTogether(environment, invocation.config);
+  }));
   return invocation;
 }
 

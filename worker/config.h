@@ -16,6 +16,7 @@
 #include "sdk/cpp/client/channel_options.h"
 #include "settings/settings.h"
 #include "worker/computation_table.h"
+#include "worker/runners/executable_config.h"
 #include "worker/worker_loop.h"
 
 namespace sheaf {
@@ -31,7 +32,9 @@ struct WorkerConfig {
   WorkerOptions options;
   // Name and location; checked.
   std::vector<std::pair<std::string, std::string>> data;
-  // Of its computations those that it may run; empty means all.
+  // Programs of other people's.
+  ExecutableConfig programs;
+  // Of its computations those that it may run; empty means the programs, or all where there are none.
   std::vector<std::string> allow;
   int64_t cache_bytes = 0;
   LogLevel log_level = LogLevel::kInfo;
@@ -44,8 +47,8 @@ struct WorkerInvocation {
 };
 
 // Every knob, one row each; for the program and the computations in `invocation`. The values go to
-// `invocation`, which must outlive it.
-Settings SettingsOf(WorkerInvocation& invocation);
+// `invocation`, which must outlive it. They are not checked together.
+Settings SettingsOf(WorkerInvocation& invocation, const Environment& environment);
 
 // `config` has what the main decides; `arguments` are without the program's name. INVALID_ARGUMENT, naming the
 // setting and where it came from, if anything is unknown or makes no sense.

@@ -8,6 +8,7 @@
 #include <functional>
 #include <utility>
 
+#include "base/check.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mutex.h"
@@ -16,7 +17,9 @@
 #include "base/version.h"
 #include "sdk/cpp/client/grpc_transport.h"
 #include "worker/blob_cache.h"
-#include "worker/builtin_runner.h"
+#include "worker/computation_runner.h"
+#include "worker/runners/broadcast_files.h"
+#include "worker/runners/executable_computation.h"
 #include "worker/thread_pool.h"
 
 namespace sheaf {
@@ -105,25 +108,58 @@ std::string HostName() {
 }  // namespace
 
 struct WorkerRuntime::Impl {
-  Impl(WorkerConfig worker_config, const Clock& the_clock, Random& the_random)
-      : config(std::move(worker_config)), clock(the_clock), random(the_random), cache(config.cache_bytes) {}
+  Impl(WorkerConfig worker_config, const Clock& the_clock, Random& the_random, ProcessHost* the_host)
+      : config(std::move(worker_config)),
+        clock(the_clock),
+        random(the_random),
+        host(the_host),
+        cache(config.cache_bytes) {}
+
+  // Those that are compiled in, and the programs.
+  std::vector<std::unique_ptr<Computation>> MakeComputations();
 
   // What computations and callbacks use comes first: it goes last.
   WorkerConfig config;
   const Clock& clock;
   Random& random;
+  ProcessHost* const host;
   Alarm alarm;
   DataSources data{config.computations.data_sources()};
   SleepingWaiter waiter{clock};
   BlobCache cache;
-  std::unique_ptr<BuiltinRunner> runner;
+  std::unique_ptr<BroadcastFiles> broadcasts;
+  std::unique_ptr<ComputationRunner> runner;
   std::unique_ptr<ThreadPool> pool;
   std::unique_ptr<GrpcTransport> transport;
   std::unique_ptr<WorkerLoop> loop;
 };
 
-WorkerRuntime::WorkerRuntime(WorkerConfig config, const Clock& clock, Random& random)
-    : impl_(std::make_unique<Impl>(std::move(config), clock, random)) {}
+std::vector<std::unique_ptr<Computation>> WorkerRuntime::Impl::MakeComputations() {
+  const std::vector<Executable>& executables = config.programs.executables;
+  const auto is_allowed = [this](const std::string& name) {
+    return config.allow.empty() || std::find(config.allow.begin(), config.allow.end(), name) != config.allow.end();
+  };
+  std::vector<std::unique_ptr<Computation>> computations;
+  if (executables.empty() || !config.allow.empty()) {
+    computations = config.computations.Make({data, waiter}, config.allow);
+  }
+  if (executables.empty()) return computations;
+  SHEAF_CHECK(host != nullptr, "programs need somebody who starts them");
+  broadcasts = std::make_unique<BroadcastFiles>(host->scratch() + "/broadcasts", config.cache_bytes);
+  for (const Executable& executable : executables) {
+    // A program goes before what is compiled in.
+    std::erase_if(computations, [&](const auto& computation) { return computation->name() == executable.name; });
+    if (!is_allowed(executable.name)) continue;
+    computations.push_back(std::make_unique<ExecutableComputation>(
+        executable,
+        ExecutableComputation::Parts{
+            .host = *host, .broadcasts = *broadcasts, .surroundings = config.programs.surroundings, .clock = clock}));
+  }
+  return computations;
+}
+
+WorkerRuntime::WorkerRuntime(WorkerConfig config, const Clock& clock, Random& random, ProcessHost* host)
+    : impl_(std::make_unique<Impl>(std::move(config), clock, random, host)) {}
 
 WorkerRuntime::~WorkerRuntime() = default;
 
@@ -137,9 +173,8 @@ absl::Status WorkerRuntime::Start() {
   options.software_version = kVersion;
   if (options.worker.empty()) options.worker = fmt::format("{}-{}", HostName(), impl.random.Token(6));
   impl.pool = std::make_unique<ThreadPool>(options.concurrency);
-  impl.runner =
-      std::make_unique<BuiltinRunner>(impl.config.computations.Make({impl.data, impl.waiter}, impl.config.allow),
-                                      [&impl](std::function<void()> work) { impl.pool->Post(std::move(work)); });
+  impl.runner = std::make_unique<ComputationRunner>(
+      impl.MakeComputations(), [&impl](std::function<void()> work) { impl.pool->Post(std::move(work)); });
   impl.loop = std::make_unique<WorkerLoop>(options, WorkerLoop::Parts{*impl.transport, *impl.runner, impl.cache,
                                                                       impl.random, [&impl] { impl.alarm.Ring(); }});
 
@@ -148,7 +183,7 @@ absl::Status WorkerRuntime::Start() {
     offers += fmt::format("{}{}", offers.empty() ? "" : ", ", offer.name());
   }
   LogInfo("worker {} calls {} and offers {}", options.worker, impl.config.server, offers.empty() ? "nothing" : offers);
-  if (impl.config.allow.empty()) {
+  if (impl.config.allow.empty() && impl.config.programs.executables.empty()) {
     for (const std::string& hint : impl.config.computations.MissingDataHints(impl.data)) LogInfo("{}", hint);
   }
   return absl::OkStatus();

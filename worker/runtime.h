@@ -14,14 +14,16 @@
 #include "base/clock.h"
 #include "base/random.h"
 #include "worker/config.h"
+#include "worker/processes/process_host.h"
 
 namespace sheaf {
 
 class WorkerRuntime {
  public:
   // `config.options.worker` is replaced by a name of this host if it is empty.
-  // `clock` and `random` outlive it; `random` is used by the thread that calls Start and Run.
-  WorkerRuntime(WorkerConfig config, const Clock& clock, Random& random);
+  // `clock` and `random` outlive it; `random` is used by the thread that calls Start and Run. So does `host`, which is
+  // null if the config names no programs.
+  WorkerRuntime(WorkerConfig config, const Clock& clock, Random& random, ProcessHost* host = nullptr);
   ~WorkerRuntime();
 
   // INVALID_ARGUMENT if the config names data that there is not; the codes of CheckChannelSecurity.

@@ -30,6 +30,8 @@ constexpr absl::Duration kEndPauseWithin = absl::Milliseconds(500);
 constexpr absl::Duration kEmptyPollPause = absl::Milliseconds(20);
 // How often to ask whether it is back in service, where a call is not parked until it is.
 constexpr absl::Duration kDrainedPause = absl::Seconds(10);
+// Beyond the time when there is more to offer, so that the next call does not come just before it.
+constexpr absl::Duration kOfferMargin = absl::Milliseconds(1);
 // As work_service.proto allows.
 constexpr int kItemsMax = 256;
 // Results of one call together, when there are several.
@@ -314,7 +316,9 @@ void WorkerLoop::AddHeld(absl::Time now, v1::SyncRequest& request, const OpenSyn
 
 void WorkerLoop::AddPoll(absl::Time now, v1::SyncRequest& request, OpenSync& sync) {
   // Back in time for the next renewal, so that a parked call need not be overtaken for it.
-  const absl::Duration wait = std::min(options_.poll_wait, (NextRenewal() - now) * 0.8);
+  // And when there is more to offer, which the server hears with the next call.
+  const absl::Duration wait =
+      std::min({options_.poll_wait, (NextRenewal() - now) * 0.8, parts_.runner.offer_pause() + kOfferMargin});
   if (is_drained_ && !draining_) {
     // Only to hear that it is wanted again.
     request.set_drained(true);

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <memory>
 #include <string>
 
 #include "base/clock.h"
@@ -15,6 +16,7 @@
 #include "base/random.h"
 #include "sdk/cpp/client/grpc_log.h"
 #include "worker/config.h"
+#include "worker/processes/process_host.h"
 #include "worker/runtime.h"
 #include "worker/thread_pool.h"
 
@@ -64,12 +66,21 @@ int WorkerMain(int argc, char** argv, const ComputationTable& computations) {
   ConfigureLog(program, invocation->config.log_level);
   if (std::getenv("GRPC_VERBOSITY") == nullptr) RouteGrpcLog();
 
+  SystemClock clock;
+  SystemRandom random;
+  // Before any thread starts.
+  absl::StatusOr<std::unique_ptr<ProcessHost>> host = nullptr;
+  if (const ExecutableConfig& programs = invocation->config.programs; !programs.executables.empty()) {
+    host = ProcessHost::Start(programs.scratch, clock);
+    if (!host.ok()) {
+      fmt::print(stderr, "{}: {}\n", program, std::string(host.status().message()));
+      return 2;
+    }
+  }
   // Blocked before any thread starts, so that only the listener sees them.
   const sigset_t set = HandledSignals();
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
-  SystemClock clock;
-  SystemRandom random;
-  WorkerRuntime runtime(invocation->config, clock, random);
+  WorkerRuntime runtime(invocation->config, clock, random, host->get());
   if (absl::Status status = runtime.Start(); !status.ok()) {
     fmt::print(stderr, "{}: {}\n", program, std::string(status.message()));
     return 2;

@@ -14,7 +14,6 @@
 #pragma once
 
 #include <fmt/format.h>
-#include <poll.h>
 
 #include <catch2/catch.hpp>
 #include <map>
@@ -31,6 +30,7 @@
 #include "cli/processes/temporary_directory.h"
 #include "sdk/cpp/client/grpc_transport.h"
 #include "sdk/cpp/client/transport.h"
+#include "tests/wait_until.h"
 
 namespace sheaf {
 
@@ -129,17 +129,6 @@ class Federation {
 };
 
 TemporaryDirectory ScratchDirectory();
-
-// Looks again and again until `condition` holds; fails the test, naming `what`, if it does not within `timeout`.
-template <typename Condition>
-void WaitUntil(const std::string& what, absl::Duration timeout, Condition condition) {
-  const SystemClock clock;
-  const absl::Time give_up = clock.Now() + timeout;
-  while (!condition()) {
-    if (clock.Now() > give_up) FAIL("not within " << absl::FormatDuration(timeout) << ": " << what);
-    ::poll(nullptr, 0, 3);
-  }
-}
 
 // Prints what a test measured.
 template <typename... Arguments>

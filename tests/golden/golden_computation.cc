@@ -54,7 +54,7 @@ class GoldenTask final : public PreparedTask {
   const InputRequest& input_request() const override { return needs_; }
   const Script& script() const { return script_; }
 
-  absl::StatusOr<v1::Contribution> Run(const TaskInputs&, RunControl&) override {
+  absl::StatusOr<TaskOutcome> Run(const TaskInputs&, RunControl&) override {
     if (!script_.fail.empty()) {
       return script_.permanent ? absl::InvalidArgumentError(script_.fail) : absl::InternalError(script_.fail);
     }
@@ -88,9 +88,9 @@ struct Running {
     const Script& script = run->task->script();
     if (run->control->is_cancelled()) return run->done(absl::CancelledError("told to stop"));
     if (run->second >= script.seconds) {
-      const absl::StatusOr<v1::Contribution> contribution = run->task->Run({}, *run->control);
-      if (!contribution.ok()) return run->done(contribution.status());
-      return run->done(contribution->SerializeAsString());
+      const absl::StatusOr<TaskOutcome> outcome = run->task->Run({}, *run->control);
+      if (!outcome.ok()) return run->done(outcome.status());
+      return run->done(std::get<v1::Contribution>(*outcome).SerializeAsString());
     }
     if (run->second < script.silent_from) run->control->ReportProgress();
     ++run->second;

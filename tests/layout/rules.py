@@ -80,7 +80,12 @@ MAY_INCLUDE = {
     # The binary: main and runtime join the parts.
     "server": ["base", "proto", "tls", "settings"] + AGGREGATION
     + ["storage", "storage/directory", "storage/memory", "server/calls", "server/handlers", "server/rpc"] + CORE,
-    "worker": ["base", "proto", "settings"] + AGGREGATION + ["sdk/cpp/client", "sdk/cpp/computation"],
+    # Starting executables and ending them: of tasks it knows nothing.
+    "worker/processes": ["base"],
+    "worker/runners": ["base", "proto", "settings"] + AGGREGATION + ["aggregation/output", "sdk/cpp/computation",
+                       "worker/processes"],
+    "worker": ["base", "proto", "settings"] + AGGREGATION
+    + ["sdk/cpp/client", "sdk/cpp/computation", "worker/processes", "worker/runners"],
     "worker/main.cc": ["worker", "probe", "workloads"],
     # A store that no server runs on is looked after from the command line (docs/adr/0011).
     "cli": ["base", "proto", "sdk/cpp/client", "sdk/cpp/program", "probe", "storage/directory"],

@@ -16,7 +16,7 @@
 #include "tests/simulation/ledger.h"
 #include "tests/simulation/weather.h"
 #include "worker/blob_cache.h"
-#include "worker/builtin_runner.h"
+#include "worker/computation_runner.h"
 #include "worker/worker_loop.h"
 
 namespace sheaf::simulation {
@@ -64,7 +64,7 @@ class Seats {
   Random& random_;
   DataSources data_{{}};
   NoWaiter waiter_;
-  BuiltinRunner builtin_;
+  ComputationRunner builtin_;
   FaultyRunner runner_;
   bool is_closed_ = false;
   int num_lives_ = 0;

@@ -3,11 +3,11 @@
 
 #include "aggregation/operators.h"
 #include "aggregation/round_accumulator.h"
-#include "worker/builtin_runner.h"
-#include "worker/computation_table.h"
 #include "probe/computations/noop.h"
 #include "probe/computations/one_hot.h"
 #include "probe/computations/slow.h"
+#include "worker/computation_runner.h"
+#include "worker/computation_table.h"
 
 namespace sheaf {
 namespace {
@@ -22,8 +22,9 @@ class CountingWaiter final : public Waiter {
 struct Fixture {
   DataSources data{{}};
   CountingWaiter waiter;
-  BuiltinRunner runner{ComputationTable{NoopComputation(), OneHotComputation(), SlowComputation()}.Make({data, waiter}),
-                       [](std::function<void()> work) { work(); }};
+  ComputationRunner runner{
+      ComputationTable{NoopComputation(), OneHotComputation(), SlowComputation()}.Make({data, waiter}),
+      [](std::function<void()> work) { work(); }};
   std::shared_ptr<RunControl> control = std::make_shared<RunControl>();
 
   absl::StatusOr<std::string> Compute(const std::string& computation, const std::string& payload,
@@ -40,8 +41,13 @@ struct Fixture {
         result = task.status();
         return;
       }
-      runner.Run(*task, std::make_shared<TaskInputs>(), control,
-                 [&](absl::StatusOr<std::string> contribution) { result = std::move(contribution); });
+      runner.Run(*task, std::make_shared<TaskInputs>(), control, [&](absl::StatusOr<RunOutcome> outcome) {
+        if (outcome.ok()) {
+          result = std::get<std::string>(*std::move(outcome));
+        } else {
+          result = outcome.status();
+        }
+      });
     });
     return result;
   }
@@ -79,6 +85,35 @@ TEST_CASE("noop and one_hot return what every operator accepts") {
     absl::StatusOr<ValidContribution> valid = sum->Validate(contribution);
     INFO(valid.status().ToString());
     CHECK(valid.ok());
+  }
+}
+
+// Ends as the test says.
+class EndingTask final : public PreparedTask {
+ public:
+  explicit EndingTask(absl::StatusOr<TaskOutcome> end) : end_(std::move(end)) {}
+  const InputRequest& input_request() const override { return request_; }
+  absl::StatusOr<TaskOutcome> Run(const TaskInputs&, RunControl&) override { return end_; }
+
+ private:
+  const absl::StatusOr<TaskOutcome> end_;
+  const InputRequest request_;
+};
+
+TEST_CASE("A task is let go before anybody hears of its end, so that its place can be offered in the same call") {
+  Fixture test;
+  for (const absl::StatusOr<TaskOutcome>& end :
+       {absl::StatusOr<TaskOutcome>(v1::Contribution()), absl::StatusOr<TaskOutcome>(Declined{"not here"}),
+        absl::StatusOr<TaskOutcome>(absl::InternalError("out of luck"))}) {
+    auto task = std::make_shared<EndingTask>(end);
+    const std::weak_ptr<EndingTask> watched = task;
+    bool was_told = false;
+    test.runner.Run(std::move(task), std::make_shared<TaskInputs>(), test.control, [&](absl::StatusOr<RunOutcome> run) {
+      was_told = true;
+      CHECK(run.status() == end.status());
+      CHECK(watched.expired());
+    });
+    CHECK(was_told);
   }
 }
 
@@ -209,7 +244,7 @@ TEST_CASE("Data is loaded when it is first needed, and once; what failed is trie
   const ComputationTable table = {ComputationOver("odd", NumbersSource("odds", num_loads), CountNumbers)};
   DataSources data(table.data_sources());
   CountingWaiter waiter;
-  BuiltinRunner runner(
+  ComputationRunner runner(
       [&] {
         REQUIRE(data.Configure("odds", "none").ok());
         return table.Make({data, waiter});

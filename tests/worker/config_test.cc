@@ -1,5 +1,6 @@
 #include "worker/config.h"
 
+#include <fmt/format.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -11,6 +12,7 @@
 
 #include "probe/computations/noop.h"
 #include "probe/computations/one_hot.h"
+#include "tests/storage/temporary_directory.h"
 
 namespace sheaf {
 namespace {
@@ -45,7 +47,7 @@ struct Sources {
 // To be looked at, not to be set.
 std::vector<Setting> AllSettings() {
   WorkerInvocation invocation;
-  const Settings settings = SettingsOf(invocation);
+  const Settings settings = SettingsOf(invocation, ProcessEnvironment());
   return {settings.all().begin(), settings.all().end()};
 }
 
@@ -169,6 +171,161 @@ TEST_CASE("What makes no sense is refused in one sentence that names the setting
     INFO(status.ToString());
     CHECK(status.code() == absl::StatusCode::kInvalidArgument);
     CHECK_THAT(std::string(status.message()), Catch::Contains(c.named));
+    CHECK(status.message().find('\n') == std::string::npos);
+  }
+}
+
+// A folder with what may be said to be an executable.
+class Executables {
+ public:
+  Executables() {
+    for (const auto& [name, mode] : {std::pair("count words.sh", 0755), {"plain.sh", 0644}}) {
+      std::ofstream(path(name)) << "#!/bin/sh\n";
+      std::filesystem::permissions(path(name), std::filesystem::perms(mode));
+    }
+  }
+  std::string path(const std::string& name) const { return folder_.path() + "/" + name; }
+  const std::string& folder() const { return folder_.path(); }
+
+ private:
+  TemporaryDirectory folder_;
+};
+
+TEST_CASE("Programs of other people's are named with their computation, their limits and what they may see") {
+  const Executables executables;
+  const Sources sources{{"--data",
+                         "people=" + executables.folder(),
+                         "--run",
+                         "count@7='" + executables.path("count words.sh") + "' --fast 'a b'",
+                         "--serve",
+                         "tags.v2=sh -c \"cat $HOME\"",
+                         "--concurrency",
+                         "3",
+                         "--limit",
+                         "tags.v2.memory=64MiB",
+                         "--limit",
+                         "memory=2GiB",
+                         "--limit",
+                         "cpu=10m",
+                         "--limit",
+                         "count.processes=1",
+                         "--limit",
+                         "count.time=1h",
+                         "--env",
+                         "MODE=fast,very",
+                         "--env",
+                         "LICENCE",
+                         "--env",
+                         "NOTHING=",
+                         "--share-errors",
+                         "--readable",
+                         "/usr",
+                         "--scratch",
+                         executables.folder()},
+                        {{"PATH", "/nowhere:/usr/bin:/bin"}, {"LICENCE", "four=4"}}};
+  const absl::StatusOr<WorkerInvocation> invocation = sources.Parse();
+  INFO(invocation.status().ToString());
+  REQUIRE(invocation.ok());
+  const ExecutableConfig& programs = invocation->config.programs;
+  REQUIRE(programs.executables.size() == 2);
+  const Executable& count = programs.executables[0];
+  CHECK(count.name == "count");
+  CHECK(count.version == 7);
+  CHECK(count.arguments == std::vector<std::string>{executables.path("count words.sh"), "--fast", "a b"});
+  CHECK_FALSE(count.stays);
+  CHECK(count.processes_max == 1);
+  CHECK(count.limits.time == absl::Hours(1));
+  CHECK(count.limits.cpu == absl::Minutes(10));
+  CHECK(count.limits.memory_bytes == int64_t{2} << 30);
+  CHECK(count.limits.output_bytes == 1 << 30);
+  const Executable& tags = programs.executables[1];
+  CHECK(tags.name == "tags.v2");
+  CHECK(tags.version == 1);
+  // No shell has looked at it.
+  CHECK(tags.arguments == std::vector<std::string>{"/usr/bin/sh", "-c", "cat $HOME"});
+  CHECK(tags.stays);
+  CHECK(tags.processes_max == 3);
+  CHECK(tags.limits.time == absl::InfiniteDuration());
+  // The one for a computation goes before the one for all, in whatever order they were said.
+  CHECK(tags.limits.memory_bytes == 64 << 20);
+  CHECK(programs.surroundings.data == std::map<std::string, std::string>{{"people", executables.folder()}});
+  CHECK(programs.surroundings.environment == std::vector<std::string>{"MODE=fast,very", "LICENCE=four=4", "NOTHING="});
+  CHECK(programs.surroundings.readable == std::vector<std::string>{"/usr"});
+  CHECK(programs.surroundings.bwrap.empty());
+  CHECK(programs.surroundings.shares_errors);
+  CHECK(programs.scratch == executables.folder());
+  // Computations that are compiled in have none of it.
+  CHECK(invocation->config.data.empty());
+}
+
+TEST_CASE(
+    "A worker without programs has none of their settings, and one with them may name both kinds of computation") {
+  absl::StatusOr<WorkerInvocation> invocation = Sources{{}, {}}.Parse();
+  REQUIRE(invocation.ok());
+  CHECK(invocation->config.programs.executables.empty());
+  CHECK_FALSE(invocation->config.programs.surroundings.shares_errors);
+  CHECK(invocation->config.programs.scratch == "/tmp");
+  invocation = Sources{{"--run", "count=true", "--data", "debian-index=apt", "--data", "people=/usr", "--allow", "noop",
+                        "--allow", "count"},
+                       {{"PATH", "/usr/bin:/bin"}}}
+                   .Parse();
+  INFO(invocation.status().ToString());
+  REQUIRE(invocation.ok());
+  CHECK(invocation->config.allow == std::vector<std::string>{"noop", "count"});
+  CHECK(invocation->config.data == std::vector<std::pair<std::string, std::string>>{{"debian-index", "apt"}});
+  CHECK(invocation->config.programs.surroundings.data == std::map<std::string, std::string>{{"people", "/usr"}});
+}
+
+TEST_CASE("What is wrong with a program is said in one sentence that names the setting and the thing") {
+  const Executables executables;
+  const std::string plain = executables.path("plain.sh");
+  struct Case {
+    std::vector<std::string> arguments;
+    // All that the sentence has in it.
+    std::vector<std::string> named;
+    std::string path = "/usr/bin:/bin";
+  };
+  for (const Case& c : std::initializer_list<Case>{
+           {{"--run", "count=true", "--serve", "count=cat"}, {"\"count\"", "--run", "--serve"}},
+           {{"--run", "count=true", "--run", "count@2=cat"}, {"\"count\"", "--run", "--serve"}},
+           {{"--run", "count=no-such-program -x"}, {"\"count\"", "no-such-program", "PATH /usr/bin:/bin"}},
+           {{"--run", "count=" + executables.folder() + "/gone.sh"}, {"\"count\"", "there is no file", "gone.sh"}},
+           {{"--run", "count=" + executables.folder()}, {"\"count\"", "there is no file", executables.folder()}},
+           {{"--serve", "count=" + plain}, {"\"count\"", plain + " may not be executed", "chmod +x " + plain}},
+           {{"--run", "count=python3 'my model.py"}, {"--run", "the quote '", "is not closed"}},
+           {{"--run", "count="}, {"--run", "there is no command"}},
+           {{"--run", "count='' x"}, {"\"count\""}},
+           {{"--run", "count"}, {"--run", "COMPUTATION=COMMAND"}},
+           {{"--run", "=true"}, {"--run", "COMPUTATION=COMMAND"}},
+           {{"--run", "count@0=true"}, {"--run", "0"}},
+           {{"--run", "count@x=true"}, {"--run", "x"}},
+           {{"--run", "count=true", "--limit", "fuel=3"},
+            {"--limit", "there is no limit \"fuel\"", "cpu, memory, output, processes and time"}},
+           {{"--run", "count=true", "--limit", "count.fuel=3"}, {"--limit", "there is no limit \"fuel\""}},
+           {{"--run", "count=true", "--limit", "tags.cpu=3s"}, {"\"tags.cpu\"", "of no ", "--run or --serve"}},
+           {{"--limit", "tags.cpu=3s"}, {"\"tags.cpu\"", "of no "}},
+           {{"--run", "count=true", "--limit", "cpu"}, {"--limit", "LIMIT=VALUE"}},
+           {{"--run", "count=true", "--limit", "cpu=soon"}, {"--limit", "soon"}},
+           {{"--run", "count=true", "--limit", "memory=much"}, {"--limit", "much"}},
+           {{"--run", "count=true", "--limit", "processes=0"}, {"--limit", "0"}},
+           {{"--run", "count=true", "--limit", "processes=1000"}, {"--limit", "1000"}},
+           {{"--run", "count=true", "--data", "people=" + executables.path("gone")},
+            {"--data", "\"people\"", executables.path("gone")}},
+           {{"--data", "people=" + executables.path("gone"), "--run", "count=true"},
+            {"--data", "\"people\"", executables.path("gone")}},
+           {{"--run", "count=true", "--data", "people"}, {"--data", "NAME=VALUE"}},
+           {{"--run", "count=true", "--env", "LICENCE"}, {"--env", "LICENCE is not set"}},
+           {{"--run", "count=true", "--env", "=x"}, {"--env", "NAME or NAME=VALUE"}},
+           {{"--run", "count=true", "--readable", executables.path("gone")}, {"--readable", executables.path("gone")}},
+           {{"--run", "count=true", "--allow", "dreams"}, {"\"dreams\"", "\"noop\""}},
+           {{"--run", "count=" + executables.path("count") + "\\ words.sh", "--sandbox"},
+            {"--sandbox needs bubblewrap", "bwrap"},
+            "/nowhere"},
+           {{"--run", "count=true"}, {"\"count\"", "PATH"}, ""}}) {
+    const absl::Status status = Sources{c.arguments, {{"PATH", c.path}}}.Parse().status();
+    INFO(fmt::format("{}: {}", fmt::join(c.arguments, " "), status.ToString()));
+    CHECK(status.code() == absl::StatusCode::kInvalidArgument);
+    for (const std::string& word : c.named) CHECK_THAT(std::string(status.message()), Catch::Contains(word));
     CHECK(status.message().find('\n') == std::string::npos);
   }
 }

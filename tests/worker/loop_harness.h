@@ -57,6 +57,7 @@ class ScriptedRunner final : public Runner {
     offer.set_version(1);
     return {offer};
   }
+  absl::Duration offer_pause() const override { return pause; }
   void Prepare(std::shared_ptr<const v1::Lease> lease, std::shared_ptr<RunControl>, PrepareDone done) override {
     prepared.push_back(lease->task());
     if (!prepare_error.ok()) return done(prepare_error);
@@ -68,6 +69,7 @@ class ScriptedRunner final : public Runner {
   }
 
   InputRequest needs;
+  absl::Duration pause = absl::InfiniteDuration();
   absl::Status prepare_error;
   // Tasks in the order they were prepared.
   std::vector<std::string> prepared;
@@ -78,7 +80,7 @@ class ScriptedRunner final : public Runner {
    public:
     explicit Task(InputRequest needs) : needs_(std::move(needs)) {}
     const InputRequest& input_request() const override { return needs_; }
-    absl::StatusOr<v1::Contribution> Run(const TaskInputs&, RunControl&) override { return v1::Contribution(); }
+    absl::StatusOr<TaskOutcome> Run(const TaskInputs&, RunControl&) override { return v1::Contribution(); }
 
    private:
     InputRequest needs_;
@@ -178,8 +180,10 @@ class LoopHarness {
   }
 
   // --- The computation's side ---
-  void FinishRun(int index, absl::StatusOr<std::string> contribution) {
-    std::exchange(runner.runs.at(index).done, nullptr)(std::move(contribution));
+  void FinishRun(int index, absl::StatusOr<std::string> contribution) { EndRun(index, std::move(contribution)); }
+  // It needs more inputs, or declines.
+  void EndRun(int index, absl::StatusOr<RunOutcome> outcome) {
+    std::exchange(runner.runs.at(index).done, nullptr)(std::move(outcome));
     Step();
   }
 

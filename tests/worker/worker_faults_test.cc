@@ -15,7 +15,7 @@
 #include "proto/time.h"
 #include "tests/no_waiter.h"
 #include "tests/simulation/agenda.h"
-#include "worker/builtin_runner.h"
+#include "worker/computation_runner.h"
 #include "worker/computation_table.h"
 #include "worker/worker_loop.h"
 
@@ -268,7 +268,7 @@ class World {
 
   DataSources data_{{}};
   NoWaiter waiter_;
-  BuiltinRunner runner_{
+  ComputationRunner runner_{
       ComputationTable{NoopComputation(), OneHotComputation(), SlowComputation()}.Make({data_, waiter_}),
       [this](std::function<void()> work) {
         absl::Duration most = random.Chance(0.1) ? absl::Seconds(20) : absl::Milliseconds(100);

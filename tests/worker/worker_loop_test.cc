@@ -682,6 +682,108 @@ TEST_CASE("Only the rows a task asks for are fetched, and the run gets them") {
   CHECK(test.LastSync().results(0).timings().bytes_down() == 8);
 }
 
+TEST_CASE("A run that asks for more has it fetched and goes on, as often as it asks, and all of it is counted") {
+  LoopHarness test;
+  test.AnswerLastSync(Granting({"t1"}, absl::Minutes(5)));
+  REQUIRE(test.runner.runs.size() == 1);
+  const auto ask = [&](int run, int64_t row) {
+    v1::RowSelection selection;
+    selection.set_tensor("w");
+    selection.add_rows(row);
+    test.clock.Advance(absl::Seconds(2));
+    test.EndRun(run, InputRequest{.whole_broadcast = false, .selections = {selection}});
+    CHECK(test.loop.state() == WorkerState::kFetching);
+    REQUIRE(test.LastCall<v1::SelectRowsRequest>().selections_size() == 1);
+    CHECK(test.LastCall<v1::SelectRowsRequest>().selections(0).rows(0) == row);
+    v1::SelectRowsResponse response;
+    v1::SelectRowsResponse::Piece& piece = *response.add_pieces();
+    piece.mutable_rows()->set_dtype(v1::FLOAT32);
+    piece.mutable_rows()->add_shape(1);
+    piece.mutable_rows()->add_shape(1);
+    piece.mutable_rows()->set_data(std::string(4, static_cast<char>(row)));
+    test.clock.Advance(absl::Seconds(1));
+    test.AnswerLastCall(response);
+    CHECK(test.loop.state() == WorkerState::kRunning);
+    REQUIRE(test.runner.runs.size() == static_cast<size_t>(run) + 2);
+    REQUIRE(test.runner.runs.back().inputs->selected.size() == 1);
+    CHECK(test.runner.runs.back().inputs->selected[0].data == std::string(4, static_cast<char>(row)));
+  };
+  const int64_t before = test.loop.num_busy();
+  ask(0, 3);
+  ask(1, 5);
+  CHECK(test.loop.num_busy() == before);
+  // It is one task all the time, prepared once.
+  CHECK(test.runner.prepared.size() == 1);
+  test.clock.Advance(absl::Seconds(4));
+  test.FinishRun(2, "result");
+  REQUIRE(test.LastSync().results_size() == 1);
+  const v1::TaskResult& result = test.LastSync().results(0);
+  CHECK(result.contribution() == "result");
+  CHECK(result.timings().download().seconds() == 2);
+  CHECK(result.timings().compute().seconds() == 8);
+  CHECK(result.timings().bytes_down() == 8);
+}
+
+TEST_CASE("A run that asks for what the round does not have fails for good, and one that asks for nothing goes on") {
+  LoopHarness test;
+  v1::SyncResponse granting = Granting({"t1"});
+  granting.mutable_leases(0)->clear_broadcast_digest();
+  test.AnswerLastSync(granting);
+  test.EndRun(0, InputRequest());
+  REQUIRE(test.runner.runs.size() == 2);
+  test.EndRun(1, InputRequest{.whole_broadcast = true, .selections = {}});
+  REQUIRE(test.LastSync().results_size() == 1);
+  CHECK(test.LastSync().results(0).failure().permanent());
+  CHECK_THAT(test.LastSync().results(0).failure().message(),
+             Contains("needs a broadcast") && Contains("create the round with one"));
+}
+
+TEST_CASE("A lease that is lost while a run waits for what it asked for stops it, and nothing is run again") {
+  LoopHarness test;
+  test.AnswerLastSync(Granting({"t1"}));
+  test.EndRun(0, InputRequest{.whole_broadcast = true, .selections = {}});
+  const size_t call = test.transport.calls.size() - 1;
+  const auto control = test.runner.runs[0].control;
+  test.Advance(absl::Seconds(11));
+  test.AnswerLastSync(WithUpdate("token-t1", v1::LeaseUpdate::CANCELLED));
+  CHECK(control->is_cancelled());
+  if (test.transport.calls[call].done != nullptr) test.Answer(call, absl::CancelledError("late"));
+  CHECK(test.runner.runs.size() == 1);
+  CHECK(test.loop.num_held() == 0);
+}
+
+TEST_CASE("A task that is declined is given back, which is no failure, and the worker goes on") {
+  LoopHarness test;
+  test.AnswerLastSync(Granting({"t1"}));
+  test.EndRun(0, Declined{"there is no data for it here"});
+  REQUIRE(test.LastSync().results_size() == 1);
+  const v1::TaskResult& result = test.LastSync().results(0);
+  CHECK(result.task() == "t1");
+  CHECK(result.has_release());
+  CHECK_FALSE(result.has_failure());
+  CHECK(result.release().reason() == "there is no data for it here");
+  // In the same call.
+  CHECK(test.LastSync().want() == 1);
+  test.AnswerLastSync(Granting({"t2"}));
+  CHECK(test.loop.num_held() == 1);
+  CHECK(test.runner.prepared == std::vector<std::string>{"t1", "t2"});
+}
+
+TEST_CASE("A call that asks for work waits no longer than until there is more to offer") {
+  LoopHarness test;
+  test.AnswerLastSync(Granting({"t1"}));
+  test.runner.pause = absl::Milliseconds(100);
+  test.EndRun(0, Declined{"there is no data for it here"});
+  CHECK(test.LastSync().want() == 1);
+  CHECK(test.LastSync().wait().seconds() == 0);
+  CHECK(test.LastSync().wait().nanos() >= 100'000'000);
+  CHECK(test.LastSync().wait().nanos() < 200'000'000);
+  test.runner.pause = absl::InfiniteDuration();
+  test.AnswerLastSync();
+  test.Advance(absl::Milliseconds(100));
+  CHECK(test.LastSync().wait().seconds() == 30);
+}
+
 TEST_CASE("Fetching counts as progress, so that a slow link does not cost the lease") {
   LoopHarness test;
   v1::RowSelection selection;

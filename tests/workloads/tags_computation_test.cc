@@ -11,7 +11,7 @@
 #include "aggregation/wire/safetensors.h"
 #include "sheaf/v1/round.pb.h"
 #include "tests/no_waiter.h"
-#include "worker/builtin_runner.h"
+#include "worker/computation_runner.h"
 #include "worker/computation_table.h"
 #include "workloads/tags/computation.h"
 #include "workloads/tags/dataset.h"
@@ -60,7 +60,8 @@ struct Fixture {
   Fixture() {
     REQUIRE(dataset.Save(snapshot.path).ok());
     REQUIRE(data.Configure("debian-index", snapshot.path).ok());
-    runner = std::make_unique<BuiltinRunner>(table.Make({data, waiter}), [](std::function<void()> work) { work(); });
+    runner =
+        std::make_unique<ComputationRunner>(table.Make({data, waiter}), [](std::function<void()> work) { work(); });
   }
 
   absl::StatusOr<std::string> Compute(const v1::Lease& lease, const SafetensorsView& broadcast) {
@@ -76,7 +77,10 @@ struct Fixture {
         selected_rows += selection.rows_size();
         inputs->selected.push_back(Select(broadcast, selection));
       }
-      runner->Run(*task, inputs, control, [&](absl::StatusOr<std::string> bytes) { result = std::move(bytes); });
+      runner->Run(*task, inputs, control, [&](absl::StatusOr<RunOutcome> outcome) {
+        result =
+            outcome.ok() ? std::get<std::string>(*std::move(outcome)) : absl::StatusOr<std::string>(outcome.status());
+      });
     };
     runner->Prepare(std::make_shared<v1::Lease>(lease), control, run);
     return result;
@@ -87,7 +91,7 @@ struct Fixture {
   const ComputationTable table{TagsComputation()};
   DataSources data{table.data_sources()};
   NoWaiter waiter;
-  std::unique_ptr<BuiltinRunner> runner;
+  std::unique_ptr<ComputationRunner> runner;
   int64_t selected_rows = 0;
 };
 

@@ -25,7 +25,7 @@ class RecoTask final : public PreparedTask {
 
   const InputRequest& input_request() const override { return request_; }
 
-  absl::StatusOr<v1::Contribution> Run(const TaskInputs& inputs, RunControl& control) override {
+  absl::StatusOr<TaskOutcome> Run(const TaskInputs& inputs, RunControl& control) override {
     const NamedTensor& rows = inputs.selected.at(0);
     std::vector<float> weights(draw_.rows.size() * static_cast<size_t>(config_.row_width()));
     if (rows.dtype != v1::FLOAT32 || rows.data.size() != weights.size() * sizeof(float)) {

@@ -44,7 +44,7 @@ class TagsTask final : public PreparedTask {
 
   const InputRequest& input_request() const override { return request_; }
 
-  absl::StatusOr<v1::Contribution> Run(const TaskInputs& inputs, RunControl& control) override {
+  absl::StatusOr<TaskOutcome> Run(const TaskInputs& inputs, RunControl& control) override {
     size_t labels = static_cast<size_t>(config_.num_labels);
     ASSIGN_OR_RETURN(std::vector<float> weights, Floats(inputs.selected.at(0), rows_.size() * labels));
     ASSIGN_OR_RETURN(std::vector<float> bias, Floats(inputs.selected.at(1), labels));

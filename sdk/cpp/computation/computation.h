@@ -2,7 +2,7 @@
 //
 //   ASSIGN_OR_RETURN(std::unique_ptr<PreparedTask> task, computation.Prepare(lease, control));
 //   TaskInputs inputs = Fetch(task->input_request());                       // The loop's work.
-//   ASSIGN_OR_RETURN(v1::Contribution contribution, task->Run(inputs, control));
+//   ASSIGN_OR_RETURN(TaskOutcome outcome, task->Run(inputs, control));      // A contribution, mostly.
 //
 // To add one: implement both classes, or let ComputationOver do it, and add a row to the table of a worker's main
 // (computation_row.h).
@@ -12,9 +12,11 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "aggregation/wire/tensor.h"
 #include "sdk/cpp/computation/run_control.h"
 #include "sheaf/v1/aggregation.pb.h"
@@ -38,13 +40,23 @@ struct TaskInputs {
   std::vector<NamedTensor> selected;
 };
 
+// The task is not for this worker, which gives it back: no failure.
+struct Declined {
+  // For people; says nothing of the data.
+  std::string reason;
+};
+
+// What a run comes to: what it returns; or what it needs before it goes on, in another run with that; or nothing.
+using TaskOutcome = std::variant<v1::Contribution, InputRequest, Declined>;
+
 class PreparedTask {
  public:
   virtual ~PreparedTask() = default;
+  // For the first run.
   virtual const InputRequest& input_request() const = 0;
   // INVALID_ARGUMENT: the task itself is wrong, no other worker would do better; it FAILS at once. Any other error is
   // this attempt's alone.
-  virtual absl::StatusOr<v1::Contribution> Run(const TaskInputs& inputs, RunControl& control) = 0;
+  virtual absl::StatusOr<TaskOutcome> Run(const TaskInputs& inputs, RunControl& control) = 0;
 };
 
 class Computation {
@@ -53,6 +65,10 @@ class Computation {
   virtual std::string_view name() const = 0;
   // Highest version it understands, >= 1.
   virtual int version() const = 0;
+  // It takes tasks now. Those that come nevertheless are declined.
+  virtual bool is_offered() const { return true; }
+  // While it is not offered: how long until it is again, as far as time alone decides that.
+  virtual absl::Duration offer_pause() const { return absl::InfiniteDuration(); }
   // Reads local data; may take long the first time. Errors as in PreparedTask::Run.
   virtual absl::StatusOr<std::unique_ptr<PreparedTask>> Prepare(const v1::Lease& lease, RunControl& control) const = 0;
 };

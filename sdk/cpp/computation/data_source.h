@@ -66,6 +66,7 @@ class DataSources {
 
   // INVALID_ARGUMENT if there is no such source (names those there are) or it cannot be at `location`.
   absl::Status Configure(const std::string& name, const std::string& location);
+  bool Has(std::string_view name) const { return Find(name) != nullptr; }
   bool IsConfigured(std::string_view name) const { return locations_.contains(name); }
 
   // Loads the data once. A load that failed is tried again, so that its cause can be corrected without a restart.

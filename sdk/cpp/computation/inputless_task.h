@@ -14,7 +14,7 @@ class InputlessTask final : public PreparedTask {
   explicit InputlessTask(Body body) : body_(std::move(body)) {}
 
   const InputRequest& input_request() const override { return nothing_; }
-  absl::StatusOr<v1::Contribution> Run(const TaskInputs&, RunControl& control) override { return body_(control); }
+  absl::StatusOr<TaskOutcome> Run(const TaskInputs&, RunControl& control) override { return body_(control); }
 
  private:
   const InputRequest nothing_;

@@ -42,6 +42,8 @@ TESTS_OF = {
                                "extern std::shared_ptr<v1::SyncRequest> request; extern SimServer::OnAnswer on_answer;",
     "simulation/world.h": "extern Statistics& statistics;",
     "slow_batches.h": "extern std::string log;",
+    "wait_until.h": "extern std::vector<int> Leased();",
+    "worker/living_processes.h": "extern TemporaryDirectory& folder;",
 }
 
 END_TO_END = """

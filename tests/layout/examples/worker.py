@@ -13,7 +13,7 @@ WORKER_OF = {
     "config.h": "extern std::vector<std::string> arguments;",
     "inbox.h": "extern std::shared_ptr<Attempt> attempt;",
     "runner.h": "extern void OnPrepared(absl::StatusOr<std::shared_ptr<PreparedTask>>); "
-                "extern void OnRun(absl::StatusOr<std::string>);",
+                "extern void OnRun(absl::StatusOr<RunOutcome>);",
     "runtime.h": "extern WorkerConfig& config;",
     "sequence_driver.h": "extern std::vector<v1::RowSelection> selections; extern absl::Duration timeout; "
                          "extern std::function<void(absl::Time)> on_done;",
@@ -25,6 +25,27 @@ WORKER_OF = {
 
 COMPUTATIONS = ["probe/computations/noop.h", "probe/computations/slow.h"]
 
+PROCESSES = """
+extern Clock& clock; extern ProcessHost& host; extern ProcessSpec& spec; extern KeeperDescriptors& descriptors;
+extern std::string path, directory;
+"""
+
+RUNNERS = """
+extern Clock& clock; extern std::unique_ptr<ProcessHost> host; extern BroadcastFiles& files; extern TaskDirectory& directory;
+extern ExecutableSurroundings& surroundings; extern ProcessLimits& limits; extern RunControl& control; extern v1::Lease& lease;
+extern std::string path, scratch, digest, bytes; extern int64_t bytes_max;
+"""
+
+RUNNERS_OF = {
+    "executable_config.h": "extern Settings& settings; extern Environment& environment; extern std::vector<std::string> arguments;",
+    "executable_task.h": "extern ExecutableTask::Parts& parts; extern TaskInputs Fetch(const InputRequest&);",
+    "executable_use.h": "extern int processes_max;",
+    "result_contribution.h": "extern std::vector<NamedTensor> tensors;",
+    "task_directory.h": "extern std::string task;",
+}
+
 FOLDERS = {
     "worker": (["base/status_macros.h", "fmt/core.h", "sdk/cpp/client/blob_client.h"] + COMPUTATIONS, WORKER, WORKER_OF),
+    "worker/processes": (["base/status_macros.h", "fcntl.h", "fmt/core.h", "signal.h"], PROCESSES, {}),
+    "worker/runners": (["base/status_macros.h", "fmt/core.h"], RUNNERS, RUNNERS_OF),
 }

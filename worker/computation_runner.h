@@ -1,7 +1,7 @@
-// BuiltinRunner: runs the computations that are compiled in, each piece of work wherever `spawn` puts it.
+// ComputationRunner: runs computations, each piece of work wherever `spawn` puts it.
 //
-//   BuiltinRunner runner(table.Make(parts), [&](std::function<void()> work) { pool.Post(std::move(work)); });
-//   BuiltinRunner inline_runner(table.Make(parts), [](std::function<void()> work) { work(); });
+//   ComputationRunner runner(table.Make(parts), [&](std::function<void()> work) { pool.Post(std::move(work)); });
+//   ComputationRunner inline_runner(table.Make(parts), [](std::function<void()> work) { work(); });
 //
 // Thread-safe if `spawn` is. Outlives the work it spawned.
 #pragma once
@@ -15,15 +15,16 @@
 
 namespace sheaf {
 
-class BuiltinRunner final : public Runner {
+class ComputationRunner final : public Runner {
  public:
   // Runs `work` once, now or later, in any thread.
   using Spawn = std::function<void(std::function<void()> work)>;
 
-  BuiltinRunner(std::vector<std::unique_ptr<Computation>> computations, Spawn spawn)
+  ComputationRunner(std::vector<std::unique_ptr<Computation>> computations, Spawn spawn)
       : computations_(std::move(computations)), spawn_(std::move(spawn)) {}
 
   std::vector<v1::OfferedComputation> Offers() const override;
+  absl::Duration offer_pause() const override;
   void Prepare(std::shared_ptr<const v1::Lease> lease, std::shared_ptr<RunControl> control, PrepareDone done) override;
   void Run(std::shared_ptr<PreparedTask> task, std::shared_ptr<const TaskInputs> inputs,
            std::shared_ptr<RunControl> control, RunDone done) override;
