@@ -3,7 +3,8 @@
 #
 #   deploy/install-packages.sh [--index] [SECTION...]
 #
-# SECTION is one of those in packages.txt (run, build, python, test, fuzz, fresh, dev); without one: build, python and test.
+# SECTION is one of those in packages.txt (run, build, python, torch, test, fuzz, fresh, dev); without one: build, python, torch
+# and test.
 # --index  also fetches apt's package index if there is none: `sheaf demo tags` trains on it.
 #
 # Needs root, or sudo, only if something is missing. Safe to run again.
@@ -23,7 +24,7 @@ for argument in "$@"; do
     *) grep -q "^\[$argument\]" "$list" || die "packages.txt has no section [$argument]"; sections+=("$argument") ;;
   esac
 done
-[[ ${#sections[@]} -gt 0 ]] || sections=(build python test)
+[[ ${#sections[@]} -gt 0 ]] || sections=(build python torch test)
 
 command -v apt-get >/dev/null && command -v dpkg-query >/dev/null ||
   die "this script installs Debian packages and found no apt-get; install the equivalents of deploy/packages.txt by hand"

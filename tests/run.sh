@@ -7,7 +7,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-deploy/install-packages.sh build python test
+deploy/install-packages.sh build python torch test
 
 if command -v ccache >/dev/null; then
   faster=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache -DSHEAF_PCH=OFF)

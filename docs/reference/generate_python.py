@@ -30,6 +30,7 @@ SECTIONS = [
     ("Values", None, [("sparse", ["Sparse"]), ("keyed", ["Keyed"])]),
     ("Files", "safetensors", [("safetensors", ["open_file", "write"])]),
     ("Server optimisers", "server_optimizer", [("server_optimizer", ["ServerOptimizer"])]),
+    ("Models in torch", "torch/__init__", [("torch/local_model", ["load", "update"]), ("torch/training", ["Training"])]),
     ("A federation on this machine", None, [("local_federation", ["local"])]),
     ("asyncio", "aio", []),
     ("Errors", "errors", [("errors", None)]),
@@ -46,7 +47,7 @@ puts it together in `build/release/python`: use it from there with `PYTHONPATH`,
 `python3 -m build --wheel --no-isolation build/release/python`.
 
 [Examples](../../sdk/python/examples), each a page with its program: a mean, a histogram, a quantile by bisection, a neural network
-trained by federated averaging, and a worker in ten lines of shell.
+trained by federated averaging, a model in torch, and a worker in ten lines of shell.
 """
 
 
@@ -125,7 +126,8 @@ def write_module(module, names):
     lines = []
     for name in names or found:
         node = found[name]
-        shown = f"sheaf.safetensors.{name}" if module == "safetensors" else f"sheaf.{name}"
+        submodule = {"safetensors": "safetensors.", "torch": "torch."}.get(module.partition("/")[0], "")
+        shown = f"sheaf.{submodule}{name}"
         if isinstance(node, ast.ClassDef) and module == "errors":
             lines.append(f"- `{shown}`: {' '.join(ast.get_docstring(node).split())}")
         elif isinstance(node, ast.ClassDef):

@@ -144,7 +144,7 @@ for machine in "${machines[@]}"; do
   fi
   if "$quick"; then
     step "deploy/install-packages.sh --index build" enter "$root" deploy/install-packages.sh --index build
-    step "deploy/install-packages.sh build python test" enter "$root" deploy/install-packages.sh build python test
+    step "deploy/install-packages.sh build python torch test" enter "$root" deploy/install-packages.sh build python torch test
     step "cmake --preset release, with tests and benchmarks" enter "$root" \
       cmake --preset release -DSHEAF_TESTS=ON -DSHEAF_BENCH=ON
   else

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import pathlib
@@ -118,12 +119,16 @@ class _Here:
     def __init__(self, params: Mapping[str, Any]) -> None:
         self._params = params
 
-    def broadcast(self) -> Safetensors:
+    @functools.cached_property
+    def _tensors(self) -> Safetensors:
         return Safetensors(bytes(safetensors.Encoded(broadcast_tensors(self._params))), what="the broadcast")
 
+    def broadcast(self) -> Safetensors:
+        return self._tensors
+
     def rows(self, wanted: Mapping[str, Array]) -> Mapping[str, Array]:
-        broadcast = self.broadcast()
-        return {tensor: numpy.array(broadcast[tensor][rows]) for tensor, rows in wanted.items()}
+        # A number has one row.
+        return {tensor: numpy.array(numpy.atleast_1d(self._tensors[tensor])[rows]) for tensor, rows in wanted.items()}
 
     def progress(self, done: int) -> None:
         """Nobody waits."""
