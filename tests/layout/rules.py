@@ -239,7 +239,8 @@ PYTHON_IMPORTS = [
     # Computations know no protocol: it would take them longer to import than to compute a small task.
     ("the protocol", r"(?:sheaf\.v1|google\.protobuf)\b", [(PYTHON_PACKAGE + name, "of programs") for name in
       ("aio.py", "calls.py", "round_calls.py", "round_spec.py", "round_view.py", "server.py", "transfer.py")]),
-    ("scipy or torch", r"(?:scipy|torch)\b", [(PYTHON_PACKAGE + "sparse.py", "only where there is one to convert to")]),
+    ("scipy or torch", r"(?:scipy|torch)\b", [(PYTHON_PACKAGE + "sparse.py", "only where there is one to convert to"),
+      (PYTHON_PACKAGE + "torch/", "torch's models")]),
     ("tqdm", r"tqdm\b", [(PYTHON_PACKAGE + "progress_bar.py", "the bar")]),
 ]
 
