@@ -49,6 +49,11 @@ Heard Hear(Process& process, size_t num_lines_max = 1000) {
 // How it ended.
 std::string EndOf(Process& process) { return Hear(process).end; }
 
+// Those that started it close their ends a moment after it has begun.
+void WaitUntilNobodyReads(Process& process) {
+  WaitUntil("nobody reads its lines", kSoon, [&] { return absl::IsUnavailable(process.Say("line", kSoon)); });
+}
+
 // A host, and a folder whose path no other process of this machine has in its command line.
 class Workshop {
  public:
@@ -145,7 +150,7 @@ TEST_CASE("How a program ended is told by its exit code, its signal, or why it n
     CHECK(EndOf(*process) == fmt::format("it could not be started: {}", end));
     CHECK(process->end().exit_code == -1);
     // Nobody is there to hear.
-    CHECK(absl::IsUnavailable(process->Say("line", kSoon)));
+    WaitUntilNobodyReads(*process);
   }
 }
 
@@ -215,10 +220,10 @@ TEST_CASE("Who does not read is not waited for, and who reads no more does not h
   CHECK(absl::IsDeadlineExceeded(said));
   const auto closed = shop.Shell("exec 3<&-; echo ready >&4; $STAY");
   Hear(*closed, 1);
-  CHECK(absl::IsUnavailable(closed->Say("line", kSoon)));
+  WaitUntilNobodyReads(*closed);
   const auto gone = shop.Shell("exit 0");
   CHECK(EndOf(*gone) == "exit code 0");
-  CHECK(absl::IsUnavailable(gone->Say("line", kSoon)));
+  WaitUntilNobodyReads(*gone);
 }
 
 // --- Nobody is left ---
