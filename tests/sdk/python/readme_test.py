@@ -15,6 +15,7 @@ def test_the_computation_and_the_program_of_the_first_screen_work(tmp_path, caps
     (tmp_path / "ages.csv").write_text("40\n41\n45\n")
     command = re.search(r'--serve mean_age="python3 (mean_age.py)" --data people=', README)
     serve = {"mean_age": [sys.executable, str(tmp_path / command.group(1))]}
-    with sheaf.local(workers=2, serve=serve, data={"people": tmp_path}) as server:
+    with sheaf.local(workers=2, serve=serve, data={"people": tmp_path},
+                     worker_options=["--env", "PYTHONPATH"]) as server:
         exec(program.replace("HOST:7433", server.address), {})
     assert capsys.readouterr().out == "42.0 20\n"
