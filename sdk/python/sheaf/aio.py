@@ -23,7 +23,7 @@ from sheaf.result import Result
 from sheaf.round_spec import Broadcast, RoundOptions
 from sheaf.round_view import RoundView
 from sheaf.security import Security
-from sheaf.transfer import READ_BYTES_MAX, upload
+from sheaf.transfer import READ_BYTES_MAX, Content, upload
 from sheaf.v1 import inspection_service_pb2, round_pb2
 
 T = TypeVar("T")
@@ -113,7 +113,7 @@ class Round(RoundView):
     async def wait(self, timeout: float | None = None, *, progress: bool | None = None) -> Round:
         """As `sheaf.Round.wait`. Cancelling it does not cancel the round."""
         try:
-            self.message = await self._connection.run(round_calls.wait(self.id, self.message.etag, timeout, progress))
+            self.message = (await self._connection.run(round_calls.wait(self.id, self.message.etag, timeout, progress))).round
         except BaseException as error:
             error.add_note(round_calls.goes_on(self.id))
             raise
@@ -122,10 +122,12 @@ class Round(RoundView):
     async def result(self, timeout: float | None = None, *, progress: bool | None = None,
                      bytes_max: int = READ_BYTES_MAX) -> Result:
         """As `sheaf.Round.result`."""
-        if not self.has_ended:
-            await self.wait(timeout, progress=progress)
-        round_calls.check_succeeded(self.message)
-        return await self._connection.run(round_calls.read(self, bytes_max))
+        try:
+            return await self._connection.run(round_calls.result(self, timeout, progress, bytes_max))
+        except BaseException as error:
+            if not self.has_ended:
+                error.add_note(round_calls.goes_on(self.id))
+            raise
 
     async def cancel(self, reason: str = "cancelled by its program") -> Round:
         """As `sheaf.Round.cancel`."""
@@ -184,7 +186,7 @@ class Server:
 
     async def upload(self, content: Broadcast | Mapping[str, Any] | os.PathLike[str] | bytes, /) -> str:
         """As `sheaf.Server.upload`."""
-        return await self._connection.run(upload(content))
+        return await self._connection.run(upload(Content(content)))
 
     async def info(self) -> inspection_service_pb2.GetServerInfoResponse:
         """As `sheaf.Server.info`."""

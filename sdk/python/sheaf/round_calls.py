@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from sheaf.calls import (CANCEL_ROUND, CREATE_ROUND, EXPLAIN_ROUND, GET_ROUND, LIST_ROUNDS, LIST_WORKERS, Pause, Steps, call,
                          new_request_id)
-from sheaf.errors import DataLoss, DeadlineExceeded, InvalidArgument, RoundFailed, RoundStuck
+from sheaf.errors import DataLoss, DeadlineExceeded, InvalidArgument, NotFound, ResourceExhausted, RoundFailed, RoundStuck
 from sheaf.progress_bar import ProgressBar
 from sheaf.result import Result
 from sheaf.round_spec import RoundOptions, round_spec
 from sheaf.round_view import RoundView
-from sheaf.transfer import is_digest, read_aggregate, upload
+from sheaf.transfer import INLINE_BYTES_MAX, Content, checked, is_digest, read_aggregate, upload
 from sheaf.v1 import inspection_service_pb2, round_pb2, round_service_pb2
 
 # How long one call stays parked at the server, and what it may take beyond that before it counts as lost.
@@ -22,13 +22,33 @@ _POLL_SECONDS, _POLL_GRACE_SECONDS = 20.0, 10.0
 _NO_NEWS_SECONDS = 0.1
 
 
+class Ended(NamedTuple):
+    """A round that has ended; the file that it released, or nothing if it was not asked for or is too large."""
+
+    round: round_pb2.Round
+    file: bytes
+
+
 def create(computation: str, options: RoundOptions, population: str) -> Steps[round_pb2.Round]:
     """Uploads the broadcast and creates the round."""
-    spec = round_spec(computation, options, population)
+    request = round_service_pb2.CreateRoundRequest(request_id=new_request_id(),
+                                                   spec=round_spec(computation, options, population))
     broadcast = options.get("broadcast")
-    if broadcast is not None:
-        spec.broadcast_digest = str(broadcast) if is_digest(broadcast) else (yield from upload(broadcast))
-    request = round_service_pb2.CreateRoundRequest(request_id=new_request_id(), spec=spec)
+    if broadcast is None:
+        return (yield from call(CREATE_ROUND, request)).round
+    if is_digest(broadcast):
+        request.spec.broadcast_digest = str(broadcast)
+        return (yield from call(CREATE_ROUND, request)).round
+    content = Content(broadcast)
+    if content.size <= INLINE_BYTES_MAX:
+        request.broadcast = bytes(content)
+        request.spec.broadcast_digest = content.digest()
+        try:
+            return (yield from call(CREATE_ROUND, request)).round
+        except (NotFound, ResourceExhausted):
+            # A server of 0.1 looks for it among the uploads; another may take less at a time.
+            request.ClearField("broadcast")
+    request.spec.broadcast_digest = yield from upload(content)
     return (yield from call(CREATE_ROUND, request)).round
 
 
@@ -37,21 +57,22 @@ def get(id: str) -> Steps[round_pb2.Round]:
     return (yield from call(GET_ROUND, round_service_pb2.GetRoundRequest(round=id))).round
 
 
-def wait(id: str, etag: str, timeout: float | None, progress: bool | None) -> Steps[round_pb2.Round]:
-    """The round when it has ended; `etag` is of the last that was seen of it. RoundStuck if it
+def wait(id: str, etag: str, timeout: float | None, progress: bool | None, aggregate_bytes_max: int = 0) -> Steps[Ended]:
+    """The round when it has ended, and what it released if that has at most so many bytes; `etag` is of the last that was seen of it. RoundStuck if it
     will not end before its deadline unless somebody helps. DeadlineExceeded after `timeout` seconds: it goes on."""
     must_end_at = None if timeout is None else time.monotonic() + timeout
     with ProgressBar(id, progress) as bar:
-        request = round_service_pb2.GetRoundRequest(round=id, etag=etag)
+        request = round_service_pb2.GetRoundRequest(round=id, etag=etag, aggregate_bytes_max=aggregate_bytes_max)
         while True:
             left = _POLL_SECONDS if must_end_at is None else max(must_end_at - time.monotonic(), 0.0)
             seconds = min(left, _POLL_SECONDS)
             request.wait.FromNanoseconds(int(seconds * 1e9))
             asked = time.monotonic()
-            seen = (yield from call(GET_ROUND, request, seconds + _POLL_GRACE_SECONDS)).round
+            answer = yield from call(GET_ROUND, request, seconds + _POLL_GRACE_SECONDS)
+            seen = answer.round
             bar.show(RoundView(seen))
             if RoundView(seen).has_ended:
-                return seen
+                return Ended(seen, answer.aggregate_file)
             if _is_stuck(seen):
                 raise RoundStuck(f"round {id} is stuck: {seen.tasks.buried} of its tasks failed as often as it allows. "
                                  + (yield from explain(id)), round=id, state="COLLECTING")
@@ -76,8 +97,14 @@ def check_succeeded(round: round_pb2.Round) -> None:
                       state=round_pb2.RoundState.Name(round.state))
 
 
-def read(view: RoundView, bytes_max: int) -> Steps[Result]:
-    """What the round released."""
+def result(view: RoundView, timeout: float | None, progress: bool | None, bytes_max: int) -> Steps[Result]:
+    """What the round released, when it has ended."""
+    file = b""
+    if not view.has_ended:
+        view.message, file = yield from wait(view.id, view.message.etag, timeout, progress, min(INLINE_BYTES_MAX, bytes_max))
+    check_succeeded(view.message)
+    if file:
+        return Result(view, checked(file, view.message.aggregate.digest))
     return Result(view, (yield from read_aggregate(view.id, bytes_max)))
 
 

@@ -14,7 +14,7 @@ from sheaf.result import Result
 from sheaf.round_spec import Broadcast, RoundOptions
 from sheaf.round_view import RoundView
 from sheaf.security import Security
-from sheaf.transfer import READ_BYTES_MAX, upload
+from sheaf.transfer import READ_BYTES_MAX, Content, upload
 from sheaf.v1 import inspection_service_pb2, round_pb2
 
 
@@ -38,7 +38,7 @@ class Round(RoundView):
         interrupts it, the round goes on at the server; the exception says so, and how to wait again or cancel it.
         """
         try:
-            self.message = self._connection.run(round_calls.wait(self.id, self.message.etag, timeout, progress))
+            self.message = self._connection.run(round_calls.wait(self.id, self.message.etag, timeout, progress)).round
         except BaseException as error:
             error.add_note(round_calls.goes_on(self.id))
             raise
@@ -50,10 +50,12 @@ class Round(RoundView):
 
         RoundFailed if it released nothing, with the server's reason.
         """
-        if not self.has_ended:
-            self.wait(timeout, progress=progress)
-        round_calls.check_succeeded(self.message)
-        return self._connection.run(round_calls.read(self, bytes_max))
+        try:
+            return self._connection.run(round_calls.result(self, timeout, progress, bytes_max))
+        except BaseException as error:
+            if not self.has_ended:
+                error.add_note(round_calls.goes_on(self.id))
+            raise
 
     def cancel(self, reason: str = "cancelled by its program") -> Round:
         """Ends it without an aggregate. FailedPrecondition if it ended otherwise before."""
@@ -132,7 +134,7 @@ class Server:
         content: a mapping from names to arrays (or `sheaf.Sparse`), a pathlib.Path of a safetensors file, or bytes. What the
         server has already does not travel. It keeps what no round names for an hour.
         """
-        return self._connection.run(upload(content))
+        return self._connection.run(upload(Content(content)))
 
     def info(self) -> inspection_service_pb2.GetServerInfoResponse:
         """Version, uptime, store, operators and limits of the server: sheaf.v1.GetServerInfoResponse."""

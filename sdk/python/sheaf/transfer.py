@@ -22,6 +22,8 @@ from sheaf.v1 import blob_service_pb2, round_service_pb2
 
 # As much as is read of one aggregate unless somebody asks for more: the largest broadcast that a server usually takes.
 READ_BYTES_MAX = 16 << 30
+# What travels along with another call, instead of in calls of its own: a server's inline_bytes_max.
+INLINE_BYTES_MAX = 1 << 20
 # What a server gives at a time, and calls under way at once: the next chunks travel while one is hashed.
 _CHUNK_BYTES = 2 << 20
 _CALLS_MAX = 4
@@ -125,6 +127,9 @@ class Content:
             return self._content.pieces(offset, length)
         return [memoryview(self._content)[offset : offset + length]]
 
+    def __bytes__(self) -> bytes:
+        return bytes(self._content)
+
     def digest(self) -> str:
         hasher = hashlib.sha256()
         for piece in self._content.pieces() if isinstance(self._content, Encoded) else [self._content]:
@@ -132,13 +137,20 @@ class Content:
         return hasher.hexdigest()
 
 
+def checked(file: bytes, digest: str) -> Array:
+    """A file that came whole, as an array of its bytes. DataLoss if it is not what its digest says."""
+    actual = hashlib.sha256(file).hexdigest()
+    if actual != digest:
+        raise DataLoss(f"the bytes that arrived have the digest {actual} and should have {digest}; read again")
+    return numpy.frombuffer(file, numpy.uint8)
+
+
 def is_digest(value: object) -> bool:
     return isinstance(value, str) and len(value) == _DIGEST_CHARACTERS and all(each in "0123456789abcdef" for each in value)
 
 
-def upload(value: Any) -> Steps[str]:
+def upload(content: Content) -> Steps[str]:
     """Uploads a broadcast, if the server does not have it yet; its digest."""
-    content = Content(value)
     digest: str = yield Compute(content.digest)
     request_id = new_request_id()
     restarts = idle_turns = setbacks = 0

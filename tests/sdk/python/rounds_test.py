@@ -46,6 +46,16 @@ def test_a_round_runs_from_its_broadcast_to_its_result(server, offer):
         result["v"]
 
 
+def test_a_small_round_takes_no_calls_but_to_create_it_and_to_wait(server, offer, monkeypatch):
+    offer(double=lambda task: {"w": 2 * task.params["w"]})
+    made, stub = [], server._connection._stub
+    monkeypatch.setattr(server._connection, "_stub", lambda call: made.append(call.method.path) or stub(call))
+    for size in (5, 1 << 16):
+        w = numpy.arange(float(size))
+        assert (server.run("double", outputs={"w": sheaf.sum(size)}, tasks=1, broadcast={"w": w})["w"] == 2 * w).all()
+    assert made[0] == "/sheaf.v1.RoundService/CreateRound" and set(made[1:]) == {made[0], "/sheaf.v1.RoundService/GetRound"}
+
+
 def test_the_values_of_a_result_are_views_of_what_was_read(server, offer):
     offer(ones=lambda task: {"w": numpy.ones(1000), "s": sheaf.Sparse([[3]], [1.0], (9,))})
     result = server.run("ones", outputs={"w": sheaf.sum(1000), "s": sheaf.sparse_sum(9)}, tasks=1)

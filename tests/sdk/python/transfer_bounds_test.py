@@ -7,7 +7,7 @@ import pytest
 
 import sheaf
 from sheaf.calls import Begin, Call, Compute, End
-from sheaf.transfer import Chunk, read_aggregate, upload
+from sheaf.transfer import Chunk, Content, read_aggregate, upload
 from sheaf.v1 import blob_service_pb2, round_service_pb2
 
 FILE = numpy.random.default_rng(1).integers(0, 256, 9_000_001, numpy.uint8).tobytes()
@@ -91,7 +91,7 @@ def test_an_upload_goes_on_where_the_server_is_after_anything_happened():
         ("FinishUploadRequest", lambda server: server.cut(0, sheaf.DataLoss("damaged"))),
         ("WriteChunkRequest", lambda server: server.cut(0, sheaf.NotFound("no such upload"))),
     ])
-    assert drive(upload(FILE), server) == hashlib.sha256(FILE).hexdigest()
+    assert drive(upload(Content(FILE)), server) == hashlib.sha256(FILE).hexdigest()
     # A new beginning is a new request.
     assert server.data == FILE and len(set(server.started)) == len(server.started) == 3
 
@@ -106,4 +106,4 @@ def test_an_upload_goes_on_where_the_server_is_after_anything_happened():
 ])
 def test_an_upload_to_a_server_that_takes_nothing_ends(kind, because, troubles):
     with pytest.raises(kind, match=because):
-        drive(upload(FILE), Uploads(troubles))
+        drive(upload(Content(FILE)), Uploads(troubles))

@@ -13,17 +13,12 @@ import pytest
 
 import served
 import sheaf
-from sheaf.local_federation import find_binary
 
 HERE = pathlib.Path(__file__).parent
 EXAMPLES = HERE.parents[2] / "sdk/python/examples"
 N = {"n": sheaf.sum((), "int64")}
 W = numpy.arange(20_000.0).reshape(-1, 2)
 PICKED = {name: sheaf.sum(()) for name in ("sum", "whole", "again")}
-
-pytestmark = pytest.mark.skipif(
-    "--serve " not in subprocess.run([find_binary("sheaf-worker"), "--help"], capture_output=True, text=True).stdout,
-    reason="this sheaf-worker starts no executables")
 
 
 @pytest.fixture(scope="module", params=["serve", "run"])
