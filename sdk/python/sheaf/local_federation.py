@@ -7,8 +7,10 @@ import os
 import pathlib
 import shlex
 import shutil
+import site
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -81,7 +83,8 @@ def local(workers: int = 2, *, computations: Sequence[Computation] = (), serve: 
             print(server.run("mean_age", outputs={"age": sheaf.weighted_mean(shape=())}, tasks=20)["age"])
 
     computations: functions made by `@sheaf.computation`. The workers' processes import the files that define them, so that
-    what runs is what a deployment would run; nothing is copied out of this process. serve, run: commands for other executables,
+    what runs is what a deployment would run; nothing is copied out of this process. Executables get a PYTHONPATH with which
+    they can import what this process can. serve, run: commands for other executables,
     by the names of their computations, as of `sheaf-worker --serve` and `--run`. data: paths by name, for all workers, or one
     such mapping for each worker. concurrency: tasks that one worker computes at a time. store: "memory", or "sqlite". directory:
     where the store and the logs are kept; without it they are removed. worker_options: further options of `sheaf-worker`.
@@ -141,15 +144,19 @@ def _await(is_true: Callable[[], bool], processes: Sequence[_Process]) -> None:
         time.sleep(_LOOK_SECONDS)
 
 
+def _added_paths() -> list[str]:
+    """Where this process imports from, but for what its interpreter brings: others may be served by another one."""
+    own = tuple([sysconfig.get_path("stdlib"), *site.getsitepackages()])
+    return [path for path in sys.path if path and not path.startswith(own) and not path.endswith(".zip")]
+
+
 def _commands(computations: Sequence[Computation], serve: Mapping[str, Command], run: Mapping[str, Command]) -> list[str]:
     commands = [("--run", name, command) for name, command in run.items()]
     commands += [("--serve", name, command) for name, command in serve.items()]
-    flags = []
     for made in computations:
         commands.append(("--serve", made.name, [sys.executable, "-m", "sheaf", os.fspath(source_of(made))]))
-    if computations:
-        # Executables have an environment of their own. What this process can import, theirs can.
-        flags += ["--env", "PYTHONPATH=" + os.pathsep.join(path for path in sys.path if path)]
+    # Executables have an environment of their own. What this process can import, theirs can.
+    flags = ["--env", f"PYTHONPATH={os.pathsep.join(_added_paths())}"] if commands else []
     for flag, name, command in commands:
         flags += [flag, f"{name}={command if isinstance(command, str) else shlex.join(command)}"]
     return flags

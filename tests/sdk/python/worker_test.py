@@ -26,8 +26,7 @@ def federation(request):
     """Two workers that serve served.py: a process that stays, or one for each task."""
     names = ("add", "pick", "clients", "decline", "wrong", "fail", "unreturned", "leave")
     command = f"{sys.executable} -B {HERE / 'served.py'}"
-    environment = [flag for name in ("PYTHONPATH",) for flag in ("--env", f"{name}={os.environ[name]}")]
-    with sheaf.local(workers=2, **{request.param: dict.fromkeys(names, command)}, worker_options=environment) as server:
+    with sheaf.local(workers=2, **{request.param: dict.fromkeys(names, command)}) as server:
         server.mode = request.param
         yield server
 
@@ -92,8 +91,7 @@ def test_the_examples_run_as_their_first_lines_say(sites, monkeypatch):
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     commands = {name: f"python3 -B {EXAMPLES / file}" for name, file in
                 (("mean_age", "mean_age.py"), ("histogram", "histogram.py"), ("below", "quantile.py"), ("digits", "digits.py"))}
-    environment = ["--env", f"PYTHONPATH={os.environ['PYTHONPATH']}"]
-    with sheaf.local(workers=3, serve=commands, data=data, worker_options=environment) as server:
+    with sheaf.local(workers=3, serve=commands, data=data) as server:
         def run(example, *arguments):
             return subprocess.run(["/usr/bin/python3", EXAMPLES / example, server.address, *arguments], capture_output=True,
                                   text=True, check=True, timeout=60).stdout
@@ -135,8 +133,7 @@ def test_nothing_is_lost_or_doubled_while_processes_of_executables_are_killed(tm
                     pass
 
     command = f"{sys.executable} -B {HERE / 'served.py'}"
-    environment = ["--env", f"PYTHONPATH={os.environ['PYTHONPATH']}"]
-    with sheaf.local(workers=2, serve={"add": command}, concurrency=2, worker_options=environment) as server:
+    with sheaf.local(workers=2, serve={"add": command}, concurrency=2) as server:
         tasks = [sheaf.Task(number) for number in range(100)]
         round = server.create("add", outputs={"n": sheaf.sum((), "int64"), }, tasks=tasks, failed_max=1000)
         thread = threading.Thread(target=storm)
