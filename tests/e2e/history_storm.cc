@@ -109,8 +109,9 @@ int64_t HistoryStorm::num_network_faults() const {
 
 void HistoryStorm::StartWorker(Seat& seat) {
   seat.worker = fmt::format("w{}", ++num_workers_);
-  seat.pid =
-      federation_.StartWorker(seat.worker, {"--concurrency", "2"}, network_->address(), seat.clock.Wrapper()).pid();
+  std::vector<std::string> arguments = {"--concurrency", "2"};
+  arguments.insert(arguments.end(), options_.worker_arguments.begin(), options_.worker_arguments.end());
+  seat.pid = federation_.StartWorker(seat.worker, arguments, network_->address(), seat.clock.Wrapper()).pid();
 }
 
 void HistoryStorm::KillWorker() {

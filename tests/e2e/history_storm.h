@@ -78,6 +78,8 @@ class SteppedClock {
 
 struct StormOptions {
   int num_workers = 8;
+  // Of each, besides those that it needs.
+  std::vector<std::string> worker_arguments;
   absl::Duration lease = absl::Seconds(1);
   uint64_t seed = 1;
 };

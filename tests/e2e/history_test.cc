@@ -2,12 +2,14 @@
 // the sums that their rounds release. Environment: SHEAF_HISTORY_LOOPS, SHEAF_HISTORY_WORKERS, SHEAF_HISTORY_SEED.
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 
 #include "base/checksum.h"
 #include "proto/methods.h"
 #include "proto/time.h"
 #include "tests/e2e/history_storm.h"
 #include "tests/e2e/rounds.h"
+#include "tests/worker/living_processes.h"
 
 namespace sheaf {
 namespace {
@@ -88,6 +90,50 @@ TEST_CASE("Whatever happens to server, workers, network and clocks: what was ack
            absl::FormatDuration(kLease));
   Measured("rounds ended after the faults had: {}", Spread(calm_downs));
 }
+
+#ifdef SHEAF_PYTHON_PACKAGE
+TEST_CASE("Whatever happens, what resident processes in Python computed is counted once, and none of them is left") {
+  const TemporaryDirectory directory = ScratchDirectory();
+  const std::string python = fmt::format("{} {}/slow.py {}", SHEAF_PYTHON, SHEAF_E2E_SOURCE, directory.path());
+  const std::string package = fmt::format("PYTHONPATH={}", SHEAF_PYTHON_PACKAGE);
+  if (std::system(fmt::format("{} {} -c 'import sheaf' 2>/dev/null", package, SHEAF_PYTHON).c_str()) != 0) {
+    WARN("skipped: python3-numpy and python3-protobuf are not here");
+    return;
+  }
+  SystemRandom chance;
+  const uint64_t seed =
+      static_cast<uint64_t>(Setting("SHEAF_HISTORY_SEED", static_cast<int64_t>(chance.Below(1'000'000'000))));
+  INFO("seed " << seed);
+  constexpr absl::Duration kLease = absl::Seconds(2);
+  HistoryReport total;
+  int kills = 0;
+  {
+    HistoryStorm storm(
+        {.num_workers = 4,
+         .worker_arguments = {"--serve", "slow=" + python, "--env", package, "--scratch", directory.path()},
+         .lease = kLease,
+         .seed = seed});
+    SeededRandom random(seed);
+    Federation& federation = storm.federation();
+    for (int64_t loop = 1; loop <= Setting("SHEAF_HISTORY_LOOPS", 2); ++loop) {
+      INFO("loop " << loop);
+      const std::string round = StartRound(federation, StormRound(random, kLease));
+      storm.Rage(round, absl::Seconds(6));
+      Await(federation, round, absl::Seconds(60));
+      const HistoryReport report = storm.history().Check(round, CountsOf(federation.transport(), round));
+      INFO(fmt::format("{}", fmt::join(report.violations, "\n")));
+      REQUIRE(report.ok());
+      total.Add(report);
+    }
+    kills = storm.counts().worker_kills + storm.counts().server_kills;
+  }
+  // All workers have ended, some of them killed: so have all that they had started, and what those wrote is gone.
+  WaitUntil("no process of a worker is left", absl::Seconds(10),
+            [&] { return LivingProcesses(directory.path()).empty() && std::filesystem::is_empty(directory.path()); });
+  Measured("Python: {} attempted, {} acknowledged, {} counted, {} duplicated, {} lost; {} kills", total.attempted,
+           total.acknowledged, total.counted, total.duplicated, total.lost, kills);
+}
+#endif
 
 TEST_CASE("The tasks of workers that are killed one after the other run again within the lease and a second") {
   constexpr absl::Duration kLease = absl::Seconds(1);
