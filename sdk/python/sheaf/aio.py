@@ -18,7 +18,7 @@ import grpc.aio
 
 from sheaf import round_calls
 from sheaf.calls import GET_SERVER_INFO, Begin, Call, Compute, End, Pause, Steps, call
-from sheaf.connection import Link, channel_options, credentials, metadata, serialized
+from sheaf.connection import Channels, Link, metadata
 from sheaf.result import Result
 from sheaf.round_spec import Broadcast, RoundOptions
 from sheaf.round_view import RoundView
@@ -34,12 +34,7 @@ class Connection:
 
     def __init__(self, security: Security, seconds: float) -> None:
         self.link = Link(security, seconds)
-        options = channel_options(security)
-        self._channel = (
-            grpc.aio.secure_channel(security.address, credentials(security), options) if security.uses_tls
-            else grpc.aio.insecure_channel(security.address, options)
-        )
-        self._stubs: dict[str, Any] = {}
+        self._channels = Channels(security, grpc.aio)
 
     async def run(self, steps: Steps[T]) -> T:
         """Makes the steps of an operation, and gives what it returns. Errors are sheaf.Error."""
@@ -77,19 +72,15 @@ class Connection:
 
     async def close(self) -> None:
         """Ends open calls, and the connection."""
-        await self._channel.close()
+        for channel in self._channels.all:
+            await channel.close()
 
     async def _call(self, call: Call) -> Any:
         patience = self.link.patience(call)
-        stub = self._stubs.get(call.method.path)
-        if stub is None:
-            stub = self._stubs[call.method.path] = self._channel.unary_unary(
-                call.method.path, serialized, call.method.response.FromString
-            )
         while True:
             shown = self.link.token.header()
             try:
-                answer = await stub(call.request, timeout=patience.seconds_left, metadata=metadata(shown),
+                answer = await self._channels.stub(call.method)(call.request, timeout=patience.seconds_left, metadata=metadata(shown),
                                     wait_for_ready=patience.waits_for_ready)
                 self.link.reached()
                 return answer

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
 import time
 from typing import Any, TypeVar
 
 import grpc
 
-from sheaf.calls import Begin, Call, Compute, End, Patience, Pause, Steps
-from sheaf.security import Security, TokenFile, read_file
+from sheaf.calls import Begin, Call, Compute, End, Method, Patience, Pause, Steps
+from sheaf.security import CertificateFiles, Security, TokenFile, read_file
 
 T = TypeVar("T")
 
@@ -75,6 +76,39 @@ def serialized(request: Any) -> bytes:
     return data
 
 
+class Channels:
+    """The channel for new calls. Certificates that are renewed need another one: the calls of the one before go on. Thread-safe.
+
+    library: grpc or grpc.aio.
+    """
+
+    def __init__(self, security: Security, library: Any) -> None:
+        self._security = security
+        self._library = library
+        self._lock = threading.Lock()
+        self._files = CertificateFiles(security)
+        self._stubs: dict[str, Any] = {}
+        self.all = [self._open()]
+
+    def stub(self, method: Method[Any, Any]) -> Any:
+        """What makes calls of a method."""
+        with self._lock:
+            if self._files.were_renewed():
+                self.all.append(self._open())
+                self._stubs.clear()
+            stub = self._stubs.get(method.path)
+            if stub is None:
+                stub = self.all[-1].unary_unary(method.path, serialized, method.response.FromString)
+                self._stubs[method.path] = stub
+            return stub
+
+    def _open(self) -> Any:
+        options = channel_options(self._security)
+        if self._security.uses_tls:
+            return self._library.secure_channel(self._security.address, credentials(self._security), options)
+        return self._library.insecure_channel(self._security.address, options)
+
+
 @dataclasses.dataclass
 class _Begun:
     """A call under way."""
@@ -90,12 +124,7 @@ class Connection:
 
     def __init__(self, security: Security, seconds: float) -> None:
         self.link = Link(security, seconds)
-        options = channel_options(security)
-        self._channel = (
-            grpc.secure_channel(security.address, credentials(security), options) if security.uses_tls
-            else grpc.insecure_channel(security.address, options)
-        )
-        self._stubs: dict[str, Any] = {}
+        self._channels = Channels(security, grpc)
 
     def run(self, steps: Steps[T]) -> T:
         """Makes the steps of an operation, and gives what it returns. Errors are sheaf.Error."""
@@ -103,6 +132,7 @@ class Connection:
         try:
             return self._make(steps, begun)
         finally:
+            steps.close()
             for each in begun.values():
                 each.future.cancel()
 
@@ -134,19 +164,12 @@ class Connection:
 
     def close(self) -> None:
         """Ends open calls, and the connection."""
-        self._channel.close()
-
-    def _stub(self, call: Call) -> Any:
-        stub = self._stubs.get(call.method.path)
-        if stub is None:
-            stub = self._stubs[call.method.path] = self._channel.unary_unary(
-                call.method.path, serialized, call.method.response.FromString
-            )
-        return stub
+        for channel in self._channels.all:
+            channel.close()
 
     def _begin(self, call: Call) -> _Begun:
         shown = self.link.token.header()
-        future = self._stub(call).future(call.request, timeout=call.seconds, metadata=metadata(shown))
+        future = self._channels.stub(call.method).future(call.request, timeout=call.seconds, metadata=metadata(shown))
         return _Begun(call, self.link.patience(call), shown, future)
 
     def _answer(self, call: Call, begun: _Begun | None) -> Any:
@@ -156,7 +179,7 @@ class Connection:
             shown = begun.shown if begun else self.link.token.header()
             try:
                 # The future's thread costs time, so that a single call is made in this one.
-                answer = begun.future.result() if begun else self._stub(call)(
+                answer = begun.future.result() if begun else self._channels.stub(call.method)(
                     call.request, timeout=patience.seconds_left, metadata=metadata(shown),
                     wait_for_ready=patience.waits_for_ready,
                 )

@@ -6,11 +6,13 @@ import dataclasses
 import os
 import ssl
 import stat
+import time
 from collections.abc import Mapping
 
 from sheaf.errors import Error, FailedPrecondition, InvalidArgument, NotFound, PermissionDenied
 
 _TOKEN_BYTES_MAX = 1024
+_LOOK_SECONDS = 1.0
 _LOOPBACK = ("127.", "localhost:", "[::1]:", "unix:", "unix-abstract:")
 _DEFAULT_ADDRESS = "127.0.0.1:7433"
 
@@ -50,7 +52,7 @@ class Security:
         made._check()
         return made
 
-    def _check_certificates(self) -> None:
+    def check_certificates(self) -> None:
         """gRPC takes any bytes, and then never connects."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         if self.uses_tls and self.tls_ca != "system":
@@ -91,7 +93,7 @@ class Security:
                                   '(a file, or "system")')
         if bool(self.tls_cert) != bool(self.tls_key):
             raise InvalidArgument("a client certificate needs its key, and a key its certificate: give tls_cert and tls_key")
-        self._check_certificates()
+        self.check_certificates()
         if not self.token_file:
             return
         read_token(self.token_file)
@@ -128,6 +130,44 @@ def read_token(path: str) -> str:
     return words[0].decode()
 
 
+class CertificateFiles:
+    """Looks whether there are other certificates by now. Those that cannot work are passed over: they may be half written."""
+
+    def __init__(self, security: Security) -> None:
+        self._security = security
+        self._paths = [path for path in (security.tls_ca, security.tls_cert, security.tls_key) if path not in ("", "system")]
+        self._looked_at = time.monotonic()
+        self._seen = self._look()
+
+    def were_renewed(self) -> bool:
+        """True once for each renewal. Looks once a second at the most."""
+        now = time.monotonic()
+        if not self._paths or now - self._looked_at < _LOOK_SECONDS:
+            return False
+        self._looked_at = now
+        seen = self._look()
+        if seen == self._seen:
+            return False
+        try:
+            self._security.check_certificates()
+        except Error:
+            return False
+        self._seen = seen
+        return True
+
+    def _look(self) -> list[tuple[int, ...]]:
+        return [_identity_of(path) for path in self._paths]
+
+
+def _identity_of(path: str) -> tuple[int, ...]:
+    """Changes with every write, and with a file that is renamed over it. Empty if there is none."""
+    try:
+        now = os.stat(path)
+    except OSError:
+        return ()
+    return now.st_dev, now.st_ino, now.st_size, now.st_ctime_ns
+
+
 class TokenFile:
     """The token that every call shows; read again when its file changes. Thread-safe.
 
@@ -144,11 +184,7 @@ class TokenFile:
         """What the metadata `authorization` says; "" without a token."""
         if not self._path:
             return ""
-        try:
-            now = os.stat(self._path)
-            seen: tuple[int, ...] = (now.st_dev, now.st_ino, now.st_size, now.st_ctime_ns)
-        except OSError:
-            seen = ()
+        seen = _identity_of(self._path)
         if seen != self._seen:
             # Taken before the file is read: what is written meanwhile is seen by the next look.
             self._seen = seen

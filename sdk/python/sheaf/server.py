@@ -172,7 +172,7 @@ def connect(address: str | None = None, *, tls_ca: str | os.PathLike[str] | None
 
     address: HOST:PORT. tls_ca: PEM file with the authorities of the server's certificate, or "system" for those that this
     machine trusts; without it there is no TLS. tls_cert, tls_key: our own certificate, for a server that asks for one.
-    token_file: file with the token that proves who we are; read again when it changes. insecure: send the token even where
+    token_file: file with the token that proves who we are. Files are read again when they change. insecure: send the token even where
     others on the network can read it. population: whose rounds.
 
     What is not given is taken from SHEAF_SERVER, SHEAF_TLS_CA, SHEAF_TLS_CERT, SHEAF_TLS_KEY, SHEAF_TOKEN_FILE, SHEAF_INSECURE

@@ -48,8 +48,9 @@ def test_a_round_runs_from_its_broadcast_to_its_result(server, offer):
 
 def test_a_small_round_takes_no_calls_but_to_create_it_and_to_wait(server, offer, monkeypatch):
     offer(double=lambda task: {"w": 2 * task.params["w"]})
-    made, stub = [], server._connection._stub
-    monkeypatch.setattr(server._connection, "_stub", lambda call: made.append(call.method.path) or stub(call))
+    made, channels = [], server._connection._channels
+    stub = channels.stub
+    monkeypatch.setattr(channels, "stub", lambda method: made.append(method.path) or stub(method))
     for size in (5, 1 << 16):
         w = numpy.arange(float(size))
         assert (server.run("double", outputs={"w": sheaf.sum(size)}, tasks=1, broadcast={"w": w})["w"] == 2 * w).all()

@@ -2,11 +2,13 @@
 
 import os
 import subprocess
+import time
 
 import pytest
 
 import sheaf
 from conftest import Sheafd
+from sheaf.calls import METHODS
 from sheaf.security import Security, TokenFile
 
 
@@ -74,14 +76,39 @@ def test_a_token_that_is_replaced_is_shown_from_the_next_call_on(token):
     assert TokenFile("").header() == ""
 
 
+def make_certificate(directory):
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
+                    "-keyout", "server.key", "-out", "server.pem", "-subj", "/CN=localhost", "-addext",
+                    "subjectAltName=DNS:localhost,IP:127.0.0.1"], cwd=directory, check=True, capture_output=True)
+    os.chmod(directory / "server.key", 0o600)
+
+
+def test_a_certificate_that_is_renewed_is_taken_while_the_program_runs(tmp_path):
+    make_certificate(tmp_path)
+    process = Sheafd(tmp_path, "--tls-cert", tmp_path / "server.pem", "--tls-key", tmp_path / "server.key")
+    try:
+        with sheaf.connect(process.address, tls_ca=tmp_path / "server.pem") as server:
+            assert server.info().version
+            process.kill()
+            # Half written: the one before stays.
+            (tmp_path / "server.pem").write_text("-----BEGIN")
+            time.sleep(1.1)
+            server._connection._channels.stub(METHODS[0])
+            assert len(server._connection._channels.all) == 1
+            make_certificate(tmp_path)
+            process.start()
+            # It knows the new authority from the next look on.
+            time.sleep(1.1)
+            assert server.info().version and len(server._connection._channels.all) == 2
+    finally:
+        process.kill()
+
+
 def test_a_server_with_tls_and_tokens_lets_its_programs_in(tmp_path):
     def run(*command):
         return subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True).stdout.strip()
 
-    run("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
-        "-keyout", "server.key", "-out", "server.pem", "-subj", "/CN=localhost", "-addext",
-        "subjectAltName=DNS:localhost,IP:127.0.0.1")
-    os.chmod(tmp_path / "server.key", 0o600)
+    make_certificate(tmp_path)
     sheafd = os.path.join(os.environ["SHEAF_BINARIES"], "sheafd")
     token = tmp_path / "operator.token"
     token.write_text(run(sheafd, "--data-dir", tmp_path / "store", "--create-operator-token").split()[-1])
