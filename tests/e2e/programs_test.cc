@@ -59,7 +59,7 @@ class Scene {
   // Its path. It finds $SHOP, this folder, and $STAY, a command that stays. The path of what that looks at is in no
   // other command line.
   std::string Program(const std::string& name, const std::string& script) const {
-    const std::string path = Write(name, "#!/bin/sh\nSTAY=\"tail -f $SHOP/empty\"\n" + script + "\n");
+    std::string path = Write(name, "#!/bin/sh\nSTAY=\"tail -f $SHOP/empty\"\n" + script + "\n");
     std::filesystem::permissions(path, std::filesystem::perms(0755));
     return path;
   }

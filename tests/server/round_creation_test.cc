@@ -83,7 +83,7 @@ TEST_CASE("A broadcast that comes with the request and cannot be one creates not
   };
   CHECK_THAT(refused(std::string(101, 'x')),
              Contains("101 bytes") && Contains("inline_bytes_max") && Contains("upload it (BlobService.StartUpload)"));
-  CHECK_THAT(refused(std::string("\x09\0\0\0\0\0\0\0{\"w\":{}}", 17)), Contains("INVALID_ARGUMENT"));
+  CHECK_THAT(refused(std::string("\x08\0\0\0\0\0\0\0{\"w\":{}}", 16)), Contains("INVALID_ARGUMENT"));
   CHECK_THAT(refused(Broadcast(1), std::string(64, 'a')), Contains("leave it empty"));
   CHECK(server.payloads().ListBlobs()->empty());
 }

@@ -89,7 +89,7 @@ class Workshop {
   }
   // A file; its path.
   std::string Write(const std::string& name, const std::string& text, mode_t mode = 0755) {
-    const std::string path = folder() + "/" + name;
+    std::string path = folder() + "/" + name;
     std::ofstream(path) << text;
     REQUIRE(chmod(path.c_str(), mode) == 0);
     return path;

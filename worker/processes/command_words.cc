@@ -7,6 +7,7 @@
 #include <cctype>
 #include <filesystem>
 #include <optional>
+#include <utility>
 
 namespace sheaf {
 
@@ -27,8 +28,7 @@ absl::StatusOr<std::vector<std::string>> CommandWords(std::string_view command) 
       quote = c;
       word = word.value_or("");
     } else if (quote == 0 && std::isspace(static_cast<unsigned char>(c))) {
-      if (word.has_value()) words.push_back(*std::move(word));
-      word.reset();
+      if (word.has_value()) words.push_back(*std::exchange(word, std::nullopt));
     } else {
       word = word.value_or("") + c;
     }

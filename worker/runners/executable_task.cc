@@ -191,7 +191,7 @@ void ExecutableTask::GiveBackProcess() {
 }
 
 absl::Status ExecutableTask::Say(const std::string& line) {
-  const absl::Status said = process_->Say(line, kSayTimeout);
+  absl::Status said = process_->Say(line, kSayTimeout);
   if (said.ok()) return said;
   // Why it does not read is the better answer, if it has ended, which is heard a moment later.
   for (int look = 0; look < kLooksForEnd; ++look) {
