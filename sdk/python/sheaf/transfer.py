@@ -44,6 +44,8 @@ def read_aggregate(round: str, bytes_max: int) -> Steps[Array]:
     size, digest = first.size_bytes, first.digest
     if not 0 <= size <= bytes_max:
         raise ResourceExhausted(f"the aggregate of round {round} has {size} bytes, and no more than {bytes_max} are taken here")
+    if size > _CALLS_MAX * _CHUNK_BYTES:
+        _keep_blocks()
     # Memory that was not written to takes none: a size that is a lie costs nothing.
     file = numpy.empty(size, numpy.uint8)
     hasher = hashlib.sha256()
@@ -75,6 +77,15 @@ def read_aggregate(round: str, bytes_max: int) -> Steps[Array]:
     if hasher.hexdigest() != digest:
         raise DataLoss(f"the bytes that arrived have the digest {hasher.hexdigest()} and should have {digest}; read again")
     return file
+
+
+def _keep_blocks() -> None:
+    """Lets the C library keep blocks of some megabytes, instead of giving each back to the kernel and taking a new one.
+
+    It does so once it has seen a larger one freed (mallopt(3), M_MMAP_THRESHOLD): 135,000 page faults for a gigabyte become
+    10,000.
+    """
+    numpy.empty((32 << 20) - (1 << 16), numpy.uint8)
 
 
 @dataclasses.dataclass
