@@ -305,6 +305,7 @@ TEST_CASE("What is wrong with a program is said in one sentence that names the s
            {{"--run", "count=true", "--limit", "tags.cpu=3s"}, {"\"tags.cpu\"", "of no ", "--run or --serve"}},
            {{"--limit", "tags.cpu=3s"}, {"\"tags.cpu\"", "of no "}},
            {{"--run", "count=true", "--limit", "cpu"}, {"--limit", "LIMIT=VALUE"}},
+           {{"--run", "count=true", "--limit", ".cpu=3s"}, {"--limit", "names no computation"}},
            {{"--run", "count=true", "--limit", "cpu=soon"}, {"--limit", "soon"}},
            {{"--run", "count=true", "--limit", "memory=much"}, {"--limit", "much"}},
            {{"--run", "count=true", "--limit", "processes=0"}, {"--limit", "0"}},

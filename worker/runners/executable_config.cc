@@ -43,6 +43,7 @@ absl::StatusOr<ExecutableConfig::Limit> ParseLimit(const std::string& text) {
   }
   const std::string name = text.substr(0, equals);
   const size_t dot = name.rfind('.');
+  if (dot == 0) return absl::InvalidArgumentError(fmt::format("\"{}\" names no computation before its dot", text));
   ExecutableConfig::Limit limit{.computation = dot == std::string::npos ? "" : name.substr(0, dot),
                                 .what = dot == std::string::npos ? name : name.substr(dot + 1),
                                 .value = text.substr(equals + 1)};
