@@ -304,7 +304,7 @@ absl::StatusOr<InputRequest> ExecutableTask::Request(const WantedRows& wanted) c
       return absl::InvalidArgumentError(fmt::format("the rows wanted of '{}' are not I64", tensor.name));
     }
     std::vector<int64_t> rows(tensor.data.size() / sizeof(int64_t));
-    std::memcpy(rows.data(), tensor.data.data(), rows.size() * sizeof(int64_t));
+    if (!rows.empty()) std::memcpy(rows.data(), tensor.data.data(), rows.size() * sizeof(int64_t));
     add(tensor.name, rows.data(), rows.data() + rows.size());
   }
   return request;

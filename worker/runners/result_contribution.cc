@@ -51,7 +51,7 @@ void Fill(NamedTensor from, v1::Tensor& to) {
 
 std::vector<int64_t> Integers(const NamedTensor& tensor) {
   std::vector<int64_t> values(tensor.data.size() / sizeof(int64_t));
-  std::memcpy(values.data(), tensor.data.data(), values.size() * sizeof(int64_t));
+  if (!values.empty()) std::memcpy(values.data(), tensor.data.data(), values.size() * sizeof(int64_t));
   return values;
 }
 
