@@ -47,7 +47,7 @@ puts it together in `build/release/python`: use it from there with `PYTHONPATH`,
 `python3 -m build --wheel --no-isolation build/release/python`.
 
 [Examples](../../sdk/python/examples), each a page with its program: a mean, a histogram, a quantile by bisection, a neural network
-trained by federated averaging, a model in torch, and a worker in ten lines of shell.
+trained by federated averaging, and a model in torch.
 """
 
 

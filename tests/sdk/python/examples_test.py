@@ -1,7 +1,6 @@
 """The examples, each with its program, on sites with data of their own."""
 
 import importlib
-import json
 import os
 import pathlib
 import re
@@ -81,18 +80,6 @@ def test_digits_are_learned_from_fifty_clients(server, offer, split, accuracy, s
 def test_digits_print_a_curve(sheafd, offer):
     offer(digits=importlib.import_module("digits").train_here.function)
     assert re.fullmatch(r"(round +\d+  accuracy 0\.\d+\n){2}", run("digits.py", sheafd.address, "labels", "2"))
-
-
-def test_a_shell_script_of_ten_lines_counts_words(tmp_path):
-    texts = tmp_path / "texts"
-    texts.mkdir()
-    (texts / "a.txt").write_text("one two\nthree\n" * 100)
-    (texts / "b.txt").write_text("four")
-    script = EXAMPLES / "count_words.sh"
-    assert len(script.read_text().splitlines()) == 10 and os.access(script, os.X_OK)
-    subprocess.run([script, str(tmp_path)], cwd=tmp_path, env={"PATH": "/usr/bin:/bin", "SHEAF_DATA": str(texts)}, check=True)
-    assert sheaf.safetensors.open_file(tmp_path / "result.safetensors")["words"] == 301
-    assert json.loads((EXAMPLES / "count_words.json").read_text())["aggregate"]["outputs"][0]["name"] == "words"
 
 
 def test_the_examples_are_programs_for_people_to_read():

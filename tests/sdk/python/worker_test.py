@@ -109,13 +109,6 @@ def test_a_federation_serves_the_functions_of_a_module(sites):
         assert server.run("add", outputs=N, tasks=[sheaf.Task(2)], timeout=60)["n"] == 3
 
 
-def test_words_are_counted_by_ten_lines_of_shell(tmp_path):
-    (tmp_path / "a.txt").write_text("one two three\n")
-    with sheaf.local(workers=2, run={"count_words": [str(EXAMPLES / "count_words.sh")]}, data={"texts": tmp_path}) as server:
-        result = server.run("count_words", outputs={"words": sheaf.sum((), "int64")}, tasks=4, timeout=60)
-        assert result["words"] == 12
-
-
 def test_nothing_is_lost_or_doubled_while_processes_of_executables_are_killed(tmp_path):
     """Whatever is killed, each task counts once, and no process is left."""
     stop = threading.Event()
