@@ -9,7 +9,8 @@
 //
 // What the methods write is durable when they return OK, but for AppendToSpool, whose bytes are durable after
 // the next SyncSpools (one flush serves all the appends of a batch), AddUploadToSpool likewise, and for uploads, which
-// are durable once finished. Everything read back is checked.
+// are durable once finished. Nothing waits for a deletion to be durable: what a crash of the machine brings back, its
+// owner finds at the next start and deletes again. Everything read back is checked.
 // Codes: RESOURCE_EXHAUSTED when the disk is full (nothing changed); DATA_LOSS when bytes fail their checksum, naming
 // the file; NOT_FOUND; INTERNAL for a failed flush, after which the process must stop.
 //

@@ -69,20 +69,16 @@ absl::Status CheckpointFiles::DeleteExcept(const RoundId& round, const std::stri
   ASSIGN_OR_RETURN(std::vector<std::string> names, files_.List(DirectoryOf(round)));
   // One that cannot be deleted keeps no other.
   absl::Status deleted;
-  bool is_changed = false;
   for (const std::string& other : names) {
     if (!name.empty() && other == FileNameOf(name)) continue;
     deleted.Update(files_.Unlink(DirectoryOf(round) + "/" + other));
-    is_changed = true;
   }
-  if (is_changed) RETURN_IF_ERROR(files_.SyncDirectory(DirectoryOf(round)));
   return deleted;
 }
 
 absl::Status CheckpointFiles::DeleteRound(const RoundId& round) {
   RETURN_IF_ERROR(DeleteExcept(round, ""));
-  RETURN_IF_ERROR(files_.RemoveDirectory(DirectoryOf(round)));
-  return files_.SyncDirectory(directory_);
+  return files_.RemoveDirectory(DirectoryOf(round));
 }
 
 absl::StatusOr<std::vector<RoundId>> CheckpointFiles::ListRounds() {

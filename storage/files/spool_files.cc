@@ -181,8 +181,7 @@ absl::Status SpoolFiles::DeleteSegments(const RoundId& round, int64_t through) {
     MutexLock lock(mutex_);
     if (const auto found = spools_.find(round); found != spools_.end()) found->second.segments.merge(covered);
   }
-  const absl::Status flushed = files_.SyncDirectory(DirectoryOf(round));
-  return flushed.ok() ? deleted : flushed;
+  return deleted;
 }
 
 absl::Status SpoolFiles::DeleteRound(const RoundId& round) {
@@ -199,8 +198,7 @@ absl::Status SpoolFiles::DeleteRound(const RoundId& round) {
   absl::Status deleted;
   for (const std::string& name : names) deleted.Update(files_.Unlink(DirectoryOf(round) + "/" + name));
   RETURN_IF_ERROR(deleted);
-  RETURN_IF_ERROR(files_.RemoveDirectory(DirectoryOf(round)));
-  return files_.SyncDirectory(directory_);
+  return files_.RemoveDirectory(DirectoryOf(round));
 }
 
 absl::StatusOr<std::vector<RoundId>> SpoolFiles::ListRounds() {
