@@ -5,6 +5,7 @@
 #   tests/fresh/run.sh [OPTIONS]
 #
 # --quick          the packages and CMake's configuration only; nothing is built
+# --guide          types docs/guides/your-own-model.md instead, as it stands, and looks how well the model has learned
 # --only MACHINE   minimal or used; without it, both
 # --commit REV     clones this commit; without it, the one that is checked out
 # --root DIR       makes the machines under DIR, which has room for 4 GB each; without it, under $TMPDIR
@@ -23,6 +24,7 @@ die() { say "$*" >&2; exit 1; }
 
 release=bookworm
 quick=false
+guide=false
 keep=false
 commit=HEAD
 parent="${TMPDIR:-/tmp}"
@@ -30,6 +32,7 @@ machines=(minimal used)
 while [[ $# -gt 0 ]]; do
   case "$1" in
     --quick) quick=true ;;
+    --guide) guide=true ;;
     --keep) keep=true ;;
     --only | --commit | --root)
       [[ $# -gt 1 ]] || die "$1 needs a value; see --help"
@@ -130,6 +133,22 @@ clone() {
   git -C "$1/srv/sheaf" -c advice.detachedHead=false checkout --quiet "$commit"
 }
 
+# What the guide tells people to type on their first machine.
+guide_commands() {
+  awk '/^## On other machines/ { exit }
+       /^```/ { kind = kind == "" ? $0 : ""; next }
+       kind == "```sh" { print }
+       kind == "```console" && sub(/^[$] /, "") || kind == "```console" && /^  / { print }' \
+    "$1/srv/sheaf/docs/guides/your-own-model.md"
+}
+
+type_guide() {
+  local commands
+  commands="$(guide_commands "$1")"
+  enter "$1" bash -ec "$commands" | tee "$home/guide.log"
+  awk '/^round 20 / { recall = $NF } END { exit !(recall >= 0.52) }' "$home/guide.log"
+}
+
 say "commit $(git -C "$repository" log -1 --format='%h %s' "$commit")"
 [[ -z "$(git -C "$repository" status --porcelain)" ]] || say "note: changes that are not committed are not tested"
 step "debootstrap: a minimal Debian 12" make_base
@@ -142,7 +161,10 @@ for machine in "${machines[@]}"; do
     step "before us: build-essential libgmp-dev libboost-dev" enter "$root" \
       bash -c 'apt-get -q update && DEBIAN_FRONTEND=noninteractive apt-get -q install -y build-essential libgmp-dev libboost-dev'
   fi
-  if "$quick"; then
+  if "$guide"; then
+    step "docs/guides/your-own-model.md, recall@5 >= 0.52" type_guide "$root"
+    grep '^round 20 ' "$home/guide.log"
+  elif "$quick"; then
     step "deploy/install-packages.sh --index build" enter "$root" deploy/install-packages.sh --index build
     step "deploy/install-packages.sh build python torch test" enter "$root" deploy/install-packages.sh build python torch test
     step "cmake --preset release, with tests and benchmarks" enter "$root" \
