@@ -27,6 +27,15 @@ size_t CharacterLength(std::string_view text) {
 
 }  // namespace
 
+bool IsUtf8(std::string_view text) {
+  while (!text.empty()) {
+    const size_t length = CharacterLength(text);
+    if (length == 0) return false;
+    text.remove_prefix(length);
+  }
+  return true;
+}
+
 std::string CutUtf8(std::string_view text, size_t bytes_max) {
   std::string kept;
   kept.reserve(std::min(text.size(), bytes_max));

@@ -10,6 +10,8 @@
 
 namespace sheaf {
 
+bool IsUtf8(std::string_view text);
+
 // The beginning of `text`, of at most `bytes_max` bytes, cut between characters; what is no character becomes '?'.
 std::string CutUtf8(std::string_view text, size_t bytes_max);
 

@@ -23,7 +23,7 @@ constexpr CommandRow kCommands[] = {
      "sheaf demo reco --rounds 50 --workers 8", MakeDemoReco},
     {"demo", "hitters", "Count dependency names over this machine's package index, one client per maintainer.",
      "sheaf demo hitters --top 10 --min-contributors 2", MakeDemoHitters},
-    {"round", "create", "Create a round from a JSON spec; prints its id.", "sheaf round create -f round.json --wait",
+    {"round", "create", "Create a round from a spec in JSON or YAML; prints its id.", "sheaf round create -f round.json --wait",
      MakeRoundCreate},
     {"round", "list", "List rounds, newest first.", "sheaf round list --state collecting", MakeRoundList},
     {"round", "describe", "Show one round: spec, progress, where its time went, what it released.",

@@ -89,6 +89,18 @@ constexpr char kRoundSpecTopic[] =
     "deadline": "10m"
   }
 
+The same as YAML, in a file whose name ends in .yaml or .yml:
+
+  job: start
+  computation: {name: one_hot}
+  aggregate:
+    outputs:
+      - {name: sum, operator: sum, dtype: FLOAT32, denseShape: [4]}
+      - {name: per_client, operator: client_mean, dtype: FLOAT32, denseShape: [4]}
+  listed:
+    tasks: [{payload: MQ==}, {payload: MQ==}, {payload: Mw==}]
+  deadline: 10m
+
 Bytes are base64 ("MQ==" is 1, "Mw==" is 3), durations are as in "30s", "10m" and "1h30m".
 
 Instead of "listed", any workers for so many equal tasks:

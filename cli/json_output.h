@@ -1,5 +1,5 @@
 // JSON: protobuf's own mapping of the API's messages, so that API and command line have one schema. What is read:
-// json_input.h.
+// input/message_input.h.
 #pragma once
 
 #include <google/protobuf/message.h>

@@ -12,3 +12,4 @@ pkg_check_modules(libdeflate REQUIRED IMPORTED_TARGET libdeflate)  # Debian ship
 find_package(CLI11 CONFIG REQUIRED)
 find_package(nlohmann_json CONFIG REQUIRED)
 find_package(tomlplusplus CONFIG REQUIRED)
+find_package(yaml-cpp CONFIG REQUIRED)

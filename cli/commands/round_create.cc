@@ -6,7 +6,7 @@
 #include "cli/commands.h"
 #include "cli/commands/round_waiting.h"
 #include "cli/files.h"
-#include "cli/json_input.h"
+#include "cli/input/message_input.h"
 #include "cli/terminal/errors.h"
 #include "cli/terminal/round_text.h"
 #include "proto/methods.h"
@@ -20,7 +20,9 @@ constexpr char kSpecHint[] = "'sheaf help round-spec' shows a spec and its field
 class RoundCreate final : public Command {
  public:
   void Declare(Arguments& arguments) override {
-    arguments.Text("-f,--file", "FILE", "the round as JSON (see 'sheaf help round-spec'); - reads stdin", &file_)
+    arguments
+        .Text("-f,--file", "FILE",
+              "the round: JSON, or YAML if so named (see 'sheaf help round-spec'); - reads JSON from stdin", &file_)
         .is_required = true;
     arguments.Text("--broadcast", "FILE", "a .safetensors file for the workers; uploaded first", &broadcast_);
     arguments.Flag("--wait", "wait until the round ends", &wait_);
@@ -51,14 +53,15 @@ class RoundCreate final : public Command {
 
  private:
   absl::StatusOr<v1::RoundSpec> ReadSpec(Session& session) const {
-    std::string json;
+    std::string text;
     if (file_ == "-") {
-      json.assign(std::istreambuf_iterator<char>(session.host().in), std::istreambuf_iterator<char>());
+      text.assign(std::istreambuf_iterator<char>(session.host().in), std::istreambuf_iterator<char>());
     } else {
-      ASSIGN_OR_RETURN(json, ReadFile(file_));
+      ASSIGN_OR_RETURN(text, ReadFile(file_));
     }
+    const auto parse = file_.ends_with(".yaml") || file_.ends_with(".yml") ? FromYaml : FromJson;
     v1::RoundSpec spec;
-    if (absl::Status parsed = FromJson(json, file_ == "-" ? "stdin" : file_, &spec); !parsed.ok()) {
+    if (absl::Status parsed = parse(text, file_ == "-" ? "stdin" : file_, &spec); !parsed.ok()) {
       return WithHint(std::move(parsed), kSpecHint);
     }
     if (spec.population().empty()) spec.set_population(session.options().population);

@@ -17,6 +17,9 @@ TEST_CASE("Text is cut between characters") {
 
 TEST_CASE("What is no character becomes a question mark") {
   CHECK(CutUtf8("a\xff\xfe z", 10) == "a?? z");
+  CHECK_FALSE(IsUtf8("a\xff\xfe z"));
+  CHECK(IsUtf8("a\xe2\x82\xac"));
+  CHECK(IsUtf8(""));
   CHECK(CutUtf8("\xe2\x82", 10) == "??");
   CHECK(CutUtf8("\xc0\x80", 10) == "??");
   CHECK(CutUtf8("\xed\xa0\x80", 10) == "???");

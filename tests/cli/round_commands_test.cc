@@ -145,6 +145,23 @@ TEST_CASE("A field that a spec does not have is refused by name") {
   CHECK(run({"round", "create", "-f", "-"}) == 2);
 }
 
+TEST_CASE("round create reads YAML from a file that is named so") {
+  auto directory = TemporaryDirectory::Create("/tmp", "sheaf-cli-");
+  REQUIRE(directory.ok());
+  for (const std::string path : {directory->path() + "/round.yaml", directory->path() + "/round.yml"}) {
+    REQUIRE(WriteFile(path, "job: tags\ndeadline: 60s\n", Overwrite::kNo).ok());
+    CommandRun run;
+    AnswerCreate(run);
+    CHECK(run({"round", "create", "-f", path}) == 0);
+    CHECK_THAT(run.server.requests.back(), Contains("job: \"tags\" deadline { seconds: 60 }"));
+  }
+  const std::string json = directory->path() + "/round.json";
+  REQUIRE(WriteFile(json, "job: tags\n", Overwrite::kNo).ok());
+  CommandRun run;
+  CHECK(run({"round", "create", "-f", json}) == 2);
+  CHECK_THAT(run.err(), Contains("round.json:1: this is not JSON"));
+}
+
 TEST_CASE("A spec that is not there is exit code 3, and named") {
   CommandRun run;
   CHECK(run({"round", "create", "-f", "/tmp/sheaf-no-such-spec.json"}) == 3);

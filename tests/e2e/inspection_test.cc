@@ -4,7 +4,7 @@
 #include <set>
 
 #include "cli/commands.h"
-#include "cli/json_input.h"
+#include "cli/input/message_input.h"
 #include "proto/methods.h"
 #include "storage/sql/sql_task_store.h"
 #include "storage/sqlite/sqlite_connection.h"

@@ -107,7 +107,7 @@ def used_headers():
 def used_cmake_packages():
     for name, text in include_test.Tree(ROOT).texts.items():
         if name.endswith(("CMakeLists.txt", ".cmake")) and not name.startswith(ELSEWHERE):
-            for found in re.findall(r"^\s*find_package\((\w+)", text, re.M):
+            for found in re.findall(r"^\s*find_package\(([\w-]+)", text, re.M):
                 yield found, name
 
 

@@ -225,6 +225,7 @@ THIRD_PARTY = [
     ("CLI11", r"CLI/", [("settings/command_line.cc", "flags of the servers"), ("cli/parser.cc", "commands"),
       ("tests/simulation/", "a program by itself"), ("bench/", "a program by itself")]),
     ("toml++", r"toml\+\+/", [("settings/config_file.cc", "configuration files")]),
+    ("yaml-cpp", r"yaml-cpp/", [("cli/input/yaml_document.cc", "rounds as YAML")]),
     ("std ranges", r"ranges", []),  # clang-14 cannot compile libstdc++ 12's views.
 ]
 

@@ -1,4 +1,4 @@
-#include "cli/json_input.h"
+#include "cli/input/message_input.h"
 
 #include <fmt/format.h>
 #include <google/protobuf/util/json_util.h>
@@ -18,6 +18,8 @@
 #include "absl/time/time.h"
 #include "base/nearest.h"
 #include "base/status_macros.h"
+#include "cli/input/json_document.h"
+#include "cli/input/yaml_document.h"
 
 namespace sheaf {
 namespace {
@@ -26,129 +28,8 @@ using google::protobuf::Descriptor;
 using google::protobuf::FieldDescriptor;
 using nlohmann::json;
 
-constexpr size_t kDepthMax = 64;
 // Of a value that is quoted in an error.
 constexpr size_t kQuotedMax = 40;
-
-// --- The text, with the lines of its values ---
-
-// A value, where it begins, and what is in it.
-struct Item;
-struct Node {
-  int line = 1;
-  // Of objects and arrays only their kind; what they hold is in `items`.
-  json value;
-  std::vector<Item> items;
-};
-// An element, or a member of an object by its name.
-struct Item {
-  std::string name;
-  Node node;
-};
-
-// Hands characters to the parser and counts the lines it has taken.
-class LineCountingIterator {
- public:
-  using iterator_category = std::input_iterator_tag;
-  using value_type = char;
-  using difference_type = std::ptrdiff_t;
-  using pointer = const char*;
-  using reference = const char&;
-
-  LineCountingIterator(const char* at, int* line) : at_(at), line_(line) {}
-  reference operator*() const { return *at_; }
-  LineCountingIterator& operator++() {
-    if (*at_++ == '\n') ++*line_;
-    return *this;
-  }
-  LineCountingIterator operator++(int) {
-    LineCountingIterator before = *this;
-    ++*this;
-    return before;
-  }
-  bool operator==(const LineCountingIterator& other) const { return at_ == other.at_; }
-  bool operator!=(const LineCountingIterator& other) const { return at_ != other.at_; }
-
- private:
-  const char* at_;
-  int* line_;
-};
-
-// Builds the nodes. The parser takes one character beyond a number, so a number's line is its member's.
-class NodeBuilder final : public nlohmann::json_sax<json> {
- public:
-  NodeBuilder(const int& line) : line_(line) {}
-
-  Node& root() { return root_; }
-  // "LINE: what is wrong"; empty if nothing is.
-  const std::string& error() const { return error_; }
-
-  bool null() override { return Add(nullptr); }
-  bool boolean(bool value) override { return Add(value); }
-  bool number_integer(number_integer_t value) override { return Add(value); }
-  bool number_unsigned(number_unsigned_t value) override { return Add(value); }
-  bool number_float(number_float_t value, const string_t&) override { return Add(value); }
-  bool string(string_t& value) override { return Add(std::move(value)); }
-  bool binary(binary_t&) override { return false; }
-  bool start_object(size_t) override { return Open(json::object()); }
-  bool start_array(size_t) override { return Open(json::array()); }
-  bool end_object() override { return Close(); }
-  bool end_array() override { return Close(); }
-  bool key(string_t& name) override {
-    Node& object = *open_.back();
-    for (const auto& [known, node] : object.items) {
-      if (known == name) return Fail(fmt::format("\"{}\" is given twice, first in line {}", name, node.line));
-    }
-    key_ = name;
-    key_line_ = line_;
-    return true;
-  }
-  bool parse_error(size_t, const std::string&, const nlohmann::detail::exception& error) override {
-    const std::string_view text = error.what();
-    const size_t reason = text.find(" - ");
-    return Fail(fmt::format("this is not JSON: {}", reason == text.npos ? text : text.substr(reason + 3)));
-  }
-
- private:
-  Node& Place(json value) {
-    if (open_.empty()) {
-      root_ = {.line = line_, .value = std::move(value), .items = {}};
-      return root_;
-    }
-    Node& parent = *open_.back();
-    const bool is_member = parent.value.is_object();
-    parent.items.push_back({.name = is_member ? key_ : "",
-                            .node = {.line = is_member ? key_line_ : line_, .value = std::move(value), .items = {}}});
-    return parent.items.back().node;
-  }
-  bool Add(json value) {
-    Place(std::move(value));
-    return true;
-  }
-  bool Open(json value) {
-    if (open_.size() == kDepthMax) return Fail(fmt::format("this nests deeper than {}", kDepthMax));
-    // Stays where it is: its parent gets no further item before it is closed.
-    open_.push_back(&Place(std::move(value)));
-    return true;
-  }
-  bool Close() {
-    open_.pop_back();
-    return true;
-  }
-  bool Fail(const std::string& what) {
-    error_ = fmt::format("{}: {}", line_, what);
-    return false;
-  }
-
-  const int& line_;
-  Node root_;
-  std::vector<Node*> open_;
-  std::string key_;
-  int key_line_ = 1;
-  std::string error_;
-};
-
-// --- What a message takes ---
 
 std::string Quoted(const json& value) {
   std::string text = value.dump(-1, ' ', true);
@@ -174,7 +55,7 @@ class Translation {
  public:
   explicit Translation(std::string_view origin) : origin_(origin) {}
 
-  absl::StatusOr<json> Message(const Node& node, const Descriptor& type, const std::string& path) {
+  absl::StatusOr<json> Message(const Document& node, const Descriptor& type, const std::string& path) {
     if (!node.value.is_object()) return Wrong(node, path, "an object, {...}");
     json result = json::object();
     std::set<const google::protobuf::OneofDescriptor*> chosen;
@@ -210,7 +91,7 @@ class Translation {
     return names;
   }
 
-  absl::StatusOr<json> Field(const Node& node, const FieldDescriptor& field, const std::string& path) {
+  absl::StatusOr<json> Field(const Document& node, const FieldDescriptor& field, const std::string& path) {
     if (field.is_map()) {
       if (!node.value.is_object()) return Wrong(node, path, "an object, {...}");
       json result = json::object();
@@ -224,13 +105,13 @@ class Translation {
     if (!node.value.is_array()) return Wrong(node, path, "a list, [...]");
     json result = json::array();
     for (size_t i = 0; i < node.items.size(); ++i) {
-      ASSIGN_OR_RETURN(json item, Single(node.items[i].node, field, fmt::format("{}[{}]", path, i)));
+      ASSIGN_OR_RETURN(json item, Single(node.items[i].value, field, fmt::format("{}[{}]", path, i)));
       result.push_back(std::move(item));
     }
     return result;
   }
 
-  absl::StatusOr<json> Single(const Node& node, const FieldDescriptor& field, const std::string& path) {
+  absl::StatusOr<json> Single(const Document& node, const FieldDescriptor& field, const std::string& path) {
     const json& value = node.value;
     switch (field.cpp_type()) {
       case FieldDescriptor::CPPTYPE_MESSAGE:
@@ -266,7 +147,7 @@ class Translation {
     return value;
   }
 
-  absl::StatusOr<json> Duration(const Node& node, const std::string& path) {
+  absl::StatusOr<json> Duration(const Document& node, const std::string& path) {
     absl::Duration duration;
     constexpr char kExpected[] = "a length of time in quotes, such as \"30s\", \"10m\" or \"1h30m\"";
     if (!node.value.is_string() || !absl::ParseDuration(node.value.get<std::string>(), &duration) ||
@@ -276,7 +157,8 @@ class Translation {
     return InSeconds(duration);
   }
 
-  absl::StatusOr<json> Enum(const Node& node, const google::protobuf::EnumDescriptor& type, const std::string& path) {
+  absl::StatusOr<json> Enum(const Document& node, const google::protobuf::EnumDescriptor& type,
+                            const std::string& path) {
     if (node.value.is_number_integer()) return Integer<int32_t>(node, path);
     std::vector<std::string> names;
     for (int i = 0; i < type.value_count(); ++i) {
@@ -290,7 +172,7 @@ class Translation {
                  fmt::format("{} is none of {}{}", Quoted(node.value), fmt::join(names, ", "), Meant(word, names)));
   }
 
-  absl::StatusOr<json> Bytes(const Node& node, const std::string& path) {
+  absl::StatusOr<json> Bytes(const Document& node, const std::string& path) {
     std::string bytes;
     if (node.value.is_string()) {
       const std::string text = node.value.get<std::string>();
@@ -302,7 +184,7 @@ class Translation {
   }
 
   template <typename T>
-  absl::StatusOr<json> Integer(const Node& node, const std::string& path) {
+  absl::StatusOr<json> Integer(const Document& node, const std::string& path) {
     const json& value = node.value;
     const std::string text = value.is_string()           ? value.get<std::string>()
                              : value.is_number_integer() ? value.dump()
@@ -315,13 +197,13 @@ class Translation {
         fmt::format("a whole number from {} to {}", std::numeric_limits<T>::min(), std::numeric_limits<T>::max()));
   }
 
-  absl::Status Wrong(const Node& node, const std::string& path, std::string_view expected) const {
+  absl::Status Wrong(const Document& node, const std::string& path, std::string_view expected) const {
     const std::string what = node.value.is_object()  ? "an object"
                              : node.value.is_array() ? "a list"
                                                      : Quoted(node.value);
     return Error(node, path, fmt::format("{} stands where {} is expected", what, expected));
   }
-  absl::Status Error(const Node& node, const std::string& path, std::string_view what) const {
+  absl::Status Error(const Document& node, const std::string& path, std::string_view what) const {
     return absl::InvalidArgumentError(
         fmt::format("{}:{}: {}{}{}", origin_, node.line, path, path.empty() ? "" : ": ", what));
   }
@@ -329,18 +211,23 @@ class Translation {
   const std::string_view origin_;
 };
 
-}  // namespace
-
-absl::Status FromJson(std::string_view text, std::string_view origin, google::protobuf::Message* message) {
-  int line = 1;
-  NodeBuilder builder(line);
-  const bool is_json = json::sax_parse(LineCountingIterator(text.data(), &line),
-                                       LineCountingIterator(text.data() + text.size(), &line), &builder);
-  if (!is_json) return absl::InvalidArgumentError(fmt::format("{}:{}", origin, builder.error()));
-  ASSIGN_OR_RETURN(const json translated, Translation(origin).Message(builder.root(), *message->GetDescriptor(), ""));
+absl::Status FromDocument(const Document& document, std::string_view origin, google::protobuf::Message* message) {
+  ASSIGN_OR_RETURN(const json translated, Translation(origin).Message(document, *message->GetDescriptor(), ""));
   const auto status = google::protobuf::util::JsonStringToMessage(translated.dump(), message);
   if (status.ok()) return absl::OkStatus();
   return absl::InvalidArgumentError(fmt::format("{}: {}", origin, std::string(status.message())));
+}
+
+}  // namespace
+
+absl::Status FromJson(std::string_view text, std::string_view origin, google::protobuf::Message* message) {
+  ASSIGN_OR_RETURN(const Document document, ReadJson(text, origin));
+  return FromDocument(document, origin, message);
+}
+
+absl::Status FromYaml(std::string_view text, std::string_view origin, google::protobuf::Message* message) {
+  ASSIGN_OR_RETURN(const Document document, ReadYaml(text, origin));
+  return FromDocument(document, origin, message);
 }
 
 }  // namespace sheaf

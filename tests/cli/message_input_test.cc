@@ -1,4 +1,4 @@
-#include "cli/json_input.h"
+#include "cli/input/message_input.h"
 
 #include <catch2/catch.hpp>
 
@@ -80,6 +80,72 @@ TEST_CASE("What is not JSON is named by its line") {
   CHECK(ErrorOf("{\"job\": \"\xff\"}").starts_with("spec.json:1: this is not JSON"));
   CHECK(ErrorOf(std::string(1'000'000, '[')) == "spec.json:1: this nests deeper than 64");
   for (const char* text : {"{", "{\"goal\": 1.5}", "[]"}) CHECK(ErrorOf(text).find("proto") == std::string::npos);
+}
+
+std::string YamlErrorOf(const std::string& yaml) {
+  v1::RoundSpec spec;
+  const absl::Status status = FromYaml(yaml, "spec.yaml", &spec);
+  CHECK(absl::IsInvalidArgument(status));
+  return std::string(status.message());
+}
+
+TEST_CASE("A spec as YAML is the same as one as JSON") {
+  v1::RoundSpec spec;
+  CHECK(FromYaml(R"(
+# What a comment says does not matter.
+job: "tags\u00e9"
+computation: {name: tags, versionMin: 2, config: MQ==}
+aggregate:
+  outputs:
+    - name: w
+      operator: sum
+      dtype: FLOAT32
+      denseShape: [4, 0x5]
+listed:
+  tasks:
+    - payload: _-8=
+      requirements: {zone: "1"}
+    - {}
+deadline: 1h30m
+overSelection: 1.5
+minClients: "7"
+goal: ~
+)",
+                 "spec.yaml", &spec)
+            .ToString() == "OK");
+  const v1::RoundSpec same = Parsed(R"({
+    "job": "tags\u00e9", "computation": {"name": "tags", "versionMin": 2, "config": "MQ=="},
+    "aggregate": {"outputs": [{"name": "w", "operator": "sum", "dtype": "FLOAT32", "denseShape": [4, 5]}]},
+    "listed": {"tasks": [{"payload": "_-8=", "requirements": {"zone": "1"}}, {}]},
+    "deadline": "1h30m", "overSelection": 1.5, "minClients": 7})");
+  CHECK(spec.SerializeAsString() == same.SerializeAsString());
+}
+
+TEST_CASE("What is wrong in YAML is named by line and field") {
+  CHECK(YamlErrorOf("computation:\n  name: tags\n  verison: 1\n") ==
+        "spec.yaml:3: computation.verison: there is no such field; the fields here are name, versionMin, config");
+  CHECK(YamlErrorOf("goal: 1\ngoal: 2\n") == "spec.yaml:2: \"goal\" is given twice, first in line 1");
+  CHECK(YamlErrorOf("job: 1.10\n") == "spec.yaml:1: job: 1.1 stands where a text in quotes is expected");
+  CHECK(YamlErrorOf("goal: five\n").starts_with("spec.yaml:1: goal: \"five\" stands where a whole number"));
+  CHECK(YamlErrorOf("overSelection: .inf\n") != "");
+  CHECK(YamlErrorOf("- 1\n") == "spec.yaml:1: a list stands where an object, {...} is expected");
+  CHECK(YamlErrorOf("") == "spec.yaml:1: null stands where an object, {...} is expected");
+  CHECK(YamlErrorOf("goal: 1\n---\ngoal: 2\n") == "spec.yaml:2: one document is expected, and another begins here");
+  CHECK(YamlErrorOf("job: &a x\nlisted: {tasks: [*a]}\n") ==
+        "spec.yaml:2: an alias (*) is not taken: write the value again");
+  CHECK(YamlErrorOf("job: !!binary x\n") == "spec.yaml:1: a tag is not taken: tag:yaml.org,2002:binary");
+  CHECK(YamlErrorOf("{[1]: 2}\n") == "spec.yaml:1: a name must be a text");
+}
+
+TEST_CASE("What is not YAML is named by its line") {
+  CHECK(YamlErrorOf("goal: 1\n  job: 2\n").starts_with("spec.yaml:2: this is not YAML: "));
+  CHECK(YamlErrorOf("goal: [1\n").find(": this is not YAML: ") != std::string::npos);
+  CHECK(YamlErrorOf("job: \xff\n") == "spec.yaml:1: this is not YAML: it is not UTF-8");
+  CHECK(YamlErrorOf(std::string(1'000'000, '[')).starts_with("spec.yaml:1: "));
+  std::string nested;
+  for (int i = 0; i < 1000; ++i) nested += "{a: ";
+  nested += "1" + std::string(1000, '}');
+  CHECK(YamlErrorOf(nested) == "spec.yaml:1: this nests deeper than 64");
 }
 
 }  // namespace
