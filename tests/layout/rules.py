@@ -242,6 +242,7 @@ PYTHON_IMPORTS = [
       ("aio.py", "calls.py", "round_calls.py", "round_spec.py", "round_view.py", "server.py", "transfer.py")]),
     ("scipy or torch", r"(?:scipy|torch)\b", [(PYTHON_PACKAGE + "sparse.py", "only where there is one to convert to"),
       (PYTHON_PACKAGE + "torch/", "torch's models")]),
+    ("cloudpickle", r"cloudpickle\b", [(PYTHON_PACKAGE + "local_federation.py", "functions of notebooks")]),
     ("tqdm", r"tqdm\b", [(PYTHON_PACKAGE + "progress_bar.py", "the bar")]),
 ]
 

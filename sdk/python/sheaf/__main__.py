@@ -2,20 +2,27 @@
 
     sheaf-worker --serve mean_age="python3 -m sheaf mean_age.py"
 
-They may call sheaf.work() themselves or not: here it does nothing.
+They may call sheaf.work() themselves or not: here it does nothing. A file that ends in .pickle is a computation that
+sheaf.local has copied.
 """
 
 import importlib
 import importlib.util
 import os
 import pathlib
+import pickle
 import sys
 
+from sheaf.computations import computation
 from sheaf.serving import work
 
 
 def load(what: str) -> None:
     """Imports a module by its name, or a file."""
+    if what.endswith(".pickle"):
+        made = pickle.loads(pathlib.Path(what).read_bytes())
+        computation(name=made.name)(made.function)
+        return
     if not what.endswith(".py"):
         importlib.import_module(what)
         return

@@ -183,10 +183,7 @@ def registered() -> Mapping[str, Computation]:
     return _registered
 
 
-def source_of(made: Computation) -> pathlib.Path:
-    """The file that defines it. InvalidArgument if there is none (a notebook, a prompt)."""
+def source_of(made: Computation) -> pathlib.Path | None:
+    """The file that defines it. None if there is none (a cell of a notebook, a prompt)."""
     path = pathlib.Path(made.function.__code__.co_filename)
-    if not path.is_file():
-        raise InvalidArgument(f"{made.name} is defined in no file, so that no worker's process could import it: write it into "
-                              "a module (in a notebook: %%writefile) and import it")
-    return path.resolve()
+    return path.resolve() if path.is_file() else None

@@ -83,9 +83,9 @@ def local(workers: int = 2, *, computations: Sequence[Computation] = (), serve: 
             print(server.run("mean_age", outputs={"age": sheaf.weighted_mean(shape=())}, tasks=20)["age"])
 
     computations: functions made by `@sheaf.computation`. The workers' processes import the files that define them, so that
-    what runs is what a deployment would run; nothing is copied out of this process. Executables get a PYTHONPATH with which
-    they can import what this process can. serve, run: commands for other executables,
-    by the names of their computations, as of `sheaf-worker --serve` and `--run`. data: paths by name, for all workers, or one
+    what runs is what a deployment would run. One that no file defines, such as a notebook's, is copied with what it refers to,
+    which takes cloudpickle. Executables get a PYTHONPATH with which they can import what this process can. serve, run: commands
+    for other executables, by the names of their computations, as of `sheaf-worker --serve` and `--run`. data: paths by name, for all workers, or one
     such mapping for each worker. concurrency: tasks that one worker computes at a time. store: "memory", or "sqlite". directory:
     where the store and the logs are kept; without it they are removed. worker_options: further options of `sheaf-worker`.
 
@@ -95,13 +95,14 @@ def local(workers: int = 2, *, computations: Sequence[Computation] = (), serve: 
         raise InvalidArgument(f"a federation of {workers} workers computes nothing")
     if isinstance(data, Sequence) and len(data) != workers:
         raise InvalidArgument(f"there are {workers} workers, and data for {len(data)}")
-    options = [*_commands(computations, serve or {}, run or {}), "--concurrency", str(concurrency), *worker_options]
     with contextlib.ExitStack() as stack:
         if directory is None:
             home = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sheaf-local-")))
         else:
             home = pathlib.Path(directory).resolve()
             home.mkdir(parents=True, exist_ok=True)
+        commands = _commands([(made.name, _file_of(made, home)) for made in computations], serve or {}, run or {})
+        options = [*commands, "--concurrency", str(concurrency), *worker_options]
         server = _start(stack, home, "sheafd", ["--listen", "127.0.0.1:0", "--data-dir", os.fspath(home / "store"), "--store",
                                                 store, "--port-file", os.fspath(home / "port"), "--log-level", "warning"])
         # The file appears in one step, once the server serves.
@@ -150,11 +151,25 @@ def _added_paths() -> list[str]:
     return [path for path in sys.path if path and not path.startswith(own) and not path.endswith(".zip")]
 
 
-def _commands(computations: Sequence[Computation], serve: Mapping[str, Command], run: Mapping[str, Command]) -> list[str]:
+def _file_of(made: Computation, home: pathlib.Path) -> pathlib.Path:
+    """What a worker's process loads it from (see `python -m sheaf`): what defines it, or else a copy in `home`."""
+    source = source_of(made)
+    if source is not None:
+        return source
+    try:
+        import cloudpickle
+    except ImportError:
+        raise InvalidArgument(f"{made.name} is defined in no file that a worker's process could import: install cloudpickle "
+                              "(python3-cloudpickle), or write the function into a module (in a notebook: %%writefile)") from None
+    copy = home / f"{made.name}.pickle"
+    copy.write_bytes(cloudpickle.dumps(made))
+    return copy
+
+
+def _commands(computations: Sequence[tuple[str, pathlib.Path]], serve: Mapping[str, Command], run: Mapping[str, Command]) -> list[str]:
     commands = [("--run", name, command) for name, command in run.items()]
     commands += [("--serve", name, command) for name, command in serve.items()]
-    for made in computations:
-        commands.append(("--serve", made.name, [sys.executable, "-m", "sheaf", os.fspath(source_of(made))]))
+    commands += [("--serve", name, [sys.executable, "-m", "sheaf", os.fspath(file)]) for name, file in computations]
     # Executables have an environment of their own. What this process can import, theirs can.
     flags = ["--env", f"PYTHONPATH={os.pathsep.join(_added_paths())}"] if commands else []
     for flag, name, command in commands:

@@ -67,9 +67,35 @@ def test_what_does_not_start_is_said_with_its_last_words(monkeypatch):
             pass
 
 
-def test_a_function_that_is_in_no_file_cannot_be_served():
-    scope = {}
-    exec("import sheaf\n@sheaf.computation\ndef typed_at_a_prompt(task):\n    return {}", scope)
-    with pytest.raises(sheaf.InvalidArgument, match="typed_at_a_prompt is defined in no file"):
-        with sheaf.local(computations=[scope["typed_at_a_prompt"]]):
-            pass
+NOTEBOOK = """
+import numpy, sheaf
+
+STEP = 2.5
+
+def scaled(value):
+    return numpy.float64(STEP * value)
+
+@sheaf.computation
+def cell(task):
+    return {"x": scaled(task.payload["x"])}
+
+with sheaf.local(workers=1, computations=[cell]) as server:
+    result = server.run("cell", outputs={"x": sheaf.sum(())}, tasks=[sheaf.Task({"x": 1}), sheaf.Task({"x": 3})], progress=False)
+    print(float(result["x"]))
+"""
+
+
+def run_from_no_file(program, **environment):
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env={**os.environ, **environment})
+
+
+def test_a_function_that_no_file_defines_is_copied_to_the_workers():
+    pytest.importorskip("cloudpickle")
+    done = run_from_no_file(NOTEBOOK)
+    assert done.stdout == "10.0\n", done.stderr
+
+
+def test_a_function_that_no_file_defines_is_refused_without_cloudpickle(tmp_path):
+    (tmp_path / "cloudpickle.py").write_text("raise ImportError")
+    done = run_from_no_file(NOTEBOOK, PYTHONPATH=f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}")
+    assert "InvalidArgument: cell is defined in no file" in done.stderr and "python3-cloudpickle" in done.stderr
