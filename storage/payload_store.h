@@ -59,7 +59,15 @@ class PayloadStore {
   virtual absl::StatusOr<Upload> GetUpload(const UploadId& id) = 0;
   // Appends at committed_bytes; a chunk wholly below it changes nothing. Returns the committed bytes. OUT_OF_RANGE if
   // it leaves a gap or runs past the announced size. NOT_FOUND.
-  virtual absl::StatusOr<int64_t> WriteChunk(const UploadId& id, int64_t offset, std::string_view data) = 0;
+  absl::StatusOr<int64_t> WriteChunk(const UploadId& id, int64_t offset, std::string_view data) {
+    return WriteChunk(id, offset, data, nullptr);
+  }
+  // The same, and tells `taken` how many bytes will be committed, before it writes the chunk: what comes for this
+  // upload meanwhile waits for it. Not if the chunk is wrong, completes the upload, or follows one that could not be
+  // written: then only the result says what became of it.
+  using ChunkTaken = std::function<void(int64_t committed_bytes)>;
+  virtual absl::StatusOr<int64_t> WriteChunk(const UploadId& id, int64_t offset, std::string_view data,
+                                             const ChunkTaken& taken) = 0;
   // Checks size and digest, and makes the bytes durable. Finishing a finished one is OK; what an earlier process had
   // checked is read again, so that moving it need not. FAILED_PRECONDITION if bytes are missing. DATA_LOSS if the
   // digest differs (what was not finished before is deleted). NOT_FOUND.

@@ -31,7 +31,28 @@ void BlobHandlers::StartUpload(const v1::StartUploadRequest& request, const Call
   reply(core_.uploads().Start(request, *call.caller, call.now));
 }
 
-absl::StatusOr<v1::WriteChunkResponse> BlobHandlers::WriteChunk(const v1::WriteChunkRequest& request) {
+void BlobHandlers::WriteChunk(const v1::WriteChunkRequest& request, Reply<v1::WriteChunkResponse> reply) {
+  const absl::StatusOr<UploadId> upload = CheckChunk(request);
+  if (!upload.ok()) return reply(upload.status());
+  const auto answer = [&reply](int64_t committed_bytes) {
+    v1::WriteChunkResponse response;
+    response.set_committed_bytes(committed_bytes);
+    reply(std::move(response));
+  };
+  bool is_answered = false;
+  // The request is gone, and its bytes no longer count, once it was answered. So each thread of the pool has at most
+  // one chunk that nobody counts.
+  const std::string data = request.data();
+  const absl::StatusOr<int64_t> committed =
+      payloads_.WriteChunk(*upload, request.offset(), data, [&](int64_t committed_bytes) {
+        is_answered = true;
+        answer(committed_bytes);
+      });
+  if (is_answered) return;
+  committed.ok() ? answer(*committed) : reply(committed.status());
+}
+
+absl::StatusOr<UploadId> BlobHandlers::CheckChunk(const v1::WriteChunkRequest& request) const {
   ASSIGN_OR_RETURN(const UploadName parsed, ParseUploadName(request.upload_id()));
   const auto size = static_cast<int64_t>(request.data().size());
   const int64_t size_max = core_.limits().chunk_bytes_max;
@@ -46,10 +67,7 @@ absl::StatusOr<v1::WriteChunkResponse> BlobHandlers::WriteChunk(const v1::WriteC
         fmt::format("a chunk of {} bytes at offset {} runs past the announced size of {} bytes", size, request.offset(),
                     upload.size_bytes));
   }
-  v1::WriteChunkResponse response;
-  ASSIGN_OR_RETURN(const int64_t committed, payloads_.WriteChunk(parsed.id, request.offset(), request.data()));
-  response.set_committed_bytes(committed);
-  return response;
+  return parsed.id;
 }
 
 absl::StatusOr<v1::QueryUploadResponse> BlobHandlers::QueryUpload(const v1::QueryUploadRequest& request) {

@@ -23,7 +23,8 @@ class BlobHandlers {
   // Asks the core whether the contribution is still needed.
   void StartUpload(const v1::StartUploadRequest& request, const CallContext& call,
                    Reply<v1::StartUploadResponse> reply);
-  absl::StatusOr<v1::WriteChunkResponse> WriteChunk(const v1::WriteChunkRequest& request);
+  // Answers before it writes, if that is likely to succeed: meanwhile the next chunk travels.
+  void WriteChunk(const v1::WriteChunkRequest& request, Reply<v1::WriteChunkResponse> reply);
   absl::StatusOr<v1::QueryUploadResponse> QueryUpload(const v1::QueryUploadRequest& request);
   // A finished broadcast becomes a blob, in a batch: the core must not delete one of the same bytes meanwhile. A
   // finished contribution stays an upload until a Sync refers to it.
@@ -33,6 +34,8 @@ class BlobHandlers {
   absl::StatusOr<v1::SelectRowsResponse> SelectRows(const v1::SelectRowsRequest& request, int64_t answer_bytes_max);
 
  private:
+  // What the chunk is of.
+  absl::StatusOr<UploadId> CheckChunk(const v1::WriteChunkRequest& request) const;
   // OK if it may become a broadcast; one that may not is deleted, with the reason.
   absl::Status CheckUploadedBroadcast(const UploadId& id);
   absl::StatusOr<v1::FinishUploadResponse> MoveToBlob(const UploadName& broadcast, const absl::Status& finished,

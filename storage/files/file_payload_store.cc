@@ -33,8 +33,9 @@ absl::StatusOr<PayloadStore::Upload> FilePayloadStore::StartMemoryUpload(const U
   return uploads_.Start(id, size_bytes, digest, UploadMedium::kMemory);
 }
 absl::StatusOr<PayloadStore::Upload> FilePayloadStore::GetUpload(const UploadId& id) { return uploads_.Get(id); }
-absl::StatusOr<int64_t> FilePayloadStore::WriteChunk(const UploadId& id, int64_t offset, std::string_view data) {
-  return uploads_.WriteChunk(id, offset, data);
+absl::StatusOr<int64_t> FilePayloadStore::WriteChunk(const UploadId& id, int64_t offset, std::string_view data,
+                                                     const ChunkTaken& taken) {
+  return uploads_.WriteChunk(id, offset, data, taken);
 }
 absl::Status FilePayloadStore::FinishUpload(const UploadId& id) { return uploads_.Finish(id); }
 absl::StatusOr<std::shared_ptr<const BlobView>> FilePayloadStore::OpenUpload(const UploadId& id) {

@@ -34,7 +34,9 @@ class FilePayloadStore final : public PayloadStore {
   absl::StatusOr<Upload> StartMemoryUpload(const UploadId& id, int64_t size_bytes, const std::string& digest) override;
   absl::StatusOr<Upload> GetUpload(const UploadId& id) override;
   UploadUse GetUploadUse(std::string_view id_suffix) override { return uploads_.GetUse(id_suffix); }
-  absl::StatusOr<int64_t> WriteChunk(const UploadId& id, int64_t offset, std::string_view data) override;
+  using PayloadStore::WriteChunk;
+  absl::StatusOr<int64_t> WriteChunk(const UploadId& id, int64_t offset, std::string_view data,
+                                     const ChunkTaken& taken) override;
   absl::Status FinishUpload(const UploadId& id) override;
   absl::Status MoveUploadToBlob(const UploadId& id) override;
   absl::StatusOr<SpoolRef> AddUploadToSpool(const UploadId& id, const RoundId& round) override;

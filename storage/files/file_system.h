@@ -33,6 +33,8 @@ class File {
   virtual absl::Status Truncate(int64_t size) = 0;
   // Makes the bytes durable, not the name: that takes SyncDirectory.
   virtual absl::Status Sync() = 0;
+  // Begins to write these bytes to the disk, so that the next Sync has less to wait for. Promises nothing.
+  virtual void StartFlush(int64_t offset, int64_t length) = 0;
 };
 
 class FileSystem {

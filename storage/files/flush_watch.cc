@@ -16,6 +16,7 @@ class WatchedFile final : public File {
   absl::StatusOr<int64_t> Size() override { return file_->Size(); }
   absl::Status Truncate(int64_t size) override { return file_->Truncate(size); }
   absl::Status Sync() override { return watch_.Watch(file_->Sync()); }
+  void StartFlush(int64_t offset, int64_t length) override { file_->StartFlush(offset, length); }
 
  private:
   FlushWatch& watch_;

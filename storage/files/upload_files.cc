@@ -12,6 +12,8 @@ namespace sheaf {
 namespace {
 
 constexpr int64_t kReadChunkBytes = 1 << 20;
+// The disk writes so much while the next bytes arrive, so that Finish has little to wait for.
+constexpr int64_t kFlushBytes = 8 << 20;
 
 absl::Status NoSuchUpload(const UploadId& id) { return absl::NotFoundError(fmt::format("there is no upload {}", id)); }
 
@@ -156,7 +158,8 @@ absl::StatusOr<PayloadStore::Upload> UploadFiles::Get(const UploadId& id) {
   return upload;
 }
 
-absl::StatusOr<int64_t> UploadFiles::WriteChunk(const UploadId& id, int64_t offset, std::string_view data) {
+absl::StatusOr<int64_t> UploadFiles::WriteChunk(const UploadId& id, int64_t offset, std::string_view data,
+                                                const PayloadStore::ChunkTaken& taken) {
   ASSIGN_OR_RETURN(std::shared_ptr<Entry> entry, Find(id));
   MutexLock lock(entry->mutex);
   if (entry->is_gone) return NoSuchUpload(id);
@@ -173,7 +176,10 @@ absl::StatusOr<int64_t> UploadFiles::WriteChunk(const UploadId& id, int64_t offs
   if (offset + length <= upload.committed_bytes) return upload.committed_bytes;
   data.remove_prefix(upload.committed_bytes - offset);
   entry->is_fresh = true;
+  if (taken && offset + length < upload.size_bytes && !entry->has_failed) taken(offset + length);
+  entry->has_failed = true;
   RETURN_IF_ERROR(Write(*entry, data));
+  entry->has_failed = false;
   if (entry->hash) entry->hash->Update(data);
   upload.committed_bytes += static_cast<int64_t>(data.size());
   return upload.committed_bytes;
@@ -187,8 +193,16 @@ absl::Status UploadFiles::Write(Entry& entry, std::string_view data) {
   RETURN_IF_ERROR(OpenFile(entry, FileSystem::kWrite));
   absl::Status status = entry.file->WriteAt(entry.upload.committed_bytes, data);
   // A later chunk overwrites what got written; this only keeps the length right for a restart.
-  if (!status.ok()) entry.file->Truncate(entry.upload.committed_bytes).IgnoreError();
-  return status;
+  if (!status.ok()) {
+    entry.file->Truncate(entry.upload.committed_bytes).IgnoreError();
+    return status;
+  }
+  const int64_t end = entry.upload.committed_bytes + static_cast<int64_t>(data.size());
+  if (end - entry.flushing_bytes >= kFlushBytes) {
+    entry.file->StartFlush(entry.flushing_bytes, end - entry.flushing_bytes);
+    entry.flushing_bytes = end;
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::string> UploadFiles::DigestOf(Entry& entry) {

@@ -11,7 +11,10 @@
 //
 // Uploads in memory have no file at all: they end with the process.
 //
-// Thread-safe. A chunk is written and hashed under its own upload's lock only.
+// Thread-safe. A chunk is written and hashed under its own upload's lock only. Whoever sent it may hear before that it
+// was taken, and sends the next one meanwhile: that waits for the lock. If the write then fails the next chunk leaves a
+// gap, and is refused with the place to continue at; the one that comes there is only taken once it is written, so that
+// its sender hears the reason. So nobody is ever told that an upload is finished of which a byte was not written.
 #pragma once
 
 #include <atomic>
@@ -42,7 +45,8 @@ class UploadFiles {
                                              UploadMedium medium);
   absl::StatusOr<PayloadStore::Upload> Get(const UploadId& id);
   PayloadStore::UploadUse GetUse(std::string_view id_suffix) EXCLUDES(mutex_);
-  absl::StatusOr<int64_t> WriteChunk(const UploadId& id, int64_t offset, std::string_view data);
+  absl::StatusOr<int64_t> WriteChunk(const UploadId& id, int64_t offset, std::string_view data,
+                                     const PayloadStore::ChunkTaken& taken);
   absl::Status Finish(const UploadId& id);
   absl::StatusOr<std::shared_ptr<const BlobView>> OpenView(const UploadId& id);
   absl::Status Delete(const UploadId& id);
@@ -97,6 +101,10 @@ class UploadFiles {
     // Finished by an earlier process, so the digest has yet to be checked by this one.
     bool is_unchecked GUARDED_BY(mutex) = false;
     bool is_gone GUARDED_BY(mutex) = false;
+    // The newest chunk was not written.
+    bool has_failed GUARDED_BY(mutex) = false;
+    // How far the disk was told to write.
+    int64_t flushing_bytes GUARDED_BY(mutex) = 0;
   };
 
   struct Slot {

@@ -86,7 +86,8 @@ PayloadStore::UploadUse MemoryPayloadStore::GetUploadUse(std::string_view id_suf
   return use;
 }
 
-absl::StatusOr<int64_t> MemoryPayloadStore::WriteChunk(const UploadId& id, int64_t offset, std::string_view data) {
+absl::StatusOr<int64_t> MemoryPayloadStore::WriteChunk(const UploadId& id, int64_t offset, std::string_view data,
+                                                       const ChunkTaken& taken) {
   MutexLock lock(mutex_);
   auto found = uploads_.find(id);
   if (found == uploads_.end()) return NoSuchUpload(id);
@@ -99,6 +100,7 @@ absl::StatusOr<int64_t> MemoryPayloadStore::WriteChunk(const UploadId& id, int64
     return absl::OutOfRangeError(fmt::format("the chunk at {} of upload {} runs past its end", offset, id));
   }
   if (offset + length <= upload.committed_bytes) return upload.committed_bytes;
+  if (taken && offset + length < upload.size_bytes) taken(offset + length);
   bytes->append(data.substr(upload.committed_bytes - offset));
   upload.committed_bytes = static_cast<int64_t>(bytes->size());
   is_fresh = true;

@@ -74,6 +74,23 @@ PAYLOAD_TEST("Chunks may come again and overlap, but leave no gap and never run 
   CHECK(store.FinishUpload(kUpload).ok());
 }
 
+PAYLOAD_TEST("A chunk is taken before it is written, unless it is wrong, has come before or is the last") {
+  REQUIRE(store.StartUpload(kUpload, 6, Sha256Hex("abcdef")).ok());
+  std::vector<int64_t> taken;
+  const auto write = [&](int64_t offset, std::string_view data) {
+    return store.WriteChunk(kUpload, offset, data, [&](int64_t committed_bytes) { taken.push_back(committed_bytes); });
+  };
+  CHECK(*write(0, "abc") == 3);
+  CHECK(*write(2, "cde") == 5);
+  CHECK(taken == std::vector<int64_t>{3, 5});
+  CHECK(*write(1, "bc") == 5);
+  CHECK(write(6, "").status().code() == Code::kOutOfRange);
+  CHECK(write(5, "fg").status().code() == Code::kOutOfRange);
+  CHECK(*write(5, "f") == 6);
+  CHECK(taken.size() == 2);
+  CHECK(store.FinishUpload(kUpload).ok());
+}
+
 PAYLOAD_TEST("Uploads are counted, with their announced sizes, until they are gone") {
   CHECK(store.GetUploadUse("").num_uploads == 0);
   REQUIRE(store.StartUpload(UploadId("one-a"), 6, Sha256Hex("abcdef")).ok());

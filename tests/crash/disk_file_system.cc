@@ -35,6 +35,7 @@ class DiskFile final : public File {
   absl::StatusOr<int64_t> Size() override { return static_cast<int64_t>(node_->bytes.size()); }
   absl::Status Truncate(int64_t size) override { return Result(disk_.Truncate(*node_, path_, size), "shorten", path_); }
   absl::Status Sync() override { return FlushResult(disk_.Sync(*node_, path_), path_); }
+  void StartFlush(int64_t /*offset*/, int64_t /*length*/) override {}
 
  private:
   SimulatedDisk& disk_;

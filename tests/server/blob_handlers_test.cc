@@ -66,9 +66,11 @@ class ABlobService {
     request.set_upload_id(upload);
     request.set_offset(offset);
     request.set_data(data);
-    const auto response = handlers_.WriteChunk(request);
-    if (!response.ok()) return response.status();
-    return response->committed_bytes();
+    std::vector<absl::StatusOr<v1::WriteChunkResponse>> answers;
+    handlers_.WriteChunk(request, [&](auto response) { answers.push_back(std::move(response)); });
+    REQUIRE(answers.size() == 1);
+    if (!answers[0].ok()) return answers[0].status();
+    return answers[0]->committed_bytes();
   }
   bool WriteAll(const std::string& upload, const std::string& bytes) {
     for (size_t at = 0; at < bytes.size(); at += 10) {

@@ -32,8 +32,9 @@ absl::StatusOr<PayloadStore::Upload> CrashingPayloadStore::StartMemoryUpload(con
   return Writing(point_, StoreOperation::kStartMemoryUpload,
                  [&] { return inner_.StartMemoryUpload(id, size_bytes, digest); });
 }
-absl::StatusOr<int64_t> CrashingPayloadStore::WriteChunk(const UploadId& id, int64_t offset, std::string_view data) {
-  return Writing(point_, StoreOperation::kWriteChunk, [&] { return inner_.WriteChunk(id, offset, data); });
+absl::StatusOr<int64_t> CrashingPayloadStore::WriteChunk(const UploadId& id, int64_t offset, std::string_view data,
+                                                         const ChunkTaken& taken) {
+  return Writing(point_, StoreOperation::kWriteChunk, [&] { return inner_.WriteChunk(id, offset, data, taken); });
 }
 absl::Status CrashingPayloadStore::FinishUpload(const UploadId& id) {
   return Writing(point_, StoreOperation::kFinishUpload, [&] { return inner_.FinishUpload(id); });

@@ -312,14 +312,22 @@ TEST_CASE("A full disk is RESOURCE_EXHAUSTED and changes nothing") {
   rlimit tiny{1000, before.rlim_max};
   ::setrlimit(RLIMIT_FSIZE, &tiny);
   auto append = store->AppendToSpool(round, std::string(600, 'c')).status();
-  auto chunk = store->WriteChunk(upload, 500, std::string(3500, 'b')).status();
+  std::vector<int64_t> taken;
+  const auto note_taken = [&](int64_t committed_bytes) { taken.push_back(committed_bytes); };
+  auto early = store->WriteChunk(upload, 500, std::string(3000, 'b'), note_taken).status();
+  auto next = store->WriteChunk(upload, 3500, std::string(400, 'b'), note_taken).status();
+  auto chunk = store->WriteChunk(upload, 500, std::string(3000, 'b'), note_taken).status();
   auto checkpoint = store->PutCheckpoint(round, "c", std::string(2000, 'd'));
   auto blob = store->PutBlob(std::string(2000, 'e')).status();
   ::setrlimit(RLIMIT_FSIZE, &before);
   ::signal(SIGXFSZ, old_handler);
 
   CHECK(append.code() == absl::StatusCode::kResourceExhausted);
+  // Whoever was told that a chunk is taken hears with the next one where to continue, and with that one why.
+  CHECK(early.code() == absl::StatusCode::kResourceExhausted);
+  CHECK(next.code() == absl::StatusCode::kOutOfRange);
   CHECK(chunk.code() == absl::StatusCode::kResourceExhausted);
+  CHECK(taken == std::vector<int64_t>{3500});
   CHECK(checkpoint.code() == absl::StatusCode::kResourceExhausted);
   CHECK(blob.code() == absl::StatusCode::kResourceExhausted);
   CHECK(store->ReadCheckpoint(round, "c").status().code() == absl::StatusCode::kNotFound);
@@ -329,7 +337,10 @@ TEST_CASE("A full disk is RESOURCE_EXHAUSTED and changes nothing") {
 
   SpoolRef second = *store->AppendToSpool(round, "after");
   CHECK(*store->ReadFromSpool(round, second) == "after");
-  CHECK(*store->WriteChunk(upload, 500, std::string(3500, 'b')) == 4000);
+  CHECK(*store->WriteChunk(upload, 500, std::string(100, 'b'), note_taken) == 600);
+  CHECK(*store->WriteChunk(upload, 600, std::string(100, 'b'), note_taken) == 700);
+  CHECK(taken == std::vector<int64_t>{3500, 700});
+  CHECK(*store->WriteChunk(upload, 700, std::string(3300, 'b')) == 4000);
   CHECK(store->FinishUpload(upload).ok());
 }
 
