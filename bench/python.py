@@ -6,8 +6,10 @@
 bench/run.sh --only python builds what it needs and calls it.
 """
 
+import json
 import os
 import pathlib
+import subprocess
 import sys
 import tempfile
 import time
@@ -40,11 +42,57 @@ def descend(task):
     return {name: 0.1 * value for name, value in task.params.items()}
 """
 
+COPY = """#!/bin/sh
+exec cp "$0.result" "$SHEAF_TASK_DIR/result.safetensors"
+"""
+
 
 def timed(function):
     begin = time.perf_counter()
     function()
     return time.perf_counter() - begin
+
+
+def write_file(array):
+    with tempfile.NamedTemporaryFile(buffering=0) as file:
+        data = memoryview(array).cast("B")
+        for begin in range(0, len(data), 2 << 20):
+            file.write(data[begin : begin + (2 << 20)])
+        os.fdatasync(file.fileno())
+
+
+def start_bare(copy):
+    """Seconds that the process of the computation `copy` takes without a worker."""
+    with tempfile.TemporaryDirectory() as directory:
+        environment = {"SHEAF_TASK_DIR": directory, "PATH": os.environ["PATH"]}
+        return timed(lambda: subprocess.run([copy, directory], env=environment, check=True))
+
+
+def worker_cpu_seconds():
+    """CPU time of this process's sheaf-worker and its keepers; not of the programs that they start."""
+    parents, names, seconds = {}, {}, {}
+    for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        try:
+            head, tail = stat.read_text().rsplit(")", 1)
+        except OSError:
+            continue
+        pid, fields = int(stat.parent.name), tail.split()
+        parents[pid], names[pid] = int(fields[1]), head.partition("(")[2]
+        seconds[pid] = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def is_ours(pid):
+        return pid == os.getpid() or (pid in parents and names[pid].startswith("sheaf-") and is_ours(parents[pid]))
+
+    return sum(seconds[pid] for pid in seconds if pid != os.getpid() and is_ours(pid))
+
+
+def worker_seconds(server, computation, outputs):
+    """How long a worker has a task, as it says itself: from the lease that came to the result that goes."""
+    result = server.run(computation, outputs=outputs, tasks=1, progress=False)
+    command = [os.path.join(os.environ["SHEAF_BINARIES"], "sheaf"), "task", "describe", f"{result.round.id}/0"]
+    shown = subprocess.run([*command, "--server", server.address, "-o", "json"], capture_output=True, check=True).stdout
+    (attempt,) = json.loads(shown)["task"]["attempts"]
+    return sum(float(value.removesuffix("s")) for value in attempt["timings"].values() if value.endswith("s"))
 
 
 def spread(samples, scale=1e3):
@@ -53,7 +101,7 @@ def spread(samples, scale=1e3):
     return f"{median:.3g} ({low:.3g} to {high:.3g})"
 
 
-def measure(sheaf, numpy, server):
+def measure(sheaf, numpy, server, copy):
     n = {"n": sheaf.sum(())}
 
     def run(tasks):
@@ -68,8 +116,22 @@ def measure(sheaf, numpy, server):
             other.run("noop", outputs=n, tasks=10, progress=False)
 
     yield "connect, and ten no-op tasks to their result", "ms", spread([timed(connect_and_run) for _ in range(20)]), "<= 50"
+    cpu = worker_cpu_seconds()
     many = sorted(timed(lambda: run(TASKS)) for _ in range(3))
+    cpu = worker_cpu_seconds() - cpu
     yield "no-op tasks, one worker of 2 processes", "tasks/s", f"{TASKS / many[1]:,.0f}", ">= 1,000"
+    # Of sheaf-worker and its keepers, without the programs: what the worker itself costs.
+    yield "worker's CPU time for each of them", "ms", f"{1e3 * cpu / 3 / TASKS:.3g}", "<= 1"
+    # Of one task at a time, with the time of the program itself.
+    yield "worker's and program's time for one of them", "ms", spread([worker_seconds(server, "noop", n) for _ in range(NUM_ROUNDS)]), ""
+
+    # The same process, once without a worker and once as a task, in turns.
+    bare, task = [], []
+    for _ in range(NUM_ROUNDS):
+        bare.append(start_bare(copy))
+        task.append(worker_seconds(server, "copy", n))
+    yield "a process that copies a file, without a worker", "ms", spread(bare), ""
+    yield "the same as a one-shot task, beside that", "ms", spread([one - alone for one, alone in zip(task, bare)]), "<= 5"
 
     shapes = {"w1": (64, 64), "b1": 64, "w2": (64, 10), "b2": 10}
     model = {name: numpy.zeros(shape, numpy.float32) for name, shape in shapes.items()}
@@ -93,11 +155,13 @@ def measure(sheaf, numpy, server):
     yield "64 MiB of broadcast that the worker has, until numpy reads it", "ms", spread(looks), "<= 5"
 
     w = {"w": numpy.random.default_rng(1).random(GIB // 8)}
-    rates = []
+    rates, alone = [], []
     for _ in range(3):
         w["w"][0] += 1
         rates.append(GIB / 1e9 / timed(lambda: server.upload(w)))
+        alone.append(GIB / 1e9 / timed(lambda: write_file(w["w"])))
     yield "1 GiB of broadcast, up", "GB/s", spread(rates, 1), ">= 0.5"
+    yield "for comparison: 1 GiB written to a new file there, and flushed", "GB/s", spread(alone, 1), ""
     outputs = {"w": sheaf.sparse_sum_to_dense(GIB // 4, "float32")}
     round = server.create("one", outputs=outputs, tasks=1).wait(progress=False)
     rates = [GIB / 1e9 / timed(round.result) for _ in range(3)]
@@ -120,9 +184,13 @@ def main(arguments):
         file = pathlib.Path(directory, "computations.py")
         file.write_text(COMPUTATIONS)
         command = [sys.executable, "-m", "sheaf", str(file)]
-        with sheaf.local(workers=1, serve=dict.fromkeys(("noop", "one", "look", "descend"), command), concurrency=2, store="sqlite",
-                         worker_options=["--env", f"PYTHONPATH={package}"]) as server:
-            for what, unit, measured, target in measure(sheaf, numpy, server):
+        copy = pathlib.Path(directory, "copy.sh")
+        sheaf.safetensors.write(f"{copy}.result", {"n": numpy.ones(())})
+        copy.write_text(COPY)
+        copy.chmod(0o755)
+        with sheaf.local(workers=1, serve=dict.fromkeys(("noop", "one", "look", "descend"), command), run={"copy": [str(copy)]},
+                         concurrency=2, store="sqlite", worker_options=["--env", f"PYTHONPATH={package}"]) as server:
+            for what, unit, measured, target in measure(sheaf, numpy, server, copy):
                 print(f"| {what} | {unit} | {measured} | {target} |", flush=True)
     print(f"\nload {os.getloadavg()[0]:.1f} at the end")
     return 0
