@@ -16,6 +16,8 @@ namespace {
 constexpr int64_t kDigitBytes = sizeof(int64_t);
 // To find a coordinate or an integer key; and what a string key takes beside its bytes.
 constexpr int64_t kIndexBytes = 16;
+// To find a row's cells.
+constexpr int64_t kPlaceBytes = 8;
 constexpr int64_t kStringKeyBytes = 64;
 // A value at a coordinate may open a bin for all cells of its block: so many at most.
 constexpr int64_t kBlockCellsMax = int64_t{1} << 19;
@@ -121,7 +123,8 @@ int64_t RowsGrowth(const OutputLayout& layout, const CheckedValue& value, int64_
   const bool is_string = layout.key_type == v1::STRING_KEYS;
   const int64_t num_rows = is_string ? value.string_keys->size() : static_cast<int64_t>(value.keys.size());
   if (num_rows == 0) return 0;
-  const int64_t slot_bytes = kIndexBytes + (layout.op->operand == Operand::kSparse ? SlotBytes(layout) : 0);
+  const int64_t slot_bytes =
+      kIndexBytes + kPlaceBytes + (layout.op->operand == Operand::kSparse ? SlotBytes(layout) : 0);
   const int64_t fixed = num_rows * slot_bytes + (is_string ? KeyBytes(value) : 0);
   if (!layout.is_exact_sum()) return fixed + num_rows * layout.width * CellBytes(layout.cell_type());
   const int64_t bins = detail == GrowthDetail::kWorst ? WorstBins(layout, value) : CountedBins(layout, value);
@@ -130,7 +133,9 @@ int64_t RowsGrowth(const OutputLayout& layout, const CheckedValue& value, int64_
   // No more cells are there to be widened than what is held has bytes for.
   const int64_t blocks_bytes =
       num_rows > held_bytes / (block_cells * kDigitBytes) ? held_bytes : num_rows * block_cells * kDigitBytes;
-  return fixed + bins * (num_rows * layout.width * kDigitBytes + ExactBlock::kRunMax * kDigitBytes + blocks_bytes);
+  // A row is kept as it came, or as digits of one bin, and may leave that behind when it opens bins of a block.
+  const int64_t rows_bytes = num_rows * layout.width * kDigitBytes;
+  return fixed + rows_bytes + bins * (rows_bytes + ExactBlock::kRunMax * kDigitBytes + blocks_bytes);
 }
 
 }  // namespace
@@ -152,7 +157,9 @@ int64_t FoldGrowth(const OutputLayout& layout, const CheckedValue& value, int64_
 
 int64_t FoldGrowth(const OutputAccumulator& partial, int64_t held_bytes) {
   const OutputLayout& layout = partial.layout();
-  const int64_t added = partial.memory_bytes();
+  // A row that is kept as it came, or as digits of one bin, is no more than that of the partial, and may be left
+  // behind.
+  const int64_t added = partial.memory_bytes() * (layout.width == 1 ? 1 : 2);
   if (layout.op->operand == Operand::kDense) return layout.is_exact_sum() ? added : 0;
   return layout.is_exact_sum() ? added + partial.most_bins() * held_bytes : added;
 }

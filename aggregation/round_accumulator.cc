@@ -7,7 +7,7 @@
 
 #include "aggregation/aggregate_spec.h"
 #include "aggregation/contribution_check.h"
-#include "aggregation/memory/zeroed_pool.h"
+#include "aggregation/memory/huge_pages.h"
 #include "aggregation/operators.h"
 #include "aggregation/output/output_accumulator.h"
 #include "aggregation/output/output_layout.h"

@@ -25,7 +25,7 @@ void CellStreamWriter::Append(const CellVector& cells, int64_t at, int64_t count
     if (n == kCellChunk) {
       cells.WriteChunk(at, n, out_);
     } else {
-      chunk_->AddFrom(filled_, cells, at, n);
+      cells.AddTo(*chunk_, filled_, at, n);
       filled_ += n;
       if (filled_ == kCellChunk) Finish();
     }

@@ -28,6 +28,18 @@ inline constexpr int kCellChunk = 1024;
 // (INT32, INT64) or uint64.
 using WideValue = uint64_t;
 
+// Rows of cells, and their values: one row of `row_bytes` after the other.
+template <typename Byte>
+struct RowsAndValues {
+  // Row r is cells r * width, r * width + 1, ...; rows may repeat.
+  std::span<const uint32_t> rows;
+  int64_t width = 1;
+  Byte* values = nullptr;
+  int64_t row_bytes = 0;
+};
+using RowBatch = RowsAndValues<const char>;
+using RoundedRows = RowsAndValues<char>;
+
 class CellVector {
  public:
   virtual ~CellVector() = default;
@@ -46,6 +58,8 @@ class CellVector {
   virtual void AddScanned(int64_t at, const char* values, int64_t count, float weight, std::span<const FloatRange>) {
     Add(at, values, count, weight);
   }
+  // Add of each row of a batch, one after the other.
+  virtual void AddRows(const RowBatch& batch, float weight);
   // Takes values[i] into cell cells[i]; a cell may occur repeatedly. Floats are multiples of 2^(exponent - precision +
   // 1).
   virtual void AddScattered(const uint32_t* cells, const WideValue* values, int count, int precision) = 0;
@@ -53,6 +67,11 @@ class CellVector {
   virtual void Prefetch(int64_t, int64_t) const {}
   // Takes other's cell other_at + i into cell at + i. `other` is of the same type.
   virtual void AddFrom(int64_t at, const CellVector& other, int64_t other_at, int64_t count) = 0;
+  // The same the other way round: takes cell at + i into cell to_at + i of `to`. Of vectors that may keep their cells
+  // in several ways: these know how, and AddFrom of others does not.
+  virtual void AddTo(CellVector& to, int64_t to_at, int64_t at, int64_t count) const {
+    to.AddFrom(to_at, *this, at, count);
+  }
 
   // Back to identities; the size stays.
   virtual void Clear() = 0;
@@ -62,10 +81,13 @@ class CellVector {
   // is not canonical.
   virtual absl::Status ReadChunk(int64_t at, int count, StateReader& in, StateOrigin origin) = 0;
 
-  // Writes `count` values as released: the cells, or their quotients by divisors (one for all or one for each), rounded
+  // Writes `count` values as released, where they are aligned: the cells, or their quotients by divisors (one for all or one for each), rounded
   // once to the output's type; a sum of floats that does not fit is an infinity. FloatSum rounds the divisor and the
   // quotient to double, first. Returns the offset of the first integer that does not fit, else `count`.
   virtual int64_t Round(int64_t at, int64_t count, const ExactDivisors& divisors, char* values) const = 0;
+  // Round of each row of a batch, one after the other; `divisors` are none, or one for all. Returns the number of cells
+  // before the first integer that does not fit, else that of all.
+  virtual int64_t RoundRows(const RoundedRows& batch, const ExactDivisors& divisors) const;
   // Sets the divisors to the sums of `count` cells; 0 where nothing was added. Of sums of floats.
   virtual void ToDivisors(int64_t at, int64_t count, ExactDivisorColumns& divisors) const;
 

@@ -157,6 +157,12 @@ void ExactSum::AddFrom(int64_t at, const CellVector& other_cells, int64_t other_
   }
 }
 
+void ExactSum::AddBlock(int64_t at, const ExactBlock& from, int from_at, int count) {
+  ForEachPiece(at, count, [&](int64_t block, int offset, int64_t done, int piece) {
+    BlockAt(block).AddBlock(offset, from, from_at + static_cast<int>(done), piece);
+  });
+}
+
 void ExactSum::Clear() {
   for (const auto& block : blocks_) {
     if (block != nullptr) block->Clear();

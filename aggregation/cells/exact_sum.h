@@ -37,6 +37,8 @@ class ExactSum final : public CellVector {
   void AddScattered(const uint32_t* cells, const WideValue* values, int count, int precision) override;
   void Prefetch(int64_t at, int64_t count) const override;
   void AddFrom(int64_t at, const CellVector& other, int64_t other_at, int64_t count) override;
+  // The same of elements of a block.
+  void AddBlock(int64_t at, const ExactBlock& from, int from_at, int count);
   void Clear() override;
   void WriteChunk(int64_t at, int count, StateWriter& out) const override;
   absl::Status ReadChunk(int64_t at, int count, StateReader& in, StateOrigin origin) override;

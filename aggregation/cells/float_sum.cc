@@ -3,39 +3,16 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <cstring>
-#include <limits>
 
+#include "aggregation/cells/float_numbers.h"
 #include "base/check.h"
 #include "base/status_macros.h"
 
 namespace sheaf {
-namespace {
-
-template <typename T>
-T LoadAt(const char* values, int64_t i) {
-  T value;
-  std::memcpy(&value, values + i * static_cast<int64_t>(sizeof value), sizeof value);
-  return value;
-}
-
-// Every NaN is the same one: states are compared as bytes.
-template <typename T>
-T Canonical(T value) {
-  return std::isnan(value) ? std::numeric_limits<T>::quiet_NaN() : value;
-}
-
-}  // namespace
-
 template <typename Cell, typename Value>
 void FloatSum<Cell, Value>::Add(int64_t at, const char* values, int64_t count, float weight) {
   cells_.ForEachPiece(at, count, [&](Cell* __restrict piece, int64_t done, int64_t n) {
-    const char* const from = values + done * static_cast<int64_t>(sizeof(Value));
-    if (weight == 1) {
-      for (int64_t i = 0; i < n; ++i) piece[i] += static_cast<Cell>(LoadAt<Value>(from, i));
-    } else {
-      for (int64_t i = 0; i < n; ++i) piece[i] += static_cast<Cell>(LoadAt<Value>(from, i)) * static_cast<Cell>(weight);
-    }
+    AddNumbers<Cell, Value>(values + done * static_cast<int64_t>(sizeof(Value)), n, weight, piece);
   });
 }
 
@@ -62,9 +39,16 @@ void FloatSum<Cell, Value>::AddFrom(int64_t at, const CellVector& other, int64_t
 }
 
 template <typename Cell, typename Value>
+void FloatSum<Cell, Value>::AddCells(int64_t at, const Cell* cells, int64_t count) {
+  cells_.ForEachPiece(at, count, [cells](Cell* piece, int64_t done, int64_t n) {
+    for (int64_t i = 0; i < n; ++i) piece[i] += cells[done + i];
+  });
+}
+
+template <typename Cell, typename Value>
 void FloatSum<Cell, Value>::WriteChunk(int64_t at, int count, StateWriter& out) const {
   Cell chunk[kCellChunk];
-  for (int i = 0; i < count; ++i) chunk[i] = Canonical(cells_[at + i]);
+  for (int i = 0; i < count; ++i) chunk[i] = CanonicalNan(cells_[at + i]);
   out.PutArray(chunk, count);
 }
 
@@ -73,7 +57,7 @@ absl::Status FloatSum<Cell, Value>::ReadChunk(int64_t at, int count, StateReader
   Cell chunk[kCellChunk];
   RETURN_IF_ERROR(in.GetArray(chunk, count));
   for (int i = 0; i < count; ++i) {
-    const Cell canonical = Canonical(chunk[i]);
+    const Cell canonical = CanonicalNan(chunk[i]);
     // Of the bits: NOLINTNEXTLINE(bugprone-suspicious-memory-comparison)
     if (std::memcmp(&canonical, &chunk[i], sizeof canonical) != 0 || (chunk[i] == 0 && std::signbit(chunk[i]))) {
       return absl::DataLossError("the state's sums are malformed");
@@ -89,20 +73,7 @@ absl::Status FloatSum<Cell, Value>::ReadChunk(int64_t at, int count, StateReader
 template <typename Cell, typename Value>
 int64_t FloatSum<Cell, Value>::Round(int64_t at, int64_t count, const ExactDivisors& divisors, char* values) const {
   cells_.ForEachPiece(at, count, [&](const Cell* __restrict piece, int64_t done, int64_t n) {
-    char* const __restrict to = values + done * static_cast<int64_t>(sizeof(Value));
-    const auto store = [to](int64_t i, double sum) {
-      const Value value = Canonical(static_cast<Value>(sum));
-      std::memcpy(to + i * static_cast<int64_t>(sizeof value), &value, sizeof value);
-    };
-    if (divisors.empty()) {
-      for (int64_t i = 0; i < n; ++i) store(i, static_cast<double>(piece[i]));
-    } else if (divisors.is_one()) {
-      const double divisor = divisors.upper()[0];
-      for (int64_t i = 0; i < n; ++i) store(i, static_cast<double>(piece[i]) / divisor);
-    } else {
-      const double* const each = divisors.upper().data() + done;
-      for (int64_t i = 0; i < n; ++i) store(i, static_cast<double>(piece[i]) / each[i]);
-    }
+    RoundNumbers(piece, n, divisors.Part(done, n), reinterpret_cast<Value*>(values) + done);
   });
   return count;
 }

@@ -25,6 +25,9 @@ class FloatSum final : public CellVector {
   void AddScattered(const uint32_t* cells, const WideValue* values, int count, int precision) override;
   void Prefetch(int64_t at, int64_t count) const override;
   void AddFrom(int64_t at, const CellVector& other, int64_t other_at, int64_t count) override;
+  // The same of cells that are no vector's.
+  void AddCells(int64_t at, const Cell* cells, int64_t count);
+  Cell cell(int64_t at) const { return cells_[at]; }
   void Clear() override { cells_.Fill(0); }
   void WriteChunk(int64_t at, int count, StateWriter& out) const override;
   absl::Status ReadChunk(int64_t at, int count, StateReader& in, StateOrigin origin) override;

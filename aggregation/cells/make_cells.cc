@@ -2,8 +2,10 @@
 
 #include <algorithm>
 
+#include "aggregation/cells/exact_rows.h"
 #include "aggregation/cells/exact_sum.h"
 #include "aggregation/cells/extremum.h"
+#include "aggregation/cells/float_rows.h"
 #include "aggregation/cells/float_sum.h"
 #include "aggregation/cells/integer_sum.h"
 #include "aggregation/cells/nonzero_count.h"
@@ -28,8 +30,29 @@ std::unique_ptr<CellVector> MakeExtremum(v1::DType dtype, ZeroedPool* pool) {
   }
 }
 
+// Narrower rows share their bins with their neighbours, and what is kept for each row would be as much as its cells;
+// wider ones take so long by themselves that how they are found does not matter.
+constexpr int64_t kRowWidthMin = 16;
+constexpr int64_t kRowWidthMax = ExactBlock::kRunMax;
+
+std::unique_ptr<CellVector> MakeFloatRows(const CellType& type, int width) {
+  const bool is_narrow = type.dtype == v1::FLOAT32;
+  if (type.numerics == v1::F32) {
+    SHEAF_CHECK(is_narrow, "F32 holds no FLOAT64");
+    return std::make_unique<FloatRows<float, float>>(width);
+  }
+  if (type.numerics == v1::F64) {
+    if (is_narrow) return std::make_unique<FloatRows<double, float>>(width);
+    return std::make_unique<FloatRows<double, double>>(width);
+  }
+  return std::make_unique<ExactRows>(type.dtype, width);
+}
+
 std::unique_ptr<CellVector> MakeFloatSum(const CellType& type, const CellUse& use) {
   const bool is_narrow = type.dtype == v1::FLOAT32;
+  if (!use.is_scattered && kRowWidthMin <= use.row_width && use.row_width <= kRowWidthMax) {
+    return MakeFloatRows(type, static_cast<int>(use.row_width));
+  }
   if (type.numerics == v1::F32) {
     SHEAF_CHECK(is_narrow, "F32 holds no FLOAT64");
     return std::make_unique<FloatSum<float, float>>(use.pool);

@@ -6,7 +6,9 @@
 //
 //   reduction      dtype     numerics  implementation  bytes per cell
 //   kSum           floats    EXACT     ExactSum        8 per bin: one for most FLOAT32, two for FLOAT64 and weighted
+//                                      in rows: ExactRows, which also keeps rows that one addend reached as they came
 //   kSum           floats    F64, F32  FloatSum        8, 4
+//                                      in rows: FloatRows, the same
 //   kSum           integers  any       IntegerSum      16
 //   kMin, kMax     all       any       Extremum        4 or 8
 //   kCountNonzero  all       any       NonzeroCount    8
@@ -25,6 +27,8 @@ namespace sheaf {
 struct CellUse {
   // How many cells there will be, if known; small vectors take small blocks.
   std::optional<int64_t> size_hint;
+  // Cells are added and released in rows of so many, if they are not scattered.
+  int64_t row_width = 1;
   // Cells are mostly touched one by one, and are fewer than 2^32.
   bool is_scattered = false;
   // Memory for cells that will not grow again; must outlive them. Null: their own.

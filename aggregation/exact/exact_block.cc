@@ -26,11 +26,9 @@ namespace {
 constexpr int kBits = ExactBlock::kDigitBits;
 constexpr int64_t kHalf = int64_t{1} << (kBits - 1);
 constexpr int kStep = 4;
-// One number adds at most 2^51 to a digit: what the kernels' magic number can round.
-constexpr int kTopBits = 51;
 constexpr int64_t kLoadMax = int64_t{1} << 62;
 constexpr int64_t kRoomy = int64_t{1} << 61;
-static_assert(kLoadMax - kRoomy == int64_t{ExactBlock::kRunMax} << kTopBits);
+static_assert(kLoadMax - kRoomy == int64_t{ExactBlock::kRunMax} << 51);
 // How far above the numbers that made it a new bin reaches: later ones may be larger.
 constexpr int kMargin = 4;
 // Digits of at most this much are exact in a double, also when converted by ToDouble of the kernels.
@@ -58,14 +56,9 @@ constexpr int RoundDown(int exponent, int step) { return FloorDiv(exponent, step
 constexpr int RoundUp(int exponent, int step) { return -RoundDown(-exponent, step); }
 bool IsCanonical(int exponent) { return RoundDown(exponent, kBits) == exponent; }
 
-// weight = odd * 2^low, and weight <= 2^top.
-struct WeightRange {
-  uint32_t mantissa;
-  int low;
-  int top;
-};
+}  // namespace
 
-WeightRange Decompose(float weight) {
+ExactBlock::WeightRange ExactBlock::RangeOfWeight(float weight) {
   int exponent = 0;
   const float fraction = std::frexp(weight, &exponent);
   uint32_t mantissa = static_cast<uint32_t>(std::ldexp(fraction, 24));
@@ -74,7 +67,17 @@ WeightRange Decompose(float weight) {
   return {.mantissa = mantissa, .low = exponent - 24 + zeros, .top = mantissa == 1 ? exponent - 1 : exponent};
 }
 
-}  // namespace
+ExactBlock ExactBlock::OfOneBin(int size, int exponent, int64_t load, const int64_t* digits) {
+  ExactBlock block(size);
+  block.bins_.push_back({.exponent = exponent, .load = load, .digits = const_cast<int64_t*>(digits), .owned = nullptr});
+  return block;
+}
+
+std::optional<int> ExactBlock::OneBinExponent(int top, int low) {
+  if (const int roomy = RoundUp(top + kMargin - kTopBits, kStep); roomy <= low) return roomy;
+  if (const int tight = RoundDown(low, kStep); OneBinTakes(tight, top, low)) return tight;
+  return std::nullopt;
+}
 
 void ExactBlock::Grow(int size) {
   for (Bin& bin : bins_) {
@@ -97,7 +100,7 @@ bool ExactBlock::AddFloats(int at, const char* values, int n, float weight) {
 
 bool ExactBlock::AddFloats(int at, const char* values, int n, float weight, const FloatRange& range) {
   MakeRoom();
-  const WeightRange w = Decompose(weight);
+  const WeightRange w = RangeOfWeight(weight);
   if (n < kFew) {
     if (!AllFinite32(values, n)) return false;
     for (int i = 0; i < n; ++i) {
@@ -141,7 +144,7 @@ bool ExactBlock::AddDoubles(int at, const char* values, int n, float weight) {
   if (weight == 1) return AddWide(at, nullptr, wide, n, 53);
   const FloatRange range = ScanDoubles(wide, n, 53);
   if (range.is_all_zero || !range.is_finite) return range.is_finite;
-  const WeightRange w = Decompose(weight);
+  const WeightRange w = RangeOfWeight(weight);
   if (range.top + w.top > 1000 || range.low + w.low < -1000) {
     MakeRoom();
     for (int i = 0; i < n; ++i) AddOne(at + i, wide[i], w.mantissa, w.low);
@@ -201,11 +204,8 @@ ExactBlock::Target ExactBlock::Choose(int top, int low, int step) const {
     return target(top - whole <= kTopBits ? whole : RoundUp(top - kTopBits, kBits));
   }
   if (const int shared = RoundUp(top + kMargin - kTopBits, step); shared <= low) return target(shared);
-  const int roomy = RoundUp(top + kMargin - kTopBits, kStep);
-  if (roomy <= low) return target(roomy);
-  const int tight = RoundDown(low, kStep);
-  if (top - tight <= kTopBits) return target(tight);
-  return target(upper != nullptr ? upper->exponent : roomy);
+  if (const std::optional<int> whole = OneBinExponent(top, low)) return target(*whole);
+  return target(upper != nullptr ? upper->exponent : RoundUp(top + kMargin - kTopBits, kStep));
 }
 
 void ExactBlock::AddScaled(int at, const uint32_t* scattered, double* rest, int n, const Target& target) {

@@ -74,6 +74,15 @@ class ExactBlock {
     return block;
   }
 
+  // One whose only bin is of digits that are somebody else's and that no load exceeds: to be read, not added to.
+  static ExactBlock OfOneBin(int size, int exponent, int64_t load, const int64_t* digits);
+  // The exponent of a bin that takes numbers below 2^top that are multiples of 2^low, whole; with room for larger ones
+  // to come, if that is possible. A multiple of 4. Nothing if they span too much.
+  static std::optional<int> OneBinExponent(int top, int low);
+  // Whether a bin of this exponent takes such numbers; it grows by at most kOneBinAmount then.
+  static bool OneBinTakes(int exponent, int top, int low) { return top - exponent <= kTopBits && exponent <= low; }
+  static constexpr int64_t kOneBinAmount = (int64_t{1} << 51) + 1;
+
   // New elements are zeros.
   void Grow(int size);
   // Adds weight * values[i] to element at + i. Values are little-endian, unaligned; weight is finite and > 0. n <=
@@ -117,6 +126,14 @@ class ExactBlock {
   static constexpr int kFew = 8;
 
   int size() const { return size_; }
+  // weight is a multiple of 2^low, and at most 2^top.
+  struct WeightRange {
+    uint32_t mantissa;
+    int low;
+    int top;
+  };
+  static WeightRange RangeOfWeight(float weight);
+
   // In ascending order of exponent.
   std::span<const Bin> bins() const { return bins_; }
   int64_t memory_bytes() const;
@@ -138,6 +155,8 @@ class ExactBlock {
   // Of a bin that is gone.
   void GiveBack(const Bin& bin);
   Bin& FindBin(int exponent);
+  // One number adds at most 2^51 to a digit: what the kernels' magic number can round.
+  static constexpr int kTopBits = 51;
   // Makes sure that no bin overflows in one more call of Add, and that there are not too many.
   void MakeRoom();
   // Goes over to canonical bins for good, if there are more than those could be. So many bins may lie anywhere.

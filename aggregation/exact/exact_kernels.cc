@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 // The transformations below are error-free: what an operation rounds away is itself a float, and is kept. They are
 //
@@ -126,6 +127,18 @@ SHEAF_KERNEL FloatRange ScanDoubles(const double* values, int n, int precision) 
           .low = std::max(exponent(smallest) - precision + 1, -1074)};
 }
 
+template <typename Float>
+inline __attribute__((always_inline)) void SumsOfOneTo(const char* __restrict values, int n, Float* __restrict sums) {
+  constexpr Float kNan = std::numeric_limits<Float>::quiet_NaN();
+  for (int i = 0; i < n; ++i) {
+    const Float value = Load<Float>(values, i);
+    sums[i] = value == value ? value + Float{0} : kNan;
+  }
+}
+
+SHEAF_KERNEL void SumsOfOne(const char* values, int n, float* sums) { SumsOfOneTo(values, n, sums); }
+SHEAF_KERNEL void SumsOfOne(const char* values, int n, double* sums) { SumsOfOneTo(values, n, sums); }
+
 SHEAF_KERNEL bool AllFinite32(const char* values, int64_t n) {
   uint32_t largest = 0;
   for (int64_t i = 0; i < n; ++i) largest = std::max(largest, Load<uint32_t>(values, i) & 0x7fffffffu);
@@ -148,6 +161,17 @@ SHEAF_KERNEL void AddToOneBin(const char* __restrict values, int n, float weight
   for (int i = 0; i < n; ++i) {
     const double value = static_cast<double>(Load<float>(values, i)) * wide_weight;
     digits[i] += std::bit_cast<int64_t>(value + magic) - magic_bits;
+  }
+}
+
+SHEAF_KERNEL void SetOneBin(const char* __restrict values, int n, float weight, double unit,
+                            int64_t* __restrict digits) {
+  const double wide_weight = weight;
+  const double magic = kMagic * unit;
+  const int64_t magic_bits = std::bit_cast<int64_t>(magic);
+  for (int i = 0; i < n; ++i) {
+    const double value = static_cast<double>(Load<float>(values, i)) * wide_weight;
+    digits[i] = std::bit_cast<int64_t>(value + magic) - magic_bits;
   }
 }
 

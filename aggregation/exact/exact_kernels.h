@@ -12,6 +12,10 @@ FloatRange ScanFloats(const char* values, int n);
 // Of doubles with at most `precision` significant bits.
 FloatRange ScanDoubles(const double* values, int n, int precision);
 
+// sums[i] = 0 + values[i]: zero loses its sign, and every NaN is the same one.
+void SumsOfOne(const char* values, int n, float* sums);
+void SumsOfOne(const char* values, int n, double* sums);
+
 // True if all are finite.
 bool AllFinite32(const char* values, int64_t n);
 bool AllFinite64(const char* values, int64_t n);
@@ -19,6 +23,8 @@ bool AllFinite64(const char* values, int64_t n);
 // Adds weight * x[i] to bins of which one unit is `unit`, and 2^-32 of it. The product is below 2^51 units in
 // magnitude, and an integer number of the lower ones (of `unit`, where there is one bin).
 void AddToOneBin(const char* values, int n, float weight, double unit, int64_t* digits);
+// The same into digits of any content, as if they were zeros.
+void SetOneBin(const char* values, int n, float weight, double unit, int64_t* digits);
 void AddToTwoBins(const char* values, int n, float weight, double unit, int64_t* high, int64_t* low);
 // rest[i] = scale * x[i].
 void Scale(const char* values, int n, double scale, double* rest);

@@ -7,44 +7,24 @@
 #include <cstring>
 #include <new>
 
+#include "aggregation/memory/huge_pages.h"
+
 namespace sheaf {
 namespace {
 
 constexpr size_t kAlignment = 64;
 constexpr size_t kFirstSlab = 4 << 10;
 constexpr size_t kLargestSlab = 32 << 20;
-constexpr size_t kHugePage = 2 << 20;
 
 constexpr size_t RoundUp(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
 
 size_t PieceBytes(size_t bytes) { return RoundUp(std::max<size_t>(bytes, 1), kAlignment); }
-
-// Aligned to huge pages, and advised to be on them.
-char* Map(size_t bytes) {
-  void* const mapped =
-      mmap(nullptr, bytes + kHugePage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (mapped == MAP_FAILED) throw std::bad_alloc();
-  char* const begin = static_cast<char*>(mapped);
-  const size_t before = RoundUp(reinterpret_cast<size_t>(begin), kHugePage) - reinterpret_cast<size_t>(begin);
-  char* const aligned = begin + before;
-  if (before > 0) munmap(begin, before);
-  munmap(aligned + bytes, kHugePage - before);
-  madvise(aligned, bytes, MADV_HUGEPAGE);
-  return aligned;
-}
 
 }  // namespace
 
 ZeroedPool::~ZeroedPool() {
   for (const Slab& slab : slabs_)
     slab.is_mapped ? static_cast<void>(munmap(slab.memory, slab.size)) : std::free(slab.memory);
-}
-
-void AdviseHugePages(void* memory, size_t bytes) {
-  const auto address = reinterpret_cast<size_t>(memory);
-  const size_t begin = RoundUp(address, kHugePage);
-  const size_t end = (address + bytes) / kHugePage * kHugePage;
-  if (begin < end) madvise(static_cast<char*>(memory) + (begin - address), end - begin, MADV_HUGEPAGE);
 }
 
 void* ZeroedPool::AllocateBytes(size_t bytes) {
@@ -79,7 +59,7 @@ void ZeroedPool::AddSlab(size_t bytes) {
     std::fill_n(slab.memory, slab.size, '\0');
   } else {
     slab.size = RoundUp(wanted, kHugePage);
-    slab.memory = Map(slab.size);
+    slab.memory = MapHugePages(slab.size);
     slab.is_mapped = true;
   }
   slabs_.push_back(slab);

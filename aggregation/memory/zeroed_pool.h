@@ -56,7 +56,4 @@ class ZeroedPool {
   int64_t unused_bytes_ = 0;
 };
 
-// Asks the system to put memory that is not yet touched on huge pages. Does nothing for small pieces.
-void AdviseHugePages(void* memory, size_t bytes);
-
 }  // namespace sheaf

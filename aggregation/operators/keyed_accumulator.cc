@@ -22,6 +22,8 @@ namespace {
 
 // Integers in the order of unsigned ones.
 constexpr uint64_t kSignBit = uint64_t{1} << 63;
+// Rows whose slots are looked up together.
+constexpr size_t kBatch = 256;
 // Bytes released at once, about.
 constexpr size_t kPieceBytes = 64 << 10;
 
@@ -80,12 +82,21 @@ class KeyedAccumulator final : public OutputAccumulator {
     const int64_t row_bytes = layout().width * DTypeSize(layout().dtype);
     ++num_folds_;
     const size_t n = keys_.is_string() ? static_cast<size_t>(value.string_keys->size()) : value.keys.size();
-    for (size_t row = 0; row < n; ++row) {
-      const uint32_t slot =
-          keys_.is_string() ? Place(value.string_keys->Get(static_cast<int>(row))) : Place(value.keys[row]);
-      columns_.cells->Add(slot * layout().width, value.data.data() + static_cast<int64_t>(row) * row_bytes,
-                          layout().width, 1);
-      if (columns_.is_counted) columns_.Touch(slot, num_folds_);
+    for (size_t begin = 0; begin < n; begin += kBatch) {
+      const size_t end = std::min(begin + kBatch, n);
+      uint32_t slots[kBatch];
+      for (size_t row = begin; row < end; ++row) {
+        slots[row - begin] =
+            keys_.is_string() ? Place(value.string_keys->Get(static_cast<int>(row))) : Place(value.keys[row]);
+      }
+      const std::span<const uint32_t> rows(slots, end - begin);
+      columns_.cells->AddRows({.rows = rows,
+                               .width = layout().width,
+                               .values = value.data.data() + static_cast<int64_t>(begin) * row_bytes,
+                               .row_bytes = row_bytes},
+                              1);
+      if (!columns_.is_counted) continue;
+      for (const uint32_t slot : rows) columns_.Touch(slot, num_folds_);
     }
   }
 

@@ -86,7 +86,23 @@ std::optional<RowRelease::Misfit> RowRelease::TakeCells(const SlotColumns& colum
   return std::nullopt;
 }
 
+std::optional<RowRelease::Misfit> RowRelease::TakeAllRows(const SlotColumns& columns, std::span<const uint32_t> slots) {
+  const int64_t width = layout_.width;
+  const RoundedRows batch{
+      .rows = slots, .width = width, .values = rows_.data(), .row_bytes = static_cast<int64_t>(row_bytes_)};
+  const int64_t num_cells = static_cast<int64_t>(slots.size()) * width;
+  const int64_t num_rounded =
+      columns.cells->RoundRows(batch, divisor_.has_value() ? ExactDivisors(*divisor_) : ExactDivisors());
+  const int64_t num_fitting = layout_.NumFitting(rows_.data(), num_rounded);
+  if (num_fitting < num_cells) return Misfit{static_cast<size_t>(num_fitting / width), num_fitting % width};
+  num_kept_ = slots.size();
+  return std::nullopt;
+}
+
 std::optional<RowRelease::Misfit> RowRelease::TakeRows(const SlotColumns& columns, std::span<const uint32_t> slots) {
+  const bool has_own_divisors =
+      layout_.op->divisor == Divisor::kTouchingCount || layout_.op->divisor == Divisor::kTouchingWeight;
+  if (is_all_kept_ && !has_own_divisors) return TakeAllRows(columns, slots);
   // Rows lie in the order in which they came: each is far from the one before.
   constexpr size_t kAhead = 8;
   const int64_t width = layout_.width;

@@ -42,6 +42,8 @@ class RowRelease {
   // Of single values, most of which are asked for: all cells are rounded at once.
   template <typename Value>
   std::optional<Misfit> TakeCells(const SlotColumns& columns, std::span<const uint32_t> slots);
+  // Of rows that are all kept and have one divisor, or none.
+  std::optional<Misfit> TakeAllRows(const SlotColumns& columns, std::span<const uint32_t> slots);
   std::optional<Misfit> TakeRows(const SlotColumns& columns, std::span<const uint32_t> slots);
   bool IsWithheld(const SlotColumns& columns, uint32_t slot) const {
     return min_contributors_ > 1 && columns.contributors[slot] < min_contributors_;

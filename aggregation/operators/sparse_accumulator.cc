@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "aggregation/cells/cell_stream.h"
-#include "aggregation/memory/zeroed_pool.h"
+#include "aggregation/memory/huge_pages.h"
 #include "aggregation/operators/row_release.h"
 #include "aggregation/operators/weight_sum.h"
 #include "aggregation/sparse/make_sparse_store.h"

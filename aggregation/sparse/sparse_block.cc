@@ -35,7 +35,9 @@ int64_t SlotBytes(const OutputLayout& layout) {
 
 SlotColumns::SlotColumns(const OutputLayout& layout, bool is_scattered, ZeroedPool* pool)
     : width(layout.width),
-      cells(MakeCells(layout.cell_type(), {.size_hint = std::nullopt, .is_scattered = is_scattered, .pool = pool})),
+      cells(MakeCells(
+          layout.cell_type(),
+          {.size_hint = std::nullopt, .row_width = layout.width, .is_scattered = is_scattered, .pool = pool})),
       is_counted(IsCounted(layout)) {
   if (!HasWeights(layout)) return;
   weights = MakeCells(WeightType(layout.numerics), {.size_hint = std::nullopt, .is_scattered = true, .pool = pool});
@@ -51,7 +53,7 @@ void SlotColumns::Resize(int64_t new_num_slots) {
 }
 
 void SlotColumns::AddFrom(int64_t slot, const SlotColumns& other, int64_t other_slot) {
-  cells->AddFrom(slot * width, *other.cells, other_slot * width, width);
+  other.cells->AddTo(*cells, slot * width, other_slot * width, width);
   if (weights != nullptr) weights->AddFrom(slot, *other.weights, other_slot, 1);
   if (!is_counted) return;
   contributors[static_cast<size_t>(slot)] += other.contributors[static_cast<size_t>(other_slot)];

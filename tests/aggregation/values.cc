@@ -252,6 +252,8 @@ v1::AggregateSpec RandomSpec(const Operator& op, v1::DType dtype, v1::Numerics n
   std::vector<int64_t> shape(random.Below(4));
   if (op.default_index_dims > 0 && shape.empty()) shape.resize(1);
   for (int64_t& size : shape) size = random.Chance(0.05) ? 0 : 1 + static_cast<int64_t>(random.Below(5));
+  // Wide rows are kept in other ways than narrow ones.
+  if (shape.size() > 1 && random.Chance(0.2)) shape.back() = 16 + static_cast<int64_t>(random.Below(24));
   v1::OutputSpec output = AnOutput(std::string(op.symbol), dtype, shape);
   if (op.operand == Operand::kKeyed) output.set_key_type(random.Chance(0.5) ? v1::STRING_KEYS : v1::INT64_KEYS);
   bool releases_dense = op.releases_dense;

@@ -16,6 +16,9 @@ AGGREGATION_OF = {
     "exact/exact_divisor.h": "extern CellVector& weights;",
     "fold_growth.h": "extern int64_t held;",
     "operators/row_release.h": "extern ExactDivisor& divisor; extern SlotColumns& columns; extern std::vector<uint32_t>& slots;",
+    "memory/row_pool.h": "extern float* values;",
+    "sparse/row_index.h": "extern uint64_t num_coordinates; extern int64_t* keys; extern uint32_t* slots; "
+                          "extern RowIndex::Visit visit;",
     "sparse/slot_index.h": "extern uint32_t* keys; extern uint32_t* slots;",
     "sparse/sparse_block.h": "extern uint64_t range; extern uint32_t* offsets; extern uint32_t* slots; "
                              "extern WideValue* values; extern int precision;",
