@@ -40,9 +40,9 @@ void BlobHandlers::WriteChunk(const v1::WriteChunkRequest& request, Reply<v1::Wr
     reply(std::move(response));
   };
   bool is_answered = false;
-  // The request is gone, and its bytes no longer count, once it was answered. So each thread of the pool has at most
-  // one chunk that nobody counts.
-  const std::string data = request.data();
+  // A copy: the request is gone, and its bytes no longer count, once it was answered. So each thread of the pool has at
+  // most one chunk that nobody counts.
+  const std::string data(request.data().begin(), request.data().end());
   const absl::StatusOr<int64_t> committed =
       payloads_.WriteChunk(*upload, request.offset(), data, [&](int64_t committed_bytes) {
         is_answered = true;
