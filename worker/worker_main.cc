@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 #include <malloc.h>
+#include <poll.h>
 #include <signal.h>
+#include <sys/signalfd.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -10,12 +12,14 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <system_error>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/random.h"
 #include "sdk/cpp/client/grpc_log.h"
 #include "worker/config.h"
+#include "worker/processes/descriptor.h"
 #include "worker/processes/process_host.h"
 #include "worker/runtime.h"
 #include "worker/thread_pool.h"
@@ -33,12 +37,27 @@ sigset_t HandledSignals() {
   return set;
 }
 
-// The first SIGTERM or SIGINT drains, the second ends the process where it stands: the leases run out.
-void ListenForSignals(WorkerRuntime& runtime, const sigset_t& set) {
+// Without its host a worker fails each task that needs a new process, for ever. Whoever supervises it starts another.
+[[noreturn]] void EndWithoutHost(const ProcessHost& host) {
+  LogError("the process that starts executables for this worker was killed: ending, so that it is started anew");
+  std::error_code error;
+  std::filesystem::remove_all(host.scratch(), error);
+  std::_Exit(1);
+}
+
+// The first SIGTERM or SIGINT drains, the second ends the process where it stands: the leases run out. `host` may be
+// null.
+void ListenForSignals(WorkerRuntime& runtime, const sigset_t& set, const ProcessHost* host) {
+  const Descriptor signals(signalfd(-1, &set, SFD_CLOEXEC));
   for (int received = 0; received < 2;) {
-    int signal = 0;
-    if (sigwait(&set, &signal) != 0) continue;
-    if (signal == kStopListening) return;
+    pollfd events[] = {{.fd = signals.get(), .events = POLLIN, .revents = 0},
+                       {.fd = host != nullptr ? host->ended_descriptor() : -1, .events = POLLIN, .revents = 0}};
+    poll(events, 2, -1);
+    if (events[1].revents != 0) EndWithoutHost(*host);
+    if (events[0].revents == 0) continue;
+    signalfd_siginfo signal;
+    if (read(signals.get(), &signal, sizeof(signal)) != sizeof(signal)) continue;
+    if (signal.ssi_signo == kStopListening) return;
     if (++received == 1) runtime.RequestDrain();
   }
   LogWarning("told to stop a second time: ending at once");
@@ -88,7 +107,7 @@ int WorkerMain(int argc, char** argv, const ComputationTable& computations) {
   absl::Status status;
   {
     ThreadPool listener(1);
-    listener.Post([&] { ListenForSignals(runtime, set); });
+    listener.Post([&] { ListenForSignals(runtime, set, host->get()); });
     status = runtime.Run();
     kill(getpid(), kStopListening);
   }

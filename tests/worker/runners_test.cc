@@ -321,6 +321,15 @@ TEST_CASE(
   shop.Serve("printf '%s' \"$heard\" >$SHOP/line; cmp task.json $SHOP/seen && say '{\"declined\": \"\"}' || exit 1");
   DeclinedFor(shop.Attempt(lease, control));
   CHECK(nlohmann::json::parse(shop.Read("line"))["task"] == json);
+
+  // JSON that looks like what stands for bytes: {"base64":1}.
+  lease.set_payload(R"({"base64":1})");
+  lease.mutable_computation()->set_config(R"({"base64": 1, "rate": 2})");
+  shop.Run("cp task.json $SHOP/looks; exit 11");
+  CHECK_FALSE(FailureOf(shop.Attempt(lease, control)).empty());
+  const nlohmann::json looks = nlohmann::json::parse(shop.Read("looks"));
+  CHECK(looks["payload"] == nlohmann::json{{"base64", "eyJiYXNlNjQiOjF9"}});
+  CHECK(looks["config"] == nlohmann::json{{"base64", 1}, {"rate", 2}});
 }
 
 TEST_CASE(
@@ -871,7 +880,8 @@ TEST_CASE(
       "hear; expr \"$heard\" : '.*\"rows\": \"\\(.*\\)\"}' >>$SHOP/names; cp rows-$n.safetensors $SHOP/rows-$n; ";
   shop.Serve("n=1; say '{\"rows\": {\"w\": [2, 1], \"b\": []}}'; " + take + "say '{\"progress\": 1}'; " +
              "cp $SHOP/wanted wanted.safetensors; n=2; say '{\"rows\": \"wanted.safetensors\"}'; " + take +
-             "n=3; say '{\"rows\": {}}'; " + take + kReturnsGood + "say '{\"done\": true}'");
+             "[ ! -e wanted.safetensors ] || exit 1; " + "n=3; say '{\"rows\": {}}'; " + take + kReturnsGood +
+             "say '{\"done\": true}'");
   ContributionOf(shop.Attempt());
   // What is asked for first is asked for before there is anything to run.
   CHECK(shop.requests == std::vector<std::string>{"b[]w[2,1]", "b[1]w[3,0,3]", ""});

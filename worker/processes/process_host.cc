@@ -10,6 +10,7 @@
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include <array>
@@ -181,7 +182,8 @@ absl::StatusOr<std::unique_ptr<ProcessHost>> ProcessHost::Start(const std::strin
     Server(ends[1], scratch, clock).Run();
   }
   close(ends[1]);
-  return std::unique_ptr<ProcessHost>(new ProcessHost(Descriptor(ends[0]), std::move(scratch)));
+  return std::unique_ptr<ProcessHost>(new ProcessHost(
+      Descriptor(ends[0]), Descriptor(static_cast<int>(syscall(SYS_pidfd_open, host, 0))), std::move(scratch)));
 }
 
 absl::StatusOr<std::string> ProcessHost::MakeDirectory() {

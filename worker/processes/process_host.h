@@ -38,6 +38,9 @@ class ProcessHost {
 
   // Only this user can read it. Deleted when this ends.
   const std::string& scratch() const { return scratch_; }
+  // Becomes readable when somebody has killed the host: nothing can be started any more, and nobody looks after
+  // keepers. -1 if this kernel cannot tell.
+  int ended_descriptor() const { return ended_.get(); }
   // A new one in it, for a process.
   absl::StatusOr<std::string> MakeDirectory();
 
@@ -46,10 +49,12 @@ class ProcessHost {
   absl::StatusOr<std::unique_ptr<Process>> Start(const ProcessSpec& spec) EXCLUDES(mutex_);
 
  private:
-  ProcessHost(Descriptor socket, std::string scratch) : socket_(std::move(socket)), scratch_(std::move(scratch)) {}
+  ProcessHost(Descriptor socket, Descriptor ended, std::string scratch)
+      : socket_(std::move(socket)), ended_(std::move(ended)), scratch_(std::move(scratch)) {}
 
   Mutex mutex_;
   Descriptor socket_ GUARDED_BY(mutex_);
+  const Descriptor ended_;
   const std::string scratch_;
   std::atomic<int64_t> num_directories_ = 0;
 };

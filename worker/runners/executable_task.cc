@@ -307,6 +307,7 @@ absl::StatusOr<InputRequest> ExecutableTask::Request(const WantedRows& wanted) c
     if (!rows.empty()) std::memcpy(rows.data(), tensor.data.data(), rows.size() * sizeof(int64_t));
     add(tensor.name, rows.data(), rows.data() + rows.size());
   }
+  directory_->Remove(wanted.file);
   return request;
 }
 

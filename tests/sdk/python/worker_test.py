@@ -154,3 +154,19 @@ def processes_of(path):
         except OSError:
             pass
     return found
+
+
+def test_a_worker_whose_host_of_processes_was_killed_says_so_and_ends(sheafd, tmp_path):
+    command = [os.path.join(os.environ["SHEAF_BINARIES"], "sheaf-worker"), "--server", sheafd.address, "--scratch", tmp_path,
+               "--serve", "unasked=true"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as worker:
+        hosts = []
+        give_up_at = time.monotonic() + 30
+        while not hosts and time.monotonic() < give_up_at:
+            time.sleep(0.01)
+            children = pathlib.Path(f"/proc/{worker.pid}/task/{worker.pid}/children").read_text().split()
+            hosts = [int(pid) for pid in children if pathlib.Path(f"/proc/{pid}/comm").read_text() == "sheaf-processes\n"]
+        os.kill(hosts[0], signal.SIGKILL)
+        assert worker.wait(30) == 1
+        assert "was killed: ending, so that it is started anew" in worker.stderr.read()
+    assert list(tmp_path.iterdir()) == []
