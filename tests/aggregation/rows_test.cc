@@ -192,9 +192,10 @@ TEST_CASE("Exact rows have the same bits in every order of their addends, and wh
 
 TEST_CASE("A row that the same large values come to again and again never overflows") {
   constexpr int kWidth = 16;
-  // Just below 2^51 units of the bin that takes them whole, because of the smallest.
-  std::vector<float> values(kWidth, std::nextafter(0x1p+20f, 0.0f));
-  values[1] = 0x1p-31f;
+  // Just below 2^51 units of the bin that takes them whole: the smallest of them may be a multiple of no more than
+  // 2^-28.
+  std::vector<float> values(kWidth, std::nextafter(0x1p+23f, 0.0f));
+  values[1] = 0x1p-5f;
   values[2] = -values[0];
   ExactRows rows(v1::FLOAT32, kWidth);
   rows.Resize(kWidth);
