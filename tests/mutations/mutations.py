@@ -179,7 +179,7 @@ def run_in(scratch, faults):
     os.environ.setdefault("CCACHE_BASEDIR", str(scratch))
     os.environ.setdefault("CCACHE_NOHASHDIR", "1")
     launcher = ["-DCMAKE_CXX_COMPILER_LAUNCHER=ccache"] if shutil.which("ccache") else []
-    subprocess.run(["cmake", "--preset", "release", *launcher], cwd=scratch, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(["cmake", "--preset", "release", "-DSHEAF_TESTS=ON", *launcher], cwd=scratch, check=True, stdout=subprocess.DEVNULL)
     built, output = build(scratch, sorted({CHECKS[fault.caught_by][0] for fault in faults}))
     if not built:
         raise SystemExit(f"the tree does not build without any fault:\n{output[-4000:]}")
