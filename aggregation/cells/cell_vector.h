@@ -81,9 +81,10 @@ class CellVector {
   // is not canonical.
   virtual absl::Status ReadChunk(int64_t at, int count, StateReader& in, StateOrigin origin) = 0;
 
-  // Writes `count` values as released, where they are aligned: the cells, or their quotients by divisors (one for all or one for each), rounded
-  // once to the output's type; a sum of floats that does not fit is an infinity. FloatSum rounds the divisor and the
-  // quotient to double, first. Returns the offset of the first integer that does not fit, else `count`.
+  // Writes `count` values as released, where they are aligned: the cells, or their quotients by divisors (one for all
+  // or one for each), rounded once to the output's type; a sum of floats that does not fit is an infinity. FloatSum
+  // rounds the divisor and the quotient to double, first. Returns the offset of the first integer that does not fit,
+  // else `count`.
   virtual int64_t Round(int64_t at, int64_t count, const ExactDivisors& divisors, char* values) const = 0;
   // Round of each row of a batch, one after the other; `divisors` are none, or one for all. Returns the number of cells
   // before the first integer that does not fit, else that of all.
