@@ -148,7 +148,7 @@ TEST_CASE("A field that a spec does not have is refused by name") {
 TEST_CASE("round create reads YAML from a file that is named so") {
   auto directory = TemporaryDirectory::Create("/tmp", "sheaf-cli-");
   REQUIRE(directory.ok());
-  for (const std::string path : {directory->path() + "/round.yaml", directory->path() + "/round.yml"}) {
+  for (const std::string& path : {directory->path() + "/round.yaml", directory->path() + "/round.yml"}) {
     REQUIRE(WriteFile(path, "job: tags\ndeadline: 60s\n", Overwrite::kNo).ok());
     CommandRun run;
     AnswerCreate(run);
