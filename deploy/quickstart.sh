@@ -14,7 +14,7 @@ if command -v ccache >/dev/null; then
 else
   faster=(-DCMAKE_CXX_COMPILER_LAUNCHER= -DSHEAF_PCH=ON)
 fi
-cmake --preset release "${faster[@]}" >&2
+cmake --preset release -DSHEAF_UNITY=ON "${faster[@]}" >&2
 cmake --build --preset release --target sheaf sheafd sheaf-worker >&2
 
 build/release/bin/sheaf demo tags "$@"

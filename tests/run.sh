@@ -14,6 +14,6 @@ if command -v ccache >/dev/null; then
 else
   faster=(-DCMAKE_CXX_COMPILER_LAUNCHER= -DSHEAF_PCH=ON)
 fi
-cmake --preset release -DSHEAF_TESTS=ON -DSHEAF_BENCH=ON "${faster[@]}"
+cmake --preset release -DSHEAF_TESTS=ON -DSHEAF_BENCH=ON -DSHEAF_UNITY=ON "${faster[@]}"
 cmake --build --preset release
 ctest --preset release -j2 "$@"

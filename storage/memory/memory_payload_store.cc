@@ -12,7 +12,9 @@
 namespace sheaf {
 namespace {
 
-absl::Status NoSuchUpload(const UploadId& id) { return absl::NotFoundError(fmt::format("there is no upload {}", id)); }
+absl::Status UploadNotFound(const UploadId& id) {
+  return absl::NotFoundError(fmt::format("there is no upload {}", id));
+}
 
 absl::Status MustStayInMemory(const UploadId& id) {
   return absl::FailedPreconditionError(fmt::format("upload {} is not to leave the memory", id));
@@ -69,7 +71,7 @@ absl::StatusOr<PayloadStore::Upload> MemoryPayloadStore::StartMemoryUpload(const
 absl::StatusOr<PayloadStore::Upload> MemoryPayloadStore::GetUpload(const UploadId& id) {
   MutexLock lock(mutex_);
   auto found = uploads_.find(id);
-  if (found == uploads_.end()) return NoSuchUpload(id);
+  if (found == uploads_.end()) return UploadNotFound(id);
   return found->second.upload;
 }
 
@@ -90,7 +92,7 @@ absl::StatusOr<int64_t> MemoryPayloadStore::WriteChunk(const UploadId& id, int64
                                                        const ChunkTaken& taken) {
   MutexLock lock(mutex_);
   auto found = uploads_.find(id);
-  if (found == uploads_.end()) return NoSuchUpload(id);
+  if (found == uploads_.end()) return UploadNotFound(id);
   auto& [upload, bytes, is_fresh, seen_time, is_in_memory, is_damaged] = found->second;
   int64_t length = static_cast<int64_t>(data.size());
   if (offset < 0 || offset > upload.committed_bytes) {
@@ -112,7 +114,7 @@ absl::Status MemoryPayloadStore::FinishUpload(const UploadId& id) {
   {
     MutexLock lock(mutex_);
     auto found = uploads_.find(id);
-    if (found == uploads_.end()) return NoSuchUpload(id);
+    if (found == uploads_.end()) return UploadNotFound(id);
     found->second.is_fresh = true;
     const Upload& upload = found->second.upload;
     if (upload.is_finished) return absl::OkStatus();
@@ -125,7 +127,7 @@ absl::Status MemoryPayloadStore::FinishUpload(const UploadId& id) {
   const std::string digest = Sha256Hex(*bytes);
   MutexLock lock(mutex_);
   auto found = uploads_.find(id);
-  if (found == uploads_.end() || found->second.bytes != bytes) return NoSuchUpload(id);
+  if (found == uploads_.end() || found->second.bytes != bytes) return UploadNotFound(id);
   if (digest != found->second.upload.digest) {
     uploads_.erase(found);
     return absl::DataLossError(fmt::format("the bytes of upload {} do not have the announced digest", id));
@@ -141,7 +143,7 @@ std::string MemoryPayloadStore::Take(UploadRow& row) {
 
 absl::StatusOr<MemoryPayloadStore::UploadRow*> MemoryPayloadStore::FindFinished(const UploadId& id) {
   auto found = uploads_.find(id);
-  if (found == uploads_.end()) return NoSuchUpload(id);
+  if (found == uploads_.end()) return UploadNotFound(id);
   if (found->second.upload.is_finished) return &found->second;
   return absl::FailedPreconditionError(fmt::format("upload {} is not finished", id));
 }

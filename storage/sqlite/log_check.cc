@@ -15,10 +15,10 @@ namespace sheaf {
 namespace {
 
 // See "The WAL file format" in SQLite's file format document. All numbers are big-endian.
-constexpr int64_t kHeaderBytes = 32;
+constexpr int64_t kLogHeaderBytes = 32;
 constexpr int64_t kFrameHeaderBytes = 24;
-constexpr uint32_t kMagic = 0x377f0682;
-constexpr uint32_t kPageBytesMax = 65536;
+constexpr uint32_t kLogMagic = 0x377f0682;
+constexpr uint32_t kLogPageBytesMax = 65536;
 // The least that a disk writes as a whole.
 constexpr int64_t kSectorBytes = 512;
 
@@ -82,9 +82,9 @@ absl::Status CheckLog(const std::string& database, const std::string& vfs) {
   SHEAF_CHECK(found != nullptr, "there is no SQLite VFS '{}'", vfs);
   LogFile file(found, path);
   const int64_t size = file.size();
-  std::vector<unsigned char> header(kHeaderBytes);
+  std::vector<unsigned char> header(kLogHeaderBytes);
   // What cannot be read is for SQLite to complain about.
-  if (size < kHeaderBytes || !file.Read(0, header)) return absl::OkStatus();
+  if (size < kLogHeaderBytes || !file.Read(0, header)) return absl::OkStatus();
   const auto is_zero = [](unsigned char byte) { return byte == 0; };
   if (std::all_of(header.begin(), header.end(), is_zero)) return absl::OkStatus();
   const auto damaged = [&path](int64_t offset) {
@@ -98,8 +98,8 @@ absl::Status CheckLog(const std::string& database, const std::string& vfs) {
   Sum before;
   before.Add(header.data(), 24, is_big_endian);
   // It lies in one sector and was flushed before the first frame: no crash leaves another.
-  if ((BigEndian(header.data()) & ~1U) != kMagic || !std::has_single_bit(page_bytes) || page_bytes > kPageBytesMax ||
-      before != Sum::At(&header[24])) {
+  if ((BigEndian(header.data()) & ~1U) != kLogMagic || !std::has_single_bit(page_bytes) ||
+      page_bytes > kLogPageBytesMax || before != Sum::At(&header[24])) {
     return damaged(0);
   }
 
@@ -114,7 +114,7 @@ absl::Status CheckLog(const std::string& database, const std::string& vfs) {
   Sum computed = before;
   std::vector<unsigned char> frame(kFrameHeaderBytes + page_bytes);
   const auto frame_bytes = static_cast<int64_t>(frame.size());
-  for (int64_t at = kHeaderBytes; at + frame_bytes <= size && file.Read(at, frame); at += frame_bytes) {
+  for (int64_t at = kLogHeaderBytes; at + frame_bytes <= size && file.Read(at, frame); at += frame_bytes) {
     const auto sum_after = [&](Sum sum) {
       sum.Add(frame.data(), 8, is_big_endian);
       sum.Add(&frame[kFrameHeaderBytes], page_bytes, is_big_endian);

@@ -11,14 +11,14 @@
 namespace sheaf {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 // JSON numbers are doubles to many: integers below 2^53 are the same to all.
 constexpr uint64_t kSeedBelow = uint64_t{1} << 53;
 
-Json ToJson(const std::string& bytes) {
+OrderedJson ToJson(const std::string& bytes) {
   if (bytes.empty()) return nullptr;
-  Json json = Json::parse(bytes, nullptr, /*allow_exceptions=*/false);
+  OrderedJson json = OrderedJson::parse(bytes, nullptr, /*allow_exceptions=*/false);
   // What looks like our base64 is taken for bytes, too, so that nobody need guess.
   const bool looks_like_ours = json.is_object() && json.size() == 1 && json.contains("base64");
   if (!json.is_discarded() && !looks_like_ours) return json;
@@ -36,9 +36,9 @@ std::string OperandName(Operand operand) {
   return operand == Operand::kDense ? "dense" : operand == Operand::kSparse ? "sparse" : "keyed";
 }
 
-Json OutputToJson(const v1::OutputSpec& spec) {
+OrderedJson OutputToJson(const v1::OutputSpec& spec) {
   const std::vector<int64_t> shape(spec.dense_shape().begin(), spec.dense_shape().end());
-  Json json = {{"name", spec.name()}, {"operator", spec.operator_()}};
+  OrderedJson json = {{"name", spec.name()}, {"operator", spec.operator_()}};
   const Operator* const op = FindOperator(Operators(), spec.operator_());
   if (op != nullptr) json["operand"] = OperandName(op->operand);
   json["dtype"] = DTypeName(spec.dtype());
@@ -55,28 +55,28 @@ Json OutputToJson(const v1::OutputSpec& spec) {
 
 std::string TaskDescription(const v1::Lease& lease, const std::map<std::string, std::string>& data,
                             const ProcessLimits& limits) {
-  Json outputs = Json::array();
+  OrderedJson outputs = OrderedJson::array();
   for (const v1::OutputSpec& spec : lease.aggregate().outputs()) outputs.push_back(OutputToJson(spec));
   const v1::Numerics numerics = lease.aggregate().numerics();
-  Json json = {{"version", 1},
-               {"computation", lease.computation().name()},
-               {"config", ToJson(lease.computation().config())},
-               {"payload", ToJson(lease.payload())},
-               {"round", lease.round()},
-               {"task", lease.task()},
-               {"attempt", lease.attempt()},
-               {"seed", SeedOf(lease)}};
+  OrderedJson json = {{"version", 1},
+                      {"computation", lease.computation().name()},
+                      {"config", ToJson(lease.computation().config())},
+                      {"payload", ToJson(lease.payload())},
+                      {"round", lease.round()},
+                      {"task", lease.task()},
+                      {"attempt", lease.attempt()},
+                      {"seed", SeedOf(lease)}};
   json["seconds"] = nullptr;
   if (limits.time != absl::InfiniteDuration()) json["seconds"] = absl::ToDoubleSeconds(limits.time);
   json["data_selector"] = lease.data_selector();
-  json["data"] = data.empty() ? Json::object() : Json(data);
+  json["data"] = data.empty() ? OrderedJson::object() : OrderedJson(data);
   json["min_clients"] = lease.min_clients();
   json["broadcast"] = nullptr;
   if (!lease.broadcast_digest().empty()) json["broadcast"] = lease.broadcast_digest();
   json["numerics"] = v1::Numerics_Name(numerics == v1::NUMERICS_UNSPECIFIED ? v1::EXACT : numerics);
   json["outputs"] = std::move(outputs);
   // A selector need not be UTF-8, and the line must be.
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
 }
 
 }  // namespace sheaf

@@ -22,13 +22,13 @@ namespace {
 constexpr std::string_view kMagic = "SHEAFTAG";
 constexpr uint32_t kVersion = 1;
 constexpr uint64_t kFeaturesMax = 1 << 28;
-constexpr uint64_t kLabelsMax = 65535;
+constexpr uint64_t kStoredLabelsMax = 65535;
 constexpr uint64_t kLabelNameBytesMax = 256;
 
 absl::StatusOr<TagsDataset> ReadBody(std::string_view body) {
   SnapshotReader reader(body);
   const uint64_t num_features = reader.Varint(kFeaturesMax);
-  const uint64_t num_labels = reader.Count(kLabelsMax);
+  const uint64_t num_labels = reader.Count(kStoredLabelsMax);
   const uint64_t num_clients = reader.Count(body.size());
   std::vector<std::string> label_names;
   for (uint64_t i = 0; i < num_labels; ++i) {
