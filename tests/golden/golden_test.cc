@@ -250,6 +250,20 @@ TEST_CASE("Answered as in a released version's transcripts, the worker asks the 
   }
 }
 
+TEST_CASE("What no released version did yet is recorded as this build does it") {
+  const std::set<std::string> contract = ContractListing();
+  const std::map<std::string, Transcript> recorded = Recorded("next", "sequences");
+  CHECK(recorded.size() == NextScenarios().size());
+  for (const Scenario& scenario : NextScenarios()) {
+    const auto found = recorded.find(fmt::format("next/sequences/{}", scenario.name));
+    INFO(scenario.name << R"(: to record it, SHEAF_GOLDEN_OUT=tests/golden/next golden_test "[.record-next]")");
+    REQUIRE(found != recorded.end());
+    CHECK(Unexpected("", Side::kServer, PlayToServer(found->second, contract)) == "");
+    CHECK(Unexpected("", Side::kWorker, PlayToWorkers(found->second, contract)) == "");
+    CHECK(scenario.play(scenario).exchanges.size() == found->second.exchanges.size());
+  }
+}
+
 TEST_CASE("Over a real connection every method answers what it answered in a released version") {
   for (const std::string& version : Versions()) {
     const std::set<std::string> contract = ContractOf(version);

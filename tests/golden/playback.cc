@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/retry_hint.h"
 #include "sheaf/v1/round_service.pb.h"
 #include "tests/golden/likeness.h"
 #include "tests/golden/staged_server.h"
@@ -132,6 +133,11 @@ class Prompter final : public Transport {
     }
     if (exchange->received == absl::InfiniteDuration()) return;
     agenda_.After(exchange->received - exchange->sent, [exchange = exchange, response, done = std::move(done)] {
+      if (exchange->delivery == Delivery::kTurnedAway) {
+        const auto hint = exchange->trailing.find(kRetryHeader);
+        return done(hint == exchange->trailing.end() ? exchange->status
+                                                     : WithRetryHeader(exchange->status, hint->second));
+      }
       if (exchange->delivery != Delivery::kAnswered) return done(absl::UnavailableError("no answer"));
       if (exchange->status.ok()) response->ParseFromString(exchange->response_bytes);
       done(exchange->status);

@@ -1,6 +1,7 @@
 // Not a test but a tool: writes transcripts of this build. Hidden, because a released version is recorded once.
 //
 //   SHEAF_GOLDEN_OUT=tests/golden/v1 golden_test "[.record-sequences]"
+//   SHEAF_GOLDEN_OUT=tests/golden/next golden_test "[.record-next]"
 //   SHEAF_GOLDEN_OUT=tests/golden/v1 SHEAF_GOLDEN_SERVER=127.0.0.1:PORT golden_test "[.record-calls]"
 #include <catch2/catch.hpp>
 #include <cstdlib>
@@ -36,6 +37,12 @@ TEST_CASE("Record the contract and the sequences of this build", "[.record-seque
   for (const std::string& line : ContractListing()) listing += line + "\n";
   Write("contract.txt", listing);
   for (const Scenario& scenario : Scenarios()) {
+    Write(std::string("sequences/") + scenario.name + ".jsonl", scenario.play(scenario).ToText());
+  }
+}
+
+TEST_CASE("Record the sequences of this build that no released version had", "[.record-next]") {
+  for (const Scenario& scenario : NextScenarios()) {
     Write(std::string("sequences/") + scenario.name + ".jsonl", scenario.play(scenario).ToText());
   }
 }

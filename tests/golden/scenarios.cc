@@ -1,5 +1,6 @@
 #include "tests/golden/scenarios.h"
 
+#include "base/retry_hint.h"
 #include "tests/golden/stage.h"
 
 namespace sheaf::golden {
@@ -217,6 +218,78 @@ Transcript ServerKilled(const Scenario& scenario) {
   return stage.Finish();
 }
 
+Transcript TurnedAway(const Scenario& scenario) {
+  Stage stage(scenario.name, scenario.about);
+  stage.CreateRound({.tasks = {R"({"seconds": 40})", R"({"seconds": 2})", R"({"seconds": 3})"}});
+  const auto overloaded = [](int seconds) {
+    return WithRetryAfter(absl::ResourceExhaustedError("too much at once"), absl::Seconds(seconds));
+  };
+  // At first with nothing to lose; then with a result, until only renewals are sent; then its token is none for a
+  // moment, and the disk is full.
+  stage.TurnAway("edge-1", kSync.name, 1, overloaded(3));
+  stage.TurnAway("edge-1", kSync.name, 3, overloaded(2));
+  stage.TurnAway("edge-1", kSync.name, 4, overloaded(2));
+  stage.TurnAway("edge-1", kSync.name, 5, overloaded(4));
+  stage.TurnAway("edge-1", kSync.name, 8, absl::UnauthenticatedError("the token is revoked"));
+  stage.TurnAway("edge-1", kSync.name, 9, absl::ResourceExhaustedError("the disk is full"));
+  stage.Start("edge-1", {.concurrency = 2, .seed = 15});
+  stage.Play(absl::Seconds(80));
+  return stage.Finish();
+}
+
+Transcript Outage(const Scenario& scenario) {
+  Stage stage(scenario.name, scenario.about);
+  stage.CreateRound({.tasks = {R"({"seconds": 4})", R"({"seconds": 60})"}});
+  // The first result finds nobody, eight times; each pause is longer than the one before, as chance has it.
+  for (int nth = 2; nth < 10; ++nth) stage.Lose("edge-1", kSync.name, nth, Delivery::kRequestLost);
+  stage.Start("edge-1", kOneTask);
+  stage.Play(absl::Seconds(100));
+  return stage.Finish();
+}
+
+Transcript OutOfService(const Scenario& scenario) {
+  Stage stage(scenario.name, scenario.about);
+  const auto drain = [&stage](bool is_back) {
+    v1::DrainWorkerRequest request;
+    request.set_request_id(is_back ? "undrain-1" : "drain-1");
+    request.set_worker("edge-1");
+    request.set_undo(is_back);
+    stage.Ask("operator", kDrainWorker, request);
+  };
+  stage.CreateRound({.tasks = {R"({"seconds": 12})", "{}"}});
+  stage.Start("edge-1", kOneTask);
+  stage.Play(absl::Seconds(2));
+  drain(false);
+  stage.Play(absl::Seconds(60));
+  drain(true);
+  stage.Play(absl::Seconds(10));
+  stage.Drain("edge-1");
+  stage.Play(absl::Seconds(5));
+  return stage.Finish();
+}
+
+Transcript LargeLost(const Scenario& scenario) {
+  Stage stage(scenario.name, scenario.about, {{"inline_bytes_max", 512}, {"chunk_bytes_max", 1024}});
+  stage.CreateRound({.tasks = {R"({"value": 1})", R"({"value": 2})"}, .elements = 1200});
+  // A chunk is refused for a moment; later the server is killed in the middle of an upload, while it has a chunk.
+  stage.TurnAway("edge-1", kWriteChunk.name, 2,
+                 WithRetryAfter(absl::ResourceExhaustedError("too much at once"), absl::Seconds(2)));
+  stage.Start("edge-1", kOneTask);
+  stage.Play(absl::Milliseconds(4885));
+  stage.KillServer();
+  stage.Play(absl::Seconds(60));
+  return stage.Finish();
+}
+
+constexpr Scenario kNextScenarios[] = {
+    {"turned_away",
+     "Calls are refused for a moment, with and without a hint when to come back; what is held is renewed.", TurnedAway},
+    {"outage", "The server cannot be reached for a while: pauses between calls grow; a result is handed in late.",
+     Outage},
+    {"out_of_service", "An operator drains a worker and takes it back; then it is told to stop.", OutOfService},
+    {"uploads_resumed", "An upload goes on after a refusal, and after a restart of the server.", LargeLost},
+};
+
 constexpr Scenario kScenarios[] = {
     {"steady", "Tasks one after the other, small results inline; a parked call; the worker is told to stop.", Steady},
     {"renewals", "A long task is renewed as long as it makes progress; one that goes silent loses its lease.",
@@ -244,5 +317,6 @@ constexpr Scenario kScenarios[] = {
 }  // namespace
 
 std::span<const Scenario> Scenarios() { return kScenarios; }
+std::span<const Scenario> NextScenarios() { return kNextScenarios; }
 
 }  // namespace sheaf::golden

@@ -17,5 +17,7 @@ struct Scenario {
 };
 
 std::span<const Scenario> Scenarios();
+// Those of what no released version did yet: recorded of this build, into tests/golden/next.
+std::span<const Scenario> NextScenarios();
 
 }  // namespace sheaf::golden

@@ -8,6 +8,7 @@
 #include "aggregation/wire/safetensors.h"
 #include "base/check.h"
 #include "base/checksum.h"
+#include "base/retry_hint.h"
 #include "base/version.h"
 
 namespace sheaf::golden {
@@ -81,6 +82,10 @@ void Stage::Lose(const std::string& worker, std::string_view method, int nth, De
   losses_[{worker, std::string(method), nth}] = {delivery, breaks_after};
 }
 
+void Stage::TurnAway(const std::string& worker, std::string_view method, int nth, absl::Status refusal) {
+  refusals_[{worker, std::string(method), nth}] = std::move(refusal);
+}
+
 void Stage::Play(absl::Duration time) {
   const absl::Time end = agenda_.now() + time;
   bool is_over = false;
@@ -105,6 +110,15 @@ void Stage::Send(const std::string& from, std::string_view method, const google:
                                    .sent = now(),
                                    .request_bytes = Serialize(request),
                                    .status = Gone()});
+  if (const auto refusal = refusals_.find({from, std::string(method), nth}); refusal != refusals_.end()) {
+    Exchange& exchange = transcript_.exchanges[index];
+    exchange.delivery = Delivery::kTurnedAway;
+    exchange.status = refusal->second;
+    if (const auto pause = RetryAfter(refusal->second)) exchange.trailing[kRetryHeader] = RetryHeaderValue(*pause);
+    exchange.received = now() + 2 * kLatency;
+    agenda_.After(2 * kLatency, [done = std::move(done), status = refusal->second] { done(status, ""); });
+    return;
+  }
   if (fate.first == Delivery::kRequestLost) {
     transcript_.exchanges[index].received = now() + kLossNoticed;
     agenda_.After(kLossNoticed, [done = std::move(done)] { done(Gone(), ""); });

@@ -48,6 +48,8 @@ class Stage {
   // The worker's `nth` call (from 1) of this method fares so; one that is to break does so after `breaks_after`.
   void Lose(const std::string& worker, std::string_view method, int nth, Delivery delivery,
             absl::Duration breaks_after = absl::Seconds(1));
+  // The worker's `nth` call of this method is refused at the server's door.
+  void TurnAway(const std::string& worker, std::string_view method, int nth, absl::Status refusal);
   // From now on no call of this worker reaches the server, until the other call.
   void CutOff(const std::string& worker) {
     Note(worker, "is cut off");
@@ -90,6 +92,7 @@ class Stage {
   std::map<std::string, std::unique_ptr<Link>> links_;
   std::map<std::string, std::unique_ptr<StagedWorker>> workers_;
   std::map<std::tuple<std::string, std::string, int>, std::pair<Delivery, absl::Duration>> losses_;
+  std::map<std::tuple<std::string, std::string, int>, absl::Status> refusals_;
   std::map<std::pair<std::string, std::string>, int> counts_;
   std::set<std::string> cut_off_;
   // How to tell the callers of open calls that there is no answer.

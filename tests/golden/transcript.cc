@@ -20,11 +20,12 @@ namespace {
 using google::protobuf::Message;
 using Json = nlohmann::ordered_json;
 
-constexpr std::array<std::pair<Delivery, const char*>, 4> kDeliveries = {{
+constexpr std::array<std::pair<Delivery, const char*>, 5> kDeliveries = {{
     {Delivery::kAnswered, "answered"},
     {Delivery::kRequestLost, "request lost"},
     {Delivery::kAnswerLost, "answer lost"},
     {Delivery::kConnectionLost, "connection lost"},
+    {Delivery::kTurnedAway, "turned away"},
 }};
 
 std::unique_ptr<Message> New(std::string_view method, bool is_request) {
@@ -92,7 +93,8 @@ Json LineOf(const Exchange& exchange, size_t number) {
   PutTime(line, "received_ms", exchange.received);
   line["request"] = ToJson(NewRequest(exchange.method), exchange.request_bytes);
   line["request_bytes"] = Base64(exchange.request_bytes);
-  if (exchange.answered == absl::InfiniteDuration()) return line;
+  const bool is_turned_away = exchange.delivery == Delivery::kTurnedAway;
+  if (exchange.answered == absl::InfiniteDuration() && !is_turned_away) return line;
   line["status"] = absl::StatusCodeToString(exchange.status.code());
   if (!exchange.trailing.empty()) line["trailing"] = exchange.trailing;
   if (!exchange.status.ok()) {
@@ -118,7 +120,7 @@ Exchange ExchangeOf(const Json& line) {
   exchange.authorization = line.value("authorization", "");
   const auto* delivery = std::find_if(kDeliveries.begin(), kDeliveries.end(),
                                       [&](const auto& row) { return row.second == line.at("delivery"); });
-  if (delivery == kDeliveries.end()) throw std::invalid_argument("delivery is none of the four");
+  if (delivery == kDeliveries.end()) throw std::invalid_argument("delivery is none that there is");
   exchange.delivery = delivery->first;
   exchange.sent = absl::Milliseconds(line.at("sent_ms").get<int64_t>());
   exchange.arrived = TimeOf(line, "arrived_ms");

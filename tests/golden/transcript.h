@@ -32,6 +32,8 @@ enum class Delivery {
   kAnswerLost,
   // The connection broke while the server kept the call; the server noticed.
   kConnectionLost,
+  // It was refused at the door, by `status` and `trailing`: nothing behind the door heard of it.
+  kTurnedAway,
 };
 
 struct Exchange {
