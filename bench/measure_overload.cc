@@ -450,7 +450,7 @@ absl::Status MeasureWith(const Setup& setup, int parked_connections, Table& tabl
 
 absl::Status MeasureOverload(const Setup& setup, Table& table) {
   absl::Status status = MeasureWith(setup, kConnections, table);
-  // The server keeps files back for its stores; see server/rpc/listener.cc.
+  // The server keeps files back for its stores; see server/net/listener.cc.
   rlimit files = {};
   if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < kFilesNeeded) {
     status.Update(absl::FailedPreconditionError(

@@ -42,13 +42,25 @@ std::string_view Host(std::string_view address) {
   return host;
 }
 
-absl::Status CheckListen(Config& config) {
-  const std::string_view host = Host(config.listen);
-  config.is_loopback = host == "localhost" || host == "::1" || host.starts_with("127.");
-  if (host.empty() || config.listen.find(':') == std::string::npos) {
+bool IsLoopback(const std::string& address) {
+  const std::string_view host = Host(address);
+  return host == "localhost" || host == "::1" || host.starts_with("127.");
+}
+
+absl::Status CheckAddress(const Config& config, std::string_view key, const std::string& address) {
+  if (Host(address).empty() || address.find(':') == std::string::npos) {
     return absl::InvalidArgumentError(
-        fmt::format("listen: \"{}\" is not HOST:PORT, for example 127.0.0.1:7433", config.listen));
+        fmt::format("{}: \"{}\" is not HOST:PORT, for example 127.0.0.1:7433", key, address));
   }
+  if (IsLoopback(address) || config.insecure || !config.tls.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      fmt::format("refusing to listen on {} without TLS: everybody on the way could read and change what is sent; give "
+                  "--tls-cert and --tls-key, or listen on 127.0.0.1, or say --insecure if the network is yours alone",
+                  address));
+}
+
+absl::Status CheckListen(Config& config) {
+  config.is_loopback = IsLoopback(config.listen) && (config.http.empty() || IsLoopback(config.http));
   if (config.tls.certificate.empty() != config.tls.key.empty()) {
     return absl::InvalidArgumentError("TLS needs both, --tls-cert and --tls-key");
   }
@@ -56,11 +68,14 @@ absl::Status CheckListen(Config& config) {
     return absl::InvalidArgumentError(
         "--tls-client-ca asks for certificates of clients, which needs TLS: give --tls-cert and --tls-key");
   }
-  if (config.is_loopback || config.insecure || !config.tls.empty()) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      fmt::format("refusing to listen on {} without TLS: everybody on the way could read and change what is sent; give "
-                  "--tls-cert and --tls-key, or listen on 127.0.0.1, or say --insecure if the network is yours alone",
-                  config.listen));
+  if (config.http.empty() && !config.http_port_file.empty()) {
+    return absl::InvalidArgumentError("--http-port-file is for the address of HTTP/1.1: give --http, too");
+  }
+  if (!config.http.empty() && !config.tls.empty()) {
+    return absl::InvalidArgumentError("--http has no TLS yet: give it without --tls-cert, or not at all");
+  }
+  RETURN_IF_ERROR(CheckAddress(config, "listen", config.listen));
+  return config.http.empty() ? absl::OkStatus() : CheckAddress(config, "http", config.http);
 }
 
 // What could never be let in would be told to try again for ever.
@@ -97,6 +112,9 @@ Settings SettingsOf(Invocation& invocation) {
                   "Make a token of the role operator in the store, while no server runs on it; print it and end.",
                   &invocation.create_operator_token);
   settings.Text("listen", "127.0.0.1:7433", "Address and port to serve on; port 0 picks a free one.", &config.listen);
+  settings.Text("http", "",
+                "Address and port to serve HTTP/1.1 on as well, to browsers, curl and through proxies; empty for none.",
+                &config.http);
   settings.Text("tls_cert", "", "PEM file with the server's certificate and those up to its authority; turns TLS on.",
                 &config.tls.certificate);
   settings.Text("tls_key", "", "PEM file with the key of --tls-cert.", &config.tls.key);
@@ -108,6 +126,7 @@ Settings SettingsOf(Invocation& invocation) {
   settings.Choice("store", "sqlite", "sqlite, or memory: forgets everything when the server ends.",
                   {"sqlite", "memory"}, &config.store);
   settings.Text("port_file", "", "File to write the address to once the server is ready.", &config.port_file);
+  settings.Text("http_port_file", "", "The same for the address of HTTP/1.1.", &config.http_port_file);
   settings.Level("log_level", "info", "debug, info, warning, error or off.", &config.log_level);
   settings.Duration("stop_grace", "1s", "How long open calls may take to end when the server is told to stop.", {},
                     &config.stop_grace);

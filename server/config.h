@@ -18,15 +18,18 @@ namespace sheaf {
 
 struct Config {
   std::string listen;
+  // Of HTTP/1.1; empty: none.
+  std::string http;
   std::string data_dir;
   // "sqlite" or "memory".
   std::string store;
   // Empty: none.
   std::string port_file;
+  std::string http_port_file;
   LogLevel log_level = LogLevel::kInfo;
   bool insecure = false;
   CertificateFiles tls;
-  // No other machine can reach `listen`.
+  // No other machine can reach any of the addresses.
   bool is_loopback = true;
   absl::Duration stop_grace;
   Limits limits;

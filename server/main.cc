@@ -79,8 +79,7 @@ absl::Status WritePortFile(const std::string& path, const std::string& address) 
   std::error_code error;
   if (file) std::filesystem::rename(unfinished, path, error);
   if (file && !error) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      fmt::format("cannot write the port file {}; check --port-file and its directory", path));
+  return absl::FailedPreconditionError(fmt::format("cannot write the port file {}; check its directory", path));
 }
 
 absl::StatusOr<Store> ChooseStore(const Config& config) {
@@ -113,13 +112,18 @@ absl::Status Serve(const Config& config) {
   ASSIGN_OR_RETURN(const Store store, ChooseStore(config));
   ASSIGN_OR_RETURN(const std::unique_ptr<Runtime> runtime, Runtime::Start(*store.tasks, *store.payloads, clock, random,
                                                                           {.listen = config.listen,
+                                                                           .http = config.http,
                                                                            .tls = config.tls,
                                                                            .requires_tokens = !config.is_loopback,
                                                                            .data_directory = config.data_dir,
                                                                            .stop_grace = config.stop_grace,
                                                                            .limits = config.limits}));
+  if (!config.http_port_file.empty()) {
+    RETURN_IF_ERROR(WritePortFile(config.http_port_file, runtime->http_address()));
+  }
   if (!config.port_file.empty()) RETURN_IF_ERROR(WritePortFile(config.port_file, runtime->address()));
-  LogInfo("sheafd {} listening on {}{}, {}", kVersion, runtime->address(),
+  LogInfo("sheafd {} listening on {}{}{}, {}", kVersion, runtime->address(),
+          config.http.empty() ? "" : fmt::format(", HTTP on {}", runtime->http_address()),
           config.tls.empty()               ? ""
           : config.tls.authorities.empty() ? " with TLS"
                                            : " with mutual TLS",
@@ -127,6 +131,7 @@ absl::Status Serve(const Config& config) {
   LogInfo("stopping on {}; another signal ends it at once", WaitForStop() == SIGINT ? "SIGINT" : "SIGTERM");
   absl::Status status = runtime->Stop();
   if (!config.port_file.empty()) std::filesystem::remove(config.port_file);
+  if (!config.http_port_file.empty()) std::filesystem::remove(config.http_port_file);
   LogInfo("stopped");
   return status;
 }

@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "base/status_macros.h"
+#include "server/http/http_server.h"
 #include "server/rpc/grpc_server.h"
 #include "server/server_parts.h"
 #include "server/threads/aggregation_pool.h"
@@ -55,6 +56,7 @@ struct Runtime::State {
     receptions.Stop();
     folds.Stop();
     thread.Stop();
+    http.reset();
     server.reset();
     calls.Stop();
   }
@@ -79,6 +81,9 @@ struct Runtime::State {
   CallThreads calls;
   ServerParts parts;
   std::unique_ptr<GrpcServer> server;
+  // Null: it was not asked for.
+  std::unique_ptr<HttpServer> http;
+  const std::string no_address;
   bool is_stopped = false;
 };
 
@@ -99,6 +104,9 @@ absl::StatusOr<std::unique_ptr<Runtime>> Runtime::Start(TaskStore& store, Payloa
       started.server,
       GrpcServer::Start(started.parts.pipeline, clock,
                         {.listen = options.listen, .tls = options.tls, .certificate = &started.parts.certificate}));
+  if (!options.http.empty()) {
+    ASSIGN_OR_RETURN(started.http, HttpServer::Start(started.parts.pipeline, clock, {.listen = options.http}));
+  }
   return runtime;
 }
 
@@ -110,14 +118,20 @@ Runtime::~Runtime() {
 
 const std::string& Runtime::address() const { return state_->server->address(); }
 
+const std::string& Runtime::http_address() const {
+  return state_->http != nullptr ? state_->http->address() : state_->no_address;
+}
+
 absl::Status Runtime::Stop() {
   State& state = *state_;
   if (std::exchange(state.is_stopped, true)) return absl::OkStatus();
   if (state.server == nullptr) return absl::OkStatus();  // Its destructor stops the rest.
   state.server->SetServing(false);
+  if (state.http != nullptr) state.http->SetServing(false);
   absl::Status status = state.thread.RunInBatch([&](absl::Time now) { state.parts.core.BeginDrain(now); });
   state.parts.pipeline.WaitUntilIdle(state.stop_grace);
   // Only when no call is open any more: what is accepted after the checkpoint is lost if its round spools nothing.
+  if (state.http != nullptr) state.http->Shutdown(state.stop_grace);
   state.server->Shutdown(state.stop_grace);
   status.Update(state.thread.RunInBatch([&](absl::Time now) { state.parts.core.CheckpointAll(now); }));
   state.FinishFolds(kLastCheckpointsMax);

@@ -1,4 +1,5 @@
-// Runtime: a whole server in this process, from stores to port: the core in its thread, the handlers, gRPC.
+// Runtime: a whole server in this process, from stores to ports: the core in its thread, the handlers, gRPC, and HTTP
+// where it is asked for.
 //
 //   ASSIGN_OR_RETURN(auto runtime, Runtime::Start(store, payloads, clock, random,
 //                                                 {.listen = "127.0.0.1:0", .data_directory = dir}));
@@ -27,6 +28,8 @@ class Runtime {
  public:
   struct Options {
     std::string listen;
+    // HOST:PORT of HTTP/1.1; empty: none.
+    std::string http;
     // See GrpcServer::Options.
     CertificateFiles tls;
     // Nobody gets in without a token, even while there is none.
@@ -37,7 +40,8 @@ class Runtime {
   };
 
   // All must outlive the runtime; only the runtime uses `store` and `random` from now on. The codes of the stores, and
-  // of GrpcServer::Start. FAILED_PRECONDITION, with the remedy, if tokens are required and no operator has one.
+  // of GrpcServer::Start and HttpServer::Start. FAILED_PRECONDITION, with the remedy, if tokens are required and no
+  // operator has one.
   static absl::StatusOr<std::unique_ptr<Runtime>> Start(TaskStore& store, PayloadStore& payloads, const Clock& clock,
                                                         Random& random, Options options);
 
@@ -46,8 +50,10 @@ class Runtime {
 
   // HOST:PORT, with the port that was chosen.
   const std::string& address() const;
+  // The same of HTTP/1.1; empty if there is none.
+  const std::string& http_address() const;
 
-  // The graceful way: health says NOT_SERVING, parked polls are answered, open calls get `stop_grace`, the port closes,
+  // The graceful way: health says NOT_SERVING, parked polls are answered, open calls get `stop_grace`, the ports close,
   // accepted work is checkpointed. When it returns, the stores can be closed. The error of the last checkpoint, if it
   // failed: what was accepted is durable all the same. Stopping twice is fine.
   absl::Status Stop();

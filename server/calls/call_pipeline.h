@@ -63,6 +63,8 @@ class CallPipeline {
   const Limits& limits() const { return parts_.limits; }
   absl::Time Now() const { return parts_.clock.Now(); }
 
+  // There are tokens, or this server asks for them all the same: whoever calls must show who it is.
+  bool requires_identity() const { return parts_.access.is_required(); }
   // Who calls; the codes of AccessControl::Authenticate. `credentials` is asked only where somebody wants to know.
   absl::StatusOr<IdentityPtr> Identify(absl::FunctionRef<Credentials()> credentials) const;
   // Whether there is room for a request, before it is parsed; see Admission. RESOURCE_EXHAUSTED also if it has more

@@ -7,7 +7,6 @@
 #include <grpcpp/resource_quota.h>
 #include <grpcpp/security/tls_certificate_provider.h>
 #include <grpcpp/security/tls_credentials_options.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <climits>
@@ -17,9 +16,10 @@
 #include "absl/synchronization/mutex.h"
 #include "base/log.h"
 #include "base/status_macros.h"
+#include "server/net/batch_scheduling.h"
+#include "server/net/listener.h"
 #include "server/rpc/certificate_watch.h"
 #include "server/rpc/health_service.h"
-#include "server/rpc/listener.h"
 #include "server/rpc/reflection_service.h"
 #include "server/rpc/services.h"
 #include "server/rpc/ticker.h"
@@ -45,29 +45,6 @@ void ConfigureGrpcOnce() {
   }();
   static_cast<void>(is_done);
 }
-
-// While this lives, threads that this one starts are SCHED_BATCH (sched(7)): a wake-up of theirs does not interrupt who
-// woke them. The core wakes one of gRPC's threads with each answer it gives; interrupted each time, it did a quarter
-// less.
-class BatchScheduling {
- public:
-  BatchScheduling() : policy_(sched_getscheduler(0)) {
-    if (policy_ == SCHED_OTHER) Set(SCHED_BATCH);
-  }
-  ~BatchScheduling() {
-    if (policy_ == SCHED_OTHER) Set(SCHED_OTHER);
-  }
-  BatchScheduling(const BatchScheduling&) = delete;
-  BatchScheduling& operator=(const BatchScheduling&) = delete;
-
- private:
-  // A system that refuses goes on as it was.
-  static void Set(int policy) {
-    const sched_param parameters = {};
-    sched_setscheduler(0, policy, &parameters);
-  }
-  const int policy_;
-};
 
 int Milliseconds(absl::Duration duration) {
   return static_cast<int>(std::clamp<int64_t>(absl::ToInt64Milliseconds(duration), 1, INT_MAX));

@@ -28,6 +28,7 @@ PACKAGES_FOUND = {
     "Protobuf": "google/protobuf/message.h",
     "SQLite3": "sqlite3.h",
     "OpenSSL": "openssl/ssl.h",
+    "Boost": "boost/version.hpp",
     "PkgConfig": "/usr/bin/pkg-config",
     "Python3": "/usr/bin/python3",
     "Eigen3": "/usr/share/eigen3/cmake/Eigen3Config.cmake",

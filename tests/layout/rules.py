@@ -75,11 +75,14 @@ MAY_INCLUDE = {
     # The pipeline of a call knows no transport; the rows of its table are the handlers' to make.
     "server/calls": ["base", "proto"] + CORE,
     "server/handlers": ["base", "proto", "tls", "server/calls", "storage"] + CORE,
-    # A transport: it knows the pipeline of calls, and neither the core nor what answers.
-    "server/rpc": ["base", "proto", "tls", "server/calls"],
+    # Sockets that listen, for any transport.
+    "server/net": ["base"],
+    # The transports: each knows the pipeline of calls, and neither the core nor what answers.
+    "server/rpc": ["base", "proto", "tls", "server/calls", "server/net"],
+    "server/http": ["base", "proto", "tls", "server/calls", "server/core/limits", "server/net"],
     # The binary: main and runtime join the parts.
     "server": ["base", "proto", "tls", "settings"] + AGGREGATION
-    + ["storage", "storage/directory", "storage/memory", "server/calls", "server/handlers", "server/rpc"] + CORE,
+    + ["storage", "storage/directory", "storage/memory", "server/calls", "server/handlers", "server/http", "server/rpc"] + CORE,
     # Starting executables and ending them: of tasks it knows nothing.
     "worker/processes": ["base"],
     "worker/runners": ["base", "proto", "settings"] + AGGREGATION + ["aggregation/output", "sdk/cpp/computation",
@@ -162,8 +165,10 @@ BANS = [
             ("server/threads/strand_pool.cc", "the threads beside the core"),
             ("server/threads/core_thread.h", "the core's thread"),
             ("server/threads/core_thread.cc", "the core's thread"),
-            ("server/rpc/listener.h", "the thread that takes connections"),
-            ("server/rpc/listener.cc", "the thread that takes connections"),
+            ("server/net/listener.h", "the thread that takes connections"),
+            ("server/net/listener.cc", "the thread that takes connections"),
+            ("server/http/event_loop.h", "the threads of HTTP"),
+            ("server/http/event_loop.cc", "the threads of HTTP"),
             ("server/rpc/certificate_watch.h", "the thread that looks at the certificate"),
             ("server/rpc/certificate_watch.cc", "the thread that looks at the certificate"),
             ("probe/faulty_network.h", "the proxy of a selftest"),
@@ -220,6 +225,7 @@ THIRD_PARTY = [
     ("SQLite", r"sqlite3\.h", [("storage/sqlite/", "the connection"),
       ("tests/crash/", "a disk and a memory that fail beneath it")]),
     ("OpenSSL", r"openssl/", [("base/", "SHA-256 and randomness"), ("tls/", "certificates")]),
+    ("Boost", r"boost/", [("server/http/", "Beast's grammar of HTTP/1.1, and Asio's loops")]),
     ("libdeflate", r"libdeflate\.h", [("base/checksum.cc", "CRC-32")]),
     ("spdlog", r"spdlog/", [("base/log.cc", "the log")]),
     ("CLI11", r"CLI/", [("settings/command_line.cc", "flags of the servers"), ("cli/parser.cc", "commands"),

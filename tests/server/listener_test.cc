@@ -1,5 +1,5 @@
 // The Listener by itself: which connections it takes, with what set, and what it does when files run out.
-#include "server/rpc/listener.h"
+#include "server/net/listener.h"
 
 #include <fcntl.h>
 #include <netinet/in.h>

@@ -24,8 +24,10 @@ namespace sheaf {
 
 class RunningServer {
  public:
-  explicit RunningServer(const Limits& limits = {}) {
-    auto started = Runtime::Start(store_, payloads_, clock_, random_, {.listen = "127.0.0.1:0", .limits = limits});
+  // `http`: on a port of its own, too.
+  explicit RunningServer(const Limits& limits = {}, bool http = false) {
+    auto started = Runtime::Start(store_, payloads_, clock_, random_,
+                                  {.listen = "127.0.0.1:0", .http = http ? "127.0.0.1:0" : "", .limits = limits});
     INFO(started.status().ToString());
     REQUIRE(started.ok());
     runtime_ = *std::move(started);
@@ -35,6 +37,7 @@ class RunningServer {
   Runtime& runtime() { return *runtime_; }
   Transport& transport() { return *transport_; }
   const std::string& address() const { return runtime_->address(); }
+  const std::string& http_address() const { return runtime_->http_address(); }
   // As if the client's process ended.
   void Disconnect() { transport_.reset(); }
 

@@ -121,10 +121,22 @@ extern grpc::ServerBuilder& builder; extern std::string dir;
 """
 
 SERVER_OF = {
+    "http/byte_buffer.h": "extern size_t left; extern int fd; extern void Parse(std::string_view);",
+    "http/byte_stream.h": "extern int fd; extern std::span<char> space; extern void WaitUntilReadable(int fd);",
+    "http/connect_call.h": "extern std::vector<Route>& routes;",
+    "http/connect_protocol.h": "extern std::shared_ptr<HttpExchange>& exchange; extern HttpRequest& request;",
+    "http/deadlines.h": "struct Connection { void OnDeadline(); }; extern Connection* connection; extern absl::Time now;",
+    "http/event_loop.h": "extern std::shared_ptr<LoopClient>& connection;",
+    "http/http_message.h": "extern HttpRequest& request; extern std::shared_ptr<HttpExchange>& exchange; "
+                           "extern void Parse(std::string_view);",
+    "http/json_text.h": "extern google::protobuf::Descriptor& type; extern std::string text;",
+    "http/request_parser.h": "extern std::string bytes; extern void Answer(HttpRefusal); extern void Find(HttpRequest&); "
+                             "extern void Serve(HttpRequest&);",
     "rpc/certificate_watch.h": "extern CertificateFiles& files; "
                                "using FileWatcherCertificateProvider = grpc::experimental::FileWatcherCertificateProvider;",
     "rpc/grpc_call.h": "extern grpc::CallbackServerContext* context; extern grpc::ByteBuffer request_bytes, answer_bytes;",
-    "rpc/listener.h": "extern void HandToGrpc(int fd);",
+    "net/batch_scheduling.h": "extern void StartThreads();",
+    "net/listener.h": "extern void Serve(int fd);",
     "server_parts.h": "extern std::vector<Executor::Event> events; extern v1::SyncRequest request; extern v1::SyncResponse response; "
                       "extern Dispatcher::Done& done;",
 }

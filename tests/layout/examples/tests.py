@@ -32,6 +32,7 @@ TESTS_OF = {
     "golden/scenarios.h": "extern void Save(const Transcript&);",
     "golden/staged_server.h": "extern StagedServer::Answer on_answer;",
     "golden/transcript.h": "extern std::string text; extern void Parse(const std::string&);",
+    "server/http/http_client.h": "extern RunningServer& server; extern std::string bytes;",
     "server/raw_connection.h": "extern RunningServer& server;",
     "server/unread_calls.h": "extern RunningServer& server;",
     "simulation/agenda.h": "extern SimServer& server;",

@@ -1,4 +1,4 @@
-#include "server/rpc/listen_failure.h"
+#include "server/net/listen_failure.h"
 
 #include <fmt/format.h>
 #include <netdb.h>

@@ -1,9 +1,9 @@
-// Listener: takes connections, and hands them to gRPC. gRPC can do so itself, but the first time that the process has
-// no file left for a connection it stops listening, for good; and it has no limit on connections. This one closes a new
-// connection at once when there are few files left, so that those there are go on, and so do the stores.
+// Listener: takes connections, and hands them to a transport. gRPC can take them itself, but the first time that the
+// process has no file left for a connection it stops listening, for good; and it has no limit on connections. This one
+// closes a new connection at once when there are few files left, so that those there are go on, and so do the stores.
 //
 //   ASSIGN_OR_RETURN(std::unique_ptr<Listener> listener, Listener::Open("127.0.0.1:0"));
-//   listener->Start([&](int fd) { HandToGrpc(fd); });       // In a thread of its own.
+//   listener->Start([&](int fd) { Serve(fd); });       // In a thread of its own.
 //   LogInfo("listening on {}", listener->address());        // "127.0.0.1:41234"
 //   listener->Stop();
 //

@@ -1,4 +1,4 @@
-#include "server/rpc/listener.h"
+#include "server/net/listener.h"
 
 #include <fmt/format.h>
 #include <netdb.h>
@@ -18,7 +18,7 @@
 #include <utility>
 
 #include "base/log.h"
-#include "server/rpc/listen_failure.h"
+#include "server/net/listen_failure.h"
 
 namespace sheaf {
 namespace {

@@ -1,0 +1,177 @@
+#include "server/http/http_server.h"
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <utility>
+
+#include "base/log_quota.h"
+#include "base/mutex.h"
+#include "base/status_macros.h"
+#include "server/core/limits/population_share.h"
+#include "server/http/connect_call.h"
+#include "server/http/connection.h"
+#include "server/http/event_loop.h"
+#include "server/net/batch_scheduling.h"
+#include "server/net/listener.h"
+
+namespace sheaf {
+namespace {
+
+struct Peer {
+  // "192.0.2.1"; of IPv6, the network: whoever has an address of it has them all.
+  std::string address;
+  // "ipv4:192.0.2.1:4711", as gRPC writes it.
+  std::string name;
+};
+
+Peer PeerOf(int fd) {
+  sockaddr_storage address = {};
+  socklen_t size = sizeof address;
+  getpeername(fd, reinterpret_cast<sockaddr*>(&address), &size);
+  std::array<char, INET6_ADDRSTRLEN> text = {};
+  if (address.ss_family == AF_INET) {
+    const auto& four = reinterpret_cast<const sockaddr_in&>(address);
+    inet_ntop(AF_INET, &four.sin_addr, text.data(), text.size());
+    return {.address = text.data(), .name = fmt::format("ipv4:{}:{}", text.data(), ntohs(four.sin_port))};
+  }
+  auto six = reinterpret_cast<const sockaddr_in6&>(address);
+  inet_ntop(AF_INET6, &six.sin6_addr, text.data(), text.size());
+  const std::string name = fmt::format("ipv6:[{}]:{}", text.data(), ntohs(six.sin6_port));
+  if (IN6_IS_ADDR_V4MAPPED(&six.sin6_addr)) return {.address = text.data(), .name = name};
+  constexpr size_t kNetworkBytes = 8;
+  std::fill(std::begin(six.sin6_addr.s6_addr) + kNetworkBytes, std::end(six.sin6_addr.s6_addr), uint8_t{0});
+  inet_ntop(AF_INET6, &six.sin6_addr, text.data(), text.size());
+  return {.address = text.data(), .name = name};
+}
+
+Route HealthRoute(std::string path, const std::atomic<bool>& is_well) {
+  return {.path = std::move(path),
+          .methods = {HttpMethod::kGet},
+          .is_public = true,
+          .serve = [&is_well](HttpRequest&, const ExchangePtr& exchange) {
+            const bool well = is_well;
+            exchange->Answer({.status = well ? 200 : 503,
+                              .content_type = "text/plain",
+                              .headers = "cache-control: no-store\r\n",
+                              .body = well ? "ok\n" : "the server is stopping\n"});
+          }};
+}
+
+}  // namespace
+
+struct HttpServer::State {
+  State(CallPipeline& its_pipeline, const Clock& its_clock, std::vector<Route> others)
+      : pipeline(its_pipeline), clock(its_clock), routes(AllRoutes(std::move(others))) {
+    for (int i = 0; i < EventLoop::NumForThisMachine(); ++i) loops.push_back(std::make_unique<EventLoop>(clock));
+  }
+
+  std::vector<Route> AllRoutes(std::vector<Route> all) {
+    all.push_back(HealthRoute("/healthz", is_alive));
+    all.push_back(HealthRoute("/readyz", is_serving));
+    for (const MethodRow& method : pipeline.methods().rows()) all.push_back(ConnectRoute(pipeline, method));
+    return all;
+  }
+
+  void Take(int fd) {
+    Peer peer = PeerOf(fd);
+    if (!Admit(peer.address)) {
+      close(fd);
+      return;
+    }
+    EventLoop& loop = *loops[next_loop++ % loops.size()];
+    loop.Post(std::make_shared<Connection>(loop, shared, fd, std::move(peer.address), std::move(peer.name)));
+  }
+
+  bool Admit(const std::string& address) {
+    const Limits& limits = pipeline.limits();
+    int64_t own = 0;
+    int64_t all = 0;
+    {
+      MutexLock lock(mutex);
+      own = connections.Of(address);
+      all = connections.total();
+      if (own < connections.Max(address, limits.http_connections_max, limits.population_percent_max)) {
+        connections.Add(address, 1);
+        return true;
+      }
+    }
+    refusals.Info(clock.Now(), "{}",
+                  limits.SentenceOfShare(&Limits::http_connections_max,
+                                         fmt::format("a connection is closed: there are {}, {} of them from {}, which "
+                                                     "may have",
+                                                     all, own, address)));
+    return false;
+  }
+  void OnEnd(const std::string& address) {
+    MutexLock lock(mutex);
+    connections.Add(address, -1);
+    if (connections.total() == 0) none_left.NotifyAll();
+  }
+  // Whether there is no connection any more, within `timeout`.
+  bool WaitUntilClosed(absl::Duration timeout) {
+    const absl::Time end = clock.Now() + timeout;
+    MutexLock lock(mutex);
+    for (absl::Duration left = timeout; connections.total() > 0 && left > absl::ZeroDuration();
+         left = timeout == absl::InfiniteDuration() ? timeout : end - clock.Now()) {
+      none_left.WaitFor(mutex, left);
+    }
+    return connections.total() == 0;
+  }
+
+  CallPipeline& pipeline;
+  const Clock& clock;
+  const std::atomic<bool> is_alive = true;
+  std::atomic<bool> is_serving = true;
+  const RouteTable routes;
+  const Connection::Shared shared = {.routes = routes,
+                                     .limits = pipeline.limits(),
+                                     .is_open = [this] { return !pipeline.requires_identity(); },
+                                     .on_end = [this](const std::string& address) { OnEnd(address); }};
+  std::unique_ptr<Listener> listener;
+  std::vector<std::unique_ptr<EventLoop>> loops;
+  // The listener's.
+  size_t next_loop = 0;
+  LogQuota refusals;
+  Mutex mutex;
+  CondVar none_left;
+  // By the address that they came from.
+  PopulationShare connections GUARDED_BY(mutex);
+};
+
+absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(CallPipeline& pipeline, const Clock& clock,
+                                                              Options options) {
+  auto state = std::make_unique<State>(pipeline, clock, std::move(options.routes));
+  ASSIGN_OR_RETURN(state->listener, Listener::Open(options.listen));
+  {
+    const BatchScheduling scheduling;
+    for (const auto& loop : state->loops) loop->Start([&pipeline](absl::Time now) { pipeline.Tick(now); });
+  }
+  state->listener->Start([state = state.get()](int fd) { state->Take(fd); });
+  return std::unique_ptr<HttpServer>(new HttpServer(std::move(state)));
+}
+
+HttpServer::HttpServer(std::unique_ptr<State> state) : state_(std::move(state)) {}
+
+HttpServer::~HttpServer() { Shutdown(absl::ZeroDuration()); }
+
+const std::string& HttpServer::address() const { return state_->listener->address(); }
+
+void HttpServer::SetServing(bool is_serving) { state_->is_serving = is_serving; }
+
+void HttpServer::Shutdown(absl::Duration grace) {
+  state_->listener->Stop();
+  for (const bool at_once : {false, true}) {
+    for (const auto& loop : state_->loops) loop->StopClients(at_once);
+    state_->WaitUntilClosed(at_once ? absl::InfiniteDuration() : grace);
+  }
+  for (const auto& loop : state_->loops) loop->Stop();
+}
+
+}  // namespace sheaf
