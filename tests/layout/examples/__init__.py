@@ -8,6 +8,10 @@ extern std::string name, id, header, body, method, error, piece; extern absl::St
 extern ParallelFor& parallel; extern std::vector<int>& squares; extern v1::ResultVerdict& verdict;
 """
 
+BASE_OF = {
+    "ordered_for.h": "extern ByteSink& take; extern absl::Status Render(int64_t i, std::string& text);",
+}
+
 BENCH = "extern Clock& clock;"
 
 BENCH_OF = {
@@ -33,7 +37,7 @@ extern absl::Status Use(const LoadedCertificates&);
 
 # Folder: (what else the examples include, declarations, declarations by header: what differs from the folder's).
 FOLDERS = {
-    "base": (["absl/container/node_hash_map.h", "sheaf/v1/work_service.pb.h", "unordered_map"], BASE, {}),
+    "base": (["absl/container/node_hash_map.h", "base/byte_sink.h", "sheaf/v1/work_service.pb.h", "unordered_map"], BASE, BASE_OF),
     "bench": (["base/status_macros.h"], BENCH, BENCH_OF),
     "probe": (["base/log.h", "base/status_macros.h", "sdk/cpp/client/grpc_transport.h"], PROBE, {}),
     "proto": (["sdk/cpp/client/transport.h", "server/handlers/method_rows.h"], PROTO, {}),

@@ -15,6 +15,7 @@ TESTS_OF = {
     "aggregation/exact_value.h": "extern double found;",
     "conformance/operator_suite.h": "extern std::span<const Operator> kMyOperators; extern Oracle MyOracle; "
                                     "extern OperatorTrial RandomTrial(Random&);",
+    "conformance/shuffled_for.h": "extern RoundAccumulator& sum;",
     "conformance/store_fixture.h": "extern StoreKind& kind;",
     "cpu_time.h": "extern std::string MakeInput(int64_t); extern void Parse(const std::string&);",
     "crash/aftermath.h": "extern std::unique_ptr<SimulatedDisk> disk; extern Ledger& ledger; extern Ledger::Mark& mark; "
