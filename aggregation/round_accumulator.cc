@@ -35,10 +35,12 @@ struct RoundAccumulator::State {
   std::vector<std::unique_ptr<OutputAccumulator>> outputs;
   int64_t num_contributions = 0;
   int64_t num_clients = 0;
+  // Of a release for which there are no threads.
+  mutable InlineFor one_by_one;
 
   const std::vector<OutputLayout>& layouts() const { return validator->layouts(); }
   // What is released, as tensors that are written from this.
-  absl::StatusOr<AggregateRelease> View() const;
+  absl::StatusOr<AggregateRelease> View(ParallelFor& parallel) const;
 };
 
 RoundAccumulator::RoundAccumulator(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -168,16 +170,16 @@ absl::Status RoundAccumulator::Write(const ByteSink& take) const {
   return out.Finish();
 }
 
-absl::StatusOr<AggregateRelease> RoundAccumulator::State::View() const {
+absl::StatusOr<AggregateRelease> RoundAccumulator::State::View(ParallelFor& parallel) const {
   AggregateRelease release;
-  for (const auto& output : outputs) RETURN_IF_ERROR(output->AppendTo(release));
+  for (const auto& output : outputs) RETURN_IF_ERROR(output->AppendTo(release, parallel));
   release.num_contributions = num_contributions;
   release.num_clients = num_clients;
   return release;
 }
 
 absl::StatusOr<AggregateReport> RoundAccumulator::Report() const {
-  ASSIGN_OR_RETURN(AggregateRelease release, state().View());
+  ASSIGN_OR_RETURN(AggregateRelease release, state().View(state().one_by_one));
   AggregateReport report;
   for (ReleasedTensor& tensor : release.tensors) {
     const auto size = static_cast<size_t>(tensor.size_bytes());
@@ -195,10 +197,12 @@ absl::StatusOr<AggregateReport> RoundAccumulator::Report() const {
   return report;
 }
 
-absl::StatusOr<AggregateRelease> RoundAccumulator::Release() && {
+absl::StatusOr<AggregateRelease> RoundAccumulator::Release() && { return std::move(*this).Release(state().one_by_one); }
+
+absl::StatusOr<AggregateRelease> RoundAccumulator::Release(ParallelFor& parallel) && {
   static_cast<void>(state());
   const std::shared_ptr<const State> state = std::move(state_);
-  ASSIGN_OR_RETURN(AggregateRelease release, state->View());
+  ASSIGN_OR_RETURN(AggregateRelease release, state->View(parallel));
   // What a tensor is written from lives as long as the tensor.
   for (ReleasedTensor& tensor : release.tensors) {
     tensor.write = [state, write = std::move(tensor.write)](const ByteSink& take) { return write(take); };

@@ -65,9 +65,12 @@ class RoundAccumulator {
   // OUT_OF_RANGE, naming output and coordinate, if a sum does not fit its dtype: an integer, or a float where
   // infinities do not propagate.
   absl::StatusOr<AggregateReport> Report() const;
-  // The same result in pieces: for servers. Consumes the accumulator, also where it fails; its state lives as long as
-  // one of the tensors, which may be written more than once.
+  // The same result in pieces. Consumes the accumulator, also where it fails; its state lives as long as one of the
+  // tensors, which may be written more than once.
   absl::StatusOr<AggregateRelease> Release() &&;
+  // The same, made by several threads whenever a tensor is written: for servers. `parallel` outlives the tensors. The
+  // thread that hands a piece over may be any of them; one does at a time.
+  absl::StatusOr<AggregateRelease> Release(ParallelFor& parallel) &&;
 
   int64_t num_contributions() const;
   int64_t num_clients() const;

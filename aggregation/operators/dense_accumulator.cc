@@ -8,6 +8,7 @@
 #include "aggregation/exact/exact_block.h"
 #include "aggregation/operators/weight_sum.h"
 #include "aggregation/wire/tensor.h"
+#include "base/ordered_for.h"
 #include "base/status_macros.h"
 
 namespace sheaf {
@@ -17,8 +18,10 @@ namespace {
 // of serialised cells.
 constexpr int64_t kStripe = int64_t{1} << 18;
 static_assert(kStripe % kCellChunk == 0 && kStripe % ExactBlock::kRunMax == 0);
-// Elements released at once.
+// Elements of one released piece; and pieces that wait for one before them: 16 MiB at most.
 constexpr int64_t kPiece = int64_t{1} << 14;
+constexpr int kPiecesMax = 128;
+static_assert(kStripe % kPiece == 0);
 
 class DenseAccumulator final : public OutputAccumulator {
  public:
@@ -74,13 +77,14 @@ class DenseAccumulator final : public OutputAccumulator {
     return absl::OkStatus();
   }
 
-  absl::Status DoRelease(AggregateRelease& release, v1::OutputSummary& summary) const override {
+  absl::Status DoRelease(AggregateRelease& release, v1::OutputSummary& summary, ParallelFor& parallel) const override {
     std::optional<ExactDivisor> divisor;
     if (layout().op->divisor != Divisor::kNone && num_clients() > 0) {
       divisor = is_weighted() ? weight_.divisor() : ExactDivisor::OfCount(num_clients());
     }
-    release.tensors.push_back({layout().name, layout().released_dtype(), layout().shape,
-                               [this, divisor](const ByteSink& take) { return WriteElements(divisor, take); }});
+    release.tensors.push_back(
+        {layout().name, layout().released_dtype(), layout().shape,
+         [this, divisor, &parallel](const ByteSink& take) { return WriteElements(divisor, take, parallel); }});
     summary.set_divisor_value(divisor.has_value() ? divisor->upper : 0);
     summary.set_touched(layout().width);
     summary.set_released(layout().width);
@@ -89,22 +93,24 @@ class DenseAccumulator final : public OutputAccumulator {
 
  private:
   bool is_weighted() const { return layout().op->is_weighted(); }
-  absl::Status WriteElements(std::optional<ExactDivisor> divisor, const ByteSink& take) const {
+  absl::Status WriteElements(std::optional<ExactDivisor> divisor, const ByteSink& take, ParallelFor& parallel) const {
     const auto value_bytes = static_cast<size_t>(DTypeSize(layout().released_dtype()));
     const ExactDivisors divisors = divisor.has_value() ? ExactDivisors(*divisor) : ExactDivisors();
-    std::vector<char> piece(static_cast<size_t>(std::min(kPiece, layout().width)) * value_bytes);
-    int64_t first = 0;
-    for (const auto& stripe : stripes_) {
-      for (int64_t at = 0; at < stripe->size(); at += kPiece) {
-        const int64_t n = std::min(kPiece, stripe->size() - at);
-        int64_t num_fitting = stripe->Round(at, n, divisors, piece.data());
-        num_fitting = layout().NumFitting(piece.data(), num_fitting);
-        if (num_fitting < n) return OutOfRange(0, first + at + num_fitting);
-        RETURN_IF_ERROR(take({piece.data(), static_cast<size_t>(n) * value_bytes}));
-      }
-      first += stripe->size();
-    }
-    return absl::OkStatus();
+    using Piece = std::vector<char>;
+    return OrderedFor<Piece>(
+        parallel, {.num_parts = (layout().width + kPiece - 1) / kPiece, .waiting_max = kPiecesMax},
+        [] { return std::make_unique<Piece>(); },
+        [&](int64_t i, Piece& piece) {
+          const int64_t first = i * kPiece, n = std::min(kPiece, layout().width - first);
+          piece.resize(static_cast<size_t>(n) * value_bytes);
+          const CellVector& stripe = *stripes_[static_cast<size_t>(first / kStripe)];
+          const int64_t num_rounded = stripe.Round(first % kStripe, n, divisors, piece.data());
+          const int64_t num_fitting = layout().NumFitting(piece.data(), num_rounded);
+          return num_fitting < n ? OutOfRange(0, first + num_fitting) : absl::OkStatus();
+        },
+        [&](const Piece& piece) {
+          return take({piece.data(), piece.size()});
+        });
   }
 
   // kStripe elements each, but for the last.

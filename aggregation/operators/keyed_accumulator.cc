@@ -15,6 +15,7 @@
 #include "aggregation/sparse/slot_index.h"
 #include "aggregation/wire/tensor.h"
 #include "base/key_hash.h"
+#include "base/ordered_for.h"
 #include "base/status_macros.h"
 
 namespace sheaf {
@@ -24,8 +25,9 @@ namespace {
 constexpr uint64_t kSignBit = uint64_t{1} << 63;
 // Rows whose slots are looked up together.
 constexpr size_t kBatch = 256;
-// Bytes released at once, about.
+// Rows of one released piece take so many bytes, about; and all pieces that wait for one before them.
 constexpr size_t kPieceBytes = 64 << 10;
+constexpr size_t kWaitingBytes = 16 << 20;
 
 // The keys there are, and the slots of their rows.
 class KeySet {
@@ -137,8 +139,8 @@ class KeyedAccumulator final : public OutputAccumulator {
     return ReadCells(*columns_.cells, num_cells, in, origin);
   }
 
-  absl::Status DoRelease(AggregateRelease& release, v1::OutputSummary& summary) const override {
-    ASSIGN_OR_RETURN(const Selection selection, Select());
+  absl::Status DoRelease(AggregateRelease& release, v1::OutputSummary& summary, ParallelFor& parallel) const override {
+    ASSIGN_OR_RETURN(const Selection selection, Select(parallel));
     summary.set_touched(keys_.size());
     summary.set_released(selection.num_rows());
     const std::string& name = layout().name;
@@ -159,12 +161,10 @@ class KeyedAccumulator final : public OutputAccumulator {
     }
     std::vector<int64_t> shape = layout().shape;
     shape.insert(shape.begin(), selection.num_rows());
-    release.tensors.push_back({name + ".values", layout().released_dtype(), shape, [this](const ByteSink& take) {
-                                 const std::vector<uint32_t> slots = keys_.SlotsInOrder();
-                                 return ForEachRun(slots, [&](std::span<const uint32_t>, const RowRelease& rows) {
-                                   return take(rows.rows());
-                                 });
-                               }});
+    release.tensors.push_back(
+        {name + ".values", layout().released_dtype(), shape, [this, selection, &parallel](const ByteSink& take) {
+           return ForEachRun(*selection.slots, parallel, [&](const Piece& piece) { return take(piece.rows.rows()); });
+         }});
     return absl::OkStatus();
   }
 
@@ -178,27 +178,38 @@ class KeyedAccumulator final : public OutputAccumulator {
     int64_t num_rows() const { return static_cast<int64_t>(slots->size()); }
   };
 
-  // Calls visit(slots, their rows) for runs of slots: few rows at once, or all where rows are single values, which are
-  // best rounded together. OUT_OF_RANGE if a sum does not fit.
-  template <typename Visit>
-  absl::Status ForEachRun(std::span<const uint32_t> slots, Visit visit) const {
-    RowRelease rows(layout(), std::nullopt);
-    const size_t row_bytes = std::max<size_t>(rows.row_bytes(), 1);
-    const size_t run = layout().width == 1 ? std::max<size_t>(slots.size(), 1) : kPieceBytes / row_bytes + 1;
-    for (size_t begin = 0; begin < slots.size(); begin += run) {
-      const std::span<const uint32_t> piece = slots.subspan(begin, std::min(run, slots.size() - begin));
-      if (const auto misfit = rows.Take(columns_, piece)) return Misfit(piece[misfit->position]);
-      RETURN_IF_ERROR(visit(piece, rows));
-    }
-    return absl::OkStatus();
+  struct Piece {
+    std::span<const uint32_t> slots;
+    RowRelease rows;
+  };
+  // Calls give(piece) for runs of slots, in order: few rows at once, or all where rows are single values, which are
+  // best rounded together. Several pieces are made at once. OUT_OF_RANGE if a sum does not fit.
+  absl::Status ForEachRun(std::span<const uint32_t> slots, ParallelFor& parallel,
+                          const std::function<absl::Status(Piece& piece)>& give) const {
+    const auto row_bytes = static_cast<size_t>(layout().width * DTypeSize(layout().released_dtype()));
+    const size_t run =
+        layout().width == 1 ? std::max<size_t>(slots.size(), 1) : kPieceBytes / std::max<size_t>(row_bytes, 1) + 1;
+    const size_t waiting_max = std::clamp<size_t>(kWaitingBytes / std::max<size_t>(run * row_bytes, 1), 2, 128);
+    return OrderedFor<Piece>(
+        parallel,
+        {.num_parts = static_cast<int64_t>((slots.size() + run - 1) / run),
+         .waiting_max = static_cast<int>(waiting_max)},
+        [this] { return std::make_unique<Piece>(Piece{.slots = {}, .rows = RowRelease(layout(), std::nullopt)}); },
+        [&](int64_t i, Piece& piece) {
+          const size_t begin = static_cast<size_t>(i) * run;
+          piece.slots = slots.subspan(begin, std::min(run, slots.size() - begin));
+          const auto misfit = piece.rows.Take(columns_, piece.slots);
+          return misfit ? Misfit(piece.slots[misfit->position]) : absl::OkStatus();
+        },
+        give);
   }
 
-  absl::StatusOr<Selection> Select() const {
+  absl::StatusOr<Selection> Select(ParallelFor& parallel) const {
     std::vector<uint32_t> slots = keys_.SlotsInOrder();
     if (layout().min_contributors > 1 || layout().drop_zeros) {
       std::vector<uint32_t> kept;
-      RETURN_IF_ERROR(ForEachRun(slots, [&kept](std::span<const uint32_t> piece, const RowRelease& rows) {
-        for (const uint32_t position : rows.kept()) kept.push_back(piece[position]);
+      RETURN_IF_ERROR(ForEachRun(slots, parallel, [&kept](const Piece& piece) {
+        for (const uint32_t position : piece.rows.kept()) kept.push_back(piece.slots[position]);
         return absl::OkStatus();
       }));
       slots = std::move(kept);

@@ -55,12 +55,12 @@ absl::Status OutputAccumulator::Restore(std::string_view state, StateSource sour
   return in.End();
 }
 
-absl::Status OutputAccumulator::AppendTo(AggregateRelease& release) const {
+absl::Status OutputAccumulator::AppendTo(AggregateRelease& release, ParallelFor& parallel) const {
   v1::OutputSummary summary;
   summary.set_name(layout_.name);
   summary.set_operator_(std::string(layout_.op->symbol));
   summary.set_divisor(std::string(DivisorText(layout_.op->divisor)));
-  RETURN_IF_ERROR(DoRelease(release, summary));
+  RETURN_IF_ERROR(DoRelease(release, summary, parallel));
   release.outputs.push_back(std::move(summary));
   return absl::OkStatus();
 }

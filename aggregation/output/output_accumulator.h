@@ -37,9 +37,10 @@ class OutputAccumulator {
   // Into an accumulator of nothing. INVALID_ARGUMENT if `state` belongs to another output or version, DATA_LOSS if its
   // checksum or structure is wrong; after an error the accumulator is not to be used.
   absl::Status Restore(std::string_view state, StateSource source);
-  // Appends the released tensors, which are written from this as it is then; the summary; and, if there are any, the
-  // counters of the fold. OUT_OF_RANGE if a sum does not fit: here, or when a tensor is written.
-  absl::Status AppendTo(AggregateRelease& release) const;
+  // Appends the released tensors, which are written from this as it is then, by the threads of `parallel`; the summary;
+  // and, if there are any, the counters of the fold. OUT_OF_RANGE if a sum does not fit: here, or when a tensor is
+  // written.
+  absl::Status AppendTo(AggregateRelease& release, ParallelFor& parallel) const;
   virtual int64_t memory_bytes() const = 0;
   // Folds what waits to be folded, so that memory_bytes tells all.
   virtual void Settle() {}
@@ -56,8 +57,10 @@ class OutputAccumulator {
   virtual void DoMerge(const OutputAccumulator& other) = 0;
   virtual void DoWrite(StateWriter& out) const = 0;
   virtual absl::Status DoRead(StateReader& in, StateOrigin origin) = 0;
-  // Appends the tensors, which may refer to this; fills in the summary's divisor_value, touched and released.
-  virtual absl::Status DoRelease(AggregateRelease& release, v1::OutputSummary& summary) const = 0;
+  // Appends the tensors, which may refer to this and to `parallel`; fills in the summary's divisor_value, touched and
+  // released. What comes out does not depend on how many threads there are.
+  virtual absl::Status DoRelease(AggregateRelease& release, v1::OutputSummary& summary,
+                                 ParallelFor& parallel) const = 0;
 
   void WriteBody(StateWriter& out) const {
     out.Put(num_clients_);

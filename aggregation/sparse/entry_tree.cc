@@ -220,8 +220,8 @@ void EntryTree<Offset, Value, kCounted>::Split(Node& node, int64_t waiting_bytes
   // A coordinate takes all with it: its values, its contributors, and which contribution was the newest, without which
   // entries of that one which still come would count again.
   const std::unique_ptr<SparseBlock<Offset>> block = std::move(node.block);
-  std::vector<int64_t> offsets;
-  std::vector<uint32_t> slots;
+  RawVector<int64_t> offsets;
+  RawVector<uint32_t> slots;
   block->Sorted(0, offsets, slots);
   for (size_t i = 0; i < offsets.size(); ++i) {
     Node& child = node.children[static_cast<uint64_t>(offsets[i]) >> node.shift];
@@ -271,13 +271,49 @@ void EntryTree<Offset, Value, kCounted>::ForEachBlock(const Node& node, uint64_t
 
 template <typename Offset, typename Value, bool kCounted>
 void EntryTree<Offset, Value, kCounted>::ForEachRun(const std::function<void(const SlotRun&)>& visit) {
+  InlineFor one_by_one;
+  const std::unique_ptr<const SlotRuns> runs = Runs(kThinMax, one_by_one);
+  SlotRuns::Room room;
+  for (int64_t i = 0; i < runs->size(); ++i) visit(runs->Read(i, room));
+}
+
+// A run is a block, which is put in order when it is read.
+template <typename Offset, typename Value, bool kCounted>
+class EntryTree<Offset, Value, kCounted>::BlockRuns final : public SlotRuns {
+ public:
+  void Append(const SparseBlock<Offset>& block, uint64_t base) {
+    runs_.push_back({.block = &block, .base = base, .num_before = num_coordinates_});
+    const int64_t n = block.num_touched();
+    num_coordinates_ += n;
+    longest_ = std::max(longest_, n);
+  }
+
+  int64_t size() const override { return static_cast<int64_t>(runs_.size()); }
+  int64_t longest() const override { return longest_; }
+  SlotRun Read(int64_t i, Room& room) const override {
+    const Run& run = runs_[static_cast<size_t>(i)];
+    run.block->Sorted(run.base, room.keys, room.slots);
+    return {.keys = room.keys, .slots = room.slots, .columns = &run.block->columns(), .num_before = run.num_before};
+  }
+
+ private:
+  struct Run {
+    const SparseBlock<Offset>* block;
+    uint64_t base;
+    int64_t num_before;
+  };
+
+  std::vector<Run> runs_;
+  int64_t num_coordinates_ = 0;
+  int64_t longest_ = 0;
+};
+
+template <typename Offset, typename Value, bool kCounted>
+std::unique_ptr<const SlotRuns> EntryTree<Offset, Value, kCounted>::Runs(int64_t, ParallelFor&) {
   FoldAll(root_, root_bucket_);
-  std::vector<int64_t> keys;
-  std::vector<uint32_t> slots;
-  ForEachBlock(root_, 0, [&](const SparseBlock<Offset>& block, uint64_t base) {
-    block.Sorted(base, keys, slots);
-    visit({.keys = keys, .slots = slots, .columns = &block.columns()});
-  });
+  auto runs = std::make_unique<BlockRuns>();
+  ForEachBlock(root_, 0, [&](const SparseBlock<Offset>& block, uint64_t base) { runs->Append(block, base); });
+  return runs;
 }
 
 template <typename Offset, typename Value, bool kCounted>

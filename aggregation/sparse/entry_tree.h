@@ -36,6 +36,7 @@ class EntryTree final : public SparseStore {
   void Expect(int64_t num_coordinates) override;
   Place FindOrAdd(int64_t key) override;
   void ForEachRun(const std::function<void(const SlotRun&)>& visit) override;
+  std::unique_ptr<const SlotRuns> Runs(int64_t run_max, ParallelFor& parallel) override;
   int64_t num_touched() override;
   v1::FoldCounters counters() const override;
   int64_t memory_bytes() const override;
@@ -102,6 +103,7 @@ class EntryTree final : public SparseStore {
   void Split(Node& node, int64_t waiting_bytes);
   template <typename Visit>
   static void ForEachBlock(const Node& node, uint64_t base, const Visit& visit);
+  class BlockRuns;
 
   const OutputLayout& layout_;
   // Significant bits of the floats that come.

@@ -1,6 +1,7 @@
 #include "aggregation/sparse/row_store.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "aggregation/wire/tensor.h"
 
@@ -57,6 +58,17 @@ void RowStore::ForEachRun(const std::function<void(const SlotRun&)>& visit) {
   index_.ForEachRun([&](std::span<const int64_t> keys, std::span<const uint32_t> slots) {
     visit({.keys = keys, .slots = slots, .columns = &columns_});
   });
+}
+
+std::unique_ptr<const SlotRuns> RowStore::Runs(int64_t run_max, ParallelFor&) {
+  SlotRuns::Room ordered;
+  ordered.keys.reserve(static_cast<size_t>(index_.size()));
+  ordered.slots.reserve(static_cast<size_t>(index_.size()));
+  index_.ForEachRun([&](std::span<const int64_t> keys, std::span<const uint32_t> slots) {
+    ordered.keys.insert(ordered.keys.end(), keys.begin(), keys.end());
+    ordered.slots.insert(ordered.slots.end(), slots.begin(), slots.end());
+  });
+  return std::make_unique<OrderedSlots>(columns_, std::move(ordered), run_max);
 }
 
 v1::FoldCounters RowStore::counters() const {

@@ -1,6 +1,7 @@
 // RowStore: a SparseStore of rows, folded as they come. Rows lie in the order in which they first came.
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "aggregation/output/output_layout.h"
@@ -17,6 +18,7 @@ class RowStore final : public SparseStore {
   void Expect(int64_t) override {}
   Place FindOrAdd(int64_t key) override;
   void ForEachRun(const std::function<void(const SlotRun&)>& visit) override;
+  std::unique_ptr<const SlotRuns> Runs(int64_t run_max, ParallelFor& parallel) override;
   int64_t num_touched() override { return index_.size(); }
   v1::FoldCounters counters() const override;
   int64_t memory_bytes() const override {

@@ -123,7 +123,7 @@ int64_t SparseBlock<Offset>::num_touched() const {
 }
 
 template <typename Offset>
-void SparseBlock<Offset>::Sorted(uint64_t base, std::vector<int64_t>& coordinates, std::vector<uint32_t>& slots) const {
+void SparseBlock<Offset>::Sorted(uint64_t base, RawVector<int64_t>& coordinates, RawVector<uint32_t>& slots) const {
   const size_t n = static_cast<size_t>(num_touched());
   coordinates.resize(n);
   slots.resize(n);

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "aggregation/cells/cell_vector.h"
+#include "aggregation/memory/raw_vector.h"
 #include "aggregation/memory/zeroed_pool.h"
 #include "aggregation/output/output_layout.h"
 #include "aggregation/sparse/slot_index.h"
@@ -68,7 +69,7 @@ class SparseBlock {
 
   int64_t num_touched() const;
   // In ascending order: the touched coordinates, each `base` plus its offset, and their slots.
-  void Sorted(uint64_t base, std::vector<int64_t>& coordinates, std::vector<uint32_t>& slots) const;
+  void Sorted(uint64_t base, RawVector<int64_t>& coordinates, RawVector<uint32_t>& slots) const;
 
   SlotColumns& columns() { return *columns_; }
   const SlotColumns& columns() const { return *columns_; }

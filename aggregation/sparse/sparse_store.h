@@ -9,19 +9,13 @@
 
 #include <cstdint>
 #include <functional>
-#include <span>
+#include <memory>
 
 #include "aggregation/output/checked_value.h"
-#include "aggregation/sparse/sparse_block.h"
+#include "aggregation/sparse/slot_runs.h"
+#include "base/parallel_for.h"
 
 namespace sheaf {
-
-// Coordinates of one block, in ascending order, and the slots of their values.
-struct SlotRun {
-  std::span<const int64_t> keys;
-  std::span<const uint32_t> slots;
-  const SlotColumns* columns = nullptr;
-};
 
 class SparseStore {
  public:
@@ -39,6 +33,9 @@ class SparseStore {
   virtual Place FindOrAdd(int64_t key) = 0;
   // Everything there is, in ascending order of key. Folds first what waits.
   virtual void ForEachRun(const std::function<void(const SlotRun&)>& visit) = 0;
+  // The same, for several threads: runs of rows have at most `run_max` coordinates, those of single values about as
+  // many as are best rounded together.
+  virtual std::unique_ptr<const SlotRuns> Runs(int64_t run_max, ParallelFor& parallel) = 0;
   // Folds first what waits.
   virtual int64_t num_touched() = 0;
 

@@ -62,7 +62,8 @@ class MeanOfSquares final : public sheaf::OutputAccumulator {
     return sheaf::ReadCells(*sums_, layout().width, in, origin);
   }
 
-  absl::Status DoRelease(sheaf::AggregateRelease& release, sheaf::v1::OutputSummary& summary) const override {
+  absl::Status DoRelease(sheaf::AggregateRelease& release, sheaf::v1::OutputSummary& summary,
+                         sheaf::ParallelFor&) const override {
     const auto divisor = sheaf::ExactDivisor::OfCount(std::max<int64_t>(num_clients(), 1));
     std::vector<double> means(static_cast<size_t>(layout().width));
     sums_->Round(0, layout().width, divisor, reinterpret_cast<char*>(means.data()));

@@ -48,6 +48,7 @@ struct Strand {
 
   HeldJobs jobs;
   HeldEvents events;
+  InlineFor one_by_one;
   FoldStrand strand{jobs, events, RoundId("r"), *RoundAccumulator::Create(ASum())};
   std::string done, heard;
 };
@@ -90,6 +91,7 @@ TEST_CASE(
   int num_heard = 0;
   for (int i = 0; i < 2; ++i) {
     s.strand.Release<int>(
+        s.one_by_one,
         [&released, i](const AggregateRelease& release) -> absl::StatusOr<int> {
           CHECK(released == (i == 0 ? nullptr : &release));
           released = &release;

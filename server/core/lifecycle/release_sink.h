@@ -1,7 +1,7 @@
 // ReleaseSink: where a round's aggregate goes when it is released. BlobRelease makes it a blob; whatever else a round
 // may release into (the state of an operator, for a server above this one) is another sink.
 //
-//   BlobRelease sink(payloads, background);
+//   BlobRelease sink(payloads, background, parallel);
 //   sink.Release(round.strand, [](const absl::StatusOr<v1::Aggregate>& released, absl::Time) {
 //     if (released.ok()) LogInfo("released {}", released->digest());
 //   });
@@ -14,6 +14,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "base/parallel_for.h"
 #include "server/core/batches/background.h"
 #include "server/core/rounds/fold_strand.h"
 #include "sheaf/v1/round.pb.h"
@@ -38,8 +39,9 @@ class ReleaseSink {
 // A safetensors file, named by its digest.
 class BlobRelease final : public ReleaseSink {
  public:
-  // Both outlive this.
-  BlobRelease(PayloadStore& payloads, const Background& background) : payloads_(payloads), background_(background) {}
+  // All outlive this.
+  BlobRelease(PayloadStore& payloads, const Background& background, ParallelFor& parallel)
+      : payloads_(payloads), background_(background), parallel_(parallel) {}
 
   // Errors also as PayloadStore::WriteBlob; CANCELLED if the process is about to end.
   void Release(FoldStrand& strand, Done done) override;
@@ -51,6 +53,7 @@ class BlobRelease final : public ReleaseSink {
 
   PayloadStore& payloads_;
   const Background& background_;
+  ParallelFor& parallel_;
 };
 
 }  // namespace sheaf

@@ -25,6 +25,7 @@
 #include "aggregation/round_accumulator.h"
 #include "base/check.h"
 #include "base/mutex.h"
+#include "base/parallel_for.h"
 #include "server/core/batches/background.h"
 #include "server/core/batches/executor.h"
 #include "storage/ids.h"
@@ -50,13 +51,13 @@ class FoldStrand {
     Ask<Result>(
         length, [work = std::move(work)](Sum& sum) { return work(sum.accumulator); }, std::move(then));
   }
-  // Releases the accumulator for good: nothing can be folded from then on. `work` gets the release, in a job; called
-  // again, the same one. `then` gets what `work` returned, or why there is no release.
+  // Releases the accumulator for good, by the threads of `parallel`: nothing can be folded from then on. `work` gets
+  // the release, in a job; called again, the same one. `then` gets what `work` returned, or why there is no release.
   template <typename Result>
-  void Release(std::function<absl::StatusOr<Result>(const AggregateRelease& release)> work,
+  void Release(ParallelFor& parallel, std::function<absl::StatusOr<Result>(const AggregateRelease& release)> work,
                std::function<void(absl::StatusOr<Result>, absl::Time now)> then) {
-    const auto release = [work = std::move(work)](Sum& sum) -> absl::StatusOr<Result> {
-      if (!sum.release.has_value()) sum.release = std::move(sum.accumulator).Release();
+    const auto release = [&parallel, work = std::move(work)](Sum& sum) -> absl::StatusOr<Result> {
+      if (!sum.release.has_value()) sum.release = std::move(sum.accumulator).Release(parallel);
       if (!sum.release->ok()) return sum.release->status();
       return work(**sum.release);
     };

@@ -5,7 +5,7 @@ extern v1::AggregateSpec& spec; extern v1::OutputSpec& output; extern std::span<
 extern OutputLayout& layout; extern std::vector<OutputLayout>& layouts;
 extern v1::Contribution& contribution; extern std::vector<v1::Contribution>& contributions;
 extern RoundAccumulator& sum; extern CheckedValue& value; extern float weight; extern ByteSink& take;
-extern CellType& type; extern CellVector& cells; extern int n; extern char* bytes;
+extern CellType& type; extern CellVector& cells; extern int n; extern char* bytes; extern ParallelFor& parallel;
 """
 
 # Of one header: what differs from its folder's.
@@ -16,10 +16,12 @@ AGGREGATION_OF = {
     "exact/exact_divisor.h": "extern CellVector& weights;",
     "fold_growth.h": "extern int64_t held;",
     "operators/row_release.h": "extern ExactDivisor& divisor; extern SlotColumns& columns; extern std::vector<uint32_t>& slots;",
+    "memory/raw_vector.h": "extern size_t size;",
     "memory/row_pool.h": "extern float* values;",
     "sparse/row_index.h": "extern uint64_t num_coordinates; extern int64_t* keys; extern uint32_t* slots; "
                           "extern RowIndex::Visit visit;",
     "sparse/slot_index.h": "extern uint32_t* keys; extern uint32_t* slots;",
+    "sparse/slot_runs.h": "extern SparseStore& store; extern std::vector<size_t>& sizes;",
     "sparse/sparse_block.h": "extern uint64_t range; extern uint32_t* offsets; extern uint32_t* slots; "
                              "extern WideValue* values; extern int precision;",
     "sparse/sparse_store.h": "extern SparseStore& store;",
@@ -32,5 +34,5 @@ AGGREGATION_OF = {
 }
 
 FOLDERS = {
-    "aggregation": (["base/byte_sink.h", "base/status_macros.h"], AGGREGATION, AGGREGATION_OF),
+    "aggregation": (["base/byte_sink.h", "base/parallel_for.h", "base/status_macros.h"], AGGREGATION, AGGREGATION_OF),
 }
