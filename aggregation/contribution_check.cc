@@ -128,24 +128,25 @@ absl::Status CheckPartial(const OutputLayout& layout, const v1::OutputValue& val
                             output.partial->num_clients(), num_clients));
 }
 
-absl::Status CheckValue(const OutputLayout& layout, const v1::OutputValue& value, float weight, CheckedOutput& output) {
+absl::Status CheckValue(const OutputLayout& layout, const v1::OutputValue& value, float weight, ParallelFor& parallel,
+                        CheckedOutput& output) {
   output.value.weight = weight;
   switch (layout.op->operand) {
     case Operand::kDense:
       if (!value.has_dense()) return WrongKind(layout, value);
-      RETURN_IF_ERROR(CheckDense(layout, value.dense(), output.ranges));
+      RETURN_IF_ERROR(CheckDense(layout, value.dense(), parallel, output.ranges));
       output.value.data = value.dense().data();
       output.value.ranges = output.ranges;
       break;
     case Operand::kSparse:
       if (!value.has_sparse()) return WrongKind(layout, value);
-      RETURN_IF_ERROR(CheckSparse(layout, value.sparse(), output.keys));
+      RETURN_IF_ERROR(CheckSparse(layout, value.sparse(), parallel, output.keys));
       output.value.data = value.sparse().values().data();
       output.value.keys = output.keys;
       break;
     case Operand::kKeyed:
       if (!value.has_keyed()) return WrongKind(layout, value);
-      RETURN_IF_ERROR(CheckKeyed(layout, value.keyed(), output.keys));
+      RETURN_IF_ERROR(CheckKeyed(layout, value.keyed(), parallel, output.keys));
       output.value.data = value.keyed().values().data();
       output.value.keys = output.keys;
       output.value.string_keys = &value.keyed().string_keys();
@@ -156,7 +157,8 @@ absl::Status CheckValue(const OutputLayout& layout, const v1::OutputValue& value
 
 }  // namespace
 
-absl::Status CheckContribution(std::span<const OutputLayout> layouts, CheckedContribution& checked) {
+absl::Status CheckContribution(std::span<const OutputLayout> layouts, ParallelFor& parallel,
+                               CheckedContribution& checked) {
   const v1::Contribution& contribution = checked.contribution;
   ASSIGN_OR_RETURN(const float weight, WeightOf(contribution));
   ASSIGN_OR_RETURN(const std::vector<const v1::OutputValue*> values, MatchOutputs(layouts, contribution));
@@ -174,7 +176,7 @@ absl::Status CheckContribution(std::span<const OutputLayout> layouts, CheckedCon
                       value.name(), KindOf(value), values.front()->name(), KindOf(*values.front())));
     }
     RETURN_IF_ERROR(is_partial ? CheckPartial(layouts[i], value, checked.num_clients, checked.outputs[i])
-                               : CheckValue(layouts[i], value, weight, checked.outputs[i]));
+                               : CheckValue(layouts[i], value, weight, parallel, checked.outputs[i]));
   }
   return absl::OkStatus();
 }

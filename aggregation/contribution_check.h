@@ -2,7 +2,7 @@
 //
 //   CheckedContribution checked;
 //   checked.contribution = std::move(contribution);
-//   RETURN_IF_ERROR(CheckContribution(layouts, checked));
+//   RETURN_IF_ERROR(CheckContribution(layouts, parallel, checked));
 //
 // A contribution carries values for all outputs (one client's) or states for all (a partial aggregate of several).
 #pragma once
@@ -13,9 +13,11 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "aggregation/memory/raw_vector.h"
 #include "aggregation/output/checked_value.h"
 #include "aggregation/output/output_accumulator.h"
 #include "aggregation/output/output_layout.h"
+#include "base/parallel_for.h"
 #include "sheaf/v1/aggregation.pb.h"
 
 namespace sheaf {
@@ -23,7 +25,7 @@ namespace sheaf {
 struct CheckedOutput {
   // Points into the contribution, `keys` and `ranges`.
   CheckedValue value;
-  std::vector<int64_t> keys;
+  RawVector<int64_t> keys;
   std::vector<FloatRange> ranges;
   // Set in a partial aggregate, instead of the value.
   std::unique_ptr<OutputAccumulator> partial;
@@ -43,6 +45,7 @@ struct CheckedContribution {
 
 // Fills in `outputs` and `num_clients` from `contribution`. INVALID_ARGUMENT naming the output and the position;
 // RESOURCE_EXHAUSTED over a limit, naming it.
-absl::Status CheckContribution(std::span<const OutputLayout> layouts, CheckedContribution& checked);
+absl::Status CheckContribution(std::span<const OutputLayout> layouts, ParallelFor& parallel,
+                               CheckedContribution& checked);
 
 }  // namespace sheaf

@@ -28,9 +28,15 @@ ContributionValidator::ContributionValidator(std::vector<OutputLayout> layouts)
     : layouts_(std::move(layouts)), held_bytes_(layouts_.size()) {}
 
 absl::StatusOr<ValidContribution> ContributionValidator::Validate(v1::Contribution contribution) const {
+  InlineFor one_by_one;
+  return Validate(std::move(contribution), one_by_one);
+}
+
+absl::StatusOr<ValidContribution> ContributionValidator::Validate(v1::Contribution contribution,
+                                                                  ParallelFor& parallel) const {
   auto checked = std::make_unique<CheckedContribution>();
   checked->contribution = std::move(contribution);
-  RETURN_IF_ERROR(CheckContribution(layouts_, *checked));
+  RETURN_IF_ERROR(CheckContribution(layouts_, parallel, *checked));
   return ValidContribution(std::move(checked));
 }
 
@@ -52,7 +58,8 @@ int64_t ContributionValidator::GrowthMax(const ValidContribution& valid, int64_t
   return Growth(valid, GrowthDetail::kScanned);
 }
 
-void ContributionValidator::PrepareGrowthMax(ValidContribution& valid, int64_t memory_max) const {
+void ContributionValidator::PrepareGrowthMax(ValidContribution& valid, int64_t memory_max,
+                                             ParallelFor& parallel) const {
   int64_t held = 0;
   for (const std::atomic<int64_t>& bytes : held_bytes_) held += bytes.load(std::memory_order_relaxed);
   // Others like it may be on their way.
@@ -60,7 +67,7 @@ void ContributionValidator::PrepareGrowthMax(ValidContribution& valid, int64_t m
   if (Growth(valid, GrowthDetail::kWorst) <= (memory_max - held) / kOthers) return;
   std::vector<CheckedOutput>& outputs = valid.checked_->outputs;
   for (size_t i = 0; i < outputs.size(); ++i) {
-    if (outputs[i].partial == nullptr) outputs[i].value.bins = CountBins(layouts_[i], outputs[i].value);
+    if (outputs[i].partial == nullptr) outputs[i].value.bins = CountBins(layouts_[i], outputs[i].value, parallel);
   }
 }
 

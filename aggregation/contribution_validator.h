@@ -15,6 +15,7 @@
 
 #include "absl/status/statusor.h"
 #include "aggregation/output/output_layout.h"
+#include "base/parallel_for.h"
 #include "sheaf/v1/aggregation.pb.h"
 
 namespace sheaf {
@@ -52,12 +53,14 @@ class ContributionValidator {
   // Checks the whole contribution. INVALID_ARGUMENT naming the output and the position; RESOURCE_EXHAUSTED over a
   // limit, naming it.
   absl::StatusOr<ValidContribution> Validate(v1::Contribution contribution) const;
+  // The same, with a large one shared out: for servers.
+  absl::StatusOr<ValidContribution> Validate(v1::Contribution contribution, ParallelFor& parallel) const;
   // The most memory that folding it would add, about (see FoldGrowth). No more exact than it takes to see whether it
   // is at most `room`: then it costs nothing, else a look at every value.
   int64_t GrowthMax(const ValidContribution& valid, int64_t room) const;
   // Has GrowthMax look at no value later on, if it may have to where states may take `memory_max`: for a thread that
   // has the time. Not beside another call with the same contribution.
-  void PrepareGrowthMax(ValidContribution& valid, int64_t memory_max) const;
+  void PrepareGrowthMax(ValidContribution& valid, int64_t memory_max, ParallelFor& parallel) const;
 
   // In the order of the spec.
   const std::vector<OutputLayout>& layouts() const { return layouts_; }

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <numeric>
+#include <vector>
 
 #include "aggregation/exact/exact_block.h"
 #include "aggregation/exact/exact_kernels.h"
@@ -82,22 +84,29 @@ int64_t NumValues(const OutputLayout& layout, const CheckedValue& value) {
   return static_cast<int64_t>(value.data.size()) / DTypeSize(layout.dtype);
 }
 
-// Calls visit(number of values, bins they may open) for each run.
-template <typename Visit>
-void ForEachRun(const OutputLayout& layout, const CheckedValue& value, Visit visit) {
+// Bins that the runs of some values may open: all together where each run of a dense output has blocks of its own; the
+// most that one run opens where those of rows may share theirs.
+int64_t JoinBins(const OutputLayout& layout, int64_t some, int64_t others) {
+  return layout.op->operand == Operand::kDense ? some + others : std::max(some, others);
+}
+
+int64_t CountBins(const OutputLayout& layout, const CheckedValue& value, int64_t begin, int64_t end) {
   const Exponents weight = WeightExponents(layout, value);
   const int64_t size = DTypeSize(layout.dtype);
-  const int64_t num_values = NumValues(layout, value);
-  for (int64_t at = 0; at < num_values; at += ExactBlock::kRunMax) {
-    const int n = static_cast<int>(std::min<int64_t>(ExactBlock::kRunMax, num_values - at));
+  int64_t bins = 0;
+  for (int64_t at = begin; at < end; at += ExactBlock::kRunMax) {
+    const int n = static_cast<int>(std::min<int64_t>(ExactBlock::kRunMax, end - at));
     const FloatRange range = value.ranges.empty() ? Scan(layout, value.data.data() + at * size, n)
                                                   : value.ranges[static_cast<size_t>(at / ExactBlock::kRunMax)];
-    visit(n, BinsOfRun(layout, range, weight));
+    bins = JoinBins(layout, bins, BinsOfRun(layout, range, weight));
   }
+  return bins;
 }
 
 int64_t CountedBins(const OutputLayout& layout, const CheckedValue& value) {
-  return value.bins ? *value.bins : CountBins(layout, value);
+  if (value.bins) return *value.bins;
+  InlineFor one_by_one;
+  return CountBins(layout, value, one_by_one);
 }
 
 int64_t DenseGrowth(const OutputLayout& layout, const CheckedValue& value, GrowthDetail detail) {
@@ -140,14 +149,17 @@ int64_t RowsGrowth(const OutputLayout& layout, const CheckedValue& value, int64_
 
 }  // namespace
 
-int64_t CountBins(const OutputLayout& layout, const CheckedValue& value) {
-  int64_t bins = 0;
-  if (!layout.is_exact_sum()) return bins;
-  // Each run of a dense output has blocks of its own; those of rows may share theirs.
-  const bool is_dense = layout.op->operand == Operand::kDense;
-  ForEachRun(layout, value,
-             [&](int, int of_run) { bins = is_dense ? bins + of_run : std::max<int64_t>(bins, of_run); });
-  return bins;
+int64_t CountBins(const OutputLayout& layout, const CheckedValue& value, ParallelFor& parallel) {
+  // Whole runs.
+  constexpr int64_t kPart = 256 * ExactBlock::kRunMax;
+  if (!layout.is_exact_sum()) return 0;
+  const int64_t num_values = NumValues(layout, value);
+  std::vector<int64_t> bins(static_cast<size_t>(num_values / kPart + 1));
+  RunInParts(parallel, num_values, kPart, [&](int64_t begin, int64_t end) {
+    bins[static_cast<size_t>(begin / kPart)] = CountBins(layout, value, begin, end);
+  });
+  return std::accumulate(bins.begin(), bins.end(), int64_t{0},
+                         [&](int64_t some, int64_t others) { return JoinBins(layout, some, others); });
 }
 
 int64_t FoldGrowth(const OutputLayout& layout, const CheckedValue& value, int64_t held_bytes, GrowthDetail detail) {

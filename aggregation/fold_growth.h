@@ -12,6 +12,7 @@
 #include "aggregation/output/checked_value.h"
 #include "aggregation/output/output_accumulator.h"
 #include "aggregation/output/output_layout.h"
+#include "base/parallel_for.h"
 
 namespace sheaf {
 
@@ -25,7 +26,7 @@ enum class GrowthDetail {
 // `held_bytes`: of the output's accumulator.
 int64_t FoldGrowth(const OutputLayout& layout, const CheckedValue& value, int64_t held_bytes, GrowthDetail detail);
 // What kScanned looks at every value for, to be kept in CheckedValue::bins.
-int64_t CountBins(const OutputLayout& layout, const CheckedValue& value);
+int64_t CountBins(const OutputLayout& layout, const CheckedValue& value, ParallelFor& parallel);
 // Of a partial aggregate that was parsed.
 int64_t FoldGrowth(const OutputAccumulator& partial, int64_t held_bytes);
 

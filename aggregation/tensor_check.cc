@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstring>
 
@@ -14,6 +15,9 @@
 
 namespace sheaf {
 namespace {
+
+// Bytes that are looked at by one thread.
+constexpr int64_t kPartBytes = int64_t{1} << 20;
 
 template <typename... Args>
 absl::Status Refuse(RefusalKind kind, const OutputLayout& layout, fmt::format_string<Args...> format, Args&&... args) {
@@ -56,31 +60,37 @@ absl::Status CheckIndexType(const OutputLayout& layout, const char* part, const 
   return Refuse(RefusalKind::kDType, layout, "{} is {}, expected INT64 or INT32", part, v1::DType_Name(tensor.dtype()));
 }
 
-// The position of the first NaN or infinity, or -1.
-int64_t FirstNonFinite(const std::string& data, v1::DType dtype) {
-  const int64_t n = static_cast<int64_t>(data.size()) / DTypeSize(dtype);
-  const char* const values = data.data();
-  if (dtype == v1::FLOAT32 && !AllFinite32(values, n)) {
-    for (int64_t i = 0; i < n; ++i) {
-      if (!AllFinite32(values + 4 * i, 1)) return i;
-    }
-  }
-  if (dtype == v1::FLOAT64 && !AllFinite64(values, n)) {
-    for (int64_t i = 0; i < n; ++i) {
-      if (!AllFinite64(values + 8 * i, 1)) return i;
-    }
-  }
-  return -1;
+// Of floats.
+bool IsAllFinite(const char* values, int64_t n, v1::DType dtype) {
+  return dtype == v1::FLOAT32 ? AllFinite32(values, n) : AllFinite64(values, n);
 }
 
-std::vector<FloatRange> RangesOf(const std::string& floats) {
+// The position of the first NaN or infinity, or -1.
+int64_t FirstNonFinite(const std::string& data, v1::DType dtype, ParallelFor& parallel) {
+  if (dtype != v1::FLOAT32 && dtype != v1::FLOAT64) return -1;
+  const int64_t size = DTypeSize(dtype), n = static_cast<int64_t>(data.size()) / size;
+  std::atomic<bool> is_finite = true;
+  RunInParts(parallel, n, kPartBytes / size, [&](int64_t begin, int64_t end) {
+    if (!IsAllFinite(data.data() + begin * size, end - begin, dtype)) is_finite.store(false, std::memory_order_relaxed);
+  });
+  if (is_finite.load(std::memory_order_relaxed)) return -1;
+  int64_t first = 0;
+  while (IsAllFinite(data.data() + first * size, 1, dtype)) ++first;
+  return first;
+}
+
+std::vector<FloatRange> RangesOf(const std::string& floats, ParallelFor& parallel) {
+  constexpr int64_t kRun = ExactBlock::kRunMax, kPart = kPartBytes / static_cast<int64_t>(sizeof(float));
+  static_assert(kPart % kRun == 0);
   const int64_t n = static_cast<int64_t>(floats.size() / sizeof(float));
-  std::vector<FloatRange> ranges;
-  ranges.reserve(static_cast<size_t>(n / ExactBlock::kRunMax + 1));
-  for (int64_t at = 0; at < n; at += ExactBlock::kRunMax) {
-    const auto size = static_cast<int>(std::min<int64_t>(ExactBlock::kRunMax, n - at));
-    ranges.push_back(ScanFloats(floats.data() + at * static_cast<int64_t>(sizeof(float)), size));
-  }
+  std::vector<FloatRange> ranges(static_cast<size_t>((n + kRun - 1) / kRun));
+  RunInParts(parallel, n, kPart, [&](int64_t begin, int64_t end) {
+    for (int64_t at = begin; at < end; at += kRun) {
+      const auto size = static_cast<int>(std::min(kRun, end - at));
+      ranges[static_cast<size_t>(at / kRun)] =
+          ScanFloats(floats.data() + at * static_cast<int64_t>(sizeof(float)), size);
+    }
+  });
   return ranges;
 }
 
@@ -103,28 +113,42 @@ absl::Status CheckIndex(const OutputLayout& layout, int64_t row, size_t column, 
   return Refuse(RefusalKind::kIndex, layout, "indices[{}, {}] is {}, outside [0, {})", row, column, index, size);
 }
 
+// The linear coordinates of rows from `begin` up to `end`; false, and they are not set right, if an index is outside.
 template <typename Index>
-absl::Status LinearKeys(const OutputLayout& layout, const std::string& data, int64_t num_rows,
-                        std::vector<int64_t>& keys) {
-  const size_t columns = static_cast<size_t>(layout.index_dims);
-  keys.assign(static_cast<size_t>(num_rows), 0);
-  for (size_t column = 0; column < columns; ++column) {
-    const uint64_t size = static_cast<uint64_t>(layout.shape[column]);
-    // All are looked at before one is judged: loops without a way out are fast, and errors are rare.
-    bool is_inside = true;
-    for (int64_t row = 0; row < num_rows; ++row) {
-      const int64_t index =
-          Load<Index>(data.data(), row * static_cast<int64_t>(columns) + static_cast<int64_t>(column));
+bool SetLinearKeys(const OutputLayout& layout, const char* data, int64_t begin, int64_t end, int64_t* keys) {
+  const int64_t columns = layout.index_dims;
+  if (columns == 0) std::fill(keys + begin, keys + end, 0);
+  // All are looked at before one is judged: loops without a way out are fast, and errors are rare.
+  bool is_inside = true;
+  for (int64_t column = 0; column < columns; ++column) {
+    const auto size = static_cast<uint64_t>(layout.shape[static_cast<size_t>(column)]);
+    for (int64_t row = begin; row < end; ++row) {
+      const int64_t index = Load<Index>(data, row * columns + column);
       is_inside &= static_cast<uint64_t>(index) < size;
-      int64_t& key = keys[static_cast<size_t>(row)];
-      // Wraps where an index is outside; then the keys are not used.
-      key = static_cast<int64_t>(static_cast<uint64_t>(key) * size + static_cast<uint64_t>(index));
+      // Wraps where an index is outside.
+      const uint64_t before = column == 0 ? 0 : static_cast<uint64_t>(keys[row]) * size;
+      keys[row] = static_cast<int64_t>(before + static_cast<uint64_t>(index));
     }
-    if (is_inside) continue;
+  }
+  return is_inside;
+}
+
+template <typename Index>
+absl::Status LinearKeys(const OutputLayout& layout, const std::string& data, int64_t num_rows, ParallelFor& parallel,
+                        RawVector<int64_t>& keys) {
+  const int64_t columns = layout.index_dims;
+  keys.resize(static_cast<size_t>(num_rows));
+  std::atomic<bool> is_inside = true;
+  RunInParts(parallel, num_rows, kPartBytes / static_cast<int64_t>(sizeof(int64_t)), [&](int64_t begin, int64_t end) {
+    if (!SetLinearKeys<Index>(layout, data.data(), begin, end, keys.data())) {
+      is_inside.store(false, std::memory_order_relaxed);
+    }
+  });
+  if (is_inside.load(std::memory_order_relaxed)) return absl::OkStatus();
+  for (int64_t column = 0; column < columns; ++column) {
     for (int64_t row = 0; row < num_rows; ++row) {
       RETURN_IF_ERROR(
-          CheckIndex(layout, row, column,
-                     Load<Index>(data.data(), row * static_cast<int64_t>(columns) + static_cast<int64_t>(column))));
+          CheckIndex(layout, row, static_cast<size_t>(column), Load<Index>(data.data(), row * columns + column)));
     }
   }
   return absl::OkStatus();
@@ -158,9 +182,9 @@ absl::Status CheckRows(const OutputLayout& layout, int64_t num_rows, const v1::T
 
 // `name_of(row, offset)` says which element is meant.
 template <typename NameOf>
-absl::Status CheckFinite(const OutputLayout& layout, const v1::Tensor& values, NameOf name_of) {
+absl::Status CheckFinite(const OutputLayout& layout, const v1::Tensor& values, ParallelFor& parallel, NameOf name_of) {
   if (layout.propagates_non_finite) return absl::OkStatus();
-  const int64_t position = FirstNonFinite(values.data(), layout.dtype);
+  const int64_t position = FirstNonFinite(values.data(), layout.dtype, parallel);
   if (position < 0) return absl::OkStatus();
   const int64_t row = position / layout.width;
   return Refuse(RefusalKind::kNonFinite, layout, "values row {}, that is {}, is {}; only finite values are taken", row,
@@ -169,7 +193,8 @@ absl::Status CheckFinite(const OutputLayout& layout, const v1::Tensor& values, N
 
 }  // namespace
 
-absl::Status CheckDense(const OutputLayout& layout, const v1::Tensor& tensor, std::vector<FloatRange>& ranges) {
+absl::Status CheckDense(const OutputLayout& layout, const v1::Tensor& tensor, ParallelFor& parallel,
+                        std::vector<FloatRange>& ranges) {
   const std::span<const int64_t> shape(tensor.shape().data(), static_cast<size_t>(tensor.shape_size()));
   if (!std::equal(shape.begin(), shape.end(), layout.shape.begin(), layout.shape.end())) {
     return Refuse(RefusalKind::kShape, layout, "the tensor has shape {}, expected {}", ShapeText(shape),
@@ -177,18 +202,19 @@ absl::Status CheckDense(const OutputLayout& layout, const v1::Tensor& tensor, st
   }
   RETURN_IF_ERROR(CheckBytes(layout, "the tensor", tensor, layout.dtype));
   if (layout.dtype == v1::FLOAT32 && layout.is_exact_sum()) {
-    ranges = RangesOf(tensor.data());
+    ranges = RangesOf(tensor.data(), parallel);
     const auto is_finite = [](const FloatRange& range) { return range.is_finite; };
     if (std::all_of(ranges.begin(), ranges.end(), is_finite)) return absl::OkStatus();
   }
   if (layout.propagates_non_finite) return absl::OkStatus();
-  const int64_t position = FirstNonFinite(tensor.data(), layout.dtype);
+  const int64_t position = FirstNonFinite(tensor.data(), layout.dtype, parallel);
   if (position < 0) return absl::OkStatus();
   return Refuse(RefusalKind::kNonFinite, layout, "{} is {}; only finite values are taken",
                 layout.ElementName(0, position), NonFiniteName(tensor.data(), layout.dtype, position));
 }
 
-absl::Status CheckSparse(const OutputLayout& layout, const v1::SparseTensor& tensor, std::vector<int64_t>& keys) {
+absl::Status CheckSparse(const OutputLayout& layout, const v1::SparseTensor& tensor, ParallelFor& parallel,
+                         RawVector<int64_t>& keys) {
   const std::span<const int64_t> shape(tensor.dense_shape().data(), static_cast<size_t>(tensor.dense_shape_size()));
   if (!std::equal(shape.begin(), shape.end(), layout.shape.begin(), layout.shape.end())) {
     return Refuse(RefusalKind::kShape, layout, "dense_shape is {}, expected {}", ShapeText(shape),
@@ -203,14 +229,15 @@ absl::Status CheckSparse(const OutputLayout& layout, const v1::SparseTensor& ten
   RETURN_IF_ERROR(CheckRows(layout, num_rows, tensor.values()));
   // Every row took bytes, of indices or (a scalar has none) of values: the keys are no larger than what was sent, or
   // twice.
-  RETURN_IF_ERROR(index_type == v1::INT32 ? LinearKeys<int32_t>(layout, indices.data(), num_rows, keys)
-                                          : LinearKeys<int64_t>(layout, indices.data(), num_rows, keys));
-  return CheckFinite(layout, tensor.values(), [&](int64_t row, int64_t offset) {
+  RETURN_IF_ERROR(index_type == v1::INT32 ? LinearKeys<int32_t>(layout, indices.data(), num_rows, parallel, keys)
+                                          : LinearKeys<int64_t>(layout, indices.data(), num_rows, parallel, keys));
+  return CheckFinite(layout, tensor.values(), parallel, [&](int64_t row, int64_t offset) {
     return layout.ElementName(keys[static_cast<size_t>(row)], offset);
   });
 }
 
-absl::Status CheckKeyed(const OutputLayout& layout, const v1::KeyedTable& table, std::vector<int64_t>& keys) {
+absl::Status CheckKeyed(const OutputLayout& layout, const v1::KeyedTable& table, ParallelFor& parallel,
+                        RawVector<int64_t>& keys) {
   const bool is_string = layout.key_type == v1::STRING_KEYS;
   if (is_string ? table.has_int_keys() : table.string_keys_size() > 0) {
     return Refuse(RefusalKind::kKeyType, layout, "the table has {} keys, expected {}", is_string ? "integer" : "string",
@@ -236,13 +263,15 @@ absl::Status CheckKeyed(const OutputLayout& layout, const v1::KeyedTable& table,
     RETURN_IF_ERROR(CheckBytes(layout, "the tensor of keys", integers, type));
     num_rows = integers.shape(0);
     keys.resize(static_cast<size_t>(num_rows));
-    for (int64_t row = 0; row < num_rows; ++row) {
+    RunInParts(parallel, num_rows, kPartBytes / static_cast<int64_t>(sizeof(int64_t)), [&](int64_t begin, int64_t end) {
       const char* const from = integers.data().data();
-      keys[static_cast<size_t>(row)] = type == v1::INT32 ? Load<int32_t>(from, row) : Load<int64_t>(from, row);
-    }
+      for (int64_t row = begin; row < end; ++row) {
+        keys[static_cast<size_t>(row)] = type == v1::INT32 ? Load<int32_t>(from, row) : Load<int64_t>(from, row);
+      }
+    });
   }
   RETURN_IF_ERROR(CheckRows(layout, num_rows, table.values()));
-  return CheckFinite(layout, table.values(), [&](int64_t row, int64_t offset) {
+  return CheckFinite(layout, table.values(), parallel, [&](int64_t row, int64_t offset) {
     const std::string key =
         is_string ? KeyText(table.string_keys(static_cast<int>(row))) : std::to_string(keys[static_cast<size_t>(row)]);
     return fmt::format("{}[{}], element {}", layout.name, key, offset);

@@ -6,6 +6,8 @@
 // on each other, so that what comes out is the same.
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
 #include <functional>
 
 namespace sheaf {
@@ -24,5 +26,14 @@ class InlineFor final : public ParallelFor {
     for (int i = 0; i < n; ++i) body(i);
   }
 };
+
+// Calls body(begin, end) for each part of [0, n), of `part_max` but for the last. What is one part is done at once,
+// here.
+template <typename Body>
+void RunInParts(ParallelFor& parallel, int64_t n, int64_t part_max, const Body& body) {
+  if (n <= part_max) return body(int64_t{0}, n);
+  parallel.Run(static_cast<int>((n + part_max - 1) / part_max),
+               [&](int i) { body(i * part_max, std::min((i + 1) * part_max, n)); });
+}
 
 }  // namespace sheaf

@@ -50,7 +50,8 @@ int64_t FoldAndCompare(RoundAccumulator& accumulator, const v1::Contribution& co
   const int64_t told = validator->GrowthMax(*valid, 0);
   absl::StatusOr<ValidContribution> prepared = accumulator.Validate(contribution);
   REQUIRE(prepared.ok());
-  validator->PrepareGrowthMax(*prepared, 0);
+  InlineFor one_by_one;
+  validator->PrepareGrowthMax(*prepared, 0, one_by_one);
   REQUIRE(validator->GrowthMax(*prepared, 0) == told);
   accumulator.Accumulate(*valid);
   const int64_t added = accumulator.memory_bytes() - before;

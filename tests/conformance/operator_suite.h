@@ -11,6 +11,7 @@
 //   grouping   in any groups, folded apart and merged, or sent as partial aggregates
 //   restart    written to bytes and read back anywhere between: equal bytes, and equal reports
 //   report     to report changes nothing
+//   parts      validated, folded and released in parts, which several threads may do in any order: equal reports
 // "Equal" is byte for byte, of states and of reports. No test framework is needed: broken laws come back as a status.
 // See docs/guides/write-an-operator.md. Thread-safe if the functions in it are.
 #pragma once

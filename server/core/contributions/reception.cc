@@ -83,7 +83,7 @@ absl::Status Parse(std::string_view bytes, v1::Contribution& contribution) {
 
 }  // namespace
 
-Reception Receive(PayloadStore& payloads, const Limits& limits, MemoryBudget& budget,
+Reception Receive(PayloadStore& payloads, const Limits& limits, ParallelFor& parallel, MemoryBudget& budget,
                   const ContributionValidator& validator, int64_t contribution_bytes_max,
                   const v1::TaskResult& result) {
   Reception reception;
@@ -146,7 +146,7 @@ Reception Receive(PayloadStore& payloads, const Limits& limits, MemoryBudget& bu
                          limits.Sentence(&Limits::contribution_entries_max,
                                          fmt::format("it has {} rows of sparse and keyed outputs, over", entries))));
   }
-  absl::StatusOr<ValidContribution> valid = validator.Validate(std::move(contribution));
+  absl::StatusOr<ValidContribution> valid = validator.Validate(std::move(contribution), parallel);
   if (!valid.ok()) return refuse(RefusalOf(valid.status()));
   // Zeros take next to nothing on their way, and room when they are folded: here, and after each restart.
   if (const int64_t state_bytes = valid->memory_bytes(); state_bytes > limits.accumulator_bytes_max) {
@@ -156,7 +156,7 @@ Reception Receive(PayloadStore& payloads, const Limits& limits, MemoryBudget& bu
                                          "combine fewer rows in one")));
   }
   reception.claim.Grow(valid->memory_bytes());
-  validator.PrepareGrowthMax(*valid, limits.accumulator_bytes_max);
+  validator.PrepareGrowthMax(*valid, limits.accumulator_bytes_max, parallel);
   if (reception.digest.empty()) reception.digest = Sha256Hex(bytes);
   reception.valid = *std::move(valid);
   return reception;

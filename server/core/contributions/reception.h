@@ -2,7 +2,7 @@
 // costs what the bytes cost (reading, hashing, parsing, looking at every value), so that large ones are received beside
 // the core's thread.
 //
-//   Reception reception = Receive(payloads, limits, budget, *round.strand.validator(), contribution_bytes_max, result);
+//   Reception reception = Receive(payloads, limits, parallel, budget, *round.strand.validator(), bytes_max, result);
 //   if (reception.refusal) LogInfo("{}", reception.refusal->told);       // The worker's fault.
 #pragma once
 
@@ -39,7 +39,7 @@ struct Reception {
 };
 
 // `result` has a contribution or the upload of one, and outlives the reception. Thread-safe, if `budget` is.
-Reception Receive(PayloadStore& payloads, const Limits& limits, MemoryBudget& budget,
+Reception Receive(PayloadStore& payloads, const Limits& limits, ParallelFor& parallel, MemoryBudget& budget,
                   const ContributionValidator& validator, int64_t contribution_bytes_max, const v1::TaskResult& result);
 
 }  // namespace sheaf

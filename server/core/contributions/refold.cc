@@ -24,10 +24,11 @@ absl::StatusOr<T> Recorded(absl::StatusOr<T> read) {
                              ", which the store has a record of; restore the store from a backup");
 }
 
-absl::StatusOr<ValidContribution> Parse(const RoundAccumulator& accumulator, const std::string& bytes) {
+absl::StatusOr<ValidContribution> Parse(const ContributionValidator& validator, const std::string& bytes,
+                                        ParallelFor& parallel) {
   v1::Contribution contribution;
   if (!contribution.ParseFromString(bytes)) return absl::DataLossError("it does not parse");
-  return accumulator.Validate(std::move(contribution));
+  return validator.Validate(std::move(contribution), parallel);
 }
 
 // That of the newest checkpoint; empty if there is none yet.
@@ -72,7 +73,7 @@ absl::Status FoldSpooled(CoreContext& context, LiveRound& round) {
     }
     for (const ContributionRecord& record : page) {
       ASSIGN_OR_RETURN(const std::string bytes, Recorded(context.payloads.ReadFromSpool(round.id, record.payload)));
-      const absl::StatusOr<ValidContribution> valid = Parse(accumulator, bytes);
+      const absl::StatusOr<ValidContribution> valid = Parse(*round.strand.validator(), bytes, context.parallel);
       if (!valid.ok()) {
         return absl::DataLossError(
             fmt::format("contribution {} of round {} was accepted, but cannot be folded again: {}", record.sequence,

@@ -186,7 +186,7 @@ absl::StatusOr<ContributionIntake::Verdict> ContributionIntake::JudgeContributio
   if (IsUploaded(result)) reception.refusal = RefuseForeign(result, caller);
   if (!reception.refusal) {
     reception = received ? *std::move(handed_in.received)
-                         : Receive(context_.payloads, context_.limits, rooms_.fold.unfolded(),
+                         : Receive(context_.payloads, context_.limits, context_.parallel, rooms_.fold.unfolded(),
                                    *round.strand.validator(), round.spec.contribution_bytes_max(), result);
   }
   // What has become of the bytes of one upload is no reason to refuse what else the call brings.
@@ -353,8 +353,8 @@ bool ContributionIntake::ReceiveBeside(const v1::SyncRequest& request, const Sen
     context_.receptions.Run(
         result.lease_token(), [this, call, &result, place = place, validator = round->strand.validator(),
                                bytes_max = round->spec.contribution_bytes_max()] {
-          auto reception = std::make_shared<Reception>(
-              Receive(context_.payloads, context_.limits, rooms_.fold.unfolded(), *validator, bytes_max, result));
+          auto reception = std::make_shared<Reception>(Receive(context_.payloads, context_.limits, context_.parallel,
+                                                               rooms_.fold.unfolded(), *validator, bytes_max, result));
           context_.executor.Post([this, call, &result, place, reception](absl::Time now) {
             call->received[place] = std::move(*reception);
             if (rooms_.in_reception.End(LeaseToken(result.lease_token()))) rooms_.due.NoLaterThan(now);

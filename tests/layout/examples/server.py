@@ -2,7 +2,7 @@
 
 CORE = """
 extern TaskStore& store; extern PayloadStore& payloads; extern Executor& executor; extern Random& random;
-extern Background& background; extern CoreContext& context; extern Limits& limits; extern Clock& clock;
+extern Background& background; extern ParallelFor& parallel; extern CoreContext& context; extern Limits& limits; extern Clock& clock;
 extern absl::Time now; extern absl::Time read_until; extern absl::Time arrival_time;
 extern std::string digest; extern std::string lease_token; extern std::string reason;
 extern int64_t size_bytes; extern int64_t bytes_each; extern int64_t contribution_bytes_max;
@@ -25,7 +25,7 @@ CORE_OF = {
     "broadcasts/row_selection.h": "extern SafetensorsHeader& header; extern BlobView& blob; extern v1::SelectRowsRequest& request;",
     "contributions/checkpoints.h": "extern Checkpoints& checkpoints;",
     "contributions/contribution_fold.h": "extern std::string_view bytes; extern std::shared_ptr<Unfolded> unfolded;",
-    "contributions/reception.h": "extern MemoryBudget& budget;",
+    "contributions/reception.h": "extern MemoryBudget& budget; extern int64_t bytes_max;",
     "contributions/refold.h": "extern RoundRecord& record; extern RequirementIndex& requirements;",
     "contributions/spools.h": "extern Spools& spools;",
     "core.h": "extern IdentityPtr caller;",
