@@ -7,6 +7,7 @@
 
 #include "aggregation/round_accumulator.h"
 #include "bench/aggregation/inputs.h"
+#include "bench/aggregation/threads.h"
 
 namespace sheaf {
 namespace {
@@ -20,27 +21,38 @@ void FoldDense(benchmark::State& state, v1::Numerics numerics) {
   state.SetItemsProcessed(state.iterations() * n);
 }
 
-// A mean is released: its sum divided and rounded; and beside it the sum itself.
-void ReleaseDense(benchmark::State& state, const char* op) {
+void ValidateDense(benchmark::State& state, v1::Numerics numerics) {
   const int64_t n = state.range(0);
-  RoundAccumulator sum = RoundAccumulator::Create(MakeSpec(op, {n}, v1::EXACT)).value();
+  const RoundAccumulator sum = RoundAccumulator::Create(MakeSpec("sum", {n}, numerics)).value();
+  v1::Contribution contribution = MakeDenseInput(n);
+  for (auto _ : state) {
+    contribution = sum.validator()->Validate(std::move(contribution), Threads()).value().Take();
+  }
+  state.SetItemsProcessed(state.iterations() * n);
+}
+
+void ValidateDenseExact(benchmark::State& state) { ValidateDense(state, v1::EXACT); }
+void ValidateDenseF64(benchmark::State& state) { ValidateDense(state, v1::F64); }
+
+// A mean is released: its sum divided and rounded; and beside it the sum itself.
+void ReleaseDense(benchmark::State& state, const char* op, v1::Numerics numerics = v1::EXACT) {
+  const int64_t n = state.range(0);
+  RoundAccumulator sum = RoundAccumulator::Create(MakeSpec(op, {n}, numerics)).value();
   const ValidContribution valid = sum.Validate(MakeDenseInput(n)).value();
   for (int i = 0; i < 3; ++i) sum.Accumulate(valid);
-  const AggregateRelease release = std::move(sum).Release().value();
+  const AggregateRelease release = std::move(sum).Release(Threads()).value();
   for (auto _ : state) {
     for (const ReleasedTensor& tensor : release.tensors) {
-      const absl::Status written = tensor.write([](std::string_view piece) {
-        benchmark::DoNotOptimize(piece.data());
-        return absl::OkStatus();
-      });
+      const absl::Status written = tensor.write(Take);
       if (!written.ok()) state.SkipWithError(written.ToString().c_str());
     }
   }
   state.SetItemsProcessed(state.iterations() * n);
 }
 
-void ReleaseDenseSum(benchmark::State& state) { ReleaseDense(state, "sum"); }
 void ReleaseDenseMean(benchmark::State& state) { ReleaseDense(state, "mean"); }
+void ReleaseDenseExact(benchmark::State& state) { ReleaseDense(state, "sum"); }
+void ReleaseDenseF64(benchmark::State& state) { ReleaseDense(state, "sum", v1::F64); }
 
 void DenseExact(benchmark::State& state) { FoldDense(state, v1::EXACT); }
 void DenseF64(benchmark::State& state) { FoldDense(state, v1::F64); }
@@ -78,8 +90,13 @@ void YardstickMemcpy(benchmark::State& state) {
 constexpr int64_t kSmall = 4096, kMiddle = 1'000'000, kLarge = 16'000'000;
 BENCHMARK(DenseExact)->Arg(kSmall)->Arg(kMiddle)->Arg(kLarge);
 BENCHMARK(DenseF64)->Arg(kSmall)->Arg(kMiddle)->Arg(kLarge);
-BENCHMARK(ReleaseDenseSum)->Arg(kMiddle);
-BENCHMARK(ReleaseDenseMean)->Arg(kMiddle);
+// By several threads, beside each other: by the wall clock.
+#define SHEAF_MEASURE(function) BENCHMARK(function)->UseRealTime()
+SHEAF_MEASURE(ValidateDenseExact)->Arg(kSmall)->Arg(kLarge);
+SHEAF_MEASURE(ValidateDenseF64)->Arg(kSmall)->Arg(kLarge);
+SHEAF_MEASURE(ReleaseDenseExact)->Arg(kSmall)->Arg(kMiddle)->Arg(kLarge);
+SHEAF_MEASURE(ReleaseDenseMean)->Arg(kMiddle);
+SHEAF_MEASURE(ReleaseDenseF64)->Arg(kSmall)->Arg(kLarge);
 BENCHMARK(YardstickPlainDouble)->Arg(kSmall)->Arg(kMiddle)->Arg(kLarge);
 BENCHMARK(YardstickMemcpy)->Arg(kSmall)->Arg(kMiddle)->Arg(kLarge);
 

@@ -1,6 +1,9 @@
 #include "bench/aggregation/inputs.h"
 
+#include <benchmark/benchmark.h>
+
 #include <cmath>
+#include <cstring>
 #include <memory>
 
 #include "base/random.h"
@@ -75,6 +78,19 @@ v1::Contribution MakeDenseInput(int64_t elements) {
   contribution.add_outputs()->set_name("w");
   SetTensor(v1::FLOAT32, {elements}, values, *contribution.mutable_outputs(0)->mutable_dense());
   return contribution;
+}
+
+absl::Status Copy(std::string_view piece) {
+  static std::vector<char> buffer;
+  if (buffer.size() < piece.size()) buffer.resize(piece.size());
+  std::memcpy(buffer.data(), piece.data(), piece.size());
+  benchmark::DoNotOptimize(buffer.data());
+  return absl::OkStatus();
+}
+
+absl::Status Take(std::string_view piece) {
+  benchmark::DoNotOptimize(piece.data());
+  return absl::OkStatus();
 }
 
 v1::AggregateSpec MakeSpec(const std::string& op, const std::vector<int64_t>& dense_shape, v1::Numerics numerics) {

@@ -3,8 +3,10 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "sheaf/v1/aggregation.pb.h"
 
 namespace sheaf {
@@ -33,6 +35,10 @@ struct SparseInput {
 // Remembers what it made: several benchmarks share an input.
 const SparseInput& MakeSparseInput(const SparseShape& shape);
 v1::Contribution MakeDenseInput(int64_t elements);
+
+// Does with the pieces of a result what a server does, but for the system call; or nothing.
+absl::Status Copy(std::string_view piece);
+absl::Status Take(std::string_view piece);
 
 v1::AggregateSpec MakeSpec(const std::string& op, const std::vector<int64_t>& dense_shape, v1::Numerics numerics);
 

@@ -5,7 +5,6 @@
 
 #include <Eigen/SparseCore>
 #include <algorithm>
-#include <cstring>
 #include <utility>
 #include <vector>
 
@@ -15,6 +14,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "bench/aggregation/inputs.h"
+#include "bench/aggregation/threads.h"
 
 namespace sheaf {
 namespace {
@@ -36,22 +36,18 @@ void Time(benchmark::State& state, int64_t items, Work work) {
   state.SetItemsProcessed(state.iterations() * items);
 }
 
-// What a server does with the result's pieces, but for the system call.
-absl::Status Copy(std::string_view piece) {
-  static std::vector<char> buffer;
-  if (buffer.size() < piece.size()) buffer.resize(piece.size());
-  std::memcpy(buffer.data(), piece.data(), piece.size());
-  benchmark::DoNotOptimize(buffer.data());
-  return absl::OkStatus();
+v1::AggregateSpec SpecOf(const std::string& op, const SparseShape& shape, v1::Numerics numerics, int index_dims = 0) {
+  std::vector<int64_t> dense_shape = {shape.dimension};
+  if (shape.width > 1) dense_shape.push_back(shape.width);
+  v1::AggregateSpec spec = MakeSpec(op, dense_shape, numerics);
+  spec.mutable_outputs(0)->set_index_dims(index_dims);
+  return spec;
 }
 
 void FoldSparse(benchmark::State& state, const std::string& op, const SparseShape& shape, v1::Numerics numerics,
                 int index_dims = 0) {
   const SparseInput& input = MakeSparseInput(shape);
-  std::vector<int64_t> dense_shape = {shape.dimension};
-  if (shape.width > 1) dense_shape.push_back(shape.width);
-  v1::AggregateSpec spec = MakeSpec(op, dense_shape, numerics);
-  spec.mutable_outputs(0)->set_index_dims(index_dims);
+  const v1::AggregateSpec spec = SpecOf(op, shape, numerics, index_dims);
   const SystemClock clock;
   for (auto _ : state) {
     RoundAccumulator sum = RoundAccumulator::Create(spec).value();
@@ -59,13 +55,13 @@ void FoldSparse(benchmark::State& state, const std::string& op, const SparseShap
     for (const v1::Contribution& contribution : input.contributions) {
       v1::Contribution received = contribution;
       const absl::Time begin = clock.Now();
-      const ValidContribution valid = sum.Validate(std::move(received)).value();
+      const ValidContribution valid = sum.validator()->Validate(std::move(received), Threads()).value();
       sum.Accumulate(valid);
       spent += clock.Now() - begin;
     }
     const double memory = static_cast<double>(sum.memory_bytes());
     const absl::Time begin = clock.Now();
-    const AggregateRelease release = std::move(sum).Release().value();
+    const AggregateRelease release = std::move(sum).Release(Threads()).value();
     const absl::Status written = WriteSafetensors(release.tensors, {}, Copy);
     spent += clock.Now() - begin;
     SHEAF_CHECK(written.ok(), "{}", written.ToString());
@@ -90,6 +86,49 @@ void RowsExact(benchmark::State& state) { FoldSparse(state, "slices_sum", kRows,
 void RowsToDenseF32(benchmark::State& state) { FoldSparse(state, "sparse_sum_to_dense", kRows, v1::F32, 1); }
 void RowsToDenseF64(benchmark::State& state) { FoldSparse(state, "sparse_sum_to_dense", kRows, v1::F64, 1); }
 void RowsToDenseExact(benchmark::State& state) { FoldSparse(state, "sparse_sum_to_dense", kRows, v1::EXACT, 1); }
+
+// All that releasing takes, once every contribution is folded.
+void ReleaseSparse(benchmark::State& state, const std::string& op, const SparseShape& shape, v1::Numerics numerics) {
+  const SparseInput& input = MakeSparseInput(shape);
+  const SystemClock clock;
+  int64_t released = 0;
+  for (auto _ : state) {
+    RoundAccumulator sum = RoundAccumulator::Create(SpecOf(op, shape, numerics)).value();
+    for (const v1::Contribution& contribution : input.contributions) sum.Accumulate(sum.Validate(contribution).value());
+    const absl::Time begin = clock.Now();
+    const AggregateRelease release = std::move(sum).Release(Threads()).value();
+    const absl::Status written = WriteSafetensors(release.tensors, {}, Take);
+    state.SetIterationTime(absl::ToDoubleSeconds(clock.Now() - begin));
+    SHEAF_CHECK(written.ok(), "{}", written.ToString());
+    released += release.outputs[0].released();
+  }
+  state.SetItemsProcessed(released);
+}
+
+void ReleaseSparseExact(benchmark::State& state) { ReleaseSparse(state, "sparse_sum", kEntries, v1::EXACT); }
+void ReleaseRowsF32(benchmark::State& state) { ReleaseSparse(state, "slices_sum", kRows, v1::F32); }
+void ReleaseRowsF64(benchmark::State& state) { ReleaseSparse(state, "slices_sum", kRows, v1::F64); }
+void ReleaseRowsExact(benchmark::State& state) { ReleaseSparse(state, "slices_sum", kRows, v1::EXACT); }
+
+// One large contribution.
+void ValidateSparse(benchmark::State& state, const std::string& op, const SparseShape& shape) {
+  v1::Contribution contribution = MakeSparseInput(shape).contributions.front();
+  const RoundAccumulator sum = RoundAccumulator::Create(SpecOf(op, shape, v1::EXACT)).value();
+  const SystemClock clock;
+  for (auto _ : state) {
+    const absl::Time begin = clock.Now();
+    contribution = sum.validator()->Validate(std::move(contribution), Threads()).value().Take();
+    state.SetIterationTime(absl::ToDoubleSeconds(clock.Now() - begin));
+  }
+  state.SetItemsProcessed(state.iterations() * shape.entries);
+}
+
+constexpr SparseShape kLargeEntries{.dimension = 10'000'000, .num_contributions = 1, .entries = 4'000'000};
+constexpr SparseShape kLargeRows{.dimension = 1'000'000, .num_contributions = 1, .entries = 250'000, .width = 64};
+constexpr SparseShape kSmallEntries{.dimension = 10'000'000, .num_contributions = 1, .entries = 1'000};
+void ValidateEntries(benchmark::State& state) { ValidateSparse(state, "sparse_sum", kLargeEntries); }
+void ValidateRows(benchmark::State& state) { ValidateSparse(state, "slices_sum", kLargeRows); }
+void ValidateFewEntries(benchmark::State& state) { ValidateSparse(state, "sparse_sum", kSmallEntries); }
 
 using Pairs = std::vector<std::pair<int64_t, double>>;
 
@@ -169,6 +208,13 @@ SHEAF_MEASURE(RowsExact);
 SHEAF_MEASURE(RowsToDenseF32);
 SHEAF_MEASURE(RowsToDenseF64);
 SHEAF_MEASURE(RowsToDenseExact);
+SHEAF_MEASURE(ReleaseSparseExact);
+SHEAF_MEASURE(ReleaseRowsF32);
+SHEAF_MEASURE(ReleaseRowsF64);
+SHEAF_MEASURE(ReleaseRowsExact);
+BENCHMARK(ValidateEntries)->UseManualTime();
+BENCHMARK(ValidateRows)->UseManualTime();
+BENCHMARK(ValidateFewEntries)->UseManualTime();
 
 }  // namespace
 }  // namespace sheaf
