@@ -23,16 +23,16 @@ run("protoc", [
 
 rmSync(join(here, "dist"), {recursive: true, force: true});
 run(process.execPath, [join(here, "node_modules/typescript/bin/tsc"), "-p", "."]);
+const options = {
+  absWorkingDir: here, outdir: "dist", bundle: true, format: "esm", platform: "neutral", mainFields: ["module", "main"],
+  conditions: ["import", "browser"], target: "es2022", sourcemap: true, logLevel: "warning",
+};
+await build({...options, entryPoints: {sheaf: "src/index.ts"}});
+// Its classes are those of sheaf.js, which it imports.
 await build({
-  absWorkingDir: here,
-  entryPoints: {sheaf: "src/index.ts"},
-  outdir: "dist",
-  bundle: true,
-  format: "esm",
-  platform: "neutral",
-  mainFields: ["module", "main"],
-  conditions: ["import", "browser"],
-  target: "es2022",
-  sourcemap: true,
-  logLevel: "warning",
+  ...options, entryPoints: {tfjs: "src/tfjs/index.ts"}, external: ["@tensorflow/tfjs"],
+  plugins: [{
+    name: "sheaf",
+    setup: ({onResolve}) => onResolve({filter: /^\.\.\/index\.js$/}, () => ({path: "./sheaf.js", external: true})),
+  }],
 });

@@ -1,0 +1,192 @@
+// Tabs of a real browser as workers: closed, frozen, reloaded and offline in the middle of a round. Nothing is lost, and nothing
+// counts twice.
+import assert from "node:assert/strict";
+import {spawn} from "node:child_process";
+import {existsSync, readFileSync, writeFileSync} from "node:fs";
+import {createServer, request, type Server as HttpServer} from "node:http";
+import type {AddressInfo} from "node:net";
+import {join} from "node:path";
+import test, {after, before} from "node:test";
+
+import {type Browser, chromium, type Page} from "playwright-core";
+
+import {type ComputationFunction, connect, type Server, silent, sum, type Tensor, Worker} from "../../../sdk/js/src/index.js";
+import {program, Sheafd, sleep, until} from "./sheafd.js";
+
+const CHROMIUM = "/usr/bin/chromium";
+const skip = existsSync(CHROMIUM) ? false : "there is no Chromium; Debian's package chromium brings it";
+
+// Each in a Web Worker, as the documentation says.
+const IN_A_TAB = `
+  import {Worker} from "/sheaf.js";
+  const name = new URL(location.href).searchParams.get("name");
+  const one_hot = async (task) => {
+    await new Promise((resolve) => setTimeout(resolve, 15));
+    const counters = new BigInt64Array(Number(task.outputs[0].shape[0]));
+    counters[Number(task.payload)] = 1n;
+    return {counters};
+  };
+  const worker = new Worker({computations: {one_hot}, worker: name, onChange: () => postMessage(worker.counters)});
+  await worker.run();
+`;
+const PAGE = `<!doctype html><title>A worker</title><script type="module">
+  const name = new URL(location.href).searchParams.get("name");
+  new Worker("/worker.js?name=" + name, {type: "module"}).onmessage = ({data}) => { window.counters = data; };
+</script>`;
+
+let sheafd: Sheafd;
+let server: Server;
+let site: HttpServer;
+let address: string;
+let browser: Browser;
+
+before(async () => {
+  if (skip !== false) return;
+  sheafd = await Sheafd.start();
+  server = connect(sheafd.http);
+  // The page, the package, and all calls from one origin, as behind a proxy.
+  const files: Record<string, [string, string]> = {
+    "/": ["text/html", PAGE], "/worker.js": ["text/javascript", IN_A_TAB],
+    "/sheaf.js": ["text/javascript", readFileSync(join(process.env["SHEAF_SOURCE"]!, "sdk/js/dist/sheaf.js"), "utf8")],
+  };
+  site = createServer((incoming, answer) => {
+    const file = files[incoming.url!.split("?")[0]!];
+    if (file !== undefined) return void answer.writeHead(200, {"content-type": file[0]}).end(file[1]);
+    const [hostname, port] = sheafd.http.split(":");
+    const call = request({hostname, port, path: incoming.url, method: incoming.method, headers: incoming.headers}, (from) => {
+      answer.writeHead(from.statusCode!, from.headers);
+      from.pipe(answer);
+    });
+    call.on("error", () => answer.destroy());
+    answer.on("close", () => call.destroy());
+    incoming.pipe(call);
+  });
+  await new Promise<void>((resolve) => site.listen(0, "127.0.0.1", resolve));
+  address = `http://127.0.0.1:${(site.address() as AddressInfo).port}`;
+  browser = await chromium.launch({executablePath: CHROMIUM, args: ["--no-sandbox"]});
+});
+
+after(async () => {
+  if (skip !== false) return;
+  await browser.close();
+  site.closeAllConnections();
+  site.close();
+  await sheafd.close();
+});
+
+/** A tab of its own window; what its console says is an error of the test. */
+async function tab(name: string, problems: string[]): Promise<Page> {
+  const page = await (await browser.newContext()).newPage();
+  page.on("pageerror", (error) => problems.push(`${name}: ${error}`));
+  await page.goto(`${address}/?name=${name}`);
+  return page;
+}
+
+const ACCEPTED = "(window.counters?.verdicts?.ACCEPTED ?? 0)";
+
+async function accepted(page: Page, count: number): Promise<void> {
+  await page.waitForFunction(`${ACCEPTED} >= ${count}`, undefined, {timeout: 60_000});
+}
+
+function tasksOf(count: number): {payload: number}[] {
+  return Array.from({length: count}, (_, i) => ({payload: i % 4}));
+}
+
+const outputs = {counters: sum([4], {dtype: "int64"})};
+
+test("A tab that is closed, frozen, reloaded or offline loses its lease, and nothing else", {skip}, async () => {
+  const problems: string[] = [];
+  const names = ["closed", "frozen", "reloaded", "offline"];
+  const [closed, frozen, reloaded, offline] = await Promise.all(names.map((name) => tab(name, problems))) as
+    [Page, Page, Page, Page];
+  const round = await server.create("one_hot", {outputs, tasks: tasksOf(1200), leaseDuration: 3});
+  await Promise.all([closed, frozen, reloaded, offline].map((page) => accepted(page, 5)));
+  await closed.close();
+  const lifecycle = await frozen.context().newCDPSession(frozen);
+  await lifecycle.send("Page.setWebLifecycleState", {state: "frozen"});
+  await offline.context().setOffline(true);
+  await reloaded.reload();
+  await accepted(reloaded, 5);
+  await sleep(4_000);
+  await offline.context().setOffline(false);
+  await lifecycle.send("Page.setWebLifecycleState", {state: "active"});
+  const result = await round.result({timeout: 90});
+  assert.deepEqual((result.get("counters") as Tensor).data, BigInt64Array.of(300n, 300n, 300n, 300n));
+  // Those that are back work again.
+  const before = await Promise.all([frozen, offline].map((page) => page.evaluate(ACCEPTED) as Promise<number>));
+  const again = await server.create("one_hot", {outputs, tasks: tasksOf(300)});
+  await Promise.all([frozen, offline].map((page, i) => accepted(page, before[i]! + 1)));
+  assert.deepEqual(((await again.result({timeout: 60})).get("counters") as Tensor).data, BigInt64Array.of(75n, 75n, 75n, 75n));
+  assert.deepEqual(problems, []);
+  for (const page of [frozen, reloaded, offline]) await page.context().close();
+});
+
+test("Tabs, Node and daemons in C++ share a round", {skip}, async () => {
+  const problems: string[] = [];
+  const tabs = await Promise.all(["one", "two", "three", "four"].map((name) => tab(name, problems)));
+  for (let i = 0; i < 4; ++i) {
+    sheafd.helper(program("sheaf-worker"), ["--server", sheafd.address, "--log-level", "error"]);
+  }
+  const one_hot: ComputationFunction = (task) => {
+    const counters = new BigInt64Array(4);
+    counters[Number(task.payload)] = 1n;
+    return {counters};
+  };
+  const node = new Worker({server: sheafd.http, computations: {one_hot}, log: silent});
+  const running = node.run();
+  const result = await server.run("one_hot", {outputs, tasks: tasksOf(4000)}, {timeout: 90});
+  assert.deepEqual((result.get("counters") as Tensor).data, BigInt64Array.of(1000n, 1000n, 1000n, 1000n));
+  await Promise.all(tabs.map((page) => accepted(page, 1)));
+  await until("Node works, too", () => (node.counters.verdicts["ACCEPTED"] ?? 0) > 0);
+  node.stop();
+  await running;
+  assert.deepEqual(problems, []);
+});
+
+const EXAMPLE = join(process.env["SHEAF_SOURCE"]!, "sdk/js/examples/tab");
+
+/** What a script of the example prints: all of it, or its first line if it goes on. */
+function printed(script: string, args: readonly string[], stops = true): Promise<string> {
+  const child = spawn(process.execPath, [join(EXAMPLE, script), ...args], {
+    env: {...process.env, SHEAF_SERVER: `http://${sheafd.http}`}, stdio: ["ignore", "pipe", "inherit"],
+  });
+  after(() => void child.kill());
+  let text = "";
+  return new Promise((resolve, reject) => {
+    child.stdout.on("data", (piece) => {
+      text += piece;
+      if (!stops && text.includes("\n")) resolve(text.trim());
+    });
+    child.on("close", (code) => (code === 0 ? resolve(text.trim()) : reject(new Error(`${script} ended with ${code}: ${text}`))));
+  });
+}
+
+test("The guide's page: two people choose files, and a program has their mean", {skip}, async () => {
+  const at = await printed("serve.js", [EXAMPLE, `http://${sheafd.http}`], false);
+  const problems: string[] = [];
+  const sent: Buffer[] = [];
+  const pages = await Promise.all(["1 2 3", "10 20 30 40"].map(async (text, i) => {
+    const file = join(sheafd.directory, `numbers-${i}.txt`);
+    writeFileSync(file, text);
+    const page = await (await browser.newContext()).newPage();
+    page.on("pageerror", (error) => problems.push(String(error)));
+    page.on("console", (message) => message.type() === "error" && problems.push(message.text()));
+    page.context().on("request", (each) => {
+      const body = each.postDataBuffer();
+      if (body !== null) sent.push(body);
+    });
+    await page.goto(at);
+    await page.setInputFiles("#file", file);
+    return page;
+  }));
+  assert.equal(await printed("program.js", ["2"]), `mean ${106 / 7} of 2 clients`);
+  for (const page of pages) {
+    await page.waitForFunction('document.getElementById("status").textContent.includes("1 tasks done")');
+    await page.click("#stop");
+    await page.waitForFunction('document.getElementById("status").textContent.startsWith("done")');
+  }
+  // The file stays in the tab: no call has its text.
+  assert.ok(sent.length > 0);
+  assert.ok(sent.every((body) => !body.includes("1 2 3") && !body.includes("10 20 30 40")));
+  assert.deepEqual(problems, []);
+});
