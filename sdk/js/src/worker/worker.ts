@@ -134,16 +134,18 @@ export class Worker {
     this.stopTimer();
     const now = this.clock.now();
     if (now > this.due + SLEPT_MS) this.onSlept();
-    const next = Math.min(this.loop.step(now), now + LOOK_MS);
-    this.onChange(this);
-    if (this.loop.isDone) {
-      const end = this.end;
-      this.end = () => {};
-      end?.(this.loop.exitError);
-      return;
+    this.due = Math.min(this.loop.step(now), now + LOOK_MS);
+    // Whatever the listener throws, the worker goes on.
+    if (!this.loop.isDone) this.stopTimer = this.clock.after(this.due - now, () => this.step());
+    try {
+      this.onChange(this);
+    } finally {
+      if (this.loop.isDone) {
+        const end = this.end;
+        this.end = () => {};
+        end?.(this.loop.exitError);
+      }
     }
-    this.due = next;
-    this.stopTimer = this.clock.after(next - now, () => this.step());
   }
 
   private onSlept(): void {
