@@ -7,10 +7,12 @@ import {createServer, request, type Server as HttpServer} from "node:http";
 import type {AddressInfo} from "node:net";
 import {join} from "node:path";
 import test, {after, before} from "node:test";
+import {pathToFileURL} from "node:url";
 
 import {type Browser, chromium, type Page} from "playwright-core";
 
 import {type ComputationFunction, connect, type Server, silent, sum, type Tensor, Worker} from "../../../sdk/js/src/index.js";
+import {madeUpPackages} from "./made_up_packages.js";
 import {program, Sheafd, sleep, until} from "./sheafd.js";
 
 const CHROMIUM = "/usr/bin/chromium";
@@ -34,6 +36,12 @@ const PAGE = `<!doctype html><title>A worker</title><script type="module">
   new Worker("/worker.js?name=" + name, {type: "module"}).onmessage = ({data}) => { window.counters = data; };
 </script>`;
 
+// By path: what it is, and its text.
+const served: Record<string, [string, string]> = {
+  "/": ["text/html", PAGE], "/worker.js": ["text/javascript", IN_A_TAB],
+  "/sheaf.js": ["text/javascript", readFileSync(join(process.env["SHEAF_SOURCE"]!, "sdk/js/dist/sheaf.js"), "utf8")],
+};
+
 let sheafd: Sheafd;
 let server: Server;
 let site: HttpServer;
@@ -45,12 +53,8 @@ before(async () => {
   sheafd = await Sheafd.start();
   server = connect(sheafd.http);
   // The page, the package, and all calls from one origin, as behind a proxy.
-  const files: Record<string, [string, string]> = {
-    "/": ["text/html", PAGE], "/worker.js": ["text/javascript", IN_A_TAB],
-    "/sheaf.js": ["text/javascript", readFileSync(join(process.env["SHEAF_SOURCE"]!, "sdk/js/dist/sheaf.js"), "utf8")],
-  };
   site = createServer((incoming, answer) => {
-    const file = files[incoming.url!.split("?")[0]!];
+    const file = served[incoming.url!.split("?")[0]!];
     if (file !== undefined) return void answer.writeHead(200, {"content-type": file[0]}).end(file[1]);
     const [hostname, port] = sheafd.http.split(":");
     const call = request({hostname, port, path: incoming.url, method: incoming.method, headers: incoming.headers}, (from) => {
@@ -146,8 +150,8 @@ test("Tabs, Node and daemons in C++ share a round", {skip}, async () => {
 const EXAMPLE = join(process.env["SHEAF_SOURCE"]!, "sdk/js/examples/tab");
 
 /** What a script of the example prints: all of it, or its first line if it goes on. */
-function printed(script: string, args: readonly string[], stops = true): Promise<string> {
-  const child = spawn(process.execPath, [join(EXAMPLE, script), ...args], {
+function printed(path: string, args: readonly string[], stops = true): Promise<string> {
+  const child = spawn(process.execPath, [path, ...args], {
     env: {...process.env, SHEAF_SERVER: `http://${sheafd.http}`}, stdio: ["ignore", "pipe", "inherit"],
   });
   after(() => void child.kill());
@@ -157,12 +161,12 @@ function printed(script: string, args: readonly string[], stops = true): Promise
       text += piece;
       if (!stops && text.includes("\n")) resolve(text.trim());
     });
-    child.on("close", (code) => (code === 0 ? resolve(text.trim()) : reject(new Error(`${script} ended with ${code}: ${text}`))));
+    child.on("close", (code) => (code === 0 ? resolve(text.trim()) : reject(new Error(`${path} ended with ${code}: ${text}`))));
   });
 }
 
 test("The guide's page: two people choose files, and a program has their mean", {skip}, async () => {
-  const at = await printed("serve.js", [EXAMPLE, `http://${sheafd.http}`], false);
+  const at = await printed(join(EXAMPLE, "serve.js"), [EXAMPLE, `http://${sheafd.http}`], false);
   const problems: string[] = [];
   const sent: Buffer[] = [];
   const pages = await Promise.all(["1 2 3", "10 20 30 40"].map(async (text, i) => {
@@ -179,7 +183,7 @@ test("The guide's page: two people choose files, and a program has their mean", 
     await page.setInputFiles("#file", file);
     return page;
   }));
-  assert.equal(await printed("program.js", ["2"]), `mean ${106 / 7} of 2 clients`);
+  assert.equal(await printed(join(EXAMPLE, "program.js"), ["2"]), `mean ${106 / 7} of 2 clients`);
   for (const page of pages) {
     await page.waitForFunction('document.getElementById("status").textContent.includes("1 tasks done")');
     await page.click("#stop");
@@ -188,5 +192,40 @@ test("The guide's page: two people choose files, and a program has their mean", 
   // The file stays in the tab: no call has its text.
   assert.ok(sent.length > 0);
   assert.ok(sent.every((body) => !body.includes("1 2 3") && !body.includes("10 20 30 40")));
+  assert.deepEqual(problems, []);
+});
+
+// As examples/tags/worker.js, in a tab. Of the ways in which TensorFlow.js computes, one that every machine has.
+const TRAINS_IN_A_TAB = `
+  import * as tf from "@tensorflow/tfjs";
+  import {Worker} from "sheaf";
+  import {trainTags} from "./computation.js";
+  import {NUM_TAGS} from "./model.js";
+  import {readPackages} from "./packages.js";
+
+  await tf.setBackend("cpu");
+  const data = readPackages(await (await fetch("/packages.txt")).text(), NUM_TAGS);
+  const worker = new Worker({computations: {tags: trainTags(data)}, onChange: () => postMessage(worker.counters)});
+  await worker.run();
+`;
+
+test("Tabs train a Keras model, and its weights are a program's in Node", {skip}, async () => {
+  const source = process.env["SHEAF_SOURCE"]!;
+  const {build} = await import(pathToFileURL(join(source, "sdk/js/node_modules/esbuild/lib/main.js")).href);
+  const bundled = await build({
+    stdin: {contents: TRAINS_IN_A_TAB, resolveDir: join(source, "sdk/js/examples/tags")}, bundle: true, format: "esm",
+    platform: "browser", target: "es2022", write: false, logLevel: "error",
+  });
+  served["/worker.js"] = ["text/javascript", bundled.outputFiles[0].text];
+  served["/packages.txt"] = ["text/plain", madeUpPackages()];
+  const data = join(sheafd.directory, "packages.txt");
+  writeFileSync(data, madeUpPackages());
+  const problems: string[] = [];
+  const tabs = await Promise.all(["left", "right"].map((name) => tab(name, problems)));
+  const text = await printed(join(source, "sdk/js/examples/tags/program.js"), [data, "2"]);
+  const losses = [...text.matchAll(/loss ([\d.]+)/g)].map(([, loss]) => Number(loss));
+  assert.equal(losses.length, 2, text);
+  assert.ok(losses[1]! < losses[0]!, text);
+  await Promise.all(tabs.map((page) => accepted(page, 1)));
   assert.deepEqual(problems, []);
 });

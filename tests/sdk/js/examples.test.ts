@@ -6,27 +6,11 @@ import {join} from "node:path";
 import test, {after, before} from "node:test";
 
 import {connect, Safetensors} from "../../../sdk/js/src/index.js";
+import {MAINTAINERS, madeUpPackages, PACKAGES, TOPICS} from "./made_up_packages.js";
 import {Sheafd} from "./sheafd.js";
 
 const TAGS = join(process.env["SHEAF_SOURCE"]!, "sdk/js/examples/tags");
-const TOPICS = 12;
-const MAINTAINERS = 60;
-const PACKAGES = 6;
 const ROUNDS = 3;
-
-/** Packages whose tag is the topic that their words speak of; each has a word of its own. */
-function packages(): string {
-  const stanzas = [];
-  for (let maintainer = 0; maintainer < MAINTAINERS; ++maintainer) {
-    for (let i = 0; i < PACKAGES; ++i) {
-      const topic = (maintainer * 7 + i * 5) % TOPICS;
-      const name = String.fromCharCode(97 + maintainer % 26, 97 + Math.floor(maintainer / 26), 97 + i % 26, 97 + Math.floor(i / 26));
-      stanzas.push(`Package: own${name}\nMaintainer: M${maintainer}\nTag: topic::${topic}\n` +
-        `Description: about ${"abcdefghijkl"[topic]}x and ${"abcdefghijkl"[topic]}y\nDepends: lib${topic} (>= 1), libc6`);
-    }
-  }
-  return stanzas.join("\n\n");
-}
 
 let sheafd: Sheafd;
 before(async () => {
@@ -36,7 +20,7 @@ after(() => sheafd.close());
 
 test("A Keras model learns from tasks that have only the rows that their words look up", async () => {
   const [data, model] = ["packages.txt", "model.safetensors"].map((name) => join(sheafd.directory, name)) as [string, string];
-  writeFileSync(data, packages());
+  writeFileSync(data, madeUpPackages());
   const environment = {SHEAF_SERVER: `http://${sheafd.http}`};
   for (let i = 0; i < 2; ++i) sheafd.helper(process.execPath, [join(TAGS, "worker.js"), data], environment);
   const program = spawn(process.execPath, [join(TAGS, "program.js"), data, String(ROUNDS), model], {
