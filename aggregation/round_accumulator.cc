@@ -39,6 +39,7 @@ struct RoundAccumulator::State {
   mutable InlineFor one_by_one;
 
   const std::vector<OutputLayout>& layouts() const { return validator->layouts(); }
+  void Fold(std::span<const ValidContribution* const> valid, ParallelFor& parallel);
   // What is released, as tensors that are written from this.
   absl::StatusOr<AggregateRelease> View(ParallelFor& parallel) const;
 };
@@ -108,22 +109,39 @@ void RoundAccumulator::Accumulate(const ValidContribution& valid) {
 }
 
 void RoundAccumulator::Accumulate(const ValidContribution& valid, ParallelFor& parallel) {
+  const ValidContribution* const one = &valid;
+  Accumulate({&one, 1}, parallel);
+}
+
+void RoundAccumulator::Accumulate(std::span<const ValidContribution* const> valid, ParallelFor& parallel) {
   State& to = state();
-  const CheckedContribution& checked = *valid.checked_;
-  SHEAF_CHECK(checked.outputs.size() == to.outputs.size(), "the contribution was validated for another spec");
-  for (size_t i = 0; i < to.outputs.size(); ++i) {
-    const CheckedOutput& output = checked.outputs[i];
-    if (output.partial != nullptr) {
-      to.outputs[i]->Merge(*output.partial);
-    } else {
-      to.outputs[i]->Accumulate(output.value, parallel);
-    }
+  for (const ValidContribution* const one : valid) {
+    SHEAF_CHECK(one->checked_->outputs.size() == to.outputs.size(), "the contribution was validated for another spec");
+    ++to.num_contributions;
+    to.num_clients += one->checked_->num_clients;
   }
-  ++to.num_contributions;
-  to.num_clients += checked.num_clients;
+  if (!to.validator->is_tight()) return to.Fold(valid, parallel);
   // The room for what would wait was counted out, and somebody else has it by the time it would be folded.
-  if (to.validator->is_tight()) {
+  for (const ValidContribution* const& one : valid) {
+    to.Fold({&one, 1}, parallel);
     for (const auto& output : to.outputs) output->Settle();
+  }
+}
+
+void RoundAccumulator::State::Fold(std::span<const ValidContribution* const> valid, ParallelFor& parallel) {
+  std::vector<const CheckedValue*> values;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    // Updates up to the next partial aggregate go in together.
+    for (const ValidContribution* const one : valid) {
+      const CheckedOutput& output = one->checked_->outputs[i];
+      if (output.partial == nullptr) {
+        values.push_back(&output.value);
+        continue;
+      }
+      outputs[i]->Accumulate(std::exchange(values, {}), parallel);
+      outputs[i]->Merge(*output.partial);
+    }
+    outputs[i]->Accumulate(std::exchange(values, {}), parallel);
   }
 }
 

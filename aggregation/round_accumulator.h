@@ -53,8 +53,9 @@ class RoundAccumulator {
   // To validate on any thread, whatever goes on here; it does not keep the state in memory.
   std::shared_ptr<const ContributionValidator> validator() const;
   void Accumulate(const ValidContribution& valid);
-  // The same, with large outputs in parts: for servers.
+  // The same by several threads; and of several contributions, in this order: for servers.
   void Accumulate(const ValidContribution& valid, ParallelFor& parallel);
+  void Accumulate(std::span<const ValidContribution* const> valid, ParallelFor& parallel);
   // Consumes `other`, which has the same spec.
   void Merge(RoundAccumulator&& other);
 

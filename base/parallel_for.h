@@ -17,6 +17,8 @@ class ParallelFor {
   virtual ~ParallelFor() = default;
   // Calls body(0), ..., body(n - 1), each once, in any order and from any thread. `body` does not throw.
   virtual void Run(int n, const std::function<void(int)>& body) = 0;
+  // How many parts may run at once: into how many it is worth to divide something.
+  virtual int num_threads() const = 0;
 };
 
 // One after the other, in the caller's thread.
@@ -25,6 +27,7 @@ class InlineFor final : public ParallelFor {
   void Run(int n, const std::function<void(int)>& body) override {
     for (int i = 0; i < n; ++i) body(i);
   }
+  int num_threads() const override { return 1; }
 };
 
 // Calls body(begin, end) for each part of [0, n), of `part_max` but for the last. What is one part is done at once,

@@ -11,10 +11,9 @@ constexpr size_t kAhead = 8;
 }  // namespace
 
 void CellVector::AddRows(const RowBatch& batch, float weight) {
-  const char* values = batch.values;
-  for (size_t i = 0; i < batch.rows.size(); ++i, values += batch.row_bytes) {
+  for (size_t i = 0; i < batch.rows.size(); ++i) {
     if (i + kAhead < batch.rows.size()) Prefetch(batch.rows[i + kAhead] * batch.width, batch.width);
-    Add(batch.rows[i] * batch.width, values, batch.width, weight);
+    Add(batch.rows[i] * batch.width, batch.values_of(i), batch.width, weight);
   }
 }
 

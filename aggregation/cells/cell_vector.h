@@ -7,9 +7,11 @@
 //   cells.Round(0, n, divisors, released);  // As released; the cells stay.
 //
 // MakeCells makes them. All but FloatSum have the same bits whatever the order of Add, AddScattered and AddFrom. Not
-// thread-safe.
+// thread-safe, but for lanes.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
@@ -28,17 +30,43 @@ inline constexpr int kCellChunk = 1024;
 // (INT32, INT64) or uint64.
 using WideValue = uint64_t;
 
-// Rows of cells, and their values: one row of `row_bytes` after the other.
-template <typename Byte>
-struct RowsAndValues {
-  // Row r is cells r * width, r * width + 1, ...; rows may repeat.
+// Rows of cells to be added to. Row r is cells r * width, r * width + 1, ...; rows may repeat.
+struct RowBatch {
+  std::span<const uint32_t> rows;
+  // Which row of the values is for each; empty: they are in order.
+  std::span<const uint32_t> positions;
+  int64_t width = 1;
+  // One row of `row_bytes` after the other.
+  const char* values = nullptr;
+  int64_t row_bytes = 0;
+  // Whose memory rows get that move: threads that add rows at once have parts 0, 1, ..., each another.
+  int part = 0;
+
+  const char* values_of(size_t i) const {
+    return values + static_cast<int64_t>(positions.empty() ? i : positions[i]) * row_bytes;
+  }
+  // Says that the values of row i will be asked for soon; those that are in order come by themselves. Inline, always:
+  // gcc drops calls of functions that only prefetch.
+  [[gnu::always_inline]] void PrefetchValues(size_t i) const {
+    if (i >= positions.size()) return;
+    constexpr int64_t kLine = 64, kLines = 8;
+    const char* const begin = values_of(i);
+    for (int64_t at = 0; at < std::min(row_bytes, kLines * kLine); at += kLine) __builtin_prefetch(begin + at);
+  }
+};
+// Rows of cells to be rounded, into one row of `row_bytes` after the other.
+struct RoundedRows {
   std::span<const uint32_t> rows;
   int64_t width = 1;
-  Byte* values = nullptr;
+  char* values = nullptr;
   int64_t row_bytes = 0;
 };
-using RowBatch = RowsAndValues<const char>;
-using RoundedRows = RowsAndValues<char>;
+
+// Rows are dealt to lanes: AddRows of rows of one lane touches nothing that it touches for another's.
+inline constexpr int kLanes = 8;
+// Neighbours share a lane: what is kept for them lies together.
+inline constexpr int kLaneRun = 32;
+constexpr int LaneOf(uint32_t row) { return static_cast<int>(row / kLaneRun % kLanes); }
 
 class CellVector {
  public:
@@ -60,6 +88,10 @@ class CellVector {
   }
   // Add of each row of a batch, one after the other.
   virtual void AddRows(const RowBatch& batch, float weight);
+  // Whether AddRows of different lanes may be called at once, by several threads; so many rows altogether, for which
+  // ReserveRows has made room.
+  virtual bool has_lanes() const { return true; }
+  virtual void ReserveRows(int64_t) {}
   // Takes values[i] into cell cells[i]; a cell may occur repeatedly. Floats are multiples of 2^(exponent - precision +
   // 1).
   virtual void AddScattered(const uint32_t* cells, const WideValue* values, int count, int precision) = 0;

@@ -49,9 +49,9 @@ ExactRows::ExactRows(v1::DType dtype, int width)
       width_(width),
       value_bytes_(dtype == v1::FLOAT32 ? sizeof(float) : sizeof(double)),
       firsts_(width * value_bytes_),
-      windows_(width * static_cast<int64_t>(sizeof(int64_t))),
-      sums_(dtype, BlockSize(width)) {
+      windows_(width * static_cast<int64_t>(sizeof(int64_t))) {
   SHEAF_CHECK(ExactBlock::kFew <= width && width <= ExactBlock::kRunMax);
+  for (Sums& sums : sums_) sums.cells = std::make_unique<ExactSum>(dtype, BlockSize(width));
 }
 
 template <typename Visit>
@@ -59,7 +59,7 @@ void ExactRows::ForEachPiece(int64_t at, int64_t count, Visit visit) const {
   for (int64_t done = 0; done < count;) {
     const int64_t offset = (at + done) % width_;
     const int piece = static_cast<int>(std::min(width_ - offset, count - done));
-    visit(static_cast<size_t>((at + done) / width_), static_cast<int>(offset), done, piece);
+    visit(static_cast<uint32_t>((at + done) / width_), static_cast<int>(offset), done, piece);
     done += piece;
   }
 }
@@ -71,45 +71,54 @@ void ExactRows::Resize(int64_t size) {
 
 void ExactRows::Add(int64_t at, const char* values, int64_t count, float weight) {
   SHEAF_CHECK(at % width_ == 0 && count == width_, "rows are added as a whole");
-  AddRow(rows_[static_cast<size_t>(at / width_)], values, WeightOf(weight));
+  AddRow(static_cast<uint32_t>(at / width_), values, WeightOf(weight), parts_[0]);
 }
 
-inline void ExactRows::PrefetchRow(const Row& row) const {
+inline void ExactRows::PrefetchRow(uint32_t number) const {
+  const Row& row = rows_[number];
   if (row.form == kFirst) firsts_.Prefetch(row.place);
   if (row.form == kWindow) windows_.Prefetch(row.place);
-  if (row.form == kSum) sums_.Prefetch(SumAt(row), width_);
+  if (row.form == kSum) SumsOf(number).Prefetch(SumAt(row), width_);
 }
 
 inline void ExactRows::PrefetchAhead(std::span<const uint32_t> rows, size_t i) const {
   if (i + kFindAhead < rows.size()) __builtin_prefetch(&rows_[rows[i + kFindAhead]]);
-  if (i + kFetchAhead < rows.size()) PrefetchRow(rows_[rows[i + kFetchAhead]]);
+  if (i + kFetchAhead < rows.size()) PrefetchRow(rows[i + kFetchAhead]);
 }
 
 void ExactRows::AddRows(const RowBatch& batch, float weight) {
   SHEAF_CHECK(batch.width == width_);
   const Weight of_all = WeightOf(weight);
-  const char* values = batch.values;
-  for (size_t i = 0; i < batch.rows.size(); ++i, values += batch.row_bytes) {
+  Part& part = parts_[static_cast<size_t>(batch.part)];
+  for (size_t i = 0; i < batch.rows.size(); ++i) {
     PrefetchAhead(batch.rows, i);
-    AddRow(rows_[batch.rows[i]], values, of_all);
+    batch.PrefetchValues(i + kFetchAhead);
+    AddRow(batch.rows[i], batch.values_of(i), of_all, part);
   }
 }
 
-void ExactRows::AddRow(Row& row, const char* values, const Weight& weight) {
+void ExactRows::ReserveRows(int64_t num_rows) {
+  firsts_.Reserve(num_rows, kLanes);
+  windows_.Reserve(num_rows, kLanes);
+}
+
+inline void ExactRows::AddRow(uint32_t number, const char* values, const Weight& weight, Part& part) {
+  Row& row = rows_[number];
   if (row.form == kNothing && weight.value == 1) {
     row.form = kFirst;
-    row.place = firsts_.Take();
+    row.place = firsts_.Take(part.firsts);
     std::memcpy(firsts_.row(row.place), values, firsts_.row_bytes());
     return;
   }
-  if (row.form == kWindow ? AddToWindow(row, values, weight) : row.form != kSum && OpenWindow(row, values, weight)) {
+  if (row.form == kWindow ? AddToWindow(row, values, weight)
+                          : row.form != kSum && OpenWindow(row, values, weight, part)) {
     return;
   }
-  if (row.form != kSum) Widen(row);
-  sums_.Add(SumAt(row), values, width_, weight.value);
+  if (row.form != kSum) Widen(number, part);
+  SumsOf(number).Add(SumAt(row), values, width_, weight.value);
 }
 
-bool ExactRows::OpenWindow(Row& row, const char* values, const Weight& weight) {
+bool ExactRows::OpenWindow(Row& row, const char* values, const Weight& weight, Part& part) {
   // The 53 bits of a double are more than one digit takes.
   if (dtype_ != v1::FLOAT32) return false;
   const FloatRange range = ScanFloats(values, width_);
@@ -120,12 +129,15 @@ bool ExactRows::OpenWindow(Row& row, const char* values, const Weight& weight) {
   if (!first.is_all_zero) top = std::max(top, first.top), low = std::min(low, first.low);
   const std::optional<int> exponent = ExactBlock::OneBinExponent(top, low);
   if (!exponent.has_value()) return false;
-  Row window{.form = kWindow, .place = windows_.Take(), .exponent = static_cast<int16_t>(*exponent), .num_adds = 1};
+  Row window{.form = kWindow,
+             .place = windows_.Take(part.windows),
+             .exponent = static_cast<int16_t>(*exponent),
+             .num_adds = 1};
   const double unit = Unit(*exponent);
   SetOneBin(values, width_, weight.value, unit, DigitsOf(window));
   if (row.form == kFirst) {
     AddToOneBin(firsts_.row(row.place), width_, 1, unit, DigitsOf(window));
-    firsts_.GiveBack(row.place);
+    part.firsts.GiveBack(row.place);
     ++window.num_adds;
   }
   row = window;
@@ -148,16 +160,18 @@ bool ExactRows::AddToWindow(Row& row, const char* values, const Weight& weight) 
   return true;
 }
 
-void ExactRows::Widen(Row& row) {
-  const Row sum{.form = kSum, .place = num_sums_++};
+void ExactRows::Widen(uint32_t number, Part& part) {
+  Row& row = rows_[number];
+  ExactSum& sums = SumsOf(number);
+  const Row sum{.form = kSum, .place = sums_[static_cast<size_t>(LaneOf(number))].num_rows++};
   const int64_t end = SumAt(sum) + width_;
-  if (end > sums_.size()) sums_.Resize(end);
+  if (end > sums.size()) sums.Resize(end);
   if (row.form == kFirst) {
-    sums_.Add(SumAt(sum), firsts_.row(row.place), width_, 1);
-    firsts_.GiveBack(row.place);
+    sums.Add(SumAt(sum), firsts_.row(row.place), width_, 1);
+    part.firsts.GiveBack(row.place);
   } else if (row.form == kWindow) {
-    sums_.AddBlock(SumAt(sum), Window(row), 0, width_);
-    windows_.GiveBack(row.place);
+    sums.AddBlock(SumAt(sum), Window(row), 0, width_);
+    part.windows.GiveBack(row.place);
   }
   row = sum;
 }
@@ -168,7 +182,7 @@ void ExactRows::AddScattered(const uint32_t*, const WideValue*, int, int) {
 
 void ExactRows::Prefetch(int64_t at, int64_t count) const {
   // Not by ForEachPiece, whose call gcc would drop.
-  for (int64_t row = at / width_; row * width_ < at + count; ++row) PrefetchRow(rows_[static_cast<size_t>(row)]);
+  for (int64_t row = at / width_; row * width_ < at + count; ++row) PrefetchRow(static_cast<uint32_t>(row));
 }
 
 ExactBlock ExactRows::Window(const Row& row) const {
@@ -176,35 +190,35 @@ ExactBlock ExactRows::Window(const Row& row) const {
 }
 
 void ExactRows::AddBlock(int64_t at, const ExactBlock& from, int from_at, int count) {
-  ForEachPiece(at, count, [&](size_t i, int offset, int64_t done, int piece) {
-    Row& row = rows_[i];
-    if (row.form != kSum) Widen(row);
-    sums_.AddBlock(SumAt(row) + offset, from, from_at + static_cast<int>(done), piece);
+  ForEachPiece(at, count, [&](uint32_t number, int offset, int64_t done, int piece) {
+    Row& row = rows_[number];
+    if (row.form != kSum) Widen(number, parts_[0]);
+    SumsOf(number).AddBlock(SumAt(row) + offset, from, from_at + static_cast<int>(done), piece);
   });
 }
 
 void ExactRows::AddFrom(int64_t at, const CellVector& other, int64_t other_at, int64_t count) {
   if (dynamic_cast<const ExactRows*>(&other) != nullptr) return other.AddTo(*this, at, other_at, count);
-  ForEachPiece(at, count, [&](size_t i, int offset, int64_t done, int piece) {
-    Row& row = rows_[i];
-    if (row.form != kSum) Widen(row);
-    sums_.AddFrom(SumAt(row) + offset, other, other_at + done, piece);
+  ForEachPiece(at, count, [&](uint32_t number, int offset, int64_t done, int piece) {
+    Row& row = rows_[number];
+    if (row.form != kSum) Widen(number, parts_[0]);
+    SumsOf(number).AddFrom(SumAt(row) + offset, other, other_at + done, piece);
   });
 }
 
 void ExactRows::AddTo(CellVector& to, int64_t to_at, int64_t at, int64_t count) const {
   ExactRows* const rows = dynamic_cast<ExactRows*>(&to);
-  ForEachPiece(at, count, [&](size_t i, int offset, int64_t done, int piece) {
-    const Row& row = rows_[i];
+  ForEachPiece(at, count, [&](uint32_t number, int offset, int64_t done, int piece) {
+    const Row& row = rows_[number];
     const int64_t to_piece = to_at + done;
     if (row.form == kFirst) {
-      to.Add(to_piece, FirstOf(row, offset), piece, 1);
+      to.Add(to_piece, firsts_.row(row.place) + offset * value_bytes_, piece, 1);
     } else if (row.form == kWindow && rows != nullptr) {
       rows->AddBlock(to_piece, Window(row), offset, piece);
     } else if (row.form == kWindow) {
       dynamic_cast<ExactSum&>(to).AddBlock(to_piece, Window(row), offset, piece);
     } else if (row.form == kSum) {
-      to.AddFrom(to_piece, sums_, SumAt(row) + offset, piece);
+      to.AddFrom(to_piece, SumsOf(number), SumAt(row) + offset, piece);
     }
   });
 }
@@ -213,8 +227,11 @@ void ExactRows::Clear() {
   std::fill(rows_.begin(), rows_.end(), Row{});
   firsts_.Clear();
   windows_.Clear();
-  sums_.Clear();
-  num_sums_ = 0;
+  parts_ = {};
+  for (Sums& sums : sums_) {
+    sums.cells->Clear();
+    sums.num_rows = 0;
+  }
 }
 
 void ExactRows::WriteChunk(int64_t at, int count, StateWriter& out) const {
@@ -232,8 +249,7 @@ absl::Status ExactRows::ReadChunk(int64_t at, int count, StateReader& in, StateO
   return absl::OkStatus();
 }
 
-void ExactRows::RoundFirst(const Row& row, int offset, int count, const ExactDivisors& divisors, char* values) const {
-  const char* const first = FirstOf(row, offset);
+void ExactRows::RoundFirst(const char* first, int count, const ExactDivisors& divisors, char* values) const {
   if (divisors.empty() || DividesByOne(divisors)) {
     if (dtype_ == v1::FLOAT64) return SumsOfOne(first, count, reinterpret_cast<double*>(values));
     return SumsOfOne(first, count, reinterpret_cast<float*>(values));
@@ -254,23 +270,24 @@ void ExactRows::RoundFirst(const Row& row, int offset, int count, const ExactDiv
   sum.Round(0, count, divisors, values);
 }
 
-void ExactRows::RoundRow(const Row& row, int offset, int count, const ExactDivisors& divisors, char* values) const {
+void ExactRows::RoundRow(uint32_t number, int offset, int count, const ExactDivisors& divisors, char* values) const {
+  const Row& row = rows_[number];
   if (row.form == kFirst) {
-    RoundFirst(row, offset, count, divisors, values);
+    RoundFirst(firsts_.row(row.place) + offset * value_bytes_, count, divisors, values);
   } else if (row.form == kWindow) {
     float* const rounded = reinterpret_cast<float*>(values);
     const ExactBlock window = Window(row);
     divisors.empty() ? window.Round(offset, count, rounded) : window.Divide(offset, count, divisors, rounded);
   } else if (row.form == kSum) {
-    sums_.Round(SumAt(row) + offset, count, divisors, values);
+    SumsOf(number).Round(SumAt(row) + offset, count, divisors, values);
   } else {
     std::memset(values, 0, static_cast<size_t>(count * value_bytes_));
   }
 }
 
 int64_t ExactRows::Round(int64_t at, int64_t count, const ExactDivisors& divisors, char* values) const {
-  ForEachPiece(at, count, [&](size_t i, int offset, int64_t done, int piece) {
-    RoundRow(rows_[i], offset, piece, divisors.Part(done, piece), values + done * value_bytes_);
+  ForEachPiece(at, count, [&](uint32_t number, int offset, int64_t done, int piece) {
+    RoundRow(number, offset, piece, divisors.Part(done, piece), values + done * value_bytes_);
   });
   return count;
 }
@@ -280,21 +297,35 @@ int64_t ExactRows::RoundRows(const RoundedRows& batch, const ExactDivisors& divi
   char* values = batch.values;
   for (size_t i = 0; i < batch.rows.size(); ++i, values += batch.row_bytes) {
     PrefetchAhead(batch.rows, i);
-    RoundRow(rows_[batch.rows[i]], 0, width_, divisors, values);
+    RoundRow(batch.rows[i], 0, width_, divisors, values);
   }
   return static_cast<int64_t>(batch.rows.size()) * width_;
 }
 
 int64_t ExactRows::memory_bytes() const {
-  return static_cast<int64_t>(sizeof *this - sizeof sums_ + rows_.capacity() * sizeof(Row)) + firsts_.memory_bytes() +
-         windows_.memory_bytes() + sums_.memory_bytes();
+  int64_t bytes = static_cast<int64_t>(sizeof *this + rows_.capacity() * sizeof(Row));
+  size_t num_firsts = firsts_.num_rows(), num_windows = windows_.num_rows();
+  for (const Part& part : parts_) {
+    num_firsts -= part.firsts.num_untouched();
+    num_windows -= part.windows.num_untouched();
+    bytes += part.firsts.memory_bytes() + part.windows.memory_bytes();
+  }
+  for (const Sums& sums : sums_) bytes += sums.cells->memory_bytes();
+  return bytes + static_cast<int64_t>(num_firsts * firsts_.row_bytes() + num_windows * windows_.row_bytes());
 }
 
 int ExactRows::most_bins() const {
   // What is kept as it came may open as many as any floats.
   constexpr int kTop = std::numeric_limits<float>::max_exponent, kLow = -149, kDoubleTop = 1024, kDoubleLow = -1074;
-  int bins = std::max(sums_.most_bins(), windows_.is_empty() ? 0 : 1);
-  if (firsts_.is_empty()) return bins;
+  size_t num_firsts = firsts_.num_rows(), num_windows = windows_.num_rows();
+  for (const Part& part : parts_) {
+    num_firsts -= part.firsts.num_unused();
+    num_windows -= part.windows.num_unused();
+  }
+  int bins = 0;
+  for (const Sums& sums : sums_) bins = std::max(bins, sums.cells->most_bins());
+  if (num_windows > 0) bins = std::max(bins, 1);
+  if (num_firsts == 0) return bins;
   return std::max(bins, dtype_ == v1::FLOAT32 ? ExactBlock::NewBinsMax(kTop, kLow)
                                               : ExactBlock::NewBinsMax(kDoubleTop, kDoubleLow));
 }

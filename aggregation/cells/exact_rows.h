@@ -16,8 +16,10 @@
 // its place to the next one.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -39,6 +41,7 @@ class ExactRows final : public CellVector {
   void Resize(int64_t size) override;
   void Add(int64_t at, const char* values, int64_t count, float weight) override;
   void AddRows(const RowBatch& batch, float weight) override;
+  void ReserveRows(int64_t num_rows) override;
   // Rows are not scattered.
   void AddScattered(const uint32_t* cells, const WideValue* values, int count, int precision) override;
   void Prefetch(int64_t at, int64_t count) const override;
@@ -68,23 +71,35 @@ class ExactRows final : public CellVector {
     ExactBlock::WeightRange range;
   };
 
+  // Rows of one lane.
+  struct Sums {
+    std::unique_ptr<ExactSum> cells;
+    uint32_t num_rows = 0;
+  };
+  // Of one thread, of those that add rows at once.
+  struct alignas(64) Part {
+    RowPool::Places firsts;
+    RowPool::Places windows;
+  };
+
   static Weight WeightOf(float value) { return {value, ExactBlock::RangeOfWeight(value)}; }
-  void AddRow(Row& row, const char* values, const Weight& weight);
+  [[gnu::always_inline]] void AddRow(uint32_t number, const char* values, const Weight& weight, Part& part);
   // False, and nothing is changed, if these values, and the addend that is there, are not for a window.
-  bool OpenWindow(Row& row, const char* values, const Weight& weight);
+  bool OpenWindow(Row& row, const char* values, const Weight& weight, Part& part);
   bool AddToWindow(Row& row, const char* values, const Weight& weight);
   // Makes it a sum.
-  void Widen(Row& row);
+  void Widen(uint32_t number, Part& part);
   // Adds elements of a block.
   void AddBlock(int64_t at, const ExactBlock& from, int from_at, int count);
   // Inline as RowPool::Prefetch.
-  [[gnu::always_inline]] void PrefetchRow(const Row& row) const;
+  [[gnu::always_inline]] void PrefetchRow(uint32_t number) const;
   // Of the rows that come after rows[i].
   [[gnu::always_inline]] void PrefetchAhead(std::span<const uint32_t> rows, size_t i) const;
   ExactBlock Window(const Row& row) const;
-  void RoundRow(const Row& row, int offset, int count, const ExactDivisors& divisors, char* values) const;
-  void RoundFirst(const Row& row, int offset, int count, const ExactDivisors& divisors, char* values) const;
-  const char* FirstOf(const Row& row, int offset) const { return firsts_.row(row.place) + offset * value_bytes_; }
+  void RoundRow(uint32_t number, int offset, int count, const ExactDivisors& divisors, char* values) const;
+  void RoundFirst(const char* first, int count, const ExactDivisors& divisors, char* values) const;
+  ExactSum& SumsOf(uint32_t number) { return *sums_[static_cast<size_t>(LaneOf(number))].cells; }
+  const ExactSum& SumsOf(uint32_t number) const { return *sums_[static_cast<size_t>(LaneOf(number))].cells; }
   int64_t* DigitsOf(const Row& row) { return reinterpret_cast<int64_t*>(windows_.row(row.place)); }
   const int64_t* DigitsOf(const Row& row) const { return reinterpret_cast<const int64_t*>(windows_.row(row.place)); }
   int64_t SumAt(const Row& row) const { return int64_t{row.place} * width_; }
@@ -99,8 +114,8 @@ class ExactRows final : public CellVector {
   std::vector<Row> rows_;
   RowPool firsts_;
   RowPool windows_;
-  ExactSum sums_;
-  uint32_t num_sums_ = 0;
+  std::array<Sums, kLanes> sums_;
+  std::array<Part, kLanes> parts_;
 };
 
 }  // namespace sheaf

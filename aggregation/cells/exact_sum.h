@@ -36,6 +36,8 @@ class ExactSum final : public CellVector {
                   std::span<const FloatRange> ranges) override;
   void AddScattered(const uint32_t* cells, const WideValue* values, int count, int precision) override;
   void Prefetch(int64_t at, int64_t count) const override;
+  // Neighbours share their bins, and all share the memory for them.
+  bool has_lanes() const override { return false; }
   void AddFrom(int64_t at, const CellVector& other, int64_t other_at, int64_t count) override;
   // The same of elements of a block.
   void AddBlock(int64_t at, const ExactBlock& from, int from_at, int count);

@@ -45,7 +45,7 @@ void FloatRows<Cell, Value>::Resize(int64_t size) {
 template <typename Cell, typename Value>
 void FloatRows<Cell, Value>::Add(int64_t at, const char* values, int64_t count, float weight) {
   SHEAF_CHECK(at % width_ == 0 && count == width_, "rows are added as a whole");
-  AddRow(rows_[static_cast<size_t>(at / width_)], values, weight);
+  AddRow(rows_[static_cast<size_t>(at / width_)], values, weight, parts_[0]);
 }
 
 template <typename Cell, typename Value>
@@ -63,37 +63,44 @@ inline void FloatRows<Cell, Value>::PrefetchAhead(std::span<const uint32_t> rows
 template <typename Cell, typename Value>
 void FloatRows<Cell, Value>::AddRows(const RowBatch& batch, float weight) {
   SHEAF_CHECK(batch.width == width_);
-  const char* values = batch.values;
-  for (size_t i = 0; i < batch.rows.size(); ++i, values += batch.row_bytes) {
+  Part& part = parts_[static_cast<size_t>(batch.part)];
+  for (size_t i = 0; i < batch.rows.size(); ++i) {
     PrefetchAhead(batch.rows, i);
-    AddRow(rows_[batch.rows[i]], values, weight);
+    batch.PrefetchValues(i + kFetchAhead);
+    AddRow(rows_[batch.rows[i]], batch.values_of(i), weight, part);
   }
 }
 
 template <typename Cell, typename Value>
-void FloatRows<Cell, Value>::AddRow(Row& row, const char* values, float weight) {
+void FloatRows<Cell, Value>::ReserveRows(int64_t num_rows) {
+  if (kKeepsFirsts) firsts_.Reserve(num_rows, kLanes);
+  sums_.Reserve(num_rows, kLanes);
+}
+
+template <typename Cell, typename Value>
+inline void FloatRows<Cell, Value>::AddRow(Row& row, const char* values, float weight, Part& part) {
   if (row.form == kSum) return AddNumbers<Cell, Value>(values, width_, weight, SumOf(row));
-  if (row.form == kFirst) return AddNumbers<Cell, Value>(values, width_, weight, Widen(row));
+  if (row.form == kFirst) return AddNumbers<Cell, Value>(values, width_, weight, Widen(row, part));
   if (kKeepsFirsts && weight == 1) {
     row.form = kFirst;
-    row.place = firsts_.Take();
+    row.place = firsts_.Take(part.firsts);
     std::memcpy(firsts_.row(row.place), values, firsts_.row_bytes());
   } else {
     row.form = kSum;
-    row.place = sums_.Take();
+    row.place = sums_.Take(part.sums);
     SetNumbers<Cell, Value>(values, width_, weight, SumOf(row));
   }
 }
 
 template <typename Cell, typename Value>
-Cell* FloatRows<Cell, Value>::Widen(Row& row) {
+Cell* FloatRows<Cell, Value>::Widen(Row& row, Part& part) {
   if (row.form == kSum) return SumOf(row);
   Row sum;
   sum.form = kSum;
-  sum.place = sums_.Take();
+  sum.place = sums_.Take(part.sums);
   if (row.form == kFirst) {
     SetNumbers<Cell, Value>(firsts_.row(row.place), width_, 1, SumOf(sum));
-    firsts_.GiveBack(row.place);
+    part.firsts.GiveBack(row.place);
   } else {
     std::fill_n(SumOf(sum), width_, Cell{0});
   }
@@ -115,7 +122,7 @@ void FloatRows<Cell, Value>::Prefetch(int64_t at, int64_t count) const {
 template <typename Cell, typename Value>
 void FloatRows<Cell, Value>::AddCells(int64_t at, const Cell* cells, int64_t count) {
   ForEachPiece(at, count, [&](size_t row, int64_t offset, int64_t done, int64_t piece) {
-    Cell* const sums = Widen(rows_[row]) + offset;
+    Cell* const sums = Widen(rows_[row], parts_[0]) + offset;
     for (int64_t i = 0; i < piece; ++i) sums[i] += cells[done + i];
   });
 }
@@ -125,7 +132,7 @@ void FloatRows<Cell, Value>::AddFrom(int64_t at, const CellVector& other, int64_
   if (dynamic_cast<const FloatRows*>(&other) != nullptr) return other.AddTo(*this, at, other_at, count);
   const auto& from = dynamic_cast<const FloatSum<Cell, Value>&>(other);
   ForEachPiece(at, count, [&](size_t row, int64_t offset, int64_t done, int64_t piece) {
-    Cell* const sums = Widen(rows_[row]) + offset;
+    Cell* const sums = Widen(rows_[row], parts_[0]) + offset;
     for (int64_t i = 0; i < piece; ++i) sums[i] += from.cell(other_at + done + i);
   });
 }
@@ -150,6 +157,7 @@ void FloatRows<Cell, Value>::Clear() {
   std::fill(rows_.begin(), rows_.end(), Row{});
   firsts_.Clear();
   sums_.Clear();
+  parts_ = {};
 }
 
 template <typename Cell, typename Value>
@@ -203,8 +211,14 @@ int64_t FloatRows<Cell, Value>::RoundRows(const RoundedRows& batch, const ExactD
 
 template <typename Cell, typename Value>
 int64_t FloatRows<Cell, Value>::memory_bytes() const {
-  return static_cast<int64_t>(sizeof *this + rows_.capacity() * sizeof(Row)) + firsts_.memory_bytes() +
-         sums_.memory_bytes();
+  int64_t bytes = static_cast<int64_t>(sizeof *this + rows_.capacity() * sizeof(Row));
+  size_t num_firsts = firsts_.num_rows(), num_sums = sums_.num_rows();
+  for (const Part& part : parts_) {
+    num_firsts -= part.firsts.num_untouched();
+    num_sums -= part.sums.num_untouched();
+    bytes += part.firsts.memory_bytes() + part.sums.memory_bytes();
+  }
+  return bytes + static_cast<int64_t>(num_firsts * firsts_.row_bytes() + num_sums * sums_.row_bytes());
 }
 
 template class FloatRows<double, float>;

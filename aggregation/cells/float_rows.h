@@ -7,6 +7,7 @@
 // Nothing is cleared for a row before its first addend, which is stored and not added. See ExactRows for the reason.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -28,6 +29,7 @@ class FloatRows final : public CellVector {
   void Resize(int64_t size) override;
   void Add(int64_t at, const char* values, int64_t count, float weight) override;
   void AddRows(const RowBatch& batch, float weight) override;
+  void ReserveRows(int64_t num_rows) override;
   // Rows are not scattered.
   void AddScattered(const uint32_t* cells, const WideValue* values, int count, int precision) override;
   void Prefetch(int64_t at, int64_t count) const override;
@@ -51,9 +53,15 @@ class FloatRows final : public CellVector {
     uint32_t place : RowPool::kRowBits = 0;
   };
 
-  void AddRow(Row& row, const char* values, float weight);
+  // Of one thread, of those that add rows at once.
+  struct alignas(64) Part {
+    RowPool::Places firsts;
+    RowPool::Places sums;
+  };
+
+  [[gnu::always_inline]] void AddRow(Row& row, const char* values, float weight, Part& part);
   // Makes it a sum; returns its cells.
-  Cell* Widen(Row& row);
+  Cell* Widen(Row& row, Part& part);
   void RoundRow(const Row& row, int64_t offset, int64_t count, const ExactDivisors& divisors, char* values) const;
   // Adds cells of a sum.
   void AddCells(int64_t at, const Cell* cells, int64_t count);
@@ -73,6 +81,7 @@ class FloatRows final : public CellVector {
   std::vector<Row> rows_;
   RowPool firsts_;
   RowPool sums_;
+  std::array<Part, kLanes> parts_;
 };
 
 extern template class FloatRows<double, float>;

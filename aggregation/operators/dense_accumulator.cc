@@ -40,22 +40,12 @@ class DenseAccumulator final : public OutputAccumulator {
   }
 
  protected:
-  void DoAccumulate(const CheckedValue& value) override {
-    InlineFor one_by_one;
-    DoAccumulateInParts(value, one_by_one);
-  }
-
-  void DoAccumulateInParts(const CheckedValue& value, ParallelFor& parallel) override {
-    const float weight = is_weighted() ? value.weight : 1.0f;
-    const int64_t stripe_bytes = kStripe * DTypeSize(layout().dtype);
+  void DoAccumulate(CheckedValues values, ParallelFor& parallel) override {
     parallel.Run(static_cast<int>(stripes_.size()), [&](int i) {
-      CellVector& stripe = *stripes_[static_cast<size_t>(i)];
-      const char* const values = value.data.data() + i * stripe_bytes;
-      if (value.ranges.empty()) return stripe.Add(0, values, stripe.size(), weight);
-      stripe.AddScanned(0, values, stripe.size(), weight,
-                        value.ranges.subspan(static_cast<size_t>(i * (kStripe / ExactBlock::kRunMax))));
+      for (const CheckedValue* const value : values) AddStripe(*value, i);
     });
-    if (is_weighted()) weight_.Add(weight);
+    if (!is_weighted()) return;
+    for (const CheckedValue* const value : values) weight_.Add(value->weight);
   }
 
   void DoMerge(const OutputAccumulator& other) override {
@@ -93,6 +83,14 @@ class DenseAccumulator final : public OutputAccumulator {
 
  private:
   bool is_weighted() const { return layout().op->is_weighted(); }
+  void AddStripe(const CheckedValue& value, int i) {
+    CellVector& stripe = *stripes_[static_cast<size_t>(i)];
+    const float weight = is_weighted() ? value.weight : 1.0f;
+    const char* const values = value.data.data() + i * kStripe * DTypeSize(layout().dtype);
+    if (value.ranges.empty()) return stripe.Add(0, values, stripe.size(), weight);
+    stripe.AddScanned(0, values, stripe.size(), weight,
+                      value.ranges.subspan(static_cast<size_t>(i * (kStripe / ExactBlock::kRunMax))));
+  }
   absl::Status WriteElements(std::optional<ExactDivisor> divisor, const ByteSink& take, ParallelFor& parallel) const {
     const auto value_bytes = static_cast<size_t>(DTypeSize(layout().released_dtype()));
     const ExactDivisors divisors = divisor.has_value() ? ExactDivisors(*divisor) : ExactDivisors();

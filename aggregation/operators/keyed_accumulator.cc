@@ -80,26 +80,8 @@ class KeyedAccumulator final : public OutputAccumulator {
   int most_bins() const override { return columns_.cells->most_bins(); }
 
  protected:
-  void DoAccumulate(const CheckedValue& value) override {
-    const int64_t row_bytes = layout().width * DTypeSize(layout().dtype);
-    ++num_folds_;
-    const size_t n = keys_.is_string() ? static_cast<size_t>(value.string_keys->size()) : value.keys.size();
-    for (size_t begin = 0; begin < n; begin += kBatch) {
-      const size_t end = std::min(begin + kBatch, n);
-      uint32_t slots[kBatch];
-      for (size_t row = begin; row < end; ++row) {
-        slots[row - begin] =
-            keys_.is_string() ? Place(value.string_keys->Get(static_cast<int>(row))) : Place(value.keys[row]);
-      }
-      const std::span<const uint32_t> rows(slots, end - begin);
-      columns_.cells->AddRows({.rows = rows,
-                               .width = layout().width,
-                               .values = value.data.data() + static_cast<int64_t>(begin) * row_bytes,
-                               .row_bytes = row_bytes},
-                              1);
-      if (!columns_.is_counted) continue;
-      for (const uint32_t slot : rows) columns_.Touch(slot, num_folds_);
-    }
+  void DoAccumulate(CheckedValues values, ParallelFor&) override {
+    for (const CheckedValue* const value : values) AddRows(*value);
   }
 
   void DoMerge(const OutputAccumulator& other) override {
@@ -255,6 +237,28 @@ class KeyedAccumulator final : public OutputAccumulator {
       RETURN_IF_ERROR(gathered.Append(offset += static_cast<int64_t>(keys_.string(slot).size())));
     }
     return gathered.Flush();
+  }
+
+  void AddRows(const CheckedValue& value) {
+    const int64_t row_bytes = layout().width * DTypeSize(layout().dtype);
+    ++num_folds_;
+    const size_t n = keys_.is_string() ? static_cast<size_t>(value.string_keys->size()) : value.keys.size();
+    for (size_t begin = 0; begin < n; begin += kBatch) {
+      const size_t end = std::min(begin + kBatch, n);
+      uint32_t slots[kBatch];
+      for (size_t row = begin; row < end; ++row) {
+        slots[row - begin] =
+            keys_.is_string() ? Place(value.string_keys->Get(static_cast<int>(row))) : Place(value.keys[row]);
+      }
+      const std::span<const uint32_t> rows(slots, end - begin);
+      columns_.cells->AddRows({.rows = rows,
+                               .width = layout().width,
+                               .values = value.data.data() + static_cast<int64_t>(begin) * row_bytes,
+                               .row_bytes = row_bytes},
+                              1);
+      if (!columns_.is_counted) continue;
+      for (const uint32_t slot : rows) columns_.Touch(slot, num_folds_);
+    }
   }
 
   template <typename Key>

@@ -76,7 +76,7 @@ class SparseAccumulator final : public OutputAccumulator {
   int most_bins() const override { return store_->most_bins(); }
 
  protected:
-  void DoAccumulate(const CheckedValue& value) override;
+  void DoAccumulate(CheckedValues values, ParallelFor& parallel) override;
   void DoMerge(const OutputAccumulator& other) override;
   void DoWrite(StateWriter& out) const override;
   absl::Status DoRead(StateReader& in, StateOrigin origin) override;
@@ -144,10 +144,10 @@ class SparseAccumulator final : public OutputAccumulator {
   WeightSum weight_;
 };
 
-void SparseAccumulator::DoAccumulate(const CheckedValue& value) {
-  const float weight = layout().op->is_weighted() ? value.weight : 1.0f;
-  store_->Accumulate(value, weight);
-  if (has_weight()) weight_.Add(weight);
+void SparseAccumulator::DoAccumulate(CheckedValues values, ParallelFor& parallel) {
+  store_->Accumulate(values, parallel);
+  if (!has_weight()) return;
+  for (const CheckedValue* const value : values) weight_.Add(value->weight);
 }
 
 void SparseAccumulator::DoMerge(const OutputAccumulator& other) {

@@ -29,4 +29,7 @@ struct CheckedValue {
   std::optional<int64_t> bins;
 };
 
+// Of several contributions.
+using CheckedValues = std::span<const CheckedValue* const>;
+
 }  // namespace sheaf

@@ -11,9 +11,9 @@ constexpr uint32_t kMagic = 0x4f414853;  // "SHAO"
 
 }  // namespace
 
-void OutputAccumulator::Accumulate(const CheckedValue& value, ParallelFor& parallel) {
-  ++num_clients_;
-  DoAccumulateInParts(value, parallel);
+void OutputAccumulator::Accumulate(CheckedValues values, ParallelFor& parallel) {
+  num_clients_ += static_cast<int64_t>(values.size());
+  DoAccumulate(values, parallel);
 }
 
 void OutputAccumulator::Merge(const OutputAccumulator& other) {

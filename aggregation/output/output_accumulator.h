@@ -25,7 +25,8 @@ class OutputAccumulator {
   OutputAccumulator(const OutputAccumulator&) = delete;
   OutputAccumulator& operator=(const OutputAccumulator&) = delete;
 
-  void Accumulate(const CheckedValue& value, ParallelFor& parallel);
+  // Of one contribution each, in this order.
+  void Accumulate(CheckedValues values, ParallelFor& parallel);
   // `other` is of an equal layout.
   void Merge(const OutputAccumulator& other);
   // Canonical, checksummed, with the layout's signature.
@@ -51,9 +52,8 @@ class OutputAccumulator {
   int64_t num_clients() const { return num_clients_; }
 
  protected:
-  virtual void DoAccumulate(const CheckedValue& value) = 0;
-  // For operators whose elements are independent: as DoAccumulate, with its parts at once.
-  virtual void DoAccumulateInParts(const CheckedValue& value, ParallelFor&) { DoAccumulate(value); }
+  // What comes out does not depend on how many threads there are.
+  virtual void DoAccumulate(CheckedValues values, ParallelFor& parallel) = 0;
   virtual void DoMerge(const OutputAccumulator& other) = 0;
   virtual void DoWrite(StateWriter& out) const = 0;
   virtual absl::Status DoRead(StateReader& in, StateOrigin origin) = 0;

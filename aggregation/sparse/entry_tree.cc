@@ -67,7 +67,13 @@ template <typename Offset, typename Value, bool kCounted>
 EntryTree<Offset, Value, kCounted>::~EntryTree() = default;
 
 template <typename Offset, typename Value, bool kCounted>
-void EntryTree<Offset, Value, kCounted>::Accumulate(const CheckedValue& value, float weight) {
+void EntryTree<Offset, Value, kCounted>::Accumulate(CheckedValues values, ParallelFor&) {
+  for (const CheckedValue* const value : values) AppendContribution(*value);
+}
+
+template <typename Offset, typename Value, bool kCounted>
+void EntryTree<Offset, Value, kCounted>::AppendContribution(const CheckedValue& value) {
+  const float weight = layout_.op->is_weighted() ? value.weight : 1.0f;
   ++num_folds_;
   if (layout_.op->divisor == Divisor::kTouchingWeight) {
     // Each entry that waits will ask for its contribution's weight.

@@ -32,7 +32,7 @@ class EntryTree final : public SparseStore {
   explicit EntryTree(const OutputLayout& layout);
   ~EntryTree() override;
 
-  void Accumulate(const CheckedValue& value, float weight) override;
+  void Accumulate(CheckedValues values, ParallelFor& parallel) override;
   void Expect(int64_t num_coordinates) override;
   Place FindOrAdd(int64_t key) override;
   void ForEachRun(const std::function<void(const SlotRun&)>& visit) override;
@@ -76,6 +76,7 @@ class EntryTree final : public SparseStore {
     bool is_branch() const { return !children.empty(); }
   };
 
+  void AppendContribution(const CheckedValue& value);
   template <typename Wire>
   void AppendAll(const CheckedValue& value, float weight);
   // Appends an entry of this branch to the bucket of the child it goes to.

@@ -1,7 +1,13 @@
 // RowStore: a SparseStore of rows, folded as they come. Rows lie in the order in which they first came.
+//
+// Several threads share what is worth it: they look the rows up, all that are known; the new ones get their slots, in
+// order; then each thread folds the rows of its lanes. So every row gets its addends in the order of the contributions,
+// however many threads there are.
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "aggregation/output/output_layout.h"
@@ -14,7 +20,7 @@ class RowStore final : public SparseStore {
  public:
   explicit RowStore(const OutputLayout& layout);
 
-  void Accumulate(const CheckedValue& value, float weight) override;
+  void Accumulate(CheckedValues values, ParallelFor& parallel) override;
   void Expect(int64_t) override {}
   Place FindOrAdd(int64_t key) override;
   void ForEachRun(const std::function<void(const SlotRun&)>& visit) override;
@@ -27,8 +33,36 @@ class RowStore final : public SparseStore {
   int most_bins() const override { return columns_.cells->most_bins(); }
 
  private:
-  // Slots of the keys, for all of which the columns have room then.
-  void Find(const int64_t* keys, int n, uint32_t* slots);
+  // Some rows of one contribution.
+  struct Rows {
+    std::span<const int64_t> keys;
+    // Where each lies; set once they were looked up.
+    std::span<uint32_t> slots;
+    const char* values = nullptr;
+    float weight = 1;
+    // The number of the contribution.
+    uint32_t fold = 0;
+  };
+  // A part of the lanes.
+  struct Part {
+    int number = 0;
+    int of = 1;
+  };
+
+  int64_t row_bytes() const;
+  // Calls visit(rows) for so many rows at once at most.
+  template <typename Visit>
+  void ForEachRows(CheckedValues values, size_t rows_max, Visit visit);
+  void FoldOneByOne(CheckedValues values);
+  void FoldInParts(std::span<const Rows> all, int num_parts, ParallelFor& parallel);
+  // Looks slots up, and adds those there are not. The columns have room for them then.
+  void Find(std::span<const int64_t> keys, uint32_t* slots);
+  // The same for those whose slot is kNoSlot.
+  void AddNew(const Rows& rows);
+  // Folds the rows of these lanes.
+  void Fold(const Rows& rows, Part part);
+  // Counts who touched the rows.
+  void Count(const Rows& rows, std::span<const uint32_t> slots);
 
   const OutputLayout& layout_;
   RowIndex index_;

@@ -2,9 +2,11 @@
 //
 //   SlotIndex<uint32_t> index;
 //   index.FindOrAdd(keys, n, slots);   // slots[i]: the number of keys[i].
+//   index.Find(keys, n, slots);        // The same, or kNoSlot: adds nothing.
 //
 // An open-addressing table of 4-byte slots beside an array of the keys, at most 3/4 full. The order of the table
-// depends on this process's secret, so that nobody can send keys that collide; the numbers do not. Not thread-safe.
+// depends on this process's secret, so that nobody can send keys that collide; the numbers do not. Not thread-safe, but
+// for const methods.
 #pragma once
 
 #include <bit>
@@ -15,6 +17,9 @@
 #include "base/process_secret.h"
 
 namespace sheaf {
+
+// No slot's number.
+inline constexpr uint32_t kNoSlot = ~uint32_t{0};
 
 template <typename Key>
 class SlotIndex {
@@ -41,15 +46,22 @@ class SlotIndex {
   }
 
   void FindOrAdd(const Key* keys, int n, uint32_t* slots) {
-    // A table beyond the cache is asked for everything first.
-    if (table_.size() > kCachedEntries) {
-      for (int i = 0; i < n; ++i) __builtin_prefetch(&table_[Hash(keys[i])]);
-      for (int i = 0; i < n; ++i) {
-        const uint32_t entry = table_[Hash(keys[i])];
-        if (entry != 0) __builtin_prefetch(&keys_[entry - 1]);
-      }
-    }
+    Prefetch(keys, n);
     for (int i = 0; i < n; ++i) slots[i] = FindOrAdd(keys[i]);
+  }
+
+  uint32_t Find(Key key) const {
+    if (table_.empty()) return kNoSlot;
+    for (size_t at = Hash(key);; at = (at + 1) & mask_) {
+      const uint32_t entry = table_[at];
+      if (entry == 0) return kNoSlot;
+      if (keys_[entry - 1] == key) return entry - 1;
+    }
+  }
+
+  void Find(const Key* keys, int n, uint32_t* slots) const {
+    Prefetch(keys, n);
+    for (int i = 0; i < n; ++i) slots[i] = Find(keys[i]);
   }
 
   int64_t memory_bytes() const {
@@ -65,6 +77,16 @@ class SlotIndex {
     const uint64_t keyed = static_cast<uint64_t>(key) ^ secret_;
     const uint64_t mixed = (keyed ^ (keyed >> 32)) * 0xd6e8feb86659fd93u;
     return static_cast<size_t>(mixed >> shift_);
+  }
+
+  // A table beyond the cache is asked for everything first.
+  [[gnu::always_inline]] void Prefetch(const Key* keys, int n) const {
+    if (table_.size() <= kCachedEntries) return;
+    for (int i = 0; i < n; ++i) __builtin_prefetch(&table_[Hash(keys[i])]);
+    for (int i = 0; i < n; ++i) {
+      const uint32_t entry = table_[Hash(keys[i])];
+      if (entry != 0) __builtin_prefetch(&keys_[entry - 1]);
+    }
   }
 
   void Rehash(size_t num_entries) {

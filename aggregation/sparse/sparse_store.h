@@ -1,6 +1,6 @@
 // SparseStore: the running values of all coordinates that were touched, however they are kept.
 //
-//   store.Accumulate(value, weight);
+//   store.Accumulate(values, parallel);
 //   size_t num_touched = 0;
 //   store.ForEachRun([&](const SlotRun& run) { num_touched += run.keys.size(); });   // In ascending order.
 //
@@ -21,8 +21,8 @@ class SparseStore {
  public:
   virtual ~SparseStore() = default;
 
-  // Keys are unsigned and below layout.num_coordinates. `weight` is 1 unless the operator is weighted.
-  virtual void Accumulate(const CheckedValue& value, float weight) = 0;
+  // Of one contribution each, in this order. Keys are unsigned and below layout.num_coordinates.
+  virtual void Accumulate(CheckedValues values, ParallelFor& parallel) = 0;
   // Tells that about this many coordinates will be added.
   virtual void Expect(int64_t num_coordinates) = 0;
   // Where the values at a coordinate are, added if new; until the next call of another method.

@@ -32,7 +32,7 @@ Core::Core(TaskStore& store, PayloadStore& payloads, Executor& executor, Random&
       spools_(context_, rounds_),
       checkpoints_(context_, rounds_),
       fold_(context_, rounds_, checkpoints_),
-      release_(context_.payloads, context_.folds, context_.parallel),
+      release_(context_.payloads, context_.folds),
       changes_(context_, rounds_, broadcasts_),
       sealer_(context_, rounds_, changes_, release_),
       closing_(context_, rounds_, changes_, sealer_),

@@ -3,6 +3,18 @@
 #include <algorithm>
 
 namespace sheaf {
+namespace {
+
+// Takes about as long as to wake a thread that sleeps: who waits for less had better stay awake.
+constexpr int kLooks = 100;
+
+// Until `is_done`, or for so many looks, leaving the core to who needs it.
+template <typename IsDone>
+void StayAwake(IsDone is_done) {
+  for (int i = 0; i < kLooks && !is_done(); ++i) std::this_thread::yield();
+}
+
+}  // namespace
 
 AggregationPool::AggregationPool() : AggregationPool(static_cast<int>(std::thread::hardware_concurrency()) - 1) {}
 
@@ -27,7 +39,9 @@ void AggregationPool::Run(int n, const std::function<void(int)>& body) {
     if (is_shared) {
       body_ = &body;
       num_parts_ = n;
-      next_part_ = parts_done_ = 0;
+      next_part_ = 0;
+      parts_done_.store(0, std::memory_order_relaxed);
+      num_loops_.fetch_add(1, std::memory_order_release);
     }
   }
   if (!is_shared) {
@@ -36,6 +50,7 @@ void AggregationPool::Run(int n, const std::function<void(int)>& body) {
   }
   work_.NotifyAll();
   TakeParts();
+  StayAwake([this, n] { return parts_done_.load(std::memory_order_relaxed) == n; });
   MutexLock lock(mutex_);
   while (parts_done_ < num_parts_) done_.Wait(mutex_);
   num_parts_ = next_part_ = 0;
@@ -60,12 +75,14 @@ void AggregationPool::TakeParts() {
 
 void AggregationPool::Help() {
   for (;;) {
+    const uint64_t seen = num_loops_.load(std::memory_order_acquire);
+    TakeParts();
+    StayAwake([this, seen] { return num_loops_.load(std::memory_order_acquire) != seen; });
     {
       MutexLock lock(mutex_);
       while (!is_stopping_ && next_part_ >= num_parts_) work_.Wait(mutex_);
       if (is_stopping_) return;
     }
-    TakeParts();
   }
 }
 

@@ -7,6 +7,8 @@
 // Thread-safe. Whoever calls Run works too, and does everything if there are no helpers, or they help somebody else.
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <functional>
 #include <thread>
 #include <vector>
@@ -24,6 +26,7 @@ class AggregationPool final : public ParallelFor {
   ~AggregationPool() override;
 
   void Run(int n, const std::function<void(int)>& body) override;
+  int num_threads() const override { return static_cast<int>(helpers_.size()) + 1; }
 
  private:
   void Help();
@@ -36,7 +39,10 @@ class AggregationPool final : public ParallelFor {
   const std::function<void(int)>* body_ GUARDED_BY(mutex_) = nullptr;
   int num_parts_ GUARDED_BY(mutex_) = 0;
   int next_part_ GUARDED_BY(mutex_) = 0;
-  int parts_done_ GUARDED_BY(mutex_) = 0;
+  // Changed with the mutex held; looked at without by who does not sleep yet.
+  std::atomic<int> parts_done_ = 0;
+  // How many were shared.
+  std::atomic<uint64_t> num_loops_ = 0;
   bool is_stopping_ GUARDED_BY(mutex_) = false;
   std::vector<std::thread> helpers_;
 };

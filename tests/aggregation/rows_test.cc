@@ -231,10 +231,12 @@ TEST_CASE("Rows that one addend reached take no more than that, and those of a f
 TEST_CASE("Rows of a pool keep what was written to them, and those given back are taken again") {
   for (const int64_t row_bytes : {64, 264, 4096, 1 << 20}) {
     RowPool pool(row_bytes);
+    // Of two threads.
+    RowPool::Places places[2];
     const uint32_t n = row_bytes < 1000 ? 100'000 : 40;
     std::vector<uint32_t> taken;
     for (uint32_t i = 0; i < n; ++i) {
-      taken.push_back(pool.Take());
+      taken.push_back(pool.Take(places[i % 2]));
       std::memcpy(pool.row(taken.back()), &i, sizeof i);
     }
     for (uint32_t i = 0; i < n; ++i) {
@@ -242,12 +244,30 @@ TEST_CASE("Rows of a pool keep what was written to them, and those given back ar
       std::memcpy(&found, pool.row(taken[i]), sizeof found);
       REQUIRE(found == i);
     }
-    CHECK(pool.memory_bytes() == n * row_bytes);
-    pool.GiveBack(taken[3]);
-    CHECK(pool.Take() == taken[3]);
-    CHECK_FALSE(pool.is_empty());
-    for (const uint32_t row : taken) pool.GiveBack(row);
-    CHECK(pool.is_empty());
+    CHECK(pool.num_rows() - places[0].num_untouched() - places[1].num_untouched() == n);
+    CHECK(places[0].num_untouched() < RowPool::kRun);
+    places[1].GiveBack(taken[3]);
+    CHECK(pool.Take(places[1]) == taken[3]);
+    CHECK(pool.num_rows() > places[0].num_unused() + places[1].num_unused());
+    for (const uint32_t row : taken) places[row % 2].GiveBack(row);
+    CHECK(pool.num_rows() == places[0].num_unused() + places[1].num_unused());
+  }
+}
+
+TEST_CASE("Rows of a pool do not move while those are taken that it made room for") {
+  for (const int64_t row_bytes : {64, 264, 1 << 20}) {
+    RowPool pool(row_bytes);
+    RowPool::Places places[3];
+    const int64_t n = row_bytes < 1000 ? 200'000 : 20;
+    for (int64_t reserved = 1; reserved <= n; reserved *= 3) {
+      pool.Reserve(reserved, 3);
+      const char* const first = pool.row(0);
+      for (int64_t i = 0; i < reserved; ++i) {
+        char* const row = pool.row(pool.Take(places[i % 3]));
+        std::fill_n(row, row_bytes, 'x');
+      }
+      CHECK(pool.row(0) == first);
+    }
   }
 }
 

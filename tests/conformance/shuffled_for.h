@@ -19,7 +19,8 @@ namespace sheaf {
 
 class ShuffledFor final : public ParallelFor {
  public:
-  explicit ShuffledFor(uint64_t seed) : random_(seed) {}
+  // As if there were so many threads.
+  explicit ShuffledFor(uint64_t seed, int num_threads = 2) : random_(seed), num_threads_(num_threads) {}
 
   void Run(int n, const std::function<void(int)>& body) override {
     std::vector<int> order(static_cast<size_t>(n));
@@ -27,9 +28,11 @@ class ShuffledFor final : public ParallelFor {
     for (size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random_.Below(i)]);
     for (const int part : order) body(part);
   }
+  int num_threads() const override { return num_threads_; }
 
  private:
   SeededRandom random_;
+  const int num_threads_;
 };
 
 }  // namespace sheaf

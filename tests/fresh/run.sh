@@ -95,6 +95,8 @@ step() {
   if [[ "$code" -eq 0 ]]; then
     printf 'fresh:   %-54s %4d s\n' "$what" "$((SECONDS - start))"
   else
+    # What a test says of its failure stands before what those after it print.
+    grep --before-context=8 --after-context=12 'FAILED:$' "$home/log" | head -n 80 || true
     tail -n 60 "$home/log"
     die "FAILED after $((SECONDS - start)) s: $what (exit code $code); its last lines are above"
   fi

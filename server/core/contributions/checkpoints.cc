@@ -78,7 +78,6 @@ void Checkpoints::Write(LiveRound& round) {
                                                    .through = *segment,
                                                    .covered_bytes = round.spool_disk_bytes});
   round.strand.Do<absl::Status>(
-      FoldStrand::Length::kLong,
       [written, &payloads = context_.payloads, &background = context_.folds](RoundAccumulator& accumulator) {
         return payloads.WriteCheckpoint(written->round, written->name, [&](const ByteSink& take) {
           return accumulator.Write(UnlessStopping(background, take));
@@ -118,7 +117,6 @@ void Checkpoints::Record(const Written& written) {
 void Checkpoints::DeleteCovered(LiveRound& round, const Written& written) {
   rounds_.CountSpooled(round, -written.covered_bytes);
   round.strand.Do<absl::Status>(
-      FoldStrand::Length::kLong,
       [&payloads = context_.payloads, id = written.round, name = written.name,
        through = written.through](RoundAccumulator&) {
         absl::Status deleted = payloads.DeleteSpoolSegments(id, through);

@@ -99,19 +99,14 @@ void ContributionFold::Submit(LiveRound& round, int64_t sequence, const std::sha
   if (is_folded_here) {
     folded_here_bytes_ += fold_bytes;
     RoundAccumulator& accumulator = round.strand.accumulator();
-    accumulator.Accumulate((*unfolded)->valid, context_.parallel);
+    accumulator.Accumulate((*unfolded)->valid);
     unfolded->reset();
     round.folded = sequence;
     round.reserved_bytes -= bytes.growth;
     round.accumulator_bytes = accumulator.memory_bytes();
   } else {
-    round.strand.Do<int64_t>(
-        fold_bytes <= kFoldedHereMax ? FoldStrand::Length::kShort : FoldStrand::Length::kLong,
-        [unfolded, &parallel = context_.parallel](RoundAccumulator& accumulator) {
-          accumulator.Accumulate((*unfolded)->valid, parallel);
-          unfolded->reset();
-          return accumulator.memory_bytes();
-        },
+    round.strand.Fold(
+        unfolded, fold_bytes,
         [this, id = round.id, sequence, growth_bytes = bytes.growth](int64_t memory_bytes, absl::Time now) {
           LiveRound* live = rounds_.Find(id);
           if (live == nullptr) return;

@@ -20,18 +20,11 @@
 #include "server/core/batches/core_context.h"
 #include "server/core/contributions/checkpoints.h"
 #include "server/core/limits/memory_budget.h"
+#include "server/core/rounds/fold_strand.h"
 #include "server/core/rounds/live_rounds.h"
 #include "sheaf/v1/task.pb.h"
 
 namespace sheaf {
-
-// A contribution that is to be folded, and its share of the memory for such.
-struct UnfoldedContribution {
-  ValidContribution valid;
-  MemoryClaim claim;
-};
-// Emptied where it is folded: large ones take their time to be freed, too.
-using Unfolded = std::optional<UnfoldedContribution>;
 
 class ContributionFold {
  public:

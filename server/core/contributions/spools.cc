@@ -38,7 +38,6 @@ void Spools::Drop(LiveRound& round) {
   const int64_t dropped_bytes = round.spool_disk_bytes;
   rounds_.CountSpooled(round, -dropped_bytes);
   round.strand.Do<absl::Status>(
-      FoldStrand::Length::kLong,
       [&payloads = context_.payloads, id = round.id, through = *segment](RoundAccumulator&) {
         return payloads.DeleteSpoolSegments(id, through);
       },

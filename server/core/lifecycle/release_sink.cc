@@ -10,8 +10,7 @@
 namespace sheaf {
 
 void BlobRelease::Release(FoldStrand& strand, Done done) {
-  strand.Release<v1::Aggregate>(
-      parallel_, [this](const AggregateRelease& release) { return Write(release); }, std::move(done));
+  strand.Release<v1::Aggregate>([this](const AggregateRelease& release) { return Write(release); }, std::move(done));
 }
 
 absl::StatusOr<v1::Aggregate> BlobRelease::Write(const AggregateRelease& release) const {

@@ -14,7 +14,6 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "base/parallel_for.h"
 #include "server/core/batches/background.h"
 #include "server/core/rounds/fold_strand.h"
 #include "sheaf/v1/round.pb.h"
@@ -40,8 +39,7 @@ class ReleaseSink {
 class BlobRelease final : public ReleaseSink {
  public:
   // All outlive this.
-  BlobRelease(PayloadStore& payloads, const Background& background, ParallelFor& parallel)
-      : payloads_(payloads), background_(background), parallel_(parallel) {}
+  BlobRelease(PayloadStore& payloads, const Background& background) : payloads_(payloads), background_(background) {}
 
   // Errors also as PayloadStore::WriteBlob; CANCELLED if the process is about to end.
   void Release(FoldStrand& strand, Done done) override;
@@ -53,7 +51,6 @@ class BlobRelease final : public ReleaseSink {
 
   PayloadStore& payloads_;
   const Background& background_;
-  ParallelFor& parallel_;
 };
 
 }  // namespace sheaf
