@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Turns what was measured into the table and the plot of docs/reference/performance.md.
+"""Turns what was measured into the tables and the plot of docs/reference/performance.md.
 
-  report.py BENCHMARK_JSON YARDSTICKS_JSON LOAD_BEFORE LOAD_AFTER [--write]
+  report.py ONE_CORE_JSON ALL_CORES_JSON YARDSTICKS_JSON LOAD_BEFORE LOAD_AFTER [--write]
 
-Without --write it only prints the table.
+Without --write it only prints the tables.
 """
 
 import json
@@ -56,13 +56,33 @@ ROWS = [
 ]
 
 
+# What is shared out among the cores: what, unit, benchmark.
+CORES_ROWS = [
+    ("checking a dense contribution of 16 M elements, EXACT", "G elements/s", "ValidateDenseExact/16000000"),
+    ("the same, F64", "G elements/s", "ValidateDenseF64/16000000"),
+    ("checking a sparse contribution of 4 M entries", "M entries/s", "ValidateEntries"),
+    ("checking one of 250 k row slices, 64 wide", "M rows/s", "ValidateRows"),
+    ("releasing a dense `sum` of 16 M elements, EXACT", "G elements/s", "ReleaseDenseExact/16000000"),
+    ("the same, F64", "G elements/s", "ReleaseDenseF64/16000000"),
+    ("releasing a dense `mean` of 1 M elements, EXACT", "G elements/s", "ReleaseDenseMean/1000000"),
+    ("releasing a `sparse_sum`, EXACT", "M entries/s", "ReleaseSparseExact"),
+    ("releasing a `slices_sum`, F32", "M rows/s", "ReleaseRowsF32"),
+    ("the same, F64", "M rows/s", "ReleaseRowsF64"),
+    ("the same, EXACT", "M rows/s", "ReleaseRowsExact"),
+    ("a whole round of `sparse_sum`, EXACT", "M entries/s", "SparseExact"),
+    ("a whole round of `slices_sum`, F32", "M rows/s", "RowsF32"),
+    ("the same, F64", "M rows/s", "RowsF64"),
+    ("the same, EXACT", "M rows/s", "RowsExact"),
+]
+
+
 def rates(benchmark, yardsticks):
     found = dict(yardsticks)
     memory = {}
     for run in benchmark["benchmarks"]:
         if run.get("aggregate_name") != "median":
             continue
-        name = run["run_name"].replace("/iterations:1", "").replace("/manual_time", "")
+        name = run["run_name"].replace("/iterations:1", "").replace("/manual_time", "").replace("/real_time", "")
         found[name] = run["items_per_second"]
         if "bytes_per_coordinate" in run:
             memory[name] = run["bytes_per_coordinate"]
@@ -77,6 +97,18 @@ def table(found, memory):
                    for label, name in yardsticks if name in found]
         state = f"{memory[ours]:.0f} B" if ours in memory else ""
         lines.append(f"| {what} | **{found[ours] / scale:.3g}** {unit} | {state} | {'; '.join(against)} | {target} |")
+    return "\n".join(lines) + "\n"
+
+
+def cores_table(one, all_cores, num_cores):
+    """The same work on one core and on all, of what was measured on both."""
+    lines = [f"| What | One core | {num_cores} cores | Ratio |", "|---|---|---|---|"]
+    for what, unit, name in CORES_ROWS:
+        if name not in one or name not in all_cores:
+            continue
+        scale = 1e9 if unit.startswith("G") else 1e6
+        lines.append(f"| {what} | {one[name] / scale:.3g} {unit} | {all_cores[name] / scale:.3g} {unit} | "
+                     f"{all_cores[name] / one[name]:.2f}x |")
     return "\n".join(lines) + "\n"
 
 
@@ -108,18 +140,21 @@ def plot(found):
 
 
 def main():
-    benchmark = json.load(open(sys.argv[1]))
-    found, memory = rates(benchmark, json.load(open(sys.argv[2])))
-    text = table(found, memory)
+    benchmark, shared = json.load(open(sys.argv[1])), json.load(open(sys.argv[2]))
+    found, memory = rates(benchmark, json.load(open(sys.argv[3])))
+    all_cores, _ = rates(shared, {})
+    text, cores = table(found, memory), cores_table(found, all_cores, shared["context"]["num_cpus"])
     print(text)
+    print(cores)
     if "--write" not in sys.argv:
         return
-    note = (f"Medians of alternating repeats; load average {sys.argv[3]} before, {sys.argv[4]} after (the benchmark is "
+    note = (f"Medians of alternating repeats; load average {sys.argv[4]} before, {sys.argv[5]} after (the benchmark is "
             f"one). One core.\n\n")
+    cores_note = "\nOn all cores of the machine, in the same run; a release hands its pieces to nobody:\n\n"
     page = PAGE.read_text()
     before, rest = page.split(BEGIN)
-    PAGE.write_text(before + BEGIN + note + text + "\n![Speed against the best yardstick](aggregation.svg)\n" + END +
-                    rest.split(END)[1])
+    PAGE.write_text(before + BEGIN + note + text + "\n![Speed against the best yardstick](aggregation.svg)\n" +
+                    cores_note + cores + END + rest.split(END)[1])
     PLOT.write_text(plot(found))
 
 
