@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <span>
 #include <string_view>
 #include <variant>
@@ -59,6 +60,20 @@ absl::Status CheckAddress(const Config& config, std::string_view key, const std:
                   address));
 }
 
+// As browsers write them.
+absl::Status CheckOrigin(std::string_view text) {
+  const size_t scheme = text.find("://");
+  const std::string_view host = scheme == std::string_view::npos ? "" : text.substr(scheme + 3);
+  const bool is_plain = std::all_of(host.begin(), host.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') ||
+           std::string_view("-.:[]").find(c) != std::string_view::npos;
+  });
+  if ((text.starts_with("http://") || text.starts_with("https://")) && !host.empty() && is_plain)
+    return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "is no origin: write it in lower case, without a path, as https://HOST or https://HOST:PORT");
+}
+
 absl::Status CheckListen(Config& config) {
   config.is_loopback = IsLoopback(config.listen) && (config.http.empty() || IsLoopback(config.http));
   if (config.tls.certificate.empty() != config.tls.key.empty()) {
@@ -70,9 +85,6 @@ absl::Status CheckListen(Config& config) {
   }
   if (config.http.empty() && !config.http_port_file.empty()) {
     return absl::InvalidArgumentError("--http-port-file is for the address of HTTP/1.1: give --http, too");
-  }
-  if (!config.http.empty() && !config.tls.empty()) {
-    return absl::InvalidArgumentError("--http has no TLS yet: give it without --tls-cert, or not at all");
   }
   RETURN_IF_ERROR(CheckAddress(config, "listen", config.listen));
   return config.http.empty() ? absl::OkStatus() : CheckAddress(config, "http", config.http);
@@ -115,6 +127,12 @@ Settings SettingsOf(Invocation& invocation) {
   settings.Text("http", "",
                 "Address and port to serve HTTP/1.1 on as well, to browsers, curl and through proxies; empty for none.",
                 &config.http);
+  settings.List("http_origins",
+                "A web site whose pages may call by HTTP/1.1, such as https://app.example; otherwise none.",
+                [&config](const std::string& text) {
+                  config.http_origins.push_back(text);
+                  return CheckOrigin(text);
+                });
   settings.Text("tls_cert", "", "PEM file with the server's certificate and those up to its authority; turns TLS on.",
                 &config.tls.certificate);
   settings.Text("tls_key", "", "PEM file with the key of --tls-cert.", &config.tls.key);

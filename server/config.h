@@ -20,6 +20,7 @@ struct Config {
   std::string listen;
   // Of HTTP/1.1; empty: none.
   std::string http;
+  std::vector<std::string> http_origins;
   std::string data_dir;
   // "sqlite" or "memory".
   std::string store;

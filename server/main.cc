@@ -113,6 +113,7 @@ absl::Status Serve(const Config& config) {
   ASSIGN_OR_RETURN(const std::unique_ptr<Runtime> runtime, Runtime::Start(*store.tasks, *store.payloads, clock, random,
                                                                           {.listen = config.listen,
                                                                            .http = config.http,
+                                                                           .http_origins = config.http_origins,
                                                                            .tls = config.tls,
                                                                            .requires_tokens = !config.is_loopback,
                                                                            .data_directory = config.data_dir,

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "server/http/http_server.h"
+#include "server/net/certificate_watch.h"
 #include "server/rpc/grpc_server.h"
 #include "server/server_parts.h"
 #include "server/threads/aggregation_pool.h"
@@ -56,6 +57,8 @@ struct Runtime::State {
     receptions.Stop();
     folds.Stop();
     thread.Stop();
+    // It tells the transports.
+    certificates.reset();
     http.reset();
     server.reset();
     calls.Stop();
@@ -80,6 +83,8 @@ struct Runtime::State {
   StrandPool receptions{kReceptionThreads};
   CallThreads calls;
   ServerParts parts;
+  // Null: nothing is encrypted.
+  std::unique_ptr<CertificateWatch> certificates;
   std::unique_ptr<GrpcServer> server;
   // Null: it was not asked for.
   std::unique_ptr<HttpServer> http;
@@ -100,13 +105,19 @@ absl::StatusOr<std::unique_ptr<Runtime>> Runtime::Start(TaskStore& store, Payloa
   State& started = *state;
   auto runtime = std::unique_ptr<Runtime>(new Runtime(std::move(state)));
   started.thread.Start(started.parts.runner, started.parts.core);
-  ASSIGN_OR_RETURN(
-      started.server,
-      GrpcServer::Start(started.parts.pipeline, clock,
-                        {.listen = options.listen, .tls = options.tls, .certificate = &started.parts.certificate}));
-  if (!options.http.empty()) {
-    ASSIGN_OR_RETURN(started.http, HttpServer::Start(started.parts.pipeline, clock, {.listen = options.http}));
+  if (!options.tls.empty()) {
+    ASSIGN_OR_RETURN(started.certificates, CertificateWatch::Open(options.tls, clock.Now(), started.parts.certificate));
   }
+  ASSIGN_OR_RETURN(started.server,
+                   GrpcServer::Start(started.parts.pipeline, clock,
+                                     {.listen = options.listen, .certificates = started.certificates.get()}));
+  if (!options.http.empty()) {
+    ASSIGN_OR_RETURN(started.http, HttpServer::Start(started.parts.pipeline, clock,
+                                                     {.listen = options.http,
+                                                      .certificates = started.certificates.get(),
+                                                      .origins = options.http_origins}));
+  }
+  if (started.certificates != nullptr) started.certificates->Start(clock);
   return runtime;
 }
 

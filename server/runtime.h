@@ -12,6 +12,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -30,7 +31,10 @@ class Runtime {
     std::string listen;
     // HOST:PORT of HTTP/1.1; empty: none.
     std::string http;
-    // See GrpcServer::Options.
+    // See HttpServer::Options.
+    std::vector<std::string> http_origins;
+    // Without a certificate nothing is encrypted, on either port. With authorities, clients must show a certificate
+    // that one of these signed. The files are read again when they change; see CertificateWatch.
     CertificateFiles tls;
     // Nobody gets in without a token, even while there is none.
     bool requires_tokens = false;
@@ -40,8 +44,8 @@ class Runtime {
   };
 
   // All must outlive the runtime; only the runtime uses `store` and `random` from now on. The codes of the stores, and
-  // of GrpcServer::Start and HttpServer::Start. FAILED_PRECONDITION, with the remedy, if tokens are required and no
-  // operator has one.
+  // of CertificateWatch::Open, GrpcServer::Start and HttpServer::Start. FAILED_PRECONDITION, with the remedy, if tokens
+  // are required and no operator has one.
   static absl::StatusOr<std::unique_ptr<Runtime>> Start(TaskStore& store, PayloadStore& payloads, const Clock& clock,
                                                         Random& random, Options options);
 

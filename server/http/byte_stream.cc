@@ -1,18 +1,35 @@
 #include "server/http/byte_stream.h"
 
+#include <openssl/err.h>
+#include <openssl/ssl.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <climits>
+#include <utility>
 
 namespace sheaf {
 namespace {
 
+// What somebody hears who speaks HTTP where TLS is spoken.
+constexpr std::string_view kSpeakTls =
+    "HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain\r\nconnection: close\r\ncontent-length: 37\r\n\r\n"
+    "this port speaks TLS: use https://...";
+
 bool WouldWait(int error) { return error == EAGAIN || error == EWOULDBLOCK; }
+
+int SizeOf(size_t bytes) { return static_cast<int>(std::min<size_t>(bytes, INT_MAX)); }
 
 }  // namespace
 
+ByteStream::ByteStream(int fd, TlsSession session) : fd_(fd), session_(std::move(session)) {
+  if (session_ != nullptr) SSL_set_fd(session_.get(), fd);
+}
+
 ByteStream::Result ByteStream::Read(std::span<char> into) const {
+  if (session_ != nullptr) return ReadEncrypted(into);
   ssize_t count = 0;
   do {
     count = recv(fd_, into.data(), into.size(), 0);
@@ -24,6 +41,7 @@ ByteStream::Result ByteStream::Read(std::span<char> into) const {
 }
 
 ByteStream::Result ByteStream::Write(std::string_view first, std::string_view second) const {
+  if (session_ != nullptr) return WriteEncrypted(first.empty() ? second : first);
   iovec parts[2] = {{.iov_base = const_cast<char*>(first.data()), .iov_len = first.size()},
                     {.iov_base = const_cast<char*>(second.data()), .iov_len = second.size()}};
   msghdr message = {};
@@ -37,6 +55,51 @@ ByteStream::Result ByteStream::Write(std::string_view first, std::string_view se
   return {.bytes = static_cast<size_t>(count)};
 }
 
-void ByteStream::EndWriting() const { shutdown(fd_, SHUT_WR); }
+ByteStream::Result ByteStream::ReadEncrypted(std::span<char> into) const {
+  // What an earlier call left behind would be taken for this one's.
+  ERR_clear_error();
+  const int count = SSL_read(session_.get(), into.data(), SizeOf(into.size()));
+  if (count > 0) return {.bytes = static_cast<size_t>(count)};
+  return Failure(count);
+}
+
+ByteStream::Result ByteStream::WriteEncrypted(std::string_view bytes) const {
+  ERR_clear_error();
+  const int count = SSL_write(session_.get(), bytes.data(), SizeOf(bytes.size()));
+  if (count > 0) return {.bytes = static_cast<size_t>(count)};
+  return Failure(count);
+}
+
+ByteStream::Result ByteStream::Failure(int result) const {
+  switch (SSL_get_error(session_.get(), result)) {
+    case SSL_ERROR_WANT_READ:
+      return {.outcome = Outcome::kWaitToRead};
+    case SSL_ERROR_WANT_WRITE:
+      return {.outcome = Outcome::kWaitToWrite};
+    case SSL_ERROR_ZERO_RETURN:
+      return {.outcome = Outcome::kEnd};
+    case SSL_ERROR_SSL:
+      if (ERR_GET_REASON(ERR_peek_last_error()) == SSL_R_HTTP_REQUEST) {
+        send(fd_, kSpeakTls.data(), kSpeakTls.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+      }
+      break;
+    default:
+      break;
+  }
+  ERR_clear_error();
+  return {.outcome = Outcome::kBroken};
+}
+
+bool ByteStream::HasPending() const { return session_ != nullptr && SSL_pending(session_.get()) > 0; }
+
+void ByteStream::EndWriting() const {
+  if (session_ != nullptr) SSL_shutdown(session_.get());
+  ERR_clear_error();
+  shutdown(fd_, SHUT_WR);
+}
+
+std::vector<std::string> ByteStream::certificate_names() const {
+  return session_ == nullptr ? std::vector<std::string>() : CertificateNames(*session_);
+}
 
 }  // namespace sheaf

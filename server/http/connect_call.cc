@@ -20,6 +20,11 @@ constexpr char kAnswerHeaders[] = "cache-control: no-store\r\nx-content-type-opt
 // JSON has names, and bytes in base64: as long as this times what it says, about.
 constexpr int64_t kJsonGrowth = 2;
 
+Credentials CredentialsOf(const HttpRequest& request, const HttpExchange& exchange) {
+  if (const std::string_view shown = request.Header("authorization"); !shown.empty()) return {.authorization = shown};
+  return {.certificate_names = exchange.certificate_names()};
+}
+
 class ConnectCall final : public Call {
  public:
   // `request` must outlive Begin.
@@ -41,12 +46,7 @@ class ConnectCall final : public Call {
   std::function<void()> Cut() override { return exchange_->Cut(); }
 
  private:
-  Credentials credentials() const override {
-    if (const std::string_view shown = http_request_->Header("authorization"); !shown.empty()) {
-      return {.authorization = shown};
-    }
-    return {.certificate_names = exchange_->certificate_names()};
-  }
+  Credentials credentials() const override { return CredentialsOf(*http_request_, *exchange_); }
   int64_t request_bytes() const override { return request_bytes_; }
   absl::Status Read(Reader read) const override {
     std::string_view bytes = request_.message.view();
@@ -131,9 +131,12 @@ Route ConnectRoute(CallPipeline& pipeline, const MethodRow& method) {
   return {.path = "/" + method.name,
           .methods = std::move(methods),
           .body_bytes_max = pipeline.limits().request_bytes_max,
-          .serve = [&pipeline, &method](HttpRequest& request, const ExchangePtr& exchange) {
-            Serve(pipeline, method, request, exchange);
-          }};
+          .check_head =
+              [&pipeline](const HttpRequest& head, const HttpExchange& exchange) {
+                return pipeline.Identify([&] { return CredentialsOf(head, exchange); }).status();
+              },
+          .serve = [&pipeline, &method](HttpRequest& request,
+                                        const ExchangePtr& exchange) { Serve(pipeline, method, request, exchange); }};
 }
 
 }  // namespace sheaf

@@ -4,8 +4,10 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <boost/asio/post.hpp>
 #include <utility>
 
+#include "base/retry_hint.h"
 #include "server/http/connect_protocol.h"
 
 namespace sheaf {
@@ -15,6 +17,8 @@ namespace {
 constexpr size_t kReadAheadBytes = 16 << 10;
 // Reads of one connection before others have their turn.
 constexpr int kReadsPerTurn = 8;
+// A body that is copied behind its head, where it would be a record of its own.
+constexpr size_t kJoinedBytes = 8 << 10;
 // How long, and how much, is dropped behind the last answer.
 constexpr absl::Duration kLingerTime = absl::Seconds(5);
 constexpr size_t kLingerBytes = 16 << 20;
@@ -43,13 +47,14 @@ absl::StatusCode CodeOf(int status) {
 
 }  // namespace
 
-Connection::Connection(EventLoop& loop, const Shared& shared, int fd, std::string address, std::string peer)
+Connection::Connection(EventLoop& loop, const Shared& shared, int fd, TlsSession session, std::string address,
+                       std::string peer)
     : loop_(loop),
       shared_(shared),
       address_(std::move(address)),
       peer_(std::move(peer)),
       descriptor_(loop.context(), fd),
-      stream_(fd) {}
+      stream_(fd, std::move(session)) {}
 
 Connection::~Connection() { shared_.on_end(address_); }
 
@@ -125,6 +130,13 @@ void Connection::Begin() {
 void Connection::WaitToRead() {
   if (waits_to_read_ || phase_ == Phase::kClosed) return;
   waits_to_read_ = true;
+  if (stream_.HasPending()) {
+    boost::asio::post(loop_.context(), [self = shared_from_this()] {
+      self->waits_to_read_ = false;
+      self->OnReadable();
+    });
+    return;
+  }
   descriptor_.async_wait(descriptor_.wait_read, [self = shared_from_this()](const boost::system::error_code& error) {
     self->waits_to_read_ = false;
     if (!error) self->OnReadable();
@@ -136,7 +148,9 @@ void Connection::WaitToWrite() {
   waits_to_write_ = true;
   descriptor_.async_wait(descriptor_.wait_write, [self = shared_from_this()](const boost::system::error_code& error) {
     self->waits_to_write_ = false;
-    if (!error && self->phase_ == Phase::kWriting) self->Write();
+    if (error) return;
+    // A handshake has something to write, too.
+    self->phase_ == Phase::kWriting ? self->Write() : self->OnReadable();
   });
 }
 
@@ -158,15 +172,33 @@ void Connection::OnReadable() {
     if (read.outcome == Outcome::kBroken) return Close();
     if (read.outcome == Outcome::kEnd) return OnEndOfInput();
     if (read.outcome == Outcome::kWaitToRead) break;
+    if (read.outcome == Outcome::kWaitToWrite) return WaitToWrite();
     if (space.data() == loop_.scratch().data()) {
       Received({space.data(), read.bytes});
     } else {
       parser_->Wrote(read.bytes);
       if (parser_->is_done()) Serve();
     }
+    if (!CountArriving()) break;
     if (read.is_drained) break;
   }
   if (!has_ended_) WaitToRead();
+}
+
+bool Connection::CountArriving() {
+  int64_t held = 0;
+  if (IsArriving()) held += static_cast<int64_t>(input_.capacity());
+  if (phase_ == Phase::kReading) held += static_cast<int64_t>(parser_->request().body.capacity());
+  if (held == counted_bytes_) return true;
+  const int64_t more = held - std::exchange(counted_bytes_, held);
+  const int64_t all = shared_.arriving_bytes.fetch_add(more, std::memory_order_relaxed) + more;
+  if (more <= 0 || all <= shared_.limits.receive_bytes_max) return true;
+  const absl::Status refusal = shared_.limits.Refuse(
+      &Limits::receive_bytes_max,
+      fmt::format("the server is overloaded: requests that are arriving have {} bytes, over", all),
+      "try again in a moment");
+  Refuse(ErrorResponse(WithRetryAfter(refusal, absl::Seconds(1))), /*is_last=*/true);
+  return false;
 }
 
 void Connection::Received(std::string_view bytes) {
@@ -227,17 +259,35 @@ void Connection::OnHead() {
   const HttpRequest& request = parser_->request();
   SetDeadline(DeadlineKind::kBody, shared_.limits.request_time_max);
   route_ = shared_.routes.Find(request.path);
+  origin_.clear();
   refusal_ = CheckHead(request);
-  if (refusal_ || parser_->is_done() || request.Header("expect").empty()) return;
+  if (refusal_ || parser_->is_done()) return;
+  // A stranger's body is not waited for.
+  if (route_->check_head) {
+    if (const absl::Status status = route_->check_head(request, *this); !status.ok()) {
+      refusal_ = ErrorResponse(status);
+      return;
+    }
+  }
+  if (request.Header("expect").empty()) return;
   // So few bytes find room, or the client reads nothing.
   const ByteStream::Result sent = stream_.Write(kContinue, {});
   if (sent.bytes < kContinue.size()) Close();
 }
 
 std::optional<HttpResponse> Connection::CheckHead(const HttpRequest& request) {
+  const Origins::Verdict verdict = shared_.origins.Judge(request);
+  if (verdict == Origins::Verdict::kForeign) {
+    return Refusal(
+        403, absl::StatusCode::kPermissionDenied,
+        fmt::format("pages of {} may not call this server; list the origin with --http-origins if they shall",
+                    request.Header("origin").substr(0, 128)));
+  }
+  if (verdict == Origins::Verdict::kListed) origin_ = request.Header("origin");
   if (route_ == nullptr) {
     return Refusal(404, absl::StatusCode::kUnimplemented, fmt::format("there is no {}", request.path.substr(0, 128)));
   }
+  if (IsPreflight(request)) return PreflightAnswer(request, route_->Allow());
   if (!route_->Takes(request.method)) {
     HttpResponse response =
         Refusal(405, absl::StatusCode::kUnimplemented, fmt::format("{} takes {}", route_->path, route_->Allow()));
@@ -263,6 +313,7 @@ void Connection::Serve() {
   SetDeadline(DeadlineKind::kNone, {});
   // What it was parsed with is not kept while it is served.
   const std::unique_ptr<RequestParser> parser = std::move(parser_);
+  CountArriving();
   HttpRequest& request = parser->request();
   is_head_only_ = request.method == HttpMethod::kHead;
   keeps_alive_ = request.keeps_alive;
@@ -282,6 +333,7 @@ void Connection::Refuse(HttpResponse response, bool is_last) {
   keeps_alive_ = !is_last;
   parser_.reset();
   refusal_.reset();
+  CountArriving();
   Answer(std::move(response), nullptr);
 }
 
@@ -310,9 +362,16 @@ void Connection::BeginAnswer() {
     fmt::format_to(std::back_inserter(head_), "content-type: {}\r\n", answer_.content_type);
   }
   head_ += answer_.headers;
+  if (!origin_.empty()) head_ += AllowFields(origin_);
+  if (!shared_.origins.empty()) head_ += "vary: origin\r\n";
   if (!keeps_alive_) head_ += "connection: close\r\n";
   head_ += "\r\n";
   if (is_head_only_ || !has_body) answer_.body.clear();
+  if (stream_.is_encrypted() && answer_.body.size() <= kJoinedBytes) {
+    // One record in place of two.
+    head_ += answer_.body;
+    answer_.body.clear();
+  }
   sent_bytes_ = 0;
   // Answers of calls are in the books, which cut them off themselves; this is for all others.
   SetDeadline(DeadlineKind::kAnswer, shared_.limits.answer_time_max);
@@ -327,6 +386,8 @@ void Connection::Write() {
                                                   std::string_view(answer_.body).substr(sent_bytes_ - of_head));
     if (sent.outcome == Outcome::kBroken) return Close();
     if (sent.outcome == Outcome::kWaitToWrite) return WaitToWrite();
+    // Nobody renegotiates: what must come first comes while it is read.
+    if (sent.outcome != Outcome::kDone) return Close();
     sent_bytes_ += sent.bytes;
   }
   OnSent();
@@ -364,6 +425,7 @@ void Connection::Close() {
   descriptor_.close(ignored);
   parser_.reset();
   input_.Clear();
+  CountArriving();
   head_ = {};
   if (!was_writing) return;
   answer_ = {};

@@ -29,8 +29,10 @@
 #include "server/http/byte_stream.h"
 #include "server/http/event_loop.h"
 #include "server/http/exchange.h"
+#include "server/http/origins.h"
 #include "server/http/request_parser.h"
 #include "server/http/routes.h"
+#include "server/http/tls_context.h"
 
 namespace sheaf {
 
@@ -40,19 +42,22 @@ class Connection final : public HttpExchange, public LoopClient, public std::ena
   struct Shared {
     const RouteTable& routes;
     const Limits& limits;
+    const Origins& origins;
+    // Of all requests that are arriving.
+    std::atomic<int64_t>& arriving_bytes;
     // Whether calls need no token; then only this machine's names are served.
     std::function<bool()> is_open;
     // A connection ends, with the address that it came from.
     std::function<void(const std::string& address)> on_end;
   };
 
-  // Owns `fd`, which does not block. `address` is "192.0.2.1".
-  Connection(EventLoop& loop, const Shared& shared, int fd, std::string address, std::string peer);
+  // Owns `fd`, which does not block. `address` is "192.0.2.1". Without a session nothing is encrypted.
+  Connection(EventLoop& loop, const Shared& shared, int fd, TlsSession session, std::string address, std::string peer);
   ~Connection() override;
 
   // --- Of the exchange ---
   const std::string& peer() const override { return peer_; }
-  std::vector<std::string> certificate_names() const override { return {}; }
+  std::vector<std::string> certificate_names() const override { return stream_.certificate_names(); }
   absl::Time Now() const override { return loop_.Now(); }
   void Watch(absl::Time until, std::function<void(End)> on_end) override;
   void Answer(HttpResponse response, std::function<void()> on_sent) override;
@@ -74,6 +79,8 @@ class Connection final : public HttpExchange, public LoopClient, public std::ena
   void WaitToRead();
   void WaitToWrite();
   void OnReadable();
+  // Counts what it holds of requests that are arriving; false if there is no room for it.
+  bool CountArriving();
   // Where the next bytes go; empty: they must wait.
   std::span<char> Space();
   void Received(std::string_view bytes);
@@ -82,6 +89,7 @@ class Connection final : public HttpExchange, public LoopClient, public std::ena
   // Takes requests off the front of `bytes`, and says how much of it.
   size_t Proceed(std::string_view bytes);
   void OnHead();
+  bool IsArriving() const { return phase_ == Phase::kIdle || phase_ == Phase::kReading; }
   // Why a request is not served, once its head is known.
   std::optional<HttpResponse> CheckHead(const HttpRequest& request);
   void Serve();
@@ -122,7 +130,10 @@ class Connection final : public HttpExchange, public LoopClient, public std::ena
   std::optional<HttpResponse> refusal_;
   // What came and is not parsed yet.
   ByteBuffer input_;
+  int64_t counted_bytes_ = 0;
   size_t lingered_bytes_ = 0;
+  // The page that asks, if it is one of the listed origins.
+  std::string origin_;
 
   // Counts requests.
   std::atomic<int64_t> serial_ = 0;

@@ -67,8 +67,12 @@ Route HealthRoute(std::string path, const std::atomic<bool>& is_well) {
 }  // namespace
 
 struct HttpServer::State {
-  State(CallPipeline& its_pipeline, const Clock& its_clock, std::vector<Route> others)
-      : pipeline(its_pipeline), clock(its_clock), routes(AllRoutes(std::move(others))) {
+  State(CallPipeline& its_pipeline, const Clock& its_clock, const Options& options)
+      : pipeline(its_pipeline),
+        clock(its_clock),
+        is_encrypted(options.certificates != nullptr),
+        origins(options.origins),
+        routes(AllRoutes(options.routes)) {
     for (int i = 0; i < EventLoop::NumForThisMachine(); ++i) loops.push_back(std::make_unique<EventLoop>(clock));
   }
 
@@ -86,7 +90,8 @@ struct HttpServer::State {
       return;
     }
     EventLoop& loop = *loops[next_loop++ % loops.size()];
-    loop.Post(std::make_shared<Connection>(loop, shared, fd, std::move(peer.address), std::move(peer.name)));
+    loop.Post(std::make_shared<Connection>(loop, shared, fd, is_encrypted ? tls.NewSession() : nullptr,
+                                           std::move(peer.address), std::move(peer.name)));
   }
 
   bool Admit(const std::string& address) {
@@ -129,9 +134,15 @@ struct HttpServer::State {
   const Clock& clock;
   const std::atomic<bool> is_alive = true;
   std::atomic<bool> is_serving = true;
+  const bool is_encrypted;
+  TlsContext tls;
+  const Origins origins;
+  std::atomic<int64_t> arriving_bytes = 0;
   const RouteTable routes;
   const Connection::Shared shared = {.routes = routes,
                                      .limits = pipeline.limits(),
+                                     .origins = origins,
+                                     .arriving_bytes = arriving_bytes,
                                      .is_open = [this] { return !pipeline.requires_identity(); },
                                      .on_end = [this](const std::string& address) { OnEnd(address); }};
   std::unique_ptr<Listener> listener;
@@ -146,8 +157,12 @@ struct HttpServer::State {
 };
 
 absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(CallPipeline& pipeline, const Clock& clock,
-                                                              Options options) {
-  auto state = std::make_unique<State>(pipeline, clock, std::move(options.routes));
+                                                              const Options& options) {
+  auto state = std::make_unique<State>(pipeline, clock, options);
+  if (options.certificates != nullptr) {
+    RETURN_IF_ERROR(options.certificates->Subscribe(
+        [state = state.get()](const LoadedCertificates& loaded) { return state->tls.Use(loaded); }));
+  }
   ASSIGN_OR_RETURN(state->listener, Listener::Open(options.listen));
   {
     const BatchScheduling scheduling;

@@ -21,6 +21,7 @@
 #include "base/clock.h"
 #include "server/calls/call_pipeline.h"
 #include "server/http/routes.h"
+#include "server/net/certificate_watch.h"
 
 namespace sheaf {
 
@@ -29,11 +30,19 @@ class HttpServer {
   struct Options {
     // HOST:PORT.
     std::string listen;
+    // Null: nothing is encrypted. With authorities, clients must show a certificate that one of these signed. Outlives
+    // the server.
+    CertificateWatch* certificates = nullptr;
+    // Web sites whose pages may call; see Origins.
+    std::vector<std::string> origins;
     // Beside the methods and the health checks.
     std::vector<Route> routes;
   };
-  // Serves the pipeline's methods, within its limits; both must outlive the server. The codes of Listener::Open.
-  static absl::StatusOr<std::unique_ptr<HttpServer>> Start(CallPipeline& pipeline, const Clock& clock, Options options);
+  // Serves the pipeline's methods, within its limits; both must outlive the server. The codes of Listener::Open
+  // and TlsContext::Use. The certificates are watched from now on: they must not be looked at any more when the server
+  // is destroyed.
+  static absl::StatusOr<std::unique_ptr<HttpServer>> Start(CallPipeline& pipeline, const Clock& clock,
+                                                           const Options& options);
 
   // Shuts down at once if Shutdown was not called.
   ~HttpServer();

@@ -21,6 +21,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "server/http/exchange.h"
 #include "server/http/http_message.h"
 
@@ -38,6 +39,8 @@ struct Route {
   // Without tokens the whole server is for this machine only, and a page of another site must not reach it by a name
   // that its owner lets stand for 127.0.0.1. A route that says nothing of anybody's need not care.
   bool is_public = false;
+  // Asked before a body is waited for; an error is the answer. Null: no question.
+  std::function<absl::Status(const HttpRequest& head, const HttpExchange& exchange)> check_head;
   // The request lasts until it returns; its body may be taken from it.
   std::function<void(HttpRequest& request, const ExchangePtr& exchange)> serve;
 

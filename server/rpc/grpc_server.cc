@@ -18,7 +18,6 @@
 #include "base/status_macros.h"
 #include "server/net/batch_scheduling.h"
 #include "server/net/listener.h"
-#include "server/rpc/certificate_watch.h"
 #include "server/rpc/health_service.h"
 #include "server/rpc/reflection_service.h"
 #include "server/rpc/services.h"
@@ -106,9 +105,6 @@ struct GrpcServer::State {
         reflection(pipeline, NamesOf(services)),
         ticker(kAnswerTick, [&pipeline, &clock] { pipeline.Tick(clock.Now()); }) {}
 
-  // Used where the options name nobody who wants to know.
-  ServingCertificate unseen_certificate;
-  std::unique_ptr<CertificateWatch> certificates;
   std::vector<NamedService> services;
   HealthService health;
   ReflectionService reflection;
@@ -122,12 +118,7 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(CallPipeline& pipe
                                                               const Options& options) {
   ConfigureGrpcOnce();
   auto state = std::make_unique<State>(pipeline, clock);
-  ServingCertificate& facts = options.certificate != nullptr ? *options.certificate : state->unseen_certificate;
-  CertificateFiles served;
-  if (!options.tls.empty()) {
-    ASSIGN_OR_RETURN(state->certificates, CertificateWatch::Open(options.tls, clock.Now(), facts));
-    served = state->certificates->served();
-  }
+  const CertificateFiles served = options.certificates != nullptr ? options.certificates->served() : CertificateFiles();
   grpc::ServerBuilder builder;
   SetLimits(builder, pipeline.limits());
   ASSIGN_OR_RETURN(state->listener, Listener::Open(options.listen));
@@ -146,7 +137,6 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(CallPipeline& pipe
     connection.fd = fd;
     acceptor->HandleNewConnection(&connection);
   });
-  if (state->certificates != nullptr) state->certificates->Start(clock);
   auto server = std::unique_ptr<GrpcServer>(new GrpcServer(std::move(state)));
   server->SetServing(true);
   return server;

@@ -18,8 +18,7 @@
 #include "absl/time/time.h"
 #include "base/clock.h"
 #include "server/calls/call_pipeline.h"
-#include "tls/certificates.h"
-#include "tls/serving_certificate.h"
+#include "server/net/certificate_watch.h"
 
 namespace sheaf {
 
@@ -28,14 +27,12 @@ class GrpcServer {
   struct Options {
     // HOST:PORT.
     std::string listen;
-    // Without a certificate nothing is encrypted. With authorities, clients must show a certificate that one of these
-    // signed. The files are read again when they change; see CertificateWatch.
-    CertificateFiles tls;
-    // Is told of the certificate, if there is one; outlives the server.
-    ServingCertificate* certificate = nullptr;
+    // Null: nothing is encrypted. With authorities, clients must show a certificate that one of these signed. Outlives
+    // the server.
+    const CertificateWatch* certificates = nullptr;
   };
   // Serves the pipeline's methods, within its limits; all must outlive the server. UNAVAILABLE, with the remedy, if the
-  // port is in use; INVALID_ARGUMENT if this machine has no such address; the codes of CheckCertificates.
+  // port is in use; INVALID_ARGUMENT if this machine has no such address.
   static absl::StatusOr<std::unique_ptr<GrpcServer>> Start(CallPipeline& pipeline, const Clock& clock,
                                                            const Options& options);
 

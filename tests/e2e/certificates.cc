@@ -1,18 +1,21 @@
 #include "tests/e2e/certificates.h"
 
+#include <catch2/catch.hpp>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
-
-#include "tests/e2e/processes.h"
+#include <utility>
+#include <vector>
 
 namespace sheaf {
 namespace {
 
-void OpenSsl(std::vector<std::string> arguments) {
-  arguments.insert(arguments.begin(), "/usr/bin/openssl");
-  const CommandRun run = RunCommand(arguments);
-  INFO(run.err);
-  REQUIRE(run.exit_code == 0);
+// None of the words has a quote in it.
+void OpenSsl(const std::vector<std::string>& words) {
+  std::string command = "/usr/bin/openssl";
+  for (const std::string& word : words) command += " '" + word + "'";
+  INFO(command);
+  REQUIRE(std::system((command + " >/dev/null 2>&1").c_str()) == 0);
 }
 
 }  // namespace

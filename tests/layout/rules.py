@@ -75,14 +75,14 @@ MAY_INCLUDE = {
     # The pipeline of a call knows no transport; the rows of its table are the handlers' to make.
     "server/calls": ["base", "proto"] + CORE,
     "server/handlers": ["base", "proto", "tls", "server/calls", "storage"] + CORE,
-    # Sockets that listen, for any transport.
-    "server/net": ["base"],
+    # Sockets that listen, and the certificate, for any transport.
+    "server/net": ["base", "tls"],
     # The transports: each knows the pipeline of calls, and neither the core nor what answers.
     "server/rpc": ["base", "proto", "tls", "server/calls", "server/net"],
     "server/http": ["base", "proto", "tls", "server/calls", "server/core/limits", "server/net"],
     # The binary: main and runtime join the parts.
     "server": ["base", "proto", "tls", "settings"] + AGGREGATION
-    + ["storage", "storage/directory", "storage/memory", "server/calls", "server/handlers", "server/http", "server/rpc"] + CORE,
+    + ["storage", "storage/directory", "storage/memory", "server/calls", "server/handlers", "server/http", "server/net", "server/rpc"] + CORE,
     # Starting executables and ending them: of tasks it knows nothing.
     "worker/processes": ["base"],
     "worker/runners": ["base", "proto", "settings"] + AGGREGATION + ["aggregation/output", "sdk/cpp/computation",
@@ -169,8 +169,8 @@ BANS = [
             ("server/net/listener.cc", "the thread that takes connections"),
             ("server/http/event_loop.h", "the threads of HTTP"),
             ("server/http/event_loop.cc", "the threads of HTTP"),
-            ("server/rpc/certificate_watch.h", "the thread that looks at the certificate"),
-            ("server/rpc/certificate_watch.cc", "the thread that looks at the certificate"),
+            ("server/net/certificate_watch.h", "the thread that looks at the certificate"),
+            ("server/net/certificate_watch.cc", "the thread that looks at the certificate"),
             ("probe/faulty_network.h", "the proxy of a selftest"),
             ("probe/faulty_network.cc", "the proxy of a selftest"),
             ("worker/thread_pool.h", "the computations' threads"),
@@ -224,7 +224,8 @@ THIRD_PARTY = [
       ("tests/", "both sides are tested"), ("bench/", "the bare calls are the yardstick")]),
     ("SQLite", r"sqlite3\.h", [("storage/sqlite/", "the connection"),
       ("tests/crash/", "a disk and a memory that fail beneath it")]),
-    ("OpenSSL", r"openssl/", [("base/", "SHA-256 and randomness"), ("tls/", "certificates")]),
+    ("OpenSSL", r"openssl/", [("base/", "SHA-256 and randomness"), ("tls/", "certificates"), ("server/http/", "TLS on the socket itself"),
+      ("tests/server/http/", "its client")]),
     ("Boost", r"boost/", [("server/http/", "Beast's grammar of HTTP/1.1, and Asio's loops")]),
     ("libdeflate", r"libdeflate\.h", [("base/checksum.cc", "CRC-32")]),
     ("spdlog", r"spdlog/", [("base/log.cc", "the log")]),

@@ -1,5 +1,5 @@
 // What of the files of a certificate reaches gRPC: only what can work.
-#include "server/rpc/certificate_watch.h"
+#include "server/net/certificate_watch.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>

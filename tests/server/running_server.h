@@ -24,10 +24,11 @@ namespace sheaf {
 
 class RunningServer {
  public:
-  // `http`: on a port of its own, too.
-  explicit RunningServer(const Limits& limits = {}, bool http = false) {
-    auto started = Runtime::Start(store_, payloads_, clock_, random_,
-                                  {.listen = "127.0.0.1:0", .http = http ? "127.0.0.1:0" : "", .limits = limits});
+  explicit RunningServer(const Limits& limits = {}) : RunningServer(Runtime::Options{.limits = limits}) {}
+  // `listen` is not the options' to say.
+  explicit RunningServer(Runtime::Options options) {
+    options.listen = "127.0.0.1:0";
+    auto started = Runtime::Start(store_, payloads_, clock_, random_, std::move(options));
     INFO(started.status().ToString());
     REQUIRE(started.ok());
     runtime_ = *std::move(started);

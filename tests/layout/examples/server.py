@@ -122,7 +122,10 @@ extern grpc::ServerBuilder& builder; extern std::string dir;
 
 SERVER_OF = {
     "http/byte_buffer.h": "extern size_t left; extern int fd; extern void Parse(std::string_view);",
-    "http/byte_stream.h": "extern int fd; extern std::span<char> space; extern void WaitUntilReadable(int fd);",
+    "http/byte_stream.h": "extern int fd; extern TlsContext& context; extern std::span<char> space; "
+                          "extern void WaitUntilReadable(int fd);",
+    "http/origins.h": "extern HttpRequest& request; extern void Refuse(HttpRequest&);",
+    "http/tls_context.h": "extern int fd; extern LoadedCertificates& loaded;",
     "http/connect_call.h": "extern std::vector<Route>& routes;",
     "http/connect_protocol.h": "extern std::shared_ptr<HttpExchange>& exchange; extern HttpRequest& request;",
     "http/deadlines.h": "struct Connection { void OnDeadline(); }; extern Connection* connection; extern absl::Time now;",
@@ -132,7 +135,7 @@ SERVER_OF = {
     "http/json_text.h": "extern google::protobuf::Descriptor& type; extern std::string text;",
     "http/request_parser.h": "extern std::string bytes; extern void Answer(HttpRefusal); extern void Find(HttpRequest&); "
                              "extern void Serve(HttpRequest&);",
-    "rpc/certificate_watch.h": "extern CertificateFiles& files; "
+    "net/certificate_watch.h": "extern CertificateFiles& files; extern absl::Status Use(const LoadedCertificates&); "
                                "using FileWatcherCertificateProvider = grpc::experimental::FileWatcherCertificateProvider;",
     "rpc/grpc_call.h": "extern grpc::CallbackServerContext* context; extern grpc::ByteBuffer request_bytes, answer_bytes;",
     "net/batch_scheduling.h": "extern void StartThreads();",

@@ -7,12 +7,15 @@
 //   client.Send(Post("/sheaf.v1.WorkService/Sync", "application/proto", bytes));
 //   CHECK(client.Receive().status == 200);
 //
-// An answer that does not come for a minute fails the test.
+// With certificates it speaks TLS, to a server that is 127.0.0.1 by its certificate. An answer that does not come for a
+// minute fails the test.
 #pragma once
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
 #include <netinet/in.h>
+#include <openssl/ssl.h>
+#include <openssl/x509v3.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <unistd.h>
@@ -21,9 +24,12 @@
 #include <catch2/catch.hpp>
 #include <cerrno>
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
+
+#include "tls/certificates.h"
 
 namespace sheaf {
 
@@ -53,15 +59,18 @@ inline std::string Post(std::string_view target, std::string_view content_type, 
 
 class HttpClient {
  public:
-  explicit HttpClient(const std::string& address) : fd_(::socket(AF_INET, SOCK_STREAM, 0)) {
+  explicit HttpClient(const std::string& address, const CertificateFiles& tls = {})
+      : fd_(::socket(AF_INET, SOCK_STREAM, 0)) {
     sockaddr_in to = {};
     to.sin_family = AF_INET;
     to.sin_port = htons(static_cast<uint16_t>(std::stoi(address.substr(address.rfind(':') + 1))));
     to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     REQUIRE(::connect(fd_, reinterpret_cast<const sockaddr*>(&to), sizeof to) == 0);
     SetPatience(60);
+    if (!tls.empty()) ShakeHands(tls);
   }
-  HttpClient(HttpClient&& other) noexcept : fd_(std::exchange(other.fd_, -1)), read_(std::move(other.read_)) {}
+  HttpClient(HttpClient&& other) noexcept
+      : fd_(std::exchange(other.fd_, -1)), session_(std::move(other.session_)), read_(std::move(other.read_)) {}
   ~HttpClient() {
     if (fd_ >= 0) ::close(fd_);
   }
@@ -69,7 +78,9 @@ class HttpClient {
   // False if the server has hung up.
   bool Send(std::string_view bytes) {
     while (!bytes.empty()) {
-      const ssize_t sent = ::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+      const ssize_t sent = session_ == nullptr
+                               ? ::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL)
+                               : SSL_write(session_.get(), bytes.data(), static_cast<int>(bytes.size()));
       if (sent <= 0) return false;
       bytes.remove_prefix(static_cast<size_t>(sent));
     }
@@ -118,6 +129,8 @@ class HttpClient {
   }
   void EndSending() { ::shutdown(fd_, SHUT_WR); }
   int fd() const { return fd_; }
+  // The handshake went well, as far as a client knows.
+  bool is_connected() const { return is_connected_; }
 
  private:
   void SetPatience(int seconds) {
@@ -126,14 +139,34 @@ class HttpClient {
   }
   bool ReadMore() {
     char bytes[16384];
-    const ssize_t count = ::recv(fd_, bytes, sizeof bytes, 0);
+    const ssize_t count = session_ == nullptr ? ::recv(fd_, bytes, sizeof bytes, 0)
+                                              : SSL_read(session_.get(), bytes, static_cast<int>(sizeof bytes));
     if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) FAIL("no answer for a minute");
     if (count <= 0) return false;
     read_.append(bytes, static_cast<size_t>(count));
     return true;
   }
 
+  void ShakeHands(const CertificateFiles& tls) {
+    const std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)> context(SSL_CTX_new(TLS_client_method()), SSL_CTX_free);
+    REQUIRE(SSL_CTX_load_verify_locations(context.get(), tls.authorities.c_str(), nullptr) == 1);
+    SSL_CTX_set_verify(context.get(), SSL_VERIFY_PEER, nullptr);
+    if (!tls.certificate.empty()) {
+      REQUIRE(SSL_CTX_use_certificate_chain_file(context.get(), tls.certificate.c_str()) == 1);
+      REQUIRE(SSL_CTX_use_PrivateKey_file(context.get(), tls.key.c_str(), SSL_FILETYPE_PEM) == 1);
+    }
+    session_.reset(SSL_new(context.get()));
+    X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(session_.get()), "127.0.0.1");
+    SSL_set_fd(session_.get(), fd_);
+    is_connected_ = SSL_connect(session_.get()) == 1;
+  }
+
+  struct FreeSession {
+    void operator()(SSL* session) const { SSL_free(session); }
+  };
   int fd_;
+  std::unique_ptr<SSL, FreeSession> session_;
+  bool is_connected_ = true;
   std::string read_;
 };
 

@@ -43,7 +43,8 @@ std::string CodeOf(const HttpAnswer& answer) {
 
 class HttpServed : public RunningServer {
  public:
-  explicit HttpServed(const Limits& limits = {}) : RunningServer(limits, /*http=*/true), client(http_address()) {}
+  explicit HttpServed(const Limits& limits = {})
+      : RunningServer(Runtime::Options{.http = "127.0.0.1:0", .limits = limits}), client(http_address()) {}
 
   HttpClient client;
 };

@@ -1,21 +1,25 @@
-// CertificateWatch: looks at the files of the server's certificate each second, and lets gRPC have what can work
-// (tls/certificate_renewal.h).
+// CertificateWatch: looks at the files of the server's certificate each second, and lets the transports have what can
+// work (tls/certificate_renewal.h).
 //
 //   ServingCertificate certificate;
 //   ASSIGN_OR_RETURN(auto watch, CertificateWatch::Open(files, clock.Now(), certificate));
 //   FileWatcherCertificateProvider provider(watch->served().key, watch->served().certificate, /*refresh_seconds=*/1);
+//   RETURN_IF_ERROR(watch->Subscribe([&](const LoadedCertificates& loaded) { return Use(loaded); }));
 //   watch->Start(clock);
 //
 //   files --Look--> checked? --yes--> memory (served) --gRPC looks--> handshakes
+//                        |     \----> subscribers -----------------> handshakes
 //                        \--no--> the pair before stays; an error in the log, and in `sheaf server info`
 //
 // What is served lies in memory, not on a disk; gRPC reads it as /proc/self/fd/N, because it takes certificates that
-// change from files only. Look belongs to one thread; once Start was called, to the watch's own.
+// change from files only. Look and Subscribe belong to one thread; once Start was called, Look to the watch's own.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -41,6 +45,10 @@ class CertificateWatch {
   // Where gRPC finds what it may serve; empty where there is no file.
   const CertificateFiles& served() const { return served_; }
 
+  // Calls `use` now, and with whatever is to be served from then on; an error of it is a fault of the files. Before
+  // Start; what `use` refers to outlives the watch.
+  absl::Status Subscribe(std::function<absl::Status(const LoadedCertificates&)> use);
+
   // See CertificateRenewal.
   void Look(absl::Time now);
 
@@ -58,6 +66,7 @@ class CertificateWatch {
   CertificateRenewal renewal_;
   ServingCertificate& facts_;
   CertificateFiles served_;
+  std::vector<std::function<absl::Status(const LoadedCertificates&)>> subscribers_;
   std::unique_ptr<MemoryFile> certificate_;
   std::unique_ptr<MemoryFile> key_;
   std::unique_ptr<MemoryFile> authorities_;

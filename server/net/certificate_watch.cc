@@ -1,4 +1,4 @@
-#include "server/rpc/certificate_watch.h"
+#include "server/net/certificate_watch.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -82,6 +82,13 @@ absl::Status CertificateWatch::Publish(const LoadedCertificates& loaded) {
   if (key_ != nullptr) RETURN_IF_ERROR(key_->Replace(loaded.key));
   if (certificate_ != nullptr) RETURN_IF_ERROR(certificate_->Replace(loaded.certificate));
   if (authorities_ != nullptr) RETURN_IF_ERROR(authorities_->Replace(loaded.authorities));
+  for (const auto& use : subscribers_) RETURN_IF_ERROR(use(loaded));
+  return absl::OkStatus();
+}
+
+absl::Status CertificateWatch::Subscribe(std::function<absl::Status(const LoadedCertificates&)> use) {
+  RETURN_IF_ERROR(use(renewal_.current()));
+  subscribers_.push_back(std::move(use));
   return absl::OkStatus();
 }
 
