@@ -53,7 +53,7 @@ export class Round extends RoundView {
 
   /** Looks at it now. NOT_FOUND if it is not there any more. */
   async refresh(): Promise<this> {
-    this.message = (await this.caller.call(RoundService.method.getRound, {round: this.id})).round!;
+    this.message = roundOf(await this.caller.call(RoundService.method.getRound, {round: this.id}));
     return this;
   }
 
@@ -88,7 +88,7 @@ export class Round extends RoundView {
   /** Ends it without an aggregate. FAILED_PRECONDITION if it ended otherwise before. */
   async cancel(reason = "cancelled by its program"): Promise<this> {
     const requestId = this.caller.newRequestId();
-    this.message = (await this.caller.call(RoundService.method.cancelRound, {requestId, round: this.id, reason})).round!;
+    this.message = roundOf(await this.caller.call(RoundService.method.cancelRound, {requestId, round: this.id, reason}));
     return this;
   }
 
@@ -108,7 +108,7 @@ export class Round extends RoundView {
       const answer = await this.caller.call(RoundService.method.getRound, {
         round: this.id, etag, wait: toDuration(wait), aggregateBytesMax: BigInt(aggregateBytesMax),
       }, wait + POLL_GRACE_MS);
-      this.message = answer.round!;
+      this.message = roundOf(answer);
       onProgress?.(this);
       if (this.hasEnded) return answer.aggregateFile;
       if (this.isStuck) {
@@ -164,8 +164,8 @@ export class Server {
     const spec = roundSpec(computation, options, this.population);
     const requestId = this.caller.newRequestId();
     const make = async (broadcast: Uint8Array): Promise<Round> => {
-      const {round} = await this.caller.call(RoundService.method.createRound, {requestId, spec, broadcast});
-      return new Round(this.caller, round!);
+      return new Round(this.caller, roundOf(
+        await this.caller.call(RoundService.method.createRound, {requestId, spec, broadcast})));
     };
     const {broadcast} = options;
     if (broadcast === undefined) return make(new Uint8Array());
@@ -199,7 +199,7 @@ export class Server {
 
   /** The round of this id, as it is now. NOT_FOUND if there is none. */
   async round(id: string): Promise<Round> {
-    return new Round(this.caller, (await this.caller.call(RoundService.method.getRound, {round: id})).round!);
+    return new Round(this.caller, roundOf(await this.caller.call(RoundService.method.getRound, {round: id})));
   }
 
   /** The rounds of the population, newest first; those in these states, and of this job. Read page by page. */
@@ -236,6 +236,11 @@ export class Server {
   info(): Promise<GetServerInfoResponse> {
     return this.caller.call(InspectionService.method.getServerInfo, {});
   }
+}
+
+function roundOf({round}: {round?: RoundMessage | undefined}): RoundMessage {
+  if (round === undefined) throw dataLoss("the server's answer has no round");
+  return round;
 }
 
 function bytesOfBroadcast(content: Exclude<Broadcast, string>): Uint8Array {
