@@ -15,6 +15,7 @@ using boost::beast::error_code;
 
 std::string_view View(boost::beast::string_view text) { return {text.data(), text.size()}; }
 
+constexpr int64_t kBeyondLimit = 1024;
 constexpr std::string_view kLastChunk = "0\r\n\r\n";
 
 // Fields of which a second one would contradict the first.
@@ -57,7 +58,8 @@ bool IsChunked(std::string_view coding) {
 class RequestParser::Grammar final : public http::basic_parser<true> {
  public:
   explicit Grammar(const Bounds& bounds) : bounds_(bounds) {
-    header_limit(static_cast<uint32_t>(bounds.header_bytes_max));
+    // Beast counts the first line and the fields apart, and so a head in pieces differently: here it is counted whole.
+    header_limit(static_cast<uint32_t>(bounds.header_bytes_max + kBeyondLimit));
     body_limit(static_cast<uint64_t>(bounds.body_bytes_max));
   }
 
@@ -67,11 +69,15 @@ class RequestParser::Grammar final : public http::basic_parser<true> {
     // beginning. No body can be over before that.
     if (is_header_done() && chunked() && bytes.size() < kLastChunk.size()) return 0;
     error_code error;
+    const bool had_head = is_header_done();
     const size_t taken = put(boost::asio::const_buffer(bytes.data(), bytes.size()), error);
-    if (error == http::error::need_more) {
-      // A line of a chunk, or a trailer, may be no longer than a head.
-      if (static_cast<int64_t>(bytes.size() - taken) > bounds_.header_bytes_max) Refuse(error);
-    } else if (error && !refusal_) {
+    if (!had_head) head_bytes_ += static_cast<int64_t>(taken);
+    const bool needs_more = error == http::error::need_more;
+    const int64_t begun = static_cast<int64_t>(needs_more ? bytes.size() - taken : 0);
+    // A line of a chunk, or the trailers, may be no longer than a head.
+    if (!refusal_ && (had_head ? begun : head_bytes_ + begun) > bounds_.header_bytes_max) {
+      Refuse(http::error::header_limit);
+    } else if (error && !needs_more && !refusal_) {
       Refuse(error);
     }
     return taken;
@@ -94,8 +100,7 @@ class RequestParser::Grammar final : public http::basic_parser<true> {
  private:
   void Refuse(int status, std::string message) { refusal_ = {.status = status, .message = std::move(message)}; }
   void Refuse(error_code error) {
-    if (error == http::error::header_limit || error == http::error::need_more ||
-        error == http::error::buffer_overflow) {
+    if (error == http::error::header_limit || error == http::error::buffer_overflow) {
       return Refuse(431, fmt::format("the request's head is larger than http_header_bytes_max = {}; send fewer or "
                                      "smaller fields",
                                      bounds_.header_bytes_max));
@@ -185,6 +190,7 @@ class RequestParser::Grammar final : public http::basic_parser<true> {
   void on_response_impl(int, boost::beast::string_view, int, error_code&) override {}
 
   const Bounds bounds_;
+  int64_t head_bytes_ = 0;
   int version_ = 0;
   bool has_authority_ = false;
   bool is_whole_ = false;

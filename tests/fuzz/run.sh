@@ -2,7 +2,7 @@
 # Fuzzes: builds the preset "fuzz" (clang, libFuzzer, AddressSanitizer, UndefinedBehaviorSanitizer) and runs every
 # target, two at a time, from the stored corpus.
 #
-#   tests/fuzz/run.sh [SECONDS] [TARGET...]     60 seconds each of contribution, state, spec, keyed
+#   tests/fuzz/run.sh [SECONDS] [TARGET...]     60 seconds each of contribution, state, spec, keyed, http
 #   tests/fuzz/run.sh 3600 state                the long mode is a larger number
 #
 # What it learns stays in build/fuzz/corpus for the next run; what it finds is kept in build/fuzz/findings, and the
@@ -24,7 +24,7 @@ compgen -G "$(clang++ -print-resource-dir)/lib/linux/libclang_rt.fuzzer-*.a" >/d
 seconds="${1:-60}"
 shift || true
 targets=("$@")
-[[ ${#targets[@]} -gt 0 ]] || targets=(contribution state spec keyed)
+[[ ${#targets[@]} -gt 0 ]] || targets=(contribution state spec keyed http)
 
 launcher=""
 if command -v ccache >/dev/null; then launcher=ccache; fi

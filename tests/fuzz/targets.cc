@@ -10,6 +10,7 @@ std::span<const Target> Targets() {
       Target{"state", RunState, nullptr},
       Target{"spec", RunSpec, MutateSpec},
       Target{"keyed", RunKeyed, nullptr},
+      Target{"http", RunHttp, nullptr},
   };
   return kTargets;
 }

@@ -1,5 +1,5 @@
-// The fuzz targets: what an attacker's bytes reach in the aggregation algebra. Each takes any bytes, and holds what it
-// accepts to the algebra's own laws; a broken law aborts. targets.cc is their table.
+// The fuzz targets: what an attacker's bytes reach in the aggregation algebra, and in what reads HTTP. Each takes any
+// bytes, and holds what it accepts to laws; a broken law aborts. targets.cc is their table.
 //
 // They run in two ways: under libFuzzer, one binary each (tests/fuzz/run.sh), and over the stored corpus in the normal
 // build (fuzz_corpus_test).
@@ -33,6 +33,9 @@ void RunState(std::string_view input);
 // A v1.AggregateSpec.
 void RunSpec(std::string_view input);
 size_t MutateSpec(uint8_t* data, size_t size, size_t size_max, unsigned seed);
+
+// Requests of HTTP/1.1 in pieces: see http_target.cc.
+void RunHttp(std::string_view input);
 
 // Tables for the keyed operators, as a script of rows: see keyed_target.cc.
 void RunKeyed(std::string_view input);
