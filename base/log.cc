@@ -4,6 +4,7 @@
 #include <spdlog/spdlog.h>
 
 #include <memory>
+#include <utility>
 
 namespace sheaf {
 namespace {
@@ -34,6 +35,9 @@ spdlog::logger& Logger() {
   return *logger;
 }
 
+// Of this thread.
+thread_local const LogScope::Source* scope = nullptr;
+
 }  // namespace
 
 void ConfigureLog(std::string_view program, LogLevel level) {
@@ -58,6 +62,13 @@ bool ParseLogLevel(std::string_view text, LogLevel* level) {
 
 bool IsLogged(LogLevel level) { return Logger().should_log(ToSpdlog(level)); }
 
-void LogLine(LogLevel level, const std::string& message) { Logger().log(ToSpdlog(level), message); }
+void LogLine(LogLevel level, const std::string& message) {
+  const std::string tag = scope == nullptr || !IsLogged(level) ? std::string() : scope->LogTag();
+  Logger().log(ToSpdlog(level), tag.empty() ? message : fmt::format("{} {}", message, tag));
+}
+
+LogScope::LogScope(const Source* source) : outer_(std::exchange(scope, source)) {}
+
+LogScope::~LogScope() { scope = outer_; }
 
 }  // namespace sheaf

@@ -14,3 +14,4 @@ find_package(CLI11 CONFIG REQUIRED)
 find_package(nlohmann_json CONFIG REQUIRED)
 find_package(tomlplusplus CONFIG REQUIRED)
 find_package(yaml-cpp CONFIG REQUIRED)
+find_package(prometheus-cpp CONFIG REQUIRED)  # Of it only the core: the text that Prometheus reads.

@@ -3,8 +3,8 @@
 #
 #   deploy/install-packages.sh [--index] [SECTION...]
 #
-# SECTION is one of those in packages.txt (run, build, python, torch, test, fuzz, fresh, dev); without one: build, python, torch
-# and test.
+# SECTION is one of those in packages.txt (run, build, python, torch, test, fuzz, prometheus, fresh, dev); without one:
+# build, python, torch and test.
 # --index  also fetches apt's package index if there is none: `sheaf demo tags` trains on it.
 #
 # Needs root, or sudo, only if something is missing. Safe to run again.

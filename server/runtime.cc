@@ -3,11 +3,15 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <optional>
 #include <utility>
 
+#include "base/cpu_time.h"
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "server/http/http_server.h"
+#include "server/metrics/metrics_route.h"
+#include "server/metrics/metrics_text.h"
 #include "server/net/certificate_watch.h"
 #include "server/rpc/grpc_server.h"
 #include "server/server_parts.h"
@@ -49,7 +53,8 @@ struct Runtime::State {
                .requires_tokens = options.requires_tokens,
                .parallel = &pool,
                .folds = &folds,
-               .receptions = &receptions},
+               .receptions = &receptions,
+               .watch = MonotonicTime},
               &calls) {}
 
   // What runs knows the parts, which are destroyed before their threads are.
@@ -83,6 +88,7 @@ struct Runtime::State {
   StrandPool receptions{kReceptionThreads};
   CallThreads calls;
   ServerParts parts;
+  std::optional<MetricsText> metrics;
   // Null: nothing is encrypted.
   std::unique_ptr<CertificateWatch> certificates;
   std::unique_ptr<GrpcServer> server;
@@ -102,6 +108,16 @@ absl::StatusOr<std::unique_ptr<Runtime>> Runtime::Start(TaskStore& store, Payloa
         "an operator's with `sheafd --create-operator-token --data-dir {}`, or listen on 127.0.0.1",
         options.listen, options.data_directory));
   }
+  state->metrics.emplace(MetricSources{.core = state->parts.core.figures(),
+                                       .batches = state->thread.figures(),
+                                       .admission = state->parts.admission,
+                                       .pipeline = state->parts.pipeline,
+                                       .payloads = payloads,
+                                       .unfolded = state->parts.core.unfolded(),
+                                       .certificate = state->parts.certificate,
+                                       .limits = state->parts.core.limits(),
+                                       .store = store.GetInfo().engine,
+                                       .start_time = state->parts.core.start_time()});
   State& started = *state;
   auto runtime = std::unique_ptr<Runtime>(new Runtime(std::move(state)));
   started.thread.Start(started.parts.runner, started.parts.core);
@@ -112,10 +128,12 @@ absl::StatusOr<std::unique_ptr<Runtime>> Runtime::Start(TaskStore& store, Payloa
                    GrpcServer::Start(started.parts.pipeline, clock,
                                      {.listen = options.listen, .certificates = started.certificates.get()}));
   if (!options.http.empty()) {
-    ASSIGN_OR_RETURN(started.http, HttpServer::Start(started.parts.pipeline, clock,
-                                                     {.listen = options.http,
-                                                      .certificates = started.certificates.get(),
-                                                      .origins = options.http_origins}));
+    ASSIGN_OR_RETURN(started.http,
+                     HttpServer::Start(started.parts.pipeline, clock,
+                                       {.listen = options.http,
+                                        .certificates = started.certificates.get(),
+                                        .origins = options.http_origins,
+                                        .routes = {MetricsRoute(*started.metrics, started.parts.pipeline)}}));
   }
   if (started.certificates != nullptr) started.certificates->Start(clock);
   return runtime;
@@ -132,6 +150,7 @@ const std::string& Runtime::address() const { return state_->server->address(); 
 const std::string& Runtime::http_address() const {
   return state_->http != nullptr ? state_->http->address() : state_->no_address;
 }
+std::string Runtime::Metrics() const { return state_->metrics->At(state_->clock.Now()); }
 
 absl::Status Runtime::Stop() {
   State& state = *state_;

@@ -57,6 +57,9 @@ class Runtime {
   // The same of HTTP/1.1; empty if there is none.
   const std::string& http_address() const;
 
+  // What `GET /metrics` answers now (docs/reference/metrics.md). Thread-safe, and takes no time of the core's.
+  std::string Metrics() const;
+
   // The graceful way: health says NOT_SERVING, parked polls are answered, open calls get `stop_grace`, the ports close,
   // accepted work is checkpointed. When it returns, the stores can be closed. The error of the last checkpoint, if it
   // failed: what was accepted is durable all the same. Stopping twice is fine.

@@ -10,12 +10,14 @@ ServerParts::ServerParts(TaskStore& store, PayloadStore& payloads, Executor& exe
       answers(options.limits),
       handlers(core, payloads, admission, &certificate),
       methods(MethodRows(handlers)),
+      call_figures(methods),
       dispatcher(methods, executor, core, admission, pool),
       pipeline({.methods = methods,
                 .dispatcher = dispatcher,
                 .access = core.access(),
                 .admission = admission,
                 .answers = answers,
+                .figures = call_figures,
                 .limits = core.limits(),
                 .clock = clock}) {}
 

@@ -46,6 +46,7 @@ struct ServerParts {
   ServingCertificate certificate;
   Handlers handlers;
   const MethodTable methods;
+  CallFigures call_figures;
   const Dispatcher dispatcher;
   CallPipeline pipeline;
 };

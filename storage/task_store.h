@@ -29,6 +29,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -110,6 +111,9 @@ class TaskStore : public TaskQueries {
 
   // RoundRecord::tasks alone: cheap, where a record has kilobytes. NOT_FOUND if there is none.
   virtual absl::StatusOr<TaskCounts> CountTasks(const RoundId& id) = 0;
+  // When the first of the round's QUEUED tasks could be leased, or can be; infinite future if none is QUEUED. Nothing
+  // where the store does not know without looking, or keeps no account of it: nothing but a figure rests on it.
+  virtual std::optional<absl::Time> FirstAvailable(const RoundId& /*id*/) const { return std::nullopt; }
 
   // --- Leases ----------------------------------------------------------------------------------
   // Of the tasks that these return, only those of LeaseTasks and RequeueTask have what their submitter wrote: of the

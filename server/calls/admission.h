@@ -50,6 +50,11 @@ class Admission {
     MutexLock lock(mutex_);
     return bytes_;
   }
+  // Those that wait for the core.
+  int64_t num_queued(Lane lane) const EXCLUDES(mutex_) {
+    MutexLock lock(mutex_);
+    return waiting_[static_cast<size_t>(lane)].by_identity.total();
+  }
   int64_t num_refused() const { return refused_.load(std::memory_order_relaxed); }
 
  private:

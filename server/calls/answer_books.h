@@ -96,6 +96,10 @@ class AnswerBooks {
   void Tick(absl::Time now) EXCLUDES(mutex_);
 
   int64_t bytes() EXCLUDES(mutex_);
+  int64_t bytes(AnswerKind kind) EXCLUDES(mutex_) {
+    MutexLock lock(mutex_);
+    return part(kind).bytes;
+  }
   int64_t num_waiting() EXCLUDES(mutex_);
   int64_t num_cut() EXCLUDES(mutex_);
 

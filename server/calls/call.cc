@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/status_macros.h"
+#include "base/trace_parent.h"
 
 namespace sheaf {
 namespace {
@@ -30,6 +31,11 @@ Call::Call(CallPipeline& pipeline, const MethodRow& method, std::string connecti
 
 Call::~Call() = default;
 
+std::string Call::LogTag() const {
+  const std::optional<TraceParent> trace = TraceParent::Parse(traceparent());
+  return trace ? fmt::format("trace={}/{}", trace->trace_id, trace->parent_id) : std::string();
+}
+
 void Call::Unref() {
   if (num_refs_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
 }
@@ -37,8 +43,9 @@ void Call::Unref() {
 // --- On its way in --------------------------------------------------------------------------------------------------
 
 void Call::Begin() {
-  const absl::Time now = pipeline_.Now();
-  const int64_t size = request_bytes();
+  const LogScope scope(this);
+  const absl::Time now = begin_ = pipeline_.Now();
+  const int64_t size = request_bytes_ = request_bytes();
   absl::StatusOr<IdentityPtr> caller = pipeline_.Identify([this] { return credentials(); });
   if (!caller.ok()) return End(caller.status());
   caller_ = *std::move(caller);
@@ -81,6 +88,7 @@ absl::Status Call::Parse() {
 }
 
 void Call::Dispatch() {
+  const LogScope scope(this);
   if (absl::Status status = Parse(); !status.ok()) return End(std::move(status));
   if ((steps_.load() & kIsCancelled) != 0) return End(absl::CancelledError("the caller has gone"));
   // What of a read is not the chunk has its own room.
@@ -91,7 +99,8 @@ void Call::Dispatch() {
                                   {.id = id_,
                                    .caller = caller_,
                                    .client = method_.traits.answer == AnswerKind::kRead ? peer() : std::string(),
-                                   .answer_bytes_max = answer_bytes_max},
+                                   .answer_bytes_max = answer_bytes_max,
+                                   .log_source = this},
                                   *request_, response_.get(), [this](absl::Status status) { End(std::move(status)); });
   // A cancellation that came before this could not be told to a call that had perhaps not begun: it was left to us. One
   // that comes after it is Cancel's to tell.
@@ -110,12 +119,13 @@ void Call::Cancel() {
 // --- On its way out -------------------------------------------------------------------------------------------------
 
 absl::Status Call::EnterAnswer(absl::Status status) {
-  int64_t size = kCallBytes;
+  int64_t written_bytes = 0;
   if (status.ok()) {
     const absl::StatusOr<int64_t> written = Write(*response_);
     status = written.status();
-    if (written.ok()) size += *written;
+    if (written.ok()) written_bytes = *written;
   }
+  const int64_t size = kCallBytes + written_bytes;
   response_.reset();
   AnswerBooks& answers = pipeline_.answers();
   const absl::Time now = pipeline_.Now();
@@ -128,10 +138,19 @@ absl::Status Call::EnterAnswer(absl::Status status) {
   }
   if (!status.ok()) FreeAnswer();
   if (entry_ == nullptr) entry_ = answers.TakeError(client_, now, *this);
+  pipeline_.figures().Count(method_, {.code = status.code(),
+                                      .took = now - begin_,
+                                      .request_bytes = request_bytes_,
+                                      .answer_bytes = status.ok() ? written_bytes : 0});
+  if (IsLogged(LogLevel::kDebug)) {
+    LogDebug("{} from {}: {} in {}", method_.name, client_.connection, absl::StatusCodeToString(status.code()),
+             absl::FormatDuration(now - begin_));
+  }
   return status;
 }
 
 void Call::End(absl::Status status) {
+  const LogScope scope(this);
   steps_.fetch_or(kIsAnswered);
   // A hundred thousand tasks take their time to be freed, too: not the core's.
   if (request_ != nullptr && CallPipeline::CountsParts(*admitted_bytes_)) {
@@ -141,7 +160,10 @@ void Call::End(absl::Status status) {
   request_.reset();
   FreeRequest();
   status = EnterAnswer(std::move(status));
-  if (IsRefusal(status)) pipeline_.NoteRefusal(method_.name, client_.connection, status);
+  if (IsRefusal(status)) {
+    pipeline_.figures().CountRefusal(status);
+    pipeline_.NoteRefusal(method_.name, client_.connection, status);
+  }
   // In this order: once the last call is sent, a server that shuts down may destroy the pipeline.
   if (admitted_bytes_) pipeline_.Leave(*caller_, *admitted_bytes_);
   pipeline_.Close();

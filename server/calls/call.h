@@ -51,17 +51,20 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "base/log.h"
 #include "server/calls/answer_books.h"
 #include "server/calls/call_pipeline.h"
 #include "server/calls/method_row.h"
 
 namespace sheaf {
 
-class Call : public AnsweredCall {
+class Call : public AnsweredCall, private LogScope::Source {
  public:
   Call(const Call&) = delete;
   Call& operator=(const Call&) = delete;
@@ -82,6 +85,8 @@ class Call : public AnsweredCall {
 
   // --- What came ---
   virtual Credentials credentials() const = 0;
+  // The header `traceparent`; empty: none. Asked only where a log line is written.
+  virtual std::string_view traceparent() const { return {}; }
   // As they came over the wire, and count against the limits.
   virtual int64_t request_bytes() const = 0;
   // Has `read` read the request, serialised, from its beginning; returns what it returns. Only after the call was let
@@ -104,23 +109,27 @@ class Call : public AnsweredCall {
   enum Step : uint8_t { kWaits = 1, kIsDispatched = 2, kIsCancelled = 4, kIsAnswered = 8 };
 
   void Unref();
+  // "trace=4bf92f3577b34da6a3ce929d0e0e4736/00f067aa0ba902b7", if it is part of one.
+  std::string LogTag() const override;
   // Between whom the pool's threads are shared.
   const std::string& peer() const { return client_.identity.empty() ? client_.connection : client_.identity; }
   // It has been let in.
   void Go();
   void Dispatch();
   absl::Status Parse();
-  // Puts the answer into the books, or says why it cannot be given.
+  // Puts the answer into the books, or says why it cannot be given; and counts how the call ended.
   absl::Status EnterAnswer(absl::Status status);
   void End(absl::Status status);
 
   CallPipeline& pipeline_;
   const MethodRow& method_;
   const CallId id_;
+  absl::Time begin_;
   AnswerClient client_;
   IdentityPtr caller_;
   // How many bytes Admission counts, once it has let the call in.
   std::optional<int64_t> admitted_bytes_;
+  int64_t request_bytes_ = 0;
   // What the books have of it.
   AnswerEntry* entry_ = nullptr;
   std::unique_ptr<google::protobuf::Message> request_;

@@ -3,13 +3,14 @@
 //   const CallContext context = {.id = call, .caller = caller, .now = now};
 //   dispatcher.Dispatch(method, context, request, &response, [](absl::Status status) {});
 //
-// A value; it owns nothing but its share of the identity.
+// A value; it owns nothing but its share of the identity, and refers to the call.
 #pragma once
 
 #include <cstdint>
 #include <string>
 
 #include "absl/time/time.h"
+#include "base/log.h"
 #include "server/core/access/identity.h"
 #include "server/core/batches/call_id.h"
 
@@ -24,6 +25,8 @@ struct CallContext {
   std::string client;
   // What there is room for, if the answer is a read. 0: a chunk.
   int64_t answer_bytes_max = 0;
+  // What log lines say of it. Null, or the call itself.
+  const LogScope::Source* log_source = nullptr;
 };
 
 }  // namespace sheaf

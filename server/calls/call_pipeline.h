@@ -4,7 +4,8 @@
 // what they take together stays within the limits. A transport makes a Call (call.h) for each call that comes.
 //
 //   CallPipeline pipeline({.methods = methods, .dispatcher = dispatcher, .access = core.access(),
-//                          .admission = admission, .answers = answers, .limits = core.limits(), .clock = clock});
+//                          .admission = admission, .answers = answers, .figures = figures, .limits = core.limits(),
+//                          .clock = clock});
 //   pipeline.Tick(now);                             // Each transport, twice a second: answers that nobody takes.
 //   pipeline.WaitUntilIdle(absl::Seconds(1));       // Whoever is answered has been answered.
 //
@@ -28,6 +29,7 @@
 #include "base/mutex.h"
 #include "server/calls/admission.h"
 #include "server/calls/answer_books.h"
+#include "server/calls/call_figures.h"
 #include "server/calls/dispatcher.h"
 #include "server/calls/method_table.h"
 #include "server/core/access/access_control.h"
@@ -51,6 +53,7 @@ class CallPipeline {
     const AccessControl& access;
     Admission& admission;
     AnswerBooks& answers;
+    CallFigures& figures;
     const Limits& limits;
     const Clock& clock;
   };
@@ -60,6 +63,7 @@ class CallPipeline {
   const MethodTable& methods() const { return parts_.methods; }
   const Dispatcher& dispatcher() const { return parts_.dispatcher; }
   AnswerBooks& answers() { return parts_.answers; }
+  CallFigures& figures() { return parts_.figures; }
   const Limits& limits() const { return parts_.limits; }
   absl::Time Now() const { return parts_.clock.Now(); }
 
@@ -84,6 +88,10 @@ class CallPipeline {
   // A call begins, and has been answered.
   void Open() EXCLUDES(mutex_);
   void Close() EXCLUDES(mutex_);
+  int64_t num_open() EXCLUDES(mutex_) {
+    MutexLock lock(mutex_);
+    return num_open_;
+  }
   // True if no call is open, within `timeout`.
   bool WaitUntilIdle(absl::Duration timeout) EXCLUDES(mutex_);
 

@@ -56,6 +56,7 @@ void Dispatcher::Abandon(const MethodRow& method, CallId call) const {
 }
 
 void Dispatcher::RunInBatch(const Dispatched& call) const {
+  const LogScope scope(call.context.log_source);
   if (absl::Status status = CheckScope(*call.method, *call.request, call.context); !status.ok()) {
     return AnswerAfterBatch(call, std::move(status));
   }
@@ -86,6 +87,7 @@ bool Dispatcher::LooksAgain(const Dispatched& call, const absl::Status& commit) 
 }
 
 void Dispatcher::LookAgain(const Dispatched& call) const {
+  const LogScope scope(call.context.log_source);
   if (absl::Status status = CheckScope(*call.method, *call.request, call.context); !status.ok()) {
     return call.done(std::move(status));
   }
@@ -102,8 +104,10 @@ void Dispatcher::LookAgain(const Dispatched& call) const {
 }
 
 void Dispatcher::Read(const Dispatched& call, MethodRow::Reading reading) const {
-  pool_.Run(call.context.client, CallPool::Length::kShort,
-            [call, reading = std::move(reading)] { call.done(reading(call.response, call.context.answer_bytes_max)); });
+  pool_.Run(call.context.client, CallPool::Length::kShort, [call, reading = std::move(reading)] {
+    const LogScope scope(call.context.log_source);
+    call.done(reading(call.response, call.context.answer_bytes_max));
+  });
 }
 
 absl::Status Dispatcher::CheckScope(const MethodRow& method, const google::protobuf::Message& request,

@@ -27,7 +27,8 @@ absl::Status BatchRunner::Run(std::vector<Executor::Event> events, absl::Time no
   // before the batch, and nobody was told otherwise; one behind it leaves answers that were not sent, which the callers
   // ask for again.
   executor.NoteWork("the commit");
-  absl::Status commit = Commit();
+  absl::Status commit = Commit(control);
+  control.OnCommitted();
   // 4. The core drops what it assumed from a batch that failed, before anybody who was deferred looks at it.
   const absl::Status reread = commit.ok() ? commit : core_.OnRollback(now);
   // 5. Now everybody hears. What is deferred may defer no more; what it posts goes into the next batch.
@@ -37,11 +38,12 @@ absl::Status BatchRunner::Run(std::vector<Executor::Event> events, absl::Time no
   return absl::InternalError("after a batch that failed the store cannot be read: " + reread.ToString());
 }
 
-absl::Status BatchRunner::Commit() {
+absl::Status BatchRunner::Commit(BatchControl& control) {
   // The bytes before the record that promises them: a crash between the two leaves bytes that no record names, and
   // never a record without its bytes. A flush that failed is not tried again: what the disk has is not known after it,
   // and the process ends.
   absl::Status synced = payloads_.SyncSpools();
+  control.OnFlushed();
   if (!synced.ok()) {
     store_.RollbackBatch();
     return synced;

@@ -35,6 +35,9 @@ class BatchControl {
   virtual absl::Time ReadUntil(absl::Time now) { return now; }
   // After the core's tick: what follows is the disk's time, which a smaller batch would not shorten.
   virtual void OnWorked() {}
+  // In the commit: the spools are flushed, and the store has committed, or failed.
+  virtual void OnFlushed() {}
+  virtual void OnCommitted() {}
 };
 
 class BatchRunner {
@@ -54,7 +57,7 @@ class BatchRunner {
   void Defer(Executor::Deferred deferred) { deferred_.push_back(std::move(deferred)); }
 
  private:
-  absl::Status Commit();
+  absl::Status Commit(BatchControl& control);
 
   TaskStore& store_;
   PayloadStore& payloads_;

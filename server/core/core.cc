@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "base/status_macros.h"
+#include "server/core/requests/names.h"
 
 namespace sheaf {
 namespace {
@@ -16,18 +17,20 @@ constexpr absl::Duration kRestAfterRollback = absl::Milliseconds(200);
 }  // namespace
 
 Core::Core(TaskStore& store, PayloadStore& payloads, Executor& executor, Random& random, Options options)
-    : context_{.store = store,
+    : figures_(options.watch),
+      context_{.store = store,
                .payloads = payloads,
                .executor = executor,
                .random = random,
                .parallel = options.parallel != nullptr ? *options.parallel : one_by_one_,
                .folds = options.folds != nullptr ? *options.folds : at_once_,
                .receptions = options.receptions != nullptr ? *options.receptions : at_once_,
+               .figures = figures_,
                .limits = options.limits},
       data_directory_(std::move(options.data_directory)),
       requires_tokens_(options.requires_tokens),
       access_(context_),
-      rounds_(context_.limits),
+      rounds_(context_.limits, figures_),
       broadcasts_(context_, rounds_),
       spools_(context_, rounds_),
       checkpoints_(context_, rounds_),
@@ -65,6 +68,8 @@ Core::Core(TaskStore& store, PayloadStore& payloads, Executor& executor, Random&
       task_listing_(context_),
       retention_(context_, broadcasts_),
       worker_retention_(context_) {
+  // So that its counters are there, at 0, before anything happens: what goes from nothing to 5 has not risen.
+  figures_.slots.Of(PopulationOrDefault(""));
   access_.set_on_void([this](const TokenId& token) {
     polls_.EndThoseOf(token);
     watch_.EndWaitsOf(token);

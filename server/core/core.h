@@ -20,6 +20,7 @@
 #include "server/core/contributions/checkpoints.h"
 #include "server/core/contributions/contribution_fold.h"
 #include "server/core/contributions/spools.h"
+#include "server/core/figures/core_figures.h"
 #include "server/core/inspection/round_watch.h"
 #include "server/core/inspection/task_listing.h"
 #include "server/core/inspection/unmet_requirements.h"
@@ -60,6 +61,8 @@ class Core {
     ParallelFor* parallel = nullptr;
     Background* folds = nullptr;
     Background* receptions = nullptr;
+    // How long work takes, for the figures.
+    CoreFigures::Watch watch = CoreFigures::NoWatch;
   };
 
   // All must outlive the core.
@@ -83,6 +86,13 @@ class Core {
   // Answers everybody who waits, and grants nothing more; results are still taken.
   void BeginDrain(absl::Time now);
   void CheckpointAll(absl::Time now);
+
+  // What is counted, for whoever looks on; any thread reads it. The gauges of rounds and tasks are as of the newest
+  // call of RefreshFigures, between two batches.
+  const CoreFigures& figures() const { return figures_; }
+  void RefreshFigures() { rounds_.queue().Refresh(context_.store); }
+  // Memory of contributions that are being received or wait to be folded. Any thread reads it.
+  const MemoryBudget& unfolded() const { return fold_.unfolded(); }
 
   // For handlers.
   CoreContext& context() { return context_; }
@@ -113,6 +123,7 @@ class Core {
 
   InlineFor one_by_one_;
   InlineBackground at_once_;
+  CoreFigures figures_;
   CoreContext context_;
   const std::string data_directory_;
   const bool requires_tokens_;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/status_macros.h"
+#include "base/trace_parent.h"
 #include "server/calls/call.h"
 #include "server/http/connect_protocol.h"
 #include "server/http/json_text.h"
@@ -36,6 +37,7 @@ class ConnectCall final : public Call {
         http_request_(&request),
         request_(std::move(call)),
         request_bytes_(static_cast<int64_t>(request_.message.size())),
+        traceparent_(request.Header(TraceParent::kHeader)),
         exchange_(std::move(exchange)) {}
 
   void Expire() {
@@ -47,6 +49,7 @@ class ConnectCall final : public Call {
 
  private:
   Credentials credentials() const override { return CredentialsOf(*http_request_, *exchange_); }
+  std::string_view traceparent() const override { return traceparent_; }
   int64_t request_bytes() const override { return request_bytes_; }
   absl::Status Read(Reader read) const override {
     std::string_view bytes = request_.message.view();
@@ -98,6 +101,8 @@ class ConnectCall final : public Call {
   const HttpRequest* http_request_;
   ConnectRequest request_;
   const int64_t request_bytes_;
+  // The request is gone when a log line is written.
+  const std::string traceparent_;
   // What the JSON says, serialised.
   mutable std::optional<std::string> converted_;
   std::string answer_;

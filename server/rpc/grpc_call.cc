@@ -15,6 +15,7 @@
 #include <string_view>
 
 #include "base/retry_hint.h"
+#include "base/trace_parent.h"
 #include "server/calls/call.h"
 
 namespace sheaf {
@@ -54,6 +55,11 @@ class GrpcCall final : public grpc::ServerUnaryReactor, public Call {
   bool InternalInlineable() override { return true; }
 
   Credentials credentials() const override { return CredentialsOf(context_); }
+  std::string_view traceparent() const override {
+    const auto& metadata = context_.client_metadata();
+    const auto header = metadata.find(TraceParent::kHeader);
+    return header == metadata.end() ? std::string_view() : View(header->second);
+  }
   int64_t request_bytes() const override { return static_cast<int64_t>(request_.Length()); }
   absl::Status Read(Reader read) const override {
     grpc::ProtoBufferReader stream(&request_);

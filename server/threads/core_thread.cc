@@ -31,16 +31,33 @@ class CoreThread::Control final : public BatchControl {
   Control(CoreThread& thread, const BatchGatherer::Batch& batch, absl::Time begin)
       : thread_(thread), batch_(batch), begin_(begin) {}
   bool MayGoOn() override { return thread_.clock_.Now() - begin_ < kBatchDurationMax; }
-  void TakeBack(std::span<Event> events) override { thread_.gatherer_.PutBack(batch_, events); }
+  void TakeBack(std::span<Event> events) override {
+    num_left_ = events.size();
+    thread_.gatherer_.PutBack(batch_, events);
+  }
+  // Events that it left to the next ones.
+  size_t num_left() const { return num_left_; }
   absl::Time ReadUntil(absl::Time now) override { return thread_.ReadUntil(now); }
-  void OnWorked() override { took_ = thread_.clock_.Now() - begin_; }
-  absl::Duration took() const { return took_; }
+  void OnWorked() override { worked_ = thread_.clock_.Now(); }
+  void OnFlushed() override { flushed_ = thread_.clock_.Now(); }
+  void OnCommitted() override {
+    committed_ = thread_.clock_.Now();
+    // Whoever is answered now, and looks, finds what was done.
+    thread_.RefreshFigures();
+  }
+  absl::Time begin() const { return begin_; }
+  absl::Duration took() const { return worked_ - begin_; }
+  absl::Duration flush_took() const { return flushed_ - worked_; }
+  absl::Duration commit_took() const { return committed_ - flushed_; }
 
  private:
   CoreThread& thread_;
   const BatchGatherer::Batch& batch_;
   const absl::Time begin_;
-  absl::Duration took_;
+  absl::Time worked_ = begin_;
+  absl::Time flushed_ = begin_;
+  absl::Time committed_ = begin_;
+  size_t num_left_ = 0;
 };
 
 CoreThread::~CoreThread() { Stop(); }
@@ -77,12 +94,16 @@ void CoreThread::Stop() {
 
 void CoreThread::Run() {
   absl::Time next_tick = clock_.Now();
+  // What was recovered.
+  core_->RefreshFigures();
   BatchGatherer::Batch batch;
   while (gatherer_.Take(next_tick, batch_events_max_, batch)) {
     const absl::Time now = clock_.Now();
+    figures_.running_since.Set(absl::ToUnixNanos(now));
     meter_.Begin();
     Control control(*this, batch, now);
     const absl::Status status = runner_->Run(std::exchange(batch.events, {}), now, control);
+    RefreshFigures();
     if (const absl::Duration cost = meter_.End(); cost > kBatchCpuMax) {
       LogWarning("a batch took {} ms of the core's thread, more than {}: {}", absl::ToInt64Milliseconds(cost),
                  absl::ToInt64Milliseconds(kBatchCpuMax), meter_.Describe());
@@ -90,6 +111,8 @@ void CoreThread::Run() {
     const absl::Duration took = control.took();
     if (absl::IsInternal(status) || absl::IsDataLoss(status)) return on_failure_(status);
     if (!status.ok()) LogError("a batch was refused: {}", status.ToString());
+    if (!status.ok()) figures_.failed.Add();
+    Count(batch, control);
     if (took > kBatchDurationMax) {
       batch_events_max_ = std::max(batch_events_max_ / 2, kBatchEventsMin);
     } else if (took < kBatchDurationMax / 2) {
@@ -100,6 +123,28 @@ void CoreThread::Run() {
     const absl::Duration rest = hold_.until > end + kTickIntervalOfHold ? kTickIntervalOfHold : kTickIntervalMin;
     next_tick = std::max(core_->NextTick(now), now + rest);
   }
+}
+
+void CoreThread::RefreshFigures() {
+  meter_.Note("figures");
+  core_->RefreshFigures();
+}
+
+void CoreThread::Count(const BatchGatherer::Batch& batch, const Control& control) {
+  figures_.running_since.Set(0);
+  meter_.ForEachPart([this](std::string_view what, absl::Duration cost) { figures_.cpu.Add(what, cost); });
+  // The urgent ones, and of the others the first.
+  const size_t num_events = batch.arrivals.size() - control.num_left();
+  if (num_events == 0) return;
+  waited_seconds_.clear();
+  for (size_t i = 0; i < num_events; ++i) {
+    waited_seconds_.push_back(absl::ToDoubleSeconds(control.begin() - batch.arrivals[i]));
+  }
+  figures_.events.Observe(static_cast<double>(num_events));
+  figures_.queue_seconds.ObserveAll(waited_seconds_);
+  figures_.work_seconds.Observe(absl::ToDoubleSeconds(control.took()));
+  figures_.flush_seconds.Observe(absl::ToDoubleSeconds(control.flush_took()));
+  figures_.commit_seconds.Observe(absl::ToDoubleSeconds(control.commit_took()));
 }
 
 absl::Time CoreThread::ReadUntil(absl::Time now) {

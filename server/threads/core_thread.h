@@ -16,6 +16,7 @@
 #include <string_view>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
@@ -23,6 +24,7 @@
 #include "server/core/batch_runner.h"
 #include "server/core/batches/executor.h"
 #include "server/core/core.h"
+#include "server/core/figures/batch_figures.h"
 #include "server/threads/batch_gatherer.h"
 #include "server/threads/work_meter.h"
 
@@ -53,9 +55,16 @@ class CoreThread final : public Executor {
   // Runs what was posted so far and ends the thread. Later events never run. Stopping twice is fine.
   void Stop();
 
+  // What is counted of its batches. Thread-safe.
+  const BatchFigures& figures() const { return figures_; }
+
  private:
   class Control;
   void Run();
+  // In a batch.
+  void RefreshFigures();
+  // A batch that has ended.
+  void Count(const BatchGatherer::Batch& batch, const Control& control);
   // As BatchControl.
   absl::Time ReadUntil(absl::Time now);
 
@@ -75,6 +84,10 @@ class CoreThread final : public Executor {
   };
   Hold hold_;
   WorkMeter meter_;
+  // How long the events of a batch had waited.
+  std::vector<double> waited_seconds_;
+
+  BatchFigures figures_;
 
   std::thread thread_;
 };

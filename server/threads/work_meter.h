@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/time/time.h"
 
 namespace sheaf {
@@ -25,6 +26,10 @@ class WorkMeter {
   void Note(std::string_view what);
   // What all of it has cost.
   absl::Duration End();
+  // What each part has cost, once it has ended.
+  void ForEachPart(absl::FunctionRef<void(std::string_view what, absl::Duration cost)> use) const {
+    for (const Part& part : parts_) use(part.what, part.cost);
+  }
   // "WorkService/Sync 61 ms (14), leases and polls 3 ms (1)": the dearest first.
   std::string Describe() const;
 

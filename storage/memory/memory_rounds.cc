@@ -84,6 +84,13 @@ absl::StatusOr<TaskCounts> MemoryTaskStore::CountTasks(const RoundId& id) {
   return round->record.tasks;
 }
 
+std::optional<absl::Time> MemoryTaskStore::FirstAvailable(const RoundId& id) const {
+  const auto found = rounds_.find(id);
+  if (found == rounds_.end()) return std::nullopt;
+  const std::map<absl::Time, int64_t>& since = found->second.queued_since;
+  return since.empty() ? absl::InfiniteFuture() : since.begin()->first;
+}
+
 absl::StatusOr<std::vector<RoundRecord>> MemoryTaskStore::ListRounds(const ListRoundsParams& params) {
   // The newest first.
   auto newer = rounds_by_age_.end();

@@ -83,6 +83,7 @@ void MemoryTaskStore::Index(Round& round, const TaskRecord& task) {
   if (task.state == TaskState::kQueued) {
     round.queued[round.tasks[task.id.index].input.requirement].insert(task.id.index);
     availabilities_.emplace(task.available_time, task.id);
+    ++round.queued_since[task.available_time];
   }
   if (task.state == TaskState::kLeased) {
     leases_.emplace(WorkerKey{round.record.population, task.worker}, task.id);
@@ -95,6 +96,8 @@ void MemoryTaskStore::Unindex(Round& round, const TaskRecord& task) {
   if (task.state == TaskState::kQueued) {
     round.queued[round.tasks[task.id.index].input.requirement].erase(task.id.index);
     availabilities_.erase({task.available_time, task.id});
+    const auto since = round.queued_since.find(task.available_time);
+    if (--since->second == 0) round.queued_since.erase(since);
   }
   if (task.state == TaskState::kLeased) {
     leases_.erase({WorkerKey{round.record.population, task.worker}, task.id});

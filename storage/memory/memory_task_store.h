@@ -32,6 +32,7 @@ class MemoryTaskStore : public TaskStore {
   absl::StatusOr<CreateRoundResult> CreateRound(const CreateRoundParams& params) override;
   absl::StatusOr<RoundRecord> GetRound(const RoundId& id) override;
   absl::StatusOr<TaskCounts> CountTasks(const RoundId& id) override;
+  std::optional<absl::Time> FirstAvailable(const RoundId& id) const override;
   absl::StatusOr<std::vector<RoundRecord>> ListRounds(const ListRoundsParams& params) override;
   absl::StatusOr<RoundRecord> MoveRound(const MoveRoundParams& params) override;
   absl::StatusOr<BlobUse> GetBlobUse(const std::string& digest) override;
@@ -90,6 +91,8 @@ class MemoryTaskStore : public TaskStore {
     std::vector<ContributionRecord> contributions;
     // Indexes of QUEUED tasks by requirement.
     std::map<std::string, std::set<int32_t>> queued;
+    // How many of them are available from each time on; none is 0.
+    std::map<absl::Time, int64_t> queued_since;
     // Tasks that a worker holds or has completed.
     std::map<WorkerName, int64_t> taken;
   };

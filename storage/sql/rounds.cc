@@ -142,6 +142,12 @@ absl::StatusOr<TaskCounts> SqlTaskStore::CountTasks(const RoundId& id) {
   return round->record.tasks;
 }
 
+std::optional<absl::Time> SqlTaskStore::FirstAvailable(const RoundId& id) const {
+  const auto found = rounds_.find(id);
+  if (found == rounds_.end() || !found->second.waiting) return std::nullopt;
+  return found->second.waiting->First();
+}
+
 absl::StatusOr<std::vector<RoundRecord>> SqlTaskStore::ListRounds(const ListRoundsParams& params) {
   RETURN_IF_ERROR(FlushRounds());
   int64_t before_time = ToSql(absl::InfiniteFuture());

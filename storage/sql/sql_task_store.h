@@ -40,6 +40,8 @@ class SqlTaskStore final : public TaskStore {
   absl::StatusOr<CreateRoundResult> CreateRound(const CreateRoundParams& params) override;
   absl::StatusOr<RoundRecord> GetRound(const RoundId& id) override;
   absl::StatusOr<TaskCounts> CountTasks(const RoundId& id) override;
+  // Known once somebody has asked for work of the round.
+  std::optional<absl::Time> FirstAvailable(const RoundId& id) const override;
   absl::StatusOr<std::vector<RoundRecord>> ListRounds(const ListRoundsParams& params) override;
   absl::StatusOr<RoundRecord> MoveRound(const MoveRoundParams& params) override;
   absl::StatusOr<BlobUse> GetBlobUse(const std::string& digest) override;

@@ -106,6 +106,8 @@ class WaitingTasks {
     for (auto it = by_time_.upper_bound(ToSql(now)); it != by_time_.end(); ++it) num_delayed += it->second;
     return num_delayed;
   }
+  // The earliest time of all of them; InfiniteFuture if there is none.
+  absl::Time First() const { return by_time_.empty() ? absl::InfiniteFuture() : FromSql(by_time_.begin()->first); }
   // The earliest time of those that may be leased at `now`; InfiniteFuture if there is none.
   absl::Time Oldest(absl::Time now) const {
     if (by_time_.empty() || by_time_.begin()->first > ToSql(now)) return absl::InfiniteFuture();

@@ -35,7 +35,7 @@ PACKAGES_FOUND = {
 }
 # What scripts, CMake and tests run.
 PROGRAMS = ["g++", "cmake", "ctest", "ninja", "pkg-config", "protoc", "grpc_cpp_plugin", "grpc_python_plugin", "python3",
-            "ss", "bash", "sed", "awk", "grep"]
+            "ss", "bash", "curl", "sed", "awk", "grep"]
 PYTHON_MODULES = ["build", "google/protobuf", "grpc", "hypothesis", "mypy", "numpy", "pytest", "scipy", "setuptools", "sklearn",
                   "tqdm", "wheel"]
 # Somebody else's project: what it finds is what we install.

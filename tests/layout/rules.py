@@ -8,19 +8,21 @@
 # The rooms of the server's core, and which of the others each may include. Whoever comes later knows those before.
 CORE_ROOMS = {
     "limits": [],
-    "batches": ["limits"],
+    # What is counted of the work of all others.
+    "figures": ["limits"],
+    "batches": ["limits", "figures"],
     "requests": ["limits"],
-    "rounds": ["limits", "batches", "requests"],
-    "access": ["limits", "batches", "requests"],
-    "workers": ["limits", "batches", "requests", "access", "rounds"],
-    "broadcasts": ["limits", "batches", "requests", "access", "rounds"],
-    "contributions": ["limits", "batches", "requests", "rounds"],
-    "uploads": ["limits", "batches", "requests", "access", "rounds", "broadcasts", "contributions"],
-    "lifecycle": ["limits", "batches", "requests", "rounds", "broadcasts", "contributions"],
-    "leases": ["limits", "batches", "requests", "access", "rounds", "workers", "lifecycle"],
-    "sync": ["limits", "batches", "requests", "access", "rounds", "workers", "uploads", "contributions", "lifecycle",
+    "rounds": ["limits", "figures", "batches", "requests"],
+    "access": ["limits", "figures", "batches", "requests"],
+    "workers": ["limits", "figures", "batches", "requests", "access", "rounds"],
+    "broadcasts": ["limits", "figures", "batches", "requests", "access", "rounds"],
+    "contributions": ["limits", "figures", "batches", "requests", "rounds"],
+    "uploads": ["limits", "figures", "batches", "requests", "access", "rounds", "broadcasts", "contributions"],
+    "lifecycle": ["limits", "figures", "batches", "requests", "rounds", "broadcasts", "contributions"],
+    "leases": ["limits", "figures", "batches", "requests", "access", "rounds", "workers", "lifecycle"],
+    "sync": ["limits", "figures", "batches", "requests", "access", "rounds", "workers", "uploads", "contributions", "lifecycle",
              "leases"],
-    "inspection": ["limits", "batches", "requests", "access", "rounds", "workers", "lifecycle", "leases", "sync"],
+    "inspection": ["limits", "figures", "batches", "requests", "access", "rounds", "workers", "lifecycle", "leases", "sync"],
 }
 CORE = ["server/core"] + [f"server/core/{room}" for room in CORE_ROOMS]
 
@@ -80,9 +82,12 @@ MAY_INCLUDE = {
     # The transports: each knows the pipeline of calls, and neither the core nor what answers.
     "server/rpc": ["base", "proto", "tls", "server/calls", "server/net"],
     "server/http": ["base", "proto", "tls", "server/calls", "server/core/limits", "server/net"],
+    # What is counted, as text: it reads the figures that others keep, and is a route of HTTP.
+    "server/metrics": ["base", "proto", "tls", "server/calls", "server/http", "storage"] + CORE,
     # The binary: main and runtime join the parts.
     "server": ["base", "proto", "tls", "settings"] + AGGREGATION
-    + ["storage", "storage/directory", "storage/memory", "server/calls", "server/handlers", "server/http", "server/net", "server/rpc"] + CORE,
+    + ["storage", "storage/directory", "storage/memory", "server/calls", "server/handlers", "server/http", "server/metrics",
+       "server/net", "server/rpc"] + CORE,
     # Starting executables and ending them: of tasks it knows nothing.
     "worker/processes": ["base"],
     "worker/runners": ["base", "proto", "settings"] + AGGREGATION + ["aggregation/output", "sdk/cpp/computation",
@@ -113,6 +118,7 @@ INTERFACE_HEADERS = {
     },
     ("server/stored", "storage"): ["ids.h", "records.h"],
     # Handlers speak of the core's records, and move large bytes to the payload store past the core (docs/adr/0004).
+    ("server/metrics", "storage"): ["ids.h", "payload_store.h", "records.h", "transitions.h"],
     ("server/handlers", "storage"): ["ids.h", "payload_store.h", "records.h", "transitions.h"],
 }
 
@@ -232,6 +238,7 @@ THIRD_PARTY = [
     ("CLI11", r"CLI/", [("settings/command_line.cc", "flags of the servers"), ("cli/parser.cc", "commands"),
       ("tests/simulation/", "a program by itself"), ("bench/", "a program by itself")]),
     ("toml++", r"toml\+\+/", [("settings/config_file.cc", "configuration files")]),
+    ("prometheus-cpp", r"prometheus/", [("server/metrics/", "the text of /metrics")]),
     ("yaml-cpp", r"yaml-cpp/", [("cli/input/yaml_document.cc", "rounds as YAML")]),
     ("std ranges", r"ranges", []),  # clang-14 cannot compile libstdc++ 12's views.
 ]

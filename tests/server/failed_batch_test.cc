@@ -172,6 +172,38 @@ TEST_CASE("Of a round whose batch failed nothing is left: nobody may read its br
   CHECK(may_read());
 }
 
+TEST_CASE("The gauges of a queue are right again after a batch that failed") {
+  FailingStore store;
+  BareCore server(store);
+  const auto create = [&](const std::string& request_id) {
+    server.Post([&, request_id](absl::Time now) {
+      v1::CreateRoundRequest request;
+      request.set_request_id(request_id);
+      *request.mutable_spec() = SumRound(3);
+      CHECK(server.core().new_rounds().Create(request, now).ok());
+    });
+    const absl::Status status = server.Run();
+    server.core().RefreshFigures();
+    return status;
+  };
+  REQUIRE(create("one").ok());
+  const PopulationFigures& figures = server.core().figures().populations[0];
+  const auto num = [&](TaskState state) { return figures.tasks[static_cast<size_t>(state)].value(); };
+  CHECK(num(TaskState::kQueued) == 3);
+  store.commit_fails = true;
+  CHECK_FALSE(create("two").ok());
+  CHECK(num(TaskState::kQueued) == 3);
+  CHECK_FALSE(server.Sync(Ask("w", 2)).ok());
+  server.core().RefreshFigures();
+  CHECK(num(TaskState::kQueued) == 3);
+  CHECK(num(TaskState::kLeased) == 0);
+  CHECK(figures.rounds[static_cast<size_t>(RoundState::kCollecting)].value() == 1);
+  store.commit_fails = false;
+  REQUIRE(server.Sync(Ask("w", 2)).ok());
+  server.core().RefreshFigures();
+  CHECK(num(TaskState::kLeased) == 2);
+}
+
 TEST_CASE("A worker whose batch failed is recorded with its next call") {
   FailingStore store;
   BareCore server(store);

@@ -1,10 +1,15 @@
 // The server as a process: exit codes, port file, signals.
+#include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/grpcpp.h>
+
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <string>
 
 #include "sdk/cpp/client/grpc_transport.h"
+#include "tests/server/http/http_client.h"
 #include "tests/server/running_server.h"
 #include "tests/server/sheafd_process.h"
 
@@ -49,6 +54,51 @@ TEST_CASE("sheafd says where it listens, in its log and in the port file, and en
   sheafd.Signal(SIGTERM);
   CHECK(sheafd.Wait() == 0);
   CHECK_FALSE(std::filesystem::exists(directory / "port"));
+}
+
+TEST_CASE("What the log says of a call names the trace that the call is part of") {
+  const TemporaryDirectory directory;
+  SheafdProcess sheafd({"--listen", "127.0.0.1:0", "--store", "memory", "--port-file", directory / "port",
+                        "--log-level", "debug", "--population-percent-max", "100", "--live-rounds-max", "1", "--http",
+                        "127.0.0.1:0", "--http-port-file", directory / "http"});
+  sheafd.WaitForLine("listening on");
+  const auto channel = grpc::CreateChannel(FirstLine(directory / "port"), grpc::InsecureChannelCredentials());
+  grpc::TemplatedGenericStub<grpc::ByteBuffer, grpc::ByteBuffer> stub(channel);
+  const auto call = [&](const std::string& method, const google::protobuf::Message& message,
+                        const std::string& traceparent) {
+    grpc::ClientContext context;
+    if (!traceparent.empty()) context.AddMetadata("traceparent", traceparent);
+    const grpc::Slice bytes(message.SerializeAsString());
+    const grpc::ByteBuffer request(&bytes, 1);
+    grpc::ByteBuffer response;
+    std::promise<bool> is_ok;
+    stub.UnaryCall(&context, "/" + method, {}, &request, &response,
+                   [&](const grpc::Status& status) { is_ok.set_value(status.ok()); });
+    return is_ok.get_future().get();
+  };
+  const std::string trace = "4bf92f3577b34da6a3ce929d0e0e4736";
+  const std::string traceparent = "00-" + trace + "-00f067aa0ba902b7-01";
+  REQUIRE(call(kGetServerInfo.name, v1::GetServerInfoRequest(), traceparent));
+  CHECK_THAT(sheafd.WaitForLine("GetServerInfo from"),
+             Contains("OK") && Contains(" trace=" + trace + "/00f067aa0ba902b7"));
+  HttpClient http(FirstLine(directory / "http"));
+  REQUIRE(http.Ask(Post(std::string("/") + kGetServerInfo.name, "application/json", "{}",
+                        "traceparent: " + traceparent + "\r\n"))
+              .status == 200);
+  CHECK_THAT(sheafd.WaitForLine("GetServerInfo from"),
+             Contains("OK") && Contains(" trace=" + trace + "/00f067aa0ba902b7"));
+  // What is no trace is not repeated, whatever it is.
+  for (const std::string other : {"", "00-none", "00-4BF92F3577B34DA6A3CE929D0E0E4736-00f067aa0ba902b7-01"}) {
+    REQUIRE(call(kGetServerInfo.name, v1::GetServerInfoRequest(), other));
+    CHECK_THAT(sheafd.WaitForLine("GetServerInfo from"), !Contains("trace="));
+  }
+  // Also where the core's thread writes the line,
+  REQUIRE(call(kCreateRound.name, ARound("one"), traceparent));
+  REQUIRE(call(kSync.name, AParkedPoll("w", 0), traceparent));
+  CHECK_THAT(sheafd.WaitForLine("worker w of population default joins"), Contains(" trace=" + trace));
+  // and of who was refused what.
+  CHECK_FALSE(call(kCreateRound.name, ARound("two"), traceparent));
+  CHECK_THAT(sheafd.WaitForLine("is refused"), Contains("live_rounds_max") && Contains(" trace=" + trace));
 }
 
 TEST_CASE("What was created before a stop is there after the next start") {

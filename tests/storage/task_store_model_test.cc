@@ -254,6 +254,10 @@ class Model {
     RoundId round = AnyRound();
     Both([&](TaskStore& s) { return s.GetRound(round); });
     Both([&](TaskStore& s) { return s.CountTasks(round); });
+    // Of a round that collects; and where the one knows it, who may have to look.
+    const absl::StatusOr<RoundRecord> record = memory_.GetRound(round);
+    const std::optional<absl::Time> first = sql_->FirstAvailable(round);
+    if (first && record.ok() && record->state == RoundState::kCollecting) CHECK(first == memory_.FirstAvailable(round));
     TaskId task = AnyTask();
     Both([&](TaskStore& s) { return s.GetTask(task); });
     Both([&](TaskStore& s) { return s.GetTaskState(task); });

@@ -1,5 +1,6 @@
-// CoreContext: what every room of the core works with: the stores, the executor, chance, and the threads beside the
-// core. Refers to them, and owns only the limits. Each room gets a reference, and nothing global.
+// CoreContext: what every room of the core works with: the stores, the executor, chance, the threads beside the core,
+// and what is counted of all of it. Refers to them, and owns only the limits. Each room gets a reference, and nothing
+// global.
 //
 //   ASSIGN_OR_RETURN(const RoundRecord round, context.store.GetRound(id));
 //   context.executor.Defer([](const absl::Status& commit) { LogInfo("committed: {}", commit.ToString()); });
@@ -12,6 +13,7 @@
 #include "base/random.h"
 #include "server/core/batches/background.h"
 #include "server/core/batches/executor.h"
+#include "server/core/figures/core_figures.h"
 #include "server/core/limits/limits.h"
 #include "storage/payload_store.h"
 #include "storage/task_store.h"
@@ -29,6 +31,8 @@ struct CoreContext {
   // waits for another round's checkpoint, for receiving large contributions and other short work.
   Background& folds;
   Background& receptions;
+  // Any thread's.
+  CoreFigures& figures;
   Limits limits;
 };
 

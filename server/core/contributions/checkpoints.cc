@@ -78,10 +78,14 @@ void Checkpoints::Write(LiveRound& round) {
                                                    .through = *segment,
                                                    .covered_bytes = round.spool_disk_bytes});
   round.strand.Do<absl::Status>(
-      [written, &payloads = context_.payloads, &background = context_.folds](RoundAccumulator& accumulator) {
-        return payloads.WriteCheckpoint(written->round, written->name, [&](const ByteSink& take) {
+      [written, &payloads = context_.payloads, &background = context_.folds,
+       &figures = context_.figures](RoundAccumulator& accumulator) {
+        const absl::Duration begin = figures.watch();
+        absl::Status status = payloads.WriteCheckpoint(written->round, written->name, [&](const ByteSink& take) {
           return accumulator.Write(UnlessStopping(background, take));
         });
+        figures.checkpoint_seconds.Observe(absl::ToDoubleSeconds(figures.watch() - begin));
+        return status;
       },
       [this, written](const absl::Status& status, absl::Time) {
         LiveRound* live = rounds_.Find(written->round);

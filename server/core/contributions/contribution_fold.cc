@@ -66,6 +66,10 @@ absl::Status ContributionFold::Accept(LiveRound& round, Acceptance acceptance) {
   round.progress = std::move(progress);
   round.recorded = record.sequence;
   round.reserved_bytes += acceptance.growth_bytes;
+  rounds_.queue().OnLeaseEnded(round, AttemptOutcome::kSucceeded);
+  CoreFigures& figures = context_.figures;
+  figures.contribution_bytes.Observe(static_cast<double>(size_bytes));
+  figures.task_run_seconds.Observe(absl::ToDoubleSeconds(acceptance.now - acceptance.task.lease_time));
   // 3. The fold, when the record is durable and not before: what the accumulator contains cannot be taken out again,
   // and a commit may fail. A crash after the commit loses the accumulator, which is refolded from checkpoint and spool.
   context_.executor.Defer([this, id = round.id, sequence = record.sequence, size_bytes, unfolded = acceptance.unfolded,
@@ -99,11 +103,14 @@ void ContributionFold::Submit(LiveRound& round, int64_t sequence, const std::sha
   if (is_folded_here) {
     folded_here_bytes_ += fold_bytes;
     RoundAccumulator& accumulator = round.strand.accumulator();
+    const absl::Duration begin = context_.figures.watch();
     accumulator.Accumulate((*unfolded)->valid);
+    context_.figures.fold_seconds.Observe(absl::ToDoubleSeconds(context_.figures.watch() - begin));
     unfolded->reset();
     round.folded = sequence;
     round.reserved_bytes -= bytes.growth;
     round.accumulator_bytes = accumulator.memory_bytes();
+    rounds_.queue().NoteChange(round);
   } else {
     round.strand.Fold(
         unfolded, fold_bytes,
@@ -123,6 +130,7 @@ void ContributionFold::OnFolded(LiveRound& round, int64_t sequence, int64_t memo
               round.id, sequence, round.folded, round.submitted);
   round.folded = sequence;
   round.accumulator_bytes = memory_bytes;
+  rounds_.queue().NoteChange(round);
   if (round.state == RoundState::kSealing && round.folded == round.recorded) round.folded_time = now;
   checkpoints_.WriteIfDue(round);
 }

@@ -57,6 +57,7 @@ class ContributionFold {
 
   // Memory of contributions that are being received or wait to be folded. Thread-safe.
   MemoryBudget& unfolded() { return unfolded_; }
+  const MemoryBudget& unfolded() const { return unfolded_; }
 
  private:
   struct Bytes {

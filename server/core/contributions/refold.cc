@@ -97,20 +97,21 @@ absl::StatusOr<std::unique_ptr<LiveRound>> Refold(CoreContext& context, const Ro
   ASSIGN_OR_RETURN(v1::RoundSpec spec, DecodeSpec(record));
   ASSIGN_OR_RETURN(RoundProgress progress, DecodeProgress(record));
   ASSIGN_OR_RETURN(RoundAccumulator accumulator, RestoreAccumulator(context, record, spec.aggregate()));
-  auto round = std::make_unique<LiveRound>(LiveRound{
-      .id = record.id,
-      .spec = std::move(spec),
-      .create_time = record.create_time,
-      .deadline_time = record.deadline_time,
-      .state = record.state,
-      .requirements = std::move(requirements),
-      .strand = FoldStrand(context.folds, context.parallel, context.executor, record.id, std::move(accumulator)),
-      .recorded = record.num_contributions,
-      .folded = record.checkpoint_sequence,
-      .checkpoint = record.checkpoint,
-      .checkpoint_sequence = record.checkpoint_sequence,
-      .progress = std::move(progress),
-      .accepted_time = now});
+  auto round =
+      std::make_unique<LiveRound>(LiveRound{.id = record.id,
+                                            .spec = std::move(spec),
+                                            .create_time = record.create_time,
+                                            .deadline_time = record.deadline_time,
+                                            .state = record.state,
+                                            .requirements = std::move(requirements),
+                                            .strand = FoldStrand(context.folds, context.parallel, context.executor,
+                                                                 record.id, std::move(accumulator), &context.figures),
+                                            .recorded = record.num_contributions,
+                                            .folded = record.checkpoint_sequence,
+                                            .checkpoint = record.checkpoint,
+                                            .checkpoint_sequence = record.checkpoint_sequence,
+                                            .progress = std::move(progress),
+                                            .accepted_time = now});
   round->num_tasks = record.tasks.total();
   round->checkpoint_clients = round->strand.accumulator().num_clients();
   if (round->recorded > round->folded) {

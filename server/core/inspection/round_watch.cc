@@ -45,6 +45,7 @@ void RoundWatch::Get(const v1::GetRoundRequest& request, CallId call, const Iden
                     num_waiting_.total(), num_waiting_.Of(population), population)));
   }
   num_waiting_.Add(population, 1);
+  context_.figures.waiting_watches.Add(1);
   waiting_.push_back({.call = call,
                       .caller = caller,
                       .round = RoundId(request.round()),
@@ -57,6 +58,7 @@ void RoundWatch::Get(const v1::GetRoundRequest& request, CallId call, const Iden
 
 std::list<RoundWatch::Waiting>::iterator RoundWatch::Erase(std::list<Waiting>::iterator waiting) {
   num_waiting_.Add(waiting->population, -1);
+  context_.figures.waiting_watches.Add(-1);
   return waiting_.erase(waiting);
 }
 

@@ -31,6 +31,7 @@ absl::Status AttemptEnd::End(LiveRound& round, const TaskRecord& task, const End
                                    .timings = EncodeTimings(Plausible(ended.timings)),
                                    .now = ended.now})
                       .status());
+  rounds_.queue().OnLeaseEnded(round, ended.outcome);
   // Not the reason: a worker words it, and `sheaf task describe` shows what of it may be kept.
   ends_.Info(ended.now, "task {}: attempt {} of worker {} {}, the task is {}", task.id.ToString(), task.num_attempts,
              task.worker, Name(ended.outcome), Name(decision.to));
@@ -50,7 +51,10 @@ absl::Status AttemptEnd::End(LiveRound& round, const TaskRecord& task, const End
 
 absl::StatusOr<TaskRecord> AttemptEnd::Requeue(const TaskId& id, absl::Time now) {
   ASSIGN_OR_RETURN(TaskRecord task, context_.store.RequeueTask({.task = id, .now = now}));
-  if (LiveRound* round = rounds_.Find(id.round); round != nullptr) rounds_.work().MayHaveCome(*round);
+  if (LiveRound* round = rounds_.Find(id.round); round != nullptr) {
+    rounds_.work().MayHaveCome(*round);
+    rounds_.queue().NoteChange(*round);
+  }
   return task;
 }
 

@@ -63,6 +63,7 @@ absl::StatusOr<LeaseGrants::Held> LeaseGrants::Resend(const v1::SyncRequest& req
     room_.Take(bytes);
     *response.add_leases() = std::move(lease);
     ++held_by_worker.resent;
+    context_.figures.leases_resent.Add();
   }
   return held_by_worker;
 }
@@ -129,11 +130,13 @@ absl::StatusOr<int32_t> LeaseGrants::LeaseFrom(LiveRound& round, const Requireme
   }
   for (const TaskRecord& task : tasks) {
     due_.NoLaterThan(task.expire_time);
+    context_.figures.task_wait_seconds.Observe(absl::ToDoubleSeconds(times.now - task.available_time));
     v1::Lease& granted = *response.add_leases() = ToLease(round, task, times.arrival);
     room_.Take(static_cast<int64_t>(granted.ByteSizeLong()));
   }
   if (num_leased > 0) {
     scheduler_.Served(round, rounds_);
+    rounds_.queue().OnLeased(round, num_leased);
     rates_.CountLeases(worker.population, num_leased, times.now);
   }
   return num_leased;

@@ -33,6 +33,7 @@ absl::StatusOr<v1::LeaseUpdate> LeaseRenewal::Renew(const v1::HeldLease& held, c
                                  .expire_time = times.now + FromProto(round->spec.lease_duration())});
   if (absl::IsFailedPrecondition(task.status()) || absl::IsNotFound(task.status())) return update;
   RETURN_IF_ERROR(task.status());
+  context_.figures.leases_renewed.Add();
   update.set_verdict(v1::LeaseUpdate::HELD);
   *update.mutable_remaining() = ToProto(task->expire_time - times.arrival);
   return update;

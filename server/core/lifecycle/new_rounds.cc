@@ -107,7 +107,9 @@ absl::StatusOr<RoundRecord> NewRounds::Create(const v1::CreateRoundRequest& requ
 absl::Status NewRounds::Begin(const RoundRecord& record, RequirementIndex requirements, absl::Time now) {
   ASSIGN_OR_RETURN(std::unique_ptr<LiveRound> round, Refold(context_, record, std::move(requirements), now));
   broadcasts_.OnRoundAdded(round->spec.broadcast_digest(), round->spec.population());
-  rounds_.Add(std::move(round));
+  PopulationFigures& figures = rounds_.queue().Of(rounds_.Add(std::move(round)));
+  figures.rounds_created.Add();
+  figures.tasks_created.Add(record.tasks.total());
   broadcasts_.OnRoundCreated(record.broadcast_digest, now);
   return absl::OkStatus();
 }

@@ -22,6 +22,10 @@ absl::Status RoundChanges::Make(LiveRound& round, Change change) {
                                   .aggregate_digest = std::move(change.aggregate_digest)})
                       .status());
   round.state = change.to;
+  rounds_.queue().OnClosed(round);
+  if (change.to == RoundState::kSucceeded) {
+    context_.figures.round_seconds.Observe(absl::ToDoubleSeconds(change.now - round.create_time));
+  }
   on_closed_(round.id);
   if (IsFinal(change.to)) {
     context_.executor.Defer([this, id = round.id, now = change.now](const absl::Status& commit) {

@@ -117,6 +117,7 @@ absl::Status RoundRecovery::Reread(LiveRound& round, const RoundRecord& record, 
   // No checkpoint would make room for it, and the disk may be full.
   if (round.recorded == round.checkpoint_sequence) spools_.Drop(round);
   rounds_.work().MayHaveCome(round);
+  rounds_.queue().NoteChange(round);
   if (round.state == RoundState::kSealing) sealer_.TryAgain(round.id, now);
   ASSIGN_OR_RETURN(round.progress, DecodeProgress(record));
   round.progress.metrics = round.submitted_metrics;

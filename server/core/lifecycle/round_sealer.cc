@@ -116,6 +116,7 @@ void RoundSealer::Finish(LiveRound& round, v1::Aggregate aggregate, absl::Time n
                                                    .aggregate = EncodeRelease(release),
                                                    .aggregate_digest = release.aggregate.digest()});
   if (!moved.ok()) return TryAgain(round.id, now);
+  context_.figures.seal_seconds.Observe(absl::ToDoubleSeconds(now - round.accepted_time));
   LogInfo("round {} SUCCEEDED with {} contributions of {} clients", round.id, release.aggregate.num_contributions(),
           release.aggregate.num_clients());
 }

@@ -4,11 +4,15 @@
 
 #include <algorithm>
 
+#include "absl/strings/cord.h"
 #include "base/check.h"
 #include "base/retry_hint.h"
 
 namespace sheaf {
 namespace {
+
+// What a refusal carries: the limit's name.
+constexpr char kPayload[] = "sheaf/limit";
 
 constexpr bool kSetting = true;
 constexpr bool kFixed = false;
@@ -37,9 +41,11 @@ int64_t ValueOf(const Limits& limits, LimitField field) {
 }
 
 absl::Status Answer(LimitField field, const std::string& sentence) {
-  const LimitAnswer& answer = RowOf(field).answer;
+  const LimitRow& row = RowOf(field);
+  const LimitAnswer& answer = row.answer;
   absl::Status status(answer.code == absl::StatusCode::kOk ? absl::StatusCode::kResourceExhausted : answer.code,
                       sentence);
+  status.SetPayload(kPayload, absl::Cord(absl::string_view(row.name.data(), row.name.size())));
   return answer.come_back_after == absl::ZeroDuration() ? status : WithRetryAfter(status, answer.come_back_after);
 }
 
@@ -69,6 +75,17 @@ absl::Status Limits::Refuse(LimitField field, std::string_view found, std::strin
 
 absl::Status Limits::RefuseShare(LimitField field, std::string_view found) const {
   return Answer(field, SentenceOfShare(field, found));
+}
+
+std::optional<size_t> RefusingLimit(const absl::Status& status) {
+  if (status.ok()) return std::nullopt;
+  const auto payload = status.GetPayload(kPayload);
+  if (!payload) return std::nullopt;
+  const std::string name(*payload);
+  const std::span<const LimitRow> rows = LimitRows();
+  const auto row = std::find_if(rows.begin(), rows.end(), [&](const LimitRow& r) { return name == r.name; });
+  if (row == rows.end()) return std::nullopt;
+  return static_cast<size_t>(row - rows.begin());
 }
 
 std::string LimitRow::public_name() const { return fmt::format("{}{}", name, kind == LimitKind::kTime ? "_ms" : ""); }

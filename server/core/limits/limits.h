@@ -9,8 +9,10 @@
 //   }
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -75,5 +77,8 @@ struct LimitRow {
 
 // In the order of limits.def.
 std::span<const LimitRow> LimitRows();
+
+// Which of these rows refused, of a status that a limit made; nothing of any other.
+std::optional<size_t> RefusingLimit(const absl::Status& status);
 
 }  // namespace sheaf

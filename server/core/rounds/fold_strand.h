@@ -31,6 +31,7 @@
 #include "base/parallel_for.h"
 #include "server/core/batches/background.h"
 #include "server/core/batches/executor.h"
+#include "server/core/figures/core_figures.h"
 #include "server/core/limits/memory_budget.h"
 #include "storage/ids.h"
 
@@ -46,12 +47,13 @@ using Unfolded = std::optional<UnfoldedContribution>;
 
 class FoldStrand {
  public:
-  // `background`, `parallel` and `executor` outlive it, and its jobs.
+  // All that it refers to outlives it, and its jobs. Without figures nobody measures.
   FoldStrand(Background& background, ParallelFor& parallel, Executor& executor, const RoundId& round,
-             RoundAccumulator accumulator)
+             RoundAccumulator accumulator, CoreFigures* figures = nullptr)
       : background_(&background),
         parallel_(&parallel),
         executor_(&executor),
+        figures_(figures),
         name_(round.value()),
         validator_(accumulator.validator()),
         sum_(std::make_shared<Sum>(Sum{.accumulator = std::move(accumulator), .release = std::nullopt})) {}
@@ -64,22 +66,26 @@ class FoldStrand {
     Folding folding{.contribution = std::move(contribution), .then = std::move(then)};
     if (open_ != nullptr && open_->Add(folding, bytes)) return;
     open_ = std::make_shared<FoldJob>(std::move(folding), bytes);
-    background_->Run(name_,
-                     [job = open_, parallel = parallel_, executor = executor_, sum = sum_, num_pending = num_pending_] {
-                       std::vector<Folding> all = job->Begin();
-                       std::vector<const ValidContribution*> valid;
-                       valid.reserve(all.size());
-                       for (const Folding& one : all) valid.push_back(&(*one.contribution)->valid);
-                       sum->accumulator.Accumulate(valid, *parallel);
-                       for (const Folding& one : all) one.contribution->reset();
-                       const int64_t memory_bytes = sum->accumulator.memory_bytes();
-                       executor->Post([all = std::move(all), memory_bytes, num_pending](absl::Time now) {
-                         for (const Folding& one : all) {
-                           --*num_pending;
-                           one.then(memory_bytes, now);
-                         }
-                       });
-                     });
+    background_->Run(name_, [job = open_, parallel = parallel_, executor = executor_, figures = figures_, sum = sum_,
+                             num_pending = num_pending_] {
+      std::vector<Folding> all = job->Begin();
+      std::vector<const ValidContribution*> valid;
+      valid.reserve(all.size());
+      for (const Folding& one : all) valid.push_back(&(*one.contribution)->valid);
+      const absl::Duration begin = figures == nullptr ? absl::ZeroDuration() : figures->watch();
+      sum->accumulator.Accumulate(valid, *parallel);
+      if (figures != nullptr) {
+        figures->fold_seconds.Observe(absl::ToDoubleSeconds(figures->watch() - begin));
+      }
+      for (const Folding& one : all) one.contribution->reset();
+      const int64_t memory_bytes = sum->accumulator.memory_bytes();
+      executor->Post([all = std::move(all), memory_bytes, num_pending](absl::Time now) {
+        for (const Folding& one : all) {
+          --*num_pending;
+          one.then(memory_bytes, now);
+        }
+      });
+    });
   }
 
   // `work` runs in a job; `then` gets what it returned, in an event.
@@ -171,6 +177,7 @@ class FoldStrand {
   Background* background_;
   ParallelFor* parallel_;
   Executor* executor_;
+  CoreFigures* figures_;
   std::string name_;
   std::shared_ptr<const ContributionValidator> validator_;
   std::shared_ptr<Sum> sum_;

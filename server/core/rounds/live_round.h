@@ -8,6 +8,7 @@
 // checkpoint_sequence <= folded <= submitted <= recorded. The core's.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -72,6 +73,20 @@ struct LiveRound {
   absl::Time folded_time;
   // Digest of the aggregate that was written and that the store does not know yet.
   std::string written_aggregate;
+
+  // What QueueFigures has counted of it.
+  struct Counted {
+    size_t slot = 0;
+    bool has_changed = false;
+    RoundState state = RoundState::kCollecting;
+    // As far as it collects.
+    TaskCounts tasks;
+    // Leases, also those of this batch.
+    int64_t num_leased = 0;
+    absl::Time first_available = absl::InfiniteFuture();
+    int64_t accumulator_bytes = 0;
+  };
+  Counted counted;
 };
 
 // Its contributions wait on disk, in the round's spool, until a checkpoint contains them. Of the others (EPHEMERAL)

@@ -16,6 +16,7 @@ LiveRound& LiveRounds::Add(std::unique_ptr<LiveRound> added) {
   spooled_bytes_.Add(round.spec.population(), round.spool_disk_bytes);
   if (EndsAtDeadline(round.state)) AwaitDeadline(round);
   work_.MayHaveCome(round);
+  queue_.Begin(round);
   return round;
 }
 
@@ -25,6 +26,7 @@ std::unique_ptr<LiveRound> LiveRounds::Remove(const RoundId& id) {
   std::unique_ptr<LiveRound> round = std::move(found->second);
   by_id_.erase(found);
   work_.Forget(*round);
+  queue_.End(*round);
   deadlines_.erase({round->deadline_time, id});
   num_rounds_.Add(round->spec.population(), -1);
   num_tasks_.Add(round->spec.population(), -round->num_tasks);
@@ -79,6 +81,7 @@ void LiveRounds::CountSpooled(LiveRound& round, int64_t bytes) {
   round.spool_disk_bytes += bytes;
   SHEAF_CHECK(round.spool_disk_bytes >= 0, "the spool of round {} has less than nothing", round.id);
   spooled_bytes_.Add(round.spec.population(), bytes);
+  queue_.OnSpooled(round, bytes);
 }
 
 }  // namespace sheaf

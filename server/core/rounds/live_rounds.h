@@ -23,6 +23,7 @@
 #include "server/core/limits/limits.h"
 #include "server/core/limits/population_share.h"
 #include "server/core/rounds/live_round.h"
+#include "server/core/rounds/queue_figures.h"
 #include "server/core/rounds/round_work.h"
 
 namespace sheaf {
@@ -31,8 +32,8 @@ class LiveRounds {
  public:
   using ById = std::map<RoundId, std::unique_ptr<LiveRound>>;
 
-  // `limits` outlives this.
-  explicit LiveRounds(const Limits& limits) : limits_(limits), work_(by_id_) {}
+  // Both outlive this.
+  LiveRounds(const Limits& limits, CoreFigures& figures) : limits_(limits), work_(by_id_), queue_(figures) {}
 
   LiveRound& Add(std::unique_ptr<LiveRound> round);
   // It must be there.
@@ -48,6 +49,9 @@ class LiveRounds {
 
   RoundWork& work() { return work_; }
   const RoundWork& work() const { return work_; }
+
+  // Whoever changes a round or its tasks says so here.
+  QueueFigures& queue() { return queue_; }
 
   // The round is among those that TakeDue gives when its deadline has come. Add does this for those that wait for one.
   void AwaitDeadline(const LiveRound& round) { deadlines_.insert({round.deadline_time, round.id}); }
@@ -70,6 +74,7 @@ class LiveRounds {
   PopulationShare num_rounds_;
   PopulationShare num_tasks_;
   PopulationShare spooled_bytes_;
+  QueueFigures queue_;
 };
 
 }  // namespace sheaf

@@ -34,6 +34,7 @@ void ParkedPolls::Park(const v1::SyncRequest& request, const Poll& poll, absl::T
   const WorkerProfile& worker = poll.worker;
   parked_.push_back({.population = worker.population,
                      .worker = worker.name,
+                     .slot = worker.slot,
                      .poll_id = request.poll_id(),
                      .want = poll.want,
                      .held = {request.held().begin(), request.held().end()},
@@ -56,6 +57,7 @@ void ParkedPolls::Park(const v1::SyncRequest& request, const Poll& poll, absl::T
     }
   }
   num_parked_.Add(worker.population, 1);
+  context_.figures.Of(worker.slot).parked_polls.Add(1);
   bytes_.Add(worker.population, parked->bytes);
 }
 
@@ -71,6 +73,7 @@ ParkedPolls::List::iterator ParkedPolls::Unpark(List::iterator parked) {
     if (const std::optional<TaskId> id = TaskId::Parse(held.task())) by_held_.erase({id->round, parked->number});
   }
   num_parked_.Add(parked->population, -1);
+  context_.figures.Of(parked->slot).parked_polls.Add(-1);
   bytes_.Add(parked->population, -parked->bytes);
   return parked_.erase(parked);
 }
@@ -80,6 +83,7 @@ void ParkedPolls::Abandon(CallId call) {
   if (found == by_call_.end()) return;
   const Reply<v1::SyncResponse> reply = std::move(found->second->reply);
   Unpark(found->second);
+  context_.figures.polls_abandoned.Add();
   reply(absl::CancelledError("the caller has gone"));
 }
 
@@ -197,6 +201,9 @@ bool ParkedPolls::Answer(List::iterator parked, absl::Time now) {
   std::optional<absl::StatusOr<v1::SyncResponse>> response =
       TryAnswer(*parked, rounds_.work().IsThereFor(parked->population), now);
   if (!response) return false;
+  const bool has_leases = response->ok() && !(*response)->leases().empty();
+  (has_leases ? context_.figures.polls_with_leases : context_.figures.polls_without_leases).Add();
+  context_.figures.poll_wait_seconds.Observe(absl::ToDoubleSeconds(now - parked->arrival_time));
   const Reply<v1::SyncResponse> reply = std::move(parked->reply);
   Unpark(parked);
   reply(*std::move(response));

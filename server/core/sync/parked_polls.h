@@ -83,6 +83,8 @@ class ParkedPolls {
   struct Parked {
     std::string population;
     WorkerName worker;
+    // Of its population, among the figures.
+    size_t slot = 0;
     std::string poll_id;
     int32_t want = 0;
     std::vector<v1::HeldLease> held;

@@ -19,6 +19,11 @@ bool HasNothingToSay(const v1::SyncResponse& response) {
                      [](const v1::LeaseUpdate& update) { return update.verdict() == v1::LeaseUpdate::HELD; });
 }
 
+void CountVerdict(v1::ResultVerdict::Verdict verdict, PopulationFigures& figures) {
+  const auto place = static_cast<size_t>(verdict);
+  figures.verdicts[place < figures.verdicts.size() ? place : 0].Add();
+}
+
 ContributionIntake::Sender SenderOf(const WorkerProfile& worker) {
   return {.population = worker.population, .worker = worker.name, .caller = *worker.caller};
 }
@@ -102,6 +107,7 @@ absl::Status SyncCalls::TakeResults(ReceivedCall& call, const WorkerProfile& wor
     ASSIGN_OR_RETURN(const v1::ResultVerdict verdict,
                      rooms_.intake.Take(call.request.results(i), std::move(received), SenderOf(worker), now));
     *response.add_verdicts() = verdict;
+    CountVerdict(verdict.verdict(), context_.figures.Of(worker.slot));
     if (verdict.verdict() == v1::ResultVerdict::ACCEPTED) rooms_.rates.CountCompletion(worker.population, now);
   }
   return absl::OkStatus();

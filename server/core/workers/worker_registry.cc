@@ -75,6 +75,7 @@ absl::StatusOr<const WorkerProfile*> WorkerRegistry::Saw(const v1::SyncRequest& 
     WorkerProfile& profile = entry.profile;
     profile.name = name;
     profile.population = population;
+    if (entry.minute == WorkerAges::kNone) profile.slot = context_.figures.slots.Of(population);
     profile.software_version = request.software_version();
     profile.protocol_version = request.protocol_version();
     profile.computations = {request.computations().begin(), request.computations().end()};
@@ -83,9 +84,11 @@ absl::StatusOr<const WorkerProfile*> WorkerRegistry::Saw(const v1::SyncRequest& 
     profile.last_seen_time = now;
     entry.description = std::move(description);
     entry.stored_time = now;
+    CountAge(entry, WorkerAges::MinuteOf(now));
     return &profile;
   }
   known->second.profile.last_seen_time = now;
+  CountAge(known->second, WorkerAges::MinuteOf(now));
   SetCaller(known->second, caller);
   return &known->second.profile;
 }
@@ -179,6 +182,7 @@ void WorkerRegistry::Prune(absl::Time now) {
                  it->second.profile.population, absl::FormatDuration(kForgetAfter));
     Uncount(it->second.profile.caller->name);
     num_by_population_.Add(it->second.profile.population, -1);
+    CountAge(it->second, WorkerAges::kNone);
     it = profiles_.erase(it);
   }
 }

@@ -7,6 +7,8 @@
 // Runs in the core's thread, inside a batch.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <map>
 #include <string>
 #include <utility>
@@ -18,6 +20,7 @@
 #include "base/log_quota.h"
 #include "server/core/access/identity.h"
 #include "server/core/batches/core_context.h"
+#include "server/core/figures/worker_ages.h"
 #include "server/core/limits/population_share.h"
 #include "sheaf/v1/work_service.pb.h"
 #include "storage/records.h"
@@ -38,6 +41,8 @@ struct WorkerProfile {
   // RoundWork::version() up to which there is nothing for this worker: it was looked for, and all that was
   // there was given to it. Until then its rounds need no look.
   int64_t looked_at = 0;
+  // Of its population, among the figures.
+  size_t slot = 0;
 };
 
 class WorkerRegistry {
@@ -71,6 +76,8 @@ class WorkerRegistry {
     std::string description;
     absl::Time stored_time = absl::InfinitePast();
     bool is_counted = false;
+    // Where WorkerAges has it.
+    int64_t minute = WorkerAges::kNone;
   };
 
   // A name is its identity's as long as it holds a lease.
@@ -79,6 +86,10 @@ class WorkerRegistry {
   // Notes that the worker is this identity's from now on.
   void SetCaller(Entry& entry, const IdentityPtr& caller);
   void Uncount(const std::string& identity);
+  // It called last at this minute, for the figures.
+  void CountAge(Entry& entry, int64_t minute) {
+    context_.figures.Of(entry.profile.slot).workers.Move(std::exchange(entry.minute, minute), minute);
+  }
 
   CoreContext& context_;
   LogQuota joins_;

@@ -1,0 +1,30 @@
+// MetricsText: what `GET /metrics` answers: all metrics of a server, as Prometheus reads them (text format 0.0.4).
+//
+//   const MetricsText metrics({.core = core.figures(), .batches = thread.figures(), ...});
+//   const std::string body = metrics.At(clock.Now());       // Content-Type: MetricsText::kContentType.
+//
+// It looks at what was counted, and takes no time of the core's: it costs what there is to say, however many tasks
+// there are. Refers to the sources. Thread-safe.
+#pragma once
+
+#include <string>
+#include <utility>
+
+#include "absl/time/time.h"
+#include "server/metrics/metric_rows.h"
+
+namespace sheaf {
+
+class MetricsText {
+ public:
+  static constexpr char kContentType[] = "text/plain; version=0.0.4; charset=utf-8";
+
+  explicit MetricsText(MetricSources sources) : sources_(std::move(sources)) {}
+
+  std::string At(absl::Time now) const;
+
+ private:
+  const MetricSources sources_;
+};
+
+}  // namespace sheaf
