@@ -36,14 +36,16 @@ class MeanOfSquares final : public sheaf::OutputAccumulator {
   int64_t memory_bytes() const override { return sums_->memory_bytes(); }
 
  protected:
-  // Cannot fail: shape, dtype and finiteness were checked before.
-  void DoAccumulate(const sheaf::CheckedValue& value) override {
+  // Of one contribution each. Cannot fail: shape, dtype and finiteness were checked before.
+  void DoAccumulate(sheaf::CheckedValues values, sheaf::ParallelFor&) override {
     std::vector<double> squares(static_cast<size_t>(layout().width));
-    for (int64_t i = 0; i < layout().width; ++i) {
-      const double element = ElementAt(layout().dtype, value.data.data(), i);
-      squares[static_cast<size_t>(i)] = element * element;
+    for (const sheaf::CheckedValue* const value : values) {
+      for (int64_t i = 0; i < layout().width; ++i) {
+        const double element = ElementAt(layout().dtype, value->data.data(), i);
+        squares[static_cast<size_t>(i)] = element * element;
+      }
+      sums_->Add(0, reinterpret_cast<const char*>(squares.data()), layout().width, 1);
     }
-    sums_->Add(0, reinterpret_cast<const char*>(squares.data()), layout().width, 1);
   }
 
   void DoMerge(const sheaf::OutputAccumulator& other) override {

@@ -9,6 +9,7 @@ extern ParallelFor& parallel; extern std::vector<int>& squares; extern v1::Resul
 """
 
 BASE_OF = {
+    "log.h": "extern LogScope::Source& call;",
     "ordered_for.h": "extern ByteSink& take; extern absl::Status Render(int64_t i, std::string& text);",
 }
 

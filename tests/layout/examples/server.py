@@ -137,6 +137,8 @@ SERVER_OF = {
                              "extern void Serve(HttpRequest&);",
     "net/certificate_watch.h": "extern CertificateFiles& files; extern absl::Status Use(const LoadedCertificates&); "
                                "using FileWatcherCertificateProvider = grpc::experimental::FileWatcherCertificateProvider;",
+    "metrics/metric_rows.h": "extern absl::Time now; extern MetricSources& sources;",
+    "metrics/metrics_route.h": "extern MetricsText& text;",
     "rpc/grpc_call.h": "extern grpc::CallbackServerContext* context; extern grpc::ByteBuffer request_bytes, answer_bytes;",
     "net/batch_scheduling.h": "extern void StartThreads();",
     "net/listener.h": "extern void Serve(int fd);",
