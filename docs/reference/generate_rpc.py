@@ -56,6 +56,9 @@ def parse(text):
                 stack.append(node)
         elif match := RPC.match(line):
             stack[-1].rows.append((match.group(1), match.group(2), match.group(3), "\n".join(comment)))
+            # Its options say nothing that its comment does not.
+            if line.endswith("{"):
+                stack.append(Node("rpc", match.group(1), ""))
         elif stack[-1].kind == "enum" and (match := VALUE.match(line)):
             stack[-1].rows.append((match.group(1), "", match.group(2), "\n".join(comment)))
         elif stack[-1].kind in ("message", "oneof") and (match := FIELD.match(line)):

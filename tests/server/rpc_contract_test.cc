@@ -1,4 +1,6 @@
 // The contract as a whole: unary, and served.
+#include <google/protobuf/descriptor.pb.h>
+
 #include <catch2/catch.hpp>
 #include <set>
 #include <string>
@@ -93,6 +95,15 @@ TEST_CASE("Every method says which roles may call it; viewers change nothing, an
     CHECK(roles.bits() != 0);
     CHECK(roles.has(v1::VIEWER) == for_viewers.contains(method->name()));
     CHECK(roles.has(v1::WORKER) == for_workers.contains(method->name()));
+  }
+}
+
+TEST_CASE("Whoever only looks says so in the contract: clients of the Connect protocol then may use GET") {
+  const ATable table;
+  for (const MethodDescriptor* method : AllMethods()) {
+    INFO(PathOf(*method));
+    const bool says_so = method->options().idempotency_level() == google::protobuf::MethodOptions::NO_SIDE_EFFECTS;
+    CHECK(says_so == table.table().Find(PathOf(*method))->traits.only_looks);
   }
 }
 
