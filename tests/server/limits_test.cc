@@ -902,7 +902,7 @@ std::map<std::string, std::function<void()>> Effects() {
   return rows;
 }
 
-// What holds at the socket, by its test in rpc_server_test.cc.
+// What holds at the socket, by its test in one of kSocketTests.
 const std::map<std::string, std::string> kAtTheSocket = {
     {"receive_bytes_max", "What arrives beyond receive_bytes_max is given up, and is to be tried again"},
     {"calls_per_connection_max",
@@ -912,12 +912,22 @@ const std::map<std::string, std::string> kAtTheSocket = {
      "A connection without a call is ended after connection_idle_max; one whose poll waits is not"},
     {"call_threads_max", "Files that are hashed keep no other call waiting"},
     {"health_watches_max", "Health watches have a bound, and Check goes on beyond it"},
-    {"reflection_streams_max", "Reflection streams have a bound"}};
+    {"reflection_streams_max", "Reflection streams have a bound"},
+    {"http_connections_max", "Connections have a bound, and one address leaves others some"},
+    {"http_header_bytes_max",
+     "What two readers could read differently, and what is no request, is refused with a reason"},
+    {"http_headers_max", "What two readers could read differently, and what is no request, is refused with a reason"},
+    {"request_time_max_ms", "Connections that say nothing, or a byte at a time, are hung up on, and stop nobody else"}};
+constexpr const char* kSocketTests[] = {"rpc_server_test.cc", "http/hostile_http_test.cc",
+                                        "http/request_parser_test.cc"};
 
 TEST_CASE("Every limit has a test of its own, by its name") {
   std::set<std::string> tested;
-  std::ifstream file(SHEAF_SOURCE "/tests/server/rpc_server_test.cc");
-  const std::string socket_tests((std::istreambuf_iterator<char>(file)), {});
+  std::string socket_tests;
+  for (const char* name : kSocketTests) {
+    std::ifstream file(std::string(SHEAF_SOURCE "/tests/server/") + name);
+    socket_tests.append(std::istreambuf_iterator<char>(file), {});
+  }
   for (const auto& [name, test] : kAtTheSocket) {
     CHECK_THAT(socket_tests, Contains("TEST_CASE(\"" + test + "\")"));
     tested.insert(name);
