@@ -1,6 +1,6 @@
 // MetricsText: what `GET /metrics` answers: all metrics of a server, as Prometheus reads them (text format 0.0.4).
 //
-//   const MetricsText metrics({.core = core.figures(), .batches = thread.figures(), ...});
+//   const MetricsText metrics(sources);
 //   const std::string body = metrics.At(clock.Now());       // Content-Type: MetricsText::kContentType.
 //
 // It looks at what was counted, and takes no time of the core's: it costs what there is to say, however many tasks

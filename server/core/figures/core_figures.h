@@ -1,7 +1,7 @@
 // CoreFigures: what is counted of the core's work, for whoever looks on (docs/reference/metrics.md). Nothing is decided
 // by it: a server that nobody measures does the same.
 //
-//   figures.Of(round.figures.slot).leases_granted.Add(3);
+//   figures.Of(round.counted.slot).leases_granted.Add(3);
 //   const absl::Duration begin = figures.watch();       // How long work takes; 0 where nobody measures.
 //   figures.fold_seconds.Observe(absl::ToDoubleSeconds(figures.watch() - begin));
 //

@@ -1,7 +1,7 @@
 // ReleaseSink: where a round's aggregate goes when it is released. BlobRelease makes it a blob; whatever else a round
 // may release into (the state of an operator, for a server above this one) is another sink.
 //
-//   BlobRelease sink(payloads, background, parallel);
+//   BlobRelease sink(payloads, background);
 //   sink.Release(round.strand, [](const absl::StatusOr<v1::Aggregate>& released, absl::Time) {
 //     if (released.ok()) LogInfo("released {}", released->digest());
 //   });

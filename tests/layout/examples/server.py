@@ -45,6 +45,10 @@ CORE_OF = {
     "leases/scheduler.h": "extern Scheduler& scheduler;",
     "leases/work_rates.h": "extern WorkRates& rates;",
     "lifecycle/new_rounds.h": "extern NewRounds& new_rounds; extern v1::CreateRoundRequest& request;",
+    "figures/batch_figures.h": "extern BatchFigures& figures;",
+    "figures/core_figures.h": "extern CoreFigures& figures;",
+    "figures/population_slots.h": "extern PopulationSlots& slots; extern CoreFigures& figures;",
+    "figures/worker_ages.h": "extern WorkerAges& ages; extern int64_t before;",
     "lifecycle/release_sink.h": "extern v1::Aggregate& aggregate;",
     "lifecycle/retention.h": "extern Retention& retention;",
     "lifecycle/round_changes.h": "extern RoundChanges& changes;",
@@ -60,7 +64,8 @@ CORE_OF = {
     "requests/message_parts.h": "extern google::protobuf::io::ZeroCopyInputStream& stream;",
     "requests/paging.h": "extern TaskStore::ListRoundsParams& params; extern v1::ListRoundsResponse& response; extern int page_size;",
     "requests/state_filter.h": "extern TaskStore::ListRoundsParams& params; extern v1::ListRoundsRequest& request;",
-    "rounds/fold_strand.h": "extern FoldStrand& strand; extern ByteSink& take;",
+    "rounds/fold_strand.h": "extern FoldStrand& strand; extern ByteSink& take; extern std::shared_ptr<Unfolded> contribution; "
+                            "extern int64_t bytes;",
     "rounds/live_rounds.h": "extern std::unique_ptr<LiveRound> restored;",
     "rounds/requirement_index.h": "extern RequirementIndex::Labels& labels;",
     "rounds/requirement_match.h": "extern v1::TaskSpec& task_spec;",
@@ -97,7 +102,7 @@ THREADS_OF = {
 CALLS = """
 extern Core& core; extern Executor& executor; extern Clock& clock; extern Limits& limits; extern CallPool& pool;
 extern MethodTable& methods; extern Dispatcher& dispatcher; extern Admission& admission; extern AnswerBooks& answers;
-extern CallPipeline& pipeline; extern MethodRow& method; extern CallId call; extern IdentityPtr caller;
+extern CallPipeline& pipeline; extern MethodRow& method; extern CallId call; extern IdentityPtr caller; extern CallFigures& figures;
 extern absl::Time now; extern int64_t bytes; extern v1::SyncRequest& request; extern v1::SyncResponse& response;
 """
 
@@ -138,6 +143,7 @@ SERVER_OF = {
     "net/certificate_watch.h": "extern CertificateFiles& files; extern absl::Status Use(const LoadedCertificates&); "
                                "using FileWatcherCertificateProvider = grpc::experimental::FileWatcherCertificateProvider;",
     "metrics/metric_rows.h": "extern absl::Time now; extern MetricSources& sources;",
+    "metrics/metrics_text.h": "extern MetricSources& sources;",
     "metrics/metrics_route.h": "extern MetricsText& text;",
     "rpc/grpc_call.h": "extern grpc::CallbackServerContext* context; extern grpc::ByteBuffer request_bytes, answer_bytes;",
     "net/batch_scheduling.h": "extern void StartThreads();",
