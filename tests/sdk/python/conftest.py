@@ -14,8 +14,9 @@ from grpc_worker import GrpcWorker
 
 SECONDS_MAX = 30
 
-# What fails is printed, to be given to hypothesis.reproduce_failure; nothing is kept in the tree.
-hypothesis.settings.register_profile("sheaf", database=None, print_blob=True)
+# What fails is printed, to be given to hypothesis.reproduce_failure; nothing is kept in the tree. No example has a
+# deadline: the machine may be busy with something else.
+hypothesis.settings.register_profile("sheaf", database=None, deadline=None, print_blob=True)
 hypothesis.settings.load_profile("sheaf")
 
 

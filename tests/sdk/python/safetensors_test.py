@@ -4,7 +4,7 @@ import json
 
 import numpy
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
@@ -12,8 +12,6 @@ import sheaf
 from sheaf import safetensors
 from sheaf.dtypes import OF_SAFETENSORS
 
-# The machine may be busy with something else.
-SETTINGS = settings(deadline=None)
 DTYPES = st.sampled_from(sorted(OF_SAFETENSORS.values(), key=str))
 TENSORS = st.dictionaries(
     st.text(min_size=1, max_size=8).filter(lambda name: name != "__metadata__"),
@@ -30,7 +28,6 @@ def entry(dtype="F32", shape=(1,), offsets=(0, 4)):
     return {"dtype": dtype, "shape": list(shape), "data_offsets": list(offsets)}
 
 
-@SETTINGS
 @given(TENSORS, st.dictionaries(st.text(), st.text(), max_size=3))
 def test_what_is_read_is_what_was_written(tensors, metadata):
     encoded = safetensors.Encoded(tensors, metadata)
@@ -43,14 +40,12 @@ def test_what_is_read_is_what_was_written(tensors, metadata):
         assert read[name].tobytes() == array.tobytes()
 
 
-@SETTINGS
 @given(TENSORS, st.integers(0, 400), st.integers(0, 400))
 def test_any_range_of_an_encoded_file_is_that_of_its_bytes(tensors, offset, length):
     encoded = safetensors.Encoded(tensors)
     assert b"".join(encoded.pieces(offset, length)) == bytes(encoded)[offset : offset + length]
 
 
-@SETTINGS
 @given(TENSORS, st.data())
 def test_a_damaged_file_is_read_or_refused_and_never_worse(tensors, data):
     damaged = bytearray(bytes(safetensors.Encoded(tensors)))
