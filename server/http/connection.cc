@@ -357,7 +357,7 @@ void Connection::BeginAnswer() {
   keeps_alive_ = keeps_alive_ && !is_stopping_;
   const bool has_body = answer_.status != 204 && answer_.status != 304;
   head_ = fmt::format("HTTP/1.1 {} {}\r\ndate: {}\r\n", answer_.status, HttpReason(answer_.status), loop_.Date());
-  if (has_body) fmt::format_to(std::back_inserter(head_), "content-length: {}\r\n", answer_.body.size());
+  if (has_body) fmt::format_to(std::back_inserter(head_), "content-length: {}\r\n", answer_.content().size());
   if (!answer_.content_type.empty()) {
     fmt::format_to(std::back_inserter(head_), "content-type: {}\r\n", answer_.content_type);
   }
@@ -366,11 +366,11 @@ void Connection::BeginAnswer() {
   if (!shared_.origins.empty()) head_ += "vary: origin\r\n";
   if (!keeps_alive_) head_ += "connection: close\r\n";
   head_ += "\r\n";
-  if (is_head_only_ || !has_body) answer_.body.clear();
-  if (stream_.is_encrypted() && answer_.body.size() <= kJoinedBytes) {
+  if (is_head_only_ || !has_body) answer_.ClearContent();
+  if (stream_.is_encrypted() && answer_.content().size() <= kJoinedBytes) {
     // One record in place of two.
-    head_ += answer_.body;
-    answer_.body.clear();
+    head_ += answer_.content();
+    answer_.ClearContent();
   }
   sent_bytes_ = 0;
   // Answers of calls are in the books, which cut them off themselves; this is for all others.
@@ -379,11 +379,11 @@ void Connection::BeginAnswer() {
 }
 
 void Connection::Write() {
-  const size_t all = head_.size() + answer_.body.size();
+  const size_t all = head_.size() + answer_.content().size();
   while (sent_bytes_ < all) {
     const size_t of_head = std::min(sent_bytes_, head_.size());
-    const ByteStream::Result sent = stream_.Write(std::string_view(head_).substr(of_head),
-                                                  std::string_view(answer_.body).substr(sent_bytes_ - of_head));
+    const ByteStream::Result sent =
+        stream_.Write(std::string_view(head_).substr(of_head), answer_.content().substr(sent_bytes_ - of_head));
     if (sent.outcome == Outcome::kBroken) return Close();
     if (sent.outcome == Outcome::kWaitToWrite) return WaitToWrite();
     // Nobody renegotiates: what must come first comes while it is read.

@@ -64,6 +64,14 @@ struct HttpResponse {
   // Further fields, each with its line's end: "allow: POST\r\n".
   std::string headers;
   std::string body;
+  // In place of `body`: in memory that outlives the server, which no connection copies.
+  std::string_view constant_body;
+
+  std::string_view content() const { return body.empty() ? constant_body : body; }
+  void ClearContent() {
+    body.clear();
+    constant_body = {};
+  }
 };
 
 // "Not Found"

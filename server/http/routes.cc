@@ -30,7 +30,7 @@ const Route* RouteTable::Find(std::string_view path) const {
   if (const auto found = by_path_.find(path); found != by_path_.end()) return found->second;
   // A path of slashes would be hashed again and again: none of ours is longer than this.
   path = path.substr(0, longest_);
-  for (size_t slash = path.rfind('/'); slash != std::string_view::npos; slash = path.rfind('/')) {
+  for (size_t slash = path.rfind('/'); slash != std::string_view::npos && slash > 0; slash = path.rfind('/')) {
     if (const auto found = by_path_.find(path.substr(0, slash + 1)); found != by_path_.end()) return found->second;
     path = path.substr(0, slash);
   }

@@ -30,7 +30,7 @@ namespace sheaf {
 using ExchangePtr = std::shared_ptr<HttpExchange>;
 
 struct Route {
-  // All of it; or its beginning, if it ends with "/".
+  // All of it; or its beginning, if it ends with "/" and is not "/" itself.
   std::string path;
   // Whoever takes GET takes HEAD: it is answered with the head of the same answer.
   std::vector<HttpMethod> methods;

@@ -129,6 +129,7 @@ SERVER_OF = {
     "http/byte_buffer.h": "extern size_t left; extern int fd; extern void Parse(std::string_view);",
     "http/byte_stream.h": "extern int fd; extern TlsContext& context; extern std::span<char> space; "
                           "extern void WaitUntilReadable(int fd);",
+    "http/content_choice.h": "extern HttpRequest& request; extern std::string etag, fields; extern ExchangePtr exchange;",
     "http/origins.h": "extern HttpRequest& request; extern void Refuse(HttpRequest&);",
     "http/tls_context.h": "extern int fd; extern LoadedCertificates& loaded;",
     "http/connect_call.h": "extern std::vector<Route>& routes;",

@@ -7,7 +7,7 @@ namespace sheaf {
 namespace {
 
 TEST_CASE("A path finds its route, or the longest beginning that has one") {
-  const RouteTable routes({{.path = "/a"}, {.path = "/a/b/"}, {.path = "/a/b/c"}, {.path = "/files/"}});
+  const RouteTable routes({{.path = "/"}, {.path = "/a"}, {.path = "/a/b/"}, {.path = "/a/b/c"}, {.path = "/files/"}});
   const auto found = [&](const std::string& path) {
     const Route* route = routes.Find(path);
     return route == nullptr ? "none" : route->path;
@@ -19,7 +19,9 @@ TEST_CASE("A path finds its route, or the longest beginning that has one") {
   CHECK(found("/a/b/c") == "/a/b/c");
   CHECK(found("/files/" + std::string(10'000, '/')) == "/files/");
   CHECK(found(std::string(10'000, '/')) == "none");
-  CHECK(found("/") == "none");
+  CHECK(found("/") == "/");
+  CHECK(found("/none") == "none");
+  CHECK(found("//") == "none");
   CHECK(found("") == "none");
   CHECK(found("*") == "none");
 }
