@@ -11,6 +11,7 @@
 #include "base/trace_parent.h"
 #include "server/calls/call.h"
 #include "server/http/connect_protocol.h"
+#include "server/http/credentials.h"
 #include "server/http/json_text.h"
 
 namespace sheaf {
@@ -20,11 +21,6 @@ namespace {
 constexpr char kAnswerHeaders[] = "cache-control: no-store\r\nx-content-type-options: nosniff\r\n";
 // JSON has names, and bytes in base64: as long as this times what it says, about.
 constexpr int64_t kJsonGrowth = 2;
-
-Credentials CredentialsOf(const HttpRequest& request, const HttpExchange& exchange) {
-  if (const std::string_view shown = request.Header("authorization"); !shown.empty()) return {.authorization = shown};
-  return {.certificate_names = exchange.certificate_names()};
-}
 
 class ConnectCall final : public Call {
  public:

@@ -165,6 +165,12 @@ HttpResponse ErrorResponse(const absl::Status& status) {
   return response;
 }
 
+HttpResponse ErrorResponse(const absl::Status& status, int http_status) {
+  HttpResponse response = ErrorResponse(status);
+  response.status = http_status;
+  return response;
+}
+
 std::string_view ContentTypeOf(Codec codec) {
   return codec == Codec::kProto ? "application/proto" : "application/json";
 }

@@ -27,6 +27,8 @@ std::string ErrorJson(const absl::Status& status);
 // That, with the status that Connect gives the code, and the hint as the fields `retry-after` (seconds) and
 // kRetryHeader (milliseconds).
 HttpResponse ErrorResponse(const absl::Status& status);
+// The same, with a status that HTTP gives the occasion.
+HttpResponse ErrorResponse(const absl::Status& status, int http_status);
 
 enum class Codec { kProto, kJson };
 // "application/proto"

@@ -34,9 +34,7 @@ bool IsThisMachine(std::string_view host) {
 }
 
 HttpResponse Refusal(int status, absl::StatusCode code, const std::string& message) {
-  HttpResponse response = ErrorResponse(absl::Status(code, message));
-  response.status = status;
-  return response;
+  return ErrorResponse(absl::Status(code, message), status);
 }
 
 absl::StatusCode CodeOf(int status) {
@@ -78,6 +76,19 @@ void Connection::Answer(HttpResponse response, std::function<void()> on_sent) {
   loop_.Post(shared_from_this());
 }
 
+void Connection::AnswerMore(std::string piece, std::function<void()> on_sent) {
+  answer_ = {.body = std::move(piece)};
+  on_sent_ = std::move(on_sent);
+  posted_.fetch_or(kHasMore);
+  loop_.Post(shared_from_this());
+}
+
+void Connection::BreakOff(std::function<void()> on_ended) {
+  on_sent_ = std::move(on_ended);
+  posted_.fetch_or(kIsBrokenOff);
+  loop_.Post(shared_from_this());
+}
+
 std::function<void()> Connection::Cut() {
   return [self = shared_from_this(), serial = serial_.load()] {
     self->cut_serial_ = serial;
@@ -90,6 +101,8 @@ void Connection::OnPosted() {
   if (phase_ == Phase::kNew) return Begin();
   const uint8_t posted = posted_.exchange(0);
   if ((posted & kHasAnswer) != 0) BeginAnswer();
+  if ((posted & kHasMore) != 0) BeginMore();
+  if ((posted & kIsBrokenOff) != 0 && BeginSending()) Close();
   if ((posted & kIsCut) != 0 && is_answering() && cut_serial_ == serial_) Close();
 }
 
@@ -346,18 +359,33 @@ void Connection::OnEndOfInput() {
 
 // --- Writing --------------------------------------------------------------------------------------------------------
 
-void Connection::BeginAnswer() {
+bool Connection::BeginSending() {
   EndWatch();
   if (phase_ == Phase::kClosed) {
     answer_ = {};
     if (const auto on_sent = std::exchange(on_sent_, nullptr)) on_sent();
-    return;
+    return false;
   }
   phase_ = Phase::kWriting;
+  sent_bytes_ = 0;
+  // Answers of calls are in the books, which cut them off themselves; this is for all others.
+  SetDeadline(DeadlineKind::kAnswer, shared_.limits.answer_time_max);
+  return true;
+}
+
+void Connection::BeginMore() {
+  if (!BeginSending()) return;
+  missing_bytes_ -= static_cast<int64_t>(answer_.body.size());
+  Write();
+}
+
+void Connection::BeginAnswer() {
+  if (!BeginSending()) return;
   keeps_alive_ = keeps_alive_ && !is_stopping_;
   const bool has_body = answer_.status != 204 && answer_.status != 304;
   head_ = fmt::format("HTTP/1.1 {} {}\r\ndate: {}\r\n", answer_.status, HttpReason(answer_.status), loop_.Date());
-  if (has_body) fmt::format_to(std::back_inserter(head_), "content-length: {}\r\n", answer_.content().size());
+  const int64_t body_bytes = answer_.body_bytes.value_or(static_cast<int64_t>(answer_.content().size()));
+  if (has_body) fmt::format_to(std::back_inserter(head_), "content-length: {}\r\n", body_bytes);
   if (!answer_.content_type.empty()) {
     fmt::format_to(std::back_inserter(head_), "content-type: {}\r\n", answer_.content_type);
   }
@@ -367,14 +395,12 @@ void Connection::BeginAnswer() {
   if (!keeps_alive_) head_ += "connection: close\r\n";
   head_ += "\r\n";
   if (is_head_only_ || !has_body) answer_.ClearContent();
+  missing_bytes_ = is_head_only_ || !has_body ? 0 : body_bytes - static_cast<int64_t>(answer_.content().size());
   if (stream_.is_encrypted() && answer_.content().size() <= kJoinedBytes) {
     // One record in place of two.
     head_ += answer_.content();
     answer_.ClearContent();
   }
-  sent_bytes_ = 0;
-  // Answers of calls are in the books, which cut them off themselves; this is for all others.
-  SetDeadline(DeadlineKind::kAnswer, shared_.limits.answer_time_max);
   Write();
 }
 
@@ -396,7 +422,13 @@ void Connection::Write() {
 void Connection::OnSent() {
   head_ = {};
   answer_ = {};
+  const bool is_whole = missing_bytes_ == 0;
+  if (!is_whole) {
+    phase_ = Phase::kAnswering;
+    SetDeadline(DeadlineKind::kNone, {});
+  }
   if (const auto on_sent = std::exchange(on_sent_, nullptr)) on_sent();
+  if (!is_whole) return;
   if (!keeps_alive_ || is_stopping_) return has_ended_ ? Close() : Linger();
   phase_ = Phase::kIdle;
   SetDeadline(DeadlineKind::kIdle, shared_.limits.connection_idle_max);

@@ -2,6 +2,7 @@
 // served by its route, and answered before the next is looked at.
 //
 //   idle --first byte--> reading --whole--> answering --the route's answer--> writing --sent--> idle
+//                                               ^---------- more is to come ----------'
 //
 // While a call waits, the connection keeps its socket and little else; it reads on, to notice when the client has gone
 // (a client that ends its side is gone: its call is abandoned, and the answer still sent), and keeps a bounded part of
@@ -61,6 +62,9 @@ class Connection final : public HttpExchange, public LoopClient, public std::ena
   absl::Time Now() const override { return loop_.Now(); }
   void Watch(absl::Time until, std::function<void(End)> on_end) override;
   void Answer(HttpResponse response, std::function<void()> on_sent) override;
+  void AnswerMore(std::string piece, std::function<void()> on_sent) override;
+  void BreakOff(std::function<void()> on_ended) override;
+  bool is_open() const override { return phase_ != Phase::kClosed; }
   std::function<void()> Cut() override;
 
   // --- Of the loop ---
@@ -73,7 +77,7 @@ class Connection final : public HttpExchange, public LoopClient, public std::ena
  private:
   // Lingering: the last answer is sent, and what still comes is dropped, so that the client gets to read it.
   enum class Phase { kNew, kIdle, kReading, kAnswering, kWriting, kLingering, kClosed };
-  enum Posted : uint8_t { kHasAnswer = 1, kIsCut = 2 };
+  enum Posted : uint8_t { kHasAnswer = 1, kIsCut = 2, kHasMore = 4, kIsBrokenOff = 8 };
 
   void Begin();
   void WaitToRead();
@@ -97,7 +101,10 @@ class Connection final : public HttpExchange, public LoopClient, public std::ena
   void Refuse(HttpResponse response, bool is_last);
   void OnEndOfInput();
   void EndWatch();
+  // False if there is nobody to answer any more: whoever answers has been told.
+  bool BeginSending();
   void BeginAnswer();
+  void BeginMore();
   void Write();
   void OnSent();
   void Linger();
@@ -149,6 +156,8 @@ class Connection final : public HttpExchange, public LoopClient, public std::ena
   // The answer under way: its head, and how much of head and body is sent.
   std::string head_;
   size_t sent_bytes_ = 0;
+  // Of its body, behind what is being sent.
+  int64_t missing_bytes_ = 0;
 };
 
 }  // namespace sheaf

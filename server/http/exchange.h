@@ -4,7 +4,8 @@
 //     exchange->Answer({.content_type = "text/plain", .body = "ok\n"});
 //   }
 //
-// A route answers now, or keeps the exchange and answers later, from any thread, once. Watch is for within the route.
+// A route answers now, or keeps the exchange and answers later, from any thread, once; a long body piece by piece.
+// Watch is for within the loop's thread: where the route is called, and on_sent.
 #pragma once
 
 #include <functional>
@@ -35,6 +36,12 @@ class HttpExchange {
   // `on_sent` is called in the loop's thread when the client has the answer, or never will. Then nobody is watched any
   // more.
   virtual void Answer(HttpResponse response, std::function<void()> on_sent = nullptr) = 0;
+  // More of a body that the answer promised, once what went before was sent; never more than was promised.
+  virtual void AnswerMore(std::string piece, std::function<void()> on_sent) = 0;
+  // There is no more, though it was promised: the connection ends. `on_ended` is called as on_sent is.
+  virtual void BreakOff(std::function<void()> on_ended) = 0;
+  // In the loop's thread: somebody may still take what is answered.
+  virtual bool is_open() const = 0;
   // What ends the connection if this exchange is still under way when it is called, from any thread.
   virtual std::function<void()> Cut() = 0;
 };

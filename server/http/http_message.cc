@@ -19,6 +19,7 @@ constexpr auto kReasons = std::to_array<std::pair<int, std::string_view>>({
     {405, "Method Not Allowed"},
     {408, "Request Timeout"},
     {409, "Conflict"},
+    {412, "Precondition Failed"},
     {411, "Length Required"},
     {413, "Content Too Large"},
     {414, "URI Too Long"},

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -66,6 +67,8 @@ struct HttpResponse {
   std::string body;
   // In place of `body`: in memory that outlives the server, which no connection copies.
   std::string_view constant_body;
+  // Of the whole body, if more of it follows (HttpExchange::AnswerMore). None: what is here is all.
+  std::optional<int64_t> body_bytes;
 
   std::string_view content() const { return body.empty() ? constant_body : body; }
   void ClearContent() {

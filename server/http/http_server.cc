@@ -18,6 +18,7 @@
 #include "server/http/connect_call.h"
 #include "server/http/connection.h"
 #include "server/http/event_loop.h"
+#include "server/http/file_routes.h"
 #include "server/net/batch_scheduling.h"
 #include "server/net/listener.h"
 
@@ -79,6 +80,7 @@ struct HttpServer::State {
   std::vector<Route> AllRoutes(std::vector<Route> all) {
     all.push_back(HealthRoute("/healthz", is_alive));
     all.push_back(HealthRoute("/readyz", is_serving));
+    for (Route& folder : FileRoutes(pipeline)) all.push_back(std::move(folder));
     for (const MethodRow& method : pipeline.methods().rows()) all.push_back(ConnectRoute(pipeline, method));
     return all;
   }

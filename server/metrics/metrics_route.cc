@@ -11,6 +11,7 @@
 #include "server/calls/answer_books.h"
 #include "server/core/access/identity.h"
 #include "server/http/connect_protocol.h"
+#include "server/http/credentials.h"
 
 namespace sheaf {
 namespace {
@@ -20,12 +21,7 @@ constexpr char kHeaders[] = "cache-control: no-store\r\nx-content-type-options: 
 
 absl::StatusOr<IdentityPtr> Reader(const CallPipeline& pipeline, const HttpRequest& request,
                                    const HttpExchange& exchange) {
-  ASSIGN_OR_RETURN(IdentityPtr caller, pipeline.Identify([&]() -> Credentials {
-    if (const std::string_view shown = request.Header("authorization"); !shown.empty()) {
-      return {.authorization = shown};
-    }
-    return {.certificate_names = exchange.certificate_names()};
-  }));
+  ASSIGN_OR_RETURN(IdentityPtr caller, pipeline.Identify([&] { return CredentialsOf(request, exchange); }));
   RETURN_IF_ERROR(caller->CheckRole("/metrics", {v1::VIEWER, v1::OPERATOR}));
   if (caller->is_everywhere()) return caller;
   return absl::PermissionDeniedError(

@@ -134,6 +134,8 @@ SERVER_OF = {
     "http/tls_context.h": "extern int fd; extern LoadedCertificates& loaded;",
     "http/connect_call.h": "extern std::vector<Route>& routes;",
     "http/connect_protocol.h": "extern std::shared_ptr<HttpExchange>& exchange; extern HttpRequest& request;",
+    "http/credentials.h": "extern HttpRequest& request; extern HttpExchange& exchange;",
+    "http/file_part.h": "extern HttpRequest& request;",
     "http/deadlines.h": "struct Connection { void OnDeadline(); }; extern Connection* connection; extern absl::Time now;",
     "http/event_loop.h": "extern std::shared_ptr<LoopClient>& connection;",
     "http/http_message.h": "extern HttpRequest& request; extern std::shared_ptr<HttpExchange>& exchange; "

@@ -118,6 +118,12 @@ class HttpClient {
 
   // The server hangs up within the patience, having said nothing more.
   bool IsHungUp() { return read_.empty() && !ReadMore(); }
+  // Reads until the server hangs up; how many bytes came.
+  int64_t DrainUntilHungUp() {
+    auto count = static_cast<int64_t>(read_.size());
+    for (read_.clear(); ReadMore(); read_.clear()) count += static_cast<int64_t>(read_.size());
+    return count;
+  }
   // Nothing comes for so long.
   bool IsSilent(int millis) {
     timeval time = {.tv_sec = millis / 1000, .tv_usec = millis % 1000 * 1000};

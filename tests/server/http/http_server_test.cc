@@ -80,7 +80,12 @@ TEST_CASE("A task travels by HTTP: a round is made, leased, returned, and read")
   CHECK(round.state() == v1::SUCCEEDED);
   v1::ReadAggregateRequest read;
   read.set_round(round.id());
-  CHECK_THAT(MustAsk(server.client, kReadAggregate, read).data(), Contains("\"x\""));
+  const v1::ReadAggregateResponse aggregate = MustAsk(server.client, kReadAggregate, read);
+  CHECK_THAT(aggregate.data(), Contains("\"x\""));
+  const HttpAnswer file = server.client.Ask(Request("GET", "/files/aggregates/" + round.id()));
+  CHECK(file.status == 200);
+  CHECK(file.body == aggregate.data());
+  CHECK(file.field("etag") == "\"" + aggregate.digest() + "\"");
 }
 
 TEST_CASE("JSON is another way to say the same") {
