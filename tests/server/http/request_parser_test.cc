@@ -3,8 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <catch2/catch.hpp>
-#include <cstring>
 #include <string>
 #include <string_view>
 
@@ -24,7 +24,7 @@ size_t Feed(RequestParser& parser, std::string_view bytes, size_t piece, bool us
     if (uses_space && waiting.empty()) {
       const std::span<char> space = parser.Space();
       const size_t direct = std::min(space.size(), arrived.size());
-      std::memcpy(space.data(), arrived.data(), direct);
+      std::copy_n(arrived.begin(), direct, space.begin());
       if (direct > 0) parser.Wrote(direct);
       taken += direct;
       arrived.remove_prefix(direct);
