@@ -96,7 +96,11 @@ absl::StatusOr<std::string> Unescape(std::string_view text) {
   return plain;
 }
 
-absl::Status ReadGet(const HttpRequest& request, ConnectRequest& call) {
+ConnectError Fail(absl::Status status, int http_status = 0) {
+  return {.status = std::move(status), .http_status = http_status};
+}
+
+std::optional<ConnectError> ReadGet(const HttpRequest& request, ConnectRequest& call) {
   std::string encoding;
   std::string message;
   bool is_base64 = false;
@@ -107,12 +111,15 @@ absl::Status ReadGet(const HttpRequest& request, ConnectRequest& call) {
     rest.remove_prefix(std::min(parameter.size() + 1, rest.size()));
     const size_t equals = std::min(parameter.find('='), parameter.size());
     const std::string_view name = parameter.substr(0, equals);
-    ASSIGN_OR_RETURN(std::string value, Unescape(parameter.substr(std::min(equals + 1, parameter.size()))));
+    absl::StatusOr<std::string> unescaped = Unescape(parameter.substr(std::min(equals + 1, parameter.size())));
+    if (!unescaped.ok()) return Fail(unescaped.status());
+    std::string value = *std::move(unescaped);
     if (name == "connect" && value != "v1") {
-      return absl::InvalidArgumentError("this server speaks version v1 of the Connect protocol");
+      return Fail(absl::InvalidArgumentError("this server speaks version v1 of the Connect protocol"));
     }
     if (name == "compression" && !value.empty() && value != "identity") {
-      return absl::UnimplementedError("this server takes no compressed requests: the only compression is identity");
+      return Fail(
+          absl::UnimplementedError("this server takes no compressed requests: the only compression is identity"));
     }
     if (name == "encoding") encoding = std::move(value);
     if (name == "base64") is_base64 = value == "1";
@@ -122,18 +129,19 @@ absl::Status ReadGet(const HttpRequest& request, ConnectRequest& call) {
     }
   }
   if (encoding != "proto" && encoding != "json") {
-    return absl::InvalidArgumentError("a GET says in its query how its message is encoded: encoding=json or proto");
+    return Fail(
+        absl::InvalidArgumentError("a GET says in its query how its message is encoded: encoding=json or proto"), 415);
   }
-  if (!has_message) return absl::InvalidArgumentError("a GET has its request in the query: message=...");
+  if (!has_message) return Fail(absl::InvalidArgumentError("a GET has its request in the query: message=..."));
   call.codec = encoding == "json" ? Codec::kJson : Codec::kProto;
   std::string bytes;
   if (!is_base64) {
     bytes = std::move(message);
   } else if (!absl::WebSafeBase64Unescape(message, &bytes)) {
-    return absl::InvalidArgumentError("the query's message is not base64 in the alphabet for URLs");
+    return Fail(absl::InvalidArgumentError("the query's message is not base64 in the alphabet for URLs"));
   }
   call.message.Append(bytes);
-  return absl::OkStatus();
+  return std::nullopt;
 }
 
 }  // namespace
@@ -176,28 +184,22 @@ std::string_view ContentTypeOf(Codec codec) {
 }
 
 std::optional<ConnectError> ReadConnectRequest(HttpRequest& request, ConnectRequest& call) {
-  const auto fail = [](absl::Status status, int http_status = 0) {
-    return ConnectError{.status = std::move(status), .http_status = http_status};
-  };
   if (const std::string_view version = request.Header("connect-protocol-version"); !version.empty() && version != "1") {
-    return fail(absl::InvalidArgumentError("this server speaks version 1 of the Connect protocol"));
+    return Fail(absl::InvalidArgumentError("this server speaks version 1 of the Connect protocol"));
   }
   if (const std::string_view timeout = request.Header("connect-timeout-ms"); !timeout.empty()) {
     const absl::StatusOr<absl::Duration> read = ReadTimeout(timeout);
-    if (!read.ok()) return fail(read.status());
+    if (!read.ok()) return Fail(read.status());
     call.timeout = *read;
   }
-  if (request.method != HttpMethod::kPost) {
-    if (absl::Status status = ReadGet(request, call); !status.ok()) return fail(std::move(status));
-    return std::nullopt;
-  }
+  if (request.method != HttpMethod::kPost) return ReadGet(request, call);
   const std::string type = MediaType(request.Header("content-type"));
   if (type != ContentTypeOf(Codec::kProto) && type != ContentTypeOf(Codec::kJson)) {
-    return fail(absl::InvalidArgumentError("a call's content-type is application/proto or application/json"), 415);
+    return Fail(absl::InvalidArgumentError("a call's content-type is application/proto or application/json"), 415);
   }
   // Tensors hardly compress, and what is small on the wire must not be large behind it.
   if (const std::string_view coding = request.Header("content-encoding"); !coding.empty() && coding != "identity") {
-    return fail(
+    return Fail(
         absl::UnimplementedError("this server takes no compressed requests: the only content-encoding is identity"));
   }
   call.codec = type == ContentTypeOf(Codec::kJson) ? Codec::kJson : Codec::kProto;
