@@ -45,6 +45,7 @@ absl::Status MeasureIdle(const Setup& setup, Table& table);
 absl::Status MeasureUploads(const Setup& setup, Table& table);
 absl::Status MeasureSecurity(const Setup& setup, Table& table);
 absl::Status MeasureEndurance(const Setup& setup, Table& table);
+absl::Status MeasureHttp(const Setup& setup, Table& table);
 absl::Status MeasureOverload(const Setup& setup, Table& table);
 
 // Of a list that is not empty; sorts it.

@@ -16,6 +16,7 @@
 #include "base/status_macros.h"
 #include "bench/bench.h"
 #include "bench/echo_server.h"
+#include "bench/http_echo_server.h"
 
 namespace sheaf::bench {
 namespace {
@@ -24,10 +25,10 @@ struct Measurement {
   const char* name;
   absl::Status (*run)(const Setup& setup, Table& table);
 };
-constexpr Measurement kMeasurements[] = {{"sync", MeasureSync},           {"delivery", MeasureDelivery},
-                                         {"round", MeasureRound},         {"idle", MeasureIdle},
-                                         {"uploads", MeasureUploads},     {"security", MeasureSecurity},
-                                         {"endurance", MeasureEndurance}, {"overload", MeasureOverload}};
+constexpr Measurement kMeasurements[] = {
+    {"sync", MeasureSync},           {"delivery", MeasureDelivery}, {"round", MeasureRound},
+    {"idle", MeasureIdle},           {"uploads", MeasureUploads},   {"security", MeasureSecurity},
+    {"endurance", MeasureEndurance}, {"http", MeasureHttp},         {"overload", MeasureOverload}};
 
 std::string LoadAverage() {
   std::ifstream file("/proc/loadavg");
@@ -109,6 +110,9 @@ int Main(int argc, char** argv) {
   std::vector<std::string> only;
   double seconds = 2;
   bool is_echo = false;
+  bool is_http_echo = false;
+  std::string echo_certificate;
+  std::string echo_key;
   bool is_pinned = sysconf(_SC_NPROCESSORS_ONLN) >= 2;
   std::string parent = std::filesystem::temp_directory_path();
   CLI::App app("Measures sheafd.");
@@ -117,13 +121,20 @@ int Main(int argc, char** argv) {
   app.add_option("--directory", parent, "Where to put the stores: their disk is measured too.");
   app.add_option("--seconds", seconds, "Length of one run.");
   app.add_option("--repeats", setup.repeats, "Runs of each.");
-  app.add_option("--only", only, "sync, delivery, round, idle, uploads, security, endurance, overload.");
+  app.add_option("--only", only, "sync, delivery, round, idle, uploads, security, endurance, http, overload.");
   app.add_option("--row", setup.row, "Of sync: only rows whose name contains this, such as \"64 workers, 1 per\".");
   app.add_flag("--pin,!--no-pin", is_pinned, "Server and clients on a CPU each.");
   app.add_flag("--echo-server", is_echo, "Be the yardstick.");
+  app.add_flag("--http-echo-server", is_http_echo, "Be the yardstick of HTTP.");
+  app.add_option("--tls-cert", echo_certificate, "Of the yardstick of HTTP: it speaks TLS.");
+  app.add_option("--tls-key", echo_key, "Of that certificate.");
   CLI11_PARSE(app, argc, argv);
   if (is_echo) {
     ServeEcho();
+    return 0;
+  }
+  if (is_http_echo) {
+    ServeHttpEcho(echo_certificate, echo_key);
     return 0;
   }
   for (const std::string& name : only) {

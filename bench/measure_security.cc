@@ -2,33 +2,17 @@
 // certificates on both sides, in turns.
 #include <fmt/format.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
 #include "base/status_macros.h"
 #include "bench/bench.h"
+#include "bench/self_signed.h"
 #include "bench/sync_loop.h"
 #include "sdk/cpp/client/grpc_transport.h"
 
 namespace sheaf::bench {
 namespace {
-
-struct Identity {
-  std::string certificate;
-  std::string key;
-};
-
-// Signed by itself, hence also the authority that the other side trusts.
-absl::StatusOr<Identity> MakeIdentity(const Setup& setup) {
-  Identity made = {.certificate = setup.directory + "/bench.pem", .key = setup.directory + "/bench.key"};
-  const std::string command = fmt::format(
-      "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=bench -addext "
-      "subjectAltName=IP:127.0.0.1 -keyout '{}' -out '{}' 2>/dev/null",
-      made.key, made.certificate);
-  if (std::system(command.c_str()) != 0) return absl::UnavailableError("this failed: " + command);
-  return made;
-}
 
 // A token of the identity "bench", in a file of its own.
 absl::StatusOr<std::string> MakeToken(const Setup& setup, const ChildProcess& server, ChannelSecurity security,
@@ -56,7 +40,8 @@ constexpr Case kCases[] = {{"in the clear, anonymous", false, false, false},
                            {"TLS, token", true, true, false},
                            {"mTLS, token", true, true, true}};
 
-absl::StatusOr<LoopResult> RunCase(const Setup& setup, const Case& c, const Identity& identity, const SyncLoad& load) {
+absl::StatusOr<LoopResult> RunCase(const Setup& setup, const Case& c, const SelfSigned& identity,
+                                   const SyncLoad& load) {
   std::vector<std::string> options;
   ChannelSecurity security;
   if (c.has_tls) {
@@ -76,7 +61,7 @@ absl::StatusOr<LoopResult> RunCase(const Setup& setup, const Case& c, const Iden
   return RunSyncLoop(setup, *server, load, security);
 }
 
-absl::Status MeasureLoad(const Setup& setup, const Identity& identity, const SyncLoad& load, Table& table) {
+absl::Status MeasureLoad(const Setup& setup, const SelfSigned& identity, const SyncLoad& load, Table& table) {
   struct Figures {
     std::vector<double> rates, cpu, ratios;
   };
@@ -105,7 +90,7 @@ absl::Status MeasureLoad(const Setup& setup, const Identity& identity, const Syn
 }  // namespace
 
 absl::Status MeasureSecurity(const Setup& setup, Table& table) {
-  ASSIGN_OR_RETURN(const Identity identity, MakeIdentity(setup));
+  ASSIGN_OR_RETURN(const SelfSigned identity, MakeSelfSigned(setup));
   RETURN_IF_ERROR(MeasureLoad(setup, identity, {64, 1, 2, 100'000}, table));
   return MeasureLoad(setup, identity, {64, 16, 3, 100'000}, table);
 }
