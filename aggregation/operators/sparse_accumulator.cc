@@ -11,6 +11,7 @@
 #include "aggregation/operators/row_release.h"
 #include "aggregation/operators/weight_sum.h"
 #include "aggregation/sparse/make_sparse_store.h"
+#include "aggregation/sparse/union_growth.h"
 #include "aggregation/wire/tensor.h"
 #include "base/ordered_for.h"
 #include "base/status_macros.h"
@@ -142,17 +143,22 @@ class SparseAccumulator final : public OutputAccumulator {
   // Const methods fold what waits in it: that changes no value.
   std::unique_ptr<SparseStore> store_;
   WeightSum weight_;
+  UnionGrowth growth_;
 };
 
 void SparseAccumulator::DoAccumulate(CheckedValues values, ParallelFor& parallel) {
   store_->Accumulate(values, parallel);
+  int64_t num_rows = 0;
+  for (const CheckedValue* const value : values) num_rows += static_cast<int64_t>(value->keys.size());
+  growth_.Add(static_cast<int64_t>(values.size()), num_rows, store_->known_touched());
   if (!has_weight()) return;
   for (const CheckedValue* const value : values) weight_.Add(value->weight);
 }
 
 void SparseAccumulator::DoMerge(const OutputAccumulator& other) {
   const auto& from = dynamic_cast<const SparseAccumulator&>(other);
-  store_->Expect(from.store_->num_touched());
+  const int64_t num_touched = from.store_->num_touched();
+  store_->Expect(num_touched);
   from.store_->ForEachRun([this](const SlotRun& run) {
     for (size_t i = 0; i < run.keys.size(); ++i) {
       const SparseStore::Place place = store_->FindOrAdd(run.keys[i]);
@@ -160,6 +166,7 @@ void SparseAccumulator::DoMerge(const OutputAccumulator& other) {
     }
   });
   weight_.Merge(from.weight_);
+  growth_.Add(1, num_touched, store_->known_touched());
 }
 
 // Column by column, each in order of coordinate: the coordinates, who touched them, the weights, the cells. So the
@@ -189,6 +196,7 @@ void SparseAccumulator::DoWrite(StateWriter& out) const {
 }
 
 absl::Status SparseAccumulator::DoRead(StateReader& in, StateOrigin origin) {
+  growth_.Miss();
   ASSIGN_OR_RETURN(const int64_t num_slots, in.Get<int64_t>());
   if (!in.Has(num_slots, sizeof(int64_t))) return StateReader::Missing();
   // Each chunk of cells takes at least a byte: what is announced is there before anything grows.
@@ -412,6 +420,7 @@ absl::Status SparseAccumulator::DoRelease(AggregateRelease& release, v1::OutputS
   summary.set_divisor_value(divisor.has_value() ? divisor->upper : 0);
   release.folds.push_back(store_->counters());
   release.folds.back().set_output(layout().name);
+  growth_.AddTo(release.folds.back());
   const std::string& name = layout().name;
   const std::vector<int64_t>& shape = layout().shape;
   const v1::DType dtype = layout().released_dtype();

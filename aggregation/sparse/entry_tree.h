@@ -18,6 +18,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <type_traits>
 #include <vector>
 
@@ -38,6 +39,8 @@ class EntryTree final : public SparseStore {
   void ForEachRun(const std::function<void(const SlotRun&)>& visit) override;
   std::unique_ptr<const SlotRuns> Runs(int64_t run_max, ParallelFor& parallel) override;
   int64_t num_touched() override;
+  // Entries wait in buckets.
+  std::optional<int64_t> known_touched() const override { return std::nullopt; }
   v1::FoldCounters counters() const override;
   int64_t memory_bytes() const override;
   int most_bins() const override;

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -26,6 +27,7 @@ class RowStore final : public SparseStore {
   void ForEachRun(const std::function<void(const SlotRun&)>& visit) override;
   std::unique_ptr<const SlotRuns> Runs(int64_t run_max, ParallelFor& parallel) override;
   int64_t num_touched() override { return index_.size(); }
+  std::optional<int64_t> known_touched() const override { return index_.size(); }
   v1::FoldCounters counters() const override;
   int64_t memory_bytes() const override {
     return static_cast<int64_t>(sizeof *this) + index_.memory_bytes() + columns_.memory_bytes();

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 
 #include "aggregation/output/checked_value.h"
 #include "aggregation/sparse/slot_runs.h"
@@ -38,6 +39,8 @@ class SparseStore {
   virtual std::unique_ptr<const SlotRuns> Runs(int64_t run_max, ParallelFor& parallel) = 0;
   // Folds first what waits.
   virtual int64_t num_touched() = 0;
+  // The same if that needs no folding.
+  virtual std::optional<int64_t> known_touched() const = 0;
 
   virtual v1::FoldCounters counters() const = 0;
   virtual int64_t memory_bytes() const = 0;

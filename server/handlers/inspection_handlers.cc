@@ -10,6 +10,7 @@
 #include "base/version.h"
 #include "proto/time.h"
 #include "server/calls/admission.h"
+#include "server/core/access/identity.h"
 #include "server/core/core.h"
 #include "server/core/inspection/explain.h"
 #include "server/core/inspection/views.h"
@@ -108,8 +109,18 @@ absl::StatusOr<v1::DrainWorkerResponse> Drain(Core& core, const v1::DrainWorkerR
   return response;
 }
 
+v1::Caller ViewOf(const Identity& caller) {
+  v1::Caller view;
+  view.set_name(caller.name);
+  for (const v1::Role role : {v1::SUBMITTER, v1::WORKER, v1::OPERATOR, v1::VIEWER}) {
+    if (caller.roles.has(role)) view.add_roles(role);
+  }
+  for (const std::string& population : caller.populations) view.add_populations(population);
+  return view;
+}
+
 absl::StatusOr<v1::GetServerInfoResponse> Info(Core& core, const Admission& admission,
-                                               const ServingCertificate* certificate) {
+                                               const ServingCertificate* certificate, const Identity& caller) {
   const TaskQueries::Info store = core.queries().GetInfo();
   v1::GetServerInfoResponse response;
   response.set_version(kVersion);
@@ -132,6 +143,7 @@ absl::StatusOr<v1::GetServerInfoResponse> Info(Core& core, const Admission& admi
     }
     response.set_certificate_problem(facts.problem);
   }
+  *response.mutable_caller() = ViewOf(caller);
   return response;
 }
 
@@ -184,9 +196,9 @@ void InspectionHandlers::ExplainRound(const v1::ExplainRoundRequest& request, co
                         });
 }
 
-void InspectionHandlers::GetServerInfo(const v1::GetServerInfoRequest& /*request*/, const CallContext& /*call*/,
+void InspectionHandlers::GetServerInfo(const v1::GetServerInfoRequest& /*request*/, const CallContext& call,
                                        Reply<v1::GetServerInfoResponse> reply) {
-  reply(Info(core_, admission_, certificate_));
+  reply(Info(core_, admission_, certificate_, *call.caller));
 }
 
 }  // namespace sheaf

@@ -38,6 +38,13 @@ void CopyFold(const From& from, To& to) {
   to.set_thin_blocks(from.thin_blocks());
   to.set_buffered_entries(from.buffered_entries());
   to.set_bucket_folds(from.bucket_folds());
+  to.set_contributions(from.contributions());
+  to.set_rows(from.rows());
+  for (const auto& size : from.growth()) {
+    auto& copy = *to.add_growth();
+    copy.set_contributions(size.contributions());
+    copy.set_touched(size.touched());
+  }
 }
 
 template <typename From, typename To>

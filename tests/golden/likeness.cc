@@ -72,6 +72,8 @@ const std::map<std::string, Rule>& Rules() {
       {"sheaf.v1.GetServerInfoResponse.data_directory", Rule::kFree},
       {"sheaf.v1.GetServerInfoResponse.operators", Rule::kAtLeast},
       {"sheaf.v1.GetServerInfoResponse.limits", Rule::kAtLeast},
+      // Since 0.2.
+      {"sheaf.v1.GetServerInfoResponse.caller", Rule::kFree},
       // The protocol that a worker asks for: its highest.
       {"sheaf.v1.SyncRequest.protocol_version", Rule::kSetAlike},
       // What depends on the moment.

@@ -24,6 +24,7 @@ AGGREGATION_OF = {
     "sparse/slot_runs.h": "extern SparseStore& store; extern std::vector<size_t>& sizes;",
     "sparse/sparse_block.h": "extern uint64_t range; extern uint32_t* offsets; extern uint32_t* slots; "
                              "extern WideValue* values; extern int precision;",
+    "sparse/union_growth.h": "extern v1::FoldCounters& counters;",
     "sparse/sparse_store.h": "extern SparseStore& store; extern CheckedValues values; extern ParallelFor& parallel;",
     "tensor_check.h": "extern v1::SparseTensor& tensor;",
     "wire/safetensors.h": "extern NamedTensor& w; extern std::string id;",
