@@ -15,7 +15,7 @@ import {consoleLog, type Log} from "../log.js";
 import {ownOrigin} from "../own_origin.js";
 import {type Random, SystemRandom} from "../random.js";
 import type {Transport} from "../transport.js";
-import {VERSION} from "../version.js";
+import {SOFTWARE_VERSION} from "../version.js";
 import {BlobCache} from "./blob_cache.js";
 import {type Clock, SystemClock} from "./clock.js";
 import {type Computation, ComputationRunner} from "./computation_runner.js";
@@ -70,7 +70,7 @@ export class Worker {
     this.onChange = onChange;
     this.transport = transport ?? new ConnectTransport({server: server ?? ownOrigin(), token, insecure});
     this.loop = new WorkerLoop({
-      worker: `js-${random.token(10)}`, softwareVersion: `js-${VERSION}`, broadcastBytesMax: 1 << 30,
+      worker: `js-${random.token(10)}`, softwareVersion: SOFTWARE_VERSION, broadcastBytesMax: 1 << 30,
       contributionBytesMax: 256 << 20, ...options,
     }, {
       transport: this.transport,
