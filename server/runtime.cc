@@ -19,6 +19,7 @@
 #include "server/threads/call_threads.h"
 #include "server/threads/core_thread.h"
 #include "server/threads/strand_pool.h"
+#include "server/web/dashboard_routes.h"
 
 namespace sheaf {
 namespace {
@@ -128,12 +129,13 @@ absl::StatusOr<std::unique_ptr<Runtime>> Runtime::Start(TaskStore& store, Payloa
                    GrpcServer::Start(started.parts.pipeline, clock,
                                      {.listen = options.listen, .certificates = started.certificates.get()}));
   if (!options.http.empty()) {
-    ASSIGN_OR_RETURN(started.http,
-                     HttpServer::Start(started.parts.pipeline, clock,
-                                       {.listen = options.http,
-                                        .certificates = started.certificates.get(),
-                                        .origins = options.http_origins,
-                                        .routes = {MetricsRoute(*started.metrics, started.parts.pipeline)}}));
+    std::vector<Route> routes = DashboardRoutes();
+    routes.push_back(MetricsRoute(*started.metrics, started.parts.pipeline));
+    ASSIGN_OR_RETURN(started.http, HttpServer::Start(started.parts.pipeline, clock,
+                                                     {.listen = options.http,
+                                                      .certificates = started.certificates.get(),
+                                                      .origins = options.http_origins,
+                                                      .routes = std::move(routes)}));
   }
   if (started.certificates != nullptr) started.certificates->Start(clock);
   return runtime;

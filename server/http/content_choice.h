@@ -1,7 +1,7 @@
 // What a request says of the form in which it wants an answer, or that it has it already. Functions of values:
 // thread-safe.
 //
-//   if (NamesTag(request.Header("if-none-match"), etag)) return exchange->Answer({.status = 304, .headers = fields});
+//   if (NamesTag(request.Header("if-none-match"), etag)) exchange->Answer({.status = 304, .headers = fields});
 //   const bool compressed = AcceptsGzip(request.Header("accept-encoding"));
 #pragma once
 

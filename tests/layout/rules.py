@@ -84,10 +84,12 @@ MAY_INCLUDE = {
     "server/http": ["base", "proto", "tls", "server/calls", "server/core/limits", "server/net"],
     # What is counted, as text: it reads the figures that others keep, and is a route of HTTP.
     "server/metrics": ["base", "proto", "tls", "server/calls", "server/http", "storage"] + CORE,
+    # The pages, which are constants: routes of HTTP that know nothing of the server.
+    "server/web": ["base", "server/http"],
     # The binary: main and runtime join the parts.
     "server": ["base", "proto", "tls", "settings"] + AGGREGATION
     + ["storage", "storage/directory", "storage/memory", "server/calls", "server/handlers", "server/http", "server/metrics",
-       "server/net", "server/rpc"] + CORE,
+       "server/net", "server/rpc", "server/web"] + CORE,
     # Starting executables and ending them: of tasks it knows nothing.
     "worker/processes": ["base"],
     "worker/runners": ["base", "proto", "settings"] + AGGREGATION + ["aggregation/output", "sdk/cpp/computation",
@@ -235,7 +237,8 @@ THIRD_PARTY = [
       ("tests/server/http/", "its client")]),
     ("Boost", r"boost/", [("server/http/", "Beast's grammar of HTTP/1.1, and Asio's loops"),
       ("bench/", "its echo is the yardstick")]),
-    ("libdeflate", r"libdeflate\.h", [("base/checksum.cc", "CRC-32")]),
+    ("libdeflate", r"libdeflate\.h", [("base/checksum.cc", "CRC-32"),
+      ("tests/server/dashboard_routes_test.cc", "what the server sends, decompressed")]),
     ("spdlog", r"spdlog/", [("base/log.cc", "the log")]),
     ("CLI11", r"CLI/", [("settings/command_line.cc", "flags of the servers"), ("cli/parser.cc", "commands"),
       ("tests/simulation/", "a program by itself"), ("bench/", "a program by itself")]),

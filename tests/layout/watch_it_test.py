@@ -24,6 +24,7 @@ HTTP_ON_PAGE = "7480"
 
 # (part of a line, what it must print)
 PRINTS = [
+    ("'<title>'", "<title>Sheaf</title>"),
     ("'^sheaf_tasks'", 'sheaf_tasks{population="default",state="QUEUED"} 0'),
     ("'^sheaf_build_info'", 'sheaf_build_info{version="'),
 ]

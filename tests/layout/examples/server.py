@@ -148,6 +148,7 @@ SERVER_OF = {
     "metrics/metric_rows.h": "extern absl::Time now; extern MetricSources& sources;",
     "metrics/metrics_text.h": "extern MetricSources& sources;",
     "metrics/metrics_route.h": "extern MetricsText& text;",
+    "web/embedded_file.h": "",
     "rpc/grpc_call.h": "extern grpc::CallbackServerContext* context; extern grpc::ByteBuffer request_bytes, answer_bytes;",
     "net/batch_scheduling.h": "extern void StartThreads();",
     "net/listener.h": "extern void Serve(int fd);",

@@ -118,7 +118,8 @@ TEST_CASE("Nonsense is refused with a reason, and the connection goes on") {
            Row{"JSON of another type", Post(sync, "application/json", "{\"worker\": {}}"), 400, "invalid_argument"},
            Row{"JSON that is deep", Post(sync, "application/json", std::string(1000, '[')), 400, "invalid_argument"},
            Row{"no method", Post("/sheaf.v1.WorkService/Nothing", "application/proto", ""), 404, "unimplemented"},
-           Row{"no service", Post("/", "application/proto", ""), 404, "unimplemented"},
+           Row{"no service", Post("/nothing.v1.Service/Method", "application/proto", ""), 404, "unimplemented"},
+           Row{"a call of a page", Post("/", "application/proto", ""), 405, "unimplemented"},
            Row{"a change by GET", Request("GET", sync + "?encoding=json&message={}"), 405, "unimplemented"},
            Row{"another verb", Request("PUT", info), 405, "unimplemented"},
            Row{"a media type", Post(info, "text/plain", "x"), 415, "invalid_argument"},
@@ -267,6 +268,33 @@ TEST_CASE("Once there are tokens a call needs one, and says so in its head") {
   const std::string shown = fmt::format("authorization: Bearer {}\r\n", secret);
   MustAsk(server.client, kGetServerInfo, {}, shown);
   CHECK(AskProto(server.client, kSync, AParkedPoll("worker"), shown).status == 403);
+}
+
+TEST_CASE("Whoever asks is told who the server takes them for, and what they may do") {
+  HttpServed server;
+  const v1::Caller anybody = MustAsk(server.client, kGetServerInfo, {}).caller();
+  CHECK(anybody.name().empty());
+  CHECK(anybody.roles_size() == 4);
+  CHECK(anybody.populations().empty());
+  v1::CreateTokenRequest create;
+  create.set_request_id("token-1");
+  create.set_name("admin");
+  create.add_roles(v1::OPERATOR);
+  const std::string admin =
+      fmt::format("authorization: Bearer {}\r\n", MustAsk(server.client, kCreateToken, create).secret());
+  create.set_request_id("token-2");
+  create.set_name("guest");
+  create.set_roles(0, v1::VIEWER);
+  create.add_populations("here");
+  const std::string guest =
+      fmt::format("authorization: Bearer {}\r\n", MustAsk(server.client, kCreateToken, create, admin).secret());
+  const v1::Caller caller = MustAsk(server.client, kGetServerInfo, {}, guest).caller();
+  CHECK(caller.name() == "guest");
+  REQUIRE(caller.roles_size() == 1);
+  CHECK(caller.roles(0) == v1::VIEWER);
+  REQUIRE(caller.populations_size() == 1);
+  CHECK(caller.populations(0) == "here");
+  CHECK(MustAsk(server.client, kGetServerInfo, {}, admin).caller().roles(0) == v1::OPERATOR);
 }
 
 TEST_CASE("Health is told to everybody, and being ready ends before the calls do") {

@@ -1,0 +1,28 @@
+// The files of the dashboard that are in the tree are what its source builds.
+import assert from "node:assert/strict";
+import {readdirSync, readFileSync} from "node:fs";
+import {join} from "node:path";
+import test from "node:test";
+import {gzipSync} from "node:zlib";
+
+const BYTES_MAX = 40_000;
+
+const kept = join(process.env["SHEAF_SOURCE"]!, "web/built");
+const built = process.env["SHEAF_WEB_BUILT"]!;
+
+test("web/built is what the source builds; `node web/build.mjs` brings it up to date", () => {
+  assert.deepEqual(readdirSync(kept).sort(), readdirSync(built).sort());
+  for (const name of readdirSync(kept)) assert.ok(readFileSync(join(kept, name)).equals(readFileSync(join(built, name))), name);
+});
+
+test("Compressed, it is 40 kB in all", () => {
+  const sizes = readdirSync(kept).map((name) => gzipSync(readFileSync(join(kept, name)), {level: 9}).length);
+  assert.ok(sizes.reduce((sum, size) => sum + size, 0) <= BYTES_MAX, sizes.join(" + "));
+});
+
+test("The page refers to nothing that is not there, and to nothing elsewhere", () => {
+  const page = readFileSync(join(kept, "index.html"), "utf8");
+  const names = [...page.matchAll(/(?:src|href)="ui\/([^"]+)"/g)].map(([, name]) => name);
+  assert.deepEqual(names.sort(), readdirSync(kept).filter((name) => name !== "index.html").sort());
+  assert.doesNotMatch(page, /https?:|\/\/[a-z]/);
+});

@@ -1,0 +1,74 @@
+// Table: rows of which only those that are seen are in the page, so that ten thousand scroll as ten do.
+//
+//   <Table name="rounds" label="Rounds" rows={rounds} idOf={(round) => round.id} onEnd={more} columns={[
+//     {name: "Round", cell: (round) => <a href={linkTo("rounds", round.id)}>{round.id}</a>},
+//   ]}/>
+//
+// It scrolls with the page. All rows are of one height, which style.css gives to the class `t-NAME` along with the widths of the
+// columns; on a narrow screen a row has two lines.
+import type {ComponentChildren} from "preact";
+import {useEffect, useLayoutEffect, useRef, useState} from "preact/hooks";
+
+export interface Column<Row> {
+  name: string;
+  cell: (row: Row) => ComponentChildren;
+  /** Of the cell: "num" is right-aligned, "wide" is left out on narrow screens, "main" comes first there. */
+  class?: string;
+}
+
+const AROUND = 12;
+
+interface Props<Row> {
+  name: string;
+  label: string;
+  rows: Row[];
+  columns: Column<Row>[];
+  idOf: (row: Row) => string;
+  /** There are more than `rows`, and the last is near. */
+  onEnd?: () => void;
+  hasMore?: boolean;
+}
+
+export function Table<Row>({name, label, rows, columns, idOf, onEnd, hasMore = false}: Props<Row>) {
+  const body = useRef<HTMLDivElement>(null);
+  const [seen, setSeen] = useState({first: 0, end: 40, height: 31});
+  const look = () => {
+    const height = parseFloat(getComputedStyle(body.current!).getPropertyValue("--row"));
+    const top = body.current!.getBoundingClientRect().top;
+    const first = Math.max(0, Math.floor(-top / height) - AROUND);
+    const end = Math.ceil((innerHeight - top) / height) + AROUND;
+    setSeen((before) => before.first === first && before.end === end && before.height === height ? before : {first, end, height});
+  };
+  useLayoutEffect(look, [rows.length]);
+  useEffect(() => {
+    let isAsked = false;
+    const onScroll = () => {
+      if (isAsked) return;
+      isAsked = true;
+      requestAnimationFrame(() => {
+        isAsked = false;
+        if (body.current !== null) look();
+      });
+    };
+    addEventListener("scroll", onScroll, {passive: true});
+    addEventListener("resize", onScroll);
+    return () => {
+      removeEventListener("scroll", onScroll);
+      removeEventListener("resize", onScroll);
+    };
+  }, []);
+  const isNearEnd = hasMore && seen.end >= rows.length;
+  useEffect(() => { if (isNearEnd) onEnd?.(); }, [isNearEnd, rows.length]);
+  return <div class={`table t-${name}`} role="table" aria-label={label} aria-rowcount={hasMore ? -1 : rows.length + 1}>
+    <div role="rowgroup" class="head">
+      <div role="row" aria-rowindex={1}>{columns.map((column) => <span key={column.name} role="columnheader" class={column.class}>{column.name}</span>)}</div>
+    </div>
+    <div role="rowgroup" ref={body} class="body" style={{height: `${rows.length * seen.height}px`}}>
+      {rows.slice(seen.first, seen.end).map((row, i) => (
+        <div role="row" key={idOf(row)} aria-rowindex={seen.first + i + 2} style={{top: `${(seen.first + i) * seen.height}px`}}>
+          {columns.map((column) => <span key={column.name} role="cell" class={column.class} data-name={column.name}>{column.cell(row)}</span>)}
+        </div>
+      ))}
+    </div>
+  </div>;
+}
