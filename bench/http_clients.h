@@ -3,7 +3,7 @@
 //
 //   HttpClients clients("127.0.0.1:7434", {});
 //   RETURN_IF_ERROR(clients.Open(64));
-//   clients.Post(0, kSync.name, request.SerializeAsString(), [](absl::StatusOr<std::string> answer) { ... });
+//   clients.Post(0, kSync.name, request.SerializeAsString(), on_answer);
 //
 // Callbacks run in that thread and may post again. Thread-safe. Calls that are open when the object goes are never
 // answered.
