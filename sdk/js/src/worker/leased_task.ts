@@ -128,6 +128,16 @@ export class LeasedTask {
     return valueOf(this.lease.payload);
   }
 
+  /** The round's `config` as it came; for whole numbers from 2^53 on, which no number of JSON.parse holds. */
+  get configBytes(): Uint8Array {
+    return this.lease.computation?.config ?? new Uint8Array();
+  }
+
+  /** The task's own `payload` as it came. */
+  get payloadBytes(): Uint8Array {
+    return this.lease.payload;
+  }
+
   /** What to return: one declaration for each output of the round. */
   get outputs(): DeclaredOutput[] {
     return (this.lease.aggregate?.outputs ?? []).map((spec) => new DeclaredOutput(spec));
