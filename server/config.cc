@@ -86,6 +86,9 @@ absl::Status CheckListen(Config& config) {
   if (config.http.empty() && !config.http_port_file.empty()) {
     return absl::InvalidArgumentError("--http-port-file is for the address of HTTP/1.1: give --http, too");
   }
+  if (config.http.empty() && !config.join.empty()) {
+    return absl::InvalidArgumentError("--join is for tabs, which call by HTTP/1.1: give --http, too");
+  }
   RETURN_IF_ERROR(CheckAddress(config, "listen", config.listen));
   return config.http.empty() ? absl::OkStatus() : CheckAddress(config, "http", config.http);
 }
@@ -144,6 +147,9 @@ Settings SettingsOf(Invocation& invocation) {
   settings.Choice("store", "sqlite", "sqlite, or memory: forgets everything when the server ends.",
                   {"sqlite", "memory"}, &config.store);
   settings.Text("port_file", "", "File to write the address to once the server is ready.", &config.port_file);
+  settings.Text("join", "",
+                "Directory with computations.js, which tabs of browsers may run as workers at /join; empty for none.",
+                &config.join);
   settings.Text("http_port_file", "", "The same for the address of HTTP/1.1.", &config.http_port_file);
   settings.Level("log_level", "info", "debug, info, warning, error or off.", &config.log_level);
   settings.Duration("stop_grace", "1s", "How long open calls may take to end when the server is told to stop.", {},

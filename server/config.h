@@ -21,6 +21,8 @@ struct Config {
   // Of HTTP/1.1; empty: none.
   std::string http;
   std::vector<std::string> http_origins;
+  // Empty: tabs are given nothing to run.
+  std::string join;
   std::string data_dir;
   // "sqlite" or "memory".
   std::string store;

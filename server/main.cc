@@ -9,8 +9,10 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <optional>
 #include <string>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -109,11 +111,16 @@ absl::Status PrintOperatorToken(const Config& config) {
 absl::Status Serve(const Config& config) {
   const SystemClock clock;
   SystemRandom random;
+  std::optional<JoinFiles> join;
+  if (!config.join.empty()) {
+    ASSIGN_OR_RETURN(join, JoinFiles::Read(config.join));
+  }
   ASSIGN_OR_RETURN(const Store store, ChooseStore(config));
   ASSIGN_OR_RETURN(const std::unique_ptr<Runtime> runtime, Runtime::Start(*store.tasks, *store.payloads, clock, random,
                                                                           {.listen = config.listen,
                                                                            .http = config.http,
                                                                            .http_origins = config.http_origins,
+                                                                           .join = std::move(join),
                                                                            .tls = config.tls,
                                                                            .requires_tokens = !config.is_loopback,
                                                                            .data_directory = config.data_dir,

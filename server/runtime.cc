@@ -20,6 +20,7 @@
 #include "server/threads/core_thread.h"
 #include "server/threads/strand_pool.h"
 #include "server/web/dashboard_routes.h"
+#include "server/web/join_routes.h"
 
 namespace sheaf {
 namespace {
@@ -43,7 +44,7 @@ void EndProcess(const absl::Status& status) {
 }  // namespace
 
 struct Runtime::State {
-  State(TaskStore& store, PayloadStore& payloads, const Clock& its_clock, Random& random, const Options& options)
+  State(TaskStore& store, PayloadStore& payloads, const Clock& its_clock, Random& random, Options& options)
       : clock(its_clock),
         stop_grace(options.stop_grace),
         thread(its_clock, EndProcess),
@@ -56,7 +57,8 @@ struct Runtime::State {
                .folds = &folds,
                .receptions = &receptions,
                .watch = MonotonicTime},
-              &calls) {}
+              &calls),
+        join(std::move(options.join)) {}
 
   // What runs knows the parts, which are destroyed before their threads are.
   ~State() {
@@ -90,6 +92,7 @@ struct Runtime::State {
   CallThreads calls;
   ServerParts parts;
   std::optional<MetricsText> metrics;
+  const std::optional<JoinFiles> join;
   // Null: nothing is encrypted.
   std::unique_ptr<CertificateWatch> certificates;
   std::unique_ptr<GrpcServer> server;
@@ -130,6 +133,7 @@ absl::StatusOr<std::unique_ptr<Runtime>> Runtime::Start(TaskStore& store, Payloa
                                      {.listen = options.listen, .certificates = started.certificates.get()}));
   if (!options.http.empty()) {
     std::vector<Route> routes = DashboardRoutes();
+    for (Route& route : JoinRoutes(started.join ? &*started.join : nullptr)) routes.push_back(std::move(route));
     routes.push_back(MetricsRoute(*started.metrics, started.parts.pipeline));
     ASSIGN_OR_RETURN(started.http, HttpServer::Start(started.parts.pipeline, clock,
                                                      {.listen = options.http,

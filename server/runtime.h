@@ -11,6 +11,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,7 @@
 #include "base/clock.h"
 #include "base/random.h"
 #include "server/core/limits/limits.h"
+#include "server/web/join_files.h"
 #include "storage/payload_store.h"
 #include "storage/task_store.h"
 #include "tls/certificates.h"
@@ -33,6 +35,8 @@ class Runtime {
     std::string http;
     // See HttpServer::Options.
     std::vector<std::string> http_origins;
+    // What tabs may run as workers, at /join; none: nothing.
+    std::optional<JoinFiles> join;
     // Without a certificate nothing is encrypted, on either port. With authorities, clients must show a certificate
     // that one of these signed. The files are read again when they change; see CertificateWatch.
     CertificateFiles tls;

@@ -1,4 +1,4 @@
-// EmbeddedFile: a file of web/built as the binary has it. cmake/embed_files.cmake makes the table.
+// EmbeddedFile: a file that is built in web/, as the binary has it. cmake/embed_files.cmake makes the table.
 //
 //   for (const EmbeddedFile& file : DashboardFiles()) LogInfo("{}: {} bytes", file.name, file.plain.size());
 //
@@ -20,7 +20,8 @@ struct EmbeddedFile {
   std::string_view gzip;
 };
 
-// In the order of their names.
+// Each in the order of their names: of web/built, and of web/join/built.
 std::span<const EmbeddedFile> DashboardFiles();
+std::span<const EmbeddedFile> JoinPageFiles();
 
 }  // namespace sheaf

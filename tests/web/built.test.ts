@@ -1,4 +1,4 @@
-// The files of the dashboard that are in the tree are what its source builds.
+// The files of the pages that are in the tree are what their source builds.
 import assert from "node:assert/strict";
 import {readdirSync, readFileSync} from "node:fs";
 import {join} from "node:path";
@@ -8,11 +8,18 @@ import {gzipSync} from "node:zlib";
 const BYTES_MAX = 40_000;
 
 const kept = join(process.env["SHEAF_SOURCE"]!, "web/built");
-const built = process.env["SHEAF_WEB_BUILT"]!;
+
+function assertSame(inTheTree: string, fresh: string): void {
+  assert.deepEqual(readdirSync(inTheTree).sort(), readdirSync(fresh).sort());
+  for (const name of readdirSync(inTheTree)) assert.ok(readFileSync(join(inTheTree, name)).equals(readFileSync(join(fresh, name))), name);
+}
 
 test("web/built is what the source builds; `node web/build.mjs` brings it up to date", () => {
-  assert.deepEqual(readdirSync(kept).sort(), readdirSync(built).sort());
-  for (const name of readdirSync(kept)) assert.ok(readFileSync(join(kept, name)).equals(readFileSync(join(built, name))), name);
+  assertSame(kept, process.env["SHEAF_WEB_BUILT"]!);
+});
+
+test("web/join/built is what the source builds; `node web/join/build.mjs`, after that of sdk/js, brings it up to date", () => {
+  assertSame(join(process.env["SHEAF_SOURCE"]!, "web/join/built"), process.env["SHEAF_JOIN_BUILT"]!);
 });
 
 test("Compressed, it is 40 kB in all", () => {

@@ -48,7 +48,7 @@ export async function openPage(browser: Browser, http: string, hash: string, vie
   page.on("console", (message) => {
     if (["error", "warning"].includes(message.type()) && !expected?.test(message.text())) found.push(message.text());
   });
-  await page.goto(`http://${http}/#/${hash}`);
+  await page.goto(`http://${http}/${hash.startsWith("/") ? hash.slice(1) : `#/${hash}`}`);
   return page;
 }
 

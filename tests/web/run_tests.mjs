@@ -12,6 +12,11 @@ const {build} = await import(pathToFileURL(join(modules, "esbuild/lib/main.js"))
 const folder = mkdtempSync(join(tmpdir(), "sheaf-web-"));
 const built = spawnSync(process.execPath, [join(here, "../../web/build.mjs"), join(folder, "built")], {stdio: "inherit"});
 if (built.status !== 0) process.exit(1);
+// The page for tabs that compute has the package of sdk/js in it.
+const sdk = join(here, "../../sdk/js");
+for (const args of [[join(sdk, "build.mjs")], [join(here, "../../web/join/build.mjs"), join(folder, "join")]]) {
+  if (spawnSync(process.execPath, args, {stdio: "inherit"}).status !== 0) process.exit(1);
+}
 const types = spawnSync(process.execPath, [join(modules, "typescript/bin/tsc"), "-p", here], {stdio: "inherit"});
 if (types.status !== 0) process.exit(1);
 try {
@@ -30,7 +35,7 @@ try {
   const missing = files.filter((file) => !existsSync(file));
   if (missing.length > 0) throw new Error(`nothing was built of ${missing.join(", ")}`);
   process.exitCode = spawnSync(process.execPath, ["--enable-source-maps", "--test", "--test-timeout=240000", ...files], {
-    stdio: "inherit", env: {...process.env, SHEAF_WEB_BUILT: join(folder, "built")},
+    stdio: "inherit", env: {...process.env, SHEAF_WEB_BUILT: join(folder, "built"), SHEAF_JOIN_BUILT: join(folder, "join")},
   }).status ?? 1;
 } finally {
   rmSync(folder, {recursive: true, force: true});

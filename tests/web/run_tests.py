@@ -25,9 +25,11 @@ def main(arguments: list[str]) -> int:
         if shutil.which(program) is None:
             print(f"SKIP: there is no {program}; Debian's package {package} brings it")
             return 77
-    if not (WEB / "node_modules").is_dir():
-        print("SKIP: web has no node_modules; `npm ci` in web brings the packages that it is built with")
-        return 77
+    for package in [WEB, HERE.parents[1] / "sdk/js"]:
+        if not (package / "node_modules").is_dir():
+            where = package.relative_to(HERE.parents[1])
+            print(f"SKIP: {where} has no node_modules; `npm ci` in {where} brings the packages that it is built with")
+            return 77
     environment = os.environ | {"SHEAF_BINARIES": os.path.abspath(binaries), "SHEAF_SOURCE": str(HERE.parents[1])}
     return subprocess.run(["node", str(HERE / "run_tests.mjs"), *files], env=environment).returncode
 
