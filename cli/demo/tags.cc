@@ -20,6 +20,7 @@ class DemoTags final : public TrainingDemo {
                       .clients = "maintainers",
                       .dataset = kDebianIndexData,
                       .dataset_help = "a package index",
+                      .join = "tags",
                       .rounds = 20,
                       .clients_per_round = 50}) {}
 

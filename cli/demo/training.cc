@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <system_error>
 
 #include "base/status_macros.h"
 #include "cli/demo/run.h"
@@ -13,12 +15,20 @@ namespace {
 
 // A demonstration that stands still this long is broken.
 constexpr absl::Duration kRoundDeadline = absl::Minutes(5);
+// How often to look whether tabs have joined.
+constexpr absl::Duration kLookInterval = absl::Milliseconds(200);
+// How the version of a worker ends that runs in a tab (sdk/js/src/version.ts).
+constexpr std::string_view kBrowser = " browser";
 
 }  // namespace
 
 void TrainingDemo::Declare(Arguments& arguments) {
   arguments.Number("--rounds", "N", "how many rounds to train", {.min = 1, .max = 100'000}, &rounds_);
   arguments.Number("--workers", "N", "how many workers to start", {.min = 1, .max = 60}, &workers_);
+  if (traits_.join != nullptr) {
+    arguments.Number("--browser", "N", "how many tabs of browsers to wait for, at the address that is printed",
+                     {.min = 0, .max = 1'000}, &tabs_);
+  }
   arguments.Number("--clients", "N", fmt::format("{} sampled per round", traits_.clients), {.min = 1, .max = 10'000},
                    &clients_);
   arguments.Number("--seed", "N", "the seed of all random choices; the same seed gives the same model", {.min = 0},
@@ -37,15 +47,56 @@ absl::Status TrainingDemo::Run(Session& session) {
 
 absl::Status TrainingDemo::RunIn(Session& session, InterruptGuard& guard, const std::string& directory) {
   RETURN_IF_ERROR(Prepare(session, fmt::format("{}/{}.snapshot", directory, traits_.dataset), data_));
+  ASSIGN_OR_RETURN(const std::string join_directory, MakeJoinDirectory(session, directory));
   ASSIGN_OR_RETURN(LocalFederation federation,
                    LocalFederation::Start(session.host(), guard,
                                           {.directory = directory,
                                            .num_workers = static_cast<int>(workers_),
-                                           .worker_data = fmt::format("{}={}", traits_.dataset, data_)}));
+                                           .worker_data = fmt::format("{}={}", traits_.dataset, data_),
+                                           .join_directory = join_directory}));
   PrintIntroduction(session, federation.address());
+  RETURN_IF_ERROR(WaitForTabs(session, guard, federation));
   RETURN_IF_ERROR(Train(session, guard, federation));
   PrintNext(session, directory);
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> TrainingDemo::MakeJoinDirectory(Session& session, const std::string& directory) const {
+  if (tabs_ == 0) return std::string();
+  const std::string installed = fmt::format("{}/../share/sheaf/join/{}", session.host().binary_directory, traits_.join);
+  const std::string made = directory + "/join";
+  std::error_code error;
+  std::filesystem::copy(installed, made, error);
+  if (error) {
+    return WithHint(absl::NotFoundError(fmt::format("what tabs compute is not in {}: {}", installed, error.message())),
+                    "build or install all of it");
+  }
+  std::filesystem::copy_file(data_, fmt::format("{}/{}", made, traits_.dataset), error);
+  if (!error) return made;
+  return absl::UnavailableError(fmt::format("cannot copy {} to {}: {}", data_, made, error.message()));
+}
+
+absl::Status TrainingDemo::WaitForTabs(Session& session, InterruptGuard& guard, LocalFederation& federation) const {
+  if (tabs_ == 0) return absl::OkStatus();
+  session.err() << fmt::format("\nopen http://{}/join in {} {} of a browser, and join\n", federation.http_address(),
+                               tabs_, tabs_ == 1 ? "tab" : "tabs")
+                << std::flush;
+  ASSIGN_OR_RETURN(const std::unique_ptr<Transport> transport, session.host().connect(federation.address(), {}));
+  v1::ListWorkersRequest request;
+  request.set_population(session.options().population);
+  request.set_page_size(1000);
+  for (int64_t seen = 0;;) {
+    if (guard.interrupted()) return absl::CancelledError("interrupted");
+    RETURN_IF_ERROR(federation.Check());
+    ASSIGN_OR_RETURN(const v1::ListWorkersResponse listed, BlockingCall(*transport, kListWorkers, request));
+    const int64_t now = std::count_if(listed.workers().begin(), listed.workers().end(), [](const v1::Worker& worker) {
+      return worker.software_version().ends_with(kBrowser);
+    });
+    if (now > seen) session.err() << fmt::format("{} of {} tabs have joined\n", now, tabs_) << std::flush;
+    seen = now;
+    if (seen >= tabs_) return absl::OkStatus();
+    session.host().pause(kLookInterval);
+  }
 }
 
 absl::Status TrainingDemo::Train(Session& session, InterruptGuard& guard, LocalFederation& federation) {

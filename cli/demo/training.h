@@ -42,6 +42,8 @@ class TrainingDemo : public Command {
     // Under which name a worker knows the dataset, and what is in it.
     const char* dataset;
     const char* dataset_help;
+    // What tabs compute: a folder of share/sheaf/join, which has all but the dataset. Null: nothing.
+    const char* join = nullptr;
     int64_t rounds;
     int64_t clients_per_round;
   };
@@ -79,6 +81,10 @@ class TrainingDemo : public Command {
   virtual std::vector<Suggestion> MoreNext(const std::string& /*sheaf*/) const { return {}; }
 
  private:
+  // The directory for `sheafd --join`, made in `directory`; empty if no tab is wanted.
+  absl::StatusOr<std::string> MakeJoinDirectory(Session& session, const std::string& directory) const;
+  // Returns when as many tabs call as are wanted.
+  absl::Status WaitForTabs(Session& session, InterruptGuard& guard, LocalFederation& federation) const;
   absl::Status RunIn(Session& session, InterruptGuard& guard, const std::string& directory);
   absl::Status Train(Session& session, InterruptGuard& guard, LocalFederation& federation);
   void PrintIntroduction(Session& session, const std::string& address) const;
@@ -87,6 +93,7 @@ class TrainingDemo : public Command {
   const Traits traits_;
   int64_t rounds_;
   int64_t workers_ = 8;
+  int64_t tabs_ = 0;
   int64_t clients_;
   int64_t seed_ = 1;
   bool verify_ = false;

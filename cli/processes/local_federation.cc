@@ -27,6 +27,12 @@ absl::StatusOr<ChildProcess> StartBinary(const Host& host, const std::string& na
   return child;
 }
 
+absl::StatusOr<std::string> ReadAddress(const std::string& port_file) {
+  ASSIGN_OR_RETURN(std::string address, ReadFile(port_file));
+  while (!address.empty() && address.back() == '\n') address.pop_back();
+  return address;
+}
+
 absl::Status Ended(const std::string& name, const ChildProcess& child) {
   std::string log = child.LogTail(kLogLines);
   while (!log.empty() && log.back() == '\n') log.pop_back();
@@ -46,11 +52,15 @@ absl::StatusOr<LocalFederation> LocalFederation::Start(Host& host, InterruptGuar
 
 absl::Status LocalFederation::StartServer(Host& host, InterruptGuard& guard, const LocalFederationOptions& options) {
   const std::string port_file = options.directory + "/port";
+  const std::string http_port_file = options.directory + "/http-port";
+  std::vector<std::string> arguments = {"--listen",    "127.0.0.1:0", "--data-dir",  options.directory + "/server",
+                                        "--port-file", port_file,     "--log-level", "warning"};
+  if (!options.join_directory.empty()) {
+    arguments.insert(arguments.end(),
+                     {"--http", "127.0.0.1:0", "--http-port-file", http_port_file, "--join", options.join_directory});
+  }
   ASSIGN_OR_RETURN(ChildProcess server,
-                   StartBinary(host, "sheafd",
-                               {"--listen", "127.0.0.1:0", "--data-dir", options.directory + "/server", "--port-file",
-                                port_file, "--log-level", "warning"},
-                               options.directory + "/sheafd.log"));
+                   StartBinary(host, "sheafd", std::move(arguments), options.directory + "/sheafd.log"));
   guard.Guard(server.pid());
   server_.push_back(std::move(server));
   const absl::Time give_up = host.clock.Now() + kServerStart;
@@ -64,8 +74,11 @@ absl::Status LocalFederation::StartServer(Host& host, InterruptGuard& guard, con
     }
     host.pause(kLookInterval);
   }
-  ASSIGN_OR_RETURN(address_, ReadFile(port_file));
-  while (!address_.empty() && address_.back() == '\n') address_.pop_back();
+  ASSIGN_OR_RETURN(address_, ReadAddress(port_file));
+  if (!options.join_directory.empty()) {
+    // It is written before the other.
+    ASSIGN_OR_RETURN(http_address_, ReadAddress(http_port_file));
+  }
   return absl::OkStatus();
 }
 

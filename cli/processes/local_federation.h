@@ -25,6 +25,8 @@ struct LocalFederationOptions {
   int num_workers = 8;
   // For every worker's --data: "name=path".
   std::string worker_data;
+  // What tabs may run and fetch (sheafd --join); empty: the server does not speak HTTP.
+  std::string join_directory;
 };
 
 class LocalFederation {
@@ -41,6 +43,8 @@ class LocalFederation {
 
   // "127.0.0.1:PORT".
   const std::string& address() const { return address_; }
+  // The same of HTTP; empty without a directory for tabs.
+  const std::string& http_address() const { return http_address_; }
   // OK while the server and at least one worker run; else ABORTED, saying how it ended, with the end of its log.
   absl::Status Check();
 
@@ -52,6 +56,7 @@ class LocalFederation {
   std::deque<ChildProcess> server_;
   std::deque<ChildProcess> workers_;
   std::string address_;
+  std::string http_address_;
 };
 
 }  // namespace sheaf
