@@ -51,10 +51,13 @@ absl::Status RunWithoutCommand(const ParsedLine& line, const Arguments& global, 
 }  // namespace
 
 void DeclareGlobalOptions(Arguments& arguments, GlobalOptions* options) {
-  arguments.Text("-s,--server", "HOST:PORT", "the server to talk to", &options->server).environment = "SHEAF_SERVER";
+  arguments
+      .Text("-s,--server", "ADDRESS", "the server to talk to: HOST:PORT, or the URL of its HTTP/1.1", &options->server)
+      .environment = "SHEAF_SERVER";
   ChannelSecurity& security = options->security;
   arguments
-      .Text("--tls-ca", "FILE", "the authorities of the server's certificate, or 'system'; turns TLS on",
+      .Text("--tls-ca", "FILE",
+            "the authorities of the server's certificate, or 'system'; turns TLS on, as https:// does",
             &security.tls_ca)
       .environment = "SHEAF_TLS_CA";
   arguments.Text("--tls-cert", "FILE", "a certificate of yours, if the server asks for one", &security.tls_cert)
@@ -80,8 +83,10 @@ int RunCommandLine(const std::vector<std::string>& args, Host& host) {
   absl::Status status = line.status;
   if (status.ok()) status = ApplyEnvironment(global, line.given, host);
 
-  ErrorContext context{
-      .server = options.server, .uses_tls = options.security.uses_tls(), .noun = line.noun, .command = ""};
+  ErrorContext context{.server = options.server,
+                       .uses_tls = UsesTls(options.server, options.security),
+                       .noun = line.noun,
+                       .command = ""};
   if (line.row != nullptr) context.command = CommandName(*line.row);
   Session session(host, options);
   if (status.ok()) {

@@ -32,7 +32,7 @@ struct Host {
   std::function<void(absl::Duration)> pause;
   // A variable's value, unless it is unset.
   std::function<std::optional<std::string>(const std::string& name)> environment;
-  // A transport to "host:port"; the codes of CheckChannelSecurity. Connecting itself happens at the first call.
+  // A transport to HOST:PORT or a URL; the codes of CheckChannelSecurity. Connecting itself happens at the first call.
   std::function<absl::StatusOr<std::unique_ptr<Transport>>(const std::string& address, const ChannelOptions& options)>
       connect;
   // For calls that outlive a server's restart.

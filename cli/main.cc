@@ -15,6 +15,7 @@
 #include "cli/command_line.h"
 #include "sdk/cpp/client/grpc_log.h"
 #include "sdk/cpp/client/grpc_transport.h"
+#include "sdk/cpp/client/open_transport.h"
 
 namespace {
 
@@ -60,9 +61,8 @@ int main(int argc, char** argv) {
       .environment = Environment,
       .connect = [](const std::string& address,
                     const sheaf::ChannelOptions& options) -> absl::StatusOr<std::unique_ptr<sheaf::Transport>> {
-        const std::string& server = options.server_name.empty() ? address : options.server_name;
-        if (absl::Status status = sheaf::CheckChannelSecurity(server, options.security); !status.ok()) return status;
-        return std::make_unique<sheaf::GrpcTransport>(address, options);
+        if (absl::Status status = sheaf::CheckChannelSecurity(address, options.security); !status.ok()) return status;
+        return sheaf::OpenTransport(address, options);
       },
       .timer = timer,
       .program = argc > 0 ? argv[0] : "sheaf",

@@ -1,8 +1,10 @@
 #include "cli/session.h"
 
+#include "base/status_macros.h"
 #include "cli/json_output.h"
 #include "cli/terminal/errors.h"
 #include "sdk/cpp/client/retrying_transport.h"
+#include "sdk/cpp/client/server_address.h"
 
 namespace sheaf {
 namespace {
@@ -27,6 +29,7 @@ Session::Session(Host& host, GlobalOptions options)
 
 absl::StatusOr<Transport*> Session::transport() {
   if (transport_ == nullptr) {
+    RETURN_IF_ERROR(WithHint(ParseServerAddress(options_.server).status(), "correct --server, or SHEAF_SERVER"));
     absl::StatusOr<std::unique_ptr<Transport>> connected =
         host_.connect(options_.server, {.security = options_.security});
     // Nothing was called yet: it is about files of this machine.

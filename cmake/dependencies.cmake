@@ -8,6 +8,7 @@ find_package(fmt CONFIG REQUIRED)
 find_package(spdlog CONFIG REQUIRED)
 find_package(SQLite3 REQUIRED)
 find_package(OpenSSL REQUIRED)
+find_package(CURL REQUIRED)  # Debian ships no CMake package for it, and CMake knows it.
 find_package(Boost REQUIRED)  # Headers only.
 pkg_check_modules(libdeflate REQUIRED IMPORTED_TARGET libdeflate)  # Debian ships no CMake package for it.
 find_package(CLI11 CONFIG REQUIRED)

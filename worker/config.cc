@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "base/status_macros.h"
+#include "sdk/cpp/client/server_address.h"
 
 namespace sheaf {
 namespace {
@@ -17,13 +18,7 @@ constexpr size_t kNameBytesMax = 128;
 
 constexpr int64_t kMegabytesMax = int64_t{1} << 30;
 
-absl::Status CheckServer(const std::string& text) {
-  const bool is_unix = text.starts_with("unix:");
-  if (is_unix || (text.find(':') != std::string::npos && text.front() != ':' && text.back() != ':')) {
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(fmt::format("\"{}\" is not HOST:PORT, for example 127.0.0.1:7433", text));
-}
+absl::Status CheckServer(const std::string& text) { return ParseServerAddress(text).status(); }
 
 absl::Status CheckName(const std::string& text) {
   const auto is_allowed = [](unsigned char c) { return std::isalnum(c) || c == '_' || c == '.' || c == '-'; };
@@ -86,9 +81,14 @@ Settings SettingsOf(WorkerInvocation& invocation, const Environment& environment
   WorkerOptions& options = config.options;
   ChannelSecurity& security = config.security;
   Settings settings(config.program, "pulls tasks from a Sheaf server and computes them on this machine's data.");
-  settings.Custom("server", "127.0.0.1:7433", "Address of the server.", Checked(CheckServer, &config.server));
-  settings.Text("tls_ca", "", "PEM file with the authorities of the server's certificate, or system; turns TLS on.",
-                &security.tls_ca);
+  settings.Custom("server", "127.0.0.1:7433",
+                  "Address of the server: HOST:PORT for gRPC, or a URL, http:// or https://, for HTTP/1.1.",
+                  Checked(CheckServer, &config.server));
+  settings.Text(
+      "tls_ca", "",
+      "PEM file with the authorities of the server's certificate, or system; turns TLS on for gRPC, and of https:// "
+      "replaces those of the system.",
+      &security.tls_ca);
   settings.Text("tls_cert", "", "PEM file with this worker's own certificate, for a server that asks for one.",
                 &security.tls_cert);
   settings.Text("tls_key", "", "PEM file with the key of --tls-cert.", &security.tls_key);

@@ -15,7 +15,7 @@
 #include "base/random.h"
 #include "base/status_macros.h"
 #include "base/version.h"
-#include "sdk/cpp/client/grpc_transport.h"
+#include "sdk/cpp/client/open_transport.h"
 #include "worker/blob_cache.h"
 #include "worker/computation_runner.h"
 #include "worker/runners/broadcast_files.h"
@@ -78,7 +78,8 @@ constexpr absl::Duration kLongPause = absl::Seconds(1);
 // Notices what makes a pause pointless: another token in the file, or a connection where there was none.
 class RecoveryWatch {
  public:
-  explicit RecoveryWatch(GrpcTransport& transport) : transport_(transport), token_version_(transport.token_version()) {}
+  explicit RecoveryWatch(ServerTransport& transport)
+      : transport_(transport), token_version_(transport.token_version()) {}
 
   // Since it was asked last.
   bool HasRecovered() {
@@ -91,7 +92,7 @@ class RecoveryWatch {
   }
 
  private:
-  GrpcTransport& transport_;
+  ServerTransport& transport_;
   int64_t token_version_;
   bool was_connected_ = true;
 };
@@ -130,7 +131,7 @@ struct WorkerRuntime::Impl {
   std::unique_ptr<BroadcastFiles> broadcasts;
   std::unique_ptr<ComputationRunner> runner;
   std::unique_ptr<ThreadPool> pool;
-  std::unique_ptr<GrpcTransport> transport;
+  std::unique_ptr<ServerTransport> transport;
   std::unique_ptr<WorkerLoop> loop;
 };
 
@@ -167,8 +168,7 @@ absl::Status WorkerRuntime::Start() {
   Impl& impl = *impl_;
   for (const auto& [name, location] : impl.config.data) RETURN_IF_ERROR(impl.data.Configure(name, location));
   RETURN_IF_ERROR(CheckChannelSecurity(impl.config.server, impl.config.security));
-  impl.transport =
-      std::make_unique<GrpcTransport>(impl.config.server, ChannelOptions{.security = impl.config.security});
+  impl.transport = OpenTransport(impl.config.server, {.security = impl.config.security});
   WorkerOptions& options = impl.config.options;
   options.software_version = kVersion;
   if (options.worker.empty()) options.worker = fmt::format("{}-{}", HostName(), impl.random.Token(6));

@@ -10,7 +10,9 @@
 #include "probe/one_hot.h"
 #include "proto/methods.h"
 #include "proto/time.h"
+#include "sdk/cpp/client/http_proxy.h"
 #include "sdk/cpp/client/round_client.h"
+#include "sdk/cpp/client/server_address.h"
 
 namespace sheaf {
 namespace {
@@ -38,13 +40,15 @@ absl::StatusOr<std::unique_ptr<Selftest>> Selftest::Start(Session& session, cons
   const GlobalOptions& global = session.options();
   // Says what is wrong with the server or with us, in peace.
   RETURN_IF_ERROR(session.patient_transport().status());
+  // It stands between us and whatever we would connect to.
+  ASSIGN_OR_RETURN(const ServerAddress server, ParseServerAddress(global.server));
   ASSIGN_OR_RETURN(selftest->network_,
-                   FaultyNetwork::Start(global.server, session.host().clock, selftest->random_.Bits()));
+                   FaultyNetwork::Start(FirstHop(server), session.host().clock, selftest->random_.Bits()));
   for (int i = 0; i < options.num_workers; ++i) {
     Seat seat;
-    ASSIGN_OR_RETURN(seat.wire, session.host().connect(selftest->network_->address(), {.security = global.security,
-                                                                                       .own_connection = true,
-                                                                                       .server_name = global.server}));
+    ASSIGN_OR_RETURN(seat.wire, session.host().connect(global.server, {.security = global.security,
+                                                                       .own_connection = true,
+                                                                       .via = selftest->network_->address()}));
     seat.recording = std::make_unique<RecordingTransport>(*seat.wire, selftest->history_);
     seat.calls = std::make_unique<FaultyCalls>(*seat.recording, session.host().timer, selftest->random_.Bits(),
                                                CallFaults{.late_by = kLateBy * options.lease});

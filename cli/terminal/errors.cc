@@ -14,8 +14,13 @@ constexpr char kHintUrl[] = "sheaf.v1/hint";
 
 bool Says(std::string_view message, std::string_view words) { return message.find(words) != std::string_view::npos; }
 
-// gRPC wraps the reason of a failed connection in one sentence per layer; the innermost is the one to act on.
-std::string Reason(const std::string& message) {
+// The client says first whom it cannot reach, and so do we. gRPC wraps the reason of a failed connection in one
+// sentence per layer; the innermost is the one to act on.
+std::string Reason(std::string message) {
+  constexpr std::string_view kUnreachable = " cannot be reached: ";
+  if (message.starts_with("the server at ") && Says(message, kUnreachable)) {
+    message.erase(0, message.find(kUnreachable) + kUnreachable.size());
+  }
   if (Says(message, "DNS resolution failed")) return "there is no host of this name";
   if (!Says(message, "failed to connect to all addresses")) return message;
   const size_t colon = message.rfind(": ");
@@ -44,6 +49,14 @@ std::string ConnectionHint(std::string_view message, const ErrorContext& context
     std::string_view hint;
   };
   static constexpr Row kRows[] = {
+      {"its certificate is not to be believed", "'openssl s_client -connect HOST:PORT' shows it, and who signed it"},
+      {"TLS failed (", "'openssl s_client -connect HOST:PORT' shows what the server speaks"},
+      {"the proxy ", "docs/guides/behind-a-proxy.md; NO_PROXY names hosts that are reached without it"},
+      {"does not speak HTTP/1.1", "a server listens for HTTP/1.1 where 'sheafd --http HOST:PORT' says"},
+      {"hung up without an answer", "somebody listens there: check the port, and which of http:// and https:// it is"},
+      {"the answer broke off", "something ended the connection: the server, or what stands before it; try again"},
+      {"http1.x server", "that is a port of HTTP/1.1: write http://HOST:PORT, or give the port of gRPC"},
+      {"missing selected ALPN", "that is a port of HTTP/1.1: write https://HOST:PORT, or give the port of gRPC"},
       {"certificate verify failed",
        "somebody answers there whose certificate none of --tls-ca's authorities signed: ask the operator for the right "
        "file"},

@@ -40,7 +40,7 @@ TEST_CASE("Every command has help with an example, and no line of it ends in bla
     CHECK(run(words) == 0);
     CHECK_THAT(run.out(), Contains("Usage: sheaf " + CommandName(row)));
     CHECK_THAT(run.out(), Contains("\nExample\n  sheaf "));
-    CHECK_THAT(run.out(), Contains("--server HOST:PORT"));
+    CHECK_THAT(run.out(), Contains("--server ADDRESS"));
     CHECK(run.out().find(" \n") == std::string::npos);
     CHECK(run.err().empty());
   }

@@ -84,15 +84,29 @@ void SteppedClock::Write(int place, absl::Duration duration) {
 HistoryStorm::HistoryStorm(const StormOptions& options)
     : options_(options),
       random_(options.seed),
-      wire_(federation_.address(), {.reconnect_backoff_max = absl::Milliseconds(100), .own_connection = true}),
-      calls_(takeover_, timer_, random_.Bits(), {.late_by = 3 * options.lease}) {
-  auto network = FaultyNetwork::Start(relay_.address(), federation_.clock(), random_.Bits());
+      federation_(ServerOptions()),
+      wire_(OpenTransport(federation_.address(), {.security = federation_.security(),
+                                                  .reconnect_backoff_max = absl::Milliseconds(100),
+                                                  .own_connection = true})),
+      calls_(takeover_, timer_, random_.Bits(), {.late_by = 3 * options.lease}),
+      relay_(calls_, uses_http() ? RpcRelay::Protocol::kHttp : RpcRelay::Protocol::kGrpc) {
+  auto network = FaultyNetwork::Start(relay_.target(), federation_.clock(), random_.Bits());
   REQUIRE(network.ok());
   network_ = *std::move(network);
   for (int i = 0; i < options.num_workers; ++i) {
     seats_.push_back({.clock = SteppedClock(fmt::format("{}/clock-{}", directory_.path(), i))});
     StartWorker(seats_.back());
   }
+}
+
+FederationOptions HistoryStorm::ServerOptions() {
+  FederationOptions server = {.server_wrapper = server_clock_.Wrapper(), .protocol = options_.protocol};
+  if (options_.protocol != ServerAddress::Protocol::kHttps) return server;
+  certificates_ = std::make_unique<Certificates>(directory_.path());
+  const CertificateFiles files = certificates_->Issue("server", "IP:127.0.0.1");
+  server.server_arguments = {"--tls-cert", files.certificate, "--tls-key", files.key};
+  server.security = {.tls_ca = certificates_->authority()};
+  return server;
 }
 
 HistoryStorm::~HistoryStorm() {
@@ -111,7 +125,11 @@ void HistoryStorm::StartWorker(Seat& seat) {
   seat.worker = fmt::format("w{}", ++num_workers_);
   std::vector<std::string> arguments = {"--concurrency", "2"};
   arguments.insert(arguments.end(), options_.worker_arguments.begin(), options_.worker_arguments.end());
-  seat.pid = federation_.StartWorker(seat.worker, arguments, network_->address(), seat.clock.Wrapper()).pid();
+  // Not to the server itself, and without what it is to be believed by.
+  seat.pid = federation_
+                 .StartWorker(seat.worker, arguments, (uses_http() ? "http://" : "") + network_->address(),
+                              seat.clock.Wrapper())
+                 .pid();
 }
 
 void HistoryStorm::KillWorker() {
@@ -169,9 +187,9 @@ void HistoryStorm::RestartServer() {
   ++counts_.server_kills;
   const absl::Time start = federation_.clock().Now();
   federation_.StartServer();
-  GrpcTransport fresh(federation_.address(), {.own_connection = true});
+  const auto fresh = OpenTransport(federation_.address(), {.security = federation_.security(), .own_connection = true});
   WaitUntil("the new server answers", absl::Seconds(10), [&] {
-    return BlockingCall(fresh, kGetServerInfo, v1::GetServerInfoRequest(), {.timeout = absl::Seconds(1)}).ok();
+    return BlockingCall(*fresh, kGetServerInfo, v1::GetServerInfoRequest(), {.timeout = absl::Seconds(1)}).ok();
   });
   recoveries_.push_back(federation_.clock().Now() - start);
 }

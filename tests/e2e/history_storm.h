@@ -24,6 +24,7 @@
 #include "probe/faulty_network.h"
 #include "probe/history.h"
 #include "probe/recording_transport.h"
+#include "tests/e2e/certificates.h"
 #include "tests/e2e/processes.h"
 #include "tests/e2e/rpc_relay.h"
 
@@ -82,6 +83,8 @@ struct StormOptions {
   std::vector<std::string> worker_arguments;
   absl::Duration lease = absl::Seconds(1);
   uint64_t seed = 1;
+  // How the workers reach the relay, and the relay the server; with kHttps the former are without TLS.
+  ServerAddress::Protocol protocol = ServerAddress::Protocol::kGrpc;
 };
 
 class HistoryStorm {
@@ -118,6 +121,8 @@ class HistoryStorm {
     SteppedClock clock;
   };
 
+  bool uses_http() const { return options_.protocol != ServerAddress::Protocol::kGrpc; }
+  FederationOptions ServerOptions();
   void StartWorker(Seat& seat);
   void Disturb(absl::Time now);
   void RestartServer();
@@ -131,14 +136,16 @@ class HistoryStorm {
   SeededRandom random_;
   const TemporaryDirectory directory_ = ScratchDirectory();
   SteppedClock server_clock_{directory_.path() + "/server-clock"};
-  Federation federation_{{.server_wrapper = server_clock_.Wrapper()}};
+  // Null without TLS.
+  std::unique_ptr<Certificates> certificates_;
+  Federation federation_;
   History history_;
   GrpcTimer timer_;
-  GrpcTransport wire_;
-  RecordingTransport recording_{wire_, history_};
+  const std::unique_ptr<ServerTransport> wire_;
+  RecordingTransport recording_{*wire_, history_};
   TakeoverTransport takeover_{recording_, federation_.clock()};
   FaultyCalls calls_;
-  RpcRelay relay_{calls_};
+  RpcRelay relay_;
   std::unique_ptr<FaultyNetwork> network_;
   std::vector<Seat> seats_;
   int num_workers_ = 0;

@@ -43,16 +43,17 @@ v1::RoundSpec StormRound(Random& random, absl::Duration lease) {
   return spec;
 }
 
-TEST_CASE("Whatever happens to server, workers, network and clocks: what was acknowledged is counted, each once") {
+void Storm(int64_t loops, ServerAddress::Protocol protocol) {
   SystemRandom chance;
   const uint64_t seed =
       static_cast<uint64_t>(Setting("SHEAF_HISTORY_SEED", static_cast<int64_t>(chance.Below(1'000'000'000))));
-  const int64_t loops = Setting("SHEAF_HISTORY_LOOPS", 4);
   constexpr absl::Duration kLease = absl::Seconds(1);
   INFO("seed " << seed);
   fmt::print("  seed {}, {} loops\n", seed, loops);
-  HistoryStorm storm(
-      {.num_workers = static_cast<int>(Setting("SHEAF_HISTORY_WORKERS", 8)), .lease = kLease, .seed = seed});
+  HistoryStorm storm({.num_workers = static_cast<int>(Setting("SHEAF_HISTORY_WORKERS", 8)),
+                      .lease = kLease,
+                      .seed = seed,
+                      .protocol = protocol});
   SeededRandom random(seed);
   Federation& federation = storm.federation();
   HistoryReport total;
@@ -89,6 +90,16 @@ TEST_CASE("Whatever happens to server, workers, network and clocks: what was ack
   Measured("tasks of killed workers were another's, faults going on: {}; lease {}", Spread(storm.takeovers()),
            absl::FormatDuration(kLease));
   Measured("rounds ended after the faults had: {}", Spread(calm_downs));
+}
+
+TEST_CASE("Whatever happens to server, workers, network and clocks: what was acknowledged is counted, each once") {
+  Storm(Setting("SHEAF_HISTORY_LOOPS", 4), ServerAddress::Protocol::kGrpc);
+}
+
+TEST_CASE("Whatever happens over HTTP/1.1, in the clear or with TLS: what was acknowledged is counted, each once") {
+  for (const auto protocol : {ServerAddress::Protocol::kHttp, ServerAddress::Protocol::kHttps}) {
+    Storm(Setting("SHEAF_HISTORY_LOOPS", 2), protocol);
+  }
 }
 
 #ifdef SHEAF_PYTHON_PACKAGE

@@ -36,6 +36,13 @@ std::string Content(const std::string& path) {
   return *content;
 }
 
+// Without its end.
+std::string Line(const std::string& path) {
+  std::string line = Content(path);
+  while (!line.empty() && line.back() == '\n') line.pop_back();
+  return line;
+}
+
 void ShowLog(const ChildProcess& child) {
   std::cout << child.log_path() << ":\n" << child.LogTail(kLogLines) << std::flush;
 }
@@ -99,25 +106,30 @@ Federation::~Federation() {
 absl::Duration Federation::StartServer() {
   const absl::Time start = clock_.Now();
   std::filesystem::remove(PortFile());
+  std::filesystem::remove(HttpPortFile());
   std::vector<std::string> argv = options_.server_wrapper;
   for (const std::string& word :
-       {BinaryPath("sheafd"), std::string("--listen"), address_.empty() ? std::string("127.0.0.1:0") : address_,
-        std::string("--data-dir"), data_directory(), std::string("--port-file"), PortFile()}) {
+       {BinaryPath("sheafd"), std::string("--listen"), grpc_listen_, std::string("--data-dir"), data_directory(),
+        std::string("--port-file"), PortFile()}) {
     argv.push_back(word);
   }
+  if (uses_http()) argv.insert(argv.end(), {"--http", http_listen_, "--http-port-file", HttpPortFile()});
   argv.insert(argv.end(), options_.server_arguments.begin(), options_.server_arguments.end());
   server_.reset();
   server_.emplace(StartChild(std::move(argv), LogOfStart(++num_starts_)));
   WaitUntil("sheafd serves", kServerStart, [&] {
     if (!server_->IsRunning()) FAIL("sheafd ended with " << server_->EndText() << ":\n" << server_->LogTail(kLogLines));
-    return FileExists(PortFile());
+    return FileExists(PortFile()) && (!uses_http() || FileExists(HttpPortFile()));
   });
-  std::string address = Content(PortFile());
-  while (!address.empty() && address.back() == '\n') address.pop_back();
+  grpc_listen_ = Line(PortFile());
+  std::string address = grpc_listen_;
+  if (uses_http()) {
+    http_listen_ = Line(HttpPortFile());
+    address = (options_.protocol == ServerAddress::Protocol::kHttps ? "https://" : "http://") + http_listen_;
+  }
   if (address_.empty()) {
     address_ = address;
-    wire_ = std::make_unique<GrpcTransport>(address_,
-                                            ChannelOptions{.security = options_.security, .own_connection = true});
+    wire_ = OpenTransport(address_, {.security = options_.security, .own_connection = true});
     transport_ = std::make_unique<RetryingTransport>(*wire_, timer_, clock_, retry_random_, RetryOptions());
   }
   REQUIRE(address == address_);
@@ -139,7 +151,7 @@ ChildProcess& Federation::StartWorker(const std::string& name, const std::vector
                                       const std::string& server, std::vector<std::string> wrapper) {
   std::vector<std::string> argv = std::move(wrapper);
   argv.insert(argv.end(), {BinaryPath("sheaf-worker"), "--server", server.empty() ? address_ : server, "--name", name});
-  const std::vector<std::string> security = SecurityFlags();
+  const std::vector<std::string> security = server.empty() ? SecurityFlags() : std::vector<std::string>();
   argv.insert(argv.end(), security.begin(), security.end());
   argv.insert(argv.end(), arguments.begin(), arguments.end());
   worker_commands_[name] = argv;

@@ -29,6 +29,8 @@
 #include "cli/processes/child_process.h"
 #include "cli/processes/temporary_directory.h"
 #include "sdk/cpp/client/grpc_transport.h"
+#include "sdk/cpp/client/open_transport.h"
+#include "sdk/cpp/client/server_address.h"
 #include "sdk/cpp/client/transport.h"
 #include "tests/wait_until.h"
 
@@ -62,8 +64,9 @@ struct FederationOptions {
   std::vector<std::string> server_wrapper;
   // Empty: in the directory of the federation.
   std::string data_directory;
-  // How the test, its workers and its command line reach the server.
+  // How the test, its workers and its command line reach the server. kHttps wants a certificate among the arguments.
   ChannelSecurity security;
+  ServerAddress::Protocol protocol = ServerAddress::Protocol::kGrpc;
 };
 
 class Federation {
@@ -78,8 +81,9 @@ class Federation {
   std::string data_directory() const {
     return options_.data_directory.empty() ? directory() + "/data" : options_.data_directory;
   }
-  // "127.0.0.1:PORT"; stays the same over restarts.
+  // "127.0.0.1:PORT", or the URL of its HTTP/1.1; stays the same over restarts.
   const std::string& address() const { return address_; }
+  const ChannelSecurity& security() const { return options_.security; }
   const Clock& clock() const { return clock_; }
   Random& random() { return random_; }
   // Repeats calls while the server restarts.
@@ -95,7 +99,8 @@ class Federation {
   // SIGTERM; returns how long it took to end, and fails the test unless it ended well.
   absl::Duration StopServer();
 
-  // `server`: where it connects to, if not to the server itself. `wrapper`: as FederationOptions::server_wrapper.
+  // `server`: where it connects to, if not to the server itself; then it gets no `security`. `wrapper`: as
+  // FederationOptions::server_wrapper.
   ChildProcess& StartWorker(const std::string& name, const std::vector<std::string>& arguments = {},
                             const std::string& server = "", std::vector<std::string> wrapper = {});
   // SIGKILL.
@@ -109,7 +114,9 @@ class Federation {
  private:
   // `security` as flags.
   std::vector<std::string> SecurityFlags() const;
+  bool uses_http() const { return options_.protocol != ServerAddress::Protocol::kGrpc; }
   std::string PortFile() const { return directory() + "/port"; }
+  std::string HttpPortFile() const { return directory() + "/http-port"; }
   std::string LogOfStart(int number) const { return fmt::format("{}/sheafd-{}.log", directory(), number); }
 
   SystemClock clock_;
@@ -119,12 +126,15 @@ class Federation {
   TemporaryDirectory directory_;
   const FederationOptions options_;
   std::string address_;
+  // Where it listens, for its restarts.
+  std::string grpc_listen_ = "127.0.0.1:0";
+  std::string http_listen_ = "127.0.0.1:0";
   int num_starts_ = 0;
   std::optional<ChildProcess> server_;
   std::map<std::string, ChildProcess> workers_;
   std::map<std::string, std::vector<std::string>> worker_commands_;
   int num_worker_restarts_ = 0;
-  std::unique_ptr<GrpcTransport> wire_;
+  std::unique_ptr<ServerTransport> wire_;
   std::unique_ptr<RetryingTransport> transport_;
 };
 

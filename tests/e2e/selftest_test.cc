@@ -69,6 +69,29 @@ TEST_CASE("A selftest passes over TLS with a token that may submit and work; ano
   }
 }
 
+TEST_CASE("A selftest passes over HTTP/1.1, in the clear and with TLS") {
+  const TemporaryDirectory directory = ScratchDirectory();
+  const Certificates certificates(directory.path());
+  // Not the address that the connection goes to, but the name that the certificate has.
+  const CertificateFiles server = certificates.Issue("server", "DNS:localhost");
+  for (const auto protocol : {ServerAddress::Protocol::kHttp, ServerAddress::Protocol::kHttps}) {
+    FederationOptions options = {.protocol = protocol};
+    const bool has_tls = protocol == ServerAddress::Protocol::kHttps;
+    if (has_tls) options.server_arguments = {"--tls-cert", server.certificate, "--tls-key", server.key};
+    if (has_tls) options.security = {.tls_ca = certificates.authority()};
+    Federation federation(options);
+    std::string address = federation.address();
+    if (has_tls) address.replace(address.find("127.0.0.1"), 9, "localhost");
+    std::vector<std::string> argv = {BinaryPath("sheaf"), "--server", address, "server", "selftest", "--loops", "2",
+                                     "--workers",         "8",        "-o",    "json"};
+    if (has_tls) argv.insert(argv.end(), {"--tls-ca", certificates.authority()});
+    const CommandRun run = RunCommand(argv);
+    INFO(run.err);
+    CHECK(run.exit_code == 0);
+    CHECK_THAT(run.out, Contains("\"lost\": 0") && Contains("\"duplicated\": 0") && Contains("\"roundsReleased\": 2"));
+  }
+}
+
 TEST_CASE("A selftest goes on when its server is killed, and touches nothing of others") {
   Federation federation;
   federation.StartWorker("w1");
@@ -140,7 +163,7 @@ TEST_CASE("A server that acknowledges what it does not count fails the selftest,
   Federation federation;
   Liar liar(federation.impatient_transport());
   const RpcRelay relay(liar);
-  const CommandRun run = RunCommand({BinaryPath("sheaf"), "--server", relay.address(), "server", "selftest", "--loops",
+  const CommandRun run = RunCommand({BinaryPath("sheaf"), "--server", relay.target(), "server", "selftest", "--loops",
                                      "1", "--faults", "none", "--workers", "4", "--seed", "1"});
   INFO(run.out << run.err);
   CHECK(run.exit_code == 1);

@@ -59,6 +59,95 @@ TEST_CASE("Over TLS a round runs as it does without: server, worker and command 
   CHECK_THAT(over_tls.err, Contains("hint: the server does not speak TLS"));
 }
 
+TEST_CASE(
+    "Over HTTPS a worker with a certificate of its own works, a server's restart included, and strangers are told "
+    "why") {
+  const TemporaryDirectory directory = ScratchDirectory();
+  const Certificates certificates(directory.path());
+  const Certificates others(directory.path(), "other");
+  const CertificateFiles server = certificates.Issue("server", kServerNames);
+  const CertificateFiles client = certificates.Issue("edge");
+  const CertificateFiles stranger = others.Issue("stranger");
+  Federation federation(
+      {.server_arguments = {"--tls-cert", server.certificate, "--tls-key", server.key, "--tls-client-ca",
+                            certificates.authority()},
+       .security = {.tls_ca = certificates.authority(), .tls_cert = client.certificate, .tls_key = client.key},
+       .protocol = ServerAddress::Protocol::kHttps});
+  federation.StartWorker("w1", {"--concurrency", "2"});
+  // Larger than what goes with a Sync.
+  const std::string round =
+      StartRound(federation, OneHotRound({.num_tasks = 12, .work = absl::Milliseconds(100), .size = 400'000}));
+  WaitUntil("some are in", absl::Seconds(20),
+            [&] { return RoundOf(federation.transport(), round).num_contributions() >= 3; });
+  federation.KillServer();
+  federation.StartServer();
+  CHECK(Await(federation, round).state() == v1::SUCCEEDED);
+  CHECK(CountsOf(federation.transport(), round) == std::vector<int64_t>(12, 1));
+  // The worker's next call shows the new one, on a connection of its own.
+  certificates.Issue("edge");
+  const std::string next = StartRound(federation, OneHotRound({.num_tasks = 4}));
+  CHECK(Await(federation, next).state() == v1::SUCCEEDED);
+  const std::vector<std::string> without = {
+      BinaryPath("sheaf"), "--server", federation.address(), "--tls-ca", certificates.authority(), "server", "info"};
+  const CommandRun unknown = RunCommand(without);
+  CHECK(unknown.exit_code == 5);
+  CHECK_THAT(unknown.err, Contains("it may want a certificate of yours (--tls-cert, --tls-key)"));
+  std::vector<std::string> strange = without;
+  strange.insert(strange.end(), {"--tls-cert", stranger.certificate, "--tls-key", stranger.key});
+  CHECK(RunCommand(strange).exit_code == 5);
+  // The server's own certificate is of no authority that this machine, or this command, trusts.
+  const CommandRun unbelieved = RunCommand({BinaryPath("sheaf"), "--server", federation.address(), "server", "info"});
+  CHECK(unbelieved.exit_code == 5);
+  CHECK_THAT(unbelieved.err, Contains("name the authorities that signed it with --tls-ca"));
+  const CommandRun wrong = RunCommand(
+      {BinaryPath("sheaf"), "--server", federation.address(), "--tls-ca", others.authority(), "server", "info"});
+  CHECK_THAT(wrong.err, Contains("its certificate is not to be believed"));
+  // Two lines.
+  CHECK(std::count(wrong.err.begin(), wrong.err.end(), '\n') == 2);
+}
+
+TEST_CASE("A port that speaks something else is named: gRPC, HTTP, with TLS or without") {
+  const TemporaryDirectory directory = ScratchDirectory();
+  const Certificates certificates(directory.path());
+  const CertificateFiles server = certificates.Issue("server", kServerNames);
+  for (const bool has_tls : {false, true}) {
+    const std::string http_port_file = directory.path() + (has_tls ? "/port-tls" : "/port");
+    FederationOptions options = {.server_arguments = {"--http", "127.0.0.1:0", "--http-port-file", http_port_file}};
+    if (has_tls) {
+      options.server_arguments.insert(options.server_arguments.end(),
+                                      {"--tls-cert", server.certificate, "--tls-key", server.key});
+      options.security = {.tls_ca = certificates.authority()};
+    }
+    Federation federation(options);
+    WaitUntil("HTTP is served", absl::Seconds(10), [&] { return std::filesystem::exists(http_port_file); });
+    std::string http;
+    std::getline(std::ifstream(http_port_file) >> std::ws, http);
+    struct Row {
+      std::string address;
+      std::string says;
+    };
+    const std::vector<Row> rows =
+        has_tls ? std::vector<Row>{{"http://" + http, "speaks TLS"},
+                                   {"http://" + federation.address(), "hung up without an answer"},
+                                   {"https://" + federation.address(), "if it speaks gRPC, give HOST:PORT"},
+                                   {http, "that is a port of HTTP/1.1: write https://"}}
+                : std::vector<Row>{{"https://" + http, "give http:// and not https://"},
+                                   {"https://" + federation.address(), "if it speaks gRPC, HOST:PORT"},
+                                   {"http://" + federation.address(), "if this is the port of gRPC, HOST:PORT"},
+                                   {http, "that is a port of HTTP/1.1: write http://"}};
+    for (const Row& row : rows) {
+      INFO(row.address);
+      std::vector<std::string> argv = {BinaryPath("sheaf"), "--server", row.address, "server", "info"};
+      if (has_tls && !row.address.starts_with("http://")) {
+        argv.insert(argv.end(), {"--tls-ca", certificates.authority()});
+      }
+      const CommandRun run = RunCommand(argv);
+      CHECK(run.exit_code != 0);
+      CHECK_THAT(run.err, Contains(row.says));
+    }
+  }
+}
+
 TEST_CASE("TLS 1.2 and 1.3 are spoken, older versions are not") {
   const TemporaryDirectory directory = ScratchDirectory();
   const Certificates certificates(directory.path());

@@ -29,6 +29,7 @@ PACKAGES_FOUND = {
     "SQLite3": "sqlite3.h",
     "OpenSSL": "openssl/ssl.h",
     "Boost": "boost/version.hpp",
+    "CURL": "curl/curl.h",
     "PkgConfig": "/usr/bin/pkg-config",
     "Python3": "/usr/bin/python3",
     "Eigen3": "/usr/share/eigen3/cmake/Eigen3Config.cmake",

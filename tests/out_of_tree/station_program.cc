@@ -1,7 +1,7 @@
 // A program of our own: asks for the mean of the readings of three stations, and prints it.
 #include <cstdio>
 
-#include "sdk/cpp/client/grpc_connection.h"
+#include "sdk/cpp/client/server_connection.h"
 #include "sdk/cpp/program/program.h"
 #include "sdk/cpp/program/released_rows.h"
 
@@ -31,7 +31,7 @@ class StationMean final : public Program {
 };
 
 int main(int /*argc*/, char** argv) {
-  GrpcConnection server(argv[1]);  // HOST:PORT
+  ServerConnection server(argv[1]);  // HOST:PORT
   StationMean program;
   const absl::Status status = RunProgram(server, program, {.rounds = 1}).status();
   if (!status.ok()) std::fprintf(stderr, "%s\n", status.ToString().c_str());

@@ -18,7 +18,7 @@ namespace sheaf {
 // The certificates and the token of a client. Files are PEM and are read again when they change, if the new ones work.
 struct ChannelSecurity {
   // The authorities that may have signed the server's certificate: a file, or "system" for those that this machine
-  // trusts. Empty: no TLS.
+  // trusts. Empty: no TLS for gRPC, and those that this machine trusts for https://.
   std::string tls_ca;
   // Our own certificate and its key, for a server that asks for them. Empty: none.
   std::string tls_cert;
@@ -29,13 +29,14 @@ struct ChannelSecurity {
   // Send the token even where others on the network can read it.
   bool is_insecure = false;
 
+  // Of gRPC; with HTTP it is the scheme of the address that says so.
   bool uses_tls() const { return !tls_ca.empty(); }
 };
 
 struct ChannelOptions {
   ChannelSecurity security;
-  // A connection with an open call and no traffic is pinged this often; NATs forget idle connections after a minute or
-  // more.
+  // A connection with an open call and no traffic is pinged this often, over HTTP by TCP; NATs forget idle connections
+  // after a minute or more.
   absl::Duration keepalive_time = absl::Seconds(30);
   // A ping unanswered for this long ends the connection, and its calls with UNAVAILABLE.
   absl::Duration keepalive_timeout = absl::Seconds(20);
@@ -45,18 +46,22 @@ struct ChannelOptions {
   absl::Duration reconnect_backoff_max = absl::Seconds(1);
   // Larger requests and answers are refused with RESOURCE_EXHAUSTED; large content travels in chunks far below this.
   int64_t message_bytes_max = int64_t{64} << 20;
-  // A TCP connection of its own, not shared with other transports of this process to the same address.
+  // Of gRPC: a TCP connection of its own, not shared with other transports of this process to the same address. Over
+  // HTTP nothing is shared.
   bool own_connection = false;
-  // The HOST:PORT that the server's certificate must be for, if the address is not the server's own but, for example, a
-  // proxy's. Empty: the address.
-  std::string server_name;
+  // HOST:PORT that is connected to in place of the first on the way to the server (FirstHop, http_proxy.h): of
+  // something that passes all bytes on to it, and that no certificate names. Empty: none.
+  std::string via;
+  // Of HTTP, where each call under way has a connection to itself: the most at a time. Further calls wait for one.
+  int connections_max = 256;
 };
 
-// Checks that the files are there and valid, and that no token would be sent to `address` in the clear if that is
-// another machine. The codes of CheckCertificates; each message names the file, or the remedy.
-absl::Status CheckChannelSecurity(std::string_view address, const ChannelSecurity& security);
+// Whether what is sent to `address` is encrypted.
+bool UsesTls(std::string_view address, const ChannelSecurity& security);
 
-// An address of this machine that no other can reach: "127.0.0.1:7433", "localhost:1", "[::1]:2", "unix:/run/s".
-bool IsLoopback(std::string_view address);
+// Checks that `address` is one (server_address.h), that the files are there and valid, and that no token would be sent
+// to it in the clear if it is another machine. The codes of ParseServerAddress and CheckCertificates; each message
+// names what is wrong, or the remedy.
+absl::Status CheckChannelSecurity(std::string_view address, const ChannelSecurity& security);
 
 }  // namespace sheaf

@@ -9,15 +9,16 @@
 #include <grpcpp/security/tls_certificate_provider.h>
 #include <grpcpp/security/tls_credentials_options.h>
 
-#include <optional>
 #include <set>
 #include <utility>
 #include <vector>
 
 #include "base/mutex.h"
 #include "base/retry_hint.h"
+#include "sdk/cpp/client/channel_certificates.h"
+#include "sdk/cpp/client/server_address.h"
 #include "sdk/cpp/client/token_file.h"
-#include "tls/certificate_renewal.h"
+#include "sdk/cpp/client/transport_errors.h"
 
 namespace sheaf {
 namespace {
@@ -38,17 +39,8 @@ absl::Time Now() {
   return absl::FromUnixSeconds(now.tv_sec) + absl::Nanoseconds(now.tv_nsec);
 }
 
-// How often certificate files are looked at, while there are calls.
-constexpr absl::Duration kCertificateLookEvery = absl::Seconds(1);
-
 // A call that was refused, when its file has another token by now, is worth repeating at once.
 constexpr absl::Duration kWithNewToken = absl::Milliseconds(1);
-
-CertificateFiles FilesOf(const ChannelSecurity& security) {
-  return {.certificate = security.tls_cert,
-          .key = security.tls_key,
-          .authorities = security.tls_ca == "system" ? "" : security.tls_ca};
-}
 
 std::shared_ptr<grpc::ChannelCredentials> Credentials(const ChannelSecurity& security,
                                                       const LoadedCertificates& loaded) {
@@ -78,30 +70,26 @@ grpc::ChannelArguments ChannelArguments(std::string_view address, const ChannelO
   arguments.SetMaxReceiveMessageSize(static_cast<int>(options.message_bytes_max));
   arguments.SetMaxSendMessageSize(static_cast<int>(options.message_bytes_max));
   if (options.own_connection) arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  if (!options.server_name.empty()) {
-    arguments.SetString(GRPC_ARG_DEFAULT_AUTHORITY, options.server_name);
+  if (!options.via.empty()) {
+    arguments.SetString(GRPC_ARG_DEFAULT_AUTHORITY, std::string(address));
     if (options.security.uses_tls()) {
-      arguments.SetSslTargetNameOverride(options.server_name.substr(0, options.server_name.rfind(':')));
+      arguments.SetSslTargetNameOverride(std::string(address.substr(0, address.rfind(':'))));
     }
   }
   // An HTTP proxy of the environment must not stand between two processes of one machine.
-  if (IsLoopback(address)) arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  if (IsLoopback(options.via.empty() ? address : options.via)) arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   return arguments;
 }
 
 absl::Status ToAbslStatus(const grpc::Status& status, std::string_view address) {
   if (status.ok()) return absl::OkStatus();
   if (status.error_code() == grpc::StatusCode::UNAVAILABLE) {
-    return absl::UnavailableError(
-        fmt::format("the server at {} cannot be reached: {}", address, status.error_message()));
+    return Unreachable(address, status.error_message());
   }
   // gRPC's own refusal, on either side: it names the limit, but not what to do.
   if (status.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED &&
       status.error_message().find("message larger than max") != std::string::npos) {
-    return absl::ResourceExhaustedError(
-        fmt::format("too much for one call ({}); send less in one call: fewer tasks, smaller payloads, and what tasks "
-                    "share in the round's broadcast",
-                    status.error_message()));
+    return TooMuch(status.error_message());
   }
   const absl::Status other(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
   // ENHANCE_YOUR_CALM: a server whose memory for what is arriving is used up gives up calls so, without a word of ours.
@@ -124,8 +112,8 @@ absl::Status WithHint(absl::Status status, const grpc::ClientContext& context) {
 struct GrpcTransport::Impl {
   struct Connection {
     Connection(const std::string& address, const ChannelOptions& options, const LoadedCertificates& loaded)
-        : channel(grpc::CreateCustomChannel(address, Credentials(options.security, loaded),
-                                            ChannelArguments(address, options))),
+        : channel(grpc::CreateCustomChannel(options.via.empty() ? address : options.via,
+                                            Credentials(options.security, loaded), ChannelArguments(address, options))),
           stub(channel) {}
     const std::shared_ptr<grpc::Channel> channel;
     Stub stub;
@@ -134,41 +122,24 @@ struct GrpcTransport::Impl {
   };
 
   Impl(std::string target, const ChannelOptions& channel_options)
-      : address(std::move(target)), options(channel_options), token(options.security.token_file) {
+      : address(std::move(target)),
+        options(channel_options),
+        token(options.security.token_file),
+        certificates(options.security, options.security.uses_tls()) {
     MutexLock lock(mutex);
     FindConnection().IgnoreError();
   }
 
   // The one for new calls. UNAVAILABLE, naming the file, if certificates cannot be read and never could.
   absl::StatusOr<std::shared_ptr<Connection>> FindConnection() REQUIRES(mutex) {
-    const CertificateFiles files = FilesOf(options.security);
-    if (files.empty() || !options.security.uses_tls()) {
-      if (newest == nullptr) newest = std::make_shared<Connection>(address, options, LoadedCertificates());
-      return newest;
-    }
-    const absl::Time now = Now();
-    if (newest != nullptr && now >= looked && now - looked < kCertificateLookEvery) return newest;
-    looked = now;
-    if (newest == nullptr) {
-      absl::StatusOr<CertificateRenewal> opened = CertificateRenewal::Open(files, now, CertificateEnd::kClient);
-      if (!opened.ok()) {
-        return absl::UnavailableError(
-            fmt::format("the server at {} cannot be reached: {}", address, std::string(opened.status().message())));
-      }
-      renewal = *std::move(opened);
-      newest = std::make_shared<Connection>(address, options, renewal->current());
-      return newest;
-    }
-    std::optional<LoadedCertificates> fresh;
-    renewal->Look(now, [&fresh](const LoadedCertificates& renewed) {
-      fresh = renewed;
-      return absl::OkStatus();
-    });
-    if (fresh) {
-      // Those without calls end here, where others are; in a thread of gRPC's it would wait for itself.
-      std::erase_if(former, [](const auto& connection) { return connection->num_open == 0; });
-      former.push_back(std::exchange(newest, std::make_shared<Connection>(address, options, *fresh)));
-    }
+    const absl::StatusOr<ChannelCertificates::Current> current = certificates.Look(Now());
+    if (!current.ok()) return Unreachable(address, std::string(current.status().message()));
+    if (newest != nullptr && current->version == newest_version) return newest;
+    newest_version = current->version;
+    // Those without calls end here, where others are; in a thread of gRPC's it would wait for itself.
+    std::erase_if(former, [](const auto& connection) { return connection->num_open == 0; });
+    if (newest != nullptr) former.push_back(newest);
+    newest = std::make_shared<Connection>(address, options, *current->loaded);
     return newest;
   }
 
@@ -181,8 +152,8 @@ struct GrpcTransport::Impl {
   std::shared_ptr<Connection> newest GUARDED_BY(mutex);
   // Of the last renewals: their calls go on.
   std::vector<std::shared_ptr<Connection>> former GUARDED_BY(mutex);
-  std::optional<CertificateRenewal> renewal GUARDED_BY(mutex);
-  absl::Time looked GUARDED_BY(mutex) = absl::InfinitePast();
+  int64_t newest_version GUARDED_BY(mutex) = 0;
+  ChannelCertificates certificates GUARDED_BY(mutex);
   // Those that can be cancelled, and how many have not ended altogether.
   std::set<grpc::ClientContext*> open GUARDED_BY(mutex);
   int64_t num_open GUARDED_BY(mutex) = 0;

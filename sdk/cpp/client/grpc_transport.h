@@ -1,12 +1,9 @@
-// GrpcTransport: the wire. Every method goes through one generic stub, so that a new RPC costs nothing here.
+// GrpcTransport: the wire, by gRPC. Every method goes through one generic stub, so that a new RPC costs nothing here.
 //
 //   GrpcTransport transport("127.0.0.1:7433", {});
 //   ASSIGN_OR_RETURN(v1::GetServerInfoResponse info, BlockingCall(transport, kGetServerInfo, {}));
 //
-// Connects when first called, and again whenever the connection breaks. Files of TLS are looked at each second while
-// there are calls: renewed ones that can work are used from the next call on, others are not
-// (tls/certificate_renewal.h). Thread-safe. The destructor cancels the open calls and waits until each `done` has
-// returned; do not run it from within a `done`.
+// See ServerTransport.
 #pragma once
 
 #include <cstdint>
@@ -18,11 +15,11 @@
 #include "absl/time/time.h"
 #include "sdk/cpp/client/channel_options.h"
 #include "sdk/cpp/client/retrying_transport.h"
-#include "sdk/cpp/client/transport.h"
+#include "sdk/cpp/client/server_transport.h"
 
 namespace sheaf {
 
-class GrpcTransport final : public Transport {
+class GrpcTransport final : public ServerTransport {
  public:
   // `address` is "host:port", or any other target gRPC understands ("unix:/run/sheafd.sock", "dns:///..."). What is
   // wrong with files that the options name shows when a call fails; CheckChannelSecurity says it before, and better.
@@ -34,11 +31,10 @@ class GrpcTransport final : public Transport {
   void CallMethod(std::string_view method, const google::protobuf::Message& request,
                   google::protobuf::Message* response, const CallOptions& options, Done done) override;
 
-  const std::string& address() const;
-  // Grows whenever the token file holds another token; looks at it.
-  int64_t token_version();
+  const std::string& address() const override;
+  int64_t token_version() override;
   // Whether there is a connection now; begins to connect if there is none.
-  bool IsConnected();
+  bool IsConnected() override;
 
  private:
   struct Impl;

@@ -4,8 +4,9 @@
 //   ASSIGN_OR_RETURN(v1::GetRoundResponse response, BlockingCall(transport, kGetRound, request));
 //   Call(transport, kSync, poll, {.timeout = absl::Seconds(70)}, on_answer);   // An absl::StatusOr<v1::SyncResponse>.
 //
-// Implementations: GrpcTransport (grpc_transport.h), RetryingTransport (retrying_transport.h), and in tests one that
-// calls the server's handlers in the same thread, and one that loses, repeats and delays.
+// Implementations: GrpcTransport (grpc_transport.h), HttpTransport (http_transport.h), RetryingTransport
+// (retrying_transport.h), and in tests one that calls the server's handlers in the same thread, and one that loses,
+// repeats and delays.
 #pragma once
 
 #include <functional>

@@ -5,7 +5,7 @@
 //     absl::Status Apply(int, const SafetensorsView& aggregate, const v1::Round&) override { return Show(aggregate); }
 //   };
 //   Mean program;
-//   GrpcConnection server("127.0.0.1:7433");
+//   ServerConnection server("127.0.0.1:7433");
 //   ASSIGN_OR_RETURN(std::vector<RoundOutcome> outcomes, RunProgram(server, program, {.rounds = 20}));
 //
 // Each round: Plan -> upload the broadcast -> create the round -> wait -> read the aggregate -> (Verify) -> Apply ->

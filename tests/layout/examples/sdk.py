@@ -8,8 +8,14 @@ extern Program& program; extern SafetensorsView& aggregate; extern int64_t width
 
 SDK_OF = {
     "client/blob_client.h": "extern v1::RowSelection& selection;",
+    "client/channel_certificates.h": "extern ChannelOptions& options; extern absl::Time now; extern int64_t connected_version; "
+                                     "extern void ConnectWith(const LoadedCertificates&);",
+    "client/connect_answer.h": "extern ConnectAnswer& answer; extern google::protobuf::Message* response;",
+    "client/http_proxy.h": "extern ServerAddress& address; "
+                           "extern std::optional<std::string> Environment(const std::string&);",
     "client/range_joiner.h": "extern v1::ReadBlobRequest& request;",
     "client/retrying_transport.h": "extern GrpcTransport& grpc_transport;",
+    "client/server_transport.h": "extern ServerTransport& wire; extern bool was_connected;",
     "client/token_file.h": "extern grpc::ClientContext* context; extern absl::Status answer; extern void CallAgain();",
     "client/transport.h": "extern v1::GetRoundRequest& request; extern v1::SyncRequest& poll; "
                           "extern std::function<void(absl::StatusOr<v1::SyncResponse>)> on_answer;",
