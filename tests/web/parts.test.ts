@@ -6,7 +6,7 @@ import {joined} from "../../web/src/live/page.js";
 import type {RoundRow} from "../../web/src/live/rounds.js";
 import {curvesOf, ticksBetween} from "../../web/src/text/curves.js";
 import {coordinatesOf, denseBytesOf, isSparse} from "../../web/src/text/density.js";
-import {age, bytes, count, duration, metric, percent, plural, seconds} from "../../web/src/text/format.js";
+import {age, bytes, count, duration, metric, percent, plural, seconds, sentence} from "../../web/src/text/format.js";
 
 test("Numbers are written as `sheaf` writes them", () => {
   // The examples of tests/cli and cli/terminal/human_text.h.
@@ -24,6 +24,8 @@ test("Numbers are written as `sheaf` writes them", () => {
   assert.equal(plural(1, "task"), "1 task");
   assert.equal(plural(1200, "task"), "1,200 tasks");
   assert.equal(seconds("1.5s"), 1.5);
+  assert.equal(sentence("there is no round r-1"), "There is no round r-1.");
+  assert.equal(sentence("The server does not answer."), "The server does not answer.");
   const now = Date.parse("2026-01-31T12:00:00Z");
   for (const [time, text] of [["2026-01-31T11:59:56Z", "4s"], ["2026-01-31T11:29:00Z", "31m"], ["2026-01-31T10:00:00Z", "2h"],
                               ["2026-01-28T12:00:00Z", "3d"], ["2026-01-31T12:00:09Z", "0s"], [undefined, "–"]] as const) assert.equal(age(time, now), text);

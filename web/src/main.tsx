@@ -8,6 +8,7 @@ import {rightsOf} from "./live/rights.js";
 import {linkTo, place, population, setQuery} from "./live/location.js";
 import {client, isHidden, lost, signIn, signOut, theme, wanted} from "./live/session.js";
 import {useLive} from "./live/use_live.js";
+import {sentence} from "./text/format.js";
 import {Overview} from "./pages/overview.js";
 import {Job} from "./pages/job.js";
 import {Queue} from "./pages/queue.js";
@@ -29,7 +30,7 @@ function Login({problem}: {problem: string}) {
     <label for="token">Token</label>
     <input id="token" type="password" autocomplete="off" spellcheck={false} value={token} autofocus
            aria-describedby="token-help" onInput={(event) => setToken(event.currentTarget.value)}/>
-    {problem && <p class="problem" role="alert">{problem}</p>}
+    {problem && <p class="problem" role="alert">{sentence(problem)}</p>}
     <button class="primary">Sign in</button>
     <p id="token-help" class="dim">An operator makes one that may look and change nothing:</p>
     <pre>sheaf token create NAME --role viewer --to FILE</pre>

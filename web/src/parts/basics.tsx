@@ -5,6 +5,7 @@ import {useState} from "preact/hooks";
 import {CallError} from "../api/client.js";
 import {note} from "../live/session.js";
 import type {Live} from "../live/use_live.js";
+import {sentence} from "../text/format.js";
 
 // By the name of the state, without the prefix that protobuf needs.
 const TONES: Record<string, string> = {
@@ -47,7 +48,7 @@ export function Missing({live, what}: {live: Live<unknown>; what: string}) {
     ? "Choose a population that your token is for, or sign in with another token."
     : error.code === "not_found" ? "It may have ended long ago: the server keeps the newest rounds (ended_rounds_max)." : "";
   return <Notice tone="bad" title={error.code === "permission_denied" ? `You may not look at ${what}` : `There is no answer about ${what}`}>
-    <p>{error.message}. {hint}</p><button onClick={refresh}>Try again</button>
+    <p>{sentence(error.message)} {hint}</p><button onClick={refresh}>Try again</button>
   </Notice>;
 }
 
@@ -96,7 +97,7 @@ export function Action({name, label, question, act}: {name: string; label?: stri
       await act();
     } catch (error) {
       if (error instanceof CallError) note(error);
-      setProblem((error as Error).message);
+      setProblem(sentence((error as Error).message));
     }
     setPhase("");
   };

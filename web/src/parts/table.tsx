@@ -39,7 +39,8 @@ export function Table<Row>({name, label, rows, columns, idOf, onEnd, hasMore = f
     const end = Math.ceil((innerHeight - top) / height) + AROUND;
     setSeen((before) => before.first === first && before.end === end && before.height === height ? before : {first, end, height});
   };
-  useLayoutEffect(look, [rows.length]);
+  // Their height is the style sheet's, by the table's name.
+  useLayoutEffect(look, [rows.length, name]);
   useEffect(() => {
     let isAsked = false;
     const onScroll = () => {

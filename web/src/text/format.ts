@@ -61,6 +61,11 @@ export function percent(share: number): string {
   return `${(share * 100).toFixed(share > 0 && share < 0.0995 ? 1 : 0)} %`;
 }
 
+/** What a server says of an error, as a sentence: "there is no round r-1" begins as one and ends as one. */
+export function sentence(text: string): string {
+  return text.charAt(0).toUpperCase() + text.slice(1) + (/[.!?]$/.test(text) ? "" : ".");
+}
+
 /** "1 task", "2 tasks" */
 export function plural(value: number, noun: string): string {
   return `${count(value)} ${noun}${value === 1 ? "" : "s"}`;
