@@ -13,7 +13,7 @@ import type {
 } from "../../gen/sheaf/v1/inspection_service_pb.js";
 import type {
   CancelRoundRequestJson, CancelRoundResponseJson, GetRoundRequestJson, GetRoundResponseJson, ListRoundsRequestJson,
-  ListRoundsResponseJson, ReadAggregateRequestJson, ReadAggregateResponseJson,
+  ListRoundsResponseJson,
 } from "../../gen/sheaf/v1/round_service_pb.js";
 
 interface Methods {
@@ -28,7 +28,6 @@ interface Methods {
   "RoundService/CancelRound": [CancelRoundRequestJson, CancelRoundResponseJson];
   "RoundService/GetRound": [GetRoundRequestJson, GetRoundResponseJson];
   "RoundService/ListRounds": [ListRoundsRequestJson, ListRoundsResponseJson];
-  "RoundService/ReadAggregate": [ReadAggregateRequestJson, ReadAggregateResponseJson];
 }
 
 // Longer than the longest wait that a page asks for.
@@ -46,24 +45,32 @@ export class Client {
 
   async call<M extends keyof Methods>(method: M, request: Methods[M][0], signal?: AbortSignal): Promise<Methods[M][1]> {
     const limit = AbortSignal.timeout(CALL_MILLIS_MAX);
+    return this.ask(`sheaf.v1.${method}`, (answer) => answer.json(), {
+      method: "POST", headers: {"content-type": "application/json"}, body: JSON.stringify(request),
+      signal: signal === undefined ? limit : AbortSignal.any([signal, limit]),
+    }, signal);
+  }
+
+  /** What a round released. */
+  aggregate(round: string): Promise<Blob> {
+    return this.ask(`files/aggregates/${encodeURIComponent(round)}`, (answer) => answer.blob(), {headers: {}});
+  }
+
+  private async ask<Body>(path: string, read: (answer: Response) => Promise<Body>, options: RequestInit & {headers: Record<string, string>},
+                          signal?: AbortSignal): Promise<Body> {
     let status = 0;
-    let body: any = null;
+    let refusal: {code?: string; message?: string} = {};
     try {
-      const answer = await fetch(`sheaf.v1.${method}`, {
-        method: "POST",
-        headers: {"content-type": "application/json", ...(this.token && {authorization: `Bearer ${this.token}`})},
-        body: JSON.stringify(request),
-        signal: signal === undefined ? limit : AbortSignal.any([signal, limit]),
-      });
+      const answer = await fetch(path, {...options, headers: {...options.headers, ...(this.token && {authorization: `Bearer ${this.token}`})}});
+      if (answer.ok) return await read(answer);
       status = answer.status;
-      body = await answer.json();
+      refusal = await answer.json();
     } catch (error) {
       signal?.throwIfAborted();
       if (status === 0) throw new CallError("unavailable", "The server does not answer.");
     }
-    if (status === 200) return body;
     // What is no error of Connect's comes from something in between.
-    throw new CallError(body?.code ?? "unavailable", body?.message || `Something before the server answered with the status ${status}.`);
+    throw new CallError(refusal.code ?? "unavailable", refusal.message || `Something before the server answered with the status ${status}.`);
   }
 }
 

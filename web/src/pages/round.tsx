@@ -21,8 +21,6 @@ const TASKS_MAX = 10_000;
 const TASK_PAGE = 1000;
 const ENDED_MILLIS = 60_000;
 const EARLIER_MAX = 100;
-// Of a file that is kept in the tab until it is saved.
-const RESULT_BYTES_MAX = 1 << 30;
 
 async function allTasks(population: string, round: string, signal: AbortSignal): Promise<TaskJson[]> {
   const tasks: TaskJson[] = [];
@@ -35,20 +33,10 @@ async function allTasks(population: string, round: string, signal: AbortSignal):
   return tasks;
 }
 
-/** Reads the file in pieces, and has the browser save it. */
+/** Has the browser save the file: a link would not show the token. */
 async function saveResult(round: string): Promise<void> {
-  const pieces: BlobPart[] = [];
-  for (let offset = 0, size = 1; offset < size;) {
-    const piece = await client.call("RoundService/ReadAggregate", {round, offset: String(offset)});
-    size = int(piece.sizeBytes);
-    if (size > RESULT_BYTES_MAX) throw new Error(`It has ${bytes(size)}: read it with \`sheaf round result ${round} -o FILE\`.`);
-    const data = Uint8Array.from(atob(piece.data ?? ""), (char) => char.charCodeAt(0));
-    if (data.length === 0) break;
-    pieces.push(data);
-    offset += data.length;
-  }
   const link = document.createElement("a");
-  link.href = URL.createObjectURL(new Blob(pieces, {type: "application/octet-stream"}));
+  link.href = URL.createObjectURL(await client.aggregate(round));
   link.download = `${round}.safetensors`;
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), ENDED_MILLIS);
