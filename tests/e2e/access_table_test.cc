@@ -1,6 +1,6 @@
-// Who is let in: every method of every service, as everybody who should not be, and as those who should, in the clear,
-// over TLS and over mutual TLS, against the real server. The methods come from the descriptors: a new one without a row
-// here fails the test.
+// Who is let in: every method of every service, as everybody who should not be, and as those who should, by gRPC and by
+// HTTP/1.1, in the clear, over TLS and over mutual TLS, against the real server. The methods come from the descriptors:
+// a new one without a row here fails the test.
 #include <google/protobuf/descriptor.h>
 #include <google/protobuf/message.h>
 
@@ -33,6 +33,7 @@ struct Way {
   std::string name;
   std::vector<std::string> server_arguments;
   ChannelSecurity security;
+  ServerAddress::Protocol protocol = ServerAddress::Protocol::kGrpc;
 };
 
 template <typename Request>
@@ -92,12 +93,12 @@ class GuardedServer {
   }
 
   // As whoever has the secret in `token_file`; none if that is empty.
-  GrpcTransport& As(const std::string& token_file) {
-    std::unique_ptr<GrpcTransport>& transport = transports_[token_file];
+  Transport& As(const std::string& token_file) {
+    std::unique_ptr<ServerTransport>& transport = transports_[token_file];
     if (transport == nullptr) {
       ChannelSecurity security = way_.security;
       security.token_file = token_file;
-      transport = std::make_unique<GrpcTransport>(federation_.address(), ChannelOptions{.security = security});
+      transport = OpenTransport(federation_.address(), {.security = security});
     }
     return *transport;
   }
@@ -123,7 +124,7 @@ class GuardedServer {
 
  private:
   static FederationOptions Options(const Way& way, const std::string&) {
-    return {.server_arguments = way.server_arguments, .security = way.security};
+    return {.server_arguments = way.server_arguments, .security = way.security, .protocol = way.protocol};
   }
 
   std::string Secret(std::vector<std::string> words, const std::string& as) {
@@ -197,7 +198,7 @@ class GuardedServer {
   std::string admin_;
   std::map<std::string, std::string> tokens_;
   std::map<std::string, World> worlds_;
-  std::map<std::string, std::unique_ptr<GrpcTransport>> transports_;
+  std::map<std::string, std::unique_ptr<ServerTransport>> transports_;
 };
 
 TEST_CASE("What --print-config shows of a key is where it lies") {
@@ -489,15 +490,26 @@ void CheckWay(const Way& way) {
       way.name, counts.methods, counts.refusals, counts.admissions, replays, secrets);
 }
 
-TEST_CASE("Nobody gets in who should not, in the clear: every method of every service") { CheckWay({.name = "clear"}); }
+// The same by gRPC and by HTTP/1.1, which `protocol` is.
+void CheckBoth(Way way, ServerAddress::Protocol protocol) {
+  CheckWay(way);
+  way.name += " over HTTP/1.1";
+  way.protocol = protocol;
+  CheckWay(way);
+}
+
+TEST_CASE("Nobody gets in who should not, in the clear: every method of every service") {
+  CheckBoth({.name = "clear"}, ServerAddress::Protocol::kHttp);
+}
 
 TEST_CASE("Nobody gets in who should not, over TLS: every method of every service") {
   const TemporaryDirectory directory = ScratchDirectory();
   const Certificates certificates(directory.path());
   const CertificateFiles server = certificates.Issue("server", "IP:127.0.0.1");
-  CheckWay({.name = "TLS",
-            .server_arguments = {"--tls-cert", server.certificate, "--tls-key", server.key},
-            .security = {.tls_ca = certificates.authority()}});
+  CheckBoth({.name = "TLS",
+             .server_arguments = {"--tls-cert", server.certificate, "--tls-key", server.key},
+             .security = {.tls_ca = certificates.authority()}},
+            ServerAddress::Protocol::kHttps);
 }
 
 TEST_CASE("Nobody gets in who should not, over mutual TLS: every method of every service") {
@@ -505,13 +517,15 @@ TEST_CASE("Nobody gets in who should not, over mutual TLS: every method of every
   const Certificates certificates(directory.path());
   const CertificateFiles server = certificates.Issue("server", "IP:127.0.0.1");
   const CertificateFiles client = certificates.Issue("client");
-  CheckWay({.name = "mutual TLS",
-            .server_arguments = {"--tls-cert", server.certificate, "--tls-key", server.key, "--tls-client-ca",
-                                 certificates.authority()},
-            .security = {.tls_ca = certificates.authority(), .tls_cert = client.certificate, .tls_key = client.key}});
+  CheckBoth({.name = "mutual TLS",
+             .server_arguments = {"--tls-cert", server.certificate, "--tls-key", server.key, "--tls-client-ca",
+                                  certificates.authority()},
+             .security = {.tls_ca = certificates.authority(), .tls_cert = client.certificate, .tls_key = client.key}},
+            ServerAddress::Protocol::kHttps);
 }
 
 TEST_CASE("A client certificate is an identity: it may what its token says, and nothing without one") {
+  const auto protocol = GENERATE(ServerAddress::Protocol::kGrpc, ServerAddress::Protocol::kHttps);
   const TemporaryDirectory directory = ScratchDirectory();
   const Certificates certificates(directory.path());
   const CertificateFiles server = certificates.Issue("server", "IP:127.0.0.1");
@@ -521,7 +535,8 @@ TEST_CASE("A client certificate is an identity: it may what its token says, and 
       .tls_ca = certificates.authority(), .tls_cert = client.certificate, .tls_key = client.key};
   Federation federation({.server_arguments = {"--tls-cert", server.certificate, "--tls-key", server.key,
                                               "--tls-client-ca", certificates.authority()},
-                         .security = security});
+                         .security = security,
+                         .protocol = protocol});
   const std::string admin = directory.path() + "/admin.token";
   REQUIRE(federation.Sheaf({"token", "create", "admin", "--role", "operator", "--to", admin}).exit_code == 0);
   // The certificate alone is nobody yet.

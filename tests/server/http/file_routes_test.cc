@@ -5,6 +5,7 @@
 
 #include <catch2/catch.hpp>
 #include <string>
+#include <vector>
 
 #include "base/random.h"
 #include "proto/methods.h"
@@ -118,6 +119,43 @@ TEST_CASE("A client that takes a file slowly, or goes, costs one piece, and the 
   // What it finds is what the sockets had room for.
   CHECK(sleeper.DrainUntilHungUp() < 40 * kChunk);
   CHECK(server.Client().Ask(Request("GET", path)).body.size() == 40 * kChunk);
+}
+
+TEST_CASE("A file is for whom the method is that reads it") {
+  FileServer server;
+  const std::string path = server.Upload("a broadcast");
+  const v1::CreateRoundResponse round = *BlockingCall(server.transport(), kCreateRound, ARound("round"));
+  HttpClient client = server.Client();
+  std::string fields;
+  const auto make = [&](v1::Role role, const std::string& population) {
+    v1::CreateTokenRequest create;
+    create.set_request_id(v1::Role_Name(role) + population);
+    create.set_name(create.request_id());
+    create.add_roles(role);
+    if (!population.empty()) create.add_populations(population);
+    const HttpAnswer answer = client.Ask(
+        Post("/sheaf.v1.AccessService/CreateToken", "application/proto", create.SerializeAsString(), fields));
+    v1::CreateTokenResponse created;
+    REQUIRE(created.ParseFromString(answer.body));
+    return fmt::format("authorization: Bearer {}\r\n", created.secret());
+  };
+  fields = make(v1::OPERATOR, "");
+  const std::string aggregate = "/files/aggregates/" + round.round().id();
+  const auto status = [&](const std::string& file, const std::string& shown) {
+    return client.Ask(Request("GET", file, shown)).status;
+  };
+  const std::string submitter = make(v1::SUBMITTER, "");
+  // Past the guard: it has released nothing yet.
+  CHECK(status(aggregate, submitter) == 400);
+  CHECK(status(path, make(v1::WORKER, "")) == 200);
+  const std::vector<std::string> others = {make(v1::VIEWER, ""), make(v1::OPERATOR, "default")};
+  for (const std::string& file : {aggregate, path}) {
+    CHECK(status(file, "") == 401);
+    CHECK(status(file, "authorization: Bearer nonsense\r\n") == 401);
+    for (const std::string& other : others) CHECK(status(file, other) == 403);
+  }
+  CHECK(status(aggregate, make(v1::SUBMITTER, "elsewhere")) == 403);
+  CHECK(status(path, make(v1::WORKER, "elsewhere")) == 403);
 }
 
 TEST_CASE("Whoever loses a right loses the rest of the file") {
