@@ -259,8 +259,10 @@ THIRD_PARTY = [
 
 PYTHON_PACKAGE = "sdk/python/sheaf/"
 PYTHON_IMPORTS = [
-    ("gRPC", r"grpc\b", [(PYTHON_PACKAGE + "calls.py", "which errors are worth another call"),
-      (PYTHON_PACKAGE + "connection.py", "the driver for threads"), (PYTHON_PACKAGE + "aio.py", "the driver for event loops")]),
+    ("gRPC", r"grpc\b", [(PYTHON_PACKAGE + "grpc_channel.py", "one wire")]),
+    ("HTTP", r"(?:http|urllib|ssl|socket)\b", [(PYTHON_PACKAGE + name, reason) for name, reason in (
+      ("http_channel.py", "the other wire"), ("http_proxy.py", "the URL of a proxy"), ("address.py", "the URL of a server"),
+      ("connect_answer.py", "what statuses are called"), ("security.py", "certificates"))]),
     # Computations know no protocol: it would take them longer to import than to compute a small task.
     ("the protocol", r"(?:sheaf\.v1|google\.protobuf)\b", [(PYTHON_PACKAGE + name, "of programs") for name in
       ("aio.py", "calls.py", "round_calls.py", "round_spec.py", "round_view.py", "server.py", "transfer.py")]),

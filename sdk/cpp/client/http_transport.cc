@@ -602,9 +602,11 @@ absl::Status HttpTransport::Impl::ConnectionFailure(const Exchange& exchange, CU
     case CURLE_SEND_ERROR:
       if (is_alert) break;
       if (exchange.head_bytes == 0) {
-        return unreachable(fmt::format(
-            "it hung up without an answer ({}); {}", said,
-            is_https ? "if it speaks gRPC, give HOST:PORT without https://" : "if it speaks TLS, give https://"));
+        return unreachable(
+            fmt::format("it hung up without an answer ({}); {}", said,
+                        is_https ? "it may want a certificate of yours (--tls-cert, --tls-key); if it speaks gRPC, "
+                                   "give HOST:PORT without https://"
+                                 : "if it speaks TLS, give https://"));
       }
       return unreachable(fmt::format("the answer broke off ({})", said));
     default:

@@ -13,12 +13,9 @@ import os
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, TypeVar, Unpack
 
-import grpc
-import grpc.aio
-
 from sheaf import round_calls
-from sheaf.calls import GET_SERVER_INFO, Begin, Call, Compute, End, Pause, Steps, call
-from sheaf.connection import Channels, Link, metadata
+from sheaf.calls import GET_SERVER_INFO, AsyncChannel, Begin, Call, CallFailed, Compute, End, Pause, Steps, call
+from sheaf.connection import Link
 from sheaf.result import Result
 from sheaf.round_spec import Broadcast, RoundOptions
 from sheaf.round_view import RoundView
@@ -29,12 +26,23 @@ from sheaf.v1 import inspection_service_pb2, round_pb2
 T = TypeVar("T")
 
 
+def _open_channel(security: Security) -> AsyncChannel:
+    """By the protocol that the address names."""
+    if security.server.is_http:
+        from sheaf.http_channel import HttpAsyncChannel
+
+        return HttpAsyncChannel(security)
+    from sheaf.grpc_channel import GrpcAsyncChannel
+
+    return GrpcAsyncChannel(security)
+
+
 class Connection:
     """A connection to a server, and the driver of operations in an event loop."""
 
     def __init__(self, security: Security, seconds: float) -> None:
         self.link = Link(security, seconds)
-        self._channels = Channels(security, grpc.aio)
+        self.channel = _open_channel(security)
 
     async def run(self, steps: Steps[T]) -> T:
         """Makes the steps of an operation, and gives what it returns. Errors are sheaf.Error."""
@@ -72,20 +80,18 @@ class Connection:
 
     async def close(self) -> None:
         """Ends open calls, and the connection."""
-        for channel in self._channels.all:
-            await channel.close()
+        await self.channel.close()
 
     async def _call(self, call: Call) -> Any:
         patience = self.link.patience(call)
         while True:
             shown = self.link.token.header()
             try:
-                answer = await self._channels.stub(call.method)(call.request, timeout=patience.seconds_left, metadata=metadata(shown),
-                                    wait_for_ready=patience.waits_for_ready)
+                answer = await self.channel.call(call.method, call.request, patience.attempt(shown))
                 self.link.reached()
                 return answer
-            except grpc.RpcError as error:
-                pause = self.link.pause_after(patience, error, shown)
+            except CallFailed as failed:
+                pause = self.link.pause_after(patience, failed, shown)
             await asyncio.sleep(pause)
 
 
@@ -189,7 +195,7 @@ class Server:
 
     @property
     def address(self) -> str:
-        """HOST:PORT."""
+        """HOST:PORT, or the URL of its HTTP/1.1."""
         return self._connection.link.security.address
 
     async def close(self) -> None:

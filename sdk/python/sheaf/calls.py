@@ -15,22 +15,20 @@ import random
 import secrets
 import time
 from collections.abc import Callable, Generator
-from typing import Any, Generic, TypeVar, Union
+from typing import Any, Generic, Protocol, TypeVar, Union
 
-import grpc
 from google.protobuf.message import Message
 
-from sheaf.errors import DeadlineExceeded, Error, Unavailable, error_of
+from sheaf.errors import DeadlineExceeded, Error, Unavailable
 from sheaf.v1 import blob_service_pb2, inspection_service_pb2, round_service_pb2
 
 Q = TypeVar("Q")
 A = TypeVar("A")
 T = TypeVar("T")
+B = TypeVar("B", covariant=True)
 
 CALL_SECONDS = 30.0
-_PUSHBACK = "grpc-retry-pushback-ms"
-# A server that asks for more is not believed.
-_PUSHBACK_SECONDS_MAX = 300.0
+_RETRY_AFTER_SECONDS_MAX = 300.0
 _BACKOFF_FIRST, _BACKOFF_MAX = 0.1, 5.0
 # One attempt to reach a server that was away.
 _RECONNECT_SECONDS = 2.0
@@ -124,68 +122,101 @@ def new_request_id() -> str:
     return secrets.token_hex(8)
 
 
-def status_of(error: grpc.RpcError, address: str) -> Error:
-    """gRPC's error as ours, in the words of the server."""
-    code, details = error.code().name, error.details() or ""
-    if code == "UNAVAILABLE":
-        return Unavailable(f"the server at {address} cannot be reached: {details}")
-    if code == "RESOURCE_EXHAUSTED" and "message larger than max" in details:
-        details = (f"too much for one call ({details}); send less in one call: fewer tasks, smaller payloads, and what tasks "
-                   "share in the round's broadcast")
-    return error_of(code, details)
+class CallFailed(Exception):
+    """A call came to nothing: `error` says why, `retry_after` in how many seconds the server asks to be asked again."""
+
+    def __init__(self, error: Error, retry_after: float | None = None) -> None:
+        super().__init__(str(error))
+        self.error = error
+        self.retry_after = retry_after
 
 
-def _pushback_seconds(error: grpc.RpcError) -> float | None:
-    """What the server says of when to ask again."""
-    for name, value in error.trailing_metadata() or ():
-        if name == _PUSHBACK and str(value).isdecimal():
-            return float(min(int(value) / 1000, _PUSHBACK_SECONDS_MAX))
-    # ENHANCE_YOUR_CALM: a server whose memory for what arrives is used up gives up calls so, without a word.
-    return 1.0 if "RST_STREAM with error code 11" in (error.details() or "") else None
+class Channel(Protocol):
+    """The wire to a server, for threads: gRPC's (grpc_channel.py), or HTTP's (http_channel.py). Thread-safe."""
+
+    def call(self, method: Method[Any, A], request: Any, attempt: Attempt) -> A:
+        """The answer. CallFailed."""
+
+    def begin(self, method: Method[Any, A], request: Any, attempt: Attempt) -> Begun[A]:
+        """The same, to wait for later."""
+
+    def close(self) -> None:
+        """Ends open calls, and the connection."""
+
+
+class AsyncChannel(Protocol):
+    """The same for an event loop."""
+
+    async def call(self, method: Method[Any, A], request: Any, attempt: Attempt) -> A:
+        """The answer. CallFailed. Who cancels it ends the call."""
+
+    async def close(self) -> None:
+        """Ends open calls, and the connection."""
+
+
+class Begun(Protocol[B]):
+    """A call under way."""
+
+    def result(self) -> B:
+        """Waits for the answer. CallFailed."""
+
+    def cancel(self) -> Any:
+        """Ends the call."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Attempt:
+    """How one call is made: in how many seconds, with which header `authorization` ("" for none).
+
+    waits_for_ready: go on for as long while the server cannot be reached.
+    """
+
+    seconds: float
+    shown: str
+    waits_for_ready: bool = False
 
 
 class Patience:
     """Whether a call is repeated, and when: one for each call. For drivers.
 
-    patience = Patience(address, call.seconds)
+    patience = Patience(call.seconds, reach_seconds)
     while True:
         try:
-            return attempt(call, patience.seconds_left, patience.waits_for_ready)
-        except grpc.RpcError as error:
-            sleep(patience.pause_after(error, has_new_token=..))              # Raises what the call comes to.
+            return channel.call(method, request, patience.attempt(shown))
+        except CallFailed as failed:
+            sleep(patience.pause_after(failed, has_new_token=..))             # Raises what the call comes to.
     """
 
-    def __init__(self, address: str, seconds: float, reach_seconds: float) -> None:
+    def __init__(self, seconds: float, reach_seconds: float) -> None:
         """`reach_seconds`: how long to go on while the server cannot be reached."""
-        self._address = address
         self._begin = time.monotonic()
         self._must_end_at = self._begin + seconds
         self._give_up_at = self._begin + min(seconds, reach_seconds)
         self._attempts = 0
         self._unreachable: Error | None = None
 
-    @property
-    def waits_for_ready(self) -> bool:
-        """A call that fails at once, while gRPC pauses between its own attempts to connect, would fail for seconds."""
-        return self._unreachable is not None
-
-    @property
-    def seconds_left(self) -> float:
+    def attempt(self, shown: str) -> Attempt:
+        """The next one. A call that fails at once, while gRPC pauses between its own attempts to connect, would fail for seconds."""
         left = self._must_end_at - time.monotonic()
         if self._unreachable is not None:
             left = min(left, max(self._give_up_at - time.monotonic(), _RECONNECT_SECONDS))
-        return max(left, 0.001)
+        return Attempt(max(left, 0.001), shown, self._unreachable is not None)
 
-    def pause_after(self, error: grpc.RpcError, *, has_new_token: bool = False) -> float:
+    def pause_after(self, failed: CallFailed, *, has_new_token: bool = False) -> float:
         """How long to wait before the next attempt. Raises the error if there is none."""
         self._attempts += 1
-        status = status_of(error, self._address)
+        status = failed.error
         if isinstance(status, Unavailable):
             self._unreachable = status
         elif isinstance(status, DeadlineExceeded) and self._unreachable is not None:
             # It waited for a connection that did not come.
             status = self._unreachable
-        least = 0.001 if has_new_token else _pushback_seconds(error)
+        least = failed.retry_after
+        if least is not None:
+            # A server that asks for more is not believed.
+            least = min(least, _RETRY_AFTER_SECONDS_MAX)
+        if has_new_token:
+            least = 0.001
         if not isinstance(status, Unavailable) and least is None:
             raise status from None
         bound = min(_BACKOFF_MAX, _BACKOFF_FIRST * 2 ** min(self._attempts - 1, 30))

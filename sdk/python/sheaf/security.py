@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 import ssl
 import stat
 import time
 from collections.abc import Mapping
 
+from sheaf.address import Address, parse_address
 from sheaf.errors import Error, FailedPrecondition, InvalidArgument, NotFound, PermissionDenied
 
 _TOKEN_BYTES_MAX = 1024
 _LOOK_SECONDS = 1.0
-_LOOPBACK = ("127.", "localhost:", "[::1]:", "unix:", "unix-abstract:")
 _DEFAULT_ADDRESS = "127.0.0.1:7433"
 
 
@@ -55,7 +56,7 @@ class Security:
     def check_certificates(self) -> None:
         """gRPC takes any bytes, and then never connects."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        if self.uses_tls and self.tls_ca != "system":
+        if self.tls_ca not in ("", "system"):
             try:
                 context.load_verify_locations(cadata=read_file(self.tls_ca).decode("ascii"))
             except (ssl.SSLError, UnicodeDecodeError):
@@ -69,14 +70,32 @@ class Security:
                 raise InvalidArgument(f"{self.tls_cert} and {self.tls_key} are no certificate and its key, in PEM form and "
                                       "without a passphrase") from None
 
+    @functools.cached_property
+    def server(self) -> Address:
+        """The address, parsed."""
+        return parse_address(self.address)
+
     @property
     def uses_tls(self) -> bool:
-        return bool(self.tls_ca)
+        return self.server.protocol == "https" if self.server.is_http else bool(self.tls_ca)
 
     @property
     def is_loopback(self) -> bool:
         """An address of this machine that no other can reach."""
-        return self.address.startswith(_LOOPBACK)
+        return self.server.is_loopback
+
+    def context(self) -> ssl.SSLContext:
+        """Of HTTPS, as the files are now. Errors name the file."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.set_alpn_protocols(["http/1.1"])
+        if self.tls_ca in ("", "system"):
+            context.load_default_certs()
+        else:
+            context.load_verify_locations(cadata=read_file(self.tls_ca).decode("ascii"))
+        if self.tls_cert:
+            context.load_cert_chain(self.tls_cert, self.tls_key, password=lambda: b"")
+        return context
 
     def authorities(self) -> bytes | None:
         """Those that may have signed the server's certificate. None: gRPC's own choice."""
@@ -88,6 +107,9 @@ class Security:
         return read_file(path)
 
     def _check(self) -> None:
+        if self.server.protocol == "http" and (self.tls_ca or self.tls_cert or self.tls_key):
+            raise InvalidArgument(f"{self.address} is without TLS: write https://, or leave out the certificates (tls_ca, tls_cert, "
+                                  "tls_key)")
         if not self.uses_tls and (self.tls_cert or self.tls_key):
             raise InvalidArgument("a client certificate needs TLS: name the authorities of the server's certificate with tls_ca "
                                   '(a file, or "system")')
@@ -98,9 +120,10 @@ class Security:
             return
         read_token(self.token_file)
         if not (self.uses_tls or self.insecure or self.is_loopback):
+            tls = 'TLS (tls_ca=FILE, or tls_ca="system")'
             raise FailedPrecondition(
                 f"refusing to send the token of {self.token_file} to {self.address} in the clear, where everybody on the way "
-                'could read it; use TLS (tls_ca=FILE, or tls_ca="system"), or say insecure=True if the network is yours alone'
+                f"could read it; use {'https://' if self.server.is_http else tls}, or say insecure=True if the network is yours alone"
             )
 
 

@@ -146,7 +146,7 @@ class Server:
 
     @property
     def address(self) -> str:
-        """HOST:PORT."""
+        """HOST:PORT, or the URL of its HTTP/1.1."""
         return self._connection.link.security.address
 
     def close(self) -> None:
@@ -170,8 +170,9 @@ def connect(address: str | None = None, *, tls_ca: str | os.PathLike[str] | None
             seconds: float = 30.0) -> Server:
     """A server, for programs. The connection is made when it is first used.
 
-    address: HOST:PORT. tls_ca: PEM file with the authorities of the server's certificate, or "system" for those that this
-    machine trusts; without it there is no TLS. tls_cert, tls_key: our own certificate, for a server that asks for one.
+    address: HOST:PORT, or https://HOST:PORT or http://HOST:PORT for HTTP/1.1, through the proxy of HTTPS_PROXY if there is one.
+    tls_ca: PEM file with the authorities of the server's certificate, or "system" for those that this machine trusts; without it
+    gRPC is without TLS, and https:// takes those of the machine. tls_cert, tls_key: our own certificate, for a server that asks for one.
     token_file: file with the token that proves who we are. Files are read again when they change. insecure: send the token even where
     others on the network can read it. population: whose rounds.
 

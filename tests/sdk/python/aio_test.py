@@ -24,11 +24,11 @@ def test_whatever_a_server_and_a_round_can_do_they_can_do_in_an_event_loop():
     assert inspect.signature(sheaf.connect).parameters == inspect.signature(sheaf.aio.connect).parameters
 
 
-def test_rounds_run_beside_each_other_in_one_event_loop(sheafd, offer):
+def test_rounds_run_beside_each_other_in_one_event_loop(address, offer):
     offer(double=lambda task: {"w": task.params["w"] * 2}), offer(one=lambda task: {"n": 1.0})
 
     async def program():
-        async with sheaf.aio.connect(sheafd.address) as server:
+        async with sheaf.aio.connect(address) as server:
             results = await asyncio.gather(*(server.run("one", outputs=N, tasks=2) for _ in range(5)))
             assert [result["n"] for result in results] == [2] * 5
             w = numpy.ones(100_000)
@@ -36,9 +36,10 @@ def test_rounds_run_beside_each_other_in_one_event_loop(sheafd, offer):
                                             broadcast=lambda: {"w": w}):
                 w = result["w"]
             assert (w == 8).all()
-            round = await server.create("nobody", outputs=N, tasks=1, job="aio")
+            job = f"aio-{address[:4]}"
+            round = await server.create("nobody", outputs=N, tasks=1, job=job)
             assert (await server.round(round.id)).state == "COLLECTING"
-            assert [each.id async for each in server.rounds(job="aio")] == [round.id]
+            assert [each.id async for each in server.rounds(job=job)] == [round.id]
             assert "waits for 1 contribution" in await round.explain()
             with pytest.raises(sheaf.DeadlineExceeded):
                 await round.wait(timeout=0.05)
@@ -60,10 +61,11 @@ def test_rounds_run_beside_each_other_in_one_event_loop(sheafd, offer):
     asyncio.run(program())
 
 
-def test_a_server_that_is_not_there_is_named_in_an_event_loop_too():
+@pytest.mark.parametrize("nowhere", ["127.0.0.1:1", "http://127.0.0.1:1"])
+def test_a_server_that_is_not_there_is_named_in_an_event_loop_too(nowhere):
     async def program():
-        async with sheaf.aio.connect("127.0.0.1:1") as server:
-            with pytest.raises(sheaf.Unavailable, match="the server at 127.0.0.1:1 cannot be reached"):
+        async with sheaf.aio.connect(nowhere) as server:
+            with pytest.raises(sheaf.Unavailable, match=f"the server at {nowhere} cannot be reached"):
                 await server.info()
 
     asyncio.run(program())

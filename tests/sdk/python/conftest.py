@@ -25,21 +25,27 @@ class Sheafd:
 
     def __init__(self, directory, *options):
         self.directory, self.options = pathlib.Path(directory), options
-        self.address, self.process = "127.0.0.1:0", None
+        self.address, self._http, self.process = "127.0.0.1:0", "127.0.0.1:0", None
         self.start()
 
+    def url(self, scheme="http"):
+        """Of its HTTP/1.1; the same after a restart."""
+        return f"{scheme}://{self._http}"
+
     def start(self):
-        port_file = self.directory / "port"
+        port_file, http_file = self.directory / "port", self.directory / "http-port"
         port_file.unlink(missing_ok=True)
+        http_file.unlink(missing_ok=True)
         with open(self.directory / "sheafd.log", "ab") as log:
             self.process = subprocess.Popen(
                 [os.path.join(os.environ["SHEAF_BINARIES"], "sheafd"), "--listen", self.address, "--port-file", port_file,
-                 "--data-dir", self.directory / "store", "--log-level", "warning", *self.options], stdout=log, stderr=log)
+                 "--http", self._http, "--http-port-file", http_file, "--data-dir", self.directory / "store",
+                 "--log-level", "warning", *self.options], stdout=log, stderr=log)
         give_up_at = time.monotonic() + SECONDS_MAX
-        while not port_file.exists():
+        while not (port_file.exists() and http_file.exists()):
             assert self.process.poll() is None and time.monotonic() < give_up_at, self.log()
             time.sleep(0.005)
-        self.address = port_file.read_text().strip()
+        self.address, self._http = port_file.read_text().strip(), http_file.read_text().strip()
 
     def log(self):
         return (self.directory / "sheafd.log").read_text()
@@ -58,9 +64,15 @@ def sheafd(tmp_path_factory):
     process.process.wait()
 
 
+@pytest.fixture(params=["grpc", "http"])
+def address(request, sheafd):
+    """Of that server, by each wire that there is."""
+    return sheafd.address if request.param == "grpc" else sheafd.url()
+
+
 @pytest.fixture
-def server(sheafd):
-    with sheaf.connect(sheafd.address) as connected:
+def server(address):
+    with sheaf.connect(address) as connected:
         yield connected
 
 

@@ -4,6 +4,7 @@ import datetime
 import inspect
 import io
 import pathlib
+import os
 import signal
 import sys
 import threading
@@ -48,9 +49,10 @@ def test_a_round_runs_from_its_broadcast_to_its_result(server, offer):
 
 def test_a_small_round_takes_no_calls_but_to_create_it_and_to_wait(server, offer, monkeypatch):
     offer(double=lambda task: {"w": 2 * task.params["w"]})
-    made, channels = [], server._connection._channels
-    stub = channels.stub
-    monkeypatch.setattr(channels, "stub", lambda method: made.append(method.path) or stub(method))
+    made, channel = [], server._connection.channel
+    for name in ("call", "begin"):
+        function = getattr(channel, name)
+        monkeypatch.setattr(channel, name, lambda method, *more, _function=function: made.append(method.path) or _function(method, *more))
     for size in (5, 1 << 16):
         w = numpy.arange(float(size))
         assert (server.run("double", outputs={"w": sheaf.sum(size)}, tasks=1, broadcast={"w": w})["w"] == 2 * w).all()
@@ -187,7 +189,8 @@ def test_an_error_in_a_loop_says_in_which_round(server):
 def test_ctrl_c_cancels_nothing_and_says_so(server):
     round = server.create("nobody_offers_this", outputs=N, tasks=1)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    threading.Timer(0.3, signal.raise_signal, [signal.SIGINT]).start()
+    # To the process, as a terminal does it: the system gives it to the thread that waits.
+    threading.Timer(0.3, os.kill, [os.getpid(), signal.SIGINT]).start()
     try:
         with pytest.raises(KeyboardInterrupt) as raised:
             round.result()
@@ -214,11 +217,13 @@ def test_a_bar_shows_how_far_a_round_is(server, offer, monkeypatch):
     assert round.id in sys.stderr.getvalue() and "/2" in sys.stderr.getvalue()
 
 
-def test_a_program_outlives_a_restart_of_its_server(tmp_path, offer):
+@pytest.mark.parametrize("wire", ["grpc", "http"])
+def test_a_program_outlives_a_restart_of_its_server(wire, tmp_path, offer):
     sheafd = Sheafd(tmp_path)
+    address = sheafd.address if wire == "grpc" else sheafd.url()
     try:
         offer(sheafd.address, one=lambda task: {"n": 1.0})
-        with sheaf.connect(sheafd.address) as server:
+        with sheaf.connect(address) as server:
             assert server.run("one", outputs=N, tasks=1)["n"] == 1
             round = server.create("late", outputs=N, tasks=1)
             ended = []
@@ -235,15 +240,16 @@ def test_a_program_outlives_a_restart_of_its_server(tmp_path, offer):
             assert server.run("one", outputs=N, tasks=1)["n"] == 1
             print(f"back {time.monotonic() - begin:.1f} s after the server")
             sheafd.kill()
-            with sheaf.connect(sheafd.address, seconds=1) as impatient, pytest.raises(sheaf.Unavailable, match="cannot be reached"):
+            with sheaf.connect(address, seconds=1) as impatient, pytest.raises(sheaf.Unavailable, match="cannot be reached"):
                 impatient.round(round.id)
     finally:
         sheafd.kill()
 
 
-def test_a_server_that_is_not_there_is_named_within_seconds():
+@pytest.mark.parametrize("nowhere", ["127.0.0.1:1", "http://127.0.0.1:1", "https://127.0.0.1:1"])
+def test_a_server_that_is_not_there_is_named_within_seconds(nowhere):
     begin = time.monotonic()
-    with sheaf.connect("127.0.0.1:1") as server, pytest.raises(sheaf.Unavailable, match="the server at 127.0.0.1:1 cannot be"):
+    with sheaf.connect(nowhere) as server, pytest.raises(sheaf.Unavailable, match=f"the server at {nowhere} cannot be"):
         server.info()
     assert time.monotonic() - begin < 6
 

@@ -83,6 +83,30 @@ def make_certificate(directory):
     os.chmod(directory / "server.key", 0o600)
 
 
+def test_over_https_a_renewed_certificate_is_taken_and_a_client_shows_its_own(tmp_path):
+    make_certificate(tmp_path)
+    files = {"tls_ca": tmp_path / "server.pem", "tls_cert": tmp_path / "server.pem", "tls_key": tmp_path / "server.key"}
+    process = Sheafd(tmp_path, "--tls-cert", tmp_path / "server.pem", "--tls-key", tmp_path / "server.key",
+                     "--tls-client-ca", tmp_path / "server.pem")
+    try:
+        with sheaf.connect(process.url("https"), tls_ca=files["tls_ca"], seconds=1) as unknown:
+            with pytest.raises(sheaf.Unavailable, match="it may want a certificate of yours"):
+                unknown.info()
+        with sheaf.connect(process.url("https"), seconds=1) as unbelieving:
+            with pytest.raises(sheaf.Unavailable, match="its certificate is not to be believed"):
+                unbelieving.info()
+        with sheaf.connect(process.url("https"), **files) as server:
+            assert server.info().version
+            process.kill()
+            make_certificate(tmp_path)
+            process.start()
+            # It knows the new authority, and shows the new certificate, from the next look on.
+            time.sleep(1.1)
+            assert server.info().version
+    finally:
+        process.kill()
+
+
 def test_a_certificate_that_is_renewed_is_taken_while_the_program_runs(tmp_path):
     make_certificate(tmp_path)
     process = Sheafd(tmp_path, "--tls-cert", tmp_path / "server.pem", "--tls-key", tmp_path / "server.key")
@@ -93,18 +117,19 @@ def test_a_certificate_that_is_renewed_is_taken_while_the_program_runs(tmp_path)
             # Half written: the one before stays.
             (tmp_path / "server.pem").write_text("-----BEGIN")
             time.sleep(1.1)
-            server._connection._channels.stub(METHODS[0])
-            assert len(server._connection._channels.all) == 1
+            server._connection.channel.channels.stub(METHODS[0])
+            assert len(server._connection.channel.channels.all) == 1
             make_certificate(tmp_path)
             process.start()
             # It knows the new authority from the next look on.
             time.sleep(1.1)
-            assert server.info().version and len(server._connection._channels.all) == 2
+            assert server.info().version and len(server._connection.channel.channels.all) == 2
     finally:
         process.kill()
 
 
-def test_a_server_with_tls_and_tokens_lets_its_programs_in(tmp_path):
+@pytest.mark.parametrize("wire", ["grpc", "https"])
+def test_a_server_with_tls_and_tokens_lets_its_programs_in(wire, tmp_path):
     def run(*command):
         return subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True).stdout.strip()
 
@@ -115,8 +140,9 @@ def test_a_server_with_tls_and_tokens_lets_its_programs_in(tmp_path):
     token.chmod(0o600)
     process = Sheafd(tmp_path, "--tls-cert", tmp_path / "server.pem", "--tls-key", tmp_path / "server.key")
     try:
+        address = process.address if wire == "grpc" else process.url("https")
         files = {"tls_ca": tmp_path / "server.pem"}
-        with sheaf.connect(process.address, **files, token_file=token) as server:
+        with sheaf.connect(address, **files, token_file=token) as server:
             assert server.info().version
             # The file has another one by now, which nobody knows; then the right one again.
             right = token.read_text()
@@ -125,9 +151,9 @@ def test_a_server_with_tls_and_tokens_lets_its_programs_in(tmp_path):
                 server.info()
             token.write_text(right)
             assert server.info().version
-        with sheaf.connect(process.address, **files) as server, pytest.raises(sheaf.Unauthenticated, match="without a token"):
+        with sheaf.connect(address, **files) as server, pytest.raises(sheaf.Unauthenticated, match="without a token"):
             server.info()
-        with sheaf.connect(process.address, token_file=token) as server, pytest.raises(sheaf.Unavailable):
+        with sheaf.connect(address, token_file=token) as server, pytest.raises(sheaf.Unavailable):
             server.info()
     finally:
         process.kill()

@@ -25,10 +25,11 @@ def test_a_broadcast_travels_once_from_memory_bytes_or_a_file(server, offer, tmp
         server.upload((10).to_bytes(8, "little") + b'{"w": {}} ' + bytes(3))
 
 
-def test_a_broadcast_and_a_result_of_a_hundred_megabytes_come_back_as_they_were(tmp_path, offer):
+@pytest.mark.parametrize("wire", ["grpc", "http"])
+def test_a_broadcast_and_a_result_of_a_hundred_megabytes_come_back_as_they_were(wire, tmp_path, offer):
     sheafd = Sheafd(tmp_path)
     try:
-        with sheaf.connect(sheafd.address) as server:
+        with sheaf.connect(sheafd.address if wire == "grpc" else sheafd.url()) as server:
             w = numpy.random.default_rng(3).random(25_000_000, numpy.float32)
             digest = server.upload({"w": w})
             offer(sheafd.address, size=lambda task: {"w": sheaf.Sparse([24_999_999], [2.0], (25_000_000,))})
