@@ -47,5 +47,7 @@ std::span<const EmbeddedFile> ${table}() { return kFiles; }
 
 }  // namespace sheaf
 ")
+  # Two tables have the same names in them.
+  set_source_files_properties(${source} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   set(${table}_SOURCE ${source} PARENT_SCOPE)
 endfunction()

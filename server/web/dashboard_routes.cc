@@ -12,7 +12,7 @@ namespace {
 
 // A page runs our scripts and nothing else, also where a name or a text that it shows would be one: nothing inline, no
 // string becomes markup, nothing from elsewhere, and no calls but to this server. No page of others has it in a frame.
-constexpr std::string_view kPolicy =
+constexpr std::string_view kDashboardPolicy =
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'";
 
@@ -21,7 +21,8 @@ constexpr std::string_view kPolicy =
 std::vector<Route> DashboardRoutes() {
   std::vector<Route> routes;
   for (const EmbeddedFile& file : DashboardFiles()) {
-    routes.push_back(EmbeddedRoute(file.name == "index.html" ? "/" : fmt::format("/ui/{}", file.name), file, kPolicy));
+    routes.push_back(
+        EmbeddedRoute(file.name == "index.html" ? "/" : fmt::format("/ui/{}", file.name), file, kDashboardPolicy));
   }
   return routes;
 }

@@ -2,12 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <array>
 #include <utility>
 
-#include "base/check.h"
 #include "server/http/content_choice.h"
+#include "server/web/file_type.h"
 
 namespace sheaf {
 namespace {
@@ -23,20 +21,6 @@ constexpr std::string_view kHeaders =
 constexpr std::string_view kAskAgain = "cache-control: no-cache\r\n";
 constexpr std::string_view kForEver = "cache-control: public, max-age=31536000, immutable\r\n";
 
-constexpr auto kTypes = std::to_array<std::pair<std::string_view, std::string_view>>({
-    {".css", "text/css; charset=utf-8"},
-    {".html", "text/html; charset=utf-8"},
-    {".js", "text/javascript; charset=utf-8"},
-    {".svg", "image/svg+xml"},
-});
-
-std::string_view TypeOf(std::string_view name) {
-  const auto found =
-      std::find_if(kTypes.begin(), kTypes.end(), [&](const auto& row) { return name.ends_with(row.first); });
-  SHEAF_CHECK(found != kTypes.end(), "{} has no type that is known", name);
-  return found->second;
-}
-
 }  // namespace
 
 Route EmbeddedRoute(std::string path, const EmbeddedFile& file, std::string_view policy) {
@@ -44,7 +28,7 @@ Route EmbeddedRoute(std::string path, const EmbeddedFile& file, std::string_view
       .path = std::move(path),
       .methods = {HttpMethod::kGet},
       .is_public = true,
-      .serve = [&file, type = TypeOf(file.name), policy, cache = file.name.ends_with(".html") ? kAskAgain : kForEver](
+      .serve = [&file, type = FileType(file.name), policy, cache = file.name.ends_with(".html") ? kAskAgain : kForEver](
                    const HttpRequest& request, const ExchangePtr& exchange) {
         const bool is_compressed = AcceptsGzip(request.Header("accept-encoding"));
         // Strong: other bytes have another tag.

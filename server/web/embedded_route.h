@@ -15,7 +15,7 @@
 
 namespace sheaf {
 
-// `file` and `policy` are constants. CHECKs that the type of the file is known by its name.
+// `file` and `policy` are constants.
 Route EmbeddedRoute(std::string path, const EmbeddedFile& file, std::string_view policy);
 
 }  // namespace sheaf

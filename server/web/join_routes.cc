@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <array>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -11,30 +9,19 @@
 #include "server/http/content_choice.h"
 #include "server/web/embedded_file.h"
 #include "server/web/embedded_route.h"
+#include "server/web/file_type.h"
 
 namespace sheaf {
 namespace {
 
 // The page runs our scripts and the owner's, in a thread too, and WebAssembly: nothing inline and nothing from
 // elsewhere.
-constexpr std::string_view kPolicy =
+constexpr std::string_view kJoinPolicy =
     "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; worker-src 'self'; style-src 'self'; img-src 'self'; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 // The name stays while what is in the file may change: it is asked for again.
-constexpr std::string_view kHeaders =
+constexpr std::string_view kJoinFileHeaders =
     "cache-control: no-cache\r\nx-content-type-options: nosniff\r\ncross-origin-resource-policy: same-origin\r\n";
-
-std::string_view TypeOf(std::string_view name) {
-  constexpr auto kTypes = std::to_array<std::pair<std::string_view, std::string_view>>({
-      {".js", "text/javascript; charset=utf-8"},
-      {".mjs", "text/javascript; charset=utf-8"},
-      {".json", "application/json"},
-      {".wasm", "application/wasm"},
-  });
-  const auto found =
-      std::find_if(kTypes.begin(), kTypes.end(), [&](const auto& row) { return name.ends_with(row.first); });
-  return found == kTypes.end() ? "application/octet-stream" : found->second;
-}
 
 }  // namespace
 
@@ -42,16 +29,16 @@ std::vector<Route> JoinRoutes(const JoinFiles* files) {
   std::vector<Route> routes;
   for (const EmbeddedFile& file : JoinPageFiles()) {
     routes.push_back(
-        EmbeddedRoute(file.name == "join.html" ? "/join" : fmt::format("/ui/{}", file.name), file, kPolicy));
+        EmbeddedRoute(file.name == "join.html" ? "/join" : fmt::format("/ui/{}", file.name), file, kJoinPolicy));
   }
   if (files == nullptr) return routes;
   for (const JoinFiles::File& file : files->all()) {
     routes.push_back(
         {.path = "/join/files/" + file.name,
          .methods = {HttpMethod::kGet},
-         .serve = [&file, type = TypeOf(file.name)](const HttpRequest& request, const ExchangePtr& exchange) {
+         .serve = [&file, type = FileType(file.name)](const HttpRequest& request, const ExchangePtr& exchange) {
            const std::string etag = fmt::format("\"{}\"", file.digest);
-           std::string headers = fmt::format("{}etag: {}\r\n", kHeaders, etag);
+           std::string headers = fmt::format("{}etag: {}\r\n", kJoinFileHeaders, etag);
            if (NamesTag(request.Header("if-none-match"), etag)) {
              return exchange->Answer({.status = 304, .headers = std::move(headers)});
            }

@@ -39,9 +39,6 @@ absl::Time Now() {
   return absl::FromUnixSeconds(now.tv_sec) + absl::Nanoseconds(now.tv_nsec);
 }
 
-// A call that was refused, when its file has another token by now, is worth repeating at once.
-constexpr absl::Duration kWithNewToken = absl::Milliseconds(1);
-
 std::shared_ptr<grpc::ChannelCredentials> Credentials(const ChannelSecurity& security,
                                                       const LoadedCertificates& loaded) {
   if (!security.uses_tls()) return grpc::InsecureChannelCredentials();
@@ -193,7 +190,7 @@ void GrpcTransport::CallMethod(std::string_view method, const Message& request, 
                               done = std::move(done)](const grpc::Status& status) mutable {
                                absl::Status result = WithHint(ToAbslStatus(status, impl->address), *context);
                                if (absl::IsUnauthenticated(result) && impl->token.Refused(shown)) {
-                                 result = WithRetryAfter(std::move(result), kWithNewToken);
+                                 result = WorthANewToken(std::move(result));
                                }
                                done(std::move(result));
                                {

@@ -51,8 +51,6 @@ constexpr absl::Duration kLongestCall = absl::Hours(24 * 20);
 constexpr long kBufferBytes = 256 << 10;
 // One try to see whether the server is back.
 constexpr absl::Duration kProbeTime = absl::Seconds(5);
-// A call that was refused, when its file has another token by now, is worth repeating at once.
-constexpr absl::Duration kWithNewToken = absl::Milliseconds(1);
 
 // Rounded up: no call ends before its time.
 long Milliseconds(absl::Duration duration) {
@@ -506,7 +504,7 @@ void HttpTransport::Impl::Finish(ExchangePtr exchange, CURLcode code) {
   // A server that stops is not to be called, either. Of one that is late nothing is known.
   if (!absl::IsDeadlineExceeded(result)) is_connected_ = !absl::IsUnavailable(result);
   if (absl::IsUnauthenticated(result) && exchange->response != nullptr && token_.Refused(exchange->shown)) {
-    result = WithRetryAfter(std::move(result), kWithNewToken);
+    result = WorthANewToken(std::move(result));
   }
   // The buffers of the call go with it, the handle stays.
   Set(exchange->easy.get(), CURLOPT_ERRORBUFFER, static_cast<char*>(nullptr));

@@ -2,6 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
+#include "absl/time/time.h"
+#include "base/retry_hint.h"
+
 namespace sheaf {
 
 absl::Status Unreachable(std::string_view server, std::string_view why) {
@@ -16,5 +21,7 @@ absl::Status TooMuch(std::string_view what) {
 }
 
 absl::Status TimeIsOver() { return absl::DeadlineExceededError("Deadline Exceeded"); }
+
+absl::Status WorthANewToken(absl::Status refusal) { return WithRetryAfter(std::move(refusal), absl::Milliseconds(1)); }
 
 }  // namespace sheaf

@@ -136,6 +136,7 @@ SERVER_OF = {
     "http/connect_protocol.h": "extern std::shared_ptr<HttpExchange>& exchange; extern HttpRequest& request;",
     "web/embedded_route.h": "extern std::vector<Route>& routes; extern EmbeddedFile& file;",
     "web/embedded_file.h": "",
+    "web/file_type.h": "",
     "web/join_files.h": "",
     "web/join_routes.h": "extern std::vector<Route>& routes; extern JoinFiles& files;",
     "http/credentials.h": "extern HttpRequest& request; extern HttpExchange& exchange;",
