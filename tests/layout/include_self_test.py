@@ -17,7 +17,9 @@ GOOD = {
     "worker/worker.cc": '#include "sdk/cpp/client/transport.h"\n#include "sheaf/v1/task.pb.h"\n',
     "worker/main.cc": '#include "workloads/tags/computation.h"\n',
     "cli/demo/tags.cc": '#include "workloads/tags/program.h"\n',
-    "sdk/python/sheaf/calls.py": "import grpc\nfrom sheaf.v1 import round_pb2\n",
+    "sdk/python/sheaf/calls.py": "from sheaf.v1 import round_pb2\n",
+    "sdk/python/sheaf/grpc_channel.py": "import grpc\n",
+    "sdk/python/sheaf/http_channel.py": "import http.client\n",
     "sdk/python/sheaf/serving.py": "import numpy\nfrom sheaf.calls import call\n",
     "docs/start.md": "Look into ~/sheaf, build/release/bin and https://example.org/home/page.\n",
 }
@@ -56,6 +58,7 @@ BAD = [
     ("worker/worker.cc", "SystemClock clock;\n", "concrete clock or randomness outside its home"),
     ("server/core/core.cc", '#include "server/core/core.h"\nMemoryTaskStore s;\n', "concrete store outside its home"),
     ("sdk/python/sheaf/serving.py", "import json\nimport grpc.aio\n", "gRPC (grpc.aio) outside its home"),
+    ("sdk/python/sheaf/serving.py", "import http.client\n", "HTTP (http.client) outside its home"),
     ("sdk/python/sheaf/serving.py", "from sheaf import v1\n", "the protocol (sheaf.v1) outside its home"),
     ("sdk/python/sheaf/serving.py", "    import torch\n", "scipy or torch (torch) outside its home"),
     ("base/util/text.h", "#pragma once\n", "the name util says nothing"),
