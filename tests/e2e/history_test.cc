@@ -140,7 +140,9 @@ TEST_CASE("Whatever happens, what resident processes in Python computed is count
   }
   // All workers have ended, some of them killed: so have all that they had started, and what those wrote is gone.
   WaitUntil("no process of a worker is left", absl::Seconds(10),
-            [&] { return LivingProcesses(directory.path()).empty() && std::filesystem::is_empty(directory.path()); });
+            [&] { return LivingProcesses(directory.path()).empty(); });
+  WaitUntil("nothing is left of their tasks", absl::Seconds(10),
+            [&] { return std::filesystem::is_empty(directory.path()); });
   Measured("Python: {} attempted, {} acknowledged, {} counted, {} duplicated, {} lost; {} kills", total.attempted,
            total.acknowledged, total.counted, total.duplicated, total.lost, kills);
 }
