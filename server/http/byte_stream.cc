@@ -28,7 +28,7 @@ ByteStream::ByteStream(int fd, TlsSession session) : fd_(fd), session_(std::move
   if (session_ != nullptr) SSL_set_fd(session_.get(), fd);
 }
 
-ByteStream::Result ByteStream::Read(std::span<char> into) const {
+ByteStream::Result ByteStream::Read(std::span<char> into) {
   if (session_ != nullptr) return ReadEncrypted(into);
   ssize_t count = 0;
   do {
@@ -55,11 +55,14 @@ ByteStream::Result ByteStream::Write(std::string_view first, std::string_view se
   return {.bytes = static_cast<size_t>(count)};
 }
 
-ByteStream::Result ByteStream::ReadEncrypted(std::span<char> into) const {
+ByteStream::Result ByteStream::ReadEncrypted(std::span<char> into) {
   // What an earlier call left behind would be taken for this one's.
   ERR_clear_error();
   const int count = SSL_read(session_.get(), into.data(), SizeOf(into.size()));
-  if (count > 0) return {.bytes = static_cast<size_t>(count)};
+  // Behind a record OpenSSL may have read more of the socket. What is no whole record is not pending: only the socket
+  // has the rest of it.
+  has_pending_ = count > 0 && SSL_has_pending(session_.get()) == 1;
+  if (count > 0) return {.bytes = static_cast<size_t>(count), .is_drained = !has_pending_};
   return Failure(count);
 }
 
@@ -89,8 +92,6 @@ ByteStream::Result ByteStream::Failure(int result) const {
   ERR_clear_error();
   return {.outcome = Outcome::kBroken};
 }
-
-bool ByteStream::HasPending() const { return session_ != nullptr && SSL_pending(session_.get()) > 0; }
 
 void ByteStream::EndWriting() const {
   if (session_ != nullptr) SSL_shutdown(session_.get());

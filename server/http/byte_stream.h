@@ -32,7 +32,7 @@ class ByteStream {
   struct Result {
     Outcome outcome = Outcome::kDone;
     size_t bytes = 0;
-    // Of a read: another one would wait.
+    // Of a read: another one would wait, unless the socket becomes readable.
     bool is_drained = false;
   };
 
@@ -40,9 +40,9 @@ class ByteStream {
   ByteStream(int fd, TlsSession session);
 
   bool is_encrypted() const { return session_ != nullptr; }
-  Result Read(std::span<char> into) const;
+  Result Read(std::span<char> into);
   // Whether it has something to read that the socket has not any more.
-  bool HasPending() const;
+  bool HasPending() const { return has_pending_; }
   // Of the two, one after the other, as many as go.
   Result Write(std::string_view first, std::string_view second) const;
   // Nothing more is written: the other end reads to the end of what was.
@@ -51,12 +51,13 @@ class ByteStream {
   std::vector<std::string> certificate_names() const;
 
  private:
-  Result ReadEncrypted(std::span<char> into) const;
+  Result ReadEncrypted(std::span<char> into);
   Result WriteEncrypted(std::string_view bytes) const;
   Result Failure(int result) const;
 
   const int fd_;
   const TlsSession session_;
+  bool has_pending_ = false;
 };
 
 }  // namespace sheaf

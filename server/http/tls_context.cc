@@ -114,6 +114,8 @@ absl::Status TlsContext::Use(const LoadedCertificates& loaded) {
     SSL_CTX_set_session_cache_mode(context.get(), SSL_SESS_CACHE_OFF);
     SSL_CTX_set_mode(context.get(),
                      SSL_MODE_RELEASE_BUFFERS | SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+    // A record by one call of the kernel, not two: its head is not read by itself.
+    SSL_CTX_set_read_ahead(context.get(), 1);
     SSL_CTX_set_alpn_select_cb(context.get(), ChooseProtocol, nullptr);
     is_made = UsePair(context.get(), loaded) && UseAuthorities(context.get(), loaded.authorities);
   }
