@@ -28,7 +28,7 @@ targets=("$@")
 
 launcher=""
 if command -v ccache >/dev/null; then launcher=ccache; fi
-cmake --preset fuzz -DCMAKE_CXX_COMPILER_LAUNCHER="$launcher" >/dev/null
+cmake --preset fuzz -DSHEAF_UNITY=ON -DCMAKE_CXX_COMPILER_LAUNCHER="$launcher" >/dev/null
 cmake --build --preset fuzz -- --quiet
 
 fuzz() {
