@@ -48,7 +48,8 @@ class PayloadStore {
     bool is_finished = false;
   };
   // Starting one that exists with the same size and digest returns it as it is; with others, ALREADY_EXISTS.
-  // INVALID_ARGUMENT if the digest is not a SHA-256 in hex or the size is negative.
+  // INVALID_ARGUMENT if the digest is not a SHA-256 in hex or the size is negative. Neither this nor GetUpload waits
+  // for a chunk that is being written: committed are those before it.
   virtual absl::StatusOr<Upload> StartUpload(const UploadId& id, int64_t size_bytes, const std::string& digest) = 0;
   // The same for bytes that must not reach a disk: they are kept in memory, are gone when the process ends, and never
   // become a blob or part of a spool (FAILED_PRECONDITION). Room for all of them is set aside at once: whoever starts

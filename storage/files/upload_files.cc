@@ -65,7 +65,7 @@ bool UploadFiles::Adopt(const std::string& name) {
   MutexLock lock(mutex_);
   Slot& slot = entries_[key];
   if (!IsSha256Hex(key)) slot.id = UploadId(DecodeFileName(key));
-  slot.entry = std::make_shared<Entry>(key, std::move(upload), nullptr);
+  slot.entry = std::make_shared<Entry>(key, upload, nullptr);
   return true;
 }
 
@@ -107,16 +107,16 @@ absl::Status UploadFiles::OpenFile(Entry& entry, FileSystem::Mode mode) {
 }
 
 absl::StatusOr<std::shared_ptr<UploadFiles::Entry>> UploadFiles::Begin(const std::string& key,
-                                                                       PayloadStore::Upload upload,
+                                                                       const PayloadStore::Upload& upload,
                                                                        UploadMedium medium) {
   if (medium == UploadMedium::kDisk) {
     ASSIGN_OR_RETURN(std::unique_ptr<File> file, files_.Open(PathOf(key, upload), FileSystem::kCreate));
-    return std::make_shared<Entry>(key, std::move(upload), std::move(file));
+    return std::make_shared<Entry>(key, upload, std::move(file));
   }
   auto memory = std::make_shared<std::string>();
   // A buffer that grows on its own would take twice as much as it has.
   memory->reserve(static_cast<size_t>(upload.size_bytes));
-  return std::make_shared<Entry>(key, std::move(upload), nullptr, std::move(memory));
+  return std::make_shared<Entry>(key, upload, nullptr, std::move(memory));
 }
 
 absl::StatusOr<PayloadStore::Upload> UploadFiles::Start(const UploadId& id, int64_t size_bytes,
@@ -138,24 +138,18 @@ absl::StatusOr<PayloadStore::Upload> UploadFiles::Start(const UploadId& id, int6
     entry = found->second.entry;
   }
   entry->is_fresh = true;
-  MutexLock lock(entry->mutex);
   if (entry->is_gone) return absl::UnavailableError(fmt::format("upload {} has ended just now; try again", id));
-  if (entry->upload.size_bytes != size_bytes || entry->upload.digest != digest) {
+  if (entry->size_bytes != size_bytes || entry->digest != digest) {
     return absl::AlreadyExistsError(
         fmt::format("upload {} was started with another size or digest; choose a new id", id));
   }
-  PayloadStore::Upload upload = entry->upload;
-  upload.id = id;
-  return upload;
+  return entry->Seen(id);
 }
 
 absl::StatusOr<PayloadStore::Upload> UploadFiles::Get(const UploadId& id) {
   ASSIGN_OR_RETURN(std::shared_ptr<Entry> entry, Find(id));
-  MutexLock lock(entry->mutex);
   if (entry->is_gone) return NoSuchUpload(id);
-  PayloadStore::Upload upload = entry->upload;
-  upload.id = id;
-  return upload;
+  return entry->Seen(id);
 }
 
 absl::StatusOr<int64_t> UploadFiles::WriteChunk(const UploadId& id, int64_t offset, std::string_view data,
@@ -163,26 +157,26 @@ absl::StatusOr<int64_t> UploadFiles::WriteChunk(const UploadId& id, int64_t offs
   ASSIGN_OR_RETURN(std::shared_ptr<Entry> entry, Find(id));
   MutexLock lock(entry->mutex);
   if (entry->is_gone) return NoSuchUpload(id);
-  PayloadStore::Upload& upload = entry->upload;
-  int64_t length = static_cast<int64_t>(data.size());
-  if (offset < 0 || offset > upload.committed_bytes) {
+  const int64_t committed = entry->committed_bytes;
+  const int64_t length = static_cast<int64_t>(data.size());
+  if (offset < 0 || offset > committed) {
     return absl::OutOfRangeError(
-        fmt::format("the chunk at {} of upload {} leaves a gap: continue at {}", offset, id, upload.committed_bytes));
+        fmt::format("the chunk at {} of upload {} leaves a gap: continue at {}", offset, id, committed));
   }
-  if (length > upload.size_bytes - offset) {
+  if (length > entry->size_bytes - offset) {
     return absl::OutOfRangeError(
-        fmt::format("the chunk at {} of upload {} runs past the announced {} bytes", offset, id, upload.size_bytes));
+        fmt::format("the chunk at {} of upload {} runs past the announced {} bytes", offset, id, entry->size_bytes));
   }
-  if (offset + length <= upload.committed_bytes) return upload.committed_bytes;
-  data.remove_prefix(upload.committed_bytes - offset);
+  if (offset + length <= committed) return committed;
+  data.remove_prefix(committed - offset);
   entry->is_fresh = true;
-  if (taken && offset + length < upload.size_bytes && !entry->has_failed) taken(offset + length);
+  if (taken && offset + length < entry->size_bytes && !entry->has_failed) taken(offset + length);
   entry->has_failed = true;
   RETURN_IF_ERROR(Write(*entry, data));
   entry->has_failed = false;
   if (entry->hash) entry->hash->Update(data);
-  upload.committed_bytes += static_cast<int64_t>(data.size());
-  return upload.committed_bytes;
+  entry->committed_bytes = offset + length;
+  return offset + length;
 }
 
 absl::Status UploadFiles::Write(Entry& entry, std::string_view data) {
@@ -191,13 +185,13 @@ absl::Status UploadFiles::Write(Entry& entry, std::string_view data) {
     return absl::OkStatus();
   }
   RETURN_IF_ERROR(OpenFile(entry, FileSystem::kWrite));
-  absl::Status status = entry.file->WriteAt(entry.upload.committed_bytes, data);
+  absl::Status status = entry.file->WriteAt(entry.committed_bytes, data);
   // A later chunk overwrites what got written; this only keeps the length right for a restart.
   if (!status.ok()) {
-    entry.file->Truncate(entry.upload.committed_bytes).IgnoreError();
+    entry.file->Truncate(entry.committed_bytes).IgnoreError();
     return status;
   }
-  const int64_t end = entry.upload.committed_bytes + static_cast<int64_t>(data.size());
+  const int64_t end = entry.committed_bytes + static_cast<int64_t>(data.size());
   if (end - entry.flushing_bytes >= kFlushBytes) {
     entry.file->StartFlush(entry.flushing_bytes, end - entry.flushing_bytes);
     entry.flushing_bytes = end;
@@ -209,7 +203,7 @@ absl::StatusOr<std::string> UploadFiles::DigestOf(Entry& entry) {
   if (!entry.hash) {
     RETURN_IF_ERROR(OpenFile(entry, FileSystem::kWrite));
     Sha256 hash;
-    for (int64_t offset = 0; offset < entry.upload.size_bytes; offset += kReadChunkBytes) {
+    for (int64_t offset = 0; offset < entry.size_bytes; offset += kReadChunkBytes) {
       ASSIGN_OR_RETURN(std::string bytes, entry.file->ReadAt(offset, kReadChunkBytes));
       hash.Update(bytes);
     }
@@ -224,41 +218,40 @@ absl::Status UploadFiles::Finish(const UploadId& id) {
   ASSIGN_OR_RETURN(std::shared_ptr<Entry> entry, Find(id));
   MutexLock lock(entry->mutex);
   if (entry->is_gone) return NoSuchUpload(id);
-  PayloadStore::Upload& upload = entry->upload;
   entry->is_fresh = true;
-  if (upload.is_finished) return CheckDigest(id, *entry);
-  if (upload.committed_bytes < upload.size_bytes) {
+  if (entry->is_finished) return CheckDigest(id, *entry);
+  if (entry->committed_bytes < entry->size_bytes) {
     return absl::FailedPreconditionError(fmt::format("upload {} has {} of {} bytes: send the rest first", id,
-                                                     upload.committed_bytes, upload.size_bytes));
+                                                     entry->committed_bytes.load(), entry->size_bytes));
   }
   if (!entry->memory) RETURN_IF_ERROR(OpenFile(*entry, FileSystem::kWrite));
   ASSIGN_OR_RETURN(std::string digest, DigestOf(*entry));
-  if (digest != upload.digest) {
+  if (digest != entry->digest) {
     std::string message = fmt::format("the bytes of upload {} have digest {}, announced was {}; upload them again", id,
-                                      digest, upload.digest);
+                                      digest, entry->digest);
     RETURN_IF_ERROR(Remove(*entry));
     return absl::DataLossError(message);
   }
   if (entry->memory) {
-    upload.is_finished = true;
+    entry->is_finished = true;
     return absl::OkStatus();
   }
   // The bytes, then the name that says they are all there, then the directory. A crash leaves an upload that goes on
   // where its file ends, or a finished one whose digest is checked again before it is used.
   RETURN_IF_ERROR(entry->file->Sync());
-  std::string part = PathOf(*entry);
-  upload.is_finished = true;
-  if (absl::Status status = files_.Rename(part, PathOf(*entry)); !status.ok()) {
-    upload.is_finished = false;
-    return status;
-  }
+  PayloadStore::Upload finished = entry->Seen(id);
+  finished.is_finished = true;
+  RETURN_IF_ERROR(files_.Rename(PathOf(*entry), PathOf(entry->key, finished)));
   entry->file.reset();
-  return files_.SyncDirectory(directory_);
+  const absl::Status synced = files_.SyncDirectory(directory_);
+  // Only now: whoever sees it asks for the bytes, and would wait for the disk.
+  entry->is_finished = true;
+  return synced;
 }
 
-absl::Status UploadFiles::CheckFinished(const UploadId& id, const Entry& entry) const {
+absl::Status UploadFiles::CheckFinished(const UploadId& id, const Entry& entry) {
   if (entry.is_gone) return NoSuchUpload(id);
-  if (entry.upload.is_finished) return absl::OkStatus();
+  if (entry.is_finished) return absl::OkStatus();
   return absl::FailedPreconditionError(fmt::format("upload {} is not finished", id));
 }
 
@@ -272,7 +265,7 @@ absl::Status UploadFiles::CheckMovable(const UploadId& id, Entry& entry) {
 absl::Status UploadFiles::CheckDigest(const UploadId& id, Entry& entry) {
   if (!entry.is_unchecked) return absl::OkStatus();
   ASSIGN_OR_RETURN(std::string digest, DigestOf(entry));
-  if (digest != entry.upload.digest) {
+  if (digest != entry.digest) {
     return absl::DataLossError(
         fmt::format("the bytes of upload {} in {} no longer have the digest they were accepted "
                     "with",
@@ -289,9 +282,9 @@ absl::StatusOr<std::shared_ptr<const BlobView>> UploadFiles::OpenView(const Uplo
   RETURN_IF_ERROR(CheckDigest(id, *entry));
   if (entry->memory) return std::make_shared<const MemoryBlobView>(entry->memory);
   ASSIGN_OR_RETURN(std::shared_ptr<const BlobView> view, files_.Map(PathOf(*entry)));
-  if (view->size_bytes() != entry->upload.size_bytes) {
+  if (view->size_bytes() != entry->size_bytes) {
     return absl::DataLossError(
-        fmt::format("{} has {} bytes; {} were accepted", PathOf(*entry), view->size_bytes(), entry->upload.size_bytes));
+        fmt::format("{} has {} bytes; {} were accepted", PathOf(*entry), view->size_bytes(), entry->size_bytes));
   }
   return view;
 }

@@ -11,10 +11,12 @@
 //
 // Uploads in memory have no file at all: they end with the process.
 //
-// Thread-safe. A chunk is written and hashed under its own upload's lock only. Whoever sent it may hear before that it
-// was taken, and sends the next one meanwhile: that waits for the lock. If the write then fails the next chunk leaves a
-// gap, and is refused with the place to continue at; the one that comes there is only taken once it is written, so that
-// its sender hears the reason. So nobody is ever told that an upload is finished of which a byte was not written.
+// Thread-safe. A chunk is written and hashed under its own upload's lock only, and Start and Get, which the core's
+// thread calls, do not take it: they tell what was there before the chunk that is being written. Whoever sent it may
+// hear before that it was taken, and sends the next one meanwhile: that waits for the lock. If the write then fails the
+// next chunk leaves a gap, and is refused with the place to continue at; the one that comes there is only taken once it
+// is written, so that its sender hears the reason. So nobody is ever told that an upload is finished of which a byte
+// was not written.
 #pragma once
 
 #include <atomic>
@@ -58,7 +60,7 @@ class UploadFiles {
     ASSIGN_OR_RETURN(std::shared_ptr<Entry> entry, Find(id));
     MutexLock lock(entry->mutex);
     RETURN_IF_ERROR(CheckMovable(id, *entry));
-    RETURN_IF_ERROR(take(PathOf(*entry), entry->upload));
+    RETURN_IF_ERROR(take(PathOf(*entry), entry->Seen(id)));
     Forget(*entry);
     return files_.SyncDirectory(directory_);
   }
@@ -69,30 +71,45 @@ class UploadFiles {
     ASSIGN_OR_RETURN(std::shared_ptr<Entry> entry, Find(id));
     MutexLock lock(entry->mutex);
     RETURN_IF_ERROR(CheckMovable(id, *entry));
-    return link(PathOf(*entry), entry->upload);
+    return link(PathOf(*entry), entry->Seen(id));
   }
 
  private:
   struct Entry {
-    Entry(std::string its_key, PayloadStore::Upload its_upload, std::unique_ptr<File> its_file,
+    Entry(std::string its_key, const PayloadStore::Upload& upload, std::unique_ptr<File> its_file,
           std::shared_ptr<std::string> its_memory = nullptr)
         : key(std::move(its_key)),
-          size_bytes(its_upload.size_bytes),
+          size_bytes(upload.size_bytes),
+          digest(upload.digest),
           is_in_memory(its_memory != nullptr),
-          upload(std::move(its_upload)),
+          committed_bytes(upload.committed_bytes),
+          is_finished(upload.is_finished),
           file(std::move(its_file)),
-          memory(std::move(its_memory)) {
+          memory(std::move(its_memory)),
+          is_unchecked(upload.is_finished) {
       if (upload.committed_bytes == 0) hash.emplace();
-      is_unchecked = upload.is_finished;
     }
+    PayloadStore::Upload Seen(const UploadId& id) const {
+      return {.id = id,
+              .size_bytes = size_bytes,
+              .digest = digest,
+              .committed_bytes = committed_bytes,
+              .is_finished = is_finished};
+    }
+
     const std::string key;
     const int64_t size_bytes;
+    // As announced.
+    const std::string digest;
     const bool is_in_memory;
     // Used since the last look at stale ones.
     std::atomic<bool> is_fresh = true;
+    // Set by who has the lock, and read by anybody.
+    std::atomic<int64_t> committed_bytes;
+    std::atomic<bool> is_finished;
+    std::atomic<bool> is_gone = false;
     // Taken before the map's.
     Mutex mutex;
-    PayloadStore::Upload upload GUARDED_BY(mutex);
     std::unique_ptr<File> file GUARDED_BY(mutex);
     // The bytes of an upload in memory; null for one on the disk.
     std::shared_ptr<std::string> memory GUARDED_BY(mutex);
@@ -100,7 +117,6 @@ class UploadFiles {
     std::optional<Sha256> hash GUARDED_BY(mutex);
     // Finished by an earlier process, so the digest has yet to be checked by this one.
     bool is_unchecked GUARDED_BY(mutex) = false;
-    bool is_gone GUARDED_BY(mutex) = false;
     // The newest chunk was not written.
     bool has_failed GUARDED_BY(mutex) = false;
     // How far the disk was told to write.
@@ -117,18 +133,18 @@ class UploadFiles {
 
   static std::string KeyOf(const UploadId& id) { return EncodeFileName(id.value()); }
   std::string PathOf(const std::string& key, const PayloadStore::Upload& upload) const;
-  std::string PathOf(const Entry& entry) const REQUIRES(entry.mutex) { return PathOf(entry.key, entry.upload); }
+  std::string PathOf(const Entry& entry) const REQUIRES(entry.mutex) { return PathOf(entry.key, entry.Seen({})); }
   std::map<std::string, Slot>::iterator FindSlot(const UploadId& id) REQUIRES(mutex_);
   absl::StatusOr<std::shared_ptr<Entry>> Find(const UploadId& id) EXCLUDES(mutex_);
-  absl::Status CheckFinished(const UploadId& id, const Entry& entry) const REQUIRES(entry.mutex);
+  static absl::Status CheckFinished(const UploadId& id, const Entry& entry);
   // That it is finished, undamaged, and a file.
   absl::Status CheckMovable(const UploadId& id, Entry& entry) REQUIRES(entry.mutex);
   // Reads a finished upload again if only an earlier process has checked it. DATA_LOSS.
   absl::Status CheckDigest(const UploadId& id, Entry& entry) REQUIRES(entry.mutex);
   absl::StatusOr<std::string> DigestOf(Entry& entry) REQUIRES(entry.mutex);
   absl::Status OpenFile(Entry& entry, FileSystem::Mode mode) REQUIRES(entry.mutex);
-  absl::StatusOr<std::shared_ptr<Entry>> Begin(const std::string& key, PayloadStore::Upload upload, UploadMedium medium)
-      REQUIRES(mutex_);
+  absl::StatusOr<std::shared_ptr<Entry>> Begin(const std::string& key, const PayloadStore::Upload& upload,
+                                               UploadMedium medium) REQUIRES(mutex_);
   absl::Status Write(Entry& entry, std::string_view data) REQUIRES(entry.mutex);
   absl::Status Remove(Entry& entry) REQUIRES(entry.mutex) EXCLUDES(mutex_);
   void Forget(Entry& entry) REQUIRES(entry.mutex) EXCLUDES(mutex_);

@@ -344,6 +344,29 @@ TEST_CASE("A full disk is RESOURCE_EXHAUSTED and changes nothing") {
   CHECK(store->FinishUpload(upload).ok());
 }
 
+TEST_CASE("Who starts an upload again, or looks at it, does not wait for the chunk that is being written") {
+  TemporaryDirectory directory;
+  auto store = OpenAt(directory);
+  const UploadId upload("u");
+  const std::string bytes(100, 'b');
+  REQUIRE(store->StartUpload(upload, 100, Sha256Hex(bytes)).ok());
+  REQUIRE(store->WriteChunk(upload, 0, bytes.substr(0, 20)).ok());
+  bool is_taken = false;
+  // The chunk's writer is here, with the upload's lock: whoever waited for that would wait for ever.
+  const auto look = [&](int64_t) {
+    is_taken = true;
+    CHECK(store->StartUpload(upload, 100, Sha256Hex(bytes))->committed_bytes == 20);
+    CHECK(store->StartUpload(upload, 99, Sha256Hex(bytes)).status().code() == absl::StatusCode::kAlreadyExists);
+    CHECK(store->GetUpload(upload)->committed_bytes == 20);
+  };
+  CHECK(*store->WriteChunk(upload, 20, bytes.substr(20, 30), look) == 50);
+  CHECK(is_taken);
+  // What it was told may be behind: what comes twice changes nothing.
+  CHECK(*store->WriteChunk(upload, 20, bytes.substr(20), look) == 100);
+  CHECK(store->FinishUpload(upload).ok());
+  CHECK(store->GetUpload(upload)->is_finished);
+}
+
 TEST_CASE("In memory, a crash forgets what no flush has covered") {
   MemoryPayloadStore store;
   RoundId round("r-one");
