@@ -151,7 +151,7 @@ int64_t RowsGrowth(const OutputLayout& layout, const CheckedValue& value, int64_
 
 int64_t CountBins(const OutputLayout& layout, const CheckedValue& value, ParallelFor& parallel) {
   // Whole runs.
-  constexpr int64_t kPart = 256 * ExactBlock::kRunMax;
+  constexpr int64_t kPart = int64_t{256} * ExactBlock::kRunMax;
   if (!layout.is_exact_sum()) return 0;
   const int64_t num_values = NumValues(layout, value);
   std::vector<int64_t> bins(static_cast<size_t>(num_values / kPart + 1));

@@ -121,9 +121,10 @@ std::optional<ConnectError> ReadGet(const HttpRequest& request, ConnectRequest& 
       return Fail(
           absl::UnimplementedError("this server takes no compressed requests: the only compression is identity"));
     }
-    if (name == "encoding") encoding = std::move(value);
     if (name == "base64") is_base64 = value == "1";
-    if (name == "message") {
+    if (name == "encoding") {
+      encoding = std::move(value);
+    } else if (name == "message") {
       has_message = true;
       message = std::move(value);
     }
