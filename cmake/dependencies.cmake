@@ -7,6 +7,7 @@ find_package(absl CONFIG REQUIRED)
 find_package(fmt CONFIG REQUIRED)
 find_package(spdlog CONFIG REQUIRED)
 find_package(SQLite3 REQUIRED)
+find_package(PostgreSQL REQUIRED)  # Of it only libpq.
 find_package(OpenSSL REQUIRED)
 find_package(CURL REQUIRED)  # Debian ships no CMake package for it, and CMake knows it.
 find_package(Boost REQUIRED)  # Headers only.

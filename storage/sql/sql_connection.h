@@ -69,11 +69,18 @@ class SqlConnection {
   absl::StatusOr<int64_t> Execute(std::string_view sql, std::initializer_list<SqlValue> values) {
     return Execute(sql, values, [](const SqlRow&) {});
   }
+  // Execute, for a statement that must change `num_rows` rows: DATA_LOSS otherwise. A connection may send it later, and
+  // tell then.
+  virtual absl::Status Change(int64_t num_rows, std::string_view sql, std::initializer_list<SqlValue> values);
   // Runs several statements that take no values.
   virtual absl::Status ExecuteScript(const std::string& sql) = 0;
 
   // Where the data is, for messages.
   virtual std::string name() const = 0;
+
+ protected:
+  // DATA_LOSS, naming the statement.
+  absl::Status ChangedOtherwise(std::string_view sql, int64_t num_rows) const;
 };
 
 }  // namespace sheaf

@@ -27,6 +27,7 @@ PACKAGES_FOUND = {
     "Threads": "libc.so",
     "Protobuf": "google/protobuf/message.h",
     "SQLite3": "sqlite3.h",
+    "PostgreSQL": "libpq-fe.h",
     "OpenSSL": "openssl/ssl.h",
     "Boost": "boost/version.hpp",
     "CURL": "curl/curl.h",
@@ -95,8 +96,8 @@ def owner(path):
 def header_folders():
     """Where g++ looks for <...>."""
     said = subprocess.run(["g++", "-E", "-v", "-x", "c++", "/dev/null"], capture_output=True, text=True).stderr
-    # Eigen's headers lie in a folder that its CMake package names.
-    return re.search(r"search starts here:\n(.*?)End of search", said, re.S).group(1).split() + ["/usr/include/eigen3"]
+    # Eigen's headers lie in a folder that its CMake package names, and libpq's in one that CMake knows.
+    return re.search(r"search starts here:\n(.*?)End of search", said, re.S).group(1).split() + ["/usr/include/eigen3", "/usr/include/postgresql"]
 
 
 def used_headers():

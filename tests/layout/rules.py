@@ -56,6 +56,7 @@ MAY_INCLUDE = {
     "storage/memory": ["base", "storage", "storage/files"],
     "storage/sql": ["base", "storage"],
     "storage/sqlite": ["base", "storage", "storage/files", "storage/sql"],
+    "storage/postgres": ["base", "storage", "storage/sql"],
     # Their table: which of them a data directory is opened with.
     "storage/directory": ["base", "storage", "storage/files", "storage/sql", "storage/sqlite"],
     "sdk/cpp/client": ["base", "proto", "tls", "aggregation/wire"],
@@ -212,7 +213,7 @@ BANS = [
     (
         "concrete store",
         r"\bMemoryTaskStore\b|\bSqlTaskStore\b|\bSqliteConnection\b|\bMemoryPayloadStore\b|\bLocalPayloadStore\b|"
-        r"\bFilePayloadStore\b",
+        r"\bFilePayloadStore\b|\bPostgresConnection\b",
         [
             ("storage/", "where they are defined"),
             ("server/main.cc", "a binary's main chooses the real thing"),
@@ -237,6 +238,8 @@ THIRD_PARTY = [
       ("tests/", "both sides are tested"), ("bench/", "the bare calls are the yardstick")]),
     ("SQLite", r"sqlite3\.h", [("storage/sqlite/", "the connection"),
       ("tests/crash/", "a disk and a memory that fail beneath it")]),
+    ("libpq", r"libpq-fe\.h", [("storage/postgres/postgres_connection.cc", "the connection"),
+      ("tests/postgres/", "databases for tests")]),
     ("OpenSSL", r"openssl/", [("base/", "SHA-256 and randomness"), ("tls/", "certificates"), ("server/http/", "TLS on the socket itself"),
       ("tests/server/http/", "its client")]),
     ("libcurl", r"curl/", [("sdk/cpp/client/", "HTTP/1.1 as a client, and proxies")]),

@@ -1,0 +1,29 @@
+#include "storage/postgres/postgres_migrations.h"
+
+#include "storage/migrations/postgres/0007_initial.sql.h"
+#include "storage/postgres/postgres_session.h"
+
+namespace sheaf {
+namespace {
+
+constexpr Migration kPostgresMigrations[] = {
+    // What SQLite's steps up to 7 have made.
+    {.version = 7, .minimum_compatible_version = 7, .name = "initial", .sql = kPostgres0007Initial},
+};
+
+// Of advisory locks in this database, the one of migrations: "sheaf" in ASCII.
+constexpr int64_t kMigrationLock = 0x7368656166;
+
+}  // namespace
+
+std::span<const Migration> PostgresMigrations() { return kPostgresMigrations; }
+
+absl::Status MigratePostgres(PostgresConnection& connection) {
+  PostgresSession session(connection, [] {
+    return PostgresConnection::Statement{.sql = "-- lock_schema\nSELECT pg_advisory_xact_lock($1)",
+                                         .values = PostgresValues().Add(kMigrationLock)};
+  });
+  return Migrate(session, PostgresMigrations());
+}
+
+}  // namespace sheaf

@@ -1,0 +1,166 @@
+#!/usr/bin/env python3
+"""Runs a PostgreSQL cluster of its own for a test, for as long as the test lives.
+
+  cluster.py
+
+A new cluster in a temporary directory, by an unprivileged user where this is run by root, with fsync on; it listens on a
+Unix socket and on 127.0.0.1, on a port that was free. The first line of output says where: "SOCKET_FOLDER PORT USER". Then
+each line of input is an order, answered by one line ("ok", or what went wrong) when it is done:
+
+  stop MODE    pg_ctl's modes: smart, fast, immediate (as after a crash)
+  start        on the same data and port
+
+When the input ends, the cluster is stopped and its directory deleted. That is also what happens when the test is killed:
+what looks after the cluster is nobody's child, in a session of its own.
+"""
+
+import os
+import pathlib
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+# Debian keeps the programs of each version apart, and off the path.
+PROGRAMS = "/usr/lib/postgresql/15/bin"
+STARTS_MAX = 5
+SECONDS_TO_START = 60
+
+SETTINGS = """
+listen_addresses = '127.0.0.1'
+unix_socket_permissions = 0700
+# As it is deployed: what is committed has been flushed.
+fsync = on
+synchronous_commit = on
+full_page_writes = on
+# Many small clusters run side by side on a machine of tests.
+shared_buffers = 32MB
+max_connections = 60
+autovacuum_naptime = 5s
+log_min_messages = warning
+# Fixed, whatever the machine's is.
+timezone = 'UTC'
+lc_messages = 'C'
+"""
+
+
+def user():
+    """PostgreSQL refuses to run as root."""
+    if os.geteuid() != 0:
+        return None
+    for name in ("postgres", "nobody"):
+        try:
+            return pwd.getpwnam(name)
+        except KeyError:
+            pass
+    sys.exit("cluster.py: run by root, and there is neither a user postgres nor nobody")
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Cluster:
+    def __init__(self):
+        self.user = user()
+        self.directory = pathlib.Path(tempfile.mkdtemp(prefix="sheaf-pg-"))
+        self.process = None
+        self.port = 0
+        if self.user:
+            os.chown(self.directory, self.user.pw_uid, self.user.pw_gid)
+
+    def run(self, *command):
+        """A program of PostgreSQL, as its user."""
+        options = {} if self.user is None else {
+            "user": self.user.pw_uid, "group": self.user.pw_gid, "extra_groups": []}
+        return subprocess.Popen([f"{PROGRAMS}/{command[0]}", *command[1:]], cwd=self.directory,
+                                stdin=subprocess.DEVNULL, stdout=self.log, stderr=subprocess.STDOUT,
+                                env={"PATH": os.environ.get("PATH", ""), "LC_ALL": "C", "TZ": "UTC"}, **options)
+
+    def create(self):
+        self.log = open(self.directory / "log", "ab")
+        code = self.run("initdb", "--pgdata", "data", "--auth=trust", "--username=sheaf", "--encoding=UTF8", "--locale=C",
+                        "--no-sync").wait()
+        if code != 0:
+            raise RuntimeError(f"initdb failed: {self.said()}")
+        with open(self.directory / "data/postgresql.conf", "a") as settings:
+            settings.write(SETTINGS)
+            settings.write(f"unix_socket_directories = '{self.directory}'\n")
+        for _ in range(STARTS_MAX):
+            # Somebody may take the port before the cluster does.
+            self.port = free_port()
+            if self.start() == "ok":
+                return
+        raise RuntimeError(f"the cluster did not start: {self.said()}")
+
+    def start(self):
+        self.process = self.run("postgres", "-D", "data", "-p", str(self.port))
+        end = time.monotonic() + SECONDS_TO_START
+        while time.monotonic() < end:
+            if self.process.poll() is not None:
+                self.process = None
+                return f"postgres ended at once: {self.said()}"
+            # The last line of this file says whether it takes connections.
+            try:
+                if (self.directory / "data/postmaster.pid").read_text().split("\n")[7].strip() == "ready":
+                    return "ok"
+            except (OSError, IndexError):
+                pass
+            time.sleep(0.01)
+        return f"postgres does not take connections after {SECONDS_TO_START} seconds: {self.said()}"
+
+    def stop(self, mode):
+        if self.process is not None:
+            self.process.send_signal({"smart": signal.SIGTERM, "fast": signal.SIGINT, "immediate": signal.SIGQUIT}[mode])
+            self.process.wait()
+            self.process = None
+        return "ok"
+
+    def said(self):
+        return " | ".join((self.directory / "log").read_text(errors="replace").split("\n")[-8:])
+
+    def remove(self):
+        try:
+            self.stop("immediate")
+        finally:
+            shutil.rmtree(self.directory, ignore_errors=True)
+
+
+def serve():
+    cluster = Cluster()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda *_: sys.exit(1))
+    try:
+        try:
+            cluster.create()
+        except Exception as error:  # The test has no other way to learn why.
+            print(f"error: {error}", flush=True)
+            return
+        print(cluster.directory, cluster.port, "sheaf", flush=True)
+        for line in sys.stdin:
+            order = line.split()
+            print(cluster.start() if order == ["start"] else cluster.stop(order[1]), flush=True)
+    except (BrokenPipeError, SystemExit):
+        pass
+    finally:
+        cluster.remove()
+
+
+def main():
+    # Whoever ends a test with all its children, as ctest does when its time is over, must not end what cleans up.
+    if os.fork() != 0:
+        os._exit(0)
+    os.setsid()
+    serve()
+    # The reader may be gone, and what is buffered with it.
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

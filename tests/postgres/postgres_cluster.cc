@@ -1,0 +1,105 @@
+#include "tests/postgres/postgres_cluster.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <libpq-fe.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <memory>
+#include <sstream>
+
+#include "base/check.h"
+
+namespace sheaf {
+namespace {
+
+std::string RunOn(const std::string& conninfo, const std::string& sql) {
+  const std::unique_ptr<PGconn, void (*)(PGconn*)> connection(PQconnectdb(conninfo.c_str()), PQfinish);
+  SHEAF_CHECK(PQstatus(connection.get()) == CONNECTION_OK, "{}", PQerrorMessage(connection.get()));
+  PQsetNoticeProcessor(
+      connection.get(), [](void*, const char*) {}, nullptr);
+  const std::unique_ptr<PGresult, void (*)(PGresult*)> result(PQexec(connection.get(), sql.c_str()), PQclear);
+  const ExecStatusType status = PQresultStatus(result.get());
+  SHEAF_CHECK(status == PGRES_COMMAND_OK || status == PGRES_TUPLES_OK, "{}: {}", sql, PQerrorMessage(connection.get()));
+  return PQntuples(result.get()) > 0 ? PQgetvalue(result.get(), 0, 0) : "";
+}
+
+}  // namespace
+
+PostgresCluster::PostgresCluster() {
+  int input[2];
+  int output[2];
+  // Not inherited: a child that outlives this process must not keep the cluster alive.
+  SHEAF_CHECK(::pipe2(input, O_CLOEXEC) == 0 && ::pipe2(output, O_CLOEXEC) == 0);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, input[0], STDIN_FILENO);
+  posix_spawn_file_actions_adddup2(&actions, output[1], STDOUT_FILENO);
+  std::string words[] = {SHEAF_PYTHON, "-B", SHEAF_CLUSTER};
+  char* const arguments[] = {words[0].data(), words[1].data(), words[2].data(), nullptr};
+  pid_t pid = 0;
+  SHEAF_CHECK(::posix_spawn(&pid, SHEAF_PYTHON, &actions, nullptr, arguments, environ) == 0);
+  posix_spawn_file_actions_destroy(&actions);
+  ::close(input[0]);
+  ::close(output[1]);
+  ::waitpid(pid, nullptr, 0);  // It leaves the cluster to a process that is nobody's child.
+  input_ = input[1];
+  output_ = ::fdopen(output[0], "r");
+  const std::string where = ReadLine();
+  std::istringstream(where) >> folder_ >> port_ >> user_;
+  SHEAF_CHECK(!user_.empty() && port_ > 0, "PostgreSQL did not start; deploy/install-packages.sh test brings it. {}",
+              where);
+}
+
+PostgresCluster::~PostgresCluster() {
+  ::close(input_);
+  // Until it is gone.
+  while (!ReadLine().empty()) continue;
+  std::fclose(output_);
+}
+
+PostgresCluster& PostgresCluster::OfThisProcess() {
+  static PostgresCluster cluster;
+  return cluster;
+}
+
+std::string PostgresCluster::ReadLine() {
+  std::string line;
+  for (int c = std::fgetc(output_); c != EOF && c != '\n'; c = std::fgetc(output_))
+    line.push_back(static_cast<char>(c));
+  return line;
+}
+
+void PostgresCluster::Order(const std::string& order) {
+  const std::string line = order + "\n";
+  SHEAF_CHECK(::write(input_, line.data(), line.size()) == static_cast<ssize_t>(line.size()));
+  const std::string answer = ReadLine();
+  SHEAF_CHECK(answer == "ok", "{}: {}", order, answer);
+}
+
+void PostgresCluster::Stop(const std::string& mode) { Order("stop " + mode); }
+void PostgresCluster::Start() { Order("start"); }
+
+std::string PostgresCluster::Conninfo(const std::string& database) const {
+  return fmt::format("host={} port={} user={} dbname={}", folder_, port_, user_, database);
+}
+
+std::string PostgresCluster::TcpConninfo(const std::string& database) const {
+  return fmt::format("postgresql://{}@127.0.0.1:{}/{}", user_, port_, database);
+}
+
+PostgresDatabase::PostgresDatabase(PostgresCluster& cluster) : cluster_(cluster) {
+  static int num_databases = 0;
+  name_ = fmt::format("test_{}", ++num_databases);
+  RunOn(cluster_.Conninfo("postgres"), "CREATE DATABASE " + name_);
+}
+
+PostgresDatabase::~PostgresDatabase() {
+  RunOn(cluster_.Conninfo("postgres"), fmt::format("DROP DATABASE {} WITH (FORCE)", name_));
+}
+
+std::string PostgresDatabase::Run(const std::string& sql) { return RunOn(conninfo(), sql); }
+
+}  // namespace sheaf

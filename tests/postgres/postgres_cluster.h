@@ -1,0 +1,74 @@
+// PostgresCluster: a real PostgreSQL of a test's own (cluster.py), stopped and deleted with the test, whatever becomes
+// of it. It takes a second to start, so that one serves all cases of a process, and each case has a database of its
+// own.
+//
+//   PostgresDatabase database;
+//   const std::string conninfo = database.conninfo();
+//   database.Run("DROP TABLE rounds");      // As its operator, on a connection of its own.
+//
+//   PostgresCluster cluster;                // Where the case stops it:
+//   cluster.Stop("immediate");
+//   cluster.Start();
+//
+// Not thread-safe. Where PostgreSQL is not installed the process ends: what needs it is never skipped.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdio>
+#include <string>
+
+namespace sheaf {
+
+class PostgresCluster {
+ public:
+  PostgresCluster();
+  ~PostgresCluster();
+  PostgresCluster(const PostgresCluster&) = delete;
+  PostgresCluster& operator=(const PostgresCluster&) = delete;
+
+  // Started when it is first asked for.
+  static PostgresCluster& OfThisProcess();
+
+  // Over the Unix socket, or over TCP to 127.0.0.1.
+  std::string Conninfo(const std::string& database) const;
+  std::string TcpConninfo(const std::string& database) const;
+  int port() const { return port_; }
+
+  // `mode` is one of pg_ctl's: "smart" waits for clients, "fast" ends them, "immediate" is as good as a crash.
+  void Stop(const std::string& mode);
+  void Start();
+
+ private:
+  std::string ReadLine();
+  void Order(const std::string& order);
+
+  // The two ends of cluster.py.
+  int input_ = -1;
+  std::FILE* output_ = nullptr;
+  std::string folder_;
+  std::string user_;
+  int port_ = 0;
+};
+
+class PostgresDatabase {
+ public:
+  explicit PostgresDatabase(PostgresCluster& cluster = PostgresCluster::OfThisProcess());
+  // Ends those who are connected to it.
+  ~PostgresDatabase();
+  PostgresDatabase(const PostgresDatabase&) = delete;
+  PostgresDatabase& operator=(const PostgresDatabase&) = delete;
+
+  const std::string& name() const { return name_; }
+  std::string conninfo() const { return cluster_.Conninfo(name_); }
+  PostgresCluster& cluster() { return cluster_; }
+
+  // The first value of the answer, as text; empty if there is none.
+  std::string Run(const std::string& sql);
+
+ private:
+  PostgresCluster& cluster_;
+  std::string name_;
+};
+
+}  // namespace sheaf
