@@ -56,7 +56,7 @@ MAY_INCLUDE = {
     "storage/memory": ["base", "storage", "storage/files"],
     "storage/sql": ["base", "storage"],
     "storage/sqlite": ["base", "storage", "storage/files", "storage/sql"],
-    "storage/postgres": ["base", "storage", "storage/sql"],
+    "storage/postgres": ["base", "storage", "storage/files", "storage/sql"],
     # Their table: which of them a data directory is opened with.
     "storage/directory": ["base", "storage", "storage/files", "storage/sql", "storage/sqlite"],
     "sdk/cpp/client": ["base", "proto", "tls", "aggregation/wire"],
@@ -186,6 +186,7 @@ BANS = [
             ("sdk/cpp/client/http_transport.cc", "the thread that a client's connections of HTTP belong to"),
             ("tests/sdk/little_http_server.h", "a test's server, one for each connection"),
             ("tests/sdk/little_http_server.cc", "a test's server, one for each connection"),
+            ("tests/postgres/postgres_payload_store_test.cc", "two servers at the same time"),
             ("worker/thread_pool.h", "the computations' threads"),
             ("worker/thread_pool.cc", "the computations' threads"),
         ],

@@ -181,3 +181,66 @@ CREATE TABLE token_populations (
   population BYTEA NOT NULL,
   PRIMARY KEY (token_id, population)
 );
+
+-- Bytes that are too large for a row of their own, in pieces (storage/postgres/postgres_contents.h). What they are is said
+-- by the rows that have their key: those of blobs, uploads, spool_uploads and checkpoints.
+CREATE SEQUENCE content_keys;
+CREATE TABLE content_pieces (
+  content_key BIGINT NOT NULL,
+  -- Of the piece's first byte.
+  place BIGINT NOT NULL CHECK (place >= 0),
+  bytes BYTEA NOT NULL,
+  PRIMARY KEY (content_key, place)
+);
+-- Not compressed: tensors hardly shrink, and parts of them are read.
+ALTER TABLE content_pieces ALTER COLUMN bytes SET STORAGE EXTERNAL;
+
+-- Broadcasts and aggregates, by the SHA-256 of their bytes, in hex.
+CREATE TABLE blobs (
+  digest BYTEA PRIMARY KEY,
+  size_bytes BIGINT NOT NULL CHECK (size_bytes >= 0),
+  content_key BIGINT NOT NULL UNIQUE
+);
+
+CREATE TABLE uploads (
+  id BYTEA PRIMARY KEY,
+  -- As announced.
+  size_bytes BIGINT NOT NULL CHECK (size_bytes >= 0),
+  digest BYTEA NOT NULL,
+  content_key BIGINT NOT NULL UNIQUE,
+  committed_bytes BIGINT NOT NULL DEFAULT 0 CHECK (committed_bytes BETWEEN 0 AND size_bytes),
+  is_finished INTEGER NOT NULL DEFAULT 0 CHECK (is_finished IN (0, 1)),
+  -- Grows whenever somebody starts it again, writes to it or finishes it.
+  num_uses BIGINT NOT NULL DEFAULT 0
+) WITH (fillfactor = 50);
+
+-- Per round the accepted contributions that no checkpoint covers yet: those of one batch in a row, as each came.
+CREATE TABLE spool_pieces (
+  round_id BYTEA NOT NULL,
+  segment BIGINT NOT NULL CHECK (segment >= 1),
+  place BIGINT NOT NULL CHECK (place >= 0),
+  bytes BYTEA NOT NULL,
+  PRIMARY KEY (round_id, segment, place)
+);
+ALTER TABLE spool_pieces ALTER COLUMN bytes SET STORAGE EXTERNAL;
+
+-- Segments that were uploads.
+CREATE TABLE spool_uploads (
+  round_id BYTEA NOT NULL,
+  segment BIGINT NOT NULL CHECK (segment >= 1),
+  size_bytes BIGINT NOT NULL CHECK (size_bytes >= 0),
+  digest BYTEA NOT NULL,
+  content_key BIGINT NOT NULL,
+  PRIMARY KEY (round_id, segment)
+);
+CREATE INDEX spool_uploads_by_content ON spool_uploads (content_key);
+
+-- Merged states of rounds, by the names that rounds.checkpoint has.
+CREATE TABLE checkpoints (
+  round_id BYTEA NOT NULL,
+  name BYTEA NOT NULL,
+  size_bytes BIGINT NOT NULL CHECK (size_bytes >= 0),
+  digest BYTEA NOT NULL,
+  content_key BIGINT NOT NULL UNIQUE,
+  PRIMARY KEY (round_id, name)
+);
