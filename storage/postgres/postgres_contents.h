@@ -1,9 +1,11 @@
 // Contents: bytes that are too large for a row, as pieces of a table. What they are is said by the row that has their
 // key: a blob's, an upload's, a checkpoint's, or that of a segment of a spool.
 //
+//   PostgresContent content;
 //   RETURN_IF_ERROR(RunTransaction(*connection, [&]() -> absl::Status {
 //     ASSIGN_OR_RETURN(content, WriteContent(*connection, write));
-//     connection->Queue({.sql = "-- add_blob\nINSERT INTO blobs ...", .values = ... content.key ...});
+//     connection->Queue({.sql = "-- add_draft\nINSERT INTO drafts (content_key) VALUES ($1)",
+//                        .values = PostgresValues().Add(content.key)});
 //     return absl::OkStatus();
 //   }));
 //   RETURN_IF_ERROR(ReadContent(*connection, content.key, content.size_bytes, take));

@@ -182,7 +182,7 @@ TEST_CASE("The gauges of a queue are right again after a batch that failed") {
       *request.mutable_spec() = SumRound(3);
       CHECK(server.core().new_rounds().Create(request, now).ok());
     });
-    const absl::Status status = server.Run();
+    absl::Status status = server.Run();
     server.core().RefreshFigures();
     return status;
   };

@@ -154,7 +154,7 @@ std::string Outcome(const Round& round, ParallelFor& parallel) {
 std::string CheckEverywhere(const Round& round) {
   INFO(round.spec.ShortDebugString());
   InlineFor one_by_one;
-  const std::string expected = Outcome(round, one_by_one);
+  std::string expected = Outcome(round, one_by_one);
   for (uint64_t seed = 0; seed < 3; ++seed) {
     ShuffledFor shuffled(seed);
     INFO("seed " << seed);

@@ -11,8 +11,12 @@ extern FileSystem& files; extern std::string directory, scratch, path, from, to,
 # Of one header: what differs from its folder's.
 STORAGE_OF = {
     "blob_view.h": "extern int64_t offset, length; extern std::vector<ByteRange>& ranges; extern std::string& rows;",
+    "files/fetched_blobs.h": "extern FetchedBlobs& fetched; "
+                             "extern std::function<absl::Status(const std::string&, const ByteSink&)> Read;",
     "files/store_hold.h": "extern HoldGate& gate;",
     "memory/memory_payload_store.h": "extern UploadId& id;",
+    "postgres/postgres_contents.h": "extern PostgresConnection* connection; extern ByteSink take; "
+                                    "extern std::function<absl::Status(const ByteSink& take)> write;",
     "sql/batch_notes.h": "extern BatchNotes& notes; extern TaskRecord& before; extern TaskRecord& after;",
     "sql/lease_table.h": "extern LeaseTable& leases; extern TaskRecord& task; extern TaskId& id;",
     "sql/waiting_tasks.h": "extern WaitingTasks& waiting; extern size_t number; extern int index; "
