@@ -135,7 +135,7 @@ class TaskQueries {
   // --- The store itself ------------------------------------------------------------------------
 
   struct Info {
-    // "memory" or "sqlite".
+    // "memory", "sqlite" or "postgresql".
     std::string engine;
     int schema_version = 0;
   };

@@ -22,10 +22,11 @@
 // Time and tokens come in as arguments: a store never reads a clock and never draws a random number.
 // Where arguments contradict themselves the answer is INVALID_ARGUMENT (arguments.h). Codes, for every operation:
 // RESOURCE_EXHAUSTED when the disk is full; DATA_LOSS when what is stored cannot be true; INTERNAL for a failed flush
-// or I/O error. An implementation is not thread-safe.
+// or I/O error. From a database elsewhere also UNAVAILABLE, when it does not serve; and ABORTED, when another server has
+// taken over, or nobody can tell what became of a batch: then the store is over. An implementation is not thread-safe.
 //
-// Implementations: memory/memory_task_store.h is the executable specification; sql/sql_task_store.h
-// runs on any SqlConnection. tests/conformance/task_store_suite holds both to this page.
+// Implementations: memory/memory_task_store.h is the executable specification; sql/sql_task_store.h runs on SQLite and on
+// PostgreSQL (sqlite/, postgres/). tests/conformance/task_store_suite holds all of them to this page.
 #pragma once
 
 #include <cstdint>

@@ -17,6 +17,7 @@
 #include "storage/files/holding_files.h"
 #include "storage/sql/sql_task_store.h"
 #include "storage/sqlite/sqlite_connection.h"
+#include "storage/sqlite/sqlite_engine.h"
 
 namespace sheaf {
 namespace {
@@ -124,7 +125,7 @@ absl::StatusOr<Store> OpenStore(const std::string& directory, StoreMedia media) 
   RETURN_IF_ERROR(store.files->CreateDirectory(directory));
   RETURN_IF_ERROR(SyncParent(*store.files, directory));
   ASSIGN_OR_RETURN(std::unique_ptr<SqlConnection> connection, media.open_database(directory + "/tasks.db"));
-  ASSIGN_OR_RETURN(store.tasks, SqlTaskStore::Open(std::move(connection)));
+  ASSIGN_OR_RETURN(store.tasks, SqlTaskStore::Open(std::make_unique<SqliteEngine>(std::move(connection))));
   ASSIGN_OR_RETURN(store.payloads, FilePayloadStore::Open(*store.files, directory));
   return store;
 }

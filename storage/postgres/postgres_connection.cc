@@ -168,7 +168,8 @@ absl::Status PostgresConnection::Connect() {
 absl::Status PostgresConnection::Configure() {
   std::vector<Statement> waiting = std::exchange(queue_, {});
   const std::string timeout = Milliseconds(options_.timeout);
-  const std::string lock_timeout = Milliseconds(options_.lock_timeout);
+  // The server gives up first: an answer is worth more than a broken connection.
+  const std::string lock_timeout = Milliseconds(std::min(options_.lock_timeout, options_.timeout / 2));
   std::string sql = std::string("-- configure\n") + kSettings;
   // Settings are text, which PostgresValues has none of.
   for (const auto& [place, text] : {std::pair("$1", &timeout), std::pair("$2", &lock_timeout)}) {

@@ -52,7 +52,7 @@ class PostgresConnection {
     std::string conninfo;
     // How long the database may be silent; also the server's limit for one statement.
     absl::Duration timeout = absl::Seconds(30);
-    // How long one waits there for what another transaction has locked.
+    // How long one waits there for what another transaction has locked; at most half of `timeout`.
     absl::Duration lock_timeout = absl::Seconds(10);
   };
   static absl::StatusOr<std::unique_ptr<PostgresConnection>> Open(const Options& options);

@@ -2,10 +2,10 @@
 // and all that is only to be written wait until somebody asks for an answer, or commits, and fly with that.
 //
 //   ASSIGN_OR_RETURN(auto opened, PostgresConnection::Open({.conninfo = "dbname=sheaf"}));
-//   PostgresSession session(*opened, [] { return PostgresConnection::Statement{.sql = "-- fence\nUPDATE fence ..."}; });
-//   RETURN_IF_ERROR(session.Begin());                                        // Sends nothing.
+//   PostgresSession session(*opened, [] { return PostgresConnection::Statement{.sql = "-- fence\nUPDATE ..."}; });
+//   RETURN_IF_ERROR(session.Begin());   // Sends nothing.
 //   RETURN_IF_ERROR(session.Change(1, "-- drain\nUPDATE workers SET is_draining = 1 WHERE name = ?", {SqlText("w1")}));
-//   RETURN_IF_ERROR(session.Commit());                                       // One flight: BEGIN, fence, UPDATE, COMMIT.
+//   RETURN_IF_ERROR(session.Commit());  // One flight: BEGIN, fence, UPDATE, COMMIT.
 //
 // A Change that fails, or changes another number of rows than it must, is told by what flies next: then nothing of the
 // transaction can be committed any more. Texts are those of storage/sql, with `?` for values. Not thread-safe.
@@ -45,6 +45,8 @@ class PostgresSession final : public SqlConnection {
 
   // For writers that know PostgreSQL: an INSERT, UPDATE or DELETE of the transaction, with values from `$1`.
   void Queue(int64_t num_rows, std::string sql, PostgresValues values);
+  // What is queued is sent by somebody else: from here on there is something to roll back.
+  void BeginsNow() { has_begun_ = is_in_transaction_; }
 
  private:
   const std::string& Translated(std::string_view sql);

@@ -29,6 +29,16 @@ class BatchNotes {
     // What the database has; the row is written only if it does.
     TaskState stored_state;
     int32_t stored_num_attempts = 0;
+
+    // The database has this lease, and need only hear of its progress.
+    bool IsRenewal() const {
+      return record.state == TaskState::kLeased && stored_state == TaskState::kLeased &&
+             stored_num_attempts == record.num_attempts;
+    }
+    // There may be attempts older than the newest kAttemptsKept.
+    bool HasOldAttempts() const {
+      return record.num_attempts > kAttemptsKept && record.num_attempts > stored_num_attempts;
+    }
   };
   struct Attempt {
     int64_t task_key = 0;

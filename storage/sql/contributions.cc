@@ -6,6 +6,7 @@
 #include "storage/arguments.h"
 #include "storage/sql/sql_task_store.h"
 #include "storage/sql/state_names.h"
+#include "storage/sql/task_columns.h"
 
 namespace sheaf {
 
@@ -38,6 +39,7 @@ absl::StatusOr<ContributionRecord> SqlTaskStore::RecordContribution(const Record
                .outcome = AttemptOutcome::kSucceeded,
                .timings = params.timings,
                .bytes_up = params.size_bytes});
+  inputs_.Erase(KeyOf(round, params.task.index));
   Touch(round);
   RoundRecord& record = round.record;
   --record.tasks.leased;
@@ -122,7 +124,8 @@ absl::StatusOr<int64_t> SqlTaskStore::ForgetContributionsAfterCheckpoint(const R
   if (record.state == RoundState::kSealing) RETURN_IF_ERROR(WriteCancelled(*round));
   int64_t num_clients = 0;
   int64_t bytes_up = 0;
-  RETURN_IF_ERROR(Run("-- sum_forgotten\nSELECT sum(num_clients), sum(size_bytes) FROM contributions "
+  RETURN_IF_ERROR(Run("-- sum_forgotten\nSELECT CAST(sum(num_clients) AS BIGINT), CAST(sum(size_bytes) AS BIGINT) FROM "
+                      "contributions "
                       "WHERE round_key = ? AND sequence > ?",
                       {round->key, after},
                       [&](const SqlRow& row) {

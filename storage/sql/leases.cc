@@ -2,24 +2,32 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
 
 #include "base/check.h"
 #include "base/status_macros.h"
 #include "storage/arguments.h"
 #include "storage/sql/sql_task_store.h"
 #include "storage/sql/state_names.h"
+#include "storage/sql/task_columns.h"
 
 namespace sheaf {
+namespace {
+
+// A round trip is worth some hundred tasks, if they are small.
+constexpr size_t kInputsReadAhead = 256;
+constexpr int64_t kInputsReadAheadBytesMax = int64_t{1} << 20;
+
+}  // namespace
 
 absl::Status SqlTaskStore::LoadLeases() {
-  static const std::string sql = fmt::format(R"(-- load_leases
-      SELECT {}, r.population FROM rounds r CROSS JOIN tasks t ON t.task_key BETWEEN (r.round_key << 32) AND (r.round_key << 32) + 2147483647
-        JOIN round_requirements q ON q.round_key = t.round_key AND q.number = t.requirement
-        LEFT JOIN task_inputs i ON i.task_key = t.task_key
-       WHERE r.$IS_LIVE AND r.state = $COLLECTING AND r.num_leased > 0 AND t.state = $LEASED)"_sql,
-                                             kTaskColumns);
-  RETURN_IF_ERROR(
-      Run(sql, {}, [&](const SqlRow& row) { leases_.Put(row.String(kNumTaskColumns), ReadTask(row)); }).status());
+  RETURN_IF_ERROR(Run(engine_->texts().load_leases, {}, [&](const SqlRow& row) {
+                    leases_.Put(row.String(kNumTaskColumns), ReadTask(row));
+                  }).status());
   leases_.Commit();
   return absl::OkStatus();
 }
@@ -48,24 +56,20 @@ absl::StatusOr<WaitingTasks*> SqlTaskStore::LoadWaiting(Round& round) {
   RETURN_IF_ERROR(WriteNotes());
   const absl::Time create_time = round.record.create_time;
   WaitingTasks waiting(round.requirements.size(), create_time);
-  RETURN_IF_ERROR(Run(R"(-- load_waiting
-      SELECT task_key, requirement, available_time, num_attempts, num_failed, num_lost, last_error FROM tasks
-       WHERE round_key = ? AND state = $QUEUED ORDER BY requirement, task_key)"_sql,
-                      {round.key},
-                      [&](const SqlRow& row) {
-                        const auto index = static_cast<int32_t>(row.Int(0) & INT32_MAX);
-                        const auto requirement = static_cast<size_t>(row.Int(1));
-                        if (row.Int(3) == 0 && row.Int(2) == ToSql(create_time)) {
-                          return waiting.AddNew(requirement, index);
-                        }
-                        waiting.AddBack(requirement, index,
-                                        {.available_time = row.Time(2),
-                                         .num_attempts = static_cast<int32_t>(row.Int(3)),
-                                         .num_failed = static_cast<int32_t>(row.Int(4)),
-                                         .num_lost = static_cast<int32_t>(row.Int(5)),
-                                         .last_error = row.String(6)});
-                      })
-                      .status());
+  RETURN_IF_ERROR(
+      Run(engine_->texts().load_waiting, {round.key, KeyOf(round, 0), KeyOf(round, INT32_MAX)}, [&](const SqlRow& row) {
+        const auto index = static_cast<int32_t>(row.Int(0) & INT32_MAX);
+        const auto requirement = static_cast<size_t>(row.Int(1));
+        if (row.Int(3) == 0 && row.Int(2) == ToSql(create_time)) {
+          return waiting.AddNew(requirement, index);
+        }
+        waiting.AddBack(requirement, index,
+                        {.available_time = row.Time(2),
+                         .num_attempts = static_cast<int32_t>(row.Int(3)),
+                         .num_failed = static_cast<int32_t>(row.Int(4)),
+                         .num_lost = static_cast<int32_t>(row.Int(5)),
+                         .last_error = row.String(6)});
+      }).status());
   RETURN_IF_ERROR(Run("-- has_inputs\nSELECT EXISTS (SELECT 1 FROM task_inputs WHERE task_key BETWEEN ? AND ?)",
                       {KeyOf(round, 0), KeyOf(round, INT32_MAX)},
                       [&](const SqlRow& row) { round.has_inputs = row.Int(0) != 0; })
@@ -91,15 +95,50 @@ void SqlTaskStore::NoteBack(Round& round, const TaskRecord& task) {
                           .last_error = task.last_error});
 }
 
-absl::Status SqlTaskStore::ReadInput(const Round& round, TaskRecord& task) {
+absl::Status SqlTaskStore::ReadInputs(const Round& round, std::span<const size_t> requirements, absl::Time now,
+                                      std::span<TaskRecord> tasks) {
   if (!round.has_inputs) return absl::OkStatus();
-  return Run("-- read_input\nSELECT payload, data_selector FROM task_inputs WHERE task_key = ?",
-             {KeyOf(round, task.id.index)},
-             [&](const SqlRow& row) {
-               task.payload = row.String(0);
-               task.data_selector = row.String(1);
-             })
-      .status();
+  if (is_in_batch_) RETURN_IF_ERROR(batch_status_);
+  if (!engine_->is_far()) {
+    for (TaskRecord& task : tasks) {
+      const int64_t key = KeyOf(round, task.id.index);
+      RETURN_IF_ERROR(Broken(engine_->ReadInputs({&key, 1}, 1, 0, [&](const SqlRow& row) {
+        task.payload = row.String(1);
+        task.data_selector = row.String(2);
+      })));
+    }
+    return absl::OkStatus();
+  }
+  std::vector<int64_t> keys;
+  std::unordered_map<int64_t, TaskRecord*> missing;
+  for (TaskRecord& task : tasks) {
+    const int64_t key = KeyOf(round, task.id.index);
+    if (const InputsAhead::Input* input = inputs_.Find(key)) {
+      task.payload = input->payload;
+      task.data_selector = input->data_selector;
+    } else {
+      keys.push_back(key);
+      missing[key] = &task;
+    }
+  }
+  if (missing.empty()) return absl::OkStatus();
+  // In the same round trip those that are leased next.
+  for (const WaitingTasks::Found& next : round.waiting->Find(requirements, now, tasks.size() + kInputsReadAhead)) {
+    const int64_t key = KeyOf(round, next.index);
+    if (!missing.contains(key) && inputs_.Find(key) == nullptr) keys.push_back(key);
+  }
+  const size_t num_wanted = missing.size();
+  RETURN_IF_ERROR(Broken(engine_->ReadInputs(keys, num_wanted, kInputsReadAheadBytesMax, [&](const SqlRow& row) {
+    inputs_.Put(row.Int(0), row.String(1), row.String(2));
+    const auto wanted = missing.find(row.Int(0));
+    if (wanted == missing.end()) return;
+    wanted->second->payload = row.String(1);
+    wanted->second->data_selector = row.String(2);
+    missing.erase(wanted);
+  })));
+  if (missing.empty()) return absl::OkStatus();
+  return Broken(absl::DataLossError(fmt::format("{} did not tell the inputs of {} tasks of round {}",
+                                                connection_->name(), missing.size(), round.record.id)));
 }
 
 absl::StatusOr<std::vector<TaskRecord>> SqlTaskStore::LeaseTasks(const LeaseTasksParams& params) {
@@ -141,8 +180,8 @@ absl::StatusOr<std::vector<TaskRecord>> SqlTaskStore::LeaseTasks(const LeaseTask
                       .num_failed = task.past.num_failed,
                       .num_lost = task.past.num_lost,
                       .last_error = task.past.last_error});
-    RETURN_IF_ERROR(ReadInput(*round, leased.back()));
   }
+  RETURN_IF_ERROR(ReadInputs(*round, numbers, params.now, leased));
   const auto num_leased = static_cast<int64_t>(leased.size());
   RETURN_IF_ERROR(CountForWorker(*round, params.worker, &WorkerRecord::num_leased, num_leased));
   for (size_t i = 0; i < leased.size(); ++i) {

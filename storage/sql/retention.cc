@@ -141,17 +141,16 @@ absl::StatusOr<std::vector<TaskStore::WorkerAge>> SqlTaskStore::ListWorkerAges(c
 absl::StatusOr<std::vector<TaskStore::WorkerAge>> SqlTaskStore::DeleteWorkers(std::span<const WorkerAge> workers) {
   SHEAF_CHECK(is_in_batch_, "writing needs a batch");
   RETURN_IF_ERROR(FlushWorkers());
-  std::vector<WorkerAge> deleted;
+  std::vector<WorkerAge> idle;
   for (const WorkerAge& worker : workers) {
-    if (!leases_.HeldBy(worker.population, worker.name).empty()) continue;
-    ASSIGN_OR_RETURN(
-        const int64_t num_deleted,
-        Run("-- delete_worker\nDELETE FROM workers WHERE name = ? AND population = ? AND last_seen_time = ?",
-            {SqlText(worker.name.value()), SqlText(worker.population), ToSql(worker.last_seen_time)}));
-    if (num_deleted == 0) continue;
-    workers_.erase({worker.population, worker.name});
-    deleted.push_back(worker);
+    if (leases_.HeldBy(worker.population, worker.name).empty()) idle.push_back(worker);
   }
+  RETURN_IF_ERROR(batch_status_);
+  auto deleted = engine_->DeleteWorkers(idle);
+  RETURN_IF_ERROR(Broken(deleted.status()));
+  // If the batch fails they are still there.
+  if (!deleted->empty() && known_workers_ == Known::kAll) known_workers_ = Known::kAllButForgotten;
+  for (const WorkerAge& worker : *deleted) workers_.erase({worker.population, worker.name});
   // They are flushed, and those that are no more cannot be again.
   std::erase_if(touched_workers_, [&](const WorkerKey& key) { return !workers_.contains(key); });
   return deleted;

@@ -3,12 +3,16 @@
 
 #include <algorithm>
 #include <set>
+#include <string>
+#include <vector>
 
 #include "base/check.h"
 #include "base/status_macros.h"
 #include "storage/arguments.h"
+#include "storage/sql/round_columns.h"
 #include "storage/sql/sql_task_store.h"
 #include "storage/sql/state_names.h"
+#include "storage/sql/task_columns.h"
 #include "storage/transitions.h"
 
 namespace sheaf {
@@ -16,21 +20,26 @@ namespace sheaf {
 absl::StatusOr<TaskStore::CreateRoundResult> SqlTaskStore::CreateRound(const CreateRoundParams& params) {
   SHEAF_CHECK(is_in_batch_, "writing needs a batch");
   RETURN_IF_ERROR(CheckArguments(params));
+  const RoundId& id = params.round.id;
   std::string earlier;
-  RETURN_IF_ERROR(Run("-- find_request\nSELECT id FROM rounds WHERE request_id = ?", {SqlText(params.round.request_id)},
-                      [&](const SqlRow& row) { earlier = row.String(0); })
+  bool is_there = false;
+  RETURN_IF_ERROR(Run("-- find_request\nSELECT id, request_id FROM rounds WHERE request_id = ? OR id = ?",
+                      {SqlText(params.round.request_id), SqlText(id.value())},
+                      [&](const SqlRow& row) {
+                        if (row.Bytes(1) == params.round.request_id) earlier = row.String(0);
+                        is_there |= row.Bytes(0) == id.value();
+                      })
                       .status());
   if (!earlier.empty()) {
-    staged_.erase(params.round.id);
+    staged_.erase(id);
     ASSIGN_OR_RETURN(Round * round, FindRound(RoundId(earlier)));
     return CreateRoundResult{.round = round->record, .created = false};
   }
   if (!params.may_create) {
-    staged_.erase(params.round.id);
+    staged_.erase(id);
     return NoSuchRequest(params.round.request_id);
   }
-  const RoundId& id = params.round.id;
-  if (FindRound(id).ok()) return RoundIsThere(id);
+  if (is_there) return RoundIsThere(id);
 
   Round round;
   if (const auto staged = staged_.find(id); staged != staged_.end() || params.num_staged > 0) {
@@ -57,27 +66,29 @@ absl::StatusOr<TaskStore::CreateRoundResult> SqlTaskStore::CreateRound(const Cre
                           end_time, num_queued, num_leased, num_succeeded, num_failed, num_cancelled, num_buried,
                           num_failed_attempts, num_lost_attempts, num_contributions, num_clients, bytes_up, checkpoint,
                           checkpoint_sequence, progress, error)
-      VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, '', 0, ?, x''))",
+      VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, '', 0, ?, ?))",
              {round.key, SqlText(id.value()), SqlText(r.population), SqlText(r.job), SqlText(r.request_id),
               ToSql(r.create_time), ToSql(r.deadline_time), SqlText(r.broadcast_digest), static_cast<int64_t>(r.state),
-              r.version, ToSql(r.end_time), r.tasks.queued, SqlBlob(r.progress)}));
+              r.version, ToSql(r.end_time), r.tasks.queued, SqlBlob(r.progress), SqlBlob("")}));
   RETURN_IF_ERROR(
       Change(1,
              "-- create_round_texts\nINSERT INTO round_texts (round_key, spec, aggregate, checkpoint_progress, "
-             "task_digests) VALUES (?, ?, x'', ?, ?)",
-             {round.key, SqlBlob(r.spec), SqlBlob(r.progress), SqlBlob(r.task_digests)}));
+             "task_digests) VALUES (?, ?, ?, ?, ?)",
+             {round.key, SqlBlob(r.spec), SqlBlob(""), SqlBlob(r.progress), SqlBlob(r.task_digests)}));
   RETURN_IF_ERROR(InsertTasks(round, params.num_staged, params.tasks));
   touched_rounds_.push_back(id);
   return CreateRoundResult{.round = (rounds_[id] = std::move(round)).record, .created = true};
 }
 
 absl::StatusOr<int64_t> SqlTaskStore::NextKey() {
-  int64_t key = 0;
-  RETURN_IF_ERROR(Run("-- next_key\nSELECT 1 + max(coalesce((SELECT max(round_key) FROM rounds), 0), "
-                      "coalesce((SELECT max(round_key) FROM deleted_rounds), 0))",
-                      {}, [&](const SqlRow& row) { key = row.Int(0); })
-                      .status());
-  return key;
+  if (next_key_ == 0) {
+    next_key_ = 1;
+    RETURN_IF_ERROR(Run("-- next_key\nSELECT max(round_key) FROM rounds UNION ALL SELECT max(round_key) FROM "
+                        "deleted_rounds",
+                        {}, [&](const SqlRow& row) { next_key_ = std::max(next_key_, row.Int(0) + 1); })
+                        .status());
+  }
+  return next_key_++;
 }
 
 absl::Status SqlTaskStore::StageTasks(const StageTasksParams& params) {
@@ -103,33 +114,25 @@ absl::Status SqlTaskStore::StageTasks(const StageTasksParams& params) {
 }
 
 absl::Status SqlTaskStore::InsertTasks(Round& round, int64_t first, std::span<const NewTask> tasks) {
-  const absl::Time create_time = round.record.create_time;
-  const int64_t available_time = ToSql(create_time);
+  std::vector<int64_t> numbers;
+  std::vector<SqlEngine::NewRequirement> requirements;
   int64_t key = KeyOf(round, static_cast<int32_t>(first));
   for (const NewTask& task : tasks) {
     const size_t number = NumberOf(round, task.requirement);
     if (round.waiting->Count(number) == 0) {
-      RETURN_IF_ERROR(Change(1,
-                             "-- create_requirement\nINSERT INTO round_requirements (round_key, number, requirement) "
-                             "VALUES (?, ?, ?)",
-                             {round.key, static_cast<int64_t>(number), SqlText(task.requirement)}));
+      requirements.push_back({.number = static_cast<int64_t>(number), .text = task.requirement});
     }
-    round.waiting->AddNew(number, static_cast<int32_t>(key & INT32_MAX));
-    RETURN_IF_ERROR(
-        Change(1, R"(-- create_task
-        INSERT INTO tasks (task_key, round_key, requirement, state, available_time, end_time, lease_token, poll_id,
-                           lease_time, attempt_deadline_time, progress, num_attempts, num_failed, num_lost, last_error)
-        VALUES (?, ?, ?, $QUEUED, ?, ?, '', '', 0, 0, 0, 0, 0, 0, x''))"_sql,
-               {key, round.key, static_cast<int64_t>(number), available_time, ToSql(absl::InfiniteFuture())}));
-    if (!task.payload.empty() || !task.data_selector.empty()) {
-      round.has_inputs = true;
-      RETURN_IF_ERROR(
-          Change(1, "-- create_task_input\nINSERT INTO task_inputs (task_key, payload, data_selector) VALUES (?, ?, ?)",
-                 {key, SqlBlob(task.payload), SqlBlob(task.data_selector)}));
-    }
-    ++key;
+    round.waiting->AddNew(number, static_cast<int32_t>(key++ & INT32_MAX));
+    round.has_inputs |= !task.payload.empty() || !task.data_selector.empty();
+    numbers.push_back(static_cast<int64_t>(number));
   }
-  return absl::OkStatus();
+  RETURN_IF_ERROR(batch_status_);
+  return Broken(engine_->InsertTasks({.round_key = round.key,
+                                      .create_time = round.record.create_time,
+                                      .requirements = requirements,
+                                      .first_key = KeyOf(round, static_cast<int32_t>(first)),
+                                      .tasks = tasks,
+                                      .requirement_numbers = numbers}));
 }
 
 absl::StatusOr<RoundRecord> SqlTaskStore::GetRound(const RoundId& id) {
@@ -165,27 +168,22 @@ absl::StatusOr<std::vector<RoundRecord>> SqlTaskStore::ListRounds(const ListRoun
     states |= int64_t{1} << static_cast<int>(state);
     are_live = are_live && !IsFinal(state);
   }
-  std::string_view sql = are_live ? R"(-- list_live_rounds
-      SELECT id FROM rounds
-       WHERE $IS_LIVE AND (create_time, id) < (?, ?) AND (? >> state) & 1
-         AND (? = '' OR population = ?) AND (? = '' OR job = ?)
-       ORDER BY create_time DESC, id DESC LIMIT ?)"_sql
-                                  : R"(-- list_rounds
-      SELECT id FROM rounds
-       WHERE (create_time, id) < (?, ?) AND (? >> state) & 1
-         AND (? = '' OR population = ?) AND (? = '' OR job = ?)
-       ORDER BY create_time DESC, id DESC LIMIT ?)";
-  std::vector<RoundId> ids;
-  RETURN_IF_ERROR(Run(sql,
+  static const auto text = [](std::string_view name, std::string_view condition) {
+    return fmt::format(R"({}
+      SELECT {} FROM rounds r JOIN round_texts x ON x.round_key = r.round_key
+       WHERE {}(r.create_time, r.id) < (?, ?) AND ((? >> r.state) & 1) = 1
+         AND (? = '' OR r.population = ?) AND (? = '' OR r.job = ?)
+       ORDER BY r.create_time DESC, r.id DESC LIMIT ?)",
+                       name, kRoundColumns, condition);
+  };
+  static const std::string live = text("-- list_live_rounds", "r.$IS_LIVE AND "_sql);
+  static const std::string all = text("-- list_rounds", "");
+  std::vector<RoundRecord> rounds;
+  RETURN_IF_ERROR(Run(are_live ? live : all,
                       {before_time, SqlText(before_id), states, SqlText(params.population), SqlText(params.population),
                        SqlText(params.job), SqlText(params.job), int64_t{std::max(params.limit, 0)}},
-                      [&](const SqlRow& row) { ids.emplace_back(row.Bytes(0)); })
+                      [&](const SqlRow& row) { rounds.push_back(ReadRound(row)); })
                       .status());
-  std::vector<RoundRecord> rounds;
-  for (const RoundId& id : ids) {
-    ASSIGN_OR_RETURN(Round * round, FindRound(id));
-    rounds.push_back(round->record);
-  }
   return rounds;
 }
 
@@ -237,9 +235,9 @@ absl::Status SqlTaskStore::WriteCancelled(const Round& round) {
   RETURN_IF_ERROR(WriteNotes());
   RETURN_IF_ERROR(Run(R"(-- cancel_attempts
       INSERT INTO attempts (task_key, number, worker, lease_time, end_time, outcome, error, timings, bytes_up)
-      SELECT task_key, num_attempts, worker, lease_time, ?, $ATTEMPT_CANCELLED, x'', x'', 0 FROM tasks
+      SELECT task_key, num_attempts, worker, lease_time, ?, $ATTEMPT_CANCELLED, ?, ?, 0 FROM tasks
        WHERE task_key BETWEEN ? AND ? AND state = $LEASED)"_sql,
-                      {ToSql(round.cancel_time), KeyOf(round, 0), KeyOf(round, INT32_MAX)})
+                      {ToSql(round.cancel_time), SqlBlob(""), SqlBlob(""), KeyOf(round, 0), KeyOf(round, INT32_MAX)})
                       .status());
   return Run(R"(-- cancel_tasks
       UPDATE tasks SET state = $TASK_CANCELLED, delayed_until = NULL, end_time = ?, worker = NULL, lease_token = '', poll_id = '',

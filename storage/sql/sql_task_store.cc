@@ -6,28 +6,27 @@
 #include "base/check.h"
 #include "base/status_macros.h"
 #include "storage/arguments.h"
-#include "storage/sql/migrator.h"
+#include "storage/sql/round_columns.h"
+#include "storage/sql/task_columns.h"
 #include "storage/transitions.h"
 
 namespace sheaf {
 namespace {
 
-// Past these, what is not in use is read again when it is asked for.
+// Past these, what is not in use is read again when somebody asks for it.
 constexpr size_t kCachedRoundsMax = 10'000;
-constexpr size_t kCachedWorkersMax = 100'000;
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<SqlTaskStore>> SqlTaskStore::Open(std::unique_ptr<SqlConnection> connection) {
-  RETURN_IF_ERROR(Migrate(*connection, SqliteMigrations()));
-  std::unique_ptr<SqlTaskStore> store(new SqlTaskStore(std::move(connection)));
+absl::StatusOr<std::unique_ptr<SqlTaskStore>> SqlTaskStore::Open(std::unique_ptr<SqlEngine> engine) {
+  RETURN_IF_ERROR(engine->Migrate());
+  std::unique_ptr<SqlTaskStore> store(new SqlTaskStore(std::move(engine)));
   RETURN_IF_ERROR(store->LoadLeases());
+  if (store->engine_->is_far()) RETURN_IF_ERROR(store->LoadWorkers());
   return store;
 }
 
-TaskStore::Info SqlTaskStore::GetInfo() const {
-  return {.engine = "sqlite", .schema_version = SqliteMigrations().back().version};
-}
+TaskStore::Info SqlTaskStore::GetInfo() const { return engine_->GetInfo(); }
 
 // --- Batches -------------------------------------------------------------------------------------
 
@@ -70,7 +69,10 @@ absl::Status SqlTaskStore::CommitBatch() {
   touched_staged_.clear();
   leases_.Commit();
   if (rounds_.size() > kCachedRoundsMax) rounds_.clear();
-  if (workers_.size() > kCachedWorkersMax) workers_.clear();
+  if (workers_.size() > kCachedWorkersMax) {
+    workers_.clear();
+    known_workers_ = Known::kSome;
+  }
   return absl::OkStatus();
 }
 
@@ -87,6 +89,7 @@ void SqlTaskStore::ForgetBatch() {
   for (const RoundId& id : touched_staged_) staged_.erase(id);
   touched_staged_.clear();
   for (const WorkerKey& key : touched_workers_) workers_.erase(key);
+  if (!touched_workers_.empty() && known_workers_ == Known::kAll) known_workers_ = Known::kAllButForgotten;
   touched_rounds_.clear();
   touched_workers_.clear();
   leases_.Rollback();
@@ -111,62 +114,59 @@ absl::StatusOr<int64_t> SqlTaskStore::Run(std::string_view sql, std::initializer
 
 absl::Status SqlTaskStore::Change(int64_t num_rows, std::string_view sql, std::initializer_list<SqlValue> values) {
   SHEAF_CHECK(is_in_batch_, "writing needs a batch");
-  ASSIGN_OR_RETURN(int64_t num_changed, Run(sql, values));
-  if (num_changed == num_rows) return absl::OkStatus();
-  return Broken(
-      absl::DataLossError(fmt::format("{} changed {} rows of {} instead of {}: the store contradicts itself",
-                                      sql.substr(0, sql.find('\n')), num_changed, connection_->name(), num_rows)));
+  RETURN_IF_ERROR(batch_status_);
+  return Broken(connection_->Change(num_rows, sql, values));
 }
 
 // --- Live rounds ---------------------------------------------------------------------------------
 
+RoundRecord ReadRound(const SqlRow& row) {
+  return {.id = RoundId(row.Bytes(0)),
+          .population = row.String(1),
+          .job = row.String(2),
+          .request_id = row.String(3),
+          .spec = row.String(25),
+          .state = static_cast<RoundState>(row.Int(7)),
+          .version = row.Int(8),
+          .create_time = row.Time(4),
+          .deadline_time = row.Time(5),
+          .end_time = row.Time(9),
+          .broadcast_digest = row.String(6),
+          .tasks = {.queued = row.Int(10),
+                    .leased = row.Int(11),
+                    .succeeded = row.Int(12),
+                    .failed = row.Int(13),
+                    .cancelled = row.Int(14),
+                    .buried = row.Int(15)},
+          .num_failed_attempts = row.Int(16),
+          .num_lost_attempts = row.Int(17),
+          .num_contributions = row.Int(18),
+          .num_clients = row.Int(19),
+          .bytes_up = row.Int(20),
+          .checkpoint = row.String(21),
+          .checkpoint_sequence = row.Int(22),
+          .progress = row.String(23),
+          .aggregate = row.String(26),
+          .error = row.String(24),
+          .task_digests = row.String(27)};
+}
+
 absl::StatusOr<SqlTaskStore::Round*> SqlTaskStore::FindRound(const RoundId& id) {
+  static const std::string sql = fmt::format(
+      "-- get_round\nSELECT {}, r.round_key, r.cancel_time FROM rounds r JOIN round_texts x ON x.round_key = "
+      "r.round_key "
+      "WHERE r.id = ?",
+      kRoundColumns);
   if (auto cached = rounds_.find(id); cached != rounds_.end()) return &cached->second;
   Round round;
   bool is_found = false;
-  RETURN_IF_ERROR(Run(R"(-- get_round
-      SELECT r.round_key, r.id, r.population, r.job, r.request_id, r.create_time, r.deadline_time, r.broadcast_digest,
-             r.state, r.version, r.end_time, r.num_queued, r.num_leased, r.num_succeeded, r.num_failed,
-             r.num_cancelled, r.num_buried, r.num_failed_attempts, r.num_lost_attempts, r.num_contributions,
-             r.num_clients, r.bytes_up, r.checkpoint, r.checkpoint_sequence, r.progress, r.error, x.spec, x.aggregate,
-             r.cancel_time, x.task_digests
-        FROM rounds r JOIN round_texts x ON x.round_key = r.round_key WHERE r.id = ?)",
-                      {SqlText(id.value())},
-                      [&](const SqlRow& row) {
-                        is_found = true;
-                        round.key = row.Int(0);
-                        round.stored_version = row.Int(9);
-                        round.cancel_time = row.Time(28);
-                        round.record = {.id = RoundId(row.Bytes(1)),
-                                        .population = row.String(2),
-                                        .job = row.String(3),
-                                        .request_id = row.String(4),
-                                        .spec = row.String(26),
-                                        .state = static_cast<RoundState>(row.Int(8)),
-                                        .version = row.Int(9),
-                                        .create_time = row.Time(5),
-                                        .deadline_time = row.Time(6),
-                                        .end_time = row.Time(10),
-                                        .broadcast_digest = row.String(7),
-                                        .tasks = {.queued = row.Int(11),
-                                                  .leased = row.Int(12),
-                                                  .succeeded = row.Int(13),
-                                                  .failed = row.Int(14),
-                                                  .cancelled = row.Int(15),
-                                                  .buried = row.Int(16)},
-                                        .num_failed_attempts = row.Int(17),
-                                        .num_lost_attempts = row.Int(18),
-                                        .num_contributions = row.Int(19),
-                                        .num_clients = row.Int(20),
-                                        .bytes_up = row.Int(21),
-                                        .checkpoint = row.String(22),
-                                        .checkpoint_sequence = row.Int(23),
-                                        .progress = row.String(24),
-                                        .aggregate = row.String(27),
-                                        .error = row.String(25),
-                                        .task_digests = row.String(29)};
-                      })
-                      .status());
+  RETURN_IF_ERROR(Run(sql, {SqlText(id.value())}, [&](const SqlRow& row) {
+                    is_found = true;
+                    round.record = ReadRound(row);
+                    round.key = row.Int(kNumRoundColumns);
+                    round.cancel_time = row.Time(kNumRoundColumns + 1);
+                    round.stored_version = round.record.version;
+                  }).status());
   if (!is_found) return NoSuchRound(id);
   // There may be as many as tasks, and of a round that has ended nobody needs them to hand out work.
   if (!IsFinal(round.record.state)) {
@@ -201,44 +201,20 @@ void SqlTaskStore::Touch(Round& round) {
 }
 
 absl::Status SqlTaskStore::FlushRounds() {
+  std::vector<SqlEngine::RoundRow> rows;
   for (const RoundId& id : touched_rounds_) {
     Round& round = rounds_.at(id);
-    if (round.record.version != round.stored_version) RETURN_IF_ERROR(PutRound(round));
+    // It may have been touched twice.
+    if (round.record.version == round.stored_version) continue;
+    rows.push_back({.key = round.key,
+                    .record = &round.record,
+                    .cancel_time = round.cancel_time,
+                    .stored_version = std::exchange(round.stored_version, round.record.version)});
   }
-  return absl::OkStatus();
-}
-
-absl::Status SqlTaskStore::PutRound(Round& round) {
-  const RoundRecord& r = round.record;
-  RETURN_IF_ERROR(Change(1, R"(-- put_round
-      UPDATE rounds SET state = ?, version = ?, end_time = ?, num_queued = ?, num_leased = ?, num_succeeded = ?,
-             num_failed = ?, num_cancelled = ?, num_buried = ?, num_failed_attempts = ?, num_lost_attempts = ?,
-             num_contributions = ?, num_clients = ?, bytes_up = ?, checkpoint = ?, checkpoint_sequence = ?,
-             progress = ?, error = ?, cancel_time = ?
-       WHERE round_key = ? AND version = ?)",
-                         {static_cast<int64_t>(r.state),
-                          r.version,
-                          ToSql(r.end_time),
-                          r.tasks.queued,
-                          r.tasks.leased,
-                          r.tasks.succeeded,
-                          r.tasks.failed,
-                          r.tasks.cancelled,
-                          r.tasks.buried,
-                          r.num_failed_attempts,
-                          r.num_lost_attempts,
-                          r.num_contributions,
-                          r.num_clients,
-                          r.bytes_up,
-                          SqlText(r.checkpoint),
-                          r.checkpoint_sequence,
-                          SqlBlob(r.progress),
-                          SqlBlob(r.error),
-                          ToSql(round.cancel_time),
-                          round.key,
-                          round.stored_version}));
-  round.stored_version = r.version;
-  return absl::OkStatus();
+  if (rows.empty()) return absl::OkStatus();
+  SHEAF_CHECK(is_in_batch_, "writing needs a batch");
+  RETURN_IF_ERROR(batch_status_);
+  return Broken(engine_->PutRounds(rows));
 }
 
 }  // namespace sheaf

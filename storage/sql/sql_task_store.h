@@ -1,13 +1,13 @@
-// SqlTaskStore: the TaskStore on a SqlConnection.
+// SqlTaskStore: the TaskStore on a database, which its SqlEngine knows.
 //
 //   ASSIGN_OR_RETURN(auto connection, SqliteConnection::Open(path));
-//   ASSIGN_OR_RETURN(auto store, SqlTaskStore::Open(std::move(connection)));
+//   ASSIGN_OR_RETURN(auto store, SqlTaskStore::Open(std::make_unique<SqliteEngine>(std::move(connection))));
 //
 // In memory are the records of live rounds and of the workers seen lately, the leases, and the queues of the rounds
 // that somebody asked for work. Operations look there and note what they change (batch_notes.h); each row is written
 // once per batch, at its commit or before a look at the database. What happens once to a round or a token is written by
-// its operation. This rests on one process holding the database, which the connection's lock ensures. A statement that
-// fails breaks its batch: nothing of it can be committed any more. Not thread-safe.
+// its operation. This rests on one process holding the database, which the connection ensures. A statement that fails
+// breaks its batch: nothing of it can be committed any more. Not thread-safe.
 #pragma once
 
 #include <map>
@@ -20,8 +20,10 @@
 
 #include "base/key_hash.h"
 #include "storage/sql/batch_notes.h"
+#include "storage/sql/inputs_ahead.h"
 #include "storage/sql/lease_table.h"
 #include "storage/sql/sql_connection.h"
+#include "storage/sql/sql_engine.h"
 #include "storage/sql/waiting_tasks.h"
 #include "storage/task_store.h"
 
@@ -30,7 +32,7 @@ namespace sheaf {
 class SqlTaskStore final : public TaskStore {
  public:
   // Migrates first; returns its codes.
-  static absl::StatusOr<std::unique_ptr<SqlTaskStore>> Open(std::unique_ptr<SqlConnection> connection);
+  static absl::StatusOr<std::unique_ptr<SqlTaskStore>> Open(std::unique_ptr<SqlEngine> engine);
 
   absl::Status BeginBatch() override;
   absl::Status CommitBatch() override;
@@ -85,7 +87,8 @@ class SqlTaskStore final : public TaskStore {
   Info GetInfo() const override;
 
  private:
-  explicit SqlTaskStore(std::unique_ptr<SqlConnection> connection) : connection_(std::move(connection)) {}
+  explicit SqlTaskStore(std::unique_ptr<SqlEngine> engine)
+      : engine_(std::move(engine)), connection_(&engine_->connection()) {}
 
   struct Round {
     int64_t key = 0;
@@ -111,6 +114,8 @@ class SqlTaskStore final : public TaskStore {
     WorkerRecord record;
     bool is_dirty = false;
   };
+  // Past these, who is not in use is read again when somebody asks for it.
+  static constexpr size_t kCachedWorkersMax = 100'000;
   using WorkerKey = std::pair<std::string, WorkerName>;
   struct WorkerKeyHash {
     size_t operator()(const WorkerKey& key) const {
@@ -138,8 +143,9 @@ class SqlTaskStore final : public TaskStore {
   static size_t NumberOf(const Round& round, const std::string& requirement);
   // A task of the round is QUEUED again.
   static void NoteBack(Round& round, const TaskRecord& task);
-  // What its submitter wrote.
-  absl::Status ReadInput(const Round& round, TaskRecord& task);
+  // What their submitter wrote, into tasks of the round that wait with one of these requirements.
+  absl::Status ReadInputs(const Round& round, std::span<const size_t> requirements, absl::Time now,
+                          std::span<TaskRecord> tasks);
   absl::StatusOr<std::vector<std::string>> ReadRequirements(int64_t round_key);
   // A task that `worker` held stops being leased without success.
   void GiveBack(Round& round, const WorkerName& worker);
@@ -154,13 +160,14 @@ class SqlTaskStore final : public TaskStore {
   // Counts a change of `round`; the batch writes it before anything reads it by SQL.
   void Touch(Round& round);
   absl::Status FlushRounds();
-  absl::Status PutRound(Round& round);
 
   // Null if there is none.
   absl::StatusOr<Worker*> FindWorker(const WorkerKey& key);
   absl::Status CountForWorker(const Round& round, const WorkerName& worker, int64_t WorkerRecord::*counter, int64_t by);
   void Touch(const WorkerKey& key, Worker& worker);
   absl::Status FlushWorkers();
+  // Of a far engine: all of them, so that one who is not in memory is new.
+  absl::Status LoadWorkers();
 
   absl::StatusOr<std::vector<std::string>> PopulationsOf(const TokenId& id);
   absl::StatusOr<TokenRecord> FindToken(const TokenId& id);
@@ -176,12 +183,12 @@ class SqlTaskStore final : public TaskStore {
   void NoteUnleased(const Round& round, const TaskRecord& before, const TaskRecord& task, absl::Time now);
   // Writes what is noted of tasks, attempts and contributions. Before any statement that reads or changes those tables.
   absl::Status WriteNotes();
-  absl::Status WriteTask(int64_t key, const BatchNotes::Task& noted);
 
   static int64_t KeyOf(const Round& round, int32_t index) { return round.key << 32 | index; }
   void ForgetBatch();
 
-  std::unique_ptr<SqlConnection> connection_;
+  const std::unique_ptr<SqlEngine> engine_;
+  SqlConnection* const connection_;
   bool is_in_batch_ = false;
   absl::Status batch_status_;
 
@@ -197,19 +204,13 @@ class SqlTaskStore final : public TaskStore {
   BatchNotes notes_;
   std::unordered_map<WorkerKey, Worker, WorkerKeyHash> workers_;
   std::vector<WorkerKey> touched_workers_;
+  // Which of them are in `workers_`: those that somebody asked for; all; or all but those of a batch that failed.
+  enum class Known { kSome, kAll, kAllButForgotten };
+  Known known_workers_ = Known::kSome;
+  // Of a far engine.
+  InputsAhead inputs_;
+  // Of the next round; 0: the database knows. Nobody else gives keys.
+  int64_t next_key_ = 0;
 };
-
-// QUEUED and LEASED tasks have become CANCELLED.
-inline bool HasStopped(RoundState state) { return state >= RoundState::kSealing; }
-// The columns of a task in SQL and their reader. `t` is tasks, `r` rounds, `i` task_inputs, `q` round_requirements.
-// Changes of rounds must have been flushed.
-inline constexpr char kTaskColumns[] =
-    "r.id, t.task_key, t.state, i.payload, i.data_selector, q.requirement, r.create_time, t.available_time, "
-    "t.end_time, t.worker, t.lease_token, t.poll_id, t.lease_time, t.expire_time, t.attempt_deadline_time, "
-    "t.progress, t.num_attempts, t.num_failed, t.num_lost, t.last_error, r.state, r.cancel_time";
-inline constexpr int kNumTaskColumns = 22;
-TaskRecord ReadTask(const SqlRow& row);
-// It is nobody's any more.
-void ClearLease(TaskRecord& task);
 
 }  // namespace sheaf

@@ -78,7 +78,8 @@ constexpr void PutNumbers(std::string_view from, Put put) {
       while (end < from.size() && is_of_name(from[end])) ++end;
     }
     const std::string_view text = from.substr(i, end - i);
-    for (const char c : from[i] == '$' ? NumberOf(text) : text) put(c);
+    // `$1` is the place of a value.
+    for (const char c : text.size() > 1 ? NumberOf(text) : text) put(c);
     i = end;
   }
 }

@@ -8,6 +8,7 @@
 #include "storage/arguments.h"
 #include "storage/sql/sql_task_store.h"
 #include "storage/sql/state_names.h"
+#include "storage/sql/task_columns.h"
 #include "storage/transitions.h"
 
 namespace sheaf {
@@ -75,57 +76,11 @@ void SqlTaskStore::NoteAttempt(const Round& round, const TaskRecord& task, Attem
 }
 
 absl::Status SqlTaskStore::WriteNotes() {
-  for (const auto& [key, task] : notes_.tasks()) RETURN_IF_ERROR(WriteTask(key, task));
-  for (const auto& [key, attempt] : notes_.attempts()) {
-    RETURN_IF_ERROR(Change(1, R"(-- end_attempt
-        INSERT INTO attempts (task_key, number, worker, lease_time, end_time, outcome, error, timings, bytes_up)
-        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?))",
-                           {key, int64_t{attempt.number}, SqlText(attempt.worker.value()), ToSql(attempt.lease_time),
-                            ToSql(attempt.end_time), static_cast<int64_t>(attempt.outcome), SqlBlob(attempt.error),
-                            SqlBlob(attempt.timings), attempt.bytes_up}));
-  }
-  for (const auto& [round_key, task_key, c] : notes_.contributions()) {
-    RETURN_IF_ERROR(Change(1, R"(-- record_contribution
-        INSERT INTO contributions (round_key, sequence, task_key, worker, lease_token, digest, size_bytes, num_clients,
-                                   spool_segment, spool_offset, spool_length, spool_crc, accept_time)
-        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?))",
-                           {round_key, c.sequence, task_key, SqlText(c.worker.value()), SqlText(c.lease_token.value()),
-                            SqlText(c.digest), c.size_bytes, c.num_clients, c.payload.segment, c.payload.offset,
-                            c.payload.length, int64_t{c.payload.crc}, ToSql(c.accept_time)}));
-  }
+  if (notes_.empty()) return absl::OkStatus();
+  RETURN_IF_ERROR(batch_status_);
+  RETURN_IF_ERROR(Broken(engine_->WriteNotes(notes_)));
   notes_.Clear();
   return absl::OkStatus();
-}
-
-absl::Status SqlTaskStore::WriteTask(int64_t key, const BatchNotes::Task& noted) {
-  const TaskRecord& task = noted.record;
-  const bool is_leased = task.state == TaskState::kLeased;
-  if (is_leased && noted.stored_state == TaskState::kLeased && noted.stored_num_attempts == task.num_attempts) {
-    return Change(1, R"(-- renew_lease
-        UPDATE tasks SET progress = ?, expire_time = ? WHERE task_key = ? AND state = $LEASED AND lease_token = ?)"_sql,
-                  {task.progress, ToSql(task.expire_time), key, SqlText(task.lease_token.value())});
-  }
-  if (task.num_attempts > kAttemptsKept && task.num_attempts > noted.stored_num_attempts) {
-    RETURN_IF_ERROR(Run("-- delete_old_attempts\nDELETE FROM attempts WHERE task_key = ? AND number <= ?",
-                        {key, int64_t{task.num_attempts} - kAttemptsKept})
-                        .status());
-  }
-  SqlValue delayed_until = SqlNull();
-  if (noted.is_delayed) delayed_until = ToSql(task.available_time);
-  SqlValue worker = SqlNull();
-  if (!task.worker.empty()) worker = SqlText(task.worker.value());
-  SqlValue expire_time = SqlNull();
-  if (is_leased) expire_time = ToSql(task.expire_time);
-  return Change(1, R"(-- put_task
-      UPDATE tasks SET state = ?, available_time = ?, delayed_until = ?, end_time = ?, worker = ?, lease_token = ?,
-             poll_id = ?, lease_time = ?, expire_time = ?, attempt_deadline_time = ?, progress = ?, num_attempts = ?,
-             num_failed = ?, num_lost = ?, last_error = ?
-       WHERE task_key = ? AND state = ? AND num_attempts = ?)",
-                {static_cast<int64_t>(task.state), ToSql(task.available_time), delayed_until, ToSql(task.end_time),
-                 worker, SqlText(task.lease_token.value()), SqlText(task.poll_id), ToSql(task.lease_time), expire_time,
-                 ToSql(task.attempt_deadline_time), task.progress, int64_t{task.num_attempts}, int64_t{task.num_failed},
-                 int64_t{task.num_lost}, SqlBlob(task.last_error), key, static_cast<int64_t>(noted.stored_state),
-                 int64_t{noted.stored_num_attempts}});
 }
 
 absl::StatusOr<TaskRecord> SqlTaskStore::GetTask(const TaskId& id) {
@@ -186,12 +141,6 @@ absl::StatusOr<std::vector<AttemptRecord>> SqlTaskStore::ListAttempts(const Task
 
 namespace {
 
-// The tasks of rounds r between two places, and what ListTasksParams gives for that.
-constexpr std::string_view kTasksBetween = R"(rounds r CROSS JOIN tasks t
-          ON t.task_key > (r.round_key << 32) + CASE r.id WHEN ? THEN ? ELSE -1 END
-         AND t.task_key <= (r.round_key << 32) + CASE r.id WHEN ? THEN ? ELSE 2147483647 END)";
-constexpr std::string_view kOfRounds = "r.id >= ? AND r.id <= ? AND (? = '' OR r.population = ?)";
-
 struct Between {
   TaskId after;
   TaskId until;
@@ -212,13 +161,6 @@ struct Between {
 }  // namespace
 
 absl::StatusOr<std::vector<TaskRecord>> SqlTaskStore::ListTasks(const ListTasksParams& params) {
-  static const std::string sql = fmt::format(R"(-- list_tasks
-      SELECT {} FROM {}
-        JOIN round_requirements q ON q.round_key = t.round_key AND q.number = t.requirement
-        LEFT JOIN task_inputs i ON i.task_key = t.task_key
-       WHERE {} AND (? >> {}) & 1 AND (? = '' OR (t.worker = ? AND NOT (r.$HAS_STOPPED AND t.$IS_OPEN)))
-       ORDER BY r.id, t.task_key LIMIT ?)"_sql,
-                                             kTaskColumns, kTasksBetween, kOfRounds, kTaskState);
   RETURN_IF_ERROR(WriteNotes());
   RETURN_IF_ERROR(FlushRounds());
   int64_t states = params.states.empty() ? ~int64_t{0} : 0;
@@ -226,7 +168,7 @@ absl::StatusOr<std::vector<TaskRecord>> SqlTaskStore::ListTasks(const ListTasksP
   const Between between(params);
   std::vector<TaskRecord> tasks;
   RETURN_IF_ERROR(
-      Run(sql,
+      Run(engine_->texts().list_tasks,
           {SqlText(between.after.round.value()), int64_t{between.after.index}, SqlText(between.until.round.value()),
            int64_t{between.until.index}, SqlText(between.first), SqlText(between.last), SqlText(params.population),
            SqlText(params.population), states, SqlText(params.worker.value()), SqlText(params.worker.value()),
@@ -237,16 +179,13 @@ absl::StatusOr<std::vector<TaskRecord>> SqlTaskStore::ListTasks(const ListTasksP
 }
 
 absl::StatusOr<std::optional<TaskId>> SqlTaskStore::SkipTasks(const ListTasksParams& params) {
-  static const std::string sql = fmt::format(R"(-- skip_tasks
-      SELECT r.id, t.task_key FROM {} WHERE {} ORDER BY r.id, t.task_key LIMIT 1 OFFSET ?)",
-                                             kTasksBetween, kOfRounds);
   RETURN_IF_ERROR(FlushRounds());
   ListTasksParams all = params;
   all.until.reset();
   const Between between(all);
   std::optional<TaskId> last;
   RETURN_IF_ERROR(
-      Run(sql,
+      Run(engine_->texts().skip_tasks,
           {SqlText(between.after.round.value()), int64_t{between.after.index}, SqlText(between.until.round.value()),
            int64_t{between.until.index}, SqlText(between.first), SqlText(between.last), SqlText(params.population),
            SqlText(params.population), int64_t{std::max(params.limit - 1, 0)}},
@@ -261,12 +200,12 @@ absl::StatusOr<TaskStore::QueueRecord> SqlTaskStore::DescribeQueue(const std::st
   RETURN_IF_ERROR(FlushRounds());
   QueueRecord queue;
   RETURN_IF_ERROR(Run(R"(-- describe_queue
-      SELECT count(*), coalesce(sum(num_queued) FILTER (WHERE state = $COLLECTING), 0),
-             coalesce(sum(num_leased) FILTER (WHERE state = $COLLECTING), 0),
-             coalesce(sum(num_succeeded) FILTER (WHERE state = $COLLECTING), 0),
-             coalesce(sum(num_failed) FILTER (WHERE state = $COLLECTING), 0),
-             coalesce(sum(num_cancelled) FILTER (WHERE state = $COLLECTING), 0),
-             coalesce(sum(num_buried) FILTER (WHERE state = $COLLECTING), 0)
+      SELECT count(*), CAST(coalesce(sum(num_queued) FILTER (WHERE state = $COLLECTING), 0) AS BIGINT),
+             CAST(coalesce(sum(num_leased) FILTER (WHERE state = $COLLECTING), 0) AS BIGINT),
+             CAST(coalesce(sum(num_succeeded) FILTER (WHERE state = $COLLECTING), 0) AS BIGINT),
+             CAST(coalesce(sum(num_failed) FILTER (WHERE state = $COLLECTING), 0) AS BIGINT),
+             CAST(coalesce(sum(num_cancelled) FILTER (WHERE state = $COLLECTING), 0) AS BIGINT),
+             CAST(coalesce(sum(num_buried) FILTER (WHERE state = $COLLECTING), 0) AS BIGINT)
         FROM rounds WHERE $IS_LIVE AND (? = '' OR population = ?))"_sql,
                       {SqlText(population), SqlText(population)},
                       [&](const SqlRow& row) {
@@ -301,14 +240,13 @@ absl::StatusOr<absl::Time> SqlTaskStore::NextDueTime(absl::Time now) {
   RETURN_IF_ERROR(FlushRounds());
   absl::Time due = leases_.NextExpiry(now);
   int64_t after = ToSql(now);
-  auto consider = [&](const SqlRow& row) { due = std::min(due, row.Time(0)); };
-  RETURN_IF_ERROR(Run("-- next_available\nSELECT delayed_until FROM tasks WHERE delayed_until > ? "
-                      "ORDER BY delayed_until LIMIT 1",
-                      {after}, consider)
-                      .status());
-  RETURN_IF_ERROR(Run(R"(-- next_deadline
-      SELECT deadline_time FROM rounds WHERE $HAS_DEADLINE AND deadline_time > ? ORDER BY deadline_time LIMIT 1)"_sql,
-                      {after}, consider)
+  RETURN_IF_ERROR(Run(R"(-- next_due
+      SELECT min(delayed_until) FROM tasks WHERE delayed_until > ?
+      UNION ALL SELECT min(deadline_time) FROM rounds WHERE $HAS_DEADLINE AND deadline_time > ?)"_sql,
+                      {after, after},
+                      [&](const SqlRow& row) {
+                        if (!row.IsNull(0)) due = std::min(due, row.Time(0));
+                      })
                       .status());
   return due;
 }

@@ -1,5 +1,7 @@
 // Workers.
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 #include "base/check.h"
 #include "base/status_macros.h"
@@ -26,7 +28,12 @@ WorkerRecord ReadWorker(const SqlRow& row) {
 
 absl::StatusOr<SqlTaskStore::Worker*> SqlTaskStore::FindWorker(const WorkerKey& key) {
   if (auto cached = workers_.find(key); cached != workers_.end()) return &cached->second;
+  if (known_workers_ == Known::kAllButForgotten) {
+    RETURN_IF_ERROR(LoadWorkers());
+    if (auto cached = workers_.find(key); cached != workers_.end()) return &cached->second;
+  }
   Worker* worker = nullptr;
+  if (known_workers_ == Known::kAll) return worker;
   RETURN_IF_ERROR(Run(R"(-- get_worker
       SELECT name, population, description, first_seen_time, last_seen_time, is_draining, num_leased, num_succeeded,
              num_failed, num_lost
@@ -54,23 +61,32 @@ absl::Status SqlTaskStore::CountForWorker(const Round& round, const WorkerName& 
 }
 
 absl::Status SqlTaskStore::FlushWorkers() {
+  std::vector<const WorkerRecord*> records;
   for (const WorkerKey& key : touched_workers_) {
     Worker& worker = workers_.at(key);
-    if (!worker.is_dirty) continue;
-    const WorkerRecord& w = worker.record;
-    RETURN_IF_ERROR(Change(
-        1, R"(-- put_worker
-        INSERT INTO workers (name, population, description, first_seen_time, last_seen_time, is_draining, num_leased,
-                             num_succeeded, num_failed, num_lost)
-        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-        ON CONFLICT (name, population) DO UPDATE SET description = excluded.description,
-          last_seen_time = excluded.last_seen_time, is_draining = excluded.is_draining,
-          num_leased = excluded.num_leased, num_succeeded = excluded.num_succeeded, num_failed = excluded.num_failed,
-          num_lost = excluded.num_lost)",
-        {SqlText(w.name.value()), SqlText(w.population), SqlBlob(w.description), ToSql(w.first_seen_time),
-         ToSql(w.last_seen_time), int64_t{w.is_draining}, w.num_leased, w.num_succeeded, w.num_failed, w.num_lost}));
-    worker.is_dirty = false;
+    if (std::exchange(worker.is_dirty, false)) records.push_back(&worker.record);
   }
+  if (records.empty()) return absl::OkStatus();
+  RETURN_IF_ERROR(batch_status_);
+  return Broken(engine_->PutWorkers(records));
+}
+
+absl::Status SqlTaskStore::LoadWorkers() {
+  // What the batch has changed of a worker is in memory, and stays.
+  size_t num_workers = 0;
+  RETURN_IF_ERROR(Run(R"(-- load_workers
+      SELECT name, population, description, first_seen_time, last_seen_time, is_draining, num_leased, num_succeeded,
+             num_failed, num_lost
+        FROM workers LIMIT ?)",
+                      {static_cast<int64_t>(kCachedWorkersMax) + 1},
+                      [&](const SqlRow& row) {
+                        ++num_workers;
+                        WorkerRecord worker = ReadWorker(row);
+                        WorkerKey key{worker.population, worker.name};
+                        workers_.try_emplace(std::move(key), Worker{.record = std::move(worker)});
+                      })
+                      .status());
+  known_workers_ = num_workers > kCachedWorkersMax ? Known::kSome : Known::kAll;
   return absl::OkStatus();
 }
 

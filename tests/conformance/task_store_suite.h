@@ -23,6 +23,8 @@ class StoreUnderTest {
 struct StoreKind {
   std::string name;
   std::function<std::unique_ptr<StoreUnderTest>()> make;
+  // What was committed is there when it is opened again.
+  bool is_durable = false;
 };
 
 // Defined by the test that links the suite.

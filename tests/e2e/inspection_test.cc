@@ -8,6 +8,7 @@
 #include "proto/methods.h"
 #include "storage/sql/sql_task_store.h"
 #include "storage/sqlite/sqlite_connection.h"
+#include "storage/sqlite/sqlite_engine.h"
 #include "tests/conformance/task_store_suite.h"
 #include "tests/e2e/rounds.h"
 
@@ -23,7 +24,7 @@ std::string DumpOf(const Federation& federation) {
   }
   auto connection = SqliteConnection::Open(copy.path() + "/tasks.db");
   REQUIRE(connection.ok());
-  const auto store = SqlTaskStore::Open(*std::move(connection));
+  const auto store = SqlTaskStore::Open(std::make_unique<SqliteEngine>(*std::move(connection)));
   REQUIRE(store.ok());
   return Dump(**store, absl::UnixEpoch());
 }

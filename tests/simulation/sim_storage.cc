@@ -6,6 +6,7 @@
 #include "storage/memory/memory_task_store.h"
 #include "storage/sql/sql_task_store.h"
 #include "storage/sqlite/sqlite_connection.h"
+#include "storage/sqlite/sqlite_engine.h"
 
 namespace sheaf::simulation {
 namespace {
@@ -50,7 +51,7 @@ void SimStorage::Crash() {
 }
 
 void SimStorage::OpenSqlite() {
-  auto store = SqlTaskStore::Open(std::make_unique<SharedConnection>(database_));
+  auto store = SqlTaskStore::Open(std::make_unique<SqliteEngine>(std::make_unique<SharedConnection>(database_)));
   SHEAF_CHECK(store.ok(), "{}", store.status().ToString());
   tasks_ = *std::move(store);
 }

@@ -2,6 +2,7 @@
 #include "storage/memory/memory_task_store.h"
 #include "storage/sql/sql_task_store.h"
 #include "storage/sqlite/sqlite_connection.h"
+#include "storage/sqlite/sqlite_engine.h"
 #include "tests/conformance/task_store_suite.h"
 #include "tests/storage/temporary_directory.h"
 
@@ -29,7 +30,7 @@ class SqliteUnderTest final : public StoreUnderTest {
     store_.reset();
     auto connection = SqliteConnection::Open(is_on_disk_ ? directory_.path() + "/tasks.db" : ":memory:");
     SHEAF_CHECK(connection.ok(), "{}", connection.status().ToString());
-    auto store = SqlTaskStore::Open(*std::move(connection));
+    auto store = SqlTaskStore::Open(std::make_unique<SqliteEngine>(*std::move(connection)));
     SHEAF_CHECK(store.ok(), "{}", store.status().ToString());
     store_ = *std::move(store);
   }
@@ -42,9 +43,10 @@ class SqliteUnderTest final : public StoreUnderTest {
 }  // namespace
 
 std::vector<StoreKind> StoresUnderTest() {
-  return {{"memory", [] { return std::make_unique<MemoryUnderTest>(); }},
-          {"SQLite in memory", [] { return std::make_unique<SqliteUnderTest>(false); }},
-          {"SQLite on disk", [] { return std::make_unique<SqliteUnderTest>(true); }}};
+  return {
+      {.name = "memory", .make = [] { return std::make_unique<MemoryUnderTest>(); }},
+      {.name = "SQLite in memory", .make = [] { return std::make_unique<SqliteUnderTest>(false); }},
+      {.name = "SQLite on disk", .make = [] { return std::make_unique<SqliteUnderTest>(true); }, .is_durable = true}};
 }
 
 }  // namespace sheaf

@@ -1,6 +1,6 @@
-// Goal: SQLite and the memory store are one machine. Random operations run on both side by side; every answer is
-// compared, and every so often everything either store can show. Batches are committed or rolled back at random, and
-// the database is closed and opened again in between.
+// Goal: each store on a database and the memory store are one machine. Random operations run on both side by side;
+// every answer is compared, and every so often everything either store can show. Batches are committed or rolled back
+// at random, and the database is closed and opened again in between.
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <set>
@@ -8,10 +8,7 @@
 
 #include "base/random.h"
 #include "storage/memory/memory_task_store.h"
-#include "storage/sql/sql_task_store.h"
-#include "storage/sqlite/sqlite_connection.h"
 #include "tests/conformance/task_store_suite.h"
-#include "tests/storage/temporary_directory.h"
 
 namespace sheaf {
 namespace {
@@ -51,7 +48,7 @@ std::string Say(const absl::StatusOr<Value>& value) {
 
 class Model {
  public:
-  explicit Model(uint64_t seed) : random_(seed) { Reopen(); }
+  Model(uint64_t seed, const StoreKind& kind) : random_(seed), name_(kind.name), database_(kind.make()) {}
 
   void Run() {
     for (int i = 0; i < kNumOperations;) {
@@ -59,12 +56,12 @@ class Model {
       for (uint64_t n = random_.Below(8) + 1; n > 0; --n, ++i) Step();
       if (random_.Chance(0.2)) {
         memory_.RollbackBatch();
-        sql_->RollbackBatch();
+        database_->store().RollbackBatch();
       } else {
         Both([](TaskStore& s) { return s.CommitBatch(); });
       }
       if (random_.Chance(0.03)) Compare();
-      if (random_.Chance(0.005)) Reopen();
+      if (random_.Chance(0.005)) database_->Reopen();
     }
     Compare();
   }
@@ -73,23 +70,14 @@ class Model {
   template <typename Operation>
   void Both(Operation operation) {
     std::string expected = Say(operation(static_cast<TaskStore&>(memory_)));
-    std::string actual = Say(operation(static_cast<TaskStore&>(*sql_)));
-    if (expected != actual) FAIL("memory answers\n" << expected << "\nSQLite answers\n" << actual);
+    std::string actual = Say(operation(database_->store()));
+    if (expected != actual) FAIL("memory answers\n" << expected << "\n" << name_ << " answers\n" << actual);
   }
 
   void Compare() {
     std::string expected = Dump(memory_, now_);
-    std::string actual = Dump(*sql_, now_);
-    if (expected != actual) FAIL("memory has\n" << expected << "\nSQLite has\n" << actual);
-  }
-
-  void Reopen() {
-    sql_.reset();
-    auto connection = SqliteConnection::Open(directory_.path() + "/tasks.db");
-    REQUIRE(connection.ok());
-    auto store = SqlTaskStore::Open(*std::move(connection));
-    REQUIRE(store.ok());
-    sql_ = *std::move(store);
+    std::string actual = Dump(database_->store(), now_);
+    if (expected != actual) FAIL("memory has\n" << expected << "\n" << name_ << " has\n" << actual);
   }
 
   // Small worlds meet: few ids, so that operations hit each other's rows.
@@ -256,7 +244,7 @@ class Model {
     Both([&](TaskStore& s) { return s.CountTasks(round); });
     // Of a round that collects; and where the one knows it, who may have to look.
     const absl::StatusOr<RoundRecord> record = memory_.GetRound(round);
-    const std::optional<absl::Time> first = sql_->FirstAvailable(round);
+    const std::optional<absl::Time> first = database_->store().FirstAvailable(round);
     if (first && record.ok() && record->state == RoundState::kCollecting) CHECK(first == memory_.FirstAvailable(round));
     TaskId task = AnyTask();
     Both([&](TaskStore& s) { return s.GetTask(task); });
@@ -312,16 +300,19 @@ class Model {
   absl::Time now_ = absl::FromUnixSeconds(1'700'000'000);
   int64_t num_rounds_ = 0;
   MemoryTaskStore memory_;
-  TemporaryDirectory directory_;
-  std::unique_ptr<SqlTaskStore> sql_;
+  const std::string name_;
+  const std::unique_ptr<StoreUnderTest> database_;
 };
 
-TEST_CASE("SQLite answers every operation as the memory store does, whatever the order") {
+TEST_CASE("A database answers every operation as the memory store does, whatever the order") {
   const char* replayed = std::getenv("SHEAF_TEST_SEED");
   for (uint64_t seed :
        replayed ? std::vector<uint64_t>{std::strtoull(replayed, nullptr, 10)} : std::vector<uint64_t>{1, 2}) {
-    INFO("replay with SHEAF_TEST_SEED=" << seed);
-    Model(seed).Run();
+    for (const StoreKind& kind : StoresUnderTest()) {
+      if (!kind.is_durable) continue;
+      INFO("on " << kind.name << "; replay with SHEAF_TEST_SEED=" << seed);
+      Model(seed, kind).Run();
+    }
   }
 }
 

@@ -244,3 +244,26 @@ CREATE TABLE checkpoints (
   content_key BIGINT NOT NULL UNIQUE,
   PRIMARY KEY (round_id, name)
 );
+
+-- The servers on this database. Written by join, at the start of each process, which has an epoch of its own; the time by
+-- beat, too, from the database's clock.
+CREATE TABLE servers (
+  id BYTEA PRIMARY KEY,
+  epoch BIGINT NOT NULL,
+  heartbeat_time TIMESTAMPTZ NOT NULL,
+  address BYTEA NOT NULL
+) WITH (fillfactor = 10);
+
+-- Who may write what: one row, of population '', which is all of them. Written by take; epoch also by take_again, and
+-- batch and time by each commit (docs/adr/0032).
+CREATE TABLE owners (
+  population BYTEA PRIMARY KEY,
+  server BYTEA NOT NULL,
+  server_epoch BIGINT NOT NULL,
+  epoch BIGINT NOT NULL,
+  batch BIGINT NOT NULL,
+  heartbeat_time TIMESTAMPTZ NOT NULL,
+  -- The connection that has the right; ended if it stands still in the middle of a commit.
+  backend_pid INTEGER NOT NULL,
+  backend_start TIMESTAMPTZ NOT NULL
+) WITH (fillfactor = 10);

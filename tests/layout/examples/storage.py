@@ -15,9 +15,13 @@ STORAGE_OF = {
                              "extern std::function<absl::Status(const std::string&, const ByteSink&)> Read;",
     "files/store_hold.h": "extern HoldGate& gate;",
     "memory/memory_payload_store.h": "extern UploadId& id;",
+    "postgres/owned_session.h": "extern PostgresConnection* connection; extern PostgresOwner* owner;",
     "postgres/postgres_contents.h": "extern PostgresConnection* connection; extern ByteSink take; "
                                     "extern std::function<absl::Status(const ByteSink& take)> write;",
+    "postgres/postgres_owner.h": "extern PostgresConnection* connection;",
+    "postgres/value_lists.h": "extern std::vector<WorkerRecord>& workers; extern PostgresSession& session;",
     "sql/batch_notes.h": "extern BatchNotes& notes; extern TaskRecord& before; extern TaskRecord& after;",
+    "sql/inputs_ahead.h": "extern InputsAhead& inputs;",
     "sql/lease_table.h": "extern LeaseTable& leases; extern TaskRecord& task; extern TaskId& id;",
     "sql/waiting_tasks.h": "extern WaitingTasks& waiting; extern size_t number; extern int index; "
                            "extern std::vector<size_t>& numbers;",

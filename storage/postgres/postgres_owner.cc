@@ -1,0 +1,172 @@
+#include "storage/postgres/postgres_owner.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+
+#include <algorithm>
+
+#include "base/status_macros.h"
+
+namespace sheaf {
+namespace {
+
+// Between two attempts to reach a database that does not serve: soon at first, then twice a second.
+constexpr int kPauseMillisecondsMax = 500;
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<PostgresOwner>> PostgresOwner::Take(PostgresConnection& connection,
+                                                                   const Options& options) {
+  std::unique_ptr<PostgresOwner> owner(new PostgresOwner(connection, options));
+  RETURN_IF_ERROR(owner->Join());
+  absl::Status status = owner->TakeRow();
+  if (absl::IsUnavailable(status) && connection.is_connected()) {
+    // It holds the lock for longer than a commit takes: it stands still in the middle of one.
+    RETURN_IF_ERROR(owner->EndOldConnection());
+    status = owner->TakeRow();
+  }
+  if (absl::IsNotFound(status)) status = owner->Describe();
+  RETURN_IF_ERROR(status);
+  return owner;
+}
+
+absl::Status PostgresOwner::Join() {
+  return connection_.Run({.sql = R"(-- join
+      INSERT INTO servers (id, epoch, heartbeat_time, address) VALUES ($1, 1, clock_timestamp(), $2)
+      ON CONFLICT (id) DO UPDATE SET epoch = servers.epoch + 1, heartbeat_time = clock_timestamp(),
+                                     address = excluded.address
+      RETURNING epoch)",
+                          .values = PostgresValues().Add(SqlText(options_.server)).Add(SqlText(options_.address)),
+                          .on_row = [this](const SqlRow& row) { server_epoch_ = row.Int(0); }});
+}
+
+absl::Status PostgresOwner::TakeRow() {
+  bool is_taken = false;
+  RETURN_IF_ERROR(connection_.Run({.sql = R"(-- take
+      INSERT INTO owners (population, server, server_epoch, epoch, batch, heartbeat_time, backend_pid, backend_start)
+      VALUES ('', $1, $2, 1, 0, clock_timestamp(), pg_backend_pid(),
+              (SELECT backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()))
+      ON CONFLICT (population) DO UPDATE
+        SET server = excluded.server, server_epoch = excluded.server_epoch, epoch = owners.epoch + 1,
+            heartbeat_time = excluded.heartbeat_time, backend_pid = excluded.backend_pid,
+            backend_start = excluded.backend_start
+        WHERE owners.server = excluded.server
+           OR greatest(owners.heartbeat_time, (SELECT s.heartbeat_time FROM servers s
+                                                WHERE s.id = owners.server AND s.epoch = owners.server_epoch))
+                + $3 * interval '1 microsecond' <= clock_timestamp()
+      RETURNING epoch, batch)",
+                                   .values = PostgresValues()
+                                                 .Add(SqlText(options_.server))
+                                                 .Add(server_epoch_)
+                                                 .Add(absl::ToInt64Microseconds(options_.takeover_after)),
+                                   .on_row = [&](const SqlRow& row) {
+                                     is_taken = true;
+                                     epoch_ = row.Int(0);
+                                     batch_ = row.Int(1);
+                                   }}));
+  return is_taken ? absl::OkStatus() : absl::NotFoundError("another server owns the store");
+}
+
+absl::Status PostgresOwner::EndOldConnection() {
+  return connection_.Run({.sql = R"(-- end_old_connection
+      SELECT pg_terminate_backend(a.pid, 5000) FROM owners o
+        JOIN pg_stat_activity a ON a.pid = o.backend_pid AND a.backend_start = o.backend_start
+       WHERE o.population = '')"});
+}
+
+absl::Status PostgresOwner::Describe() {
+  std::string what = "another server owns the store";
+  RETURN_IF_ERROR(connection_.Run({.sql = R"(-- describe_owner
+      SELECT o.server, s.address, extract(epoch FROM clock_timestamp() - greatest(o.heartbeat_time, s.heartbeat_time))::bigint
+        FROM owners o JOIN servers s ON s.id = o.server WHERE o.population = '')",
+                                   .on_row = [&](const SqlRow& row) {
+                                     what = fmt::format("server {} at {} owns the store, and was heard of {} s ago",
+                                                        row.Bytes(0), row.Bytes(1), row.Int(2));
+                                   }}));
+  return absl::FailedPreconditionError(fmt::format("{}: {}; it is taken over {} after it was heard of last",
+                                                   connection_.name(), what,
+                                                   absl::FormatDuration(options_.takeover_after)));
+}
+
+PostgresConnection::Statement PostgresOwner::Fence() const {
+  return {.sql =
+              "-- fence\nUPDATE owners SET batch = $1, heartbeat_time = clock_timestamp() "
+              "WHERE population = '' AND epoch = $2 AND batch = $1 - 1",
+          .values = PostgresValues().Add(batch_ + 1).Add(epoch_),
+          .change = {{.num_rows = 1, .otherwise = absl::AbortedError("the fence")}}};
+}
+
+void PostgresOwner::Failed(const absl::Status& status) {
+  if (absl::IsAborted(status)) Lose("another server has taken over").IgnoreError();
+}
+
+absl::Status PostgresOwner::Lose(std::string_view why) {
+  if (status_.ok()) {
+    status_ = absl::AbortedError(fmt::format("{}: server {}: {}; what this process holds of the store is void",
+                                             connection_.name(), options_.server, why));
+  }
+  return status_;
+}
+
+absl::StatusOr<int64_t> PostgresOwner::TakeAgain() {
+  bool is_taken = false;
+  int64_t batch = 0;
+  // The server and its epoch tell that the row is this process's, whichever of its connections took it last: an answer
+  // to this very statement may have been lost, too.
+  RETURN_IF_ERROR(connection_.Run({.sql = R"(-- take_again
+      UPDATE owners SET epoch = epoch + 1, heartbeat_time = clock_timestamp(), backend_pid = pg_backend_pid(),
+             backend_start = (SELECT backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid())
+       WHERE population = '' AND server = $1 AND server_epoch = $2 RETURNING epoch, batch)",
+                                   .values = PostgresValues().Add(SqlText(options_.server)).Add(server_epoch_),
+                                   .on_row = [&](const SqlRow& row) {
+                                     is_taken = true;
+                                     epoch_ = row.Int(0);
+                                     batch = row.Int(1);
+                                   }}));
+  if (!is_taken) return Lose("another server has taken over");
+  return batch;
+}
+
+absl::StatusOr<bool> PostgresOwner::Settle() {
+  RETURN_IF_ERROR(status_);
+  absl::Status last;
+  for (int attempt = 0; attempt < options_.attempts_max; ++attempt) {
+    if (attempt > 0) ::poll(nullptr, 0, std::min(10 << std::min(attempt, 10), kPauseMillisecondsMax));
+    last = connection_.Connect();
+    if (!last.ok()) continue;
+    absl::StatusOr<int64_t> batch = TakeAgain();
+    if (absl::IsUnavailable(batch.status()) && connection_.is_connected()) {
+      // The old connection holds the lock: it got part of the flight, and still waits for the rest.
+      if (EndOldConnection().ok()) batch = TakeAgain();
+    }
+    RETURN_IF_ERROR(status_);
+    last = batch.status();
+    if (!batch.ok()) continue;
+    if (*batch == batch_ || *batch == batch_ + 1) return *batch > batch_;
+    Lose("the database has gone back or on by itself").IgnoreError();
+    return absl::DataLossError(
+        fmt::format("{} has batch {}, where {} was committed last: a standby without the newest commits was made the "
+                    "primary, or a backup was restored",
+                    connection_.name(), *batch, batch_));
+  }
+  return Lose(fmt::format("what became of batch {} is not known ({})", batch_ + 1, last.ToString()));
+}
+
+absl::Status PostgresOwner::Reconnect() {
+  RETURN_IF_ERROR(status_);
+  RETURN_IF_ERROR(connection_.Connect());
+  ASSIGN_OR_RETURN(const int64_t batch, TakeAgain());
+  if (batch == batch_) return absl::OkStatus();
+  Lose("the database has gone back or on by itself").IgnoreError();
+  return absl::DataLossError(
+      fmt::format("{} has batch {}, where {} was committed last", connection_.name(), batch, batch_));
+}
+
+absl::Status PostgresOwner::Beat() {
+  RETURN_IF_ERROR(status_);
+  return connection_.Run({.sql = "-- beat\nUPDATE servers SET heartbeat_time = clock_timestamp() "
+                                 "WHERE id = $1 AND epoch = $2",
+                          .values = PostgresValues().Add(SqlText(options_.server)).Add(server_epoch_)});
+}
+
+}  // namespace sheaf

@@ -1,0 +1,90 @@
+// PostgresOwner: one server's right to write a store, which the database itself holds it to (docs/adr/0032).
+//
+//   ASSIGN_OR_RETURN(auto owner, PostgresOwner::Take(*connection, {.server = "server-1", .address = "10.0.0.1:7433"}));
+//   connection->Queue({.sql = "-- begin\nBEGIN"});
+//   connection->Queue(owner->Fence());          // Nothing behind it happens if somebody else has taken over.
+//   connection->Queue({.sql = "-- commit\nCOMMIT"});
+//   if (connection->Fly().ok()) owner->Committed();
+//
+// The row of the store in `owners` names its server, and has two numbers: `epoch`, which grows whenever a connection
+// takes the row, and `batch`, which each commit raises by one. The fence raises `batch` where both are what the owner
+// knows, and holds the row's lock until the commit: a takeover waits for that, and what comes later finds another
+// epoch.
+//
+// A COMMIT whose answer was lost is settled by taking the row again on a new connection. That waits for the old one's
+// transaction if it runs, and shuts it out if it has not begun; then `batch` says what became of it.
+//
+// Once the row is another's, all that writes returns ABORTED: the store is over, and is opened anew. Not thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "storage/postgres/postgres_connection.h"
+
+namespace sheaf {
+
+class PostgresOwner {
+ public:
+  struct Options {
+    // The same after a restart, and no other server's.
+    std::string server;
+    // Where others reach it; for people and for other servers.
+    std::string address;
+    // An owner that has not been heard of for so long, by the database's clock, is taken over. Of one that lives, its
+    // commits and Beat are what is heard.
+    absl::Duration takeover_after = absl::Seconds(5);
+    // How often a lost connection is made again before the store is given up, some half a second apart.
+    int attempts_max = 60;
+  };
+  // Of a database with its schema. FAILED_PRECONDITION, naming the owner, while there is one that lives and is another.
+  // A server that starts again is its own successor: what is left of its former process is shut out.
+  static absl::StatusOr<std::unique_ptr<PostgresOwner>> Take(PostgresConnection& connection, const Options& options);
+
+  // OK as long as nobody has taken over, as far as this server has heard.
+  const absl::Status& status() const { return status_; }
+  // The first statement of each transaction that writes.
+  PostgresConnection::Statement Fence() const;
+  // The transaction of the last fence was committed.
+  void Committed() { ++batch_; }
+  // Its flight failed, and the connection stands: tells whether it was the fence, in status().
+  void Failed(const absl::Status& status);
+  // The connection broke in its COMMIT. True if the batch is there. Waits until the database serves again, within
+  // attempts_max; ABORTED if it does not, or if somebody has taken over. DATA_LOSS if the database lacks commits that
+  // it had acknowledged.
+  absl::StatusOr<bool> Settle();
+  // The connection broke elsewhere: makes it anew. One attempt.
+  absl::Status Reconnect();
+  // Says that this server lives, where it commits nothing. A round trip.
+  absl::Status Beat();
+
+ private:
+  PostgresOwner(PostgresConnection& connection, Options options)
+      : connection_(connection), options_(std::move(options)) {}
+
+  absl::Status Join();
+  // NOT_FOUND if another server owns it and lives.
+  absl::Status TakeRow();
+  // The row is this process's: takes it again for the connection that is there now, and reads `batch`.
+  absl::StatusOr<int64_t> TakeAgain();
+  // Ends the connection that holds the row's lock for longer than one waits for it.
+  absl::Status EndOldConnection();
+  absl::Status Describe();
+  absl::Status Lose(std::string_view why);
+
+  PostgresConnection& connection_;
+  const Options options_;
+  absl::Status status_;
+  // Of this process among those of the same server.
+  int64_t server_epoch_ = 0;
+  int64_t epoch_ = 0;
+  // The last that was committed.
+  int64_t batch_ = 0;
+};
+
+}  // namespace sheaf

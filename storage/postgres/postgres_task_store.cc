@@ -1,0 +1,24 @@
+#include "storage/postgres/postgres_task_store.h"
+
+#include "base/status_macros.h"
+#include "storage/postgres/postgres_engine.h"
+#include "storage/postgres/postgres_migrations.h"
+#include "storage/sql/sql_task_store.h"
+
+namespace sheaf {
+
+absl::StatusOr<std::unique_ptr<PostgresTaskStore>> PostgresTaskStore::Open(const Options& options) {
+  ASSIGN_OR_RETURN(auto connection, PostgresConnection::Open(options.connection));
+  RETURN_IF_ERROR(MigratePostgres(*connection));
+  ASSIGN_OR_RETURN(auto owner, PostgresOwner::Take(*connection, options.owner));
+  auto engine = std::make_unique<PostgresEngine>(std::move(connection), std::move(owner));
+  PostgresEngine& shared = *engine;
+  ASSIGN_OR_RETURN(std::unique_ptr<TaskStore> tasks, SqlTaskStore::Open(std::move(engine)));
+  return std::unique_ptr<PostgresTaskStore>(new PostgresTaskStore(shared, std::move(tasks)));
+}
+
+PostgresConnection& PostgresTaskStore::connection() { return engine_.postgres(); }
+
+absl::Status PostgresTaskStore::Beat() { return engine_.owner().Beat(); }
+
+}  // namespace sheaf

@@ -1,0 +1,51 @@
+// PostgresTaskStore: the TaskStore on a PostgreSQL database, for the server that owns it.
+//
+//   ASSIGN_OR_RETURN(auto store, PostgresTaskStore::Open({.connection = {.conninfo = "host=db1,db2 dbname=sheaf"},
+//                                                         .owner = {.server = "server-1", .address =
+//                                                         "10.0.0.1:7433"}}));
+//   RETURN_IF_ERROR(store->tasks().BeginBatch());
+//
+// A batch is one round trip and one flush. One that looks at the database in between, as new rounds, retention and
+// lists do, takes a round trip more for each look. Besides the codes of TaskStore: UNAVAILABLE, where the database does
+// not serve, and nothing of the batch has happened; ABORTED, where another server has taken over, or what became of a
+// batch cannot be known: the store is over, also for looks, and is opened anew. Not thread-safe.
+#pragma once
+
+#include <memory>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "storage/postgres/postgres_connection.h"
+#include "storage/postgres/postgres_owner.h"
+#include "storage/task_store.h"
+
+namespace sheaf {
+
+class PostgresEngine;
+
+class PostgresTaskStore {
+ public:
+  struct Options {
+    PostgresConnection::Options connection;
+    PostgresOwner::Options owner;
+  };
+  // Migrates, takes the store, and reads what lives. The codes of these: FAILED_PRECONDITION while another server owns
+  // it.
+  static absl::StatusOr<std::unique_ptr<PostgresTaskStore>> Open(const Options& options);
+
+  TaskStore& tasks() { return *tasks_; }
+  PostgresConnection& connection();
+  // Says that this server lives, where it has nothing to commit.
+  absl::Status Beat();
+
+ private:
+  PostgresTaskStore(PostgresEngine& engine, std::unique_ptr<TaskStore> tasks)
+      : engine_(engine), tasks_(std::move(tasks)) {}
+
+  // The tasks' own.
+  PostgresEngine& engine_;
+  const std::unique_ptr<TaskStore> tasks_;
+};
+
+}  // namespace sheaf

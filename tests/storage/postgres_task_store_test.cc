@@ -1,0 +1,473 @@
+// Goal: what only a database that is far away, shared and able to die can do to a store. A batch is one round trip; of
+// two servers on one database one writes, and the other learns it; a COMMIT whose answer was lost is told as what it
+// was.
+#include "storage/postgres/postgres_task_store.h"
+
+#include <fmt/format.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/conformance/task_store_suite.h"
+#include "tests/postgres/postgres_cluster.h"
+#include "tests/wait_until.h"
+
+namespace sheaf {
+namespace {
+
+const absl::Time kNow = absl::FromUnixSeconds(1'700'000'000);
+
+struct Server {
+  std::string name = "server-1";
+  absl::Duration takeover_after = absl::Hours(1);
+  absl::Duration timeout = absl::Seconds(30);
+  absl::Duration lock_timeout = absl::Seconds(10);
+  int attempts_max = 60;
+};
+
+absl::StatusOr<std::unique_ptr<PostgresTaskStore>> TryOpen(PostgresDatabase& database, const Server& server = {}) {
+  return PostgresTaskStore::Open(
+      {.connection = {.conninfo = database.conninfo(), .timeout = server.timeout, .lock_timeout = server.lock_timeout},
+       .owner = {.server = server.name,
+                 .address = server.name + ":7433",
+                 .takeover_after = server.takeover_after,
+                 .attempts_max = server.attempts_max}});
+}
+
+std::unique_ptr<PostgresTaskStore> Open(PostgresDatabase& database, const Server& server = {}) {
+  auto store = TryOpen(database, server);
+  INFO(store.status().ToString());
+  REQUIRE(store.ok());
+  return *std::move(store);
+}
+
+absl::Status See(TaskStore& store, const std::string& worker) {
+  if (absl::Status status = store.BeginBatch(); !status.ok()) return status;
+  const auto seen =
+      store.SawWorker({.name = WorkerName(worker), .population = "default", .description = "a worker", .now = kNow});
+  if (!seen.ok()) {
+    store.RollbackBatch();
+    return seen.status();
+  }
+  return store.CommitBatch();
+}
+
+std::string Workers(PostgresDatabase& database) {
+  return database.Run("SELECT coalesce(string_agg(convert_from(name, 'UTF8'), ' ' ORDER BY name), '') FROM workers");
+}
+
+TaskStore::CreateRoundParams ARound(const std::string& id, int num_tasks) {
+  TaskStore::CreateRoundParams params;
+  params.round = {.id = RoundId(id),
+                  .population = "default",
+                  .request_id = "request-" + id,
+                  .spec = "spec",
+                  .state = RoundState::kCollecting,
+                  .create_time = kNow,
+                  .deadline_time = kNow + absl::Hours(1)};
+  for (int i = 0; i < num_tasks; ++i) params.tasks.push_back({.payload = fmt::format("payload {}", i)});
+  return params;
+}
+
+// What n workers do in one batch: each hands in a task, renews the lease of another, gives a third back, and takes
+// three. Returns the round trips.
+int64_t FlightsOfBatch(PostgresTaskStore& opened, int n, int turn) {
+  TaskStore& store = opened.tasks();
+  const int64_t before = opened.connection().num_flights();
+  REQUIRE(store.BeginBatch().ok());
+  for (int i = 0; i < n; ++i) {
+    const WorkerName worker(fmt::format("w{}", i));
+    REQUIRE(store.SawWorker({.name = worker, .population = "default", .description = "a worker", .now = kNow}).ok());
+    const auto held = store.ListLeases("default", worker);
+    REQUIRE(held.ok());
+    if (turn > 0) {
+      REQUIRE(held->size() == 3);
+      REQUIRE(store
+                  .RecordContribution({.task = (*held)[0].id,
+                                       .token = (*held)[0].lease_token,
+                                       .digest = "digest",
+                                       .size_bytes = 100,
+                                       .payload = {.segment = 1, .offset = 8, .length = 100, .crc = 7},
+                                       .timings = "timings",
+                                       .progress = "progress",
+                                       .now = kNow})
+                  .ok());
+      REQUIRE(store
+                  .RenewLease({.task = (*held)[1].id,
+                               .token = (*held)[1].lease_token,
+                               .progress = turn,
+                               .expire_time = kNow + absl::Minutes(1)})
+                  .ok());
+      REQUIRE(store
+                  .EndAttempt({.task = (*held)[2].id,
+                               .token = (*held)[2].lease_token,
+                               .outcome = AttemptOutcome::kFailed,
+                               .to = TaskState::kQueued,
+                               .available_time = kNow,
+                               .error = "it broke",
+                               .now = kNow})
+                  .ok());
+    }
+    TaskStore::LeaseTasksParams lease{.round = RoundId("r"),
+                                      .worker = worker,
+                                      .poll_id = "poll",
+                                      .now = kNow,
+                                      .expire_time = kNow + absl::Seconds(30),
+                                      .attempt_deadline_time = kNow + absl::Minutes(10)};
+    while (lease.tokens.size() < (turn > 0 ? 2 : 3)) {
+      lease.tokens.emplace_back(fmt::format("token-{}-{}-{}", turn, i, lease.tokens.size()));
+    }
+    const auto leased = store.LeaseTasks(lease);
+    REQUIRE(leased.ok());
+    for (const TaskRecord& task : *leased) REQUIRE(task.payload == fmt::format("payload {}", task.id.index));
+  }
+  REQUIRE(store.CommitBatch().ok());
+  return opened.connection().num_flights() - before;
+}
+
+TEST_CASE("A batch is one round trip, however many workers are in it, and one more for some hundred new inputs") {
+  PostgresDatabase database;
+  auto store = Open(database);
+  constexpr int kNumTasks = 2000;
+  REQUIRE(store->tasks().BeginBatch().ok());
+  REQUIRE(store->tasks().CreateRound(ARound("r", kNumTasks)).ok());
+  REQUIRE(store->tasks().CommitBatch().ok());
+  for (const int n : {1, 8, 64}) {
+    int64_t flights = 0;
+    constexpr int kTurns = 6;
+    for (int turn = 0; turn < kTurns; ++turn) {
+      const int64_t of_batch = FlightsOfBatch(*store, n, turn);
+      INFO(n << " workers, turn " << turn);
+      // Its commit, and 256 inputs at a time; tasks that come back have theirs.
+      CHECK(of_batch <= 2);
+      flights += of_batch;
+    }
+    CHECK(flights <= kTurns + 1 + (3 * n * kTurns) / 256);
+    // What they hold goes back, for the next.
+    REQUIRE(store->tasks().BeginBatch().ok());
+    for (int i = 0; i < n; ++i) {
+      const auto held = store->tasks().ListLeases("default", WorkerName(fmt::format("w{}", i)));
+      for (const TaskRecord& task : *held) REQUIRE(store->tasks().RequeueTask({.task = task.id, .now = kNow}).ok());
+    }
+    REQUIRE(store->tasks().CommitBatch().ok());
+  }
+}
+
+TEST_CASE("A batch that is empty, or rolled back before anybody asked, sends no more than its fence") {
+  PostgresDatabase database;
+  auto store = Open(database);
+  const int64_t before = store->connection().num_flights();
+  REQUIRE(store->tasks().BeginBatch().ok());
+  REQUIRE(store->tasks().SawWorker({.name = WorkerName("w"), .population = "default", .now = kNow}).ok());
+  store->tasks().RollbackBatch();
+  CHECK(store->connection().num_flights() == before);
+  REQUIRE(store->tasks().BeginBatch().ok());
+  REQUIRE(store->tasks().CommitBatch().ok());
+  CHECK(store->connection().num_flights() == before + 1);
+}
+
+TEST_CASE("A new worker costs no question, not even after a batch that failed") {
+  PostgresDatabase database;
+  auto store = Open(database);
+  REQUIRE(See(store->tasks(), "w0").ok());
+  store = Open(database);
+  const int64_t before = store->connection().num_flights();
+  REQUIRE(See(store->tasks(), "w0").ok());
+  REQUIRE(See(store->tasks(), "w1").ok());
+  CHECK(store->connection().num_flights() == before + 2);
+  REQUIRE(store->tasks().BeginBatch().ok());
+  REQUIRE(store->tasks().SawWorker({.name = WorkerName("w1"), .population = "default", .now = kNow}).ok());
+  store->tasks().RollbackBatch();
+  // All at once, however many come back.
+  const int64_t after_failure = store->connection().num_flights();
+  REQUIRE(store->tasks().BeginBatch().ok());
+  for (int i = 0; i < 50; ++i) {
+    const auto seen =
+        store->tasks().SawWorker({.name = WorkerName(fmt::format("w{}", i)), .population = "default", .now = kNow});
+    REQUIRE(seen.ok());
+  }
+  REQUIRE(store->tasks().CommitBatch().ok());
+  CHECK(store->connection().num_flights() == after_failure + 2);
+  CHECK(database.Run("SELECT count(*) FROM workers") == "50");
+}
+
+TEST_CASE("Rows that change with every batch are updated in place, and no index with them") {
+  PostgresDatabase database;
+  auto store = Open(database);
+  REQUIRE(store->tasks().BeginBatch().ok());
+  REQUIRE(store->tasks().CreateRound(ARound("r", 1000)).ok());
+  REQUIRE(store->tasks().CommitBatch().ok());
+  for (int turn = 0; turn < 30; ++turn) FlightsOfBatch(*store, 8, turn);
+  store.reset();
+  const auto percent = [&](const std::string& table) {
+    return std::stoll(
+        database.Run(fmt::format("SELECT coalesce(100 * n_tup_hot_upd / nullif(n_tup_upd, 0), 0) FROM "
+                                 "pg_stat_user_tables WHERE relname = '{}'",
+                                 table)));
+  };
+  // A process of the database tells its figures when it ends.
+  WaitUntil("the figures are there", absl::Seconds(20), [&] { return percent("tasks") > 0; });
+  CHECK(percent("owners") >= 90);
+  CHECK(percent("rounds") >= 90);
+  CHECK(percent("workers") >= 90);
+  CHECK(percent("tasks") >= 80);
+}
+
+// --- Owners --------------------------------------------------------------------------------------
+
+TEST_CASE("Of two servers one owns the store, until it is silent for too long") {
+  PostgresDatabase database;
+  auto first = Open(database, {.name = "server-1"});
+  REQUIRE(See(first->tasks(), "w1").ok());
+  const auto refused = TryOpen(database, {.name = "server-2"});
+  CHECK(refused.status().code() == absl::StatusCode::kFailedPrecondition);
+  CHECK(refused.status().message().find("server server-1 at server-1:7433 owns the store") != std::string_view::npos);
+  REQUIRE(See(first->tasks(), "w2").ok());
+
+  // It says that it lives without a commit, too.
+  database.Run("UPDATE owners SET heartbeat_time = heartbeat_time - interval '1 hour'");
+  REQUIRE(first->Beat().ok());
+  CHECK_FALSE(TryOpen(database, {.name = "server-2", .takeover_after = absl::Minutes(10)}).ok());
+  auto second = Open(database, {.name = "server-2", .takeover_after = absl::ZeroDuration()});
+  CHECK(second->tasks().ListWorkers({})->size() == 2);
+  REQUIRE(See(second->tasks(), "w3").ok());
+}
+
+TEST_CASE("A server that was taken over changes nothing any more, and hears of it with its next batch") {
+  PostgresDatabase database;
+  auto first = Open(database, {.name = "server-1"});
+  SECTION("by another server") {}
+  SECTION("in the middle of a batch that has asked the database") {
+    REQUIRE(first->tasks().BeginBatch().ok());
+    REQUIRE(first->tasks().SawWorker({.name = WorkerName("w1"), .population = "default", .now = kNow}).ok());
+  }
+  const bool is_in_batch = first->connection().num_queued() > 0;
+  auto second = Open(database, {.name = "server-2", .takeover_after = absl::ZeroDuration()});
+  REQUIRE(See(second->tasks(), "w2").ok());
+  const absl::Status status = is_in_batch ? first->tasks().CommitBatch() : See(first->tasks(), "w1");
+  INFO(status.ToString());
+  CHECK(absl::IsAborted(status));
+  CHECK(status.message().find("another server has taken over") != std::string_view::npos);
+  CHECK(absl::IsAborted(first->tasks().BeginBatch()));
+  CHECK(absl::IsAborted(first->tasks().ListWorkers({}).status()));
+  CHECK(Workers(database) == "w2");
+  REQUIRE(See(second->tasks(), "w3").ok());
+  // It may come back as a new one.
+  first.reset();
+  first = Open(database, {.name = "server-1", .takeover_after = absl::ZeroDuration()});
+  REQUIRE(See(first->tasks(), "w4").ok());
+  CHECK(absl::IsAborted(See(second->tasks(), "w5")));
+  CHECK(Workers(database) == "w2 w3 w4");
+}
+
+TEST_CASE("A server that starts again shuts out what is left of its former process") {
+  PostgresDatabase database;
+  auto former = Open(database);
+  REQUIRE(See(former->tasks(), "w1").ok());
+  auto now = Open(database);
+  CHECK(absl::IsAborted(See(former->tasks(), "w2")));
+  REQUIRE(See(now->tasks(), "w3").ok());
+  CHECK(Workers(database) == "w1 w3");
+}
+
+// `what` in a process of its own; its result is the exit code.
+class InProcess {
+ public:
+  explicit InProcess(const std::function<int()>& what) : pid_(::fork()) {
+    if (pid_ == 0) ::_exit(what());
+  }
+  int Wait() {
+    int status = 0;
+    ::waitpid(pid_, &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  }
+
+ private:
+  const pid_t pid_;
+};
+
+// A commit that saw worker `name` waits for so long behind its fence, before its COMMIT or in it.
+void SlowDown(PostgresDatabase& database, const std::string& name, double seconds, bool in_commit) {
+  database.Run(fmt::format(R"(
+      CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+        IF new.name = '{}' THEN PERFORM pg_sleep({}); END IF;
+        RETURN new; END $$;
+      CREATE CONSTRAINT TRIGGER slow AFTER INSERT ON workers {} FOR EACH ROW EXECUTE FUNCTION slow())",
+                           name, seconds, in_commit ? "DEFERRABLE INITIALLY DEFERRED" : ""));
+}
+
+void WaitForSleep(PostgresDatabase& database) {
+  WaitUntil("the commit is on its way", absl::Seconds(20),
+            [&] { return database.Run("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'") != "0"; });
+}
+
+TEST_CASE("A takeover in the middle of a commit waits for it, and has what it committed") {
+  PostgresDatabase database;
+  Open(database).reset();
+  SlowDown(database, "w1", 1, true);
+  InProcess first([&] {
+    auto store = TryOpen(database);
+    return store.ok() && See((*store)->tasks(), "w1").ok() ? 0 : 1;
+  });
+  WaitForSleep(database);
+  auto second = Open(database, {.name = "server-2", .takeover_after = absl::ZeroDuration()});
+  CHECK(second->tasks().ListWorkers({})->size() == 1);
+  CHECK(first.Wait() == 0);
+  REQUIRE(See(second->tasks(), "w2").ok());
+  CHECK(Workers(database) == "w1 w2");
+}
+
+TEST_CASE("A takeover from a commit that stands still ends it, and nothing of it is there") {
+  PostgresDatabase database;
+  Open(database).reset();
+  SlowDown(database, "w1", 60, false);
+  InProcess first([&] {
+    auto store = TryOpen(database);
+    if (!store.ok()) return 1;
+    // It may be back before the other has taken the store: then it only hears that its batch never was.
+    const absl::Status status = See((*store)->tasks(), "w1");
+    return absl::IsAborted(status) || absl::IsUnavailable(status) ? 0 : 1;
+  });
+  WaitForSleep(database);
+  auto second = Open(
+      database, {.name = "server-2", .takeover_after = absl::ZeroDuration(), .lock_timeout = absl::Milliseconds(200)});
+  CHECK(second->tasks().ListWorkers({})->empty());
+  REQUIRE(See(second->tasks(), "w2").ok());
+  CHECK(first.Wait() == 0);
+  CHECK(Workers(database) == "w2");
+}
+
+// --- Commits whose answer was lost ---------------------------------------------------------------
+
+TEST_CASE("A COMMIT that the server gave up on is settled") {
+  PostgresDatabase database;
+  SECTION("as what it was, if the database finished it or found its client gone") {
+    auto store = Open(database, {.timeout = absl::Milliseconds(600), .lock_timeout = absl::Milliseconds(300)});
+    SlowDown(database, "w1", 0.8, true);
+    const absl::Status status = See(store->tasks(), "w1");
+    INFO(status.ToString());
+    CHECK((status.ok() || absl::IsUnavailable(status)));
+    REQUIRE(See(store->tasks(), "w2").ok());
+    CHECK(Workers(database) == (status.ok() ? "w1 w2" : "w2"));
+  }
+  SECTION("as never happened, if the database had to be told to end it") {
+    auto store = Open(database, {.timeout = absl::Milliseconds(400), .lock_timeout = absl::Milliseconds(200)});
+    SlowDown(database, "w1", 60, true);
+    CHECK(absl::IsUnavailable(See(store->tasks(), "w1")));
+    REQUIRE(See(store->tasks(), "w2").ok());
+    CHECK(Workers(database) == "w2");
+    CHECK(store->tasks().ListWorkers({})->size() == 1);
+  }
+}
+
+TEST_CASE("A COMMIT whose connection is killed before its answer is settled as what it was") {
+  PostgresCluster cluster;
+  PostgresDatabase database(cluster);
+  auto store = Open(database);
+  const auto kill = [&](const std::string& where) {
+    WaitUntil("the commit is on its way", absl::Seconds(20),
+              [&] { return database.Run("SELECT count(*) FROM pg_stat_activity WHERE " + where) != "0"; });
+    database.Run("SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE " + where);
+  };
+  SECTION("which had happened: it is durable, and waits for its synchronous standby") {
+    database.Run("ALTER SYSTEM SET synchronous_standby_names = 'nobody'");
+    database.Run("SELECT pg_reload_conf()");
+    InProcess killer([&] {
+      kill("wait_event = 'SyncRep'");
+      database.Run("ALTER SYSTEM RESET synchronous_standby_names");
+      database.Run("SELECT pg_reload_conf()");
+      return 0;
+    });
+    const absl::Status status = See(store->tasks(), "w1");
+    CHECK(killer.Wait() == 0);
+    INFO(status.ToString());
+    CHECK(status.ok());
+    REQUIRE(See(store->tasks(), "w2").ok());
+    CHECK(Workers(database) == "w1 w2");
+  }
+  SECTION("which had not") {
+    SlowDown(database, "w1", 60, true);
+    InProcess killer([&] {
+      kill("wait_event = 'PgSleep'");
+      return 0;
+    });
+    CHECK(absl::IsUnavailable(See(store->tasks(), "w1")));
+    CHECK(killer.Wait() == 0);
+    REQUIRE(See(store->tasks(), "w2").ok());
+    CHECK(Workers(database) == "w2");
+  }
+}
+
+TEST_CASE("A database that is gone for a while costs batches, and not the store") {
+  PostgresCluster cluster;
+  PostgresDatabase database(cluster);
+  auto store = Open(database, {.attempts_max = 3});
+  REQUIRE(See(store->tasks(), "w1").ok());
+  SECTION("between two batches") {
+    cluster.Stop("immediate");
+    cluster.Start();
+    // It learns of it by asking.
+    CHECK(store->tasks().ListTokens({}).status().code() == absl::StatusCode::kUnavailable);
+    REQUIRE(See(store->tasks(), "w2").ok());
+    CHECK(Workers(database) == "w1 w2");
+  }
+  SECTION("and comes back while a batch waits for what became of it") {
+    cluster.Stop("immediate");
+    cluster.Start();
+    CHECK(absl::IsUnavailable(See(store->tasks(), "w2")));
+    REQUIRE(See(store->tasks(), "w2").ok());
+    CHECK(Workers(database) == "w1 w2");
+  }
+  SECTION("or for longer than one waits for it") {
+    cluster.Stop("fast");
+    CHECK(absl::IsAborted(See(store->tasks(), "w2")));
+    CHECK(absl::IsAborted(store->tasks().BeginBatch()));
+    CHECK(TryOpen(database).status().code() == absl::StatusCode::kUnavailable);
+    cluster.Start();
+    store = Open(database);
+    REQUIRE(See(store->tasks(), "w3").ok());
+    CHECK(Workers(database) == "w1 w3");
+  }
+}
+
+TEST_CASE("A database that has lost commits, or that somebody wrote to, is told as damage") {
+  PostgresDatabase database;
+  auto store = Open(database);
+  REQUIRE(See(store->tasks(), "w1").ok());
+  SECTION("a standby without the newest commits") {
+    database.Run("UPDATE owners SET batch = batch - 1");
+    database.Run(fmt::format("SELECT pg_terminate_backend({}, 5000)", store->connection().backend_pid()));
+    CHECK_FALSE(store->tasks().ListTokens({}).ok());
+    CHECK(absl::IsDataLoss(See(store->tasks(), "w2")));
+    CHECK(absl::IsAborted(See(store->tasks(), "w2")));
+  }
+  SECTION("a task in a state that nobody put it into") {
+    REQUIRE(store->tasks().BeginBatch().ok());
+    REQUIRE(store->tasks().CreateRound(ARound("r", 3)).ok());
+    REQUIRE(store->tasks().CommitBatch().ok());
+    database.Run("UPDATE tasks SET num_attempts = 7 WHERE task_key & 1 = 1");
+    REQUIRE(store->tasks().BeginBatch().ok());
+    REQUIRE(store->tasks()
+                .LeaseTasks({.round = RoundId("r"),
+                             .worker = WorkerName("w1"),
+                             .poll_id = "poll",
+                             .tokens = {LeaseToken("t1"), LeaseToken("t2"), LeaseToken("t3")},
+                             .now = kNow,
+                             .expire_time = kNow + absl::Seconds(30),
+                             .attempt_deadline_time = kNow + absl::Minutes(10)})
+                .ok());
+    const absl::Status status = store->tasks().CommitBatch();
+    CHECK(absl::IsDataLoss(status));
+    CHECK(status.message().find("put_tasks") != std::string_view::npos);
+    CHECK(database.Run("SELECT count(*) FROM tasks WHERE state <> 1") == "0");
+    CHECK(store->tasks().CountTasks(RoundId("r"))->queued == 3);
+  }
+}
+
+}  // namespace
+}  // namespace sheaf
