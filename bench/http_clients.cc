@@ -10,11 +10,13 @@
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http.hpp>
 #include <boost/beast/ssl.hpp>
+#include <limits>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "base/mutex.h"
+#include "sdk/cpp/client/connect_answer.h"
 
 namespace sheaf::bench {
 namespace {
@@ -46,7 +48,7 @@ class ClientOver final : public HttpClient {
     on_answer_ = std::move(on_answer);
     parser_.emplace();
     // Aggregates and pages of metrics have their own size.
-    parser_->body_limit(boost::none);
+    parser_->body_limit(std::numeric_limits<uint64_t>::max());
     http::async_write(stream_, request_, [this](const Error& error, size_t) {
       if (error) return Fail(error);
       http::async_read(stream_, buffer_, *parser_, [this](const Error& read_error, size_t) {
@@ -66,7 +68,14 @@ class ClientOver final : public HttpClient {
     http::response<http::string_body> response = parser_->release();
     absl::StatusOr<std::string> answer = std::move(response.body());
     if (response.result() != http::status::ok) {
-      answer = absl::InternalError(fmt::format("{}: {}", response.result_int(), *answer));
+      answer = StatusOf({.http_status = static_cast<int>(response.result_int()),
+                         .content_type = std::string(response[http::field::content_type]),
+                         .content_encoding = {},
+                         .location = {},
+                         .retry_after = std::string(response[http::field::retry_after]),
+                         .retry_pushback_ms = std::string(response["grpc-retry-pushback-ms"]),
+                         .body = *answer},
+                        {.server = "the server", .proxy = {}, .proxy_variable = {}});
     }
     std::exchange(on_answer_, nullptr)(std::move(answer));
   }
@@ -81,12 +90,13 @@ class ClientOver final : public HttpClient {
 }  // namespace
 
 struct HttpClients::State {
-  explicit State(const std::string& address, const std::string& authority)
+  State(const std::string& address, const Options& options)
       : host(address.substr(0, address.rfind(':'))),
         server(asio::ip::make_address(host), static_cast<uint16_t>(std::stoi(address.substr(address.rfind(':') + 1)))),
-        is_encrypted(!authority.empty()) {
+        is_encrypted(!options.authority.empty()),
+        authorization(options.token.empty() ? "" : "Bearer " + options.token) {
     if (!is_encrypted) return;
-    tls.load_verify_file(authority);
+    tls.load_verify_file(options.authority);
     tls.set_verify_mode(asio::ssl::verify_peer);
   }
 
@@ -107,6 +117,7 @@ struct HttpClients::State {
 
   void Ask(int connection, http::request<http::string_body> request, OnAnswer on_answer) {
     request.set(http::field::host, host);
+    if (!authorization.empty()) request.set(http::field::authorization, authorization);
     request.prepare_payload();
     HttpClient* client = nullptr;
     {
@@ -129,6 +140,7 @@ struct HttpClients::State {
   const std::string host;
   const tcp::endpoint server;
   const bool is_encrypted;
+  const std::string authorization;
   asio::ssl::context tls{asio::ssl::context::tls_client};
   asio::io_context context{1};
   asio::executor_work_guard<asio::io_context::executor_type> work{context.get_executor()};
@@ -137,8 +149,8 @@ struct HttpClients::State {
   std::thread thread{[this] { context.run(); }};
 };
 
-HttpClients::HttpClients(const std::string& address, const std::string& authority)
-    : state_(std::make_unique<State>(address, authority)) {}
+HttpClients::HttpClients(const std::string& address, const Options& options)
+    : state_(std::make_unique<State>(address, options)) {}
 
 HttpClients::~HttpClients() {
   state_->context.stop();

@@ -1,7 +1,7 @@
 // HttpClients: connections to an HTTP port, each with one call of the Connect protocol open at a time. One thread
 // serves them all.
 //
-//   HttpClients clients("127.0.0.1:7434", {});
+//   HttpClients clients("127.0.0.1:7434", {.authority = "ca.pem"});
 //   RETURN_IF_ERROR(clients.Open(64));
 //   clients.Post(0, kSync.name, request.SerializeAsString(), on_answer);
 //
@@ -24,13 +24,19 @@ class HttpClients {
  public:
   using OnAnswer = std::function<void(absl::StatusOr<std::string> body)>;
 
-  // HOST:PORT, of an IPv4 address. With a certificate authority (a file) it speaks TLS.
-  HttpClients(const std::string& address, const std::string& authority);
+  struct Options {
+    // Certificates, a file: it speaks TLS. Empty: in the clear.
+    std::string authority;
+    // The token that calls show; empty: none.
+    std::string token;
+  };
+  // HOST:PORT, of an IPv4 address.
+  HttpClients(const std::string& address, const Options& options);
   ~HttpClients();
 
   // So many more. UNAVAILABLE if one of them cannot connect.
   absl::Status Open(int count);
-  // Any status but 200 is an error with what the server said.
+  // Any status but 200 is the error that the server said.
   void Post(int connection, std::string_view method, std::string body, OnAnswer on_answer);
   void Get(int connection, std::string_view path, OnAnswer on_answer);
 

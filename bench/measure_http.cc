@@ -1,5 +1,7 @@
 // HTTP/1.1 beside gRPC, in turns: the CPU of a durable task and of an echo, in the clear and over TLS; as many parked
 // polls as there may be, each on a connection of its own, and how soon they are told; large contributions; metrics.
+#include "bench/measure_http.h"
+
 #include <fmt/format.h>
 #include <sys/resource.h>
 
@@ -14,6 +16,7 @@
 #include "bench/bench.h"
 #include "bench/closed_loop.h"
 #include "bench/http_clients.h"
+#include "bench/http_served.h"
 #include "bench/rounds.h"
 #include "bench/self_signed.h"
 #include "bench/sync_loop.h"
@@ -23,29 +26,6 @@ namespace sheaf::bench {
 namespace {
 
 // --- Servers and calls ----------------------------------------------------------------------------------------------
-
-struct HttpServed {
-  std::unique_ptr<ChildProcess> server;
-  // HOST:PORT of HTTP.
-  std::string address;
-};
-
-absl::StatusOr<HttpServed> StartHttp(const Setup& setup, const SelfSigned* tls,
-                                     const std::vector<std::string>& more = {}) {
-  const std::string port_file = setup.directory + "/http.port";
-  std::vector<std::string> options = {"--http", "127.0.0.1:0", "--http-port-file", port_file};
-  if (tls != nullptr) options.insert(options.end(), {"--tls-cert", tls->certificate, "--tls-key", tls->key});
-  options.insert(options.end(), more.begin(), more.end());
-  HttpServed served;
-  ASSIGN_OR_RETURN(served.server, StartSheafd(setup, options));
-  std::ifstream(port_file) >> served.address;
-  return served;
-}
-
-ChannelSecurity SecurityOf(const SelfSigned* tls) {
-  return tls == nullptr ? ChannelSecurity() : ChannelSecurity{.tls_ca = tls->certificate};
-}
-std::string AuthorityOf(const SelfSigned* tls) { return tls == nullptr ? "" : tls->certificate; }
 
 template <typename Response>
 absl::StatusOr<Response> Parsed(const absl::StatusOr<std::string>& body) {
@@ -139,7 +119,7 @@ absl::StatusOr<LoopResult> RunHttpTasks(const Setup& setup, const SelfSigned* tl
     }
   }
   const std::string contribution = AContribution();
-  HttpClients clients(served.address, AuthorityOf(tls));
+  HttpClients clients(served.address, {.authority = AuthorityOf(tls)});
   RETURN_IF_ERROR(clients.Open(kLoad.workers));
   std::vector<std::unique_ptr<Caller>> callers;
   for (int i = 0; i < kLoad.workers; ++i) callers.push_back(std::make_unique<HttpSyncCaller>(clients, i, contribution));
@@ -151,7 +131,7 @@ absl::StatusOr<double> HttpEchoMicros(const Setup& setup, const SelfSigned* tls)
   if (tls != nullptr) words.insert(words.end(), {"--tls-cert", tls->certificate, "--tls-key", tls->key});
   ASSIGN_OR_RETURN(const std::unique_ptr<ChildProcess> server,
                    ChildProcess::Start({.words = words, .variables = {}, .cpu = setup.server_cpu}));
-  HttpClients clients(server->address(), AuthorityOf(tls));
+  HttpClients clients(server->address(), {.authority = AuthorityOf(tls)});
   RETURN_IF_ERROR(clients.Open(kLoad.workers));
   std::vector<std::unique_ptr<Caller>> callers;
   for (int i = 0; i < kLoad.workers; ++i) callers.push_back(std::make_unique<HttpEchoCaller>(clients, i));
@@ -262,7 +242,7 @@ absl::Status MeasureParked(const Setup& setup, const SelfSigned* tls, const char
   GrpcTransport submitter(served.server->address(), {.security = SecurityOf(tls), .own_connection = true});
   RETURN_IF_ERROR(BlockingCall(submitter, kGetServerInfo, {}).status());
   const int64_t idle = served.server->rss_bytes();
-  HttpClients clients(served.address, AuthorityOf(tls));
+  HttpClients clients(served.address, {.authority = AuthorityOf(tls)});
   ParkedWorkers workers(setup.clock, clients);
   const auto wait_until_parked = [&](int num_parked) -> absl::Status {
     const absl::Time end = setup.clock.Now() + absl::Minutes(1);
@@ -322,7 +302,7 @@ absl::Status MeasureUpload(const Setup& setup, Table& table) {
   constexpr int64_t kChunkBytes = 1 << 20;
   constexpr int kCount = 200;
   ASSIGN_OR_RETURN(const HttpServed served, StartHttp(setup, nullptr));
-  HttpClients clients(served.address, "");
+  HttpClients clients(served.address, {});
   RETURN_IF_ERROR(clients.Open(1));
   RETURN_IF_ERROR(Ask(clients, kCreateRound, ARound("round", kCount, kElements)).status());
   std::string contribution = AContribution(kElements);
@@ -373,7 +353,7 @@ absl::Status MeasureMetrics(const Setup& setup, Table& table) {
   ASSIGN_OR_RETURN(const HttpServed served, StartHttp(setup, nullptr));
   GrpcTransport submitter(served.server->address(), {.own_connection = true});
   RETURN_IF_ERROR(CreateRound(submitter, "round", 100'000).status());
-  HttpClients clients(served.address, "");
+  HttpClients clients(served.address, {});
   RETURN_IF_ERROR(clients.Open(1));
   std::vector<double> millis;
   for (int i = 0; i < 100; ++i) {
@@ -406,6 +386,8 @@ absl::Status MeasureHttp(const Setup& setup, Table& table) {
   RETURN_IF_ERROR(MeasureTasks(setup, &tls, "<= 0.7x", table));
   RETURN_IF_ERROR(MeasureUpload(setup, table));
   RETURN_IF_ERROR(MeasureMetrics(setup, table));
+  RETURN_IF_ERROR(MeasureHttpOverload(setup, nullptr, table));
+  RETURN_IF_ERROR(MeasureHttpOverload(setup, &tls, table));
   RETURN_IF_ERROR(MeasureParked(setup, nullptr, "<= 6 KiB", table));
   return MeasureParked(setup, &tls, "<= 30 KiB", table);
 }

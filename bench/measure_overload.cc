@@ -7,14 +7,13 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
-#include <deque>
-#include <map>
 
 #include "aggregation/wire/safetensors.h"
 #include "base/mutex.h"
 #include "base/retry_hint.h"
 #include "base/status_macros.h"
 #include "bench/bench.h"
+#include "bench/crowd.h"
 #include "bench/noop_workers.h"
 #include "bench/rounds.h"
 #include "proto/time.h"
@@ -30,21 +29,10 @@ constexpr int kConnections = 32;
 // Connections of the polls and of the crowd, and what the server keeps back.
 constexpr rlim_t kFilesNeeded = kParked + kConnections + 5'000;
 constexpr int kTasks = 30'000;
-// Many outputs, of more than one task: the server has more than ten times the work of a call that the client has, so
-// that one CPU can offer ten times what the other can do.
-constexpr int kOutputs = 256;
-constexpr int kTasksPerCall = 3;
 // Workers that take part; as many calls may be open.
 constexpr int kWorkers = 15'000;
 constexpr double kFactor = 10;
 constexpr absl::Duration kOverload = absl::Seconds(10);
-
-void Pause(absl::Duration duration) {
-  Mutex mutex;
-  CondVar never;
-  MutexLock lock(mutex);
-  never.WaitFor(mutex, duration);
-}
 
 // Polls that nothing can be given to: what they offer nobody asks for. One that is refused comes back when it is told
 // to, as a worker does: on a slow machine their coming alone is more than the server does at once.
@@ -107,156 +95,6 @@ class ParkedPolls {
   std::vector<std::unique_ptr<GrpcTransport>> connections_;
 };
 
-// Workers that hand in what they hold and take one more, as often as they are told to.
-class Crowd {
- public:
-  Crowd(const Clock& clock, const std::string& address) : clock_(clock) {
-    v1::Contribution contribution;
-    for (int i = 0; i < kOutputs; ++i) {
-      v1::OutputValue& output = *contribution.add_outputs();
-      output.set_name(fmt::format("x{}", i));
-      output.mutable_dense()->set_dtype(v1::INT64);
-      output.mutable_dense()->add_shape(1);
-      const int64_t one = 1;
-      output.mutable_dense()->set_data(std::string(reinterpret_cast<const char*>(&one), sizeof one));
-    }
-    contribution_ = contribution.SerializeAsString();
-    for (int i = 0; i < kConnections; ++i) {
-      connections_.push_back(std::make_unique<GrpcTransport>(address, ChannelOptions{.own_connection = true}));
-    }
-    for (int i = 0; i < kWorkers; ++i) {
-      workers_.emplace_back();
-      workers_.back().name = fmt::format("worker-{}", i);
-      idle_.push_back(&workers_.back());
-    }
-  }
-  ~Crowd() { connections_.clear(); }
-
-  struct Counts {
-    int64_t offered = 0;
-    int64_t answered = 0;
-    int64_t refused = 0;
-    int64_t without_hint = 0;
-    int64_t failed = 0;
-    int64_t accepted_results = 0;
-    std::vector<double> millis;
-  };
-
-  // One call of a worker that has none open, one with tasks first. False if all have one open.
-  bool CallOnce(bool wants_more) {
-    Worker* worker = nullptr;
-    {
-      MutexLock lock(mutex_);
-      if (idle_.empty()) return false;
-      worker = idle_.front();
-      idle_.pop_front();
-      ++counts_.offered;
-    }
-    v1::SyncRequest request =
-        APoll(worker->name, ++worker->num_polls, wants_more ? kTasksPerCall : 0, absl::ZeroDuration());
-    for (const v1::Lease& lease : worker->leases) AddResult(lease, contribution_, request);
-    worker->response.Clear();
-    const absl::Time start = clock_.Now();
-    GrpcTransport& connection = *connections_[num_calls_++ % connections_.size()];
-    connection.CallMethod(kSync.name, request, &worker->response, {.timeout = absl::Seconds(60)},
-                          [this, worker, start](const absl::Status& status) { Answered(*worker, start, status); });
-    return true;
-  }
-
-  // As many calls open as that, until `end`.
-  void CallClosed(int num_open, absl::Time end) {
-    while (clock_.Now() < end) {
-      while (num_open_calls() < num_open && CallOnce(true)) {
-      }
-      Pause(absl::Microseconds(100));
-    }
-    WaitUntilIdle();
-  }
-
-  // So many calls each second, whatever is answered.
-  void CallOpen(double per_second, absl::Duration duration) {
-    const absl::Time start = clock_.Now();
-    int64_t num_sent = 0;
-    for (absl::Time now = start; now < start + duration; now = clock_.Now()) {
-      const auto due = static_cast<int64_t>(per_second * absl::ToDoubleSeconds(now - start));
-      // What cannot be sent now is not made up for.
-      for (; num_sent < due; ++num_sent) {
-        if (!CallOnce(true)) break;
-      }
-      num_sent = due;
-      Pause(absl::Microseconds(200));
-    }
-  }
-
-  int64_t num_open_calls() {
-    MutexLock lock(mutex_);
-    return kWorkers - static_cast<int64_t>(idle_.size());
-  }
-  void WaitUntilIdle() {
-    MutexLock lock(mutex_);
-    while (idle_.size() < kWorkers) changed_.WaitFor(mutex_, absl::Seconds(1));
-  }
-  int64_t num_held() {
-    MutexLock lock(mutex_);
-    return std::count_if(workers_.begin(), workers_.end(), [](const Worker& worker) { return !worker.leases.empty(); });
-  }
-  Counts TakeCounts() {
-    MutexLock lock(mutex_);
-    return std::exchange(counts_, {});
-  }
-  std::map<std::string, int64_t> verdicts() {
-    MutexLock lock(mutex_);
-    return verdicts_;
-  }
-  absl::Status first_failure() {
-    MutexLock lock(mutex_);
-    return first_failure_;
-  }
-
- private:
-  struct Worker {
-    std::string name;
-    int64_t num_polls = 0;
-    std::vector<v1::Lease> leases;
-    v1::SyncResponse response;
-  };
-
-  void Answered(Worker& worker, absl::Time start, const absl::Status& status) {
-    const double millis = absl::ToDoubleMilliseconds(clock_.Now() - start);
-    if (status.ok()) worker.leases = {worker.response.leases().begin(), worker.response.leases().end()};
-    MutexLock lock(mutex_);
-    if (status.ok()) {
-      ++counts_.answered;
-      counts_.millis.push_back(millis);
-      for (const v1::ResultVerdict& verdict : worker.response.verdicts()) {
-        ++verdicts_[v1::ResultVerdict::Verdict_Name(verdict.verdict())];
-        if (verdict.verdict() == v1::ResultVerdict::ACCEPTED) ++counts_.accepted_results;
-      }
-    } else if (absl::IsResourceExhausted(status)) {
-      ++counts_.refused;
-      if (!RetryAfter(status)) ++counts_.without_hint;
-    } else {
-      ++counts_.failed;
-      first_failure_.Update(status);
-    }
-    // Those with a task to hand in come first again.
-    worker.leases.empty() ? idle_.push_back(&worker) : idle_.push_front(&worker);
-    if (idle_.size() == kWorkers) changed_.NotifyAll();
-  }
-
-  const Clock& clock_;
-  std::string contribution_;
-  std::atomic<size_t> num_calls_ = 0;
-  std::deque<Worker> workers_;
-  Mutex mutex_;
-  CondVar changed_;
-  std::deque<Worker*> idle_ GUARDED_BY(mutex_);
-  Counts counts_ GUARDED_BY(mutex_);
-  std::map<std::string, int64_t> verdicts_ GUARDED_BY(mutex_);
-  absl::Status first_failure_ GUARDED_BY(mutex_);
-  std::vector<std::unique_ptr<GrpcTransport>> connections_;
-};
-
 // An operator who looks every 20 ms.
 class Onlooker {
  public:
@@ -302,29 +140,12 @@ class Onlooker {
   GrpcTransport transport_;
 };
 
-absl::StatusOr<std::string> StartRound(Transport& transport) {
-  v1::CreateRoundRequest request = ARound("overload", kTasks);
-  v1::RoundSpec& spec = *request.mutable_spec();
-  spec.clear_aggregate();
-  for (int i = 0; i < kOutputs; ++i) {
-    v1::OutputSpec& output = *spec.mutable_aggregate()->add_outputs();
-    output.set_name(fmt::format("x{}", i));
-    output.set_operator_("sum");
-    output.set_dtype(v1::INT64);
-    output.add_dense_shape(1);
-  }
-  spec.mutable_lease_duration()->set_seconds(120);
-  ASSIGN_OR_RETURN(const v1::CreateRoundResponse created,
-                   BlockingCall(transport, kCreateRound, request, {.timeout = absl::Minutes(1)}));
-  return created.round().id();
-}
-
 // Every task was counted, once, in every output.
 absl::Status Verify(Transport& transport, const Clock& clock, const std::string& id) {
   ASSIGN_OR_RETURN(const v1::Round round, WaitForRound(transport, clock, id, {.timeout = absl::Minutes(2)}));
   ASSIGN_OR_RETURN(const std::string file, ReadAggregate(transport, id));
   ASSIGN_OR_RETURN(const SafetensorsView view, SafetensorsView::Parse(file));
-  for (int i = 0; i < kOutputs; ++i) {
+  for (int i = 0; i < Crowd::kOutputs; ++i) {
     ASSIGN_OR_RETURN(const TensorView* tensor, view.Find(fmt::format("x{}", i)));
     int64_t sum = 0;
     std::memcpy(&sum, tensor->data.data(), sizeof sum);
@@ -343,7 +164,7 @@ absl::Status MeasureWith(const Setup& setup, int parked_connections, Table& tabl
   GrpcTransport operator_transport(address, {.own_connection = true});
   RETURN_IF_ERROR(BlockingCall(operator_transport, kGetServerInfo, {}).status());
   const int64_t idle = server->rss_bytes();
-  ASSIGN_OR_RETURN(const std::string round, StartRound(operator_transport));
+  ASSIGN_OR_RETURN(const std::string round, Crowd::CreateRound(operator_transport, "overload", kTasks));
 
   auto parked = std::make_unique<ParkedPolls>(address, kParked, parked_connections);
   const auto are_parked = [&]() -> absl::Status {
@@ -368,7 +189,11 @@ absl::Status MeasureWith(const Setup& setup, int parked_connections, Table& tabl
              .ratio = "",
              .target = parked_connections == kParked ? "<= 20 KiB each" : ""});
 
-  Crowd crowd(setup.clock, address);
+  std::vector<std::unique_ptr<Transport>> connections;
+  for (int i = 0; i < kConnections; ++i) {
+    connections.push_back(std::make_unique<GrpcTransport>(address, ChannelOptions{.own_connection = true}));
+  }
+  Crowd crowd(setup.clock, std::move(connections), kWorkers);
   Onlooker onlooker(setup.clock, address);
   crowd.CallClosed(64, setup.clock.Now() + absl::Seconds(1));
   crowd.TakeCounts();
@@ -379,7 +204,7 @@ absl::Status MeasureWith(const Setup& setup, int parked_connections, Table& tabl
   const absl::Duration cpu_per_call = (server->cpu_time() - cpu_before) / std::max<int64_t>(usual.answered, 1);
   std::vector<double> usual_looks = onlooker.TakeMillis();
   const double capacity = static_cast<double>(usual.answered) / absl::ToDoubleSeconds(setup.duration);
-  table.Add({.what = fmt::format("capacity: 64 calls open, {} tasks each", kTasksPerCall),
+  table.Add({.what = fmt::format("capacity: 64 calls open, {} tasks each", Crowd::kTasksPerCall),
              .figure = fmt::format(
                  "{:.0f} calls/s, {:.2f} ms of server CPU each, p99 {:.0f} ms, inspection p99 {:.0f} ms", capacity,
                  absl::ToDoubleMilliseconds(cpu_per_call), Quantile(usual.millis, 0.99), Quantile(usual_looks, 0.99)),

@@ -2,32 +2,14 @@
 // certificates on both sides, in turns.
 #include <fmt/format.h>
 
-#include <filesystem>
-#include <fstream>
-
 #include "base/status_macros.h"
 #include "bench/bench.h"
+#include "bench/http_served.h"
 #include "bench/self_signed.h"
 #include "bench/sync_loop.h"
-#include "sdk/cpp/client/grpc_transport.h"
 
 namespace sheaf::bench {
 namespace {
-
-// A token of the identity "bench", in a file of its own.
-absl::StatusOr<std::string> MakeToken(const Setup& setup, const ChildProcess& server, ChannelSecurity security,
-                                      const std::vector<v1::Role>& roles) {
-  v1::CreateTokenRequest request;
-  request.set_request_id(fmt::format("token-{}", static_cast<int>(roles.front())));
-  request.set_name("bench");
-  for (const v1::Role role : roles) request.add_roles(role);
-  GrpcTransport transport(server.address(), {.security = std::move(security), .own_connection = true});
-  ASSIGN_OR_RETURN(const v1::CreateTokenResponse response, BlockingCall(transport, kCreateToken, request));
-  const std::string path = fmt::format("{}/{}.token", setup.directory, request.request_id());
-  std::ofstream(path) << response.secret();
-  std::filesystem::permissions(path, std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
-  return path;
-}
 
 struct Case {
   const char* name;
@@ -55,8 +37,8 @@ absl::StatusOr<LoopResult> RunCase(const Setup& setup, const Case& c, const Self
   }
   ASSIGN_OR_RETURN(const std::unique_ptr<ChildProcess> server, StartSheafd(setup, options));
   if (c.has_token) {
-    ASSIGN_OR_RETURN(security.token_file, MakeToken(setup, *server, security, {v1::OPERATOR}));
-    ASSIGN_OR_RETURN(security.token_file, MakeToken(setup, *server, security, {v1::SUBMITTER, v1::WORKER}));
+    ASSIGN_OR_RETURN(security.token_file, MakeToken(setup, *server, security, "bench", {v1::OPERATOR}));
+    ASSIGN_OR_RETURN(security.token_file, MakeToken(setup, *server, security, "bench", {v1::SUBMITTER, v1::WORKER}));
   }
   return RunSyncLoop(setup, *server, load, security);
 }

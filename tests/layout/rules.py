@@ -175,6 +175,7 @@ BANS = [
             ("server/threads/core_thread.h", "the core's thread"),
             ("server/threads/core_thread.cc", "the core's thread"),
             ("bench/http_clients.cc", "the thread of the clients"),
+            ("bench/measure_http_overload.cc", "the thread of the crowd, of another priority"),
             ("server/net/listener.h", "the thread that takes connections"),
             ("server/net/listener.cc", "the thread that takes connections"),
             ("server/http/event_loop.h", "the threads of HTTP"),

@@ -17,6 +17,8 @@ BENCH = "extern Clock& clock;"
 
 BENCH_OF = {
     "http_clients.h": "extern v1::SyncRequest& request; extern HttpClients::OnAnswer on_answer;",
+    "crowd.h": "extern Transport& transport; extern std::vector<std::unique_ptr<Transport>> connections; "
+               "extern double capacity;",
     "closed_loop.h": "extern std::vector<std::unique_ptr<Caller>> callers; extern ChildProcess& server;",
     "noop_workers.h": "extern std::unique_ptr<ChildProcess> server; extern int num_leases;",
 }
