@@ -33,15 +33,17 @@ void Admission::Leave(const Identity& caller, int64_t bytes) {
 
 void Admission::Queue(Lane lane, const Identity& caller) {
   MutexLock lock(mutex_);
-  waiting(lane).calls.emplace_back(newest_, caller.name);
+  waiting(lane).arrivals[caller.name].push_back(newest_);
   waiting(lane).by_identity.Add(caller.name, 1);
 }
 
-void Admission::Dequeue(Lane lane) {
+void Admission::Dequeue(Lane lane, const Identity& caller) {
   MutexLock lock(mutex_);
   Waiting& line = waiting(lane);
-  line.by_identity.Add(line.calls.front().second, -1);
-  line.calls.pop_front();
+  line.by_identity.Add(caller.name, -1);
+  const auto own = line.arrivals.find(caller.name);
+  own->second.pop_front();
+  if (own->second.empty()) line.arrivals.erase(own);
 }
 
 absl::Status Admission::CheckQueue(Lane lane, const Identity& caller, absl::Time now) {
@@ -60,7 +62,7 @@ absl::Status Admission::CheckQueue(Lane lane, const Identity& caller, absl::Time
     own = line.by_identity.Of(caller.name);
     own_max = line.by_identity.Max(caller.name, limits_.*limit, limits_.population_percent_max);
     identities = line.by_identity.size();
-    if (queued > 0) waited = now - line.calls.front().first;
+    if (own > 0) waited = now - line.arrivals.at(caller.name).front();
   }
   if (own >= own_max) {
     return limits_.RefuseShare(
@@ -70,9 +72,10 @@ absl::Status Admission::CheckQueue(Lane lane, const Identity& caller, absl::Time
   // Who has less than the average in the queue is not the one who fills it.
   const bool is_heavy = own * std::max<int64_t>(identities, 1) >= queued;
   if (is_work && queued >= kCrowd && waited > limits_.queue_wait_max && is_heavy) {
-    return limits_.Refuse(&Limits::queue_wait_max,
-                          fmt::format("the server is overloaded: {} calls wait, the first for {},", queued,
-                                      absl::FormatDuration(waited)));
+    return limits_.Refuse(
+        &Limits::queue_wait_max,
+        fmt::format("the server is overloaded: {} calls wait, the first of {} for {},", queued,
+                    caller.name.empty() ? "this machine" : caller.name, absl::FormatDuration(waited)));
   }
   return absl::OkStatus();
 }

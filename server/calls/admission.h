@@ -3,13 +3,14 @@
 // work is shed, and what waits has a bounded wait.
 //
 //   RETURN_IF_ERROR(admission.Enter(lane, caller, bytes, now));
-//   admission.Queue(lane, caller);   // It goes to the core's thread.
-//   admission.Dequeue(lane);      // The core has begun with it.
-//   admission.Leave(caller, bytes);  // It was answered.
+//   admission.Queue(lane, caller);    // It goes to the core's thread.
+//   admission.Dequeue(lane, caller);  // The core has begun with it.
+//   admission.Leave(caller, bytes);   // It was answered.
 //
 // No identity takes all the room: one may have population_percent_max percent of what the others leave of the queue,
 // and of the memory for requests; and in an overload those are refused that have more calls in the queue than the
-// others on average.
+// others on average. Identities take turns at the core (server/threads/turn_queue.h): how long a call will wait is told
+// by how long its own identity's have waited.
 //
 // Inspection has a lane of its own, with its own small queue that the core empties first, so that whoever wants to know
 // what is going on is not behind what is going on. Thread-safe.
@@ -44,7 +45,8 @@ class Admission {
   void Leave(const Identity& caller, int64_t bytes) EXCLUDES(mutex_);
 
   void Queue(Lane lane, const Identity& caller) EXCLUDES(mutex_);
-  void Dequeue(Lane lane) EXCLUDES(mutex_);
+  // The oldest of the caller's.
+  void Dequeue(Lane lane, const Identity& caller) EXCLUDES(mutex_);
 
   int64_t bytes() const EXCLUDES(mutex_) {
     MutexLock lock(mutex_);
@@ -67,8 +69,8 @@ class Admission {
   };
 
   struct Waiting {
-    // Arrivals of those that wait, and whose they are, the oldest first.
-    std::deque<std::pair<absl::Time, std::string>> calls;
+    // Arrivals of those that wait, by identity, the oldest first. None is no entry.
+    std::unordered_map<std::string, std::deque<absl::Time>> arrivals;
     PopulationShare by_identity;
   };
   Waiting& waiting(Lane lane) REQUIRES(mutex_) { return waiting_[static_cast<size_t>(lane)]; }

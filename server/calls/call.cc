@@ -105,14 +105,16 @@ void Call::Dispatch() {
   // A cancellation that came before this could not be told to a call that had perhaps not begun: it was left to us. One
   // that comes after it is Cancel's to tell.
   const uint8_t before = steps_.fetch_or(kIsDispatched);
-  if ((before & kIsCancelled) != 0 && (before & kIsAnswered) == 0) pipeline_.dispatcher().Abandon(method_, id_);
+  if ((before & kIsCancelled) != 0 && (before & kIsAnswered) == 0)
+    pipeline_.dispatcher().Abandon(method_, *caller_, id_);
   Unref();
 }
 
 void Call::Cancel() {
   const uint8_t before = steps_.fetch_or(kIsCancelled);
   if ((before & kIsCancelled) != 0) return;
-  if ((before & kIsDispatched) != 0 && (before & kIsAnswered) == 0) pipeline_.dispatcher().Abandon(method_, id_);
+  if ((before & kIsDispatched) != 0 && (before & kIsAnswered) == 0)
+    pipeline_.dispatcher().Abandon(method_, *caller_, id_);
   if ((before & kWaits) != 0) pipeline_.answers().Abandon(id_);
 }
 

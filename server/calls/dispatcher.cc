@@ -36,23 +36,26 @@ void Dispatcher::Dispatch(const MethodRow& method, CallContext context, const go
     return method.run(request, context, response, std::move(done));
   }
   admission_.Queue(method.traits.lane, *context.caller);
+  // The event is gone once it has run, and what it holds with it.
+  const IdentityPtr caller = context.caller;
   auto event = [this, call = Dispatched{.method = &method,
                                         .context = std::move(context),
                                         .request = &request,
                                         .response = response,
                                         .done = std::move(done)}](absl::Time now) mutable {
     executor_.NoteWork(call.method->name);
-    admission_.Dequeue(call.method->traits.lane);
+    admission_.Dequeue(call.method->traits.lane, *call.context.caller);
     call.context.now = now;
     RunInBatch(call);
   };
-  method.traits.lane == Lane::kInspection ? executor_.PostUrgent(std::move(event)) : executor_.Post(std::move(event));
+  method.traits.lane == Lane::kInspection ? executor_.PostUrgent(std::move(event))
+                                          : executor_.PostCall(caller->name, std::move(event));
 }
 
-void Dispatcher::Abandon(const MethodRow& method, CallId call) const {
+void Dispatcher::Abandon(const MethodRow& method, const Identity& caller, CallId call) const {
   if (!method.abandon) return;
   // Behind the call itself, which may not have begun.
-  executor_.Post([&method, call](absl::Time) { method.abandon(call); });
+  executor_.PostCall(caller.name, [&method, call](absl::Time) { method.abandon(call); });
 }
 
 void Dispatcher::RunInBatch(const Dispatched& call) const {

@@ -3,7 +3,7 @@
 //
 //   dispatcher.Dispatch(*methods.Find("sheaf.v1.WorkService/Sync"), {.id = call, .caller = caller}, request, &response,
 //                       [](absl::Status status) { status.IgnoreError(); });
-//   dispatcher.Abandon(*methods.Find("sheaf.v1.WorkService/Sync"), call);   // The caller has gone.
+//   dispatcher.Abandon(*methods.Find("sheaf.v1.WorkService/Sync"), *caller, call);   // The caller has gone.
 //
 // Transports reach it through Call (call.h); tests and the simulation, which have no bytes, call it themselves.
 // Thread-safe. Refers to all it is given.
@@ -46,7 +46,7 @@ class Dispatcher {
 
   // Whoever made this call has gone: if it waits it is ended, so that nothing is handed out to nobody. Dispatch's
   // `done` is still called. Once Dispatch has returned, before or after the answer.
-  void Abandon(const MethodRow& method, CallId call) const;
+  void Abandon(const MethodRow& method, const Identity& caller, CallId call) const;
 
   // Where what does not need a batch is to run.
   CallPool& pool() const { return pool_; }

@@ -2,23 +2,28 @@
 // batch before was worked on, so that concurrent calls share one transaction and one flush. Each is stamped when it
 // comes: who waits here is known, and nothing expires in the core before it was read.
 //
-//   gatherer.Add(BatchGatherer::Urgency::kNormal, std::move(event));      // From any thread.
+//   gatherer.AddCall("fleet", std::move(event));                          // From any thread.
 //   BatchGatherer::Batch batch;
-//   while (gatherer.Take(next_tick, events_max, batch)) Run(batch);       // The core's thread.
+//   while (gatherer.Take(next_tick, events_max, batch)) {                 // The core's thread.
+//     gatherer.Settle(batch, Run(batch), {});
+//   }
 //   gatherer.Stop();                                                      // Take gives what there is, then false.
 //
-// Thread-safe; Take and PutBack are one thread's.
+// Callers take turns (turn_queue.h). What the server itself posts, and calls, alternate while there are both: neither
+// keeps the other waiting, however much there is of it. Thread-safe; Take and Settle are one thread's.
 #pragma once
 
 #include <cstddef>
 #include <deque>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "absl/time/time.h"
 #include "base/clock.h"
 #include "base/mutex.h"
 #include "server/core/batches/executor.h"
+#include "server/threads/turn_queue.h"
 
 namespace sheaf {
 
@@ -27,24 +32,35 @@ class BatchGatherer {
   // `clock` outlives this.
   explicit BatchGatherer(const Clock& clock) : clock_(clock) {}
 
-  enum class Urgency {
-    kNormal,
-    // Goes ahead of those, with as many of them in each batch: who looks on must not stop the work.
-    kUrgent,
-  };
-  void Add(Urgency urgency, Executor::Event event) EXCLUDES(mutex_);
+  // Of the server itself.
+  void Add(Executor::Event event) EXCLUDES(mutex_);
+  void AddCall(const std::string& caller, Executor::Event event) EXCLUDES(mutex_);
+  // Goes ahead of those, with as many of them in each batch: who looks on must not stop the work.
+  void AddUrgent(Executor::Event event) EXCLUDES(mutex_);
 
   struct Batch {
-    // The urgent ones first; of each kind in the order in which they came.
+    enum class Origin { kUrgent, kServer, kCall };
+    // What is known of an event.
+    struct Source {
+      Origin origin;
+      absl::Time arrival;
+      // Of a call.
+      TurnQueue::Ticket ticket;
+    };
+    // The urgent ones first; of each origin, and caller, in the order in which they came.
     std::vector<Executor::Event> events;
-    std::vector<absl::Time> arrivals;
-    size_t num_urgent = 0;
+    // As many.
+    std::vector<Source> sources;
+    // Whose calls waited when it was taken.
+    size_t num_callers = 0;
   };
   // Waits for events until `next_tick`; then gives at most `events_max` of them, perhaps none. False when there are
   // none and the thread shall end.
   bool Take(absl::Time next_tick, size_t events_max, Batch& batch) EXCLUDES(mutex_);
-  // The newest of a batch, which it has left: the next one begins with them.
-  void PutBack(const Batch& batch, std::span<Executor::Event> events) EXCLUDES(mutex_);
+  // What the first events of a batch took of the core's time. It has left the others, which are taken back: each is the
+  // next again of its origin and caller.
+  void Settle(const Batch& batch, std::span<const absl::Duration> costs, std::span<Executor::Event> left)
+      EXCLUDES(mutex_);
 
   // When the oldest of those that wait came; `now` if none does.
   absl::Time OldestArrival(absl::Time now) EXCLUDES(mutex_);
@@ -58,13 +74,18 @@ class BatchGatherer {
   };
   // The oldest first.
   using Inbox = std::deque<Waiting>;
-  // Moves events until `batch` has `size`.
-  static void Fill(Batch& batch, size_t size, Inbox& inbox);
+  static void MoveFirst(Inbox& inbox, Batch::Origin origin, Batch& batch);
+  void MoveNextCall(Batch& batch) REQUIRES(mutex_);
+  bool empty() const REQUIRES(mutex_) { return inbox_.empty() && calls_.empty() && urgent_.empty(); }
+  // The first of many wakes the thread, and does not hold what the thread needs next.
+  template <typename Put>
+  void PutAndWake(Put put) EXCLUDES(mutex_);
 
   const Clock& clock_;
   Mutex mutex_;
   CondVar wake_;
   Inbox inbox_ GUARDED_BY(mutex_);
+  TurnQueue calls_ GUARDED_BY(mutex_);
   Inbox urgent_ GUARDED_BY(mutex_);
   bool is_waiting_ GUARDED_BY(mutex_) = false;
   bool is_stopping_ GUARDED_BY(mutex_) = false;

@@ -15,6 +15,11 @@ constexpr size_t kBatchEventsMax = 256;
 // operator above all, waits longer than for two.
 constexpr absl::Duration kBatchDurationMax = absl::Milliseconds(20);
 constexpr size_t kBatchEventsMin = 16;
+// While several callers have calls, one of little work waits for two batches of which others took nearly all. As long
+// as flushes usually take: half of this would make the core flush for most of its time.
+constexpr absl::Duration kSharedBatchDurationMax = absl::Milliseconds(5);
+// How long it is after the last batch with calls of several.
+constexpr absl::Duration kSharedFor = absl::Seconds(1);
 // A batch that takes more of a processor is said in the log, with what took it: that is work which has no place here.
 constexpr absl::Duration kBatchCpuMax = absl::Milliseconds(50);
 // The core is not asked to tick more often than this when nothing happens.
@@ -29,11 +34,17 @@ constexpr absl::Duration kHoldMax = absl::Minutes(1);
 class CoreThread::Control final : public BatchControl {
  public:
   Control(CoreThread& thread, const BatchGatherer::Batch& batch, absl::Time begin)
-      : thread_(thread), batch_(batch), begin_(begin) {}
-  bool MayGoOn() override { return thread_.clock_.Now() - begin_ < kBatchDurationMax; }
+      : thread_(thread), batch_(batch), begin_(begin) {
+    thread_.costs_.clear();
+    if (batch_.num_callers > 1) thread_.last_shared_ = begin_;
+    duration_max_ = begin_ - thread_.last_shared_ < kSharedFor ? kSharedBatchDurationMax : kBatchDurationMax;
+  }
+  bool MayGoOn() override { return EndEvent() - begin_ < duration_max_; }
   void TakeBack(std::span<Event> events) override {
+    // Each but the last was followed by a question whether another one may.
+    if (thread_.costs_.size() + events.size() < batch_.sources.size()) EndEvent();
     num_left_ = events.size();
-    thread_.gatherer_.PutBack(batch_, events);
+    thread_.gatherer_.Settle(batch_, thread_.costs_, events);
   }
   // Events that it left to the next ones.
   size_t num_left() const { return num_left_; }
@@ -51,9 +62,18 @@ class CoreThread::Control final : public BatchControl {
   absl::Duration commit_took() const { return committed_ - flushed_; }
 
  private:
+  // When that was.
+  absl::Time EndEvent() {
+    const absl::Time now = thread_.clock_.Now();
+    thread_.costs_.push_back(now - std::exchange(event_begin_, now));
+    return now;
+  }
+
   CoreThread& thread_;
   const BatchGatherer::Batch& batch_;
   const absl::Time begin_;
+  absl::Duration duration_max_;
+  absl::Time event_begin_ = begin_;
   absl::Time worked_ = begin_;
   absl::Time flushed_ = begin_;
   absl::Time committed_ = begin_;
@@ -133,12 +153,11 @@ void CoreThread::RefreshFigures() {
 void CoreThread::Count(const BatchGatherer::Batch& batch, const Control& control) {
   figures_.running_since.Set(0);
   meter_.ForEachPart([this](std::string_view what, absl::Duration cost) { figures_.cpu.Add(what, cost); });
-  // The urgent ones, and of the others the first.
-  const size_t num_events = batch.arrivals.size() - control.num_left();
+  const size_t num_events = batch.sources.size() - control.num_left();
   if (num_events == 0) return;
   waited_seconds_.clear();
   for (size_t i = 0; i < num_events; ++i) {
-    waited_seconds_.push_back(absl::ToDoubleSeconds(control.begin() - batch.arrivals[i]));
+    waited_seconds_.push_back(absl::ToDoubleSeconds(control.begin() - batch.sources[i].arrival));
   }
   figures_.events.Observe(static_cast<double>(num_events));
   figures_.queue_seconds.ObserveAll(waited_seconds_);

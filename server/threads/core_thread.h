@@ -9,10 +9,11 @@
 //   RETURN_IF_ERROR(thread.RunInBatch([&](absl::Time now) { core.BeginDrain(now); }));
 //   thread.Stop();
 //
-// Post and RunInBatch are thread-safe (RunInBatch not from the core's own thread); Defer belongs to events.
+// Post, PostCall and RunInBatch are thread-safe (RunInBatch not from the core's own thread); Defer belongs to events.
 #pragma once
 
 #include <functional>
+#include <string>
 #include <string_view>
 #include <thread>
 #include <utility>
@@ -44,8 +45,9 @@ class CoreThread final : public Executor {
   // Both must live until Stop returns.
   void Start(BatchRunner& runner, Core& core);
 
-  void Post(Event event) override { gatherer_.Add(BatchGatherer::Urgency::kNormal, std::move(event)); }
-  void PostUrgent(Event event) override { gatherer_.Add(BatchGatherer::Urgency::kUrgent, std::move(event)); }
+  void Post(Event event) override { gatherer_.Add(std::move(event)); }
+  void PostUrgent(Event event) override { gatherer_.AddUrgent(std::move(event)); }
+  void PostCall(const std::string& caller, Event event) override { gatherer_.AddCall(caller, std::move(event)); }
   void Defer(Deferred deferred) override { runner_->Defer(std::move(deferred)); }
   void NoteWork(std::string_view what) override { meter_.Note(what); }
 
@@ -76,6 +78,8 @@ class CoreThread final : public Executor {
 
   // Only the thread's own.
   size_t batch_events_max_ = 16;
+  // When a batch with calls of several callers began.
+  absl::Time last_shared_ = absl::InfinitePast();
   // After a batch that took long, because its work or its commit did: those whom it answered have as long again to be
   // heard before anything runs out that had not when it began. A renewal may have taken longer than the lease lasts.
   struct Hold {
@@ -84,6 +88,8 @@ class CoreThread final : public Executor {
   };
   Hold hold_;
   WorkMeter meter_;
+  // What each event of a batch took that has run.
+  std::vector<absl::Duration> costs_;
   // How long the events of a batch had waited.
   std::vector<double> waited_seconds_;
 

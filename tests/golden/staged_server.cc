@@ -50,7 +50,7 @@ void StagedServer::Call(int64_t id, std::string_view method, const std::string& 
   SHEAF_CHECK(request->ParseFromString(request_bytes), "a request cannot be parsed");
   const CallId call = federation_.dispatcher().NewCall();
   open_[id] = [this, call, method = std::string(method)] {
-    federation_.dispatcher().Abandon(*federation_.parts().methods.Find(method), call);
+    federation_.dispatcher().Abandon(*federation_.parts().methods.Find(method), *Identity::Anybody(), call);
   };
   federation_.clock().Set(agenda_.now());
   federation_.dispatcher().Dispatch(method, {.id = call}, *request, response.get(),

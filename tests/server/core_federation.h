@@ -103,7 +103,7 @@ class CoreFederation final : public Executor {
     auto response = std::make_shared<Response>();
     const MethodRow* row = parts_->methods.Find("sheaf.v1." + method);
     const CallId call = parts_->dispatcher.NewCall();
-    abandon_newest_ = [this, row, call] { parts_->dispatcher.Abandon(*row, call); };
+    abandon_newest_ = [this, row, call] { parts_->dispatcher.Abandon(*row, *Identity::Anybody(), call); };
     parts_->dispatcher.Dispatch(*row, {.id = call}, *kept_request, response.get(),
                                 [answer, response, kept_request](const absl::Status& status) {
                                   if (status.ok()) {

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <atomic>
 #include <catch2/catch.hpp>
+#include <memory>
 #include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -132,6 +134,44 @@ TEST_CASE("A batch that has worked for long leaves the rest of its events to the
   });
   CHECK(order.size() == kSlowEvents);
   CHECK(std::is_sorted(order.begin(), order.end()));
+}
+
+TEST_CASE("Who has one call waits for two short batches at most, however many another one has sent") {
+  constexpr int kSlowEvents = 200;
+  RunningCore core(absl::ZeroDuration());
+  std::vector<int> before;
+  core.RunWithAllPosted([&](absl::Time) {
+    auto num_run = std::make_shared<int>(0);
+    for (int i = 0; i < kSlowEvents; ++i) {
+      core.thread().PostCall("crowd", [&, num_run](absl::Time) {
+        core.Stall(absl::Milliseconds(1));
+        ++*num_run;
+        // Somebody who comes once a while.
+        if (*num_run % 50 != 0) return;
+        core.thread().PostCall("one", [&, num_run, at = *num_run](absl::Time) { before.push_back(*num_run - at); });
+      });
+    }
+  });
+  core.RunWithAllPosted([](absl::Time) {});
+  core.thread().Stop();
+  REQUIRE(before.size() == 4);
+  // The first comes while the crowd is alone, with a batch of 20 ms; from then on batches have five.
+  CHECK(before[0] <= 20);
+  for (const int count : {before[1], before[2], before[3]}) CHECK(count <= 6);
+}
+
+TEST_CASE("What the server itself posts and calls alternate: neither waits for all of the other") {
+  RunningCore core(absl::ZeroDuration());
+  std::vector<std::string> order;
+  core.RunWithAllPosted([&](absl::Time) {
+    for (int i = 0; i < 50; ++i) {
+      core.thread().PostCall("caller", [&](absl::Time) { order.push_back("call"); });
+      core.thread().Post([&](absl::Time) { order.push_back("own"); });
+    }
+  });
+  core.thread().Stop();
+  REQUIRE(order.size() == 100);
+  for (size_t i = 1; i < order.size(); ++i) CHECK(order[i] != order[i - 1]);
 }
 
 TEST_CASE("What a batch costs is told by what was done in it, the dearest first") {

@@ -287,7 +287,7 @@ void SimServer::AbandonOlder(int64_t newest) {
 
 void SimServer::Abandon(Pending& call) {
   call.is_abandoned = true;
-  life_->dispatcher.Abandon(*life_->methods.Find(call.method), call.in_server);
+  life_->dispatcher.Abandon(*life_->methods.Find(call.method), *Identity::Anybody(), call.in_server);
 }
 
 void SimServer::Answer(int64_t id, const absl::Status& status, const Message& response, absl::Time arrival) {

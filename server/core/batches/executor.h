@@ -12,6 +12,7 @@
 #pragma once
 
 #include <functional>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -31,6 +32,9 @@ class Executor {
   // The same, ahead of everything that was only posted: for the little that must work while a server is overloaded, to
   // see it and to mend it. Thread-safe.
   virtual void PostUrgent(Event event) { Post(std::move(event)); }
+  // Of a call: callers take turns, by name, so that nobody waits for all that another one has sent. Those of one caller
+  // run in the order in which they came. Thread-safe.
+  virtual void PostCall(const std::string& /*caller*/, Event event) { Post(std::move(event)); }
   // Only from inside an event: runs `deferred` when this batch is durable, or has failed. Deferred work
   // that changes state posts a new event.
   virtual void Defer(Deferred deferred) = 0;

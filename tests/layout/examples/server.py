@@ -93,9 +93,11 @@ extern Core::Options options; extern void StopProcess(const absl::Status&);
 THREADS_OF = {
     "aggregation_pool.h": "extern int parts; extern std::function<void(int)> body;",
     "batch_gatherer.h": "extern BatchGatherer& gatherer; extern Executor::Event event; extern absl::Time next_tick; "
-                        "extern size_t events_max; extern void Run(BatchGatherer::Batch&);",
+                        "extern size_t events_max; extern std::vector<absl::Duration> Run(BatchGatherer::Batch&);",
     "call_threads.h": "extern void HashAndFlush();",
     "strand_pool.h": "extern Background::Job job;",
+    "turn_queue.h": "extern TurnQueue& queue; extern Executor::Event event; extern absl::Time arrival; "
+                    "extern Clock& clock;",
     "work_meter.h": "extern WorkMeter& meter; extern absl::Duration kBatchCpuMax;",
 }
 
