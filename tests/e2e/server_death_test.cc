@@ -5,13 +5,15 @@
 #include "proto/methods.h"
 #include "sdk/cpp/program/program.h"
 #include "tests/e2e/rounds.h"
+#include "tests/e2e/wire.h"
 #include "workloads/tags/program.h"
 
 namespace sheaf {
 namespace {
 
 TEST_CASE("A server killed right after it accepted contributions counts them, and each once, when it is back") {
-  Federation federation;
+  const Wire wire(GENERATE(from_range(kEveryWire)));
+  Federation federation(wire.Options());
   const std::string round = StartRound(federation, OneHotRound({.num_tasks = 40, .lease = absl::Seconds(60)}));
 
   // By hand, so that every ACCEPTED that was seen is known.
@@ -53,7 +55,8 @@ TEST_CASE("A server killed right after it accepted contributions counts them, an
 }
 
 TEST_CASE("A server killed right after the last contribution still releases the aggregate, once") {
-  Federation federation;
+  const Wire wire(GENERATE(from_range(kEveryWire)));
+  Federation federation(wire.Options());
   int unfinished = 0;
   for (int trial = 0; trial < 5; ++trial) {
     const std::string round = StartRound(federation, OneHotRound({.num_tasks = 2, .size = 100'000}));
@@ -88,7 +91,8 @@ int64_t KillMidRound(Federation& federation, const std::string& round) {
 }
 
 TEST_CASE("Contributions too large for a Sync are uploaded, and survive the server like any other") {
-  Federation federation;
+  const Wire wire(GENERATE(from_range(kGrpcAndHttps)));
+  Federation federation(wire.Options());
   federation.StartWorker("w1");
   federation.StartWorker("w2");
   // 3.2 MB each.
@@ -104,7 +108,8 @@ TEST_CASE("Contributions too large for a Sync are uploaded, and survive the serv
 }
 
 TEST_CASE("An ephemeral round writes no contribution down: after a kill it asks for them again, and counts each once") {
-  Federation federation;
+  const Wire wire(GENERATE(from_range(kEveryWire)));
+  Federation federation(wire.Options());
   federation.StartWorker("w1");
   federation.StartWorker("w2");
   const std::string round = StartRound(
@@ -213,10 +218,11 @@ const Training& Undisturbed() {
 }
 
 TEST_CASE("A server killed in the middle of every round releases what an undisturbed one does, to the last bit") {
+  const Wire wire(GENERATE(from_range(kGrpcAndHttps)));
   const Training& expected = Undisturbed();
   for (const std::vector<std::string>& arguments :
        {std::vector<std::string>(), {"--checkpoint-spool-bytes", "64KiB"}}) {
-    Federation federation({.server_arguments = arguments});
+    Federation federation(wire.Options(arguments));
     absl::Duration restart;
     Disturber disturber(federation, [&] {
       federation.KillServer();
@@ -235,7 +241,8 @@ TEST_CASE("A server killed in the middle of every round releases what an undistu
 
 TEST_CASE("A server told to stop in the middle of a round ends well and soon, and goes on where it was") {
   const Training& expected = Undisturbed();
-  Federation federation;
+  const Wire wire(GENERATE(from_range(kGrpcAndHttps)));
+  Federation federation(wire.Options());
   absl::Duration stop;
   Disturber disturber(federation, [&] {
     stop = std::max(stop, federation.StopServer());

@@ -22,6 +22,56 @@ std::string Handshake(const std::string& address, const std::vector<std::string>
   return run.out + run.err;
 }
 
+// `sheaf server info` on a machine whose trusted authorities are those of `directory`, in the place of the real ones.
+CommandRun InfoWhereTrusted(const std::string& directory, const std::string& address,
+                            const std::vector<std::string>& options = {}) {
+  std::vector<std::string> argv = {"/usr/bin/unshare",
+                                   "--user",
+                                   "--map-root-user",
+                                   "--mount",
+                                   "/bin/sh",
+                                   "-c",
+                                   "mount --bind \"$1\" /etc/ssl/certs && shift && exec \"$@\"",
+                                   "sh",
+                                   directory,
+                                   BinaryPath("sheaf"),
+                                   "--server",
+                                   address};
+  argv.insert(argv.end(), options.begin(), options.end());
+  argv.insert(argv.end(), {"server", "info"});
+  return RunCommand(argv);
+}
+
+TEST_CASE("Over HTTPS --tls-ca means the authorities of that file, and none that the machine trusts besides") {
+  const TemporaryDirectory directory = ScratchDirectory();
+  const Certificates certificates(directory.path());
+  const Certificates others(directory.path(), "other");
+  const CertificateFiles server = certificates.Issue("server", kServerNames);
+  // As Debian has it: all in one file, and each by its hash.
+  const std::string trusted = directory.path() + "/trusted";
+  std::filesystem::create_directory(trusted);
+  std::filesystem::copy_file(certificates.authority(), trusted + "/ca-certificates.crt");
+  std::filesystem::copy_file(certificates.authority(), trusted + "/ours.pem");
+  REQUIRE(RunCommand({"/usr/bin/openssl", "rehash", trusted}).exit_code == 0);
+  Federation federation({.server_arguments = {"--tls-cert", server.certificate, "--tls-key", server.key},
+                         .security = {.tls_ca = certificates.authority()},
+                         .protocol = ServerAddress::Protocol::kHttps});
+  if (RunCommand({"/usr/bin/unshare", "--user", "--map-root-user", "--mount", "/bin/mount", "--bind", trusted,
+                  "/etc/ssl/certs"})
+          .exit_code != 0) {
+    WARN("this system gives nobody a mount namespace: not tried");
+    return;
+  }
+  const CommandRun of_machine = InfoWhereTrusted(trusted, federation.address());
+  INFO(of_machine.err);
+  CHECK(of_machine.exit_code == 0);
+  CHECK(InfoWhereTrusted(trusted, federation.address(), {"--tls-ca", "system"}).exit_code == 0);
+  CHECK(InfoWhereTrusted(trusted, federation.address(), {"--tls-ca", certificates.authority()}).exit_code == 0);
+  const CommandRun of_another = InfoWhereTrusted(trusted, federation.address(), {"--tls-ca", others.authority()});
+  CHECK(of_another.exit_code == 5);
+  CHECK_THAT(of_another.err, Contains("authorities"));
+}
+
 TEST_CASE("Over TLS a round runs as it does without: server, worker and command line with one authority") {
   const TemporaryDirectory directory = ScratchDirectory();
   const Certificates certificates(directory.path());

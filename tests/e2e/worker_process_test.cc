@@ -9,6 +9,7 @@
 #include "proto/methods.h"
 #include "proto/time.h"
 #include "tests/e2e/rounds.h"
+#include "tests/e2e/wire.h"
 
 namespace sheaf {
 namespace {
@@ -32,7 +33,8 @@ v1::Task WaitForLease(Federation& federation, const std::string& round, const st
 
 TEST_CASE("A worker killed in the middle of a task: another attempt starts within the lease and a second") {
   constexpr absl::Duration kLease = absl::Seconds(2);
-  Federation federation;
+  const Wire wire(GENERATE(from_range(kGrpcAndHttps)));
+  Federation federation(wire.Options());
   federation.StartWorker("doomed");
   const std::string round =
       StartRound(federation, OneHotRound({.num_tasks = 6, .work = absl::Milliseconds(1200), .lease = kLease}));
@@ -61,7 +63,8 @@ TEST_CASE("A worker killed in the middle of a task: another attempt starts withi
 }
 
 TEST_CASE("A worker that is told to stop finishes what it holds, or gives it back at once when it has no time") {
-  Federation federation;
+  const Wire wire(GENERATE(from_range(kGrpcAndHttps)));
+  Federation federation(wire.Options());
   ChildProcess& patient = federation.StartWorker("patient");
   ChildProcess& hasty = federation.StartWorker("hasty", {"--grace", "0s"});
   const std::string round = StartRound(
@@ -133,7 +136,8 @@ int NumEstablished(pid_t pid) {
 }
 
 TEST_CASE("A worker opens no listening socket: nobody can connect to it while it works") {
-  Federation federation;
+  const Wire wire(GENERATE(from_range(kEveryWire)));
+  Federation federation(wire.Options());
   ChildProcess& worker = federation.StartWorker("leaf", {"--concurrency", "2"});
   const std::string round = StartRound(federation, OneHotRound({.num_tasks = 12, .work = absl::Milliseconds(150)}));
   int looks = 0;

@@ -1,7 +1,15 @@
 // HTTPS: the certificate, those of clients, and what TLS changes of reading and writing.
+#include <poll.h>
+#include <sys/resource.h>
+
 #include <catch2/catch.hpp>
+#include <cerrno>
 #include <filesystem>
+#include <functional>
+#include <list>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "tests/e2e/certificates.h"
 #include "tests/server/http/http_client.h"
@@ -87,6 +95,105 @@ TEST_CASE("A poll waits over TLS, and is abandoned when its client has gone") {
   v1::SyncResponse leased;
   REQUIRE(leased.ParseFromString(client.Receive().body));
   CHECK(leased.leases_size() == 1);
+}
+
+// The first message of a handshake, as OpenSSL has it.
+std::string ClientHello() {
+  const std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)> context(SSL_CTX_new(TLS_client_method()), SSL_CTX_free);
+  const std::unique_ptr<SSL, decltype(&SSL_free)> session(SSL_new(context.get()), SSL_free);
+  BIO* const sent = BIO_new(BIO_s_mem());
+  SSL_set_bio(session.get(), BIO_new(BIO_s_mem()), sent);
+  REQUIRE(SSL_connect(session.get()) < 0);
+  char bytes[4096];
+  const int count = BIO_read(sent, bytes, sizeof bytes);
+  REQUIRE(count > 100);
+  return {bytes, static_cast<size_t>(count)};
+}
+
+// Ways to stop in the middle of TLS; each returns the connection that stopped.
+std::vector<std::function<HttpClient()>> HalfSpoken(const RunningServer& server, const CertificateFiles& tls) {
+  std::vector<std::function<HttpClient()>> ways;
+  const std::string hello = ClientHello();
+  for (const size_t size : {size_t{1}, size_t{5}, hello.size() / 2, hello.size() - 1, hello.size()}) {
+    ways.emplace_back([&server, begin = hello.substr(0, size)] {
+      HttpClient client(server.http_address());
+      client.Send(begin);
+      return client;
+    });
+  }
+  // Of a record of 16 KiB: part of its head, its head, half of it.
+  const std::string record = std::string("\x17\x03\x03\x40\x00", 5) + std::string(8 << 10, 'x');
+  for (const size_t size : {size_t{3}, size_t{5}, record.size()}) {
+    for (const bool has_asked : {false, true}) {
+      ways.emplace_back([&server, &tls, has_asked, begin = record.substr(0, size)] {
+        HttpClient client(server.http_address(), tls);
+        REQUIRE(client.is_connected());
+        // Of the second request a half that TLS knows of, too.
+        if (has_asked) REQUIRE(client.Ask(Request("GET", "/healthz")).status == 200);
+        if (has_asked) client.Send("POST ");
+        REQUIRE(::send(client.fd(), begin.data(), begin.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(begin.size()));
+        return client;
+      });
+    }
+  }
+  return ways;
+}
+
+absl::Duration ProcessCpuTime() {
+  rusage usage = {};
+  getrusage(RUSAGE_SELF, &usage);
+  return absl::DurationFromTimeval(usage.ru_utime) + absl::DurationFromTimeval(usage.ru_stime);
+}
+
+TEST_CASE("Who stops in the middle of a handshake or of a record is hung up on, and nobody spins meanwhile") {
+  constexpr absl::Duration kPatience = absl::Seconds(2);
+  constexpr int kOfEach = 8;
+  const Secured secured;
+  Runtime::Options options = secured.Options(false);
+  options.limits.handshake_timeout = kPatience;
+  options.limits.request_time_max = kPatience;
+  RunningServer server(options);
+  const SystemClock clock;
+  std::list<HttpClient> silent;
+  for (const auto& stop : HalfSpoken(server, secured.anybody)) {
+    for (int i = 0; i < kOfEach; ++i) silent.push_back(stop());
+  }
+  // While all are silent a thread that looks at them again and again would take all the time that there is.
+  const absl::Time begin = clock.Now();
+  const absl::Duration cpu_before = ProcessCpuTime();
+  ::poll(nullptr, 0, 700);
+  CHECK(ProcessCpuTime() - cpu_before < (clock.Now() - begin) / 4);
+  HttpClient other(server.http_address(), secured.anybody);
+  CHECK(other.Ask(Request("GET", "/healthz")).status == 200);
+  // Whatever it says in TLS or in its place, it hangs up.
+  for (HttpClient& client : silent) {
+    char bytes[4096];
+    ssize_t count = 0;
+    while ((count = ::recv(client.fd(), bytes, sizeof bytes, 0)) > 0) {
+    }
+    // A connection of which bytes were never read is reset.
+    CHECK((count == 0 || errno == ECONNRESET));
+  }
+  // Long before the patience of this client.
+  CHECK(clock.Now() - begin < 10 * kPatience);
+}
+
+TEST_CASE("Who goes away in the middle of a handshake or of a record leaves nothing") {
+  const Secured secured;
+  Runtime::Options options = secured.Options(false);
+  options.limits.http_connections_max = 10;
+  RunningServer server(options);
+  // Nobody is waited for: the deadlines are far away, and each round of them would take all connections.
+  for (const auto& stop : HalfSpoken(server, secured.anybody)) {
+    for (int round = 0; round < 3; ++round) {
+      for (int i = 0; i < 5; ++i) stop();
+      for (int tries = 0;; ++tries) {
+        HttpClient client(server.http_address(), secured.anybody);
+        if (client.is_connected() && client.Ask(Request("GET", "/healthz")).status == 200) break;
+        REQUIRE(tries < 10'000);
+      }
+    }
+  }
 }
 
 TEST_CASE("Who speaks in the clear where TLS is spoken is told so") {
