@@ -48,7 +48,8 @@ class Workers {
   }
   ~Workers() {
     is_ending_ = true;
-    while (num_running_ > 0) Pause(absl::Milliseconds(1));
+    // A call may be answered before the thread that made it is out of its transport.
+    while (num_running_ > 0 || num_calling_ > 0) Pause(absl::Milliseconds(1));
   }
 
   // How long the calls took since the last time, or the first failure.
@@ -67,6 +68,7 @@ class Workers {
   };
 
   void Sync(Worker& worker) {
+    ++num_calling_;
     v1::SyncRequest request = APoll(worker.name, ++worker.num_polls, 1, absl::Seconds(5));
     for (const v1::Lease& lease : worker.response.leases()) AddResult(lease, contribution_, request);
     worker.response.Clear();
@@ -74,6 +76,7 @@ class Workers {
     worker.transport->CallMethod(
         kSync.name, request, &worker.response, {.timeout = absl::Seconds(60)},
         [this, &worker, start](const absl::Status& status) { Answered(worker, start, status); });
+    --num_calling_;
   }
   void Answered(Worker& worker, absl::Time start, const absl::Status& status) EXCLUDES(mutex_) {
     {
@@ -93,6 +96,7 @@ class Workers {
   const std::string contribution_;
   std::atomic<bool> is_ending_ = false;
   std::atomic<int> num_running_ = 0;
+  std::atomic<int> num_calling_ = 0;
   GrpcTimer timer_;
   Mutex mutex_;
   std::vector<double> millis_ GUARDED_BY(mutex_);
