@@ -56,6 +56,7 @@ class Workers {
   absl::StatusOr<std::vector<double>> TakeMillis() EXCLUDES(mutex_) {
     MutexLock lock(mutex_);
     RETURN_IF_ERROR(failure_);
+    if (millis_.empty()) return absl::DeadlineExceededError("no call of the workers ended in all this time");
     return std::exchange(millis_, {});
   }
 
