@@ -24,7 +24,7 @@ struct Config {
   // Empty: tabs are given nothing to run.
   std::string join;
   std::string data_dir;
-  // "sqlite" or "memory".
+  // "sqlite", "memory", or a connection string of PostgreSQL, without a password.
   std::string store;
   // Empty: none.
   std::string port_file;
@@ -36,6 +36,8 @@ struct Config {
   bool is_loopback = true;
   absl::Duration stop_grace;
   Limits limits;
+
+  bool is_in_postgres() const { return store != "sqlite" && store != "memory"; }
 };
 
 struct Invocation {

@@ -13,6 +13,7 @@
 #include <string>
 #include <system_error>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "base/clock.h"
@@ -26,6 +27,7 @@
 #include "storage/directory/open.h"
 #include "storage/memory/memory_payload_store.h"
 #include "storage/memory/memory_task_store.h"
+#include "storage/postgres/open.h"
 
 namespace sheaf {
 namespace {
@@ -84,12 +86,46 @@ absl::Status WritePortFile(const std::string& path, const std::string& address) 
   return absl::FailedPreconditionError(fmt::format("cannot write the port file {}; check its directory", path));
 }
 
-absl::StatusOr<Store> ChooseStore(const Config& config) {
-  if (config.store != "memory") return OpenStore(config.data_dir);
+// How often a database hears from its owner at least: five times before another may take over.
+constexpr absl::Duration kBeat = absl::Seconds(1);
+
+struct ChosenStore {
+  // What `tasks` and `payloads` are of.
+  std::variant<Store, PostgresStore> parts;
+  TaskStore* tasks = nullptr;
+  PayloadStore* payloads = nullptr;
+};
+
+absl::StatusOr<ChosenStore> ChooseStore(const Config& config, Random& random) {
+  ChosenStore chosen;
+  if (config.is_in_postgres()) {
+    ASSIGN_OR_RETURN(PostgresStore database, OpenPostgresStore({.conninfo = config.store,
+                                                                .directory = config.data_dir,
+                                                                .address = config.listen,
+                                                                .takeover_after = 5 * kBeat},
+                                                               random));
+    chosen.tasks = &database.tasks->tasks();
+    chosen.payloads = database.payloads.get();
+    chosen.parts = std::move(database);
+    return chosen;
+  }
   Store store;
-  store.tasks = std::make_unique<MemoryTaskStore>();
-  store.payloads = std::make_unique<MemoryPayloadStore>();
-  return store;
+  if (config.store == "memory") {
+    store.tasks = std::make_unique<MemoryTaskStore>();
+    store.payloads = std::make_unique<MemoryPayloadStore>();
+  } else {
+    ASSIGN_OR_RETURN(store, OpenStore(config.data_dir));
+  }
+  chosen.tasks = store.tasks.get();
+  chosen.payloads = store.payloads.get();
+  chosen.parts = std::move(store);
+  return chosen;
+}
+
+std::string WhereDataLie(const Config& config) {
+  if (config.store == "memory") return "data in memory only";
+  if (config.is_in_postgres()) return fmt::format("data in {}", config.store);
+  return fmt::format("data in {}", config.data_dir);
 }
 
 // The secret is all that goes to stdout, so that it can be sent to a file.
@@ -99,7 +135,7 @@ absl::Status PrintOperatorToken(const Config& config) {
   }
   const SystemClock clock;
   SystemRandom random;
-  ASSIGN_OR_RETURN(const Store store, OpenStore(config.data_dir));
+  ASSIGN_OR_RETURN(const ChosenStore store, ChooseStore(config, random));
   ASSIGN_OR_RETURN(const std::string secret, CreateOperatorToken(*store.tasks, random, clock.Now()));
   fmt::print("{}\n", secret);
   fmt::print(stderr,
@@ -115,17 +151,19 @@ absl::Status Serve(const Config& config) {
   if (!config.join.empty()) {
     ASSIGN_OR_RETURN(join, JoinFiles::Read(config.join));
   }
-  ASSIGN_OR_RETURN(const Store store, ChooseStore(config));
-  ASSIGN_OR_RETURN(const std::unique_ptr<Runtime> runtime, Runtime::Start(*store.tasks, *store.payloads, clock, random,
-                                                                          {.listen = config.listen,
-                                                                           .http = config.http,
-                                                                           .http_origins = config.http_origins,
-                                                                           .join = std::move(join),
-                                                                           .tls = config.tls,
-                                                                           .requires_tokens = !config.is_loopback,
-                                                                           .data_directory = config.data_dir,
-                                                                           .stop_grace = config.stop_grace,
-                                                                           .limits = config.limits}));
+  ASSIGN_OR_RETURN(const ChosenStore store, ChooseStore(config, random));
+  ASSIGN_OR_RETURN(const std::unique_ptr<Runtime> runtime,
+                   Runtime::Start(*store.tasks, *store.payloads, clock, random,
+                                  {.listen = config.listen,
+                                   .http = config.http,
+                                   .http_origins = config.http_origins,
+                                   .join = std::move(join),
+                                   .tls = config.tls,
+                                   .requires_tokens = !config.is_loopback,
+                                   .data_directory = config.data_dir,
+                                   .idle_max = config.is_in_postgres() ? kBeat : absl::InfiniteDuration(),
+                                   .stop_grace = config.stop_grace,
+                                   .limits = config.limits}));
   if (!config.http_port_file.empty()) {
     RETURN_IF_ERROR(WritePortFile(config.http_port_file, runtime->http_address()));
   }
@@ -135,7 +173,7 @@ absl::Status Serve(const Config& config) {
           config.tls.empty()               ? ""
           : config.tls.authorities.empty() ? " with TLS"
                                            : " with mutual TLS",
-          config.store == "memory" ? "data in memory only" : fmt::format("data in {}", config.data_dir));
+          WhereDataLie(config));
   LogInfo("stopping on {}; another signal ends it at once", WaitForStop() == SIGINT ? "SIGINT" : "SIGTERM");
   absl::Status status = runtime->Stop();
   if (!config.port_file.empty()) std::filesystem::remove(config.port_file);

@@ -36,8 +36,15 @@ constexpr absl::Duration kLastCheckpointsMax = absl::Seconds(10);
 
 // Without destructors: they might write.
 void EndProcess(const absl::Status& status) {
-  LogError("stopping at once, because what is on disk is not known: {}; restart the server when the disk works again",
-           status.ToString());
+  if (absl::IsAborted(status)) {
+    LogError(
+        "stopping at once, because the store is no longer this server's: {}; start it again, and it takes the store "
+        "when that is free",
+        std::string(status.message()));
+  } else {
+    LogError("stopping at once, because what is on disk is not known: {}; restart the server when the disk works again",
+             status.ToString());
+  }
   _exit(1);
 }
 
@@ -47,7 +54,7 @@ struct Runtime::State {
   State(TaskStore& store, PayloadStore& payloads, const Clock& its_clock, Random& random, Options& options)
       : clock(its_clock),
         stop_grace(options.stop_grace),
-        thread(its_clock, EndProcess),
+        thread(its_clock, EndProcess, options.idle_max),
         calls(static_cast<int>(options.limits.call_threads_max)),
         parts(store, payloads, thread, random, its_clock,
               {.limits = options.limits,

@@ -43,6 +43,8 @@ class Runtime {
     // Nobody gets in without a token, even while there is none.
     bool requires_tokens = false;
     std::string data_directory;
+    // The store has to hear from its server at least so often.
+    absl::Duration idle_max = absl::InfiniteDuration();
     absl::Duration stop_grace = absl::Seconds(1);
     Limits limits;
   };

@@ -129,7 +129,7 @@ void CoreThread::Run() {
                  absl::ToInt64Milliseconds(kBatchCpuMax), meter_.Describe());
     }
     const absl::Duration took = control.took();
-    if (absl::IsInternal(status) || absl::IsDataLoss(status)) return on_failure_(status);
+    if (absl::IsInternal(status) || absl::IsDataLoss(status) || absl::IsAborted(status)) return on_failure_(status);
     if (!status.ok()) LogError("a batch was refused: {}", status.ToString());
     if (!status.ok()) figures_.failed.Add();
     Count(batch, control);
@@ -141,7 +141,7 @@ void CoreThread::Run() {
     const absl::Time end = clock_.Now();
     if (const absl::Time until = end + std::min(end - now, kHoldMax); until > hold_.until) hold_ = {now, until};
     const absl::Duration rest = hold_.until > end + kTickIntervalOfHold ? kTickIntervalOfHold : kTickIntervalMin;
-    next_tick = std::max(core_->NextTick(now), now + rest);
+    next_tick = std::min(std::max(core_->NextTick(now), now + rest), now + idle_max_);
   }
 }
 

@@ -33,12 +33,13 @@ namespace sheaf {
 
 class CoreThread final : public Executor {
  public:
-  // Called in the core's thread when a flush failed, after which what is on disk is not known: it must end the process.
+  // Called in the core's thread when a flush failed, after which what is on disk is not known, or when the store is
+  // another server's now (ABORTED): it must end the process.
   using OnFailure = std::function<void(const absl::Status&)>;
 
-  // `clock` must outlive the thread.
-  CoreThread(const Clock& clock, OnFailure on_failure)
-      : clock_(clock), on_failure_(std::move(on_failure)), gatherer_(clock) {}
+  // `clock` must outlive the thread. A batch runs at least every `idle_max`, also without events.
+  CoreThread(const Clock& clock, OnFailure on_failure, absl::Duration idle_max = absl::InfiniteDuration())
+      : clock_(clock), on_failure_(std::move(on_failure)), idle_max_(idle_max), gatherer_(clock) {}
   // Stops.
   ~CoreThread() override;
 
@@ -72,6 +73,7 @@ class CoreThread final : public Executor {
 
   const Clock& clock_;
   const OnFailure on_failure_;
+  const absl::Duration idle_max_;
   BatchGatherer gatherer_;
   BatchRunner* runner_ = nullptr;
   Core* core_ = nullptr;

@@ -23,6 +23,13 @@ absl::Status OwnedSession::Begin() {
 }
 
 absl::Status OwnedSession::Commit() {
+  if (part_ != nullptr) part_->QueueInto(*this);
+  absl::Status status = CommitAll();
+  if (part_ != nullptr) part_->Ended();
+  return status;
+}
+
+absl::Status OwnedSession::CommitAll() {
   is_in_transaction_ = false;
   const bool was_connected = connection_.is_connected();
   absl::Status status = session_.Commit();
@@ -42,6 +49,7 @@ absl::Status OwnedSession::Commit() {
 void OwnedSession::Rollback() {
   is_in_transaction_ = false;
   session_.Rollback();
+  if (part_ != nullptr) part_->Ended();
 }
 
 absl::StatusOr<int64_t> OwnedSession::Execute(std::string_view sql, std::initializer_list<SqlValue> values,

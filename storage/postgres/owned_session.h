@@ -23,10 +23,25 @@
 
 namespace sheaf {
 
+class OwnedSession;
+
+// What somebody else has to say in each transaction.
+class BatchPart {
+ public:
+  virtual ~BatchPart() = default;
+  // Before the COMMIT.
+  virtual void QueueInto(OwnedSession& session) = 0;
+  // It was committed, or nothing of it has happened.
+  virtual void Ended() = 0;
+};
+
 class OwnedSession final : public SqlConnection {
  public:
   OwnedSession(PostgresConnection& connection, PostgresOwner& owner)
       : connection_(connection), owner_(owner), session_(connection, [this] { return owner_.Fence(); }) {}
+
+  // Until it goes, which is after the last transaction.
+  void Join(BatchPart& part) { part_ = &part; }
 
   absl::Status Begin() override;
   absl::Status Commit() override;
@@ -54,11 +69,13 @@ class OwnedSession final : public SqlConnection {
  private:
   // Before a question. A transaction whose connection broke cannot go on.
   absl::Status CheckConnected();
+  absl::Status CommitAll();
   absl::Status Told(absl::Status status);
 
   PostgresConnection& connection_;
   PostgresOwner& owner_;
   PostgresSession session_;
+  BatchPart* part_ = nullptr;
   bool is_in_transaction_ = false;
 };
 

@@ -23,6 +23,7 @@ class PostgresEngine final : public SqlEngine {
       : connection_(std::move(connection)), owner_(std::move(owner)), session_(*connection_, *owner_) {}
 
   SqlConnection& connection() override { return session_; }
+  OwnedSession& session() { return session_; }
   TaskStore::Info GetInfo() const override;
   absl::Status Migrate() override { return absl::OkStatus(); }
   bool is_far() const override { return true; }

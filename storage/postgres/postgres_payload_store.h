@@ -40,6 +40,9 @@ class PostgresPayloadStore final : public PayloadStore {
   static absl::StatusOr<std::unique_ptr<PostgresPayloadStore>> Open(const PostgresConnection::Options& database,
                                                                     FileSystem& files, const Options& options);
 
+  // What is appended to spools travels in the batches of this session from here on (postgres_spools.h).
+  void JoinBatches(OwnedSession& session) { spools_.JoinBatches(session); }
+
   absl::StatusOr<Upload> StartUpload(const UploadId& id, int64_t size_bytes, const std::string& digest) override;
   absl::StatusOr<Upload> StartMemoryUpload(const UploadId& id, int64_t size_bytes, const std::string& digest) override;
   absl::StatusOr<Upload> GetUpload(const UploadId& id) override;

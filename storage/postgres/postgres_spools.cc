@@ -60,31 +60,37 @@ absl::StatusOr<SpoolRef> PostgresSpools::Append(const RoundId& round, std::strin
 absl::StatusOr<SpoolRef> PostgresSpools::AddUpload(const UploadId& upload, const RoundId& round) {
   MutexLock lock(mutex_);
   ASSIGN_OR_RETURN(Spool * spool, Find(round));
-  ASSIGN_OR_RETURN(const PostgresPool::Borrowed connection, pool_.Borrow());
   SpoolRef ref = {.segment = spool->newest + 1};
   bool is_there = false;
   bool is_finished = false;
-  RETURN_IF_ERROR(RunTransaction(*connection, [&]() -> absl::Status {
-    // Without a flush: that of the Sync, or of the batch, is behind it in the database's log. The row is locked, so
-    // that whoever deletes the upload sees that its content is in use.
-    connection->Queue({.sql = "-- no_flush\nSET LOCAL synchronous_commit = off"});
-    connection->Queue(
-        {.sql = "-- lock_upload\nSELECT size_bytes, digest, is_finished FROM uploads WHERE id = $1 FOR UPDATE",
-         .values = PostgresValues().Add(SqlText(upload.value())),
-         .on_row = [&](const SqlRow& row) {
-           is_there = true;
-           is_finished = row.Int(2) != 0;
-           ref.length = row.Int(0);
-           if (is_finished) ref.crc = CrcOfDigest(row.Bytes(1));
-         }});
-    connection->Queue(
-        {.sql = "-- add_upload_to_spool\n"
-                "INSERT INTO spool_uploads (round_id, segment, size_bytes, digest, content_key)\n"
-                "SELECT $2, $3, size_bytes, digest, content_key FROM uploads\n"
-                "WHERE id = $1 AND is_finished = 1",
-         .values = PostgresValues().Add(SqlText(upload.value())).Add(SqlText(round.value())).Add(ref.segment)});
-    return absl::OkStatus();
-  }));
+  // The row is locked, so that whoever deletes the upload sees that its content is in use.
+  PostgresConnection::Statement look = {
+      .sql = "-- lock_upload\nSELECT size_bytes, digest, is_finished FROM uploads WHERE id = $1 FOR UPDATE",
+      .values = PostgresValues().Add(SqlText(upload.value())),
+      .on_row = [&](const SqlRow& row) {
+        is_there = true;
+        is_finished = row.Int(2) != 0;
+        ref.length = row.Int(0);
+        if (is_finished) ref.crc = CrcOfDigest(row.Bytes(1));
+      }};
+  const std::string insert =
+      "-- add_upload_to_spool\n"
+      "INSERT INTO spool_uploads (round_id, segment, size_bytes, digest, content_key)\n"
+      "SELECT $2, $3, size_bytes, digest, content_key FROM uploads WHERE id = $1 AND is_finished = 1";
+  PostgresValues values = PostgresValues().Add(SqlText(upload.value())).Add(SqlText(round.value())).Add(ref.segment);
+  if (session_ != nullptr) {
+    RETURN_IF_ERROR(session_->Ask(std::move(look)));
+    if (is_finished) session_->Queue(1, insert, std::move(values));
+  } else {
+    ASSIGN_OR_RETURN(const PostgresPool::Borrowed connection, pool_.Borrow());
+    RETURN_IF_ERROR(RunTransaction(*connection, [&] {
+      // The flush of the Sync is behind it in the database's log.
+      connection->Queue({.sql = "-- no_flush\nSET LOCAL synchronous_commit = off"});
+      connection->Queue(std::move(look));
+      connection->Queue({.sql = insert, .values = std::move(values)});
+      return absl::OkStatus();
+    }));
+  }
   if (!is_there) return absl::NotFoundError(fmt::format("there is no upload {}", upload));
   if (!is_finished) return absl::FailedPreconditionError(fmt::format("upload {} is not finished", upload));
   // Segments grow with the sequence of contributions: what is appended next goes behind this one.
@@ -92,29 +98,45 @@ absl::StatusOr<SpoolRef> PostgresSpools::AddUpload(const UploadId& upload, const
   return ref;
 }
 
-absl::Status PostgresSpools::Sync() {
-  MutexLock one(syncing_);
-  std::map<SegmentKey, Waiting> flying;
-  {
-    MutexLock lock(mutex_);
-    if (waiting_.empty()) return absl::OkStatus();
-    flying_ = std::exchange(waiting_, {});
-    flying = flying_;
+std::vector<PostgresConnection::Statement> PostgresSpools::TakeWaiting() {
+  MutexLock lock(mutex_);
+  flying_ = std::exchange(waiting_, {});
+  std::vector<PostgresConnection::Statement> inserts;
+  for (const auto& [key, waiting] : flying_) {
+    // One may be there that has no bytes.
+    inserts.push_back({.sql = "-- append_to_spool\n"
+                              "INSERT INTO spool_pieces (round_id, segment, place, bytes) VALUES ($1, $2, $3, $4)\n"
+                              "ON CONFLICT (round_id, segment, place) DO UPDATE SET bytes = EXCLUDED.bytes",
+                       .values = PostgresValues()
+                                     .Add(SqlText(key.first.value()))
+                                     .Add(key.second)
+                                     .Add(waiting.begin)
+                                     .Add(SqlBlob(waiting.bytes))});
   }
+  return inserts;
+}
+
+void PostgresSpools::QueueInto(OwnedSession& session) {
+  for (PostgresConnection::Statement& insert : TakeWaiting()) {
+    session.Queue(std::move(insert.sql), std::move(insert.values));
+  }
+}
+
+void PostgresSpools::Ended() {
+  MutexLock lock(mutex_);
+  waiting_.clear();
+  flying_.clear();
+}
+
+absl::Status PostgresSpools::Sync() {
+  if (session_ != nullptr) return absl::OkStatus();
+  MutexLock one(syncing_);
+  std::vector<PostgresConnection::Statement> inserts = TakeWaiting();
+  if (inserts.empty()) return absl::OkStatus();
   const auto write = [&]() -> absl::Status {
     ASSIGN_OR_RETURN(const PostgresPool::Borrowed connection, pool_.Borrow());
     return RunTransaction(*connection, [&] {
-      for (const auto& [key, waiting] : flying) {
-        // Behind a row that has no bytes.
-        connection->Queue({.sql = "-- append_to_spool\n"
-                                  "INSERT INTO spool_pieces (round_id, segment, place, bytes) VALUES ($1, $2, $3, $4)\n"
-                                  "ON CONFLICT (round_id, segment, place) DO UPDATE SET bytes = EXCLUDED.bytes",
-                           .values = PostgresValues()
-                                         .Add(SqlText(key.first.value()))
-                                         .Add(key.second)
-                                         .Add(waiting.begin)
-                                         .Add(SqlBlob(waiting.bytes))});
-      }
+      for (PostgresConnection::Statement& insert : inserts) connection->Queue(std::move(insert));
       return absl::OkStatus();
     });
   };

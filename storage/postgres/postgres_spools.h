@@ -1,6 +1,6 @@
-// PostgresSpools: the spools of rounds as rows. What is appended waits in memory until Sync, which writes it in one
-// transaction: a row per segment and Sync, of all records that came for it. A finished upload becomes a segment by a
-// row that has its content's key.
+// PostgresSpools: the spools of rounds as rows. What is appended waits in memory, and travels in the batch's own
+// flight once the spools have joined it: a row per segment and batch, of all records that came for it. Else Sync writes
+// it in a transaction by itself. A finished upload becomes a segment by a row that has its content's key.
 //
 // A reference finds a record, and its checksum checks it, as in storage/files/spool_files.h. Segments of an earlier
 // process are never appended to. Thread-safe; nobody who appends waits for the database, but for the first that does so
@@ -19,13 +19,21 @@
 #include "absl/status/statusor.h"
 #include "base/mutex.h"
 #include "storage/payload_store.h"
+#include "storage/postgres/owned_session.h"
 #include "storage/postgres/postgres_pool.h"
 
 namespace sheaf {
 
-class PostgresSpools {
+class PostgresSpools final : public BatchPart {
  public:
   explicit PostgresSpools(PostgresPool& pool) : pool_(pool) {}
+
+  // From here on all is written by the batches of `session`, which outlives them, and whose thread alone appends: a
+  // server that has lost its store writes nothing any more.
+  void JoinBatches(OwnedSession& session) {
+    session_ = &session;
+    session.Join(*this);
+  }
 
   absl::StatusOr<SpoolRef> Append(const RoundId& round, std::string_view bytes);
   // NOT_FOUND; FAILED_PRECONDITION if it is not finished.
@@ -52,6 +60,10 @@ class PostgresSpools {
     std::string bytes;
   };
 
+  void QueueInto(OwnedSession& session) override EXCLUDES(mutex_);
+  void Ended() override EXCLUDES(mutex_);
+  // Inserts of what waits, which flies from here on.
+  std::vector<PostgresConnection::Statement> TakeWaiting() EXCLUDES(mutex_);
   // Asks the database the first time.
   absl::StatusOr<Spool*> Find(const RoundId& round) REQUIRES(mutex_);
   // Nothing if it does not wait.
@@ -59,12 +71,14 @@ class PostgresSpools {
   absl::Status DeleteRows(const RoundId& round, int64_t through);
 
   PostgresPool& pool_;
+  // Null: they have joined none.
+  OwnedSession* session_ = nullptr;
   // Taken before the other, by one Sync at a time.
   Mutex syncing_;
   Mutex mutex_;
   std::map<RoundId, Spool> spools_ GUARDED_BY(mutex_);
   std::map<SegmentKey, Waiting> waiting_ GUARDED_BY(mutex_);
-  // What a Sync is writing.
+  // What is being written.
   std::map<SegmentKey, Waiting> flying_ GUARDED_BY(mutex_);
 };
 

@@ -19,6 +19,8 @@ absl::StatusOr<std::unique_ptr<PostgresTaskStore>> PostgresTaskStore::Open(const
 
 PostgresConnection& PostgresTaskStore::connection() { return engine_.postgres(); }
 
+OwnedSession& PostgresTaskStore::session() { return engine_.session(); }
+
 absl::Status PostgresTaskStore::Beat() { return engine_.owner().Beat(); }
 
 }  // namespace sheaf

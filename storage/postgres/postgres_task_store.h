@@ -16,6 +16,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "storage/postgres/owned_session.h"
 #include "storage/postgres/postgres_connection.h"
 #include "storage/postgres/postgres_owner.h"
 #include "storage/task_store.h"
@@ -36,6 +37,8 @@ class PostgresTaskStore {
 
   TaskStore& tasks() { return *tasks_; }
   PostgresConnection& connection();
+  // That of the batches.
+  OwnedSession& session();
   // Says that this server lives, where it has nothing to commit.
   absl::Status Beat();
 

@@ -56,7 +56,7 @@ MAY_INCLUDE = {
     "storage/memory": ["base", "storage", "storage/files"],
     "storage/sql": ["base", "storage"],
     "storage/sqlite": ["base", "storage", "storage/files", "storage/sql"],
-    "storage/postgres": ["base", "storage", "storage/files", "storage/sql"],
+    "storage/postgres": ["base", "storage", "storage/directory", "storage/files", "storage/sql"],
     # Their table: which of them a data directory is opened with.
     "storage/directory": ["base", "storage", "storage/files", "storage/sql", "storage/sqlite"],
     "sdk/cpp/client": ["base", "proto", "tls", "aggregation/wire"],
@@ -89,7 +89,8 @@ MAY_INCLUDE = {
     "server/web": ["base", "server/http"],
     # The binary: main and runtime join the parts.
     "server": ["base", "proto", "tls", "settings"] + AGGREGATION
-    + ["storage", "storage/directory", "storage/memory", "server/calls", "server/handlers", "server/http", "server/metrics",
+    + ["storage", "storage/directory", "storage/memory", "storage/postgres", "server/calls", "server/handlers", "server/http",
+       "server/metrics",
        "server/net", "server/rpc", "server/web"] + CORE,
     # Starting executables and ending them: of tasks it knows nothing.
     "worker/processes": ["base"],

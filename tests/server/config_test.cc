@@ -143,8 +143,27 @@ TEST_CASE("A value that makes no sense is refused with its setting and where it 
   CHECK_THAT(ErrorOf({"--checkpoint-spool-bytes", "64MB"}), Contains("is not a size") && Contains("64MiB"));
   CHECK_THAT(ErrorOf({"--checkpoint-spool-bytes", "9999999TiB"}), Contains("is not a size"));
   CHECK_THAT(ErrorOf({"--lease-default=-3s"}), Contains("is not a duration"));
-  CHECK_THAT(ErrorOf({"--store", "oracle"}), Contains("choose sqlite or memory"));
+  CHECK_THAT(ErrorOf({"--store", "oracle"}), Contains("choose sqlite, memory, or a PostgreSQL database"));
   CHECK_THAT(ErrorOf({"--log-level", "loud"}), Contains("choose debug"));
+}
+
+TEST_CASE("A store may be a PostgreSQL database, named as libpq takes it, without a password") {
+  for (const std::string store : {"postgresql://db1,db2:5433/sheaf?target_session_attrs=read-write",
+                                  "postgres://sheaf@db/sheaf?sslmode=verify-full", "host=/run/postgresql dbname=sheaf",
+                                  "service=sheaf", "postgresql:///sheaf?host=/run/a:b@c"}) {
+    INFO(store);
+    const auto invocation = ParseInvocation({"--store", store}, Of({}));
+    REQUIRE(invocation.ok());
+    CHECK(invocation->config.store == store);
+    CHECK(invocation->config.is_in_postgres());
+  }
+  for (const std::string store :
+       {"postgresql://sheaf:hunter2@db/sheaf", "postgres://sheaf:hunter2@/sheaf", "host=db password=hunter2",
+        "postgresql://db/sheaf?password=hunter2", "host=db sslpassword = hunter2"}) {
+    const std::string error = ErrorOf({}, Of({{"SHEAF_STORE", store}}));
+    CHECK_THAT(error, Contains("has a password") && Contains("PGPASSFILE") && Contains("SHEAF_STORE"));
+    CHECK_THAT(error, !Contains("hunter2"));
+  }
 }
 
 TEST_CASE("A file that is malformed or cannot be read is refused with its name and line") {

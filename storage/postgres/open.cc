@@ -1,0 +1,59 @@
+#include "storage/postgres/open.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "base/status_macros.h"
+
+namespace sheaf {
+namespace {
+
+constexpr int64_t kNameBytesMax = 64;
+
+// Of this directory's server, the same after a restart.
+absl::StatusOr<std::string> NameOf(FileSystem& files, const std::string& directory, Random& random) {
+  const std::string path = directory + "/SERVER";
+  absl::StatusOr<std::unique_ptr<File>> file = files.Open(path, FileSystem::kRead);
+  if (file.ok()) {
+    ASSIGN_OR_RETURN(std::string name, (*file)->ReadAt(0, kNameBytesMax));
+    while (!name.empty() && name.back() == '\n') name.pop_back();
+    if (!name.empty()) return name;
+    // A crash while it was written.
+  } else if (!absl::IsNotFound(file.status())) {
+    return file.status();
+  }
+  std::string name = "server-" + random.Token(16);
+  ASSIGN_OR_RETURN(const std::unique_ptr<File> created, files.Open(path, FileSystem::kCreate));
+  RETURN_IF_ERROR(created->WriteAt(0, name + "\n"));
+  RETURN_IF_ERROR(created->Sync());
+  RETURN_IF_ERROR(files.SyncDirectory(directory));
+  return name;
+}
+
+}  // namespace
+
+absl::StatusOr<PostgresStore> OpenPostgresStore(const PostgresStoreOptions& options, Random& random) {
+  PostgresStore store;
+  store.files = std::make_unique<PosixFileSystem>();
+  RETURN_IF_ERROR(store.files->CreateDirectory(options.directory));
+  ASSIGN_OR_RETURN(store.lock, DirectoryLock::Take(options.directory));
+  if (store.files->GetStat(options.directory + "/tasks.db").ok()) {
+    return absl::FailedPreconditionError(
+        fmt::format("{} is a server's store of its own; give another --data-dir to a server that stores in a database",
+                    options.directory));
+  }
+  ASSIGN_OR_RETURN(const std::string name, NameOf(*store.files, options.directory, random));
+  const PostgresConnection::Options connection = {.conninfo = options.conninfo};
+  ASSIGN_OR_RETURN(
+      store.tasks,
+      PostgresTaskStore::Open(
+          {.connection = connection,
+           .owner = {.server = name, .address = options.address, .takeover_after = options.takeover_after}}));
+  ASSIGN_OR_RETURN(store.payloads,
+                   PostgresPayloadStore::Open(connection, *store.files, {.directory = options.directory + "/fetched"}));
+  store.payloads->JoinBatches(store.tasks->session());
+  return store;
+}
+
+}  // namespace sheaf

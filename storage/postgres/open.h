@@ -1,0 +1,46 @@
+// OpenPostgresStore: a database as a server's store.
+//
+//   ASSIGN_OR_RETURN(PostgresStore store, OpenPostgresStore({.conninfo = "postgresql://db1,db2/sheaf",
+//                                                            .directory = "/var/lib/sheaf",
+//                                                            .address = "10.0.0.1:7433"}, random));
+//   ASSIGN_OR_RETURN(const RoundRecord round, store.task_store().GetRound(id));
+//
+// The directory is this server's own: it has the name by which the database knows the server again, and the files of
+// what it has fetched. It is created with mode 0700 if it is missing (its parent must be there), and locked for as long
+// as the store lives. Codes: those of PostgresTaskStore::Open, PostgresPayloadStore::Open and DirectoryLock.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "base/random.h"
+#include "storage/directory/open.h"
+#include "storage/files/file_system.h"
+#include "storage/postgres/postgres_payload_store.h"
+#include "storage/postgres/postgres_task_store.h"
+
+namespace sheaf {
+
+// The members are in the order of their making.
+struct PostgresStore {
+  std::unique_ptr<FileSystem> files;
+  std::unique_ptr<DirectoryLock> lock;
+  std::unique_ptr<PostgresTaskStore> tasks;
+  std::unique_ptr<PostgresPayloadStore> payloads;
+
+  TaskStore& task_store() { return tasks->tasks(); }
+};
+
+struct PostgresStoreOptions {
+  std::string conninfo;
+  std::string directory;
+  // Where others reach the server.
+  std::string address;
+  absl::Duration takeover_after = absl::Seconds(5);
+};
+// `random` names a server that has no name yet.
+absl::StatusOr<PostgresStore> OpenPostgresStore(const PostgresStoreOptions& options, Random& random);
+
+}  // namespace sheaf

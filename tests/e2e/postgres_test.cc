@@ -1,0 +1,138 @@
+// A server whose store is a real PostgreSQL database: either of them is killed, or stands still, in the middle of
+// rounds.
+#include <signal.h>
+
+#include <functional>
+
+#include "proto/methods.h"
+#include "tests/e2e/rounds.h"
+#include "tests/postgres/postgres_cluster.h"
+
+namespace sheaf {
+namespace {
+
+using Catch::Matchers::Contains;
+
+// As the server is told; over TCP, as from another machine.
+std::string StoreOf(PostgresDatabase& database) { return database.cluster().TcpConninfo(database.name()); }
+
+FederationOptions On(PostgresDatabase& database) { return {.server_arguments = {"--store", StoreOf(database)}}; }
+
+// What a second server says, which does not start as long as the first lives.
+CommandRun TryToStart(PostgresDatabase& database, const std::string& directory) {
+  return RunCommand(
+      {BinaryPath("sheafd"), "--listen", "127.0.0.1:0", "--data-dir", directory, "--store", StoreOf(database)},
+      {.timeout = absl::Seconds(20)});
+}
+
+TEST_CASE("On PostgreSQL, whoever is killed in the middle of rounds: what was acknowledged is counted, each once") {
+  PostgresCluster cluster;
+  PostgresDatabase database(cluster);
+  Federation federation(On(database));
+  for (int i = 0; i < 3; ++i) federation.StartWorker(fmt::format("w{}", i), {"--concurrency", "4"});
+  constexpr int kTasks = 60;
+  const auto run = [&](const OneHotOptions& options, const std::function<void()>& fault) {
+    const std::string round = StartRound(federation, OneHotRound(options));
+    const auto num_done = [&] { return RoundOf(federation.transport(), round).tasks().succeeded(); };
+    WaitUntil("a quarter is done", absl::Seconds(30), [&] { return num_done() >= kTasks / 4; });
+    fault();
+    const v1::Round ended = Await(federation, round, absl::Seconds(60));
+    CHECK(ended.aggregate().num_contributions() == kTasks);
+    CHECK(CountsOf(federation.transport(), round) == std::vector<int64_t>(kTasks, 1));
+  };
+  const OneHotOptions small = {.num_tasks = kTasks, .work = absl::Milliseconds(100), .lease = absl::Seconds(10)};
+  // Too large for a Sync: they are uploaded.
+  OneHotOptions large = small;
+  large.size = 40'000;
+  OneHotOptions ephemeral = small;
+  ephemeral.durability = v1::EPHEMERAL;
+  for (const OneHotOptions& options : {small, large, ephemeral}) {
+    run(options, [&] {
+      federation.KillServer();
+      federation.StartServer();
+    });
+  }
+  for (const OneHotOptions& options : {small, large}) {
+    run(options, [&] {
+      cluster.Stop("immediate");
+      cluster.Start();
+    });
+    run(options,
+        [&] { database.Run("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"); });
+  }
+  CHECK(federation.StopServer() < absl::Seconds(10));
+  federation.StartServer();
+  const CommandRun info = federation.Sheaf({"server", "info"});
+  CHECK_THAT(info.out, Contains("postgresql"));
+}
+
+TEST_CASE("Another server takes a database over when its owner was killed, and not before") {
+  PostgresDatabase database;
+  const TemporaryDirectory scratch = ScratchDirectory();
+  std::string round;
+  {
+    Federation first(On(database));
+    round = StartRound(first, OneHotRound({.num_tasks = 10, .lease = absl::Seconds(2)}));
+    const v1::SyncResponse granted = SyncOnce(first.transport(), APoll("hand", "poll-1", 4));
+    v1::SyncRequest results = APoll("hand", "poll-2", 0);
+    for (const v1::Lease& lease : granted.leases()) AddResult(lease, results);
+    CHECK(VerdictsOf(SyncOnce(first.transport(), results)) == std::vector<std::string>(4, "ACCEPTED"));
+    const CommandRun second = TryToStart(database, scratch.path() + "/second");
+    CHECK(second.exit_code == 1);
+    CHECK_THAT(second.err, Contains("owns the store") && Contains("127.0.0.1"));
+    first.KillServer();
+  }
+  // It is heard of for as long as it may be silent.
+  const SystemClock clock;
+  const absl::Time killed = clock.Now();
+  WaitUntil("the owner is given up", absl::Seconds(10), [&] { return clock.Now() - killed > absl::Seconds(5); });
+  Federation second(On(database));
+  second.StartWorker("w1", {"--concurrency", "4"});
+  const v1::Round ended = Await(second, round);
+  CHECK(ended.aggregate().num_contributions() == 10);
+  CHECK(CountsOf(second.transport(), round) == std::vector<int64_t>(10, 1));
+}
+
+TEST_CASE("A server that stood still while another took its database over ends, and has changed nothing") {
+  PostgresDatabase database;
+  Federation first(On(database));
+  const std::string round = StartRound(first, OneHotRound({.num_tasks = 4, .lease = absl::Seconds(60)}));
+  const v1::SyncResponse granted = SyncOnce(first.transport(), APoll("hand", "poll-1", 4));
+  v1::SyncRequest results = APoll("hand", "poll-2", 0);
+  for (const v1::Lease& lease : granted.leases()) AddResult(lease, results);
+  REQUIRE(results.results_size() == 4);
+  kill(first.server().pid(), SIGSTOP);
+  const SystemClock clock;
+  const absl::Time stopped = clock.Now();
+  WaitUntil("the owner is given up", absl::Seconds(10), [&] { return clock.Now() - stopped > absl::Seconds(6); });
+  Federation second(On(database));
+  kill(first.server().pid(), SIGCONT);
+  // What it is told now it may not acknowledge.
+  CHECK_FALSE(BlockingCall(first.impatient_transport(), kSync, results, {.timeout = absl::Seconds(20)}).ok());
+  CHECK(EndOf(first.server(), absl::Seconds(20)) == "exit code 1");
+  CHECK(RoundOf(second.transport(), round).num_contributions() == 0);
+  CHECK(VerdictsOf(SyncOnce(second.transport(), results)) == std::vector<std::string>(4, "ACCEPTED"));
+  CHECK(CountsOf(second.transport(), Await(second, round).id()) == std::vector<int64_t>(4, 1));
+}
+
+TEST_CASE("A database that cannot be had, or is not one, ends the server with a sentence that names it") {
+  const TemporaryDirectory scratch = ScratchDirectory();
+  const auto start = [&](const std::string& store) {
+    const CommandRun run = RunCommand(
+        {BinaryPath("sheafd"), "--listen", "127.0.0.1:0", "--data-dir", scratch.path() + "/data", "--store", store},
+        {.timeout = absl::Seconds(20)});
+    CHECK(run.exit_code == 1);
+    return run.err;
+  };
+  PostgresCluster& cluster = PostgresCluster::OfThisProcess();
+  CHECK_THAT(start(cluster.TcpConninfo("nothing")), Contains("\"nothing\" does not exist"));
+  CHECK_THAT(start("postgresql://nobody@127.0.0.1:1/sheaf"), Contains("127.0.0.1") && Contains("Connection refused"));
+  CHECK_THAT(start("host=x nonsense=1"), Contains("not one that libpq understands"));
+  // A directory that is a store by itself is no other's.
+  { const Federation own({.data_directory = scratch.path() + "/own"}); }
+  PostgresDatabase database;
+  CHECK_THAT(TryToStart(database, scratch.path() + "/own").err, Contains("is a server's store of its own"));
+}
+
+}  // namespace
+}  // namespace sheaf
