@@ -11,7 +11,7 @@ namespace {
 class PostgresUnderTest final : public PayloadStoreUnderTest {
  public:
   PostgresUnderTest() {
-    const auto connection = PostgresConnection::Open({.conninfo = database_.conninfo()});
+    const auto connection = PostgresConnection::Open({.conninfo = database_->conninfo()});
     SHEAF_CHECK(connection.ok(), "{}", connection.status().ToString());
     const absl::Status migrated = MigratePostgres(**connection);
     SHEAF_CHECK(migrated.ok(), "{}", migrated.ToString());
@@ -21,13 +21,13 @@ class PostgresUnderTest final : public PayloadStoreUnderTest {
   void Reopen() override {
     store_.reset();
     auto opened =
-        PostgresPayloadStore::Open({.conninfo = database_.conninfo()}, files_, {.directory = directory_.path()});
+        PostgresPayloadStore::Open({.conninfo = database_->conninfo()}, files_, {.directory = directory_.path()});
     SHEAF_CHECK(opened.ok(), "{}", opened.status().ToString());
     store_ = *std::move(opened);
   }
 
  private:
-  PostgresDatabase database_;
+  UsedDatabase database_;
   TemporaryDirectory directory_;
   PosixFileSystem files_;
   std::unique_ptr<PostgresPayloadStore> store_;

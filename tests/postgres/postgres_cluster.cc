@@ -9,6 +9,8 @@
 
 #include <memory>
 #include <sstream>
+#include <utility>
+#include <vector>
 
 #include "base/check.h"
 
@@ -101,5 +103,39 @@ PostgresDatabase::~PostgresDatabase() {
 }
 
 std::string PostgresDatabase::Run(const std::string& sql) { return RunOn(conninfo(), sql); }
+
+namespace {
+
+// Of cases that have ended. They go before the cluster, which is older.
+std::vector<std::unique_ptr<PostgresDatabase>>& UsedDatabases() {
+  PostgresCluster::OfThisProcess();
+  static std::vector<std::unique_ptr<PostgresDatabase>> databases;
+  return databases;
+}
+
+}  // namespace
+
+UsedDatabase::UsedDatabase() {
+  std::vector<std::unique_ptr<PostgresDatabase>>& used = UsedDatabases();
+  if (used.empty()) {
+    database_ = std::make_unique<PostgresDatabase>();
+    return;
+  }
+  database_ = std::move(used.back());
+  used.pop_back();
+}
+
+UsedDatabase::~UsedDatabase() {
+  database_->Run(
+      "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity\n"
+      "WHERE datname = current_database() AND pid <> pg_backend_pid()");
+  // What versions it has is kept. A deletion is a hundred times cheaper than TRUNCATE, which makes new files.
+  database_->Run(
+      "DO $$ DECLARE name text; BEGIN\n"
+      "FOR name IN SELECT tablename FROM pg_tables WHERE schemaname = 'public' AND tablename <> 'schema' LOOP\n"
+      "  EXECUTE format('DELETE FROM %I', name);\n"
+      "END LOOP; END $$");
+  UsedDatabases().push_back(std::move(database_));
+}
 
 }  // namespace sheaf

@@ -13,13 +13,13 @@ class PostgresUnderTest final : public StoreUnderTest {
   void Reopen() override {
     store_.reset();
     auto store = PostgresTaskStore::Open(
-        {.connection = {.conninfo = database_.conninfo()}, .owner = {.server = "server-1", .address = "here"}});
+        {.connection = {.conninfo = database_->conninfo()}, .owner = {.server = "server-1", .address = "here"}});
     SHEAF_CHECK(store.ok(), "{}", store.status().ToString());
     store_ = *std::move(store);
   }
 
  private:
-  PostgresDatabase database_;
+  UsedDatabase database_;
   std::unique_ptr<PostgresTaskStore> store_;
 };
 

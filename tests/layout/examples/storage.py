@@ -16,6 +16,7 @@ STORAGE_OF = {
     "files/store_hold.h": "extern HoldGate& gate;",
     "memory/memory_payload_store.h": "extern UploadId& id;",
     "postgres/owned_session.h": "extern PostgresConnection* connection; extern PostgresOwner* owner;",
+    "postgres/open.h": "extern Random& random;",
     "postgres/postgres_contents.h": "extern PostgresConnection* connection; extern ByteSink take; "
                                     "extern std::function<absl::Status(const ByteSink& take)> write;",
     "postgres/postgres_owner.h": "extern PostgresConnection* connection;",
