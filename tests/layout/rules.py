@@ -90,8 +90,7 @@ MAY_INCLUDE = {
     # The binary: main and runtime join the parts.
     "server": ["base", "proto", "tls", "settings"] + AGGREGATION
     + ["storage", "storage/directory", "storage/memory", "storage/postgres", "server/calls", "server/handlers", "server/http",
-       "server/metrics",
-       "server/net", "server/rpc", "server/web"] + CORE,
+       "server/metrics", "server/net", "server/rpc", "server/web"] + CORE,
     # Starting executables and ending them: of tasks it knows nothing.
     "worker/processes": ["base"],
     "worker/runners": ["base", "proto", "settings"] + AGGREGATION + ["aggregation/output", "sdk/cpp/computation",
