@@ -75,8 +75,8 @@ class PostgresDatabase {
 // An empty database with its schema, for cases that change no schema: to make one takes a second, which cases share by
 // leaving theirs, emptied, to the next.
 //
-//   UsedDatabase database;
-//   auto store = PostgresTaskStore::Open({.connection = {.conninfo = database->conninfo()}, ...});
+//   UsedDatabase used;
+//   const std::string workers = used->Run("SELECT count(*) FROM workers");
 class UsedDatabase {
  public:
   UsedDatabase();
