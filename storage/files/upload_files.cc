@@ -243,7 +243,7 @@ absl::Status UploadFiles::Finish(const UploadId& id) {
   finished.is_finished = true;
   RETURN_IF_ERROR(files_.Rename(PathOf(*entry), PathOf(entry->key, finished)));
   entry->file.reset();
-  const absl::Status synced = files_.SyncDirectory(directory_);
+  absl::Status synced = files_.SyncDirectory(directory_);
   // Only now: whoever sees it asks for the bytes, and would wait for the disk.
   entry->is_finished = true;
   return synced;
