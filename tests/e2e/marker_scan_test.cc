@@ -213,6 +213,8 @@ TEST_CASE("A marker in a contribution to a DURABLE round is in its spool, and no
       // That the scan finds it is what makes the rest mean something.
       scene.SendMarked();
       const std::set<std::string> in_spool = {scene.Spool()};
+      // An upload that is in the spool goes on a thread of its own, after the answer at times.
+      WaitUntil("the upload is gone", absl::Seconds(5), [&] { return scene.Scan().size() <= 1; });
       CHECK(scene.Scan() == in_spool);
       scene.SendOthers(1, 3);
       CHECK(scene.Scan() == in_spool);

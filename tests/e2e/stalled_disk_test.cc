@@ -45,19 +45,46 @@ class Answers {
   absl::Status error_ GUARDED_BY(mutex_);
 };
 
+// What polls are answered that all go on at once.
+class Grants {
+ public:
+  void Take(int i, const absl::StatusOr<v1::SyncResponse>& response) {
+    MutexLock lock(mutex_);
+    ++num_;
+    if (response.ok() && response->leases_size() == 1) leases_[static_cast<size_t>(i)] = response->leases(0);
+  }
+  int num() const {
+    MutexLock lock(mutex_);
+    return num_;
+  }
+  // By worker.
+  std::vector<v1::Lease> leases() const {
+    MutexLock lock(mutex_);
+    return leases_;
+  }
+
+ private:
+  mutable Mutex mutex_;
+  int num_ GUARDED_BY(mutex_) = 0;
+  std::vector<v1::Lease> leases_ GUARDED_BY(mutex_) = std::vector<v1::Lease>(kWorkers);
+};
+
 TEST_CASE("Leases that were renewed while the server's disk hung are held, however many and however long it hung") {
   const TemporaryDirectory scratch = ScratchDirectory();
   const std::string stall = scratch.path() + "/stall";
+  Grants grants;
   Federation federation(
       {.server_wrapper = {"/usr/bin/env", "LD_PRELOAD=" SHEAF_STALLED_FLUSH, "SHEAF_TEST_STALL=" + stall}});
   const std::string round = StartRound(federation, OneHotRound({.num_tasks = kWorkers, .lease = kLease}));
   const absl::Time first_leased = federation.clock().Now();
-  std::vector<v1::Lease> leases;
+  // At once: a flush for each, one after the other, could outlast the first lease on a slow disk.
   for (int i = 0; i < kWorkers; ++i) {
-    const v1::SyncResponse response = SyncOnce(federation.transport(), APoll(WorkerName(i), "poll", 1));
-    REQUIRE(response.leases_size() == 1);
-    leases.push_back(response.leases(0));
+    Call(federation.transport(), kSync, APoll(WorkerName(i), "poll", 1), {},
+         [&grants, i](const absl::StatusOr<v1::SyncResponse>& response) { grants.Take(i, response); });
   }
+  WaitUntil("all polls are answered", absl::Seconds(60), [&] { return grants.num() == kWorkers; });
+  const std::vector<v1::Lease> leases = grants.leases();
+  for (const v1::Lease& lease : leases) REQUIRE_FALSE(lease.task().empty());
 
   std::ofstream(stall).put('\n');
   Answers answers;
