@@ -107,6 +107,8 @@ absl::Status CheckOrigin(std::string_view text) {
       "is no origin: write it in lower case, without a path, as https://HOST or https://HOST:PORT");
 }
 
+constexpr absl::Duration kTakeoverAfterMin = absl::Seconds(1);
+
 absl::Status CheckListen(Config& config) {
   config.is_loopback = IsLoopback(config.listen) && (config.http.empty() || IsLoopback(config.http));
   if (config.tls.certificate.empty() != config.tls.key.empty()) {
@@ -192,6 +194,10 @@ Settings SettingsOf(Invocation& invocation) {
   settings.Level("log_level", "info", "debug, info, warning, error or off.", &config.log_level);
   settings.Duration("stop_grace", "1s", "How long open calls may take to end when the server is told to stop.", {},
                     &config.stop_grace);
+  settings.Duration("takeover_after", "4s",
+                    "How long the owner of a database may be silent before this server takes it over; the same for all "
+                    "servers of a database.",
+                    {}, &config.takeover_after);
   AddLimits(config.limits, settings);
   return settings;
 }
@@ -201,6 +207,11 @@ absl::StatusOr<Invocation> ParseInvocation(const std::vector<std::string>& argum
   const Settings settings = SettingsOf(invocation);
   ASSIGN_OR_RETURN(invocation.output, settings.Read(arguments, environment, [&] {
     RETURN_IF_ERROR(CheckListen(invocation.config));
+    if (invocation.config.takeover_after < kTakeoverAfterMin) {
+      return absl::InvalidArgumentError(fmt::format(
+          "takeover_after = {} is less than {}: a database that is slow for a moment would change its server",
+          absl::FormatDuration(invocation.config.takeover_after), absl::FormatDuration(kTakeoverAfterMin)));
+    }
     return CheckLimits(invocation.config.limits, settings.all());
   }));
   return invocation;

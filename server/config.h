@@ -35,6 +35,8 @@ struct Config {
   // No other machine can reach any of the addresses.
   bool is_loopback = true;
   absl::Duration stop_grace;
+  // Of a store that is a database.
+  absl::Duration takeover_after;
   Limits limits;
 
   bool is_in_postgres() const { return store != "sqlite" && store != "memory"; }

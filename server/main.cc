@@ -65,6 +65,13 @@ void BlockStopSignals() {
   std::signal(SIGPIPE, SIG_IGN);
 }
 
+// Takes one that comes within `duration`.
+bool IsToldToStopWithin(absl::Duration duration) {
+  const sigset_t signals = StopSignals();
+  const timespec timeout = absl::ToTimespec(duration);
+  return sigtimedwait(&signals, nullptr, &timeout) > 0;
+}
+
 // The second signal then ends the process at once.
 int WaitForStop() {
   const sigset_t signals = StopSignals();
@@ -86,8 +93,26 @@ absl::Status WritePortFile(const std::string& path, const std::string& address) 
   return absl::FailedPreconditionError(fmt::format("cannot write the port file {}; check its directory", path));
 }
 
-// How often a database hears from its owner at least: five times before another may take over.
-constexpr absl::Duration kBeat = absl::Seconds(1);
+// A database hears from its owner so many times before another may take over.
+constexpr int kBeats = 5;
+// Between two looks at who owns a database.
+constexpr absl::Duration kLook = absl::Milliseconds(100);
+
+// Waits for the server's turn at a database, as PostgresOwner::Options::wait.
+class Turn {
+ public:
+  bool Wait(const absl::Status& why) {
+    if (!has_said_why_) LogInfo("waiting for the store: {}", std::string(why.message()));
+    has_said_why_ = true;
+    was_stopped_ = IsToldToStopWithin(kLook);
+    return !was_stopped_;
+  }
+  bool was_stopped() const { return was_stopped_; }
+
+ private:
+  bool has_said_why_ = false;
+  bool was_stopped_ = false;
+};
 
 struct ChosenStore {
   // What `tasks` and `payloads` are of.
@@ -96,14 +121,16 @@ struct ChosenStore {
   PayloadStore* payloads = nullptr;
 };
 
-absl::StatusOr<ChosenStore> ChooseStore(const Config& config, Random& random) {
+// Who gives no `turn` does not wait for one.
+absl::StatusOr<ChosenStore> ChooseStore(const Config& config, Random& random, Turn* turn = nullptr) {
   ChosenStore chosen;
   if (config.is_in_postgres()) {
-    ASSIGN_OR_RETURN(PostgresStore database, OpenPostgresStore({.conninfo = config.store,
-                                                                .directory = config.data_dir,
-                                                                .address = config.listen,
-                                                                .takeover_after = 5 * kBeat},
-                                                               random));
+    PostgresStoreOptions options = {.conninfo = config.store,
+                                    .directory = config.data_dir,
+                                    .address = config.listen,
+                                    .takeover_after = config.takeover_after};
+    if (turn != nullptr) options.wait = [turn](const absl::Status& why) { return turn->Wait(why); };
+    ASSIGN_OR_RETURN(PostgresStore database, OpenPostgresStore(options, random));
     chosen.tasks = &database.tasks->tasks();
     chosen.payloads = database.payloads.get();
     chosen.parts = std::move(database);
@@ -120,6 +147,15 @@ absl::StatusOr<ChosenStore> ChooseStore(const Config& config, Random& random) {
   chosen.payloads = store.payloads.get();
   chosen.parts = std::move(store);
   return chosen;
+}
+
+// Whoever waits for its turn at the database has it now.
+void GiveBack(const ChosenStore& store) {
+  const auto* database = std::get_if<PostgresStore>(&store.parts);
+  if (database == nullptr) return;
+  if (const absl::Status status = database->tasks->Release(); !status.ok()) {
+    LogWarning("the store was not given back, and is taken over later: {}", std::string(status.message()));
+  }
 }
 
 std::string WhereDataLie(const Config& config) {
@@ -151,19 +187,27 @@ absl::Status Serve(const Config& config) {
   if (!config.join.empty()) {
     ASSIGN_OR_RETURN(join, JoinFiles::Read(config.join));
   }
-  ASSIGN_OR_RETURN(const ChosenStore store, ChooseStore(config, random));
-  ASSIGN_OR_RETURN(const std::unique_ptr<Runtime> runtime,
-                   Runtime::Start(*store.tasks, *store.payloads, clock, random,
-                                  {.listen = config.listen,
-                                   .http = config.http,
-                                   .http_origins = config.http_origins,
-                                   .join = std::move(join),
-                                   .tls = config.tls,
-                                   .requires_tokens = !config.is_loopback,
-                                   .data_directory = config.data_dir,
-                                   .idle_max = config.is_in_postgres() ? kBeat : absl::InfiniteDuration(),
-                                   .stop_grace = config.stop_grace,
-                                   .limits = config.limits}));
+  Turn turn;
+  const absl::StatusOr<ChosenStore> chosen = ChooseStore(config, random, &turn);
+  if (turn.was_stopped()) {
+    LogInfo("stopped before its turn");
+    return absl::OkStatus();
+  }
+  RETURN_IF_ERROR(chosen.status());
+  const ChosenStore& store = *chosen;
+  ASSIGN_OR_RETURN(
+      const std::unique_ptr<Runtime> runtime,
+      Runtime::Start(*store.tasks, *store.payloads, clock, random,
+                     {.listen = config.listen,
+                      .http = config.http,
+                      .http_origins = config.http_origins,
+                      .join = std::move(join),
+                      .tls = config.tls,
+                      .requires_tokens = !config.is_loopback,
+                      .data_directory = config.data_dir,
+                      .idle_max = config.is_in_postgres() ? config.takeover_after / kBeats : absl::InfiniteDuration(),
+                      .stop_grace = config.stop_grace,
+                      .limits = config.limits}));
   if (!config.http_port_file.empty()) {
     RETURN_IF_ERROR(WritePortFile(config.http_port_file, runtime->http_address()));
   }
@@ -176,6 +220,7 @@ absl::Status Serve(const Config& config) {
           WhereDataLie(config));
   LogInfo("stopping on {}; another signal ends it at once", WaitForStop() == SIGINT ? "SIGINT" : "SIGTERM");
   absl::Status status = runtime->Stop();
+  if (status.ok()) GiveBack(store);
   if (!config.port_file.empty()) std::filesystem::remove(config.port_file);
   if (!config.http_port_file.empty()) std::filesystem::remove(config.http_port_file);
   LogInfo("stopped");

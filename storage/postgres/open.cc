@@ -45,11 +45,11 @@ absl::StatusOr<PostgresStore> OpenPostgresStore(const PostgresStoreOptions& opti
   }
   ASSIGN_OR_RETURN(const std::string name, NameOf(*store.files, options.directory, random));
   const PostgresConnection::Options connection = {.conninfo = options.conninfo};
-  ASSIGN_OR_RETURN(
-      store.tasks,
-      PostgresTaskStore::Open(
-          {.connection = connection,
-           .owner = {.server = name, .address = options.address, .takeover_after = options.takeover_after}}));
+  ASSIGN_OR_RETURN(store.tasks, PostgresTaskStore::Open({.connection = connection,
+                                                         .owner = {.server = name,
+                                                                   .address = options.address,
+                                                                   .takeover_after = options.takeover_after,
+                                                                   .wait = options.wait}}));
   ASSIGN_OR_RETURN(store.payloads,
                    PostgresPayloadStore::Open(connection, *store.files, {.directory = options.directory + "/fetched"}));
   store.payloads->JoinBatches(store.tasks->session());

@@ -10,9 +10,11 @@
 // as the store lives. Codes: those of PostgresTaskStore::Open, PostgresPayloadStore::Open and DirectoryLock.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/random.h"
@@ -38,7 +40,9 @@ struct PostgresStoreOptions {
   std::string directory;
   // Where others reach the server.
   std::string address;
-  absl::Duration takeover_after = absl::Seconds(5);
+  absl::Duration takeover_after = absl::Seconds(4);
+  // As PostgresOwner::Options.
+  std::function<bool(const absl::Status&)> wait;
 };
 // `random` names a server that has no name yet.
 absl::StatusOr<PostgresStore> OpenPostgresStore(const PostgresStoreOptions& options, Random& random);

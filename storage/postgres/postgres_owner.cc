@@ -19,15 +19,24 @@ absl::StatusOr<std::unique_ptr<PostgresOwner>> PostgresOwner::Take(PostgresConne
                                                                    const Options& options) {
   std::unique_ptr<PostgresOwner> owner(new PostgresOwner(connection, options));
   RETURN_IF_ERROR(owner->Join());
-  absl::Status status = owner->TakeRow();
-  if (absl::IsUnavailable(status) && connection.is_connected()) {
-    // It holds the lock for longer than a commit takes: it stands still in the middle of one.
-    RETURN_IF_ERROR(owner->EndOldConnection());
-    status = owner->TakeRow();
+  absl::Status status = owner->TryToTake();
+  while ((absl::IsNotFound(status) || absl::IsUnavailable(status)) && options.wait && options.wait(status)) {
+    status = owner->TryToTake();
   }
-  if (absl::IsNotFound(status)) status = owner->Describe();
+  if (absl::IsNotFound(status)) return absl::FailedPreconditionError(status.message());
   RETURN_IF_ERROR(status);
   return owner;
+}
+
+absl::Status PostgresOwner::TryToTake() {
+  if (!connection_.is_connected()) RETURN_IF_ERROR(connection_.Connect());
+  // Many may wait for long: what locks the row would hold up its owner's commits each time.
+  RETURN_IF_ERROR(CheckFree());
+  absl::Status status = TakeRow();
+  if (!absl::IsUnavailable(status) || !connection_.is_connected()) return status;
+  // Somebody holds the lock for longer than a commit takes: it stands still in the middle of one.
+  RETURN_IF_ERROR(EndOldConnection());
+  return TakeRow();
 }
 
 absl::Status PostgresOwner::Join() {
@@ -64,7 +73,8 @@ absl::Status PostgresOwner::TakeRow() {
                                      epoch_ = row.Int(0);
                                      batch_ = row.Int(1);
                                    }}));
-  return is_taken ? absl::OkStatus() : absl::NotFoundError("another server owns the store");
+  // Somebody was quicker.
+  return is_taken ? absl::OkStatus() : absl::NotFoundError("another server has just taken the store");
 }
 
 absl::Status PostgresOwner::EndOldConnection() {
@@ -74,18 +84,26 @@ absl::Status PostgresOwner::EndOldConnection() {
        WHERE o.population = '')"});
 }
 
-absl::Status PostgresOwner::Describe() {
-  std::string what = "another server owns the store";
-  RETURN_IF_ERROR(connection_.Run({.sql = R"(-- describe_owner
-      SELECT o.server, s.address, extract(epoch FROM clock_timestamp() - greatest(o.heartbeat_time, s.heartbeat_time))::bigint
-        FROM owners o JOIN servers s ON s.id = o.server WHERE o.population = '')",
-                                   .on_row = [&](const SqlRow& row) {
-                                     what = fmt::format("server {} at {} owns the store, and was heard of {} s ago",
-                                                        row.Bytes(0), row.Bytes(1), row.Int(2));
-                                   }}));
-  return absl::FailedPreconditionError(fmt::format("{}: {}; it is taken over {} after it was heard of last",
-                                                   connection_.name(), what,
-                                                   absl::FormatDuration(options_.takeover_after)));
+absl::Status PostgresOwner::CheckFree() {
+  absl::Status status;
+  RETURN_IF_ERROR(connection_.Run(
+      {.sql = R"(-- owner
+      SELECT server, address, extract(epoch FROM silent)::bigint
+        FROM (SELECT o.server, s.address,
+                     clock_timestamp() - greatest(o.heartbeat_time,
+                                                  CASE WHEN s.epoch = o.server_epoch THEN s.heartbeat_time END) AS silent
+                FROM owners o JOIN servers s ON s.id = o.server
+               WHERE o.population = '' AND o.server <> $1) AS other
+       WHERE silent < $2 * interval '1 microsecond')",
+       .values = PostgresValues().Add(SqlText(options_.server)).Add(absl::ToInt64Microseconds(options_.takeover_after)),
+       .on_row = [&](const SqlRow& row) {
+         status = absl::NotFoundError(
+             fmt::format("{}: server {} at {} owns the store, and was heard of {} s ago; it is taken over {} after "
+                         "it was heard of last",
+                         connection_.name(), row.Bytes(0), row.Bytes(1), row.Int(2),
+                         absl::FormatDuration(options_.takeover_after)));
+       }}));
+  return status;
 }
 
 PostgresConnection::Statement PostgresOwner::Fence() const {
@@ -167,6 +185,15 @@ absl::Status PostgresOwner::Beat() {
   return connection_.Run({.sql = "-- beat\nUPDATE servers SET heartbeat_time = clock_timestamp() "
                                  "WHERE id = $1 AND epoch = $2",
                           .values = PostgresValues().Add(SqlText(options_.server)).Add(server_epoch_)});
+}
+
+absl::Status PostgresOwner::Release() {
+  RETURN_IF_ERROR(status_);
+  Lose("has given the store back").IgnoreError();
+  // No server has the epoch 0, so that no heartbeat keeps the row.
+  return connection_.Run({.sql = "-- release\nUPDATE owners SET epoch = epoch + 1, server_epoch = 0, "
+                                 "heartbeat_time = to_timestamp(0) WHERE population = '' AND epoch = $1",
+                          .values = PostgresValues().Add(epoch_)});
 }
 
 }  // namespace sheaf

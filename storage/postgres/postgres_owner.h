@@ -18,6 +18,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -38,11 +39,15 @@ class PostgresOwner {
     std::string address;
     // An owner that has not been heard of for so long, by the database's clock, is taken over. Of one that lives, its
     // commits and Beat are what is heard.
-    absl::Duration takeover_after = absl::Seconds(5);
+    absl::Duration takeover_after = absl::Seconds(4);
+    // Who waits for its turn: called while another server owns the store, with a sentence that names it, or while the
+    // database does not serve; pauses, and says whether to look again. Without it Take returns at once.
+    std::function<bool(const absl::Status&)> wait;
     // How often a lost connection is made again before the store is given up, some half a second apart.
     int attempts_max = 60;
   };
-  // Of a database with its schema. FAILED_PRECONDITION, naming the owner, while there is one that lives and is another.
+  // Of a database with its schema. FAILED_PRECONDITION, naming the owner, while there is one that lives and is another,
+  // if `wait` does not wait for it.
   // A server that starts again is its own successor: what is left of its former process is shut out.
   static absl::StatusOr<std::unique_ptr<PostgresOwner>> Take(PostgresConnection& connection, const Options& options);
 
@@ -62,19 +67,24 @@ class PostgresOwner {
   absl::Status Reconnect();
   // Says that this server lives, where it commits nothing. A round trip.
   absl::Status Beat();
+  // Gives the row back: whoever waits need not wait for takeover_after. All that writes returns ABORTED from here on.
+  absl::Status Release();
 
  private:
   PostgresOwner(PostgresConnection& connection, Options options)
       : connection_(connection), options_(std::move(options)) {}
 
   absl::Status Join();
-  // NOT_FOUND if another server owns it and lives.
+  // NOT_FOUND, naming it, if another server owns the row and lives.
+  absl::Status TryToTake();
+  // The same, without a name.
   absl::Status TakeRow();
+  // The same of a look, which locks nothing.
+  absl::Status CheckFree();
   // The row is this process's: takes it again for the connection that is there now, and reads `batch`.
   absl::StatusOr<int64_t> TakeAgain();
   // Ends the connection that holds the row's lock for longer than one waits for it.
   absl::Status EndOldConnection();
-  absl::Status Describe();
   absl::Status Lose(std::string_view why);
 
   PostgresConnection& connection_;

@@ -23,4 +23,6 @@ OwnedSession& PostgresTaskStore::session() { return engine_.session(); }
 
 absl::Status PostgresTaskStore::Beat() { return engine_.owner().Beat(); }
 
+absl::Status PostgresTaskStore::Release() { return engine_.owner().Release(); }
+
 }  // namespace sheaf

@@ -41,6 +41,8 @@ class PostgresTaskStore {
   OwnedSession& session();
   // Says that this server lives, where it has nothing to commit.
   absl::Status Beat();
+  // After the last batch: the next owner need not wait.
+  absl::Status Release();
 
  private:
   PostgresTaskStore(PostgresEngine& engine, std::unique_ptr<TaskStore> tasks)

@@ -2,7 +2,10 @@
 // rounds.
 #include <signal.h>
 
+#include <filesystem>
+#include <fstream>
 #include <functional>
+#include <memory>
 
 #include "proto/methods.h"
 #include "tests/e2e/rounds.h"
@@ -18,7 +21,43 @@ std::string StoreOf(PostgresDatabase& database) { return database.cluster().TcpC
 
 FederationOptions On(PostgresDatabase& database) { return {.server_arguments = {"--store", StoreOf(database)}}; }
 
-// What a second server says, which does not start as long as the first lives.
+std::vector<std::string> SecondServer(PostgresDatabase& database, const std::string& directory) {
+  return {BinaryPath("sheafd"), "--listen",          "127.0.0.1:0", "--data-dir",     directory + "/second",
+          "--port-file",        directory + "/port", "--store",     StoreOf(database)};
+}
+
+ChildProcess StartSecond(PostgresDatabase& database, const std::string& directory) {
+  absl::StatusOr<ChildProcess> child =
+      ChildProcess::Start({.argv = SecondServer(database, directory), .log_path = directory + "/log"});
+  INFO(child.status().ToString());
+  REQUIRE(child.ok());
+  return *std::move(child);
+}
+
+// A server that is started while another has the database.
+class Waiting {
+ public:
+  explicit Waiting(PostgresDatabase& database) : server_(StartSecond(database, scratch_.path())) {
+    WaitUntil("the second server waits", absl::Seconds(10),
+              [&] { return server_.LogTail(kLogLines).find("owns the store, and was heard of") != std::string::npos; });
+    CHECK_FALSE(Serves());
+  }
+  ChildProcess& server() { return server_; }
+  bool Serves() const { return std::filesystem::exists(scratch_.path() + "/port"); }
+  std::unique_ptr<Transport> Connect() const {
+    std::ifstream port(scratch_.path() + "/port");
+    std::string address;
+    std::getline(port, address);
+    return OpenTransport(address, {.own_connection = true});
+  }
+
+ private:
+  static constexpr int kLogLines = 20;
+  const TemporaryDirectory scratch_ = ScratchDirectory();
+  ChildProcess server_;
+};
+
+// What a server says that does not start.
 CommandRun TryToStart(PostgresDatabase& database, const std::string& directory) {
   return RunCommand(
       {BinaryPath("sheafd"), "--listen", "127.0.0.1:0", "--data-dir", directory, "--store", StoreOf(database)},
@@ -81,7 +120,10 @@ TEST_CASE("Another server takes a database over when its owner was killed, and n
     v1::SyncRequest results = APoll("hand", "poll-2", 0);
     for (const v1::Lease& lease : granted.leases()) AddResult(lease, results);
     CHECK(VerdictsOf(SyncOnce(first.transport(), results)) == std::vector<std::string>(4, "ACCEPTED"));
-    const CommandRun second = TryToStart(database, scratch.path() + "/second");
+    // It has a name of its own, and does not wait.
+    std::vector<std::string> token = SecondServer(database, scratch.path());
+    token.emplace_back("--create-operator-token");
+    const CommandRun second = RunCommand(token, {.timeout = absl::Seconds(20)});
     CHECK(second.exit_code == 1);
     CHECK_THAT(second.err, Contains("owns the store") && Contains("127.0.0.1"));
     first.KillServer();
@@ -95,6 +137,56 @@ TEST_CASE("Another server takes a database over when its owner was killed, and n
   const v1::Round ended = Await(second, round);
   CHECK(ended.aggregate().num_contributions() == 10);
   CHECK(CountsOf(second.transport(), round) == std::vector<int64_t>(10, 1));
+}
+
+TEST_CASE(
+    "A server that waits for its turn has the database at once when its owner stops, and soon when it was killed") {
+  PostgresDatabase database;
+  const SystemClock clock;
+  for (const bool is_killed : {false, true}) {
+    Federation first(On(database));
+    const std::string round = StartRound(first, OneHotRound({.num_tasks = 4, .lease = absl::Seconds(60)}));
+    const v1::SyncResponse granted = SyncOnce(first.transport(), APoll("hand", "poll-1", 4));
+    v1::SyncRequest results = APoll("hand", "", 0);
+    for (const v1::Lease& lease : granted.leases()) AddResult(lease, results);
+    v1::SyncRequest half = results;
+    half.mutable_results()->DeleteSubrange(2, 2);
+    CHECK(VerdictsOf(SyncOnce(first.transport(), half)) == std::vector<std::string>(2, "ACCEPTED"));
+
+    Waiting second(database);
+    const absl::Time end = clock.Now();
+    if (is_killed) {
+      first.KillServer();
+    } else {
+      CHECK(first.StopServer() < absl::Seconds(5));
+    }
+    const absl::Time ended = clock.Now();
+    WaitUntil("the second server serves", absl::Seconds(20), [&] { return second.Serves(); });
+    const absl::Duration without = clock.Now() - ended;
+    CHECK(without < (is_killed ? absl::Seconds(7) : absl::Seconds(1)));
+    Measured("{}: ended within {}, and served again {} later", is_killed ? "SIGKILL" : "SIGTERM",
+             absl::FormatDuration(ended - end), absl::FormatDuration(without));
+    const std::unique_ptr<Transport> transport = second.Connect();
+    CHECK(RoundOf(*transport, round).num_contributions() == 2);
+    CHECK_THAT(VerdictsOf(SyncOnce(*transport, results)), Catch::Contains(std::vector<std::string>(2, "ACCEPTED")));
+    WaitUntil("the round ends", absl::Seconds(20), [&] { return RoundOf(*transport, round).state() == v1::SUCCEEDED; });
+    CHECK(CountsOf(*transport, round) == std::vector<int64_t>(4, 1));
+    kill(second.server().pid(), SIGTERM);
+    CHECK(EndOf(second.server(), absl::Seconds(10)) == "exit code 0");
+  }
+}
+
+TEST_CASE("A server that waits for its turn outlives the database, and ends when it is told to") {
+  PostgresCluster cluster;
+  PostgresDatabase database(cluster);
+  Federation first(On(database));
+  Waiting second(database);
+  cluster.Stop("immediate");
+  CHECK_FALSE(second.server().WaitForEnd(absl::Seconds(1)));
+  kill(second.server().pid(), SIGTERM);
+  CHECK(EndOf(second.server(), absl::Seconds(10)) == "exit code 0");
+  CHECK_FALSE(second.Serves());
+  cluster.Start();
 }
 
 TEST_CASE("A server that stood still while another took its database over ends, and has changed nothing") {
