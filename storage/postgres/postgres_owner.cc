@@ -145,7 +145,7 @@ absl::StatusOr<int64_t> PostgresOwner::TakeAgain() {
   return batch;
 }
 
-absl::StatusOr<bool> PostgresOwner::Settle() {
+absl::StatusOr<int64_t> PostgresOwner::TakeAgainOnceItServes() {
   RETURN_IF_ERROR(status_);
   absl::Status last;
   for (int attempt = 0; attempt < options_.attempts_max; ++attempt) {
@@ -158,26 +158,33 @@ absl::StatusOr<bool> PostgresOwner::Settle() {
       if (EndOldConnection().ok()) batch = TakeAgain();
     }
     RETURN_IF_ERROR(status_);
+    if (batch.ok()) return batch;
     last = batch.status();
-    if (!batch.ok()) continue;
-    if (*batch == batch_ || *batch == batch_ + 1) return *batch > batch_;
-    Lose("the database has gone back or on by itself").IgnoreError();
-    return absl::DataLossError(
-        fmt::format("{} has batch {}, where {} was committed last: a standby without the newest commits was made the "
-                    "primary, or a backup was restored",
-                    connection_.name(), *batch, batch_));
   }
-  return Lose(fmt::format("what became of batch {} is not known ({})", batch_ + 1, last.ToString()));
+  return last;
+}
+
+absl::StatusOr<bool> PostgresOwner::Settle() {
+  const absl::StatusOr<int64_t> batch = TakeAgainOnceItServes();
+  RETURN_IF_ERROR(status_);
+  if (!batch.ok()) {
+    return Lose(fmt::format("what became of batch {} is not known ({})", batch_ + 1, batch.status().ToString()));
+  }
+  if (*batch == batch_ || *batch == batch_ + 1) return *batch > batch_;
+  return LoseAsOther(*batch);
 }
 
 absl::Status PostgresOwner::Reconnect() {
-  RETURN_IF_ERROR(status_);
-  RETURN_IF_ERROR(connection_.Connect());
-  ASSIGN_OR_RETURN(const int64_t batch, TakeAgain());
-  if (batch == batch_) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const int64_t batch, TakeAgainOnceItServes());
+  return batch == batch_ ? absl::OkStatus() : LoseAsOther(batch);
+}
+
+absl::Status PostgresOwner::LoseAsOther(int64_t batch) {
   Lose("the database has gone back or on by itself").IgnoreError();
   return absl::DataLossError(
-      fmt::format("{} has batch {}, where {} was committed last", connection_.name(), batch, batch_));
+      fmt::format("{} has batch {}, where {} was committed last: a standby without the newest commits was made the "
+                  "primary, or a backup was restored",
+                  connection_.name(), batch, batch_));
 }
 
 absl::Status PostgresOwner::Beat() {

@@ -63,7 +63,7 @@ class PostgresOwner {
   // attempts_max; ABORTED if it does not, or if somebody has taken over. DATA_LOSS if the database lacks commits that
   // it had acknowledged.
   absl::StatusOr<bool> Settle();
-  // The connection broke elsewhere: makes it anew. One attempt.
+  // The connection broke elsewhere: makes it anew. Waits as Settle does; UNAVAILABLE if the database does not serve.
   absl::Status Reconnect();
   // Says that this server lives, where it commits nothing. A round trip.
   absl::Status Beat();
@@ -85,7 +85,11 @@ class PostgresOwner {
   absl::StatusOr<int64_t> TakeAgain();
   // Ends the connection that holds the row's lock for longer than one waits for it.
   absl::Status EndOldConnection();
+  // The same on a new connection, as soon as there is one; UNAVAILABLE after attempts_max.
+  absl::StatusOr<int64_t> TakeAgainOnceItServes();
   absl::Status Lose(std::string_view why);
+  // The database has `batch`, which this process has not written.
+  absl::Status LoseAsOther(int64_t batch);
 
   PostgresConnection& connection_;
   const Options options_;
