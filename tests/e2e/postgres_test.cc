@@ -2,6 +2,8 @@
 // rounds.
 #include <signal.h>
 
+#include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -97,7 +99,7 @@ TEST_CASE("On PostgreSQL, whoever is killed in the middle of rounds: what was ac
       CHECK_FALSE(federation.server().WaitForEnd(absl::Seconds(1)));
       cluster.Start();
       const absl::Time started = federation.clock().Now();
-      SyncOnce(federation.transport(), APoll("hand", "", 0));
+      Await(federation, StartRound(federation, OneHotRound({.num_tasks = 1})));
       const absl::Duration without = federation.clock().Now() - started;
       CHECK(without < absl::Seconds(2));
       Measured("it served again {} after the database", absl::FormatDuration(without));
@@ -109,6 +111,35 @@ TEST_CASE("On PostgreSQL, whoever is killed in the middle of rounds: what was ac
   federation.StartServer();
   const CommandRun info = federation.Sheaf({"server", "info"});
   CHECK_THAT(info.out, Contains("postgresql"));
+}
+
+TEST_CASE("On a database that fails over to its standby, whatever was acknowledged is counted, each once") {
+  // 20 and more are for a long look.
+  const char* const num_failovers = std::getenv("SHEAF_FAILOVERS");
+  PostgresCluster cluster;
+  PostgresDatabase database(cluster);
+  cluster.AddStandby();
+  Federation federation({.server_arguments = {"--store", cluster.EitherConninfo(database.name())}});
+  for (int i = 0; i < 3; ++i) federation.StartWorker(fmt::format("w{}", i), {"--concurrency", "4"});
+  constexpr int kTasks = 60;
+  std::vector<absl::Duration> without;
+  for (int i = 0; i < (num_failovers == nullptr ? 2 : std::atoi(num_failovers)); ++i) {
+    const std::string round =
+        StartRound(federation, OneHotRound({.num_tasks = kTasks, .work = absl::Milliseconds(100)}));
+    const auto num_done = [&] { return RoundOf(federation.transport(), round).tasks().succeeded(); };
+    WaitUntil("a quarter is done", absl::Seconds(30), [&] { return num_done() >= kTasks / 4; });
+    cluster.FailOver();
+    const absl::Time promoted = federation.clock().Now();
+    const std::string next = StartRound(federation, OneHotRound({.num_tasks = 1}));
+    without.push_back(federation.clock().Now() - promoted);
+    CHECK(without.back() < absl::Seconds(2));
+    CHECK(Await(federation, round, absl::Seconds(60)).aggregate().num_contributions() == kTasks);
+    CHECK(CountsOf(federation.transport(), round) == std::vector<int64_t>(kTasks, 1));
+    Await(federation, next);
+    cluster.AddStandby();
+  }
+  Measured("{} times; served again {} after the promotion at most", without.size(),
+           absl::FormatDuration(*std::max_element(without.begin(), without.end())));
 }
 
 TEST_CASE("Another server takes a database over when its owner was killed, and not before") {

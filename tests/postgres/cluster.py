@@ -9,6 +9,8 @@ each line of input is an order, answered by one line ("ok", or what went wrong) 
 
   stop MODE    pg_ctl's modes: smart, fast, immediate (as after a crash)
   start        on the same data and port
+  standby      makes a synchronous standby of the server and waits until it follows; answered by "ok PORT"
+  failover     kill -9 of the server; its standby is promoted and takes its place
 
 When the input ends, the cluster is stopped and its directory deleted. That is also what happens when the test is killed:
 what looks after the cluster is nobody's child, in a session of its own.
@@ -71,7 +73,13 @@ class Cluster:
         self.user = user()
         self.directory = pathlib.Path(tempfile.mkdtemp(prefix="sheaf-pg-"))
         self.process = None
+        self.data = "data"
         self.port = 0
+        # Of the standby, if there is one: its process, directory and port.
+        self.standby = None
+        self.num_standbys = 0
+        # Both ports stay the same: a server is told of them once.
+        self.other_port = 0
         if self.user:
             os.chown(self.directory, self.user.pw_uid, self.user.pw_gid)
 
@@ -100,20 +108,65 @@ class Cluster:
         raise RuntimeError(f"the cluster did not start: {self.said()}")
 
     def start(self):
-        self.process = self.run("postgres", "-D", "data", "-p", str(self.port))
-        end = time.monotonic() + SECONDS_TO_START
-        while time.monotonic() < end:
-            if self.process.poll() is not None:
-                self.process = None
-                return f"postgres ended at once: {self.said()}"
-            # The last line of this file says whether it takes connections.
+        self.process, answer = self.start_on(self.data, self.port)
+        return answer
+
+    def start_on(self, data, port):
+        """The process, None if it has ended, and what to answer."""
+        process = self.run("postgres", "-D", data, "-p", str(port))
+
+        def takes_connections():
+            # The last line of this file says so.
             try:
-                if (self.directory / "data/postmaster.pid").read_text().split("\n")[7].strip() == "ready":
-                    return "ok"
+                said = (self.directory / data / "postmaster.pid").read_text().split("\n")[7].strip()
             except (OSError, IndexError):
-                pass
+                return False
+            return said in ("ready", "standby")
+
+        if not self.wait(lambda: process.poll() is not None or takes_connections()):
+            return process, f"postgres does not take connections after {SECONDS_TO_START} seconds: {self.said()}"
+        if process.poll() is not None:
+            return None, f"postgres ended at once: {self.said()}"
+        return process, "ok"
+
+    def wait(self, is_so):
+        end = time.monotonic() + SECONDS_TO_START
+        while not is_so():
+            if time.monotonic() > end:
+                return False
             time.sleep(0.01)
-        return f"postgres does not take connections after {SECONDS_TO_START} seconds: {self.said()}"
+        return True
+
+    def ask(self, sql):
+        """The answer of the server, as text."""
+        return subprocess.run([f"{PROGRAMS}/psql", "-XAtq", "-h", self.directory, "-p", str(self.port), "-U", "sheaf", "-c",
+                               sql, "postgres"], stdin=subprocess.DEVNULL, capture_output=True, text=True).stdout.strip()
+
+    def make_standby(self):
+        self.num_standbys += 1
+        data, port = f"data-{self.num_standbys}", self.other_port or free_port()
+        copied = self.run("pg_basebackup", "-D", data, "-h", str(self.directory), "-p", str(self.port), "-U", "sheaf", "-R",
+                          "-X", "stream", "-c", "fast", "--no-sync").wait()
+        if copied != 0:
+            return f"pg_basebackup failed: {self.said()}"
+        process, answer = self.start_on(data, port)
+        if answer != "ok":
+            return answer
+        self.standby = process, data, port
+        # From here on a commit is acknowledged when both have it. The copy does not have this setting: it goes on alone.
+        self.ask("ALTER SYSTEM SET synchronous_standby_names = '*'")
+        self.ask("SELECT pg_reload_conf()")
+        if not self.wait(lambda: self.ask("SELECT sync_state FROM pg_stat_replication") == "sync"):
+            return f"the standby does not follow: {self.said()}"
+        return f"ok {port}"
+
+    def fail_over(self):
+        self.process.kill()
+        self.process.wait()
+        self.other_port = self.port
+        (self.process, self.data, self.port), self.standby = self.standby, None
+        promoted = self.run("pg_ctl", "promote", "-D", self.data, "-w").wait()
+        return "ok" if promoted == 0 else f"pg_ctl promote failed: {self.said()}"
 
     def stop(self, mode):
         if self.process is not None:
@@ -128,6 +181,9 @@ class Cluster:
     def remove(self):
         try:
             self.stop("immediate")
+            if self.standby is not None:
+                self.process = self.standby[0]
+                self.stop("immediate")
         finally:
             shutil.rmtree(self.directory, ignore_errors=True)
 
@@ -145,7 +201,9 @@ def serve():
         print(cluster.directory, cluster.port, "sheaf", flush=True)
         for line in sys.stdin:
             order = line.split()
-            print(cluster.start() if order == ["start"] else cluster.stop(order[1]), flush=True)
+            answers = {"start": cluster.start, "stop": cluster.stop, "standby": cluster.make_standby,
+                       "failover": cluster.fail_over}
+            print(answers[order[0]](*order[1:]), flush=True)
     except (BrokenPipeError, SystemExit):
         pass
     finally:

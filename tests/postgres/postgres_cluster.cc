@@ -74,15 +74,28 @@ std::string PostgresCluster::ReadLine() {
   return line;
 }
 
-void PostgresCluster::Order(const std::string& order) {
+std::string PostgresCluster::Order(const std::string& order) {
   const std::string line = order + "\n";
   SHEAF_CHECK(::write(input_, line.data(), line.size()) == static_cast<ssize_t>(line.size()));
   const std::string answer = ReadLine();
-  SHEAF_CHECK(answer == "ok", "{}: {}", order, answer);
+  SHEAF_CHECK(answer.starts_with("ok"), "{}: {}", order, answer);
+  return answer.substr(2);
 }
 
 void PostgresCluster::Stop(const std::string& mode) { Order("stop " + mode); }
 void PostgresCluster::Start() { Order("start"); }
+
+void PostgresCluster::AddStandby() { standby_port_ = std::stoi(Order("standby")); }
+
+void PostgresCluster::FailOver() {
+  Order("failover");
+  std::swap(port_, standby_port_);
+}
+
+std::string PostgresCluster::EitherConninfo(const std::string& database) const {
+  return fmt::format("postgresql://{}@127.0.0.1:{},127.0.0.1:{}/{}?target_session_attrs=read-write", user_, port_,
+                     standby_port_, database);
+}
 
 std::string PostgresCluster::Conninfo(const std::string& database) const {
   return fmt::format("host={} port={} user={} dbname={}", folder_, port_, user_, database);

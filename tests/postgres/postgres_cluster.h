@@ -40,9 +40,17 @@ class PostgresCluster {
   void Stop(const std::string& mode);
   void Start();
 
+  // From here on a commit is acknowledged when a standby has it as well.
+  void AddStandby();
+  // kill -9 of the server. Its standby is promoted, and is the server from here on.
+  void FailOver();
+  // Whichever of both takes writes, over TCP.
+  std::string EitherConninfo(const std::string& database) const;
+
  private:
   std::string ReadLine();
-  void Order(const std::string& order);
+  // What is answered behind "ok".
+  std::string Order(const std::string& order);
 
   // The two ends of cluster.py.
   int input_ = -1;
@@ -50,6 +58,7 @@ class PostgresCluster {
   std::string folder_;
   std::string user_;
   int port_ = 0;
+  int standby_port_ = 0;
 };
 
 class PostgresDatabase {
