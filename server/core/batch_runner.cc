@@ -33,7 +33,9 @@ absl::Status BatchRunner::Run(std::vector<Executor::Event> events, absl::Time no
   const absl::Status reread = commit.ok() ? commit : core_.OnRollback(now);
   // 5. Now everybody hears. What is deferred may defer no more; what it posts goes into the next batch.
   executor.NoteWork("what waited for the commit");
-  for (const Executor::Deferred& deferred : std::exchange(deferred_, {})) deferred(commit);
+  // A store that is another server's now is no error of theirs: that server takes the same calls.
+  const absl::Status told = absl::IsAborted(commit) ? absl::UnavailableError(commit.message()) : commit;
+  for (const Executor::Deferred& deferred : std::exchange(deferred_, {})) deferred(told);
   if (reread.ok()) return commit;
   return absl::InternalError("after a batch that failed the store cannot be read: " + reread.ToString());
 }

@@ -46,7 +46,8 @@ class BatchRunner {
   BatchRunner(TaskStore& store, PayloadStore& payloads, Core& core) : store_(store), payloads_(payloads), core_(core) {}
 
   // Runs `events` and the core's tick at `now`. INTERNAL or DATA_LOSS means that the process must stop: a flush
-  // failed, and what is on disk is not known; ABORTED that the store is another server's now. RESOURCE_EXHAUSTED (the
+  // failed, and what is on disk is not known; ABORTED that the store is another server's now, and whoever was deferred
+  // hears UNAVAILABLE: the other one takes the same call. RESOURCE_EXHAUSTED (the
   // disk is full) and UNAVAILABLE only fail this batch.
   absl::Status Run(std::vector<Executor::Event> events, absl::Time now, BatchControl& control);
   absl::Status Run(std::vector<Executor::Event> events, absl::Time now) {

@@ -1,0 +1,184 @@
+// Three servers on one database, of which one serves and two wait, while each in its turn is killed, stands still, or
+// is stopped, and its connections to the database are cut.
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "sdk/cpp/client/retrying_transport.h"
+#include "sdk/cpp/client/round_client.h"
+#include "tests/e2e/rounds.h"
+#include "tests/e2e/rpc_relay.h"
+#include "tests/postgres/postgres_cluster.h"
+
+namespace sheaf {
+namespace {
+
+constexpr int kServers = 3;
+constexpr int kWorkers = 16;
+constexpr absl::Duration kTakeoverAfter = absl::Seconds(1);
+
+template <typename T>
+T Ok(absl::StatusOr<T> value) {
+  INFO(value.status().ToString());
+  REQUIRE(value.ok());
+  return *std::move(value);
+}
+
+int FreePort() {
+  const int probe = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  REQUIRE(::bind(probe, reinterpret_cast<sockaddr*>(&address), size) == 0);
+  REQUIRE(::getsockname(probe, reinterpret_cast<sockaddr*>(&address), &size) == 0);
+  ::close(probe);
+  return ntohs(address.sin_port);
+}
+
+// As a load balancer: calls go to the server that took the last one. Once it cannot be reached the next is tried, with
+// the caller's next attempt. Thread-safe.
+class WhicheverServes final : public Transport {
+ public:
+  explicit WhicheverServes(const std::vector<std::string>& addresses) {
+    for (const std::string& address : addresses) servers_.push_back(OpenTransport(address, {.own_connection = true}));
+  }
+
+  void CallMethod(std::string_view method, const google::protobuf::Message& request,
+                  google::protobuf::Message* response, const CallOptions& options, Done done) override {
+    const size_t to = current_;
+    servers_[to]->CallMethod(method, request, response, options,
+                             [this, to, done = std::move(done)](absl::Status status) {
+                               size_t expected = to;
+                               if (absl::IsUnavailable(status))
+                                 current_.compare_exchange_strong(expected, (to + 1) % servers_.size());
+                               done(std::move(status));
+                             });
+  }
+
+  size_t current() const { return current_; }
+
+ private:
+  std::vector<std::unique_ptr<Transport>> servers_;
+  std::atomic<size_t> current_ = 0;
+};
+
+// The processes, each of which is started again when it has ended, as by a service manager.
+class Servers {
+ public:
+  explicit Servers(const std::string& store) {
+    for (int i = 0; i < kServers; ++i) addresses_.push_back(fmt::format("127.0.0.1:{}", FreePort()));
+    for (int i = 0; i < kServers; ++i) {
+      arguments_.push_back({BinaryPath("sheafd"), "--listen", addresses_[i], "--data-dir",
+                            fmt::format("{}/{}", scratch_.path(), i), "--store", store, "--takeover-after",
+                            absl::FormatDuration(kTakeoverAfter)});
+    }
+    processes_.resize(kServers);
+    StartEnded();
+  }
+
+  const std::vector<std::string>& addresses() const { return addresses_; }
+  ChildProcess& process(size_t i) { return *processes_[i]; }
+  const std::string& scratch() const { return scratch_.path(); }
+
+  void StartEnded() {
+    for (size_t i = 0; i < kServers; ++i) {
+      if (processes_[i] && processes_[i]->IsRunning()) continue;
+      processes_[i].reset();
+      processes_[i].emplace(Ok(ChildProcess::Start(
+          {.argv = arguments_[i], .log_path = fmt::format("{}/{}-{}.log", scratch_.path(), i, ++num_starts_)})));
+    }
+  }
+
+ private:
+  const TemporaryDirectory scratch_ = ScratchDirectory();
+  std::vector<std::string> addresses_;
+  std::vector<std::vector<std::string>> arguments_;
+  std::vector<std::optional<ChildProcess>> processes_;
+  int num_starts_ = 0;
+};
+
+TEST_CASE(
+    "Three servers of a database are killed, stand still and are stopped in turn: nothing is lost or counts twice") {
+  // 100 and more are for a long look.
+  const char* const loops = std::getenv("SHEAF_SERVER_LOOPS");
+  const int num_loops = loops == nullptr ? 8 : std::atoi(loops);
+  PostgresCluster cluster;
+  PostgresDatabase database(cluster);
+  Servers servers(cluster.TcpConninfo(database.name()));
+  WhicheverServes wire(servers.addresses());
+  RpcRelay relay(wire);
+  const SystemClock clock;
+  GrpcTimer timer;
+  SystemRandom random;
+  SystemRandom retry_random;
+  RetryingTransport transport(wire, timer, clock, retry_random, RetryOptions());
+  std::vector<ChildProcess> workers;
+  for (int i = 0; i < kWorkers; ++i) {
+    const std::string name = fmt::format("w{}", i);
+    workers.push_back(Ok(ChildProcess::Start(
+        {.argv = {BinaryPath("sheaf-worker"), "--server", relay.target(), "--name", name, "--concurrency", "2"},
+         .log_path = fmt::format("{}/{}.log", servers.scratch(), name)})));
+  }
+  constexpr int kTasks = 80;
+  const char* const names[] = {"SIGTERM", "SIGKILL", "connections", "SIGSTOP"};
+  std::vector<absl::Duration> slowest(std::size(names));
+  for (int loop = 0; loop < num_loops; ++loop) {
+    const size_t fault = static_cast<size_t>(loop) % std::size(names);
+    INFO("loop " << loop << ", " << names[fault]);
+    const std::string round =
+        Ok(CreateRound(transport, random.Token(16),
+                       OneHotRound({.num_tasks = kTasks, .work = absl::Milliseconds(100), .lease = absl::Seconds(5)})))
+            .id();
+    WaitUntil("a quarter is done", absl::Seconds(30),
+              [&] { return RoundOf(transport, round).tasks().succeeded() >= kTasks / 4; });
+    const size_t owner = wire.current();
+    const pid_t pid = servers.process(owner).pid();
+    const absl::Time start = clock.Now();
+    if (fault == 0) kill(pid, SIGTERM);
+    if (fault == 1) kill(pid, SIGKILL);
+    if (fault == 2) {
+      database.Run("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()");
+    }
+    if (fault == 3) {
+      kill(pid, SIGSTOP);
+      WaitUntil("another has taken over", absl::Seconds(20), [&] {
+        return database.Run("SELECT count(*) FROM owners o JOIN servers s ON s.id = o.server WHERE s.address = '" +
+                            servers.addresses()[owner] + "'") == "0";
+      });
+      kill(pid, SIGCONT);
+    }
+    // One that must be written down.
+    Ok(CreateRound(transport, random.Token(16), OneHotRound({.num_tasks = 1})));
+    slowest[fault] = std::max(slowest[fault], clock.Now() - start);
+    // Who stood still ends by itself once it notices.
+    if (fault != 2) CHECK(servers.process(owner).WaitForEnd(absl::Seconds(20)));
+    servers.StartEnded();
+    const v1::Round ended = Ok(WaitForRound(transport, clock, round, {.timeout = absl::Seconds(60)}));
+    INFO(ended.ShortDebugString());
+    REQUIRE(ended.state() == v1::SUCCEEDED);
+    CHECK(ended.aggregate().num_contributions() == kTasks);
+    CHECK(CountsOf(transport, round) == std::vector<int64_t>(kTasks, 1));
+  }
+  std::string figures;
+  for (size_t i = 0; i < std::size(names); ++i) {
+    figures += fmt::format("; {}: written down again within {}", names[i], absl::FormatDuration(slowest[i]));
+  }
+  Measured("{} loops, {} servers, {} workers{}", num_loops, kServers, kWorkers, figures);
+  for (ChildProcess& worker : workers) worker.Terminate();
+}
+
+}  // namespace
+}  // namespace sheaf
