@@ -36,7 +36,7 @@ absl::Status BatchRunner::Run(std::vector<Executor::Event> events, absl::Time no
   // A store that is another server's now is no error of theirs: that server takes the same calls.
   const absl::Status told = absl::IsAborted(commit) ? absl::UnavailableError(commit.message()) : commit;
   for (const Executor::Deferred& deferred : std::exchange(deferred_, {})) deferred(told);
-  if (reread.ok()) return commit;
+  if (reread.ok() || absl::IsAborted(commit)) return commit;
   return absl::InternalError("after a batch that failed the store cannot be read: " + reread.ToString());
 }
 

@@ -47,8 +47,8 @@ class BatchRunner {
 
   // Runs `events` and the core's tick at `now`. INTERNAL or DATA_LOSS means that the process must stop: a flush
   // failed, and what is on disk is not known; ABORTED that the store is another server's now, and whoever was deferred
-  // hears UNAVAILABLE: the other one takes the same call. RESOURCE_EXHAUSTED (the
-  // disk is full) and UNAVAILABLE only fail this batch.
+  // hears UNAVAILABLE: the other one takes the same call. RESOURCE_EXHAUSTED (the disk is full) and UNAVAILABLE only
+  // fail this batch.
   absl::Status Run(std::vector<Executor::Event> events, absl::Time now, BatchControl& control);
   absl::Status Run(std::vector<Executor::Event> events, absl::Time now) {
     BatchControl nothing_waits;
