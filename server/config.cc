@@ -125,6 +125,11 @@ absl::Status CheckListen(Config& config) {
     return absl::InvalidArgumentError("--join is for tabs, which call by HTTP/1.1: give --http, too");
   }
   RETURN_IF_ERROR(CheckAddress(config, "listen", config.listen));
+  if (config.peer_listen.empty()) config.peer_listen = config.listen.substr(0, config.listen.rfind(':')) + ":0";
+  if (Host(config.peer_listen).empty() || config.peer_listen.find(':') == std::string::npos) {
+    return absl::InvalidArgumentError(
+        fmt::format("peer_listen: \"{}\" is not HOST:PORT, for example 10.0.0.1:7435", config.peer_listen));
+  }
   return config.http.empty() ? absl::OkStatus() : CheckAddress(config, "http", config.http);
 }
 
@@ -198,6 +203,10 @@ Settings SettingsOf(Invocation& invocation) {
                     "How long the owner of a database may be silent before this server takes it over; the same for all "
                     "servers of a database.",
                     {}, &config.takeover_after);
+  settings.Text("peer_listen", "",
+                "Address and port for the other servers of a database, which forward calls to its owner there; empty for "
+                "the host of --listen and a free port.",
+                &config.peer_listen);
   AddLimits(config.limits, settings);
   return settings;
 }

@@ -37,6 +37,8 @@ struct Config {
   absl::Duration stop_grace;
   // Of a store that is a database.
   absl::Duration takeover_after;
+  // HOST:PORT, for other servers of the database.
+  std::string peer_listen;
   Limits limits;
 
   bool is_in_postgres() const { return store != "sqlite" && store != "memory"; }

@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <utility>
 #include <variant>
@@ -23,11 +24,16 @@
 #include "base/version.h"
 #include "server/config.h"
 #include "server/core/access/access_control.h"
+#include "server/net/listener.h"
+#include "server/rpc/forwarded_metadata.h"
 #include "server/runtime.h"
+#include "server/standby.h"
 #include "storage/directory/open.h"
 #include "storage/memory/memory_payload_store.h"
 #include "storage/memory/memory_task_store.h"
 #include "storage/postgres/open.h"
+#include "storage/postgres/postgres_token_watch.h"
+#include "tls/self_signed.h"
 
 namespace sheaf {
 namespace {
@@ -93,25 +99,126 @@ absl::Status WritePortFile(const std::string& path, const std::string& address) 
   return absl::FailedPreconditionError(fmt::format("cannot write the port file {}; check its directory", path));
 }
 
+void RemovePortFiles(const Config& config) {
+  if (!config.port_file.empty()) std::filesystem::remove(config.port_file);
+  if (!config.http_port_file.empty()) std::filesystem::remove(config.http_port_file);
+}
+
+// 160 bits of chance.
+constexpr int kPeerSecretCharacters = 32;
 // A database hears from its owner so many times before another may take over.
 constexpr int kBeats = 5;
 // Between two looks at who owns a database.
 constexpr absl::Duration kLook = absl::Milliseconds(100);
 
-// Waits for the server's turn at a database, as PostgresOwner::Options::wait.
+// Between two looks at its tokens.
+constexpr absl::Duration kTokenLook = absl::Seconds(1);
+
+absl::StatusOr<Runtime::Options> RuntimeOptions(const Config& config) {
+  Runtime::Options options = {
+      .listen = config.listen,
+      .http = config.http,
+      .http_origins = config.http_origins,
+      .tls = config.tls,
+      .requires_tokens = !config.is_loopback,
+      .data_directory = config.data_dir,
+      .idle_max = config.is_in_postgres() ? config.takeover_after / kBeats : absl::InfiniteDuration(),
+      .stop_grace = config.stop_grace,
+      .limits = config.limits};
+  if (!config.join.empty()) {
+    ASSIGN_OR_RETURN(options.join, JoinFiles::Read(config.join));
+  }
+  return options;
+}
+
+// The ports of a server that shares its database with others: they are there before it is known whose turn it is.
+absl::Status OpenPorts(const Config& config, const Clock& clock, Random& random, Runtime::Options& options) {
+  ASSIGN_OR_RETURN(options.doors.rpc, Listener::Open(config.listen));
+  if (!config.http.empty()) {
+    ASSIGN_OR_RETURN(options.doors.http, Listener::Open(config.http));
+  }
+  ASSIGN_OR_RETURN(options.peers, Listener::Open(config.peer_listen));
+  ASSIGN_OR_RETURN(options.for_peers.shown, MakeSelfSigned(kPeerName, clock.Now()));
+  options.for_peers.secret = random.Token(kPeerSecretCharacters);
+  return absl::OkStatus();
+}
+
+// `server`, a Runtime or a Standby, can be called.
+template <typename Server>
+absl::Status Announce(const Config& config, const Server& server, std::string_view what) {
+  if (!config.http_port_file.empty()) {
+    RETURN_IF_ERROR(WritePortFile(config.http_port_file, server.http_address()));
+  }
+  if (!config.port_file.empty()) RETURN_IF_ERROR(WritePortFile(config.port_file, server.address()));
+  LogInfo("sheafd {} listening on {}{}{}, {}", kVersion, server.address(),
+          config.http.empty() ? "" : fmt::format(", HTTP on {}", server.http_address()),
+          config.tls.empty()               ? ""
+          : config.tls.authorities.empty() ? " with TLS"
+                                           : " with mutual TLS",
+          what);
+  return absl::OkStatus();
+}
+
+// Waits for the server's turn at a database, and meanwhile forwards calls to the server whose turn it is.
 class Turn {
  public:
-  bool Wait(const absl::Status& why) {
-    if (!has_said_why_) LogInfo("waiting for the store: {}", std::string(why.message()));
+  // It forwards what comes by these.
+  Turn(const Config& config, const Clock& clock, Doors& doors) : config_(config), clock_(clock), doors_(doors) {}
+
+  // As PostgresOwner::Options::wait.
+  bool Wait(const PostgresOwner::Waiting& waiting) {
+    if (!has_said_why_) LogInfo("waiting for the store: {}", std::string(waiting.why.message()));
     has_said_why_ = true;
-    was_stopped_ = IsToldToStopWithin(kLook);
-    return !was_stopped_;
+    if (clock_.Now() >= next_token_look_) {
+      next_token_look_ = clock_.Now() + kTokenLook;
+      status_ = LookAtTokens();
+    }
+    if (standby_ != nullptr && waiting.owner) {
+      const auto& [server, peer] = *waiting.owner;
+      standby_->SetOwner({{.name = server,
+                           .address = peer.address,
+                           .certificate = peer.certificate,
+                           .secret = peer.secret}});
+    }
+    was_stopped_ = status_.ok() && IsToldToStopWithin(kLook);
+    return status_.ok() && !was_stopped_;
   }
   bool was_stopped() const { return was_stopped_; }
+  // Why it cannot wait.
+  const absl::Status& status() const { return status_; }
+
+  // The wait is over. The doors are there again; whoever comes waits at them.
+  void End() {
+    if (standby_ != nullptr) doors_ = std::exchange(standby_, nullptr)->Stop();
+  }
 
  private:
+  // The error of a server that cannot be one. While the database does not serve, the tokens are what they were.
+  absl::Status LookAtTokens() {
+    if (watch_ == nullptr) {
+      auto watch = PostgresTokenWatch::Open({.conninfo = config_.store});
+      if (!watch.ok()) return absl::OkStatus();
+      watch_ = *std::move(watch);
+    }
+    const auto tokens = watch_->Look();
+    if (!tokens.ok() || !*tokens) return absl::OkStatus();
+    if (standby_ != nullptr) return standby_->SetTokens(**tokens);
+    ASSIGN_OR_RETURN(Runtime::Options options, RuntimeOptions(config_));
+    options.doors = std::move(doors_);
+    ASSIGN_OR_RETURN(standby_, Standby::Start(**tokens, clock_, random_, std::move(options)));
+    return Announce(config_, *standby_, "forwarding calls to the server that owns the store");
+  }
+
+  const Config& config_;
+  const Clock& clock_;
+  Doors& doors_;
+  SystemRandom random_;
   bool has_said_why_ = false;
   bool was_stopped_ = false;
+  absl::Status status_;
+  absl::Time next_token_look_ = absl::InfinitePast();
+  std::unique_ptr<PostgresTokenWatch> watch_;
+  std::unique_ptr<Standby> standby_;
 };
 
 struct ChosenStore {
@@ -121,16 +228,14 @@ struct ChosenStore {
   PayloadStore* payloads = nullptr;
 };
 
-// Who gives no `turn` does not wait for one.
-absl::StatusOr<ChosenStore> ChooseStore(const Config& config, Random& random, Turn* turn = nullptr) {
+// `as` says who this server is to others of the same database, and how it waits for its turn.
+absl::StatusOr<ChosenStore> ChooseStore(const Config& config, Random& random, PostgresStoreOptions as = {}) {
   ChosenStore chosen;
   if (config.is_in_postgres()) {
-    PostgresStoreOptions options = {.conninfo = config.store,
-                                    .directory = config.data_dir,
-                                    .address = config.listen,
-                                    .takeover_after = config.takeover_after};
-    if (turn != nullptr) options.wait = [turn](const absl::Status& why) { return turn->Wait(why); };
-    ASSIGN_OR_RETURN(PostgresStore database, OpenPostgresStore(options, random));
+    as.conninfo = config.store;
+    as.directory = config.data_dir;
+    as.takeover_after = config.takeover_after;
+    ASSIGN_OR_RETURN(PostgresStore database, OpenPostgresStore(as, random));
     chosen.tasks = &database.tasks->tasks();
     chosen.payloads = database.payloads.get();
     chosen.parts = std::move(database);
@@ -183,46 +288,34 @@ absl::Status PrintOperatorToken(const Config& config) {
 absl::Status Serve(const Config& config) {
   const SystemClock clock;
   SystemRandom random;
-  std::optional<JoinFiles> join;
-  if (!config.join.empty()) {
-    ASSIGN_OR_RETURN(join, JoinFiles::Read(config.join));
+  ASSIGN_OR_RETURN(Runtime::Options options, RuntimeOptions(config));
+  Turn turn(config, clock, options.doors);
+  PostgresStoreOptions as;
+  if (config.is_in_postgres()) {
+    RETURN_IF_ERROR(OpenPorts(config, clock, random, options));
+    as.address = options.doors.rpc->address();
+    as.peer = {.address = options.peers->address(),
+               .certificate = options.for_peers.shown.certificate,
+               .secret = options.for_peers.secret};
+    as.wait = [&turn](const PostgresOwner::Waiting& waiting) { return turn.Wait(waiting); };
   }
-  Turn turn;
-  const absl::StatusOr<ChosenStore> chosen = ChooseStore(config, random, &turn);
+  const absl::StatusOr<ChosenStore> chosen = ChooseStore(config, random, std::move(as));
+  turn.End();
   if (turn.was_stopped()) {
+    RemovePortFiles(config);
     LogInfo("stopped before its turn");
     return absl::OkStatus();
   }
+  RETURN_IF_ERROR(turn.status());
   RETURN_IF_ERROR(chosen.status());
   const ChosenStore& store = *chosen;
-  ASSIGN_OR_RETURN(
-      const std::unique_ptr<Runtime> runtime,
-      Runtime::Start(*store.tasks, *store.payloads, clock, random,
-                     {.listen = config.listen,
-                      .http = config.http,
-                      .http_origins = config.http_origins,
-                      .join = std::move(join),
-                      .tls = config.tls,
-                      .requires_tokens = !config.is_loopback,
-                      .data_directory = config.data_dir,
-                      .idle_max = config.is_in_postgres() ? config.takeover_after / kBeats : absl::InfiniteDuration(),
-                      .stop_grace = config.stop_grace,
-                      .limits = config.limits}));
-  if (!config.http_port_file.empty()) {
-    RETURN_IF_ERROR(WritePortFile(config.http_port_file, runtime->http_address()));
-  }
-  if (!config.port_file.empty()) RETURN_IF_ERROR(WritePortFile(config.port_file, runtime->address()));
-  LogInfo("sheafd {} listening on {}{}{}, {}", kVersion, runtime->address(),
-          config.http.empty() ? "" : fmt::format(", HTTP on {}", runtime->http_address()),
-          config.tls.empty()               ? ""
-          : config.tls.authorities.empty() ? " with TLS"
-                                           : " with mutual TLS",
-          WhereDataLie(config));
+  ASSIGN_OR_RETURN(const std::unique_ptr<Runtime> runtime,
+                   Runtime::Start(*store.tasks, *store.payloads, clock, random, std::move(options)));
+  RETURN_IF_ERROR(Announce(config, *runtime, WhereDataLie(config)));
   LogInfo("stopping on {}; another signal ends it at once", WaitForStop() == SIGINT ? "SIGINT" : "SIGTERM");
   absl::Status status = runtime->Stop();
   if (status.ok()) GiveBack(store);
-  if (!config.port_file.empty()) std::filesystem::remove(config.port_file);
-  if (!config.http_port_file.empty()) std::filesystem::remove(config.http_port_file);
+  RemovePortFiles(config);
   LogInfo("stopped");
   return status;
 }

@@ -51,12 +51,13 @@ void EndProcess(const absl::Status& status) {
 }  // namespace
 
 struct Runtime::State {
-  State(TaskStore& store, PayloadStore& payloads, const Clock& its_clock, Random& random, Options& options)
+  State(TaskStore& its_store, PayloadStore& payloads, const Clock& its_clock, Random& random, Options& options)
       : clock(its_clock),
+        store(its_store),
         stop_grace(options.stop_grace),
         thread(its_clock, EndProcess, options.idle_max),
         calls(static_cast<int>(options.limits.call_threads_max)),
-        parts(store, payloads, thread, random, its_clock,
+        parts(its_store, payloads, thread, random, its_clock,
               {.limits = options.limits,
                .data_directory = options.data_directory,
                .requires_tokens = options.requires_tokens,
@@ -64,7 +65,7 @@ struct Runtime::State {
                .folds = &folds,
                .receptions = &receptions,
                .watch = MonotonicTime},
-              &calls),
+              &calls, options.forwarder),
         join(std::move(options.join)) {}
 
   // What runs knows the parts, which are destroyed before their threads are.
@@ -75,6 +76,7 @@ struct Runtime::State {
     // It tells the transports.
     certificates.reset();
     http.reset();
+    peers.reset();
     server.reset();
     calls.Stop();
   }
@@ -91,6 +93,8 @@ struct Runtime::State {
   }
 
   const Clock& clock;
+  // The core's.
+  TaskStore& store;
   const absl::Duration stop_grace;
   CoreThread thread;
   AggregationPool pool;
@@ -103,6 +107,8 @@ struct Runtime::State {
   // Null: nothing is encrypted.
   std::unique_ptr<CertificateWatch> certificates;
   std::unique_ptr<GrpcServer> server;
+  // Null: no other server forwards calls to this one.
+  std::unique_ptr<GrpcServer> peers;
   // Null: it was not asked for.
   std::unique_ptr<HttpServer> http;
   const std::string no_address;
@@ -137,13 +143,21 @@ absl::StatusOr<std::unique_ptr<Runtime>> Runtime::Start(TaskStore& store, Payloa
   }
   ASSIGN_OR_RETURN(started.server,
                    GrpcServer::Start(started.parts.pipeline, clock,
-                                     {.listen = options.listen, .certificates = started.certificates.get()}));
+                                     {.listen = options.listen,
+                                      .listener = std::move(options.doors.rpc),
+                                      .certificates = started.certificates.get()}));
+  if (options.peers != nullptr) {
+    ASSIGN_OR_RETURN(started.peers, GrpcServer::Start(started.parts.pipeline, clock,
+                                                      {.listener = std::move(options.peers),
+                                                       .for_peers = std::move(options.for_peers)}));
+  }
   if (!options.http.empty()) {
     std::vector<Route> routes = DashboardRoutes();
     for (Route& route : JoinRoutes(started.join ? &*started.join : nullptr)) routes.push_back(std::move(route));
     routes.push_back(MetricsRoute(*started.metrics, started.parts.pipeline));
     ASSIGN_OR_RETURN(started.http, HttpServer::Start(started.parts.pipeline, clock,
                                                      {.listen = options.http,
+                                                      .listener = std::move(options.doors.http),
                                                       .certificates = started.certificates.get(),
                                                       .origins = options.http_origins,
                                                       .routes = std::move(routes)}));
@@ -165,16 +179,32 @@ const std::string& Runtime::http_address() const {
 }
 std::string Runtime::Metrics() const { return state_->metrics->At(state_->clock.Now()); }
 
+absl::Status Runtime::SetTokens(const std::vector<TokenRecord>& tokens) {
+  absl::Status status;
+  RETURN_IF_ERROR(state_->thread.RunInBatch([&](absl::Time now) {
+    status = ReplaceTokens(state_->store, tokens);
+    if (status.ok()) status = state_->parts.core.access().Reload(now);
+  }));
+  return status;
+}
+
+Doors Runtime::TakeDoors() {
+  return {.rpc = state_->server->TakeListener(),
+          .http = state_->http != nullptr ? state_->http->TakeListener() : nullptr};
+}
+
 absl::Status Runtime::Stop() {
   State& state = *state_;
   if (std::exchange(state.is_stopped, true)) return absl::OkStatus();
   if (state.server == nullptr) return absl::OkStatus();  // Its destructor stops the rest.
   state.server->SetServing(false);
+  if (state.peers != nullptr) state.peers->SetServing(false);
   if (state.http != nullptr) state.http->SetServing(false);
   absl::Status status = state.thread.RunInBatch([&](absl::Time now) { state.parts.core.BeginDrain(now); });
   state.parts.pipeline.WaitUntilIdle(state.stop_grace);
   // Only when no call is open any more: what is accepted after the checkpoint is lost if its round spools nothing.
   if (state.http != nullptr) state.http->Shutdown(state.stop_grace);
+  if (state.peers != nullptr) state.peers->Shutdown(state.stop_grace);
   state.server->Shutdown(state.stop_grace);
   status.Update(state.thread.RunInBatch([&](absl::Time now) { state.parts.core.CheckpointAll(now); }));
   state.FinishFolds(kLastCheckpointsMax);

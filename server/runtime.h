@@ -19,13 +19,24 @@
 #include "absl/time/time.h"
 #include "base/clock.h"
 #include "base/random.h"
+#include "server/calls/forwarder.h"
 #include "server/core/limits/limits.h"
+#include "server/net/listener.h"
+#include "server/rpc/grpc_server.h"
 #include "server/web/join_files.h"
 #include "storage/payload_store.h"
+#include "storage/records.h"
 #include "storage/task_store.h"
 #include "tls/certificates.h"
 
 namespace sheaf {
+
+// The ports on which callers come.
+struct Doors {
+  std::unique_ptr<Listener> rpc;
+  // Null: no HTTP.
+  std::unique_ptr<Listener> http;
+};
 
 class Runtime {
  public:
@@ -47,6 +58,13 @@ class Runtime {
     absl::Duration idle_max = absl::InfiniteDuration();
     absl::Duration stop_grace = absl::Seconds(1);
     Limits limits;
+    // Ports that are there already, instead of `listen` and `http`.
+    Doors doors;
+    // The port for other servers that forward calls; none: they do not.
+    std::unique_ptr<Listener> peers;
+    GrpcServer::Options::ForPeers for_peers;
+    // What answers all calls instead of the core. It outlives the runtime. Null: the core does.
+    Forwarder* forwarder = nullptr;
   };
 
   // All must outlive the runtime; only the runtime uses `store` and `random` from now on. The codes of the stores, and
@@ -65,6 +83,13 @@ class Runtime {
 
   // What `GET /metrics` answers now (docs/reference/metrics.md). Thread-safe, and takes no time of the core's.
   std::string Metrics() const;
+
+  // The store's tokens are these from now on, because another store's are. Thread-safe. The codes of ReplaceTokens.
+  absl::Status SetTokens(const std::vector<TokenRecord>& tokens);
+
+  // Takes no more connections, and gives the ports away: who comes is kept by the kernel. Before Stop, which then leaves
+  // them open.
+  Doors TakeDoors();
 
   // The graceful way: health says NOT_SERVING, parked polls are answered, open calls get `stop_grace`, the ports close,
   // accepted work is checkpointed. When it returns, the stores can be closed. The error of the last checkpoint, if it

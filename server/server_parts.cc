@@ -3,7 +3,8 @@
 namespace sheaf {
 
 ServerParts::ServerParts(TaskStore& store, PayloadStore& payloads, Executor& executor, Random& random,
-                         const Clock& clock, const Core::Options& options, CallPool* pool)
+                         const Clock& clock, const Core::Options& options, CallPool* pool,
+                         Forwarder* forwarder)
     : core(store, payloads, executor, random, options),
       runner(store, payloads, core),
       admission(options.limits),
@@ -19,6 +20,7 @@ ServerParts::ServerParts(TaskStore& store, PayloadStore& payloads, Executor& exe
                 .answers = answers,
                 .figures = call_figures,
                 .limits = core.limits(),
-                .clock = clock}) {}
+                .clock = clock,
+                .forwarder = forwarder}) {}
 
 }  // namespace sheaf

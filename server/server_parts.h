@@ -20,6 +20,7 @@
 #include "server/calls/call_pipeline.h"
 #include "server/calls/call_pool.h"
 #include "server/calls/dispatcher.h"
+#include "server/calls/forwarder.h"
 #include "server/calls/method_table.h"
 #include "server/core/batch_runner.h"
 #include "server/core/batches/executor.h"
@@ -32,9 +33,10 @@
 namespace sheaf {
 
 struct ServerParts {
-  // All must outlive the parts. Without a pool calls that are for it run at once.
+  // All must outlive the parts. Without a pool calls that are for it run at once; with a forwarder it answers all calls
+  // that a transport makes.
   ServerParts(TaskStore& store, PayloadStore& payloads, Executor& executor, Random& random, const Clock& clock,
-              const Core::Options& options, CallPool* pool = nullptr);
+              const Core::Options& options, CallPool* pool = nullptr, Forwarder* forwarder = nullptr);
   ServerParts(const ServerParts&) = delete;
   ServerParts& operator=(const ServerParts&) = delete;
 

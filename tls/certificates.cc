@@ -19,23 +19,13 @@
 
 #include "absl/status/statusor.h"
 #include "base/status_macros.h"
+#include "tls/openssl_handles.h"
 
 namespace sheaf {
 namespace {
 
 // Larger files are not certificates.
 constexpr size_t kFileBytesMax = 4 << 20;
-
-template <auto Free>
-struct Freer {
-  template <typename T>
-  void operator()(T* object) const {
-    Free(object);
-  }
-};
-using Bio = std::unique_ptr<BIO, Freer<BIO_free>>;
-using Certificate = std::unique_ptr<X509, Freer<X509_free>>;
-using Key = std::unique_ptr<EVP_PKEY, Freer<EVP_PKEY_free>>;
 
 absl::StatusOr<std::string> ReadWhole(const std::string& path, std::string_view what) {
   errno = 0;

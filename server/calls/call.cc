@@ -92,29 +92,44 @@ void Call::Dispatch() {
   if (absl::Status status = Parse(); !status.ok()) return End(std::move(status));
   if ((steps_.load() & kIsCancelled) != 0) return End(absl::CancelledError("the caller has gone"));
   // What of a read is not the chunk has its own room.
-  const int64_t answer_bytes_max =
-      entry_ == nullptr ? 0 : std::max<int64_t>(entry_->bytes - AnswerBooks::kFrameBytes, 1);
+  int64_t answer_bytes_max = entry_ == nullptr ? 0 : std::max<int64_t>(entry_->bytes - AnswerBooks::kFrameBytes, 1);
+  if (const int64_t asked = answer_bytes_asked(); asked > 0 && answer_bytes_max > 0) {
+    answer_bytes_max = std::min(answer_bytes_max, asked);
+  }
   num_refs_.fetch_add(1, std::memory_order_relaxed);
-  pipeline_.dispatcher().Dispatch(method_,
-                                  {.id = id_,
-                                   .caller = caller_,
-                                   .client = method_.traits.answer == AnswerKind::kRead ? peer() : std::string(),
-                                   .answer_bytes_max = answer_bytes_max,
-                                   .log_source = this},
-                                  *request_, response_.get(), [this](absl::Status status) { End(std::move(status)); });
+  const auto done = [this](absl::Status status) { End(std::move(status)); };
+  if (Forwarder* const forwarder = pipeline_.forwarder(); forwarder != nullptr) {
+    forwarder->Forward(id_, method_,
+                       {.shown = credentials(),
+                        .connection = client_.connection,
+                        .traceparent = traceparent(),
+                        .answer_bytes_max = answer_bytes_max},
+                       *request_, response_.get(), done);
+  } else {
+    pipeline_.dispatcher().Dispatch(method_,
+                                    {.id = id_,
+                                     .caller = caller_,
+                                     .client = method_.traits.answer == AnswerKind::kRead ? peer() : std::string(),
+                                     .answer_bytes_max = answer_bytes_max,
+                                     .log_source = this},
+                                    *request_, response_.get(), done);
+  }
   // A cancellation that came before this could not be told to a call that had perhaps not begun: it was left to us. One
   // that comes after it is Cancel's to tell.
   const uint8_t before = steps_.fetch_or(kIsDispatched);
-  if ((before & kIsCancelled) != 0 && (before & kIsAnswered) == 0)
-    pipeline_.dispatcher().Abandon(method_, *caller_, id_);
+  if ((before & kIsCancelled) != 0 && (before & kIsAnswered) == 0) Abandon();
   Unref();
+}
+
+void Call::Abandon() {
+  pipeline_.forwarder() != nullptr ? pipeline_.forwarder()->Abandon(id_)
+                                   : pipeline_.dispatcher().Abandon(method_, *caller_, id_);
 }
 
 void Call::Cancel() {
   const uint8_t before = steps_.fetch_or(kIsCancelled);
   if ((before & kIsCancelled) != 0) return;
-  if ((before & kIsDispatched) != 0 && (before & kIsAnswered) == 0)
-    pipeline_.dispatcher().Abandon(method_, *caller_, id_);
+  if ((before & kIsDispatched) != 0 && (before & kIsAnswered) == 0) Abandon();
   if ((before & kWaits) != 0) pipeline_.answers().Abandon(id_);
 }
 

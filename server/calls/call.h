@@ -87,6 +87,8 @@ class Call : public AnsweredCall, private LogScope::Source {
   virtual Credentials credentials() const = 0;
   // The header `traceparent`; empty: none. Asked only where a log line is written.
   virtual std::string_view traceparent() const { return {}; }
+  // How much of a read whoever forwards the call has room for. 0: it came from its caller.
+  virtual int64_t answer_bytes_asked() const { return 0; }
   // As they came over the wire, and count against the limits.
   virtual int64_t request_bytes() const = 0;
   // Has `read` read the request, serialised, from its beginning; returns what it returns. Only after the call was let
@@ -116,6 +118,8 @@ class Call : public AnsweredCall, private LogScope::Source {
   // It has been let in.
   void Go();
   void Dispatch();
+  // The caller of a dispatched call has gone.
+  void Abandon();
   absl::Status Parse();
   // Puts the answer into the books, or says why it cannot be given; and counts how the call ended.
   absl::Status EnterAnswer(absl::Status status);

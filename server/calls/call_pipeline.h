@@ -30,20 +30,14 @@
 #include "server/calls/admission.h"
 #include "server/calls/answer_books.h"
 #include "server/calls/call_figures.h"
+#include "server/calls/credentials.h"
 #include "server/calls/dispatcher.h"
+#include "server/calls/forwarder.h"
 #include "server/calls/method_table.h"
 #include "server/core/access/access_control.h"
 #include "server/core/limits/limits.h"
 
 namespace sheaf {
-
-// What a caller shows of itself. Refers to what the transport has.
-struct Credentials {
-  // The header `authorization`; empty: none.
-  std::string_view authorization;
-  // Of the certificate that was checked when the connection was made; none without one.
-  std::vector<std::string> certificate_names;
-};
 
 class CallPipeline {
  public:
@@ -56,12 +50,16 @@ class CallPipeline {
     CallFigures& figures;
     const Limits& limits;
     const Clock& clock;
+    // Null: this server answers all calls itself.
+    Forwarder* forwarder = nullptr;
   };
   // All must outlive it.
   explicit CallPipeline(const Parts& parts) : parts_(parts) {}
 
   const MethodTable& methods() const { return parts_.methods; }
   const Dispatcher& dispatcher() const { return parts_.dispatcher; }
+  // Whoever answers calls instead of the dispatcher; null: nobody.
+  Forwarder* forwarder() const { return parts_.forwarder; }
   AnswerBooks& answers() { return parts_.answers; }
   CallFigures& figures() { return parts_.figures; }
   const Limits& limits() const { return parts_.limits; }

@@ -147,6 +147,8 @@ struct HttpServer::State {
                                      .arriving_bytes = arriving_bytes,
                                      .is_open = [this] { return !pipeline.requires_identity(); },
                                      .on_end = [this](const std::string& address) { OnEnd(address); }};
+  std::string listen_address;
+  // Null: it was given away.
   std::unique_ptr<Listener> listener;
   std::vector<std::unique_ptr<EventLoop>> loops;
   // The listener's.
@@ -159,13 +161,17 @@ struct HttpServer::State {
 };
 
 absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(CallPipeline& pipeline, const Clock& clock,
-                                                              const Options& options) {
+                                                              Options options) {
   auto state = std::make_unique<State>(pipeline, clock, options);
   if (options.certificates != nullptr) {
     RETURN_IF_ERROR(options.certificates->Subscribe(
         [state = state.get()](const LoadedCertificates& loaded) { return state->tls.Use(loaded); }));
   }
-  ASSIGN_OR_RETURN(state->listener, Listener::Open(options.listen));
+  state->listener = std::move(options.listener);
+  if (state->listener == nullptr) {
+    ASSIGN_OR_RETURN(state->listener, Listener::Open(options.listen));
+  }
+  state->listen_address = state->listener->address();
   {
     const BatchScheduling scheduling;
     for (const auto& loop : state->loops) loop->Start([&pipeline](absl::Time now) { pipeline.Tick(now); });
@@ -178,12 +184,17 @@ HttpServer::HttpServer(std::unique_ptr<State> state) : state_(std::move(state)) 
 
 HttpServer::~HttpServer() { Shutdown(absl::ZeroDuration()); }
 
-const std::string& HttpServer::address() const { return state_->listener->address(); }
+const std::string& HttpServer::address() const { return state_->listen_address; }
 
 void HttpServer::SetServing(bool is_serving) { state_->is_serving = is_serving; }
 
+std::unique_ptr<Listener> HttpServer::TakeListener() {
+  state_->listener->Pause();
+  return std::move(state_->listener);
+}
+
 void HttpServer::Shutdown(absl::Duration grace) {
-  state_->listener->Stop();
+  if (state_->listener != nullptr) state_->listener->Stop();
   for (const bool at_once : {false, true}) {
     for (const auto& loop : state_->loops) loop->StopClients(at_once);
     state_->WaitUntilClosed(at_once ? absl::InfiniteDuration() : grace);

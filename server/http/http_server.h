@@ -22,6 +22,7 @@
 #include "server/calls/call_pipeline.h"
 #include "server/http/routes.h"
 #include "server/net/certificate_watch.h"
+#include "server/net/listener.h"
 
 namespace sheaf {
 
@@ -30,6 +31,8 @@ class HttpServer {
   struct Options {
     // HOST:PORT.
     std::string listen;
+    // A port that is there already, instead.
+    std::unique_ptr<Listener> listener;
     // Null: nothing is encrypted. With authorities, clients must show a certificate that one of these signed. Outlives
     // the server.
     CertificateWatch* certificates = nullptr;
@@ -42,7 +45,7 @@ class HttpServer {
   // and TlsContext::Use. The certificates are watched from now on: they must not be looked at any more when the server
   // is destroyed.
   static absl::StatusOr<std::unique_ptr<HttpServer>> Start(CallPipeline& pipeline, const Clock& clock,
-                                                           const Options& options);
+                                                           Options options);
 
   // Shuts down at once if Shutdown was not called.
   ~HttpServer();
@@ -52,6 +55,9 @@ class HttpServer {
 
   // What /readyz is told.
   void SetServing(bool is_serving);
+
+  // As GrpcServer::TakeListener.
+  std::unique_ptr<Listener> TakeListener();
 
   // Takes no more connections or calls, gives open ones `grace`, then hangs up. Returns when all have been answered:
   // the methods must answer parked calls before this is called, or from another thread.

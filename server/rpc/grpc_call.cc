@@ -5,18 +5,22 @@
 #include <grpcpp/support/byte_buffer.h>
 #include <grpcpp/support/proto_buffer_reader.h>
 #include <grpcpp/support/proto_buffer_writer.h>
+#include <openssl/crypto.h>
 
 #include <array>
+#include <charconv>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "base/retry_hint.h"
 #include "base/trace_parent.h"
 #include "server/calls/call.h"
+#include "server/rpc/forwarded_metadata.h"
 
 namespace sheaf {
 namespace {
@@ -28,15 +32,22 @@ constexpr int kSliceBytesMax = 1 << 20;
 
 std::string_view View(grpc::string_ref text) { return {text.data(), text.size()}; }
 
-class GrpcCall final : public grpc::ServerUnaryReactor, public Call {
+// Empty: there is none.
+std::string_view Header(const grpc::CallbackServerContext& context, const char* name) {
+  const auto& metadata = context.client_metadata();
+  const auto header = metadata.find(name);
+  return header == metadata.end() ? std::string_view() : View(header->second);
+}
+
+class GrpcCall : public grpc::ServerUnaryReactor, public Call {
  public:
   GrpcCall(CallPipeline& pipeline, const MethodRow& method, grpc::CallbackServerContext& context,
-           grpc::ByteBuffer& request, grpc::ByteBuffer& answer)
-      : Call(pipeline, method, context.peer()), context_(context), request_(request), answer_(answer) {}
+           grpc::ByteBuffer& request, grpc::ByteBuffer& answer, std::string connection)
+      : Call(pipeline, method, std::move(connection)), context_(context), request_(request), answer_(answer) {}
 
   // --- gRPC's ---
-  void OnCancel() override { Cancel(); }
-  void OnDone() override { OnSent(); }
+  void OnCancel() final { Cancel(); }
+  void OnDone() final { OnSent(); }
 
   // --- The pipeline's ---
   std::function<void()> Cut() override {
@@ -55,11 +66,7 @@ class GrpcCall final : public grpc::ServerUnaryReactor, public Call {
   bool InternalInlineable() override { return true; }
 
   Credentials credentials() const override { return CredentialsOf(context_); }
-  std::string_view traceparent() const override {
-    const auto& metadata = context_.client_metadata();
-    const auto header = metadata.find(TraceParent::kHeader);
-    return header == metadata.end() ? std::string_view() : View(header->second);
-  }
+  std::string_view traceparent() const override { return Header(context_, TraceParent::kHeader); }
   int64_t request_bytes() const override { return static_cast<int64_t>(request_.Length()); }
   absl::Status Read(Reader read) const override {
     grpc::ProtoBufferReader stream(&request_);
@@ -89,9 +96,33 @@ class GrpcCall final : public grpc::ServerUnaryReactor, public Call {
     Finish(ToGrpcStatus(status));
   }
 
+ protected:
   grpc::CallbackServerContext& context_;
+
+ private:
   grpc::ByteBuffer& request_;
   grpc::ByteBuffer& answer_;
+};
+
+class ForwardedGrpcCall final : public GrpcCall {
+ public:
+  using GrpcCall::GrpcCall;
+
+ private:
+  Credentials credentials() const override {
+    Credentials credentials = {.authorization = Header(context_, "authorization")};
+    if (!credentials.authorization.empty()) return credentials;
+    const auto& metadata = context_.client_metadata();
+    const auto [begin, end] = metadata.equal_range(kForwardCertificateNameHeader);
+    for (auto name = begin; name != end; ++name) credentials.certificate_names.emplace_back(View(name->second));
+    return credentials;
+  }
+  int64_t answer_bytes_asked() const override {
+    const std::string_view text = Header(context_, kForwardAnswerBytesHeader);
+    int64_t bytes = 0;
+    std::from_chars(text.data(), text.data() + text.size(), bytes);
+    return bytes;
+  }
 };
 
 }  // namespace
@@ -99,16 +130,28 @@ class GrpcCall final : public grpc::ServerUnaryReactor, public Call {
 grpc::ServerUnaryReactor* StartGrpcCall(CallPipeline& pipeline, const MethodRow& method,
                                         grpc::CallbackServerContext& context, grpc::ByteBuffer& request,
                                         grpc::ByteBuffer& answer) {
-  auto* call = new GrpcCall(pipeline, method, context, request, answer);
+  auto* call = new GrpcCall(pipeline, method, context, request, answer, context.peer());
+  call->Begin();
+  return call;
+}
+
+grpc::ServerUnaryReactor* StartForwardedGrpcCall(CallPipeline& pipeline, const MethodRow& method,
+                                                 grpc::CallbackServerContext& context, grpc::ByteBuffer& request,
+                                                 grpc::ByteBuffer& answer, const std::string& secret) {
+  const std::string_view shown = Header(context, kForwardSecretHeader);
+  if (shown.size() != secret.size() || CRYPTO_memcmp(shown.data(), secret.data(), secret.size()) != 0) {
+    grpc::ServerUnaryReactor* const reactor = context.DefaultReactor();
+    reactor->Finish({grpc::StatusCode::UNAVAILABLE, "this port is for servers that know its server's newest secret"});
+    return reactor;
+  }
+  auto* call = new ForwardedGrpcCall(pipeline, method, context, request, answer,
+                                     std::string(Header(context, kForwardConnectionHeader)));
   call->Begin();
   return call;
 }
 
 Credentials CredentialsOf(const grpc::CallbackServerContext& context) {
-  const auto& metadata = context.client_metadata();
-  if (const auto header = metadata.find("authorization"); header != metadata.end()) {
-    return {.authorization = View(header->second)};
-  }
+  if (const std::string_view shown = Header(context, "authorization"); !shown.empty()) return {.authorization = shown};
   Credentials credentials;
   // Empty unless the client showed a certificate that was checked.
   const std::shared_ptr<const grpc::AuthContext> connection = context.auth_context();

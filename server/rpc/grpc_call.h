@@ -9,6 +9,8 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <string>
+
 #include "server/calls/call_pipeline.h"
 
 namespace sheaf {
@@ -18,6 +20,12 @@ namespace sheaf {
 grpc::ServerUnaryReactor* StartGrpcCall(CallPipeline& pipeline, const MethodRow& method,
                                         grpc::CallbackServerContext& context, grpc::ByteBuffer& request,
                                         grpc::ByteBuffer& answer);
+
+// The same of a call that another server forwards (forwarded_metadata.h), on behalf of whom it names. UNAVAILABLE to
+// whoever does not show `secret`: it was this port's owner's before.
+grpc::ServerUnaryReactor* StartForwardedGrpcCall(CallPipeline& pipeline, const MethodRow& method,
+                                                 grpc::CallbackServerContext& context, grpc::ByteBuffer& request,
+                                                 grpc::ByteBuffer& answer, const std::string& secret);
 
 // What the caller shows: the metadata `authorization`, or else the names in the certificate of its connection. Refers
 // to the context.

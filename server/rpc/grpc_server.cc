@@ -49,14 +49,14 @@ int Milliseconds(absl::Duration duration) {
   return static_cast<int>(std::clamp<int64_t>(absl::ToInt64Milliseconds(duration), 1, INT_MAX));
 }
 
-void SetLimits(grpc::ServerBuilder& builder, const Limits& limits) {
+void SetLimits(grpc::ServerBuilder& builder, const Limits& limits, int64_t calls_per_connection_max) {
   builder.SetMaxReceiveMessageSize(
       static_cast<int>(std::min<int64_t>(kReceiveFactor * limits.request_bytes_max, INT_MAX)));
   grpc::ResourceQuota quota("sheafd");
   quota.Resize(static_cast<size_t>(limits.receive_bytes_max));
   builder.SetResourceQuota(quota);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS,
-                             static_cast<int>(std::min<int64_t>(limits.calls_per_connection_max, INT_MAX)));
+                             static_cast<int>(std::min<int64_t>(calls_per_connection_max, INT_MAX)));
   builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, Milliseconds(limits.handshake_timeout));
   builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, Milliseconds(limits.connection_idle_max));
   // Tensors hardly compress, and gzip costs 20 times what the bytes do.
@@ -75,8 +75,16 @@ constexpr absl::Duration kAnswerTick = absl::Milliseconds(500);
 // How often gRPC looks for a certificate that the watch has let pass.
 constexpr unsigned kCertificateRefreshSeconds = 1;
 
-// `files` are those of a CertificateWatch: what is in them can work.
-std::shared_ptr<grpc::ServerCredentials> ServerCredentialsOf(const CertificateFiles& files) {
+std::shared_ptr<grpc::ServerCredentials> ServerCredentialsOf(const GrpcServer::Options& server) {
+  if (server.for_peers) {
+    grpc::SslServerCredentialsOptions options;
+    options.pem_key_cert_pairs.push_back(
+        {.private_key = server.for_peers->shown.key, .cert_chain = server.for_peers->shown.certificate});
+    return grpc::SslServerCredentials(options);
+  }
+  if (server.certificates == nullptr) return grpc::InsecureServerCredentials();
+  // What is in them can work.
+  const CertificateFiles files = server.certificates->served();
   if (files.certificate.empty()) return grpc::InsecureServerCredentials();
   // TLS 1.2 is the lowest that gRPC's credentials of this kind speak.
   grpc::experimental::TlsServerCredentialsOptions options(
@@ -99,8 +107,8 @@ std::vector<std::string> NamesOf(const std::vector<NamedService>& services) {
 }  // namespace
 
 struct GrpcServer::State {
-  State(CallPipeline& pipeline, const Clock& clock)
-      : services(MakeServices(pipeline)),
+  State(CallPipeline& pipeline, const Clock& clock, const std::string& forward_secret)
+      : services(MakeServices(pipeline, forward_secret)),
         health(pipeline),
         reflection(pipeline, NamesOf(services)),
         ticker(kAnswerTick, [&pipeline, &clock] { pipeline.Tick(clock.Now()); }) {}
@@ -111,19 +119,25 @@ struct GrpcServer::State {
   Ticker ticker;
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor;
   std::unique_ptr<grpc::Server> server;
+  std::string address;
+  // Null: it was given away.
   std::unique_ptr<Listener> listener;
 };
 
 absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(CallPipeline& pipeline, const Clock& clock,
-                                                              const Options& options) {
+                                                              Options options) {
   ConfigureGrpcOnce();
-  auto state = std::make_unique<State>(pipeline, clock);
-  const CertificateFiles served = options.certificates != nullptr ? options.certificates->served() : CertificateFiles();
+  auto state = std::make_unique<State>(pipeline, clock, options.for_peers ? options.for_peers->secret : "");
   grpc::ServerBuilder builder;
-  SetLimits(builder, pipeline.limits());
-  ASSIGN_OR_RETURN(state->listener, Listener::Open(options.listen));
+  // All calls of another server come over one connection.
+  SetLimits(builder, pipeline.limits(), options.for_peers ? INT_MAX : pipeline.limits().calls_per_connection_max);
+  state->listener = std::move(options.listener);
+  if (state->listener == nullptr) {
+    ASSIGN_OR_RETURN(state->listener, Listener::Open(options.listen));
+  }
+  state->address = state->listener->address();
   state->acceptor = builder.experimental().AddExternalConnectionAcceptor(
-      grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD, ServerCredentialsOf(served));
+      grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD, ServerCredentialsOf(options));
   for (const NamedService& service : state->services) builder.RegisterService(service.service.get());
   builder.RegisterService(&state->health);
   builder.RegisterService(&state->reflection);
@@ -146,15 +160,20 @@ GrpcServer::GrpcServer(std::unique_ptr<State> state) : state_(std::move(state)) 
 
 GrpcServer::~GrpcServer() { Shutdown(absl::ZeroDuration()); }
 
-const std::string& GrpcServer::address() const { return state_->listener->address(); }
+const std::string& GrpcServer::address() const { return state_->address; }
 
 void GrpcServer::SetServing(bool is_serving) {
   state_->health.SetServing("", is_serving);
   for (const NamedService& service : state_->services) state_->health.SetServing(service.name, is_serving);
 }
 
+std::unique_ptr<Listener> GrpcServer::TakeListener() {
+  state_->listener->Pause();
+  return std::move(state_->listener);
+}
+
 void GrpcServer::Shutdown(absl::Duration grace) {
-  state_->listener->Stop();
+  if (state_->listener != nullptr) state_->listener->Stop();
   state_->health.Shutdown();
   state_->server->Shutdown(gpr_time_from_millis(absl::ToInt64Milliseconds(grace), GPR_TIMESPAN));
 }

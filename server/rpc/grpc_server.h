@@ -12,6 +12,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -19,6 +20,8 @@
 #include "base/clock.h"
 #include "server/calls/call_pipeline.h"
 #include "server/net/certificate_watch.h"
+#include "server/net/listener.h"
+#include "tls/certificates.h"
 
 namespace sheaf {
 
@@ -27,14 +30,23 @@ class GrpcServer {
   struct Options {
     // HOST:PORT.
     std::string listen;
+    // A port that is there already, instead.
+    std::unique_ptr<Listener> listener;
     // Null: nothing is encrypted. With authorities, clients must show a certificate that one of these signed. Outlives
     // the server.
     const CertificateWatch* certificates = nullptr;
+    // Its clients are servers, which forward others' calls (grpc_forwarder.h): it shows them this certificate, and
+    // serves who shows its secret.
+    struct ForPeers {
+      LoadedCertificates shown;
+      std::string secret;
+    };
+    std::optional<ForPeers> for_peers;
   };
   // Serves the pipeline's methods, within its limits; all must outlive the server. UNAVAILABLE, with the remedy, if the
   // port is in use; INVALID_ARGUMENT if this machine has no such address.
   static absl::StatusOr<std::unique_ptr<GrpcServer>> Start(CallPipeline& pipeline, const Clock& clock,
-                                                           const Options& options);
+                                                           Options options);
 
   // Shuts down at once if Shutdown was not called.
   ~GrpcServer();
@@ -44,6 +56,10 @@ class GrpcServer {
 
   // What health checks are told.
   void SetServing(bool is_serving);
+
+  // Takes no more connections, and gives the port away: who comes is kept by the kernel. Before Shutdown, which then
+  // leaves it open.
+  std::unique_ptr<Listener> TakeListener();
 
   // Takes no more calls, gives open ones `grace`, then cancels them. Returns when all have been answered: the
   // methods must answer parked calls before this is called, or from another thread.

@@ -17,7 +17,7 @@ struct NamedService {
   std::unique_ptr<grpc::Service> service;
 };
 
-// `pipeline` must outlive them.
-std::vector<NamedService> MakeServices(CallPipeline& pipeline);
+// `pipeline` must outlive them. With a secret they are for servers that show it, and forward others' calls.
+std::vector<NamedService> MakeServices(CallPipeline& pipeline, const std::string& forward_secret = "");
 
 }  // namespace sheaf

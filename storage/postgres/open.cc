@@ -48,6 +48,7 @@ absl::StatusOr<PostgresStore> OpenPostgresStore(const PostgresStoreOptions& opti
   ASSIGN_OR_RETURN(store.tasks, PostgresTaskStore::Open({.connection = connection,
                                                          .owner = {.server = name,
                                                                    .address = options.address,
+                                                                   .peer = options.peer,
                                                                    .takeover_after = options.takeover_after,
                                                                    .wait = options.wait}}));
   ASSIGN_OR_RETURN(store.payloads,

@@ -38,11 +38,11 @@ struct PostgresStore {
 struct PostgresStoreOptions {
   std::string conninfo;
   std::string directory;
-  // Where others reach the server.
-  std::string address;
-  absl::Duration takeover_after = absl::Seconds(4);
   // As PostgresOwner::Options.
-  std::function<bool(const absl::Status&)> wait;
+  std::string address;
+  PeerAddress peer;
+  absl::Duration takeover_after = absl::Seconds(4);
+  std::function<bool(const PostgresOwner::Waiting&)> wait;
 };
 // `random` names a server that has no name yet.
 absl::StatusOr<PostgresStore> OpenPostgresStore(const PostgresStoreOptions& options, Random& random);

@@ -2,9 +2,12 @@
 
 #include <fmt/format.h>
 #include <libpq-fe.h>
+#include <netdb.h>
 #include <poll.h>
+#include <sys/socket.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -183,6 +186,20 @@ absl::Status PostgresConnection::Configure() {
 }
 
 int PostgresConnection::backend_pid() const { return connection_ != nullptr ? PQbackendPID(connection_) : 0; }
+
+std::string PostgresConnection::local_host() const {
+  constexpr char kThisMachine[] = "127.0.0.1";
+  sockaddr_storage address = {};
+  socklen_t size = sizeof address;
+  std::array<char, NI_MAXHOST> host = {};
+  if (::getsockname(PQsocket(connection_), reinterpret_cast<sockaddr*>(&address), &size) != 0 ||
+      address.ss_family == AF_UNIX ||
+      ::getnameinfo(reinterpret_cast<sockaddr*>(&address), size, host.data(), host.size(), nullptr, 0,
+                    NI_NUMERICHOST) != 0) {
+    return kThisMachine;
+  }
+  return address.ss_family == AF_INET6 ? fmt::format("[{}]", host.data()) : host.data();
+}
 
 // --- Flights -------------------------------------------------------------------------------------
 

@@ -100,6 +100,8 @@ class PostgresConnection {
   const std::string& name() const { return name_; }
   // Of the newest connection: the process of the database that serves it.
   int backend_pid() const;
+  // This machine's address towards the database, as a host of HOST:PORT; 127.0.0.1, if the two are on one machine.
+  std::string local_host() const;
 
  private:
   explicit PostgresConnection(const Options& options) : options_(options) {}

@@ -12,6 +12,15 @@ namespace {
 
 // Between two attempts to reach a database that does not serve: soon at first, then twice a second.
 constexpr int kPauseMillisecondsMax = 500;
+constexpr int64_t kLooksPerBeat = 10;
+
+// A server that listens on all its addresses is reached at `host`.
+std::string Reachable(const std::string& address, const std::string& host) {
+  const size_t colon = address.rfind(':');
+  const std::string given = address.substr(0, colon);
+  const bool is_all = given == "0.0.0.0" || given == "[::]" || given == "*" || given.empty();
+  return is_all && colon != std::string::npos ? host + address.substr(colon) : address;
+}
 
 }  // namespace
 
@@ -20,8 +29,12 @@ absl::StatusOr<std::unique_ptr<PostgresOwner>> PostgresOwner::Take(PostgresConne
   std::unique_ptr<PostgresOwner> owner(new PostgresOwner(connection, options));
   RETURN_IF_ERROR(owner->Join());
   absl::Status status = owner->TryToTake();
-  while ((absl::IsNotFound(status) || absl::IsUnavailable(status)) && options.wait && options.wait(status)) {
+  for (int64_t num_looks = 1; (absl::IsNotFound(status) || absl::IsUnavailable(status)) && options.wait &&
+                              options.wait({.why = status, .owner = owner->owner_});
+       ++num_looks) {
     status = owner->TryToTake();
+    // Whoever lists the servers sees that it lives.
+    if (absl::IsNotFound(status) && num_looks % kLooksPerBeat == 0) owner->Beat().IgnoreError();
   }
   if (absl::IsNotFound(status)) return absl::FailedPreconditionError(status.message());
   RETURN_IF_ERROR(status);
@@ -40,12 +53,21 @@ absl::Status PostgresOwner::TryToTake() {
 }
 
 absl::Status PostgresOwner::Join() {
+  const std::string host = connection_.local_host();
   return connection_.Run({.sql = R"(-- join
-      INSERT INTO servers (id, epoch, heartbeat_time, address) VALUES ($1, 1, clock_timestamp(), $2)
-      ON CONFLICT (id) DO UPDATE SET epoch = servers.epoch + 1, heartbeat_time = clock_timestamp(),
-                                     address = excluded.address
+      INSERT INTO servers (id, epoch, heartbeat_time, address, peer_address, peer_certificate, peer_secret)
+      VALUES ($1, 1, clock_timestamp(), $2, $3, $4, $5)
+      ON CONFLICT (id) DO UPDATE
+        SET epoch = servers.epoch + 1, heartbeat_time = clock_timestamp(), address = excluded.address,
+            peer_address = excluded.peer_address, peer_certificate = excluded.peer_certificate,
+            peer_secret = excluded.peer_secret
       RETURNING epoch)",
-                          .values = PostgresValues().Add(SqlText(options_.server)).Add(SqlText(options_.address)),
+                          .values = PostgresValues()
+                                        .Add(SqlText(options_.server))
+                                        .Add(SqlText(Reachable(options_.address, host)))
+                                        .Add(SqlText(Reachable(options_.peer.address, host)))
+                                        .Add(SqlText(options_.peer.certificate))
+                                        .Add(SqlText(options_.peer.secret)),
                           .on_row = [this](const SqlRow& row) { server_epoch_ = row.Int(0); }});
 }
 
@@ -86,10 +108,11 @@ absl::Status PostgresOwner::EndOldConnection() {
 
 absl::Status PostgresOwner::CheckFree() {
   absl::Status status;
+  owner_.reset();
   RETURN_IF_ERROR(connection_.Run(
       {.sql = R"(-- owner
-      SELECT server, address, extract(epoch FROM silent)::bigint
-        FROM (SELECT o.server, s.address,
+      SELECT server, address, extract(epoch FROM silent)::bigint, peer_address, peer_certificate, peer_secret
+        FROM (SELECT o.server, s.address, s.peer_address, s.peer_certificate, s.peer_secret,
                      clock_timestamp() - greatest(o.heartbeat_time,
                                                   CASE WHEN s.epoch = o.server_epoch THEN s.heartbeat_time END) AS silent
                 FROM owners o JOIN servers s ON s.id = o.server
@@ -97,6 +120,8 @@ absl::Status PostgresOwner::CheckFree() {
        WHERE silent < $2 * interval '1 microsecond')",
        .values = PostgresValues().Add(SqlText(options_.server)).Add(absl::ToInt64Microseconds(options_.takeover_after)),
        .on_row = [&](const SqlRow& row) {
+         owner_ = {.server = row.String(0),
+                   .peer = {.address = row.String(3), .certificate = row.String(4), .secret = row.String(5)}};
          status = absl::NotFoundError(
              fmt::format("{}: server {} at {} owns the store, and was heard of {} s ago; it is taken over {} after "
                          "it was heard of last",

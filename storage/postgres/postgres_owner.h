@@ -20,29 +20,44 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "storage/postgres/peer_address.h"
 #include "storage/postgres/postgres_connection.h"
 
 namespace sheaf {
 
 class PostgresOwner {
  public:
+  struct Owner {
+    std::string server;
+    PeerAddress peer;
+  };
+  struct Waiting {
+    // NOT_FOUND while another server owns the store, UNAVAILABLE while the database does not serve; in a sentence.
+    absl::Status why;
+    // The one that does; none while that is not known.
+    std::optional<Owner> owner;
+  };
   struct Options {
     // The same after a restart, and no other server's.
     std::string server;
-    // Where others reach it; for people and for other servers.
+    // Where callers reach it; for people. Here and in `peer`, a host that stands for all addresses becomes this machine's
+    // towards the database.
     std::string address;
+    // Where other servers do.
+    PeerAddress peer;
     // An owner that has not been heard of for so long, by the database's clock, is taken over. Of one that lives, its
     // commits and Beat are what is heard.
     absl::Duration takeover_after = absl::Seconds(4);
-    // Who waits for its turn: called while another server owns the store, with a sentence that names it, or while the
-    // database does not serve; pauses, and says whether to look again. Without it Take returns at once.
-    std::function<bool(const absl::Status&)> wait;
+    // Who waits for its turn: called after each look that found no turn; pauses, and says whether to look again.
+    // Without it Take returns at once.
+    std::function<bool(const Waiting&)> wait;
     // How often a lost connection is made again before the store is given up, some half a second apart.
     int attempts_max = 60;
   };
@@ -94,6 +109,8 @@ class PostgresOwner {
   PostgresConnection& connection_;
   const Options options_;
   absl::Status status_;
+  // As the newest look found it.
+  std::optional<Owner> owner_;
   // Of this process among those of the same server.
   int64_t server_epoch_ = 0;
   int64_t epoch_ = 0;

@@ -4,9 +4,9 @@
 #include "base/status_macros.h"
 #include "storage/arguments.h"
 #include "storage/sql/sql_task_store.h"
+#include "storage/sql/token_columns.h"
 
 namespace sheaf {
-namespace {
 
 TokenRecord ReadToken(const SqlRow& row) {
   return {.id = TokenId(row.Bytes(0)),
@@ -20,8 +20,6 @@ TokenRecord ReadToken(const SqlRow& row) {
           .expire_time = row.Time(8),
           .revoke_time = row.Time(9)};
 }
-
-}  // namespace
 
 absl::StatusOr<std::vector<std::string>> SqlTaskStore::PopulationsOf(const TokenId& id) {
   std::vector<std::string> populations;

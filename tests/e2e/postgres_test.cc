@@ -36,16 +36,16 @@ ChildProcess StartSecond(PostgresDatabase& database, const std::string& director
   return *std::move(child);
 }
 
-// A server that is started while another has the database.
+// A server that is started while another has the database, and forwards calls to it.
 class Waiting {
  public:
   explicit Waiting(PostgresDatabase& database) : server_(StartSecond(database, scratch_.path())) {
-    WaitUntil("the second server waits", absl::Seconds(10),
-              [&] { return server_.LogTail(kLogLines).find("owns the store, and was heard of") != std::string::npos; });
-    CHECK_FALSE(Serves());
+    WaitUntil("the second server forwards calls", absl::Seconds(10), [&] { return Says("forwarding calls"); });
+    CHECK(Says("owns the store, and was heard of"));
+    CHECK_FALSE(Owns());
   }
   ChildProcess& server() { return server_; }
-  bool Serves() const { return std::filesystem::exists(scratch_.path() + "/port"); }
+  bool Owns() const { return Says(", data in "); }
   std::unique_ptr<Transport> Connect() const {
     std::ifstream port(scratch_.path() + "/port");
     std::string address;
@@ -55,6 +55,8 @@ class Waiting {
 
  private:
   static constexpr int kLogLines = 20;
+  bool Says(std::string_view words) const { return server_.LogTail(kLogLines).find(words) != std::string::npos; }
+
   const TemporaryDirectory scratch_ = ScratchDirectory();
   ChildProcess server_;
 };
@@ -187,6 +189,9 @@ TEST_CASE(
     CHECK(VerdictsOf(SyncOnce(first.transport(), half)) == std::vector<std::string>(2, "ACCEPTED"));
 
     Waiting second(database);
+    const std::unique_ptr<Transport> transport = second.Connect();
+    // Through the one that waits.
+    CHECK(RoundOf(*transport, round).num_contributions() == 2);
     const absl::Time end = clock.Now();
     if (is_killed) {
       first.KillServer();
@@ -194,12 +199,11 @@ TEST_CASE(
       CHECK(first.StopServer() < absl::Seconds(5));
     }
     const absl::Time ended = clock.Now();
-    WaitUntil("the second server serves", absl::Seconds(20), [&] { return second.Serves(); });
+    WaitUntil("the second server owns the store", absl::Seconds(20), [&] { return second.Owns(); });
     const absl::Duration without = clock.Now() - ended;
     CHECK(without < (is_killed ? absl::Seconds(7) : absl::Seconds(1)));
     Measured("{}: ended within {}, and served again {} later", is_killed ? "SIGKILL" : "SIGTERM",
              absl::FormatDuration(ended - end), absl::FormatDuration(without));
-    const std::unique_ptr<Transport> transport = second.Connect();
     CHECK(RoundOf(*transport, round).num_contributions() == 2);
     CHECK_THAT(VerdictsOf(SyncOnce(*transport, results)), Catch::Contains(std::vector<std::string>(2, "ACCEPTED")));
     WaitUntil("the round ends", absl::Seconds(20), [&] { return RoundOf(*transport, round).state() == v1::SUCCEEDED; });
@@ -218,7 +222,7 @@ TEST_CASE("A server that waits for its turn outlives the database, and ends when
   CHECK_FALSE(second.server().WaitForEnd(absl::Seconds(1)));
   kill(second.server().pid(), SIGTERM);
   CHECK(EndOf(second.server(), absl::Seconds(10)) == "exit code 0");
-  CHECK_FALSE(second.Serves());
+  CHECK_FALSE(second.Owns());
   cluster.Start();
 }
 

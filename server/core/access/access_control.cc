@@ -346,6 +346,20 @@ absl::StatusOr<v1::RevokeTokenResponse> AccessControl::Revoke(const v1::RevokeTo
   return response;
 }
 
+absl::Status ReplaceTokens(TaskStore& store, const std::vector<TokenRecord>& tokens) {
+  while (true) {
+    ASSIGN_OR_RETURN(const std::vector<TokenRecord> old, store.ListTokens({.limit = kPage}));
+    if (old.empty()) break;
+    for (const TokenRecord& token : old) RETURN_IF_ERROR(store.DeleteToken(token.id));
+  }
+  for (const TokenRecord& token : tokens) {
+    RETURN_IF_ERROR(store.CreateToken(token).status());
+    if (token.revoke_time == absl::InfiniteFuture()) continue;
+    RETURN_IF_ERROR(store.RevokeToken({.token = token.id, .now = token.revoke_time}).status());
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::string> CreateOperatorToken(TaskStore& store, Random& random, absl::Time now) {
   const std::string secret = NewSecret(random);
   RETURN_IF_ERROR(store.BeginBatch());

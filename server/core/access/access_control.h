@@ -45,6 +45,8 @@ class AccessControl {
   // Reads the tokens. Once, before anything else, outside a batch. With `is_required` nobody gets in without a token,
   // even while there is none.
   absl::Status Recover(bool is_required, absl::Time now);
+  // Reads the tokens again: somebody else wrote some. On error what is known goes on.
+  absl::Status Reload(absl::Time now) { return Load(now); }
   // Nothing of the batch has happened.
   void OnRollback(absl::Time now);
   // Tokens that expire.
@@ -95,6 +97,9 @@ class AccessControl {
   // By the hash of the secret, or of the certificate's name.
   std::unordered_map<std::string, Entry> entries_ GUARDED_BY(mutex_);
 };
+
+// Makes the store's tokens these, which are another store's. Inside a batch. O(those and these).
+absl::Status ReplaceTokens(TaskStore& store, const std::vector<TokenRecord>& tokens);
 
 // A token of an operator, for all populations, made while no server runs: its secret. In no batch.
 absl::StatusOr<std::string> CreateOperatorToken(TaskStore& store, Random& random, absl::Time now);

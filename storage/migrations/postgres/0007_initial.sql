@@ -251,7 +251,13 @@ CREATE TABLE servers (
   id BYTEA PRIMARY KEY,
   epoch BIGINT NOT NULL,
   heartbeat_time TIMESTAMPTZ NOT NULL,
-  address BYTEA NOT NULL
+  -- Where callers reach it; for people.
+  address BYTEA NOT NULL,
+  -- Where other servers reach it with calls that they forward (empty: nowhere), the certificate that it shows there, in
+  -- PEM, and what it wants to be shown.
+  peer_address BYTEA NOT NULL,
+  peer_certificate BYTEA NOT NULL,
+  peer_secret BYTEA NOT NULL
 ) WITH (fillfactor = 10);
 
 -- Who may write what: one row, of population '', which is all of them. Written by take; epoch also by take_again, and

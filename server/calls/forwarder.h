@@ -1,0 +1,49 @@
+// Forwarder: the stage that sends a call on to the server that owns what it is about, instead of dispatching it here. The
+// call has been let in by then, like any other: who calls was checked, and its bytes are counted.
+//
+//   forwarder.Forward(call, method, {.shown = credentials, .connection = "ipv4:192.0.2.1:4711"}, request, &response,
+//                     [](absl::Status status) { status.IgnoreError(); });
+//   forwarder.Abandon(call);      // The caller has gone.
+//
+// Thread-safe.
+#pragma once
+
+#include <google/protobuf/message.h>
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "server/calls/credentials.h"
+#include "server/calls/method_row.h"
+#include "server/core/batches/call_id.h"
+
+namespace sheaf {
+
+// On whose behalf. The other server checks again who that is.
+struct ForwardedCaller {
+  Credentials shown;
+  // Over which connection it came here.
+  std::string_view connection;
+  // The header `traceparent`; empty: none.
+  std::string_view traceparent;
+  // As CallContext.
+  int64_t answer_bytes_max = 0;
+};
+
+class Forwarder {
+ public:
+  virtual ~Forwarder() = default;
+
+  // Calls `done` exactly once, from any thread, with `response` filled if OK: what the other server answered.
+  // UNAVAILABLE, with a retry hint, while there is none, or when it has gone: the call may have happened. Request and
+  // response must live until then, the caller until Forward returns.
+  virtual void Forward(CallId call, const MethodRow& method, const ForwardedCaller& caller,
+                       const google::protobuf::Message& request, google::protobuf::Message* response,
+                       MethodRow::Done done) = 0;
+
+  // The caller has gone, and so has its call there. Once Forward has returned, before or after the answer.
+  virtual void Abandon(CallId call) = 0;
+};
+
+}  // namespace sheaf
