@@ -203,10 +203,11 @@ Settings SettingsOf(Invocation& invocation) {
                     "How long the owner of a database may be silent before this server takes it over; the same for all "
                     "servers of a database.",
                     {}, &config.takeover_after);
-  settings.Text("peer_listen", "",
-                "Address and port for the other servers of a database, which forward calls to its owner there; empty for "
-                "the host of --listen and a free port.",
-                &config.peer_listen);
+  settings.Text(
+      "peer_listen", "",
+      "Address and port for the other servers of a database, which forward calls to its owner there; empty for "
+      "the host of --listen and a free port.",
+      &config.peer_listen);
   AddLimits(config.limits, settings);
   return settings;
 }

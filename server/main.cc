@@ -175,10 +175,8 @@ class Turn {
     }
     if (standby_ != nullptr && waiting.owner) {
       const auto& [server, peer] = *waiting.owner;
-      standby_->SetOwner({{.name = server,
-                           .address = peer.address,
-                           .certificate = peer.certificate,
-                           .secret = peer.secret}});
+      standby_->SetOwner(
+          {{.name = server, .address = peer.address, .certificate = peer.certificate, .secret = peer.secret}});
     }
     was_stopped_ = status_.ok() && IsToldToStopWithin(kLook);
     return status_.ok() && !was_stopped_;

@@ -141,11 +141,10 @@ absl::StatusOr<std::unique_ptr<Runtime>> Runtime::Start(TaskStore& store, Payloa
   if (!options.tls.empty()) {
     ASSIGN_OR_RETURN(started.certificates, CertificateWatch::Open(options.tls, clock.Now(), started.parts.certificate));
   }
-  ASSIGN_OR_RETURN(started.server,
-                   GrpcServer::Start(started.parts.pipeline, clock,
-                                     {.listen = options.listen,
-                                      .listener = std::move(options.doors.rpc),
-                                      .certificates = started.certificates.get()}));
+  ASSIGN_OR_RETURN(started.server, GrpcServer::Start(started.parts.pipeline, clock,
+                                                     {.listen = options.listen,
+                                                      .listener = std::move(options.doors.rpc),
+                                                      .certificates = started.certificates.get()}));
   if (options.peers != nullptr) {
     ASSIGN_OR_RETURN(started.peers, GrpcServer::Start(started.parts.pipeline, clock,
                                                       {.listener = std::move(options.peers),

@@ -87,8 +87,8 @@ class Runtime {
   // The store's tokens are these from now on, because another store's are. Thread-safe. The codes of ReplaceTokens.
   absl::Status SetTokens(const std::vector<TokenRecord>& tokens);
 
-  // Takes no more connections, and gives the ports away: who comes is kept by the kernel. Before Stop, which then leaves
-  // them open.
+  // Takes no more connections, and gives the ports away: who comes is kept by the kernel. Before Stop, which then
+  // leaves them open.
   Doors TakeDoors();
 
   // The graceful way: health says NOT_SERVING, parked polls are answered, open calls get `stop_grace`, the ports close,

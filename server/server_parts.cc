@@ -3,8 +3,7 @@
 namespace sheaf {
 
 ServerParts::ServerParts(TaskStore& store, PayloadStore& payloads, Executor& executor, Random& random,
-                         const Clock& clock, const Core::Options& options, CallPool* pool,
-                         Forwarder* forwarder)
+                         const Clock& clock, const Core::Options& options, CallPool* pool, Forwarder* forwarder)
     : core(store, payloads, executor, random, options),
       runner(store, payloads, core),
       admission(options.limits),

@@ -1,5 +1,6 @@
-// Standby: a server whose turn at its store has not come. It lets callers in like any other, by the tokens of the store,
-// and forwards their calls to the server that owns it. So all servers of a store can be called, by any load balancer.
+// Standby: a server whose turn at its store has not come. It lets callers in like any other, by the tokens of the
+// store, and forwards their calls to the server that owns it. So all servers of a store can be called, by any load
+// balancer.
 //
 //   ASSIGN_OR_RETURN(auto standby, Standby::Start(tokens, clock, random, {.listen = "127.0.0.1:0"}));
 //   standby->SetOwner({{.name = "server-1", .address = "10.0.0.1:41234", ...}});    // Whenever it has changed.

@@ -66,13 +66,12 @@ absl::StatusOr<LoadedCertificates> MakeSelfSigned(const std::string& name, absl:
     return Fail("its extensions");
   }
   if (X509_sign(&x509, key.get(), EVP_sha256()) == 0) return Fail("its signature");
-  LoadedCertificates made = {
-      .certificate = Pem([&](BIO* bio) { return PEM_write_bio_X509(bio, &x509); }),
-      .key = Pem([&](BIO* bio) {
-        return PEM_write_bio_PrivateKey(bio, key.get(), nullptr, nullptr, 0, nullptr, nullptr);
-      }),
-      .valid_from = absl::FromTimeT(absl::ToTimeT(valid_from)),
-      .expire_time = absl::FromTimeT(absl::ToTimeT(expire_time))};
+  LoadedCertificates made = {.certificate = Pem([&](BIO* bio) { return PEM_write_bio_X509(bio, &x509); }),
+                             .key = Pem([&](BIO* bio) {
+                               return PEM_write_bio_PrivateKey(bio, key.get(), nullptr, nullptr, 0, nullptr, nullptr);
+                             }),
+                             .valid_from = absl::FromTimeT(absl::ToTimeT(valid_from)),
+                             .expire_time = absl::FromTimeT(absl::ToTimeT(expire_time))};
   if (made.certificate.empty() || made.key.empty()) return Fail("its text");
   return made;
 }

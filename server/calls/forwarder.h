@@ -1,5 +1,5 @@
-// Forwarder: the stage that sends a call on to the server that owns what it is about, instead of dispatching it here. The
-// call has been let in by then, like any other: who calls was checked, and its bytes are counted.
+// Forwarder: the stage that sends a call on to the server that owns what it is about, instead of dispatching it here.
+// The call has been let in by then, like any other: who calls was checked, and its bytes are counted.
 //
 //   forwarder.Forward(call, method, {.shown = credentials, .connection = "ipv4:192.0.2.1:4711"}, request, &response,
 //                     [](absl::Status status) { status.IgnoreError(); });

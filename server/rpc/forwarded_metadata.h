@@ -13,6 +13,9 @@ inline constexpr char kForwardCertificateNameHeader[] = "sheaf-forward-certifica
 // How large a read the forwarding server has room for, in bytes.
 inline constexpr char kForwardAnswerBytesHeader[] = "sheaf-forward-answer-bytes-max";
 
+// Of all of them.
+inline constexpr int kForwardMetadataBytesMax = 64 << 10;
+
 // For whom the certificate of a port for servers is made.
 inline constexpr char kPeerName[] = "sheaf-peer";
 

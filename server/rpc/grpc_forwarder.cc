@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 #include <grpcpp/create_channel.h>
-#include <grpcpp/impl/codegen/proto_utils.h>
 #include <grpcpp/security/credentials.h>
+#include <grpcpp/support/proto_buffer_reader.h>
 
 #include <utility>
 #include <vector>
@@ -11,6 +11,7 @@
 #include "base/retry_hint.h"
 #include "base/trace_parent.h"
 #include "server/rpc/forwarded_metadata.h"
+#include "server/rpc/message_bytes.h"
 
 namespace sheaf {
 namespace {
@@ -43,14 +44,13 @@ grpc::ChannelArguments ArgumentsOfPeer() {
 struct GrpcForwarder::Connection {
   explicit Connection(Owner its_owner)
       : owner(std::move(its_owner)),
-        stub(grpc::CreateCustomChannel(owner.address,
-                                       grpc::SslCredentials({.pem_root_certs = owner.certificate,
-                                                             .pem_private_key = "",
-                                                             .pem_cert_chain = ""}),
-                                       ArgumentsOfPeer())) {}
+        stub(grpc::CreateCustomChannel(
+            owner.address,
+            grpc::SslCredentials({.pem_root_certs = owner.certificate, .pem_private_key = "", .pem_cert_chain = ""}),
+            ArgumentsOfPeer())) {}
 
   const Owner owner;
-  grpc::TemplatedGenericStub<Message, Message> stub;
+  grpc::GenericStub stub;
 };
 
 struct GrpcForwarder::OpenCall {
@@ -58,6 +58,9 @@ struct GrpcForwarder::OpenCall {
 
   const std::shared_ptr<Connection> connection;
   grpc::ClientContext context;
+  grpc::ByteBuffer request;
+  grpc::ByteBuffer answer;
+  Message* response = nullptr;
   MethodRow::Done done;
 };
 
@@ -81,6 +84,8 @@ void GrpcForwarder::SetOwner(std::optional<Owner> owner) {
 
 void GrpcForwarder::Forward(CallId id, const MethodRow& method, const ForwardedCaller& caller, const Message& request,
                             Message* response, MethodRow::Done done) {
+  absl::StatusOr<grpc::ByteBuffer> bytes = ToBytes(request);
+  if (!bytes.ok()) return done(bytes.status());
   std::shared_ptr<OpenCall> call;
   {
     MutexLock lock(mutex_);
@@ -93,6 +98,8 @@ void GrpcForwarder::Forward(CallId id, const MethodRow& method, const ForwardedC
     return done(WithRetryAfter(absl::UnavailableError("no server owns the store at the moment; one will soon"),
                                kComeBackAfter));
   }
+  call->request = *std::move(bytes);
+  call->response = response;
   call->done = std::move(done);
   grpc::ClientContext& context = call->context;
   context.AddMetadata(kForwardSecretHeader, call->connection->owner.secret);
@@ -107,14 +114,20 @@ void GrpcForwarder::Forward(CallId id, const MethodRow& method, const ForwardedC
   if (caller.answer_bytes_max > 0) {
     context.AddMetadata(kForwardAnswerBytesHeader, std::to_string(caller.answer_bytes_max));
   }
-  call->connection->stub.UnaryCall(&context, "/" + method.name, {}, &request, response,
+  call->connection->stub.UnaryCall(&context, "/" + method.name, {}, &call->request, &call->answer,
                                    [this, id, call](const grpc::Status& status) { End(id, call, status); });
 }
 
 void GrpcForwarder::End(CallId id, const std::shared_ptr<OpenCall>& call, const grpc::Status& status) {
   const Owner& owner = call->connection->owner;
   absl::Status ended;
-  if (!status.ok()) {
+  if (status.ok()) {
+    grpc::ProtoBufferReader stream(&call->answer);
+    if (!call->response->ParseFromZeroCopyStream(&stream)) {
+      ended =
+          absl::InternalError(fmt::format("server {} answers with no {}", owner.name, call->response->GetTypeName()));
+    }
+  } else {
     ended = absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
     const auto& metadata = call->context.GetServerTrailingMetadata();
     if (const auto hint = metadata.find(kRetryHeader); hint != metadata.end()) {
@@ -129,11 +142,11 @@ void GrpcForwarder::End(CallId id, const std::shared_ptr<OpenCall>& call, const 
   }
   if (absl::IsUnavailable(ended) || (is_given_up && absl::IsCancelled(ended))) {
     const absl::Duration pause = RetryAfter(ended).value_or(kComeBackAfter);
-    ended = WithRetryAfter(absl::UnavailableError(is_given_up
-                                                      ? fmt::format("server {} no longer owns the store", owner.name)
-                                                      : fmt::format("server {} at {}, which owns the store: {}",
-                                                                    owner.name, owner.address, std::string(ended.message()))),
-                           pause);
+    ended = WithRetryAfter(
+        absl::UnavailableError(is_given_up ? fmt::format("server {} no longer owns the store", owner.name)
+                                           : fmt::format("server {} at {}, which owns the store: {}", owner.name,
+                                                         owner.address, std::string(ended.message()))),
+        pause);
   }
   done(std::move(ended));
   MutexLock lock(mutex_);

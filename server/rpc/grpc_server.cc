@@ -18,6 +18,7 @@
 #include "base/status_macros.h"
 #include "server/net/batch_scheduling.h"
 #include "server/net/listener.h"
+#include "server/rpc/forwarded_metadata.h"
 #include "server/rpc/health_service.h"
 #include "server/rpc/reflection_service.h"
 #include "server/rpc/services.h"
@@ -129,6 +130,8 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(CallPipeline& pipe
   ConfigureGrpcOnce();
   auto state = std::make_unique<State>(pipeline, clock, options.for_peers ? options.for_peers->secret : "");
   grpc::ServerBuilder builder;
+  // Names of a client's certificate may be many.
+  if (options.for_peers) builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kForwardMetadataBytesMax);
   // All calls of another server come over one connection.
   SetLimits(builder, pipeline.limits(), options.for_peers ? INT_MAX : pipeline.limits().calls_per_connection_max);
   state->listener = std::move(options.listener);

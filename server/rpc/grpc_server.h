@@ -45,8 +45,7 @@ class GrpcServer {
   };
   // Serves the pipeline's methods, within its limits; all must outlive the server. UNAVAILABLE, with the remedy, if the
   // port is in use; INVALID_ARGUMENT if this machine has no such address.
-  static absl::StatusOr<std::unique_ptr<GrpcServer>> Start(CallPipeline& pipeline, const Clock& clock,
-                                                           Options options);
+  static absl::StatusOr<std::unique_ptr<GrpcServer>> Start(CallPipeline& pipeline, const Clock& clock, Options options);
 
   // Shuts down at once if Shutdown was not called.
   ~GrpcServer();

@@ -47,8 +47,8 @@ class PostgresOwner {
   struct Options {
     // The same after a restart, and no other server's.
     std::string server;
-    // Where callers reach it; for people. Here and in `peer`, a host that stands for all addresses becomes this machine's
-    // towards the database.
+    // Where callers reach it; for people. Here and in `peer`, a host that stands for all addresses becomes this
+    // machine's towards the database.
     std::string address;
     // Where other servers do.
     PeerAddress peer;

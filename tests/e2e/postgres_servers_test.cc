@@ -1,5 +1,5 @@
-// Three servers on one database, of which one owns the store and two forward to it, while each in its turn is killed, stands still, or
-// is stopped, and its connections to the database are cut.
+// Three servers on one database, of which one owns the store and two forward to it, while each in its turn is killed,
+// stands still, or is stopped, and its connections to the database are cut.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <signal.h>
@@ -137,8 +137,8 @@ TEST_CASE(
               [&] { return RoundOf(transport, round).tasks().succeeded() >= kTasks / 4; });
     const std::string address =
         database.Run("SELECT convert_from(s.address, 'UTF8') FROM owners o JOIN servers s ON s.id = o.server");
-    const size_t owner = std::find(servers.addresses().begin(), servers.addresses().end(), address) -
-                         servers.addresses().begin();
+    const size_t owner =
+        std::find(servers.addresses().begin(), servers.addresses().end(), address) - servers.addresses().begin();
     INFO("the owner is at " << address);
     REQUIRE(owner < kServers);
     const pid_t pid = servers.process(owner).pid();

@@ -11,8 +11,11 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "base/checksum.h"
+#include "storage/postgres/postgres_token_watch.h"
 #include "tests/conformance/task_store_suite.h"
 #include "tests/postgres/postgres_cluster.h"
 #include "tests/wait_until.h"
@@ -21,6 +24,13 @@ namespace sheaf {
 namespace {
 
 const absl::Time kNow = absl::FromUnixSeconds(1'700'000'000);
+
+template <typename T>
+T Ok(absl::StatusOr<T> value) {
+  INFO(value.status().ToString());
+  REQUIRE(value.ok());
+  return *std::move(value);
+}
 
 struct Server {
   std::string name = "server-1";
@@ -236,6 +246,85 @@ TEST_CASE("Of two servers one owns the store, until it is silent for too long") 
   auto second = Open(database, {.name = "server-2", .takeover_after = absl::ZeroDuration()});
   CHECK(second->tasks().ListWorkers({})->size() == 2);
   REQUIRE(See(second->tasks(), "w3").ok());
+}
+
+TEST_CASE("Who waits for its turn hears which server owns the store, and how to reach it") {
+  PostgresDatabase database;
+  auto first = Ok(PostgresTaskStore::Open(
+      {.connection = {.conninfo = database.conninfo()},
+       .owner = {.server = "server-1",
+                 .address = "0.0.0.0:7433",
+                 .peer = {.address = "[::]:7435", .certificate = "a certificate", .secret = "a secret"}}}));
+  std::vector<PostgresOwner::Waiting> looks;
+  const std::string forget = "UPDATE servers SET heartbeat_time = '2020-01-01' WHERE id = 'server-2'";
+  const auto second = PostgresTaskStore::Open({.connection = {.conninfo = database.conninfo()},
+                                               .owner = {.server = "server-2", .wait = [&](const auto& waiting) {
+                                                           looks.push_back(waiting);
+                                                           if (looks.size() == 1) database.Run(forget);
+                                                           return looks.size() < 25;
+                                                         }}});
+  CHECK(second.status().code() == absl::StatusCode::kFailedPrecondition);
+  REQUIRE(looks.size() == 25);
+  for (const PostgresOwner::Waiting& look : looks) {
+    CHECK(look.why.code() == absl::StatusCode::kNotFound);
+    // By the Unix socket: it is this machine.
+    CHECK(look.why.message().find("server server-1 at 127.0.0.1:7433 owns the store") != std::string_view::npos);
+    REQUIRE(look.owner);
+    CHECK(look.owner->server == "server-1");
+    CHECK(look.owner->peer ==
+          PeerAddress{.address = "127.0.0.1:7435", .certificate = "a certificate", .secret = "a secret"});
+  }
+  // It is seen to live.
+  CHECK(database.Run("SELECT heartbeat_time > '2020-01-02' FROM servers WHERE id = 'server-2'") == "t");
+}
+
+TEST_CASE("A look at the tokens of another server's store tells what has changed") {
+  PostgresDatabase database;
+  auto store = Open(database);
+  const auto watch = Ok(PostgresTokenWatch::Open({.conninfo = database.conninfo()}));
+  const auto look = [&] { return Ok(watch->Look()); };
+  REQUIRE(look());
+  CHECK_FALSE(look());
+  const auto create = [&](const std::string& name, std::vector<std::string> populations) {
+    REQUIRE(store->tasks().BeginBatch().ok());
+    REQUIRE(store->tasks()
+                .CreateToken({.id = TokenId(name),
+                              .request_id = "make " + name,
+                              .name = name,
+                              .hash = Sha256Hex(name),
+                              .roles = 2,
+                              .populations = std::move(populations),
+                              .create_time = kNow})
+                .ok());
+    REQUIRE(store->tasks().CommitBatch().ok());
+  };
+  create("anna", {"north", "south"});
+  create("berta", {});
+  auto tokens = look();
+  REQUIRE(tokens);
+  REQUIRE(tokens->size() == 2);
+  CHECK(tokens->at(0).name == "anna");
+  CHECK(tokens->at(0).populations == std::vector<std::string>{"north", "south"});
+  CHECK(tokens->at(0).hash == Sha256Hex("anna"));
+  CHECK(tokens->at(1).populations.empty());
+  CHECK_FALSE(look());
+  REQUIRE(store->tasks().BeginBatch().ok());
+  REQUIRE(store->tasks().RevokeToken({.token = TokenId("anna"), .now = kNow}).ok());
+  REQUIRE(store->tasks().CommitBatch().ok());
+  tokens = look();
+  REQUIRE(tokens);
+  CHECK(tokens->at(0).revoke_time == kNow);
+  CHECK_FALSE(look());
+  REQUIRE(store->tasks().BeginBatch().ok());
+  REQUIRE(store->tasks().DeleteToken(TokenId("berta")).ok());
+  REQUIRE(store->tasks().CommitBatch().ok());
+  tokens = look();
+  REQUIRE(tokens);
+  CHECK(tokens->size() == 1);
+  // It connects again.
+  database.Run("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()");
+  CHECK(watch->Look().status().code() == absl::StatusCode::kUnavailable);
+  CHECK_FALSE(look());
 }
 
 TEST_CASE("A server that was taken over changes nothing any more, and hears of it with its next batch") {
