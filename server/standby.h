@@ -3,8 +3,8 @@
 // balancer.
 //
 //   ASSIGN_OR_RETURN(auto standby, Standby::Start(tokens, clock, random, {.listen = "127.0.0.1:0"}));
-//   standby->SetOwner({{.name = "server-1", .address = "10.0.0.1:41234", ...}});    // Whenever it has changed.
-//   RETURN_IF_ERROR(standby->SetTokens(tokens));                                   // So have they.
+//   standby->SetOwner(owner);                       // Whenever it has changed.
+//   RETURN_IF_ERROR(standby->SetTokens(tokens));    // So have they.
 //   Doors doors = standby->Stop();       // Its turn has come; whoever calls now waits for Runtime::Start with these.
 //
 // It is a Runtime on an empty store in memory, of which nothing but the tokens is used. Not thread-safe: main owns it.

@@ -1,6 +1,6 @@
 // Credentials: what a caller shows of itself. Refers to what the transport has.
 //
-//   pipeline.Identify([&] { return Credentials{.authorization = "Bearer sheaf_..."}; });
+//   ASSIGN_OR_RETURN(IdentityPtr caller, pipeline.Identify([&] { return Credentials{.authorization = "Bearer sheaf_..."}; }));
 #pragma once
 
 #include <string>

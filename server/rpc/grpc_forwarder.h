@@ -2,8 +2,8 @@
 // that waits there costs no connection, and no thread.
 //
 //   GrpcForwarder forwarder;
-//   forwarder.SetOwner({{.name = "server-1", .address = "10.0.0.1:41234", .certificate = pem, .secret = secret}});
-//   CallPipeline pipeline({..., .forwarder = &forwarder});
+//   forwarder.SetOwner(GrpcForwarder::Owner{
+//       .name = "server-1", .address = "10.0.0.1:41234", .certificate = pem, .secret = secret});
 //   forwarder.SetOwner(std::nullopt);       // Calls that are open there are answered UNAVAILABLE.
 //
 // The two servers know each other by what the store says of them: the connection is encrypted for the one certificate

@@ -1,6 +1,6 @@
 // PeerAddress: how the servers of one database reach each other, as the database tells them.
 //
-//   const PeerAddress peer = {.address = "10.0.0.1:41234", .certificate = own.certificate, .secret = random.Token(32)};
+//   const PeerAddress peer = {.address = "10.0.0.1:41234", .certificate = pem, .secret = secret};
 //
 // The database vouches for both ends: who reads its rows knows which certificate belongs to the server at this address,
 // and what to show to be taken for a server. A plain value.

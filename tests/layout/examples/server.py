@@ -112,6 +112,8 @@ CALLS_OF = {
     "admission.h": "extern Identity& caller; extern Lane lane;",
     "answer_books.h": "extern AnswerBooks& books; extern CallId id; extern AnswerClient& client; extern AnsweredCall& call;",
     "call.h": "extern std::string& bytes;",
+    "credentials.h": "",
+    "forwarder.h": "extern Forwarder& forwarder; extern Credentials& credentials;",
     "call_pool.h": "extern std::string& client; extern void HashAndFlush();",
     "method_row.h": "extern RoundHandlers& rounds; extern BlobHandlers& blobs;",
     "method_table.h": "extern Handlers& handlers;",
@@ -158,6 +160,10 @@ SERVER_OF = {
     "rpc/grpc_call.h": "extern grpc::CallbackServerContext* context; extern grpc::ByteBuffer request_bytes, answer_bytes;",
     "net/batch_scheduling.h": "extern void StartThreads();",
     "net/listener.h": "extern void Serve(int fd);",
+    "rpc/grpc_forwarder.h": "extern std::string pem, secret;",
+    "rpc/message_bytes.h": "extern v1::SyncResponse& answer;",
+    "rpc/forwarded_metadata.h": "",
+    "standby.h": "extern std::vector<TokenRecord>& tokens; extern std::optional<GrpcForwarder::Owner> owner;",
     "server_parts.h": "extern std::vector<Executor::Event> events; extern v1::SyncRequest request; extern v1::SyncResponse response; "
                       "extern Dispatcher::Done& done;",
 }

@@ -20,6 +20,7 @@ STORAGE_OF = {
     "postgres/postgres_contents.h": "extern PostgresConnection* connection; extern ByteSink take; "
                                     "extern std::function<absl::Status(const ByteSink& take)> write;",
     "postgres/postgres_owner.h": "extern PostgresConnection* connection;",
+    "postgres/peer_address.h": "extern std::string pem, secret;",
     "postgres/value_lists.h": "extern std::vector<WorkerRecord>& workers; extern PostgresSession& session;",
     "sql/batch_notes.h": "extern BatchNotes& notes; extern TaskRecord& before; extern TaskRecord& after;",
     "sql/inputs_ahead.h": "extern InputsAhead& inputs;",
