@@ -43,6 +43,8 @@ CHECKS = {
     "storage": ("storage_test", ["--abort"]),
     "crash": ("crash_test", ["--abort"]),
     "threads": ("server_threads_test", ["--abort"]),
+    "rpc": ("server_rpc_test", ["--abort", "-#", "[#forwarding_test]"]),
+    "postgres": ("storage_postgres_test", ["--abort"]),
 }
 
 
