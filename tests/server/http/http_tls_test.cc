@@ -9,6 +9,7 @@
 #include <list>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/e2e/certificates.h"
@@ -152,7 +153,7 @@ TEST_CASE("Who stops in the middle of a handshake or of a record is hung up on, 
   Runtime::Options options = secured.Options(false);
   options.limits.handshake_timeout = kPatience;
   options.limits.request_time_max = kPatience;
-  RunningServer server(options);
+  RunningServer server(std::move(options));
   const SystemClock clock;
   std::list<HttpClient> silent;
   for (const auto& stop : HalfSpoken(server, secured.anybody)) {
@@ -182,7 +183,7 @@ TEST_CASE("Who goes away in the middle of a handshake or of a record leaves noth
   const Secured secured;
   Runtime::Options options = secured.Options(false);
   options.limits.http_connections_max = 10;
-  RunningServer server(options);
+  RunningServer server(std::move(options));
   // Nobody is waited for: the deadlines are far away, and each round of them would take all connections.
   for (const auto& stop : HalfSpoken(server, secured.anybody)) {
     for (int round = 0; round < 3; ++round) {
