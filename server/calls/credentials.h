@@ -1,6 +1,7 @@
 // Credentials: what a caller shows of itself. Refers to what the transport has.
 //
-//   ASSIGN_OR_RETURN(IdentityPtr caller, pipeline.Identify([&] { return Credentials{.authorization = "Bearer sheaf_..."}; }));
+//   const Credentials shown = {.authorization = "Bearer sheaf_..."};
+//   ASSIGN_OR_RETURN(IdentityPtr caller, pipeline.Identify([&] { return shown; }));
 #pragma once
 
 #include <string>

@@ -44,8 +44,7 @@ class HttpServer {
   // Serves the pipeline's methods, within its limits; both must outlive the server. The codes of Listener::Open
   // and TlsContext::Use. The certificates are watched from now on: they must not be looked at any more when the server
   // is destroyed.
-  static absl::StatusOr<std::unique_ptr<HttpServer>> Start(CallPipeline& pipeline, const Clock& clock,
-                                                           Options options);
+  static absl::StatusOr<std::unique_ptr<HttpServer>> Start(CallPipeline& pipeline, const Clock& clock, Options options);
 
   // Shuts down at once if Shutdown was not called.
   ~HttpServer();

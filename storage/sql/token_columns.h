@@ -1,4 +1,4 @@
-// The columns of a token in SQL, in the order of every SELECT of them, and their reader. Its populations are rows of their
+// The columns of a token in SQL, in the order of every SELECT of them, and their reader. Populations are rows of their
 // own.
 //
 //   SELECT id, request_id, name, hash, certificate, roles, creator, create_time, expire_time, revoke_time FROM tokens
