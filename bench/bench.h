@@ -47,6 +47,7 @@ absl::Status MeasureSecurity(const Setup& setup, Table& table);
 absl::Status MeasureEndurance(const Setup& setup, Table& table);
 absl::Status MeasureHttp(const Setup& setup, Table& table);
 absl::Status MeasureOverload(const Setup& setup, Table& table);
+absl::Status MeasurePostgres(const Setup& setup, Table& table);
 
 // Of a list that is not empty; sorts it.
 double Quantile(std::vector<double>& values, double q);

@@ -25,10 +25,11 @@ struct Measurement {
   const char* name;
   absl::Status (*run)(const Setup& setup, Table& table);
 };
-constexpr Measurement kMeasurements[] = {
-    {"sync", MeasureSync},           {"delivery", MeasureDelivery}, {"round", MeasureRound},
-    {"idle", MeasureIdle},           {"uploads", MeasureUploads},   {"security", MeasureSecurity},
-    {"endurance", MeasureEndurance}, {"http", MeasureHttp},         {"overload", MeasureOverload}};
+constexpr Measurement kMeasurements[] = {{"sync", MeasureSync},           {"delivery", MeasureDelivery},
+                                         {"round", MeasureRound},         {"idle", MeasureIdle},
+                                         {"uploads", MeasureUploads},     {"security", MeasureSecurity},
+                                         {"endurance", MeasureEndurance}, {"http", MeasureHttp},
+                                         {"overload", MeasureOverload},   {"postgres", MeasurePostgres}};
 
 std::string LoadAverage() {
   std::ifstream file("/proc/loadavg");
@@ -121,7 +122,8 @@ int Main(int argc, char** argv) {
   app.add_option("--directory", parent, "Where to put the stores: their disk is measured too.");
   app.add_option("--seconds", seconds, "Length of one run.");
   app.add_option("--repeats", setup.repeats, "Runs of each.");
-  app.add_option("--only", only, "sync, delivery, round, idle, uploads, security, endurance, http, overload.");
+  app.add_option("--only", only,
+                 "sync, delivery, round, idle, uploads, security, endurance, http, overload, postgres.");
   app.add_option("--row", setup.row, "Of sync: only rows whose name contains this, such as \"64 workers, 1 per\".");
   app.add_flag("--pin,!--no-pin", is_pinned, "Server and clients on a CPU each.");
   app.add_flag("--echo-server", is_echo, "Be the yardstick.");

@@ -48,6 +48,13 @@ void PinTo(std::optional<int> cpu) {
   sched_setaffinity(0, sizeof cpus, &cpus);
 }
 
+void Unpin() {
+  cpu_set_t cpus;
+  CPU_ZERO(&cpus);
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) CPU_SET(cpu, &cpus);
+  sched_setaffinity(0, sizeof cpus, &cpus);
+}
+
 absl::StatusOr<std::unique_ptr<ChildProcess>> ChildProcess::Start(const Options& options) {
   int ends[2];
   if (pipe(ends) != 0) return absl::InternalError("no pipe");

@@ -22,6 +22,8 @@ namespace sheaf::bench {
 
 // Pins this process, and its later children, to one CPU; nothing if there is no such CPU.
 void PinTo(std::optional<int> cpu);
+// All CPUs again, for this process and its later children.
+void Unpin();
 
 class ChildProcess {
  public:

@@ -106,7 +106,7 @@ constexpr SyncLoad kLoad = {.workers = 64, .batch = 1, .num_rounds = 2, .tasks_p
 
 absl::StatusOr<double> GrpcTaskMicros(const Setup& setup, const SelfSigned* tls) {
   ASSIGN_OR_RETURN(const HttpServed served, StartHttp(setup, tls));
-  ASSIGN_OR_RETURN(const LoopResult result, RunSyncLoop(setup, *served.server, kLoad, SecurityOf(tls)));
+  ASSIGN_OR_RETURN(const LoopResult result, RunSyncLoop(setup, {served.server.get()}, kLoad, SecurityOf(tls)));
   return result.cpu_micros_per_unit();
 }
 

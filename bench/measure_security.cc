@@ -40,7 +40,7 @@ absl::StatusOr<LoopResult> RunCase(const Setup& setup, const Case& c, const Self
     ASSIGN_OR_RETURN(security.token_file, MakeToken(setup, *server, security, "bench", {v1::OPERATOR}));
     ASSIGN_OR_RETURN(security.token_file, MakeToken(setup, *server, security, "bench", {v1::SUBMITTER, v1::WORKER}));
   }
-  return RunSyncLoop(setup, *server, load, security);
+  return RunSyncLoop(setup, {server.get()}, load, security);
 }
 
 absl::Status MeasureLoad(const Setup& setup, const SelfSigned& identity, const SyncLoad& load, Table& table) {

@@ -50,7 +50,7 @@ absl::Status MeasureCase(const Setup& setup, const Case& c, Table& table) {
   for (int i = 0; i < setup.repeats; ++i) {
     ASSIGN_OR_RETURN(const LoopResult echo, RunEcho(setup, c.load.workers));
     ASSIGN_OR_RETURN(const std::unique_ptr<ChildProcess> server, StartSheafd(setup, {}, c.flush_delay));
-    ASSIGN_OR_RETURN(const LoopResult sync, RunSyncLoop(setup, *server, c.load, {}));
+    ASSIGN_OR_RETURN(const LoopResult sync, RunSyncLoop(setup, {server.get()}, c.load, {}));
     tasks.push_back(sync.units_per_second());
     cpu.push_back(sync.cpu_micros_per_unit());
     ratios.push_back(sync.units_per_second() / echo.units_per_second());

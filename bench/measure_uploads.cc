@@ -5,13 +5,13 @@
 #include "base/status_macros.h"
 #include "bench/bench.h"
 #include "bench/rounds.h"
+#include "bench/uploads.h"
 #include "sdk/cpp/client/blob_client.h"
 #include "sdk/cpp/client/grpc_transport.h"
 
 namespace sheaf::bench {
 namespace {
 
-constexpr int64_t kElements = 1 << 20;
 constexpr int64_t kChunkBytes = 1 << 20;
 
 struct Cost {
@@ -21,13 +21,34 @@ struct Cost {
 
 double MillisEach(absl::Duration cpu_time, int count) { return absl::ToDoubleMilliseconds(cpu_time) / count; }
 
-// One worker, one contribution after the other, into a durable round.
-absl::StatusOr<Cost> UploadAll(const Setup& setup, std::string contribution, int count) {
+absl::StatusOr<Cost> UploadAll(const Setup& setup, const std::string& contribution, int count) {
   ASSIGN_OR_RETURN(const std::unique_ptr<ChildProcess> server, StartSheafd(setup));
-  GrpcTransport transport(server->address(), {.own_connection = true});
-  const v1::CreateRoundRequest round = ARound("round", count, kElements);
-  RETURN_IF_ERROR(BlockingCall(transport, kCreateRound, round, {.timeout = absl::Minutes(1)}).status());
   const absl::Duration cpu_before = server->cpu_time();
+  RETURN_IF_ERROR(HandIn(server->address(), contribution, kUploadElements, count));
+  return Cost{.cpu_millis = MillisEach(server->cpu_time() - cpu_before, count),
+              .peak_rss_mebibytes = static_cast<double>(server->peak_rss_bytes()) / (1 << 20)};
+}
+absl::StatusOr<double> ReceiveAll(const Setup& setup, std::string_view contribution, int count) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<ChildProcess> server, StartEcho(setup));
+  GrpcTransport transport(server->address(), {.own_connection = true});
+  const absl::Duration cpu_before = server->cpu_time();
+  for (int i = 0; i < count; ++i) {
+    for (size_t offset = 0; offset < contribution.size(); offset += kChunkBytes) {
+      v1::WriteChunkRequest request;
+      request.set_offset(static_cast<int64_t>(offset));
+      request.set_data(std::string(contribution.substr(offset, kChunkBytes)));
+      RETURN_IF_ERROR(BlockingCall(transport, kWriteChunk, request).status());
+    }
+  }
+  return MillisEach(server->cpu_time() - cpu_before, count);
+}
+
+}  // namespace
+
+absl::Status HandIn(const std::string& address, std::string contribution, int64_t num_elements, int count) {
+  GrpcTransport transport(address, {.own_connection = true});
+  const v1::CreateRoundRequest round = ARound("round", count, num_elements);
+  RETURN_IF_ERROR(BlockingCall(transport, kCreateRound, round, {.timeout = absl::Minutes(1)}).status());
   v1::SyncRequest request = APoll("worker", 0, 1, absl::Seconds(5));
   for (int i = 0; i < count; ++i) {
     ASSIGN_OR_RETURN(const v1::SyncResponse response, BlockingCall(transport, kSync, request));
@@ -52,29 +73,11 @@ absl::StatusOr<Cost> UploadAll(const Setup& setup, std::string contribution, int
   if (last.verdicts().empty() || last.verdicts(0).verdict() != v1::ResultVerdict::ACCEPTED) {
     return absl::InternalError("the last contribution was not accepted: " + last.ShortDebugString());
   }
-  return Cost{.cpu_millis = MillisEach(server->cpu_time() - cpu_before, count),
-              .peak_rss_mebibytes = static_cast<double>(server->peak_rss_bytes()) / (1 << 20)};
+  return absl::OkStatus();
 }
-
-absl::StatusOr<double> ReceiveAll(const Setup& setup, std::string_view contribution, int count) {
-  ASSIGN_OR_RETURN(const std::unique_ptr<ChildProcess> server, StartEcho(setup));
-  GrpcTransport transport(server->address(), {.own_connection = true});
-  const absl::Duration cpu_before = server->cpu_time();
-  for (int i = 0; i < count; ++i) {
-    for (size_t offset = 0; offset < contribution.size(); offset += kChunkBytes) {
-      v1::WriteChunkRequest request;
-      request.set_offset(static_cast<int64_t>(offset));
-      request.set_data(std::string(contribution.substr(offset, kChunkBytes)));
-      RETURN_IF_ERROR(BlockingCall(transport, kWriteChunk, request).status());
-    }
-  }
-  return MillisEach(server->cpu_time() - cpu_before, count);
-}
-
-}  // namespace
 
 absl::Status MeasureUploads(const Setup& setup, Table& table) {
-  const std::string contribution = AContribution(kElements);
+  const std::string contribution = AContribution(kUploadElements);
   for (const int count : {400, 1600}) {
     ASSIGN_OR_RETURN(const double receive, ReceiveAll(setup, contribution, count));
     ASSIGN_OR_RETURN(const Cost cost, UploadAll(setup, contribution, count));

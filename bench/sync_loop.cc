@@ -48,11 +48,11 @@ class SyncCaller final : public Caller {
 
 }  // namespace
 
-absl::StatusOr<LoopResult> RunSyncLoop(const Setup& setup, const ChildProcess& server, const SyncLoad& load,
-                                       const ChannelSecurity& security) {
+absl::StatusOr<LoopResult> RunSyncLoop(const Setup& setup, const std::vector<const ChildProcess*>& servers,
+                                       const SyncLoad& load, const ChannelSecurity& security) {
   const ChannelOptions options = {.security = security, .own_connection = true};
   {
-    GrpcTransport submitter(server.address(), options);
+    GrpcTransport submitter(servers.front()->address(), options);
     for (int i = 0; i < load.num_rounds; ++i) {
       RETURN_IF_ERROR(CreateRound(submitter, fmt::format("round-{}", i), load.tasks_per_round).status());
     }
@@ -60,9 +60,14 @@ absl::StatusOr<LoopResult> RunSyncLoop(const Setup& setup, const ChildProcess& s
   const std::string contribution = AContribution();
   std::vector<std::unique_ptr<Caller>> callers;
   for (int i = 0; i < load.workers; ++i) {
+    const ChildProcess& server = *servers[static_cast<size_t>(i) % servers.size()];
     callers.push_back(std::make_unique<SyncCaller>(server.address(), options, i, load.batch, contribution));
   }
-  return RunClosedLoop(setup.clock, callers, {.duration = setup.duration}, [&] { return server.cpu_time(); });
+  return RunClosedLoop(setup.clock, callers, {.duration = setup.duration}, [&] {
+    absl::Duration cpu_time;
+    for (const ChildProcess* server : servers) cpu_time += server->cpu_time();
+    return cpu_time;
+  });
 }
 
 }  // namespace sheaf::bench

@@ -1,6 +1,8 @@
 // Workers in a closed loop: each hands in what it holds and takes as many tasks again.
 #pragma once
 
+#include <vector>
+
 #include "absl/status/statusor.h"
 #include "bench/bench.h"
 #include "bench/closed_loop.h"
@@ -19,8 +21,8 @@ struct SyncLoad {
 };
 
 // Creates the rounds and runs the loop for the set-up's duration; a unit of the result is an accepted contribution.
-// INTERNAL if one is not accepted.
-absl::StatusOr<LoopResult> RunSyncLoop(const Setup& setup, const ChildProcess& server, const SyncLoad& load,
-                                       const ChannelSecurity& security);
+// INTERNAL if one is not accepted. Workers call the servers in turns; their CPU time is counted together.
+absl::StatusOr<LoopResult> RunSyncLoop(const Setup& setup, const std::vector<const ChildProcess*>& servers,
+                                       const SyncLoad& load, const ChannelSecurity& security);
 
 }  // namespace sheaf::bench
