@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <libpq-fe.h>
+#include <poll.h>
 
 #include <atomic>
 #include <memory>
@@ -18,6 +19,8 @@ namespace {
 
 constexpr int kTasks = 1'000'000;
 constexpr int kResultBytes = 1 << 10;
+
+void Pause(absl::Duration duration) { ::poll(nullptr, 0, static_cast<int>(absl::ToInt64Milliseconds(duration))); }
 
 struct ConnectionCloser {
   void operator()(PGconn* connection) const { PQfinish(connection); }
@@ -131,10 +134,10 @@ absl::StatusOr<LoopResult> RunSkipLocked(const Setup& setup, const std::string& 
     });
   }
   const LoopOptions options = {.duration = setup.duration};
-  std::this_thread::sleep_for(absl::ToChronoNanoseconds(options.warm_up));
+  Pause(options.warm_up);
   const absl::Time start = setup.clock.Now();
   is_measuring = true;
-  std::this_thread::sleep_for(absl::ToChronoNanoseconds(options.duration));
+  Pause(options.duration);
   is_measuring = false;
   LoopResult result = {.num_calls = num_calls, .num_units = num_ended, .elapsed = setup.clock.Now() - start};
   is_over = true;
