@@ -21,6 +21,8 @@ BENCH_OF = {
                "extern double capacity;",
     "closed_loop.h": "extern std::vector<std::unique_ptr<Caller>> callers; extern ChildProcess& server;",
     "noop_workers.h": "extern std::unique_ptr<ChildProcess> server; extern int num_leases;",
+    "delays.h": "extern Setup& setup; extern std::unique_ptr<ChildProcess> server;",
+    "skip_locked.h": "extern Setup& setup; extern std::string conninfo;",
 }
 
 PROBE = """
@@ -42,7 +44,7 @@ extern absl::Status Use(const LoadedCertificates&);
 # Folder: (what else the examples include, declarations, declarations by header: what differs from the folder's).
 FOLDERS = {
     "base": (["absl/container/node_hash_map.h", "base/byte_sink.h", "sheaf/v1/work_service.pb.h", "unordered_map"], BASE, BASE_OF),
-    "bench": (["base/status_macros.h"], BENCH, BENCH_OF),
+    "bench": (["base/status_macros.h", "fmt/core.h"], BENCH, BENCH_OF),
     "probe": (["base/log.h", "base/status_macros.h", "sdk/cpp/client/grpc_transport.h"], PROBE, {}),
     "proto": (["sdk/cpp/client/transport.h", "server/handlers/method_rows.h"], PROTO, {}),
     "settings": (["base/status_macros.h", "fmt/core.h"], SETTINGS, {}),
