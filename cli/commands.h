@@ -59,6 +59,7 @@ std::unique_ptr<Command> MakeStoreRestore();
 std::unique_ptr<Command> MakeStoreVerify();
 std::unique_ptr<Command> MakeStoreInspect();
 std::unique_ptr<Command> MakeStoreMigrate();
+std::unique_ptr<Command> MakeStoreCopy();
 std::unique_ptr<Command> MakeVersion();
 std::unique_ptr<Command> MakeHelp();
 

@@ -9,6 +9,7 @@
 
 #include "base/status_macros.h"
 #include "settings/settings.h"
+#include "storage/postgres/conninfo.h"
 
 namespace sheaf {
 namespace {
@@ -48,35 +49,15 @@ bool IsLoopback(const std::string& address) {
   return host == "localhost" || host == "::1" || host.starts_with("127.");
 }
 
-// As a key, of libpq or of its TLS: "password = x", "?sslpassword=x".
-bool SaysPassword(std::string_view conninfo) {
-  constexpr std::string_view kKey = "password";
-  for (size_t at = conninfo.find(kKey); at != std::string_view::npos; at = conninfo.find(kKey, at + 1)) {
-    const size_t next = conninfo.find_first_not_of(" \t", at + kKey.size());
-    if (next != std::string_view::npos && conninfo[next] == '=') return true;
-  }
-  return false;
-}
-
-// A password would be seen by whoever lists processes, or prints the configuration. So it is never quoted either.
 absl::Status SetStore(const std::string& text, std::string& store) {
-  const bool is_url = text.starts_with("postgresql://") || text.starts_with("postgres://");
-  const bool is_conninfo = is_url || text.find('=') != std::string::npos;
+  const bool is_conninfo = IsConninfo(text);
   if (text != "sqlite" && text != "memory" && !is_conninfo) {
     return absl::InvalidArgumentError(
         fmt::format("\"{}\" is no store; choose sqlite, memory, or a PostgreSQL database as "
                     "postgresql://USER@HOST/DATABASE or \"host=HOST dbname=DATABASE user=USER\"",
                     text));
   }
-  // "user:password@" before the hosts, or the key of a password.
-  const std::string_view authority = is_url ? std::string_view(text).substr(text.find("//") + 2) : std::string_view();
-  const std::string_view user = authority.substr(0, std::min(authority.find('@'), authority.find_first_of("/?")));
-  const bool has_user = user.size() < authority.size() && authority[user.size()] == '@';
-  if (SaysPassword(text) || (has_user && user.find(':') != std::string_view::npos)) {
-    return absl::InvalidArgumentError(
-        "the connection string has a password, which others on this machine could see; put it into a password file "
-        "(PGPASSFILE, or .pgpass in the server's home) or a service file (PGSERVICEFILE)");
-  }
+  if (is_conninfo) RETURN_IF_ERROR(CheckHasNoPassword(text));
   store = text;
   return absl::OkStatus();
 }

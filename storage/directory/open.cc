@@ -32,7 +32,8 @@ absl::Status SyncParent(FileSystem& files, const std::string& directory) {
   return absl::IsPermissionDenied(status) ? absl::OkStatus() : status;
 }
 
-// A server that works in a backup makes its list untrue, and then nothing restores it.
+}  // namespace
+
 absl::Status CheckIsNoBackup(const std::string& directory) {
   const std::filesystem::path path(directory);
   std::error_code error;
@@ -47,6 +48,8 @@ absl::Status CheckIsNoBackup(const std::string& directory) {
                   "--to DIR`, and open that",
                   directory, directory));
 }
+
+namespace {
 
 // SQLite makes its files readable by everybody, as 0.1 left them; the log takes the mode of the database.
 absl::Status MakePrivate(const std::string& database) {

@@ -39,6 +39,9 @@ class DirectoryLock {
   const int descriptor_;
 };
 
+// A server that works in a backup makes its list untrue, and then nothing restores it: FAILED_PRECONDITION says so.
+absl::Status CheckIsNoBackup(const std::string& directory);
+
 // The members are in the order of their making.
 struct Store {
   std::unique_ptr<HoldGate> gate;

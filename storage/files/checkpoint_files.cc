@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <limits>
+
 #include "base/checksum.h"
 #include "base/status_macros.h"
 #include "storage/files/blob_files.h"
@@ -28,6 +30,10 @@ absl::Status CheckCheckpointName(const std::string& name) {
   return absl::InvalidArgumentError(fmt::format("'{}' cannot name a checkpoint: use letters, digits, - and _", name));
 }
 
+std::string CheckpointFiles::PathOf(const RoundId& round, const std::string& name) const {
+  return DirectoryOf(round) + "/" + FileNameOf(name);
+}
+
 absl::Status CheckpointFiles::Write(const RoundId& round, const std::string& name,
                                     const std::function<absl::Status(const ByteSink& take)>& write) {
   RETURN_IF_ERROR(CheckCheckpointName(name));
@@ -50,18 +56,40 @@ absl::Status CheckpointFiles::Write(const RoundId& round, const std::string& nam
       [&] { return HeaderOf(length, crc); });
 }
 
-absl::StatusOr<std::string> CheckpointFiles::Read(const RoundId& round, const std::string& name) {
+absl::StatusOr<std::unique_ptr<File>> CheckpointFiles::OpenFile(const RoundId& round, const std::string& name) {
   RETURN_IF_ERROR(CheckCheckpointName(name));
-  std::string path = DirectoryOf(round) + "/" + FileNameOf(name);
-  auto file = files_.Open(path, FileSystem::kRead);
-  if (absl::IsNotFound(file.status())) {
-    return absl::NotFoundError(fmt::format("round {} has no checkpoint {}", round, name));
-  }
-  RETURN_IF_ERROR(file.status());
-  ASSIGN_OR_RETURN(int64_t size, (*file)->Size());
-  ASSIGN_OR_RETURN(std::string header, (*file)->ReadAt(0, kHeaderBytes));
-  ASSIGN_OR_RETURN(std::string bytes, (*file)->ReadAt(kHeaderBytes, size));
-  if (header == HeaderOf(bytes.size(), Crc32(bytes))) return bytes;
+  auto file = files_.Open(PathOf(round, name), FileSystem::kRead);
+  if (!absl::IsNotFound(file.status())) return file;
+  return absl::NotFoundError(fmt::format("round {} has no checkpoint {}", round, name));
+}
+
+absl::StatusOr<std::string> CheckpointFiles::Read(const RoundId& round, const std::string& name) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<File> file, OpenFile(round, name));
+  ASSIGN_OR_RETURN(const int64_t size, file->Size());
+  std::string bytes;
+  bytes.reserve(static_cast<size_t>(size));
+  RETURN_IF_ERROR(ReadChecked(*file, PathOf(round, name), [&bytes](std::string_view piece) {
+    bytes += piece;
+    return absl::OkStatus();
+  }));
+  return bytes;
+}
+
+absl::Status CheckpointFiles::ReadInto(const RoundId& round, const std::string& name, const ByteSink& take) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<File> file, OpenFile(round, name));
+  return ReadChecked(*file, PathOf(round, name), take);
+}
+
+absl::Status CheckpointFiles::ReadChecked(File& file, const std::string& path, const ByteSink& take) {
+  ASSIGN_OR_RETURN(const std::string header, file.ReadAt(0, kHeaderBytes));
+  uint64_t length = 0;
+  uint32_t crc = 0;
+  RETURN_IF_ERROR(ReadFilePieces(file, kHeaderBytes, std::numeric_limits<int64_t>::max(), [&](std::string_view piece) {
+    length += piece.size();
+    crc = Crc32(piece, crc);
+    return take(piece);
+  }));
+  if (header == HeaderOf(length, crc)) return absl::OkStatus();
   return absl::DataLossError(fmt::format("the checkpoint {} does not match its checksum", path));
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -21,12 +22,17 @@ class CheckpointFiles {
   absl::Status Write(const RoundId& round, const std::string& name,
                      const std::function<absl::Status(const ByteSink& take)>& write);
   absl::StatusOr<std::string> Read(const RoundId& round, const std::string& name);
+  // The same, in pieces: DATA_LOSS may come behind the last.
+  absl::Status ReadInto(const RoundId& round, const std::string& name, const ByteSink& take);
   absl::Status DeleteExcept(const RoundId& round, const std::string& name);
   absl::Status DeleteRound(const RoundId& round);
   absl::StatusOr<std::vector<RoundId>> ListRounds();
 
  private:
   std::string DirectoryOf(const RoundId& round) const { return directory_ + "/" + EncodeFileName(round.value()); }
+  std::string PathOf(const RoundId& round, const std::string& name) const;
+  absl::StatusOr<std::unique_ptr<File>> OpenFile(const RoundId& round, const std::string& name);
+  static absl::Status ReadChecked(File& file, const std::string& path, const ByteSink& take);
 
   FileSystem& files_;
   const std::string directory_;

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/status_macros.h"
 #include "storage/files/mapped_file.h"
 
 namespace sheaf {
@@ -78,6 +79,18 @@ bool IsPlain(char c) {
 }
 
 }  // namespace
+
+absl::Status ReadFilePieces(File& file, int64_t offset, int64_t length, const ByteSink& take) {
+  constexpr int64_t kPieceBytes = 1 << 20;
+  while (length > 0) {
+    ASSIGN_OR_RETURN(const std::string piece, file.ReadAt(offset, std::min(length, kPieceBytes)));
+    if (piece.empty()) return absl::OkStatus();
+    RETURN_IF_ERROR(take(piece));
+    offset += static_cast<int64_t>(piece.size());
+    length -= static_cast<int64_t>(piece.size());
+  }
+  return absl::OkStatus();
+}
 
 std::string EncodeFileName(std::string_view text) {
   std::string name;

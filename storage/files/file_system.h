@@ -18,6 +18,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/byte_sink.h"
 #include "storage/blob_view.h"
 #include "storage/files/file_error.h"
 
@@ -83,6 +84,10 @@ class PosixFileSystem final : public FileSystem {
   absl::StatusOr<std::vector<std::string>> List(const std::string& path) override;
   absl::StatusOr<Stat> GetStat(const std::string& path) override;
 };
+
+// Up to `length` bytes from `offset` on, in pieces of about a megabyte; fewer where the file ends before. Codes of
+// both.
+absl::Status ReadFilePieces(File& file, int64_t offset, int64_t length, const ByteSink& take);
 
 // A name of one path component for any text, and back.
 std::string EncodeFileName(std::string_view text);

@@ -120,27 +120,29 @@ absl::Status SpoolFiles::Sync() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::string> SpoolFiles::Read(const RoundId& round, const SpoolRef& ref) {
-  std::string name;
-  {
-    MutexLock lock(mutex_);
-    ASSIGN_OR_RETURN(Spool * spool, Find(round));
-    auto found = spool->segments.find(ref.segment);
-    if (found == spool->segments.end()) {
-      return absl::NotFoundError(fmt::format("there is no segment {} in the spool of round {}", ref.segment, round));
-    }
-    name = found->second;
+absl::StatusOr<SpoolFiles::Segment> SpoolFiles::FindSegment(const RoundId& round, int64_t number) {
+  MutexLock lock(mutex_);
+  ASSIGN_OR_RETURN(Spool * spool, Find(round));
+  const auto found = spool->segments.find(number);
+  if (found == spool->segments.end()) {
+    return absl::NotFoundError(fmt::format("there is no segment {} in the spool of round {}", number, round));
   }
+  const std::string& name = found->second;
+  std::string suffix = name.substr(name.find('.') + 1);
+  return Segment{.path = DirectoryOf(round) + "/" + name, .digest = suffix == kLogSuffix ? "" : std::move(suffix)};
+}
+
+absl::StatusOr<std::string> SpoolFiles::Read(const RoundId& round, const SpoolRef& ref) {
+  ASSIGN_OR_RETURN(const Segment segment, FindSegment(round, ref.segment));
   if (ref.offset < 0 || ref.length < 0) {
     return absl::DataLossError(fmt::format("a record of round {} lies at {}+{}", round, ref.offset, ref.length));
   }
-  std::string path = DirectoryOf(round) + "/" + name;
-  std::string digest = name.substr(name.find('.') + 1);
+  const auto& [path, digest] = segment;
   ASSIGN_OR_RETURN(std::unique_ptr<File> file, files_.Open(path, FileSystem::kRead));
   ASSIGN_OR_RETURN(std::string bytes, file->ReadAt(ref.offset, ref.length));
   bool is_whole = static_cast<int64_t>(bytes.size()) == ref.length;
   bool is_right =
-      digest == kLogSuffix ? Crc32(bytes) == ref.crc : ref.crc == CrcOfDigest(digest) && Sha256Hex(bytes) == digest;
+      digest.empty() ? Crc32(bytes) == ref.crc : ref.crc == CrcOfDigest(digest) && Sha256Hex(bytes) == digest;
   if (is_whole && is_right) return bytes;
   return absl::DataLossError(
       fmt::format("the {} bytes at {} of {} do not match their checksum", ref.length, ref.offset, path));

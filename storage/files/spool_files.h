@@ -31,6 +31,13 @@ class SpoolFiles {
                                 int64_t size_bytes);
   absl::Status Sync();
   absl::StatusOr<std::string> Read(const RoundId& round, const SpoolRef& ref);
+  struct Segment {
+    std::string path;
+    // Of the upload that it was, in hex; empty if records were appended to it.
+    std::string digest;
+  };
+  // NOT_FOUND.
+  absl::StatusOr<Segment> FindSegment(const RoundId& round, int64_t number);
   absl::StatusOr<int64_t> Roll(const RoundId& round);
   absl::Status DeleteSegments(const RoundId& round, int64_t through);
   absl::Status DeleteRound(const RoundId& round);

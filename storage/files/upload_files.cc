@@ -43,29 +43,39 @@ absl::Status UploadFiles::Open() {
   return absl::OkStatus();
 }
 
-// Reads "<key>.<size>.<digest>.<part|done>". False if the name is no upload's.
-bool UploadFiles::Adopt(const std::string& name) {
+// Reads "<key>.<size>.<digest>.<part|done>".
+std::optional<UploadFileName> UploadFileName::Parse(const std::string& name) {
   size_t first = name.find('.');
   size_t second = first == std::string::npos ? first : name.find('.', first + 1);
   size_t third = second == std::string::npos ? second : name.find('.', second + 1);
-  if (third == std::string::npos) return false;
-  std::string key = name.substr(0, first);
-  std::string digest = name.substr(second + 1, third - second - 1);
+  if (third == std::string::npos) return std::nullopt;
+  UploadFileName parsed{
+      .key = name.substr(0, first), .size_bytes = -1, .digest = name.substr(second + 1, third - second - 1)};
   std::string suffix = name.substr(third + 1);
-  int64_t size = -1;
-  std::from_chars(name.data() + first + 1, name.data() + second, size);
-  if (key.empty() || !IsSha256Hex(digest) || size < 0 || (suffix != "part" && suffix != "done")) return false;
+  std::from_chars(name.data() + first + 1, name.data() + second, parsed.size_bytes);
+  parsed.is_finished = suffix == "done";
+  if (parsed.key.empty() || !IsSha256Hex(parsed.digest) || parsed.size_bytes < 0 ||
+      (!parsed.is_finished && suffix != "part")) {
+    return std::nullopt;
+  }
+  return parsed;
+}
+
+// False if the name is no upload's.
+bool UploadFiles::Adopt(const std::string& name) {
+  const std::optional<UploadFileName> parsed = UploadFileName::Parse(name);
+  if (!parsed.has_value()) return false;
   auto stat = files_.GetStat(directory_ + "/" + name);
   if (!stat.ok() || !stat->is_file) return false;
 
-  PayloadStore::Upload upload{.size_bytes = size,
-                              .digest = digest,
-                              .committed_bytes = std::min(stat->size_bytes, size),
-                              .is_finished = suffix == "done"};
+  PayloadStore::Upload upload{.size_bytes = parsed->size_bytes,
+                              .digest = parsed->digest,
+                              .committed_bytes = std::min(stat->size_bytes, parsed->size_bytes),
+                              .is_finished = parsed->is_finished};
   MutexLock lock(mutex_);
-  Slot& slot = entries_[key];
-  if (!IsSha256Hex(key)) slot.id = UploadId(DecodeFileName(key));
-  slot.entry = std::make_shared<Entry>(key, upload, nullptr);
+  Slot& slot = entries_[parsed->key];
+  if (!IsSha256Hex(parsed->key)) slot.id = UploadId(DecodeFileName(parsed->key));
+  slot.entry = std::make_shared<Entry>(parsed->key, upload, nullptr);
   return true;
 }
 

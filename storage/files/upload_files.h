@@ -35,6 +35,18 @@ namespace sheaf {
 
 enum class UploadMedium { kDisk, kMemory };
 
+// What the name of an upload's file says.
+struct UploadFileName {
+  // The id as EncodeFileName writes it; of 0.1 its SHA-256.
+  std::string key;
+  int64_t size_bytes = 0;
+  std::string digest;
+  bool is_finished = false;
+
+  // Nothing if the name is no upload's.
+  static std::optional<UploadFileName> Parse(const std::string& name);
+};
+
 class UploadFiles {
  public:
   UploadFiles(FileSystem& files, std::string directory) : files_(files), directory_(std::move(directory)) {}

@@ -3,6 +3,7 @@
 #include "base/status_macros.h"
 #include "storage/postgres/postgres_engine.h"
 #include "storage/postgres/postgres_migrations.h"
+#include "storage/postgres/unfinished_copy.h"
 #include "storage/sql/sql_task_store.h"
 
 namespace sheaf {
@@ -10,7 +11,10 @@ namespace sheaf {
 absl::StatusOr<std::unique_ptr<PostgresTaskStore>> PostgresTaskStore::Open(const Options& options) {
   ASSIGN_OR_RETURN(auto connection, PostgresConnection::Open(options.connection));
   RETURN_IF_ERROR(MigratePostgres(*connection));
+  // Before it waits for anybody, and of one that has begun meanwhile.
+  RETURN_IF_ERROR(CheckNoUnfinishedCopy(*connection));
   ASSIGN_OR_RETURN(auto owner, PostgresOwner::Take(*connection, options.owner));
+  RETURN_IF_ERROR(CheckNoUnfinishedCopy(*connection));
   auto engine = std::make_unique<PostgresEngine>(std::move(connection), std::move(owner));
   PostgresEngine& shared = *engine;
   ASSIGN_OR_RETURN(std::unique_ptr<TaskStore> tasks, SqlTaskStore::Open(std::move(engine)));

@@ -32,7 +32,7 @@ class PostgresTaskStore {
     PostgresOwner::Options owner;
   };
   // Migrates, takes the store, and reads what lives. The codes of these: FAILED_PRECONDITION while another server owns
-  // it.
+  // it, or if a copy into it has not ended.
   static absl::StatusOr<std::unique_ptr<PostgresTaskStore>> Open(const Options& options);
 
   TaskStore& tasks() { return *tasks_; }

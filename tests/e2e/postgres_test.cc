@@ -248,6 +248,48 @@ TEST_CASE("A server that stood still while another took its database over ends, 
   CHECK(CountsOf(second.transport(), Await(second, round).id()) == std::vector<int64_t>(4, 1));
 }
 
+TEST_CASE("A store that is moved into a database in the middle of a round goes on there, and counts each once") {
+  PostgresDatabase database;
+  Federation files;
+  const std::string round = StartRound(files, OneHotRound({.num_tasks = 10, .lease = absl::Seconds(60)}));
+  const v1::SyncResponse granted = SyncOnce(files.transport(), APoll("hand", "poll-1", 6));
+  v1::SyncRequest results = APoll("hand", "poll-2", 0);
+  for (const v1::Lease& lease : granted.leases()) AddResult(lease, results);
+  REQUIRE(results.results_size() == 6);
+  v1::SyncRequest most = results;
+  most.mutable_results()->DeleteSubrange(4, 2);
+  CHECK(VerdictsOf(SyncOnce(files.transport(), most)) == std::vector<std::string>(4, "ACCEPTED"));
+  const std::vector<std::string> copy = {BinaryPath("sheaf"), "store", "copy", files.data_directory(),
+                                         StoreOf(database)};
+  const CommandRun too_early = RunCommand(copy, {.timeout = absl::Seconds(20)});
+  CHECK(too_early.exit_code == 7);
+  CHECK_THAT(too_early.err, Contains("works on the store in " + files.data_directory()));
+  files.StopServer();
+  const CommandRun copied = RunCommand(copy, {.timeout = absl::Seconds(60)});
+  INFO(copied.err);
+  CHECK(copied.exit_code == 0);
+  CHECK_THAT(copied.out, Contains("1 live rounds among it; each row and payload was compared"));
+  const CommandRun again = RunCommand(copy, {.timeout = absl::Seconds(20)});
+  CHECK(again.exit_code == 7);
+  CHECK_THAT(again.err, Contains("has a store already, with rows in ") && Contains("name an empty database"));
+
+  Federation server(On(database));
+  CHECK(RoundOf(server.transport(), round).num_contributions() == 4);
+  // Of the leases that it was given there, two are still its own.
+  CHECK_THAT(VerdictsOf(SyncOnce(server.transport(), results)),
+             Catch::UnorderedEquals(
+                 std::vector<std::string>{"DUPLICATE", "DUPLICATE", "DUPLICATE", "DUPLICATE", "ACCEPTED", "ACCEPTED"}));
+  server.StartWorker("w1", {"--concurrency", "4"});
+  const v1::Round ended = Await(server, round);
+  CHECK(ended.aggregate().num_contributions() == 10);
+  CHECK(CountsOf(server.transport(), round) == std::vector<int64_t>(10, 1));
+  // By the bits of a server that never moved.
+  files.StartServer();
+  SyncOnce(files.transport(), results);
+  files.StartWorker("w1", {"--concurrency", "4"});
+  CHECK(Await(files, round).aggregate().digest() == ended.aggregate().digest());
+}
+
 TEST_CASE("A database that cannot be had, or is not one, ends the server with a sentence that names it") {
   const TemporaryDirectory scratch = ScratchDirectory();
   const auto start = [&](const std::string& store) {

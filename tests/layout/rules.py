@@ -99,7 +99,7 @@ MAY_INCLUDE = {
     + ["sdk/cpp/client", "sdk/cpp/computation", "worker/processes", "worker/runners"],
     "worker/main.cc": ["worker", "probe", "workloads"],
     # A store that no server runs on is looked after from the command line (docs/adr/0011).
-    "cli": ["base", "proto", "sdk/cpp/client", "sdk/cpp/program", "probe", "storage/directory"],
+    "cli": ["base", "proto", "sdk/cpp/client", "sdk/cpp/program", "probe", "storage/directory", "storage/postgres"],
     "cli/demo": ["base", "proto", "sdk/cpp/client", "sdk/cpp/program", "workloads", "cli"],
 }
 

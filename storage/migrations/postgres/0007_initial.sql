@@ -273,3 +273,10 @@ CREATE TABLE owners (
   backend_pid INTEGER NOT NULL,
   backend_start TIMESTAMPTZ NOT NULL
 ) WITH (fillfactor = 10);
+
+-- The copy of a directory into this database that has not ended (storage/postgres/store_copy.h): servers refuse the database
+-- as long as there is a row. Written by begin_copy, and deleted in the transaction that has the whole store.
+CREATE TABLE unfinished_copies (
+  directory BYTEA PRIMARY KEY,
+  begin_time TIMESTAMPTZ NOT NULL
+);

@@ -20,6 +20,10 @@ STORAGE_OF = {
     "postgres/postgres_contents.h": "extern PostgresConnection* connection; extern ByteSink take; "
                                     "extern std::function<absl::Status(const ByteSink& take)> write;",
     "postgres/postgres_owner.h": "extern PostgresConnection* connection;",
+    "postgres/conninfo.h": "extern std::string text;",
+    "postgres/payload_copy.h": "extern std::unique_ptr<SqlConnection> rows; extern std::unique_ptr<PostgresConnection> connection;",
+    "postgres/table_copy.h": "extern SqlConnection& from; extern PostgresConnection& to;",
+    "postgres/unfinished_copy.h": "extern std::unique_ptr<PostgresConnection> connection;",
     "postgres/peer_address.h": "extern std::string pem, secret;",
     "postgres/value_lists.h": "extern std::vector<WorkerRecord>& workers; extern PostgresSession& session;",
     "sql/batch_notes.h": "extern BatchNotes& notes; extern TaskRecord& before; extern TaskRecord& after;",
