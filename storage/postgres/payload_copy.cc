@@ -18,7 +18,7 @@ namespace sheaf {
 namespace {
 
 // Of a row of spool_pieces, unless one contribution is larger.
-constexpr size_t kPieceBytes = 1 << 20;
+constexpr size_t kSpoolRowBytes = 1 << 20;
 // Contributions that the database hashes in one flight.
 constexpr size_t kHashesMax = 100;
 constexpr int64_t kWholeFile = std::numeric_limits<int64_t>::max();
@@ -39,7 +39,7 @@ class PayloadCopy::SpoolWriter {
     const bool is_next = row_.has_value() && pending.round == row_->round && pending.ref.segment == row_->segment &&
                          pending.ref.offset == row_->place + static_cast<int64_t>(row_->bytes.size());
     // One without bytes has its row, too; and no other row of the same place comes behind it.
-    const bool fits = is_next && (row_->bytes.empty() || row_->bytes.size() + bytes.size() <= kPieceBytes);
+    const bool fits = is_next && (row_->bytes.empty() || row_->bytes.size() + bytes.size() <= kSpoolRowBytes);
     if (!fits) {
       RETURN_IF_ERROR(Flush());
       row_ = {.round = pending.round, .segment = pending.ref.segment, .place = pending.ref.offset};
