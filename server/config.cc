@@ -52,10 +52,12 @@ bool IsLoopback(const std::string& address) {
 absl::Status SetStore(const std::string& text, std::string& store) {
   const bool is_conninfo = IsConninfo(text);
   if (text != "sqlite" && text != "memory" && !is_conninfo) {
+    // A URL whose scheme is mistyped may have a password.
+    const std::string said = text.find('@') == std::string::npos ? fmt::format("\"{}\"", text) : "what was given";
     return absl::InvalidArgumentError(
-        fmt::format("\"{}\" is no store; choose sqlite, memory, or a PostgreSQL database as "
+        fmt::format("{} is no store; choose sqlite, memory, or a PostgreSQL database as "
                     "postgresql://USER@HOST/DATABASE or \"host=HOST dbname=DATABASE user=USER\"",
-                    text));
+                    said));
   }
   if (is_conninfo) RETURN_IF_ERROR(CheckHasNoPassword(text));
   store = text;

@@ -164,6 +164,9 @@ TEST_CASE("A store may be a PostgreSQL database, named as libpq takes it, withou
     CHECK_THAT(error, Contains("has a password") && Contains("PGPASSFILE") && Contains("SHEAF_STORE"));
     CHECK_THAT(error, !Contains("hunter2"));
   }
+  const std::string mistyped = ErrorOf({}, Of({{"SHEAF_STORE", "postgre://sheaf:hunter2@db/sheaf"}}));
+  CHECK_THAT(mistyped, Contains("is no store") && Contains("SHEAF_STORE") && !Contains("hunter2"));
+  CHECK_THAT(ErrorOf({}, Of({{"SHEAF_STORE", "sqlight"}})), Contains("\"sqlight\" is no store"));
 }
 
 TEST_CASE("A file that is malformed or cannot be read is refused with its name and line") {
