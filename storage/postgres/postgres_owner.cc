@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "base/log.h"
 #include "base/status_macros.h"
 
 namespace sheaf {
@@ -175,18 +176,27 @@ absl::StatusOr<int64_t> PostgresOwner::TakeAgainOnceItServes() {
   absl::Status last;
   for (int attempt = 0; attempt < options_.attempts_max; ++attempt) {
     if (attempt > 0) ::poll(nullptr, 0, std::min(10 << std::min(attempt, 10), kPauseMillisecondsMax));
-    last = connection_.Connect();
-    if (!last.ok()) continue;
-    absl::StatusOr<int64_t> batch = TakeAgain();
-    if (absl::IsUnavailable(batch.status()) && connection_.is_connected()) {
-      // The old connection holds the lock: it got part of the flight, and still waits for the rest.
-      if (EndOldConnection().ok()) batch = TakeAgain();
-    }
+    const absl::StatusOr<int64_t> batch = ConnectAndTakeAgain();
     RETURN_IF_ERROR(status_);
-    if (batch.ok()) return batch;
+    if (batch.ok()) {
+      if (!last.ok()) LogInfo("the store goes on: {} serves again", connection_.name());
+      return batch;
+    }
+    // The reason may change: a database that starts refuses connections first, and then says that it starts.
+    if (batch.status() != last) LogWarning("the store waits for its database: {}", batch.status().ToString());
     last = batch.status();
   }
   return last;
+}
+
+absl::StatusOr<int64_t> PostgresOwner::ConnectAndTakeAgain() {
+  RETURN_IF_ERROR(connection_.Connect());
+  absl::StatusOr<int64_t> batch = TakeAgain();
+  if (absl::IsUnavailable(batch.status()) && connection_.is_connected()) {
+    // The old connection holds the lock: it got part of the flight, and still waits for the rest.
+    if (EndOldConnection().ok()) batch = TakeAgain();
+  }
+  return batch;
 }
 
 absl::StatusOr<bool> PostgresOwner::Settle() {

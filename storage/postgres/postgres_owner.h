@@ -100,7 +100,9 @@ class PostgresOwner {
   absl::StatusOr<int64_t> TakeAgain();
   // Ends the connection that holds the row's lock for longer than one waits for it.
   absl::Status EndOldConnection();
-  // The same on a new connection, as soon as there is one; UNAVAILABLE after attempts_max.
+  // The same on a new connection.
+  absl::StatusOr<int64_t> ConnectAndTakeAgain();
+  // The same as soon as there is one; the last attempt's error after attempts_max. Logs why it waits.
   absl::StatusOr<int64_t> TakeAgainOnceItServes();
   absl::Status Lose(std::string_view why);
   // The database has `batch`, which this process has not written.

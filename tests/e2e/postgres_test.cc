@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "proto/methods.h"
+#include "storage/postgres/postgres_connection.h"
 #include "tests/e2e/rounds.h"
 #include "tests/postgres/postgres_cluster.h"
 
@@ -288,6 +289,51 @@ TEST_CASE("A store that is moved into a database in the middle of a round goes o
   SyncOnce(files.transport(), results);
   files.StartWorker("w1", {"--concurrency", "4"});
   CHECK(Await(files, round).aggregate().digest() == ended.aggregate().digest());
+}
+
+TEST_CASE("While a database refuses connections or has none left, its server says so; then it goes on by itself") {
+  PostgresCluster cluster;
+  PostgresDatabase database(cluster);
+  PostgresDatabase other(cluster);
+  Federation federation(On(database));
+  for (int i = 0; i < 3; ++i) federation.StartWorker(fmt::format("w{}", i), {"--concurrency", "4"});
+  constexpr int kTasks = 60;
+  const std::string round = StartRound(federation, OneHotRound({.num_tasks = kTasks, .work = absl::Milliseconds(100)}));
+  const auto num_done = [&] { return RoundOf(federation.transport(), round).tasks().succeeded(); };
+  WaitUntil("a quarter is done", absl::Seconds(30), [&] { return num_done() >= kTasks / 4; });
+  const auto says = [&](std::string_view words) {
+    constexpr int kLogLines = 200;
+    return federation.server().LogTail(kLogLines).find(words) != std::string::npos;
+  };
+
+  other.Run("ALTER DATABASE " + database.name() + " ALLOW_CONNECTIONS false");
+  other.Run("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '" + database.name() + "'");
+  WaitUntil("it says that it is refused", absl::Seconds(10), [&] {
+    return says("the store waits for its database: ") && says("is not currently accepting connections");
+  });
+
+  std::vector<std::unique_ptr<PostgresConnection>> all;
+  absl::Status full;
+  constexpr size_t kConnectionsMax = 60;
+  while (full.ok() && all.size() <= kConnectionsMax) {
+    absl::StatusOr<std::unique_ptr<PostgresConnection>> next = PostgresConnection::Open({.conninfo = StoreOf(other)});
+    full = next.status();
+    if (next.ok()) all.push_back(*std::move(next));
+  }
+  CHECK_THAT(full.ToString(), Contains("too many clients"));
+  REQUIRE_FALSE(all.empty());
+  const absl::Status admitted =
+      all.front()->Run({.sql = "-- admit\nALTER DATABASE " + database.name() + " ALLOW_CONNECTIONS true"});
+  INFO(admitted.ToString());
+  REQUIRE(admitted.ok());
+  WaitUntil("it says that there are no connections", absl::Seconds(10), [&] { return says("too many clients"); });
+  CHECK_FALSE(says("serves again"));
+  // A part of them is enough for one server.
+  all.resize(all.size() / 2);
+
+  CHECK(Await(federation, round, absl::Seconds(60)).aggregate().num_contributions() == kTasks);
+  CHECK(CountsOf(federation.transport(), round) == std::vector<int64_t>(kTasks, 1));
+  CHECK(says("serves again"));
 }
 
 TEST_CASE("A database that cannot be had, or is not one, ends the server with a sentence that names it") {
