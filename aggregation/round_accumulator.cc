@@ -1,6 +1,7 @@
 #include "aggregation/round_accumulator.h"
 
 #include <fmt/format.h>
+#include <google/protobuf/io/coded_stream.h>
 
 #include <utility>
 #include <vector>
@@ -19,6 +20,19 @@ namespace sheaf {
 namespace {
 
 constexpr uint32_t kMagic = 0x52414853;  // "SHAR"
+
+// What stands before `bytes` bytes of a protobuf field: its number and kind, and their length. Fields below 16.
+void PutFieldFrame(int field, int64_t bytes, StateWriter& out) {
+  constexpr int kLengthDelimited = 2;
+  uint8_t frame[1 + 10];
+  frame[0] = static_cast<uint8_t>(field << 3 | kLengthDelimited);
+  const uint8_t* const end =
+      google::protobuf::io::CodedOutputStream::WriteVarint64ToArray(static_cast<uint64_t>(bytes), &frame[1]);
+  out.PutArray(frame, end - frame);
+}
+int64_t FieldFrameBytes(int64_t bytes) {
+  return 1 + static_cast<int64_t>(google::protobuf::io::CodedOutputStream::VarintSize64(static_cast<uint64_t>(bytes)));
+}
 
 std::string SignatureOf(const std::vector<OutputLayout>& layouts) {
   std::string signature;
@@ -257,6 +271,28 @@ v1::Contribution RoundAccumulator::PartialAggregate() const {
     value.set_state(output->Serialize());
   }
   return partial;
+}
+
+absl::Status RoundAccumulator::WritePartialAggregate(const ByteSink& take) const {
+  const State& from = state();
+  StateWriter out(take);
+  for (const auto& output : from.outputs) {
+    const int64_t body_bytes = output->MeasureBody();
+    const int64_t state_bytes = output->SerializedBytes(body_bytes);
+    const std::string& name = output->layout().name;
+    // v1::OutputValue, whose fields are both of the kind that has a length.
+    const auto value_bytes = FieldFrameBytes(static_cast<int64_t>(name.size())) + static_cast<int64_t>(name.size()) +
+                             FieldFrameBytes(state_bytes) + state_bytes;
+    PutFieldFrame(v1::Contribution::kOutputsFieldNumber, value_bytes, out);
+    PutFieldFrame(v1::OutputValue::kNameFieldNumber, static_cast<int64_t>(name.size()), out);
+    out.PutBytes(name);
+    PutFieldFrame(v1::OutputValue::kStateFieldNumber, state_bytes, out);
+    output->Write(body_bytes, out);
+  }
+  v1::Contribution rest;
+  rest.set_num_clients(num_clients());
+  out.PutBytes(rest.SerializeAsString());
+  return out.Finish();
 }
 
 }  // namespace sheaf

@@ -81,6 +81,8 @@ class RoundAccumulator {
   std::map<std::string, std::string> OutputStates() const;
   // The contribution by which a worker hands in what it has combined. Metrics are the caller's to add.
   v1::Contribution PartialAggregate() const;
+  // The same, serialised, in pieces: for servers. The error of `take`.
+  absl::Status WritePartialAggregate(const ByteSink& take) const;
 
  private:
   struct State;

@@ -60,6 +60,12 @@ absl::Status CheckTogether(const Environment& environment, WorkerConfig& config)
   const std::string path = environment("PATH").value_or("");
   RETURN_IF_ERROR(config.programs.Complete({.concurrency = config.options.concurrency, .path = path}));
   const std::vector<Executable>& executables = config.programs.executables;
+  if (config.relay.is_wanted()) {
+    config.relay.security.is_insecure = config.security.is_insecure;
+    if (executables.empty() && config.data.empty()) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        "--relay passes tasks on and computes nothing: leave out --run, --serve and --data");
+  }
   for (const std::string& name : config.allow) {
     const auto is_named = [&name](const Executable& executable) { return executable.name == name; };
     if (std::any_of(executables.begin(), executables.end(), is_named)) continue;
@@ -127,6 +133,7 @@ Settings SettingsOf(WorkerInvocation& invocation, const Environment& environment
                   config.allow.push_back(text);
                   return absl::OkStatus();
                 });
+  AddRelaySettings(settings, config.relay);
   settings.Duration("grace", "20s", "When told to stop: how long running tasks may go on before they are given back.",
                     {.may_be_zero = true, .may_be_infinite = true}, &options.grace);
   settings.Switch("exit_when_drained", "End when an operator drains this worker, instead of waiting to be taken back.",

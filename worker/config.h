@@ -16,6 +16,7 @@
 #include "sdk/cpp/client/channel_options.h"
 #include "settings/settings.h"
 #include "worker/computation_table.h"
+#include "worker/relay/relay_config.h"
 #include "worker/runners/executable_config.h"
 #include "worker/worker_loop.h"
 
@@ -34,7 +35,10 @@ struct WorkerConfig {
   std::vector<std::pair<std::string, std::string>> data;
   // Programs of other people's.
   ExecutableConfig programs;
-  // Of its computations those that it may run; empty means the programs, or all where there are none.
+  // The server that it passes its tasks on to, if it computes nothing itself.
+  RelayConfig relay;
+  // Of its computations those that it may run; empty means the programs, or all where there are none. Of a relay: of
+  // those that the workers of the server below offer.
   std::vector<std::string> allow;
   int64_t cache_bytes = 0;
   LogLevel log_level = LogLevel::kInfo;

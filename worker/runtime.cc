@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cctype>
 #include <functional>
 #include <utility>
@@ -18,6 +19,7 @@
 #include "sdk/cpp/client/open_transport.h"
 #include "worker/blob_cache.h"
 #include "worker/computation_runner.h"
+#include "worker/relay_runner.h"
 #include "worker/runners/broadcast_files.h"
 #include "worker/runners/executable_computation.h"
 #include "worker/thread_pool.h"
@@ -70,6 +72,31 @@ class Alarm {
   bool is_ringing_ GUARDED_BY(mutex_) = false;
 };
 
+// Has a relay look, every few seconds, what it can offer. Has a thread of its own.
+class OfferWatch {
+ public:
+  // Both outlive this.
+  OfferWatch(RelayRunner& relay, const Clock& clock) {
+    thread_.Post([this, &relay, &clock] {
+      for (;;) {
+        alarm_.WaitUntil(clock.Now() + RelayRunner::kLookEvery, clock);
+        if (is_ending_) return;
+        relay.LookBelow();
+      }
+    });
+  }
+  ~OfferWatch() {
+    is_ending_ = true;
+    alarm_.Ring();
+  }
+
+ private:
+  Alarm alarm_;
+  std::atomic<bool> is_ending_ = false;
+  // Goes first: its end is waited for.
+  ThreadPool thread_{1};
+};
+
 // How often to look whether a pause can be cut short, and of which: a short one ends soon enough by itself. To look
 // connects, and where connections do not live long a call had better come right after its connection.
 constexpr absl::Duration kLookEvery = absl::Milliseconds(250);
@@ -116,6 +143,9 @@ struct WorkerRuntime::Impl {
         host(the_host),
         cache(config.cache_bytes) {}
 
+  // What runs the tasks, and what it needs.
+  absl::StatusOr<std::unique_ptr<Runner>> MakeRunner();
+  absl::StatusOr<std::unique_ptr<Runner>> MakeRelay(const RelayRunner::Spawn& spawn);
   // Those that are compiled in, and the programs.
   std::vector<std::unique_ptr<Computation>> MakeComputations();
 
@@ -129,7 +159,10 @@ struct WorkerRuntime::Impl {
   SleepingWaiter waiter{clock};
   BlobCache cache;
   std::unique_ptr<BroadcastFiles> broadcasts;
-  std::unique_ptr<ComputationRunner> runner;
+  std::unique_ptr<ServerTransport> below;
+  SeededRandom random_below{random.Bits()};
+  std::unique_ptr<Runner> runner;
+  std::unique_ptr<OfferWatch> offer_watch;
   std::unique_ptr<ThreadPool> pool;
   std::unique_ptr<ServerTransport> transport;
   std::unique_ptr<WorkerLoop> loop;
@@ -159,6 +192,33 @@ std::vector<std::unique_ptr<Computation>> WorkerRuntime::Impl::MakeComputations(
   return computations;
 }
 
+absl::StatusOr<std::unique_ptr<Runner>> WorkerRuntime::Impl::MakeRunner() {
+  pool = std::make_unique<ThreadPool>(config.options.concurrency);
+  const auto spawn = [this](std::function<void()> work) { pool->Post(std::move(work)); };
+  if (config.relay.is_wanted()) return MakeRelay(spawn);
+  return std::make_unique<ComputationRunner>(MakeComputations(), spawn);
+}
+
+absl::StatusOr<std::unique_ptr<Runner>> WorkerRuntime::Impl::MakeRelay(const RelayRunner::Spawn& spawn) {
+  const RelayConfig& relay = config.relay;
+  if (const absl::Status secure = CheckChannelSecurity(relay.server, relay.security); !secure.ok()) {
+    return absl::Status(secure.code(), fmt::format("of --relay: {}", std::string(secure.message())));
+  }
+  below = OpenTransport(relay.server, {.security = relay.security});
+  auto made =
+      std::make_unique<RelayRunner>(RelayRunner::Parts{.below = *below,
+                                                       .waiter = waiter,
+                                                       .random = random_below,
+                                                       .spawn = spawn,
+                                                       .contribution_bytes_max = config.options.contribution_bytes_max},
+                                    relay.options, config.allow);
+  // The first call has something to offer.
+  made->LookBelow();
+  offer_watch = std::make_unique<OfferWatch>(*made, clock);
+  LogInfo("this worker is a relay: it passes tasks on to {}, population {}", relay.server, relay.options.population);
+  return made;
+}
+
 WorkerRuntime::WorkerRuntime(WorkerConfig config, const Clock& clock, Random& random, ProcessHost* host)
     : impl_(std::make_unique<Impl>(std::move(config), clock, random, host)) {}
 
@@ -172,9 +232,7 @@ absl::Status WorkerRuntime::Start() {
   WorkerOptions& options = impl.config.options;
   options.software_version = kVersion;
   if (options.worker.empty()) options.worker = fmt::format("{}-{}", HostName(), impl.random.Token(6));
-  impl.pool = std::make_unique<ThreadPool>(options.concurrency);
-  impl.runner = std::make_unique<ComputationRunner>(
-      impl.MakeComputations(), [&impl](std::function<void()> work) { impl.pool->Post(std::move(work)); });
+  ASSIGN_OR_RETURN(impl.runner, impl.MakeRunner());
   impl.loop = std::make_unique<WorkerLoop>(options, WorkerLoop::Parts{*impl.transport, *impl.runner, impl.cache,
                                                                       impl.random, [&impl] { impl.alarm.Ring(); }});
 
@@ -183,7 +241,7 @@ absl::Status WorkerRuntime::Start() {
     offers += fmt::format("{}{}", offers.empty() ? "" : ", ", offer.name());
   }
   LogInfo("worker {} calls {} and offers {}", options.worker, impl.config.server, offers.empty() ? "nothing" : offers);
-  if (impl.config.allow.empty() && impl.config.programs.executables.empty()) {
+  if (impl.config.allow.empty() && impl.config.programs.executables.empty() && !impl.config.relay.is_wanted()) {
     for (const std::string& hint : impl.config.computations.MissingDataHints(impl.data)) LogInfo("{}", hint);
   }
   return absl::OkStatus();

@@ -5,16 +5,11 @@
 #include "base/retry_hint.h"
 
 namespace sheaf {
-namespace {
 
-// Says nothing of the sequence. UNAUTHENTICATED neither: our token is being replaced, and as long as the server takes
-// none of ours it would not hear of a failure.
 bool IsUnanswered(const absl::Status& status) {
   return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) || absl::IsUnauthenticated(status) ||
          RetryAfter(status).has_value();
 }
-
-}  // namespace
 
 void SequenceDriver::Step(absl::Time now) {
   if (call_is_open_ || now < resume_ || sequence_->done()) return;

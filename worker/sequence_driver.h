@@ -22,6 +22,10 @@
 
 namespace sheaf {
 
+// What a call ended with says nothing of the sequence: the call is to be repeated. UNAUTHENTICATED neither: our token is
+// being replaced, and as long as the server takes none of ours it would not hear of a failure.
+bool IsUnanswered(const absl::Status& status);
+
 class SequenceDriver : public std::enable_shared_from_this<SequenceDriver> {
  public:
   struct Parts {

@@ -57,7 +57,7 @@ class RoundDescribe final : public Command {
     fields.Add("Priority", fmt::format("{}", spec.priority() > 0 ? spec.priority() : 3));
     fields.Add("Durability", spec.durability() == v1::EPHEMERAL ? "ephemeral" : "durable");
     if (round.has_aggregate()) {
-      fields.Add("Result",
+      fields.Add(spec.release() == v1::PARTIAL_AGGREGATE ? "Partial aggregate" : "Result",
                  fmt::format("{}, sha256 {}", HumanBytes(round.aggregate().size_bytes()), round.aggregate().digest()));
     }
     session.out() << fields.Render(session.table_style());

@@ -6,6 +6,7 @@
 
 #include "base/status_macros.h"
 #include "server/core/core.h"
+#include "server/core/inspection/views.h"
 #include "server/core/requests/names.h"
 
 namespace sheaf {
@@ -25,6 +26,22 @@ absl::Status CheckRoundScope(const std::string& round, const Identity& caller, C
   // Whose it is would be news to the caller.
   return absl::PermissionDeniedError(
       fmt::format("round {} is of a population that token {} of {} does not reach", id, caller.token, caller.name));
+}
+
+absl::Status CheckReleaseScope(const std::string& round, const Identity& caller, Core& core) {
+  RETURN_IF_ERROR(CheckRoundScope(round, caller, core));
+  if (caller.roles.has(v1::SUBMITTER) && caller.roles.has(v1::RELAY)) return absl::OkStatus();
+  const RoundId id(round);
+  v1::ReleaseForm form;
+  if (const LiveRound* live = core.rounds().Find(id); live != nullptr) {
+    form = live->spec.release();
+  } else {
+    ASSIGN_OR_RETURN(const RoundRecord record, core.queries().GetRound(id));
+    ASSIGN_OR_RETURN(const v1::Round ended, ToProto(record));
+    form = ended.spec().release();
+  }
+  return form == v1::PARTIAL_AGGREGATE ? caller.CheckRole("a partial aggregate", {v1::RELAY})
+                                       : caller.CheckRole("what a round releases", {v1::SUBMITTER});
 }
 
 absl::Status CheckTaskScope(const std::string& task, const Identity& caller, Core& core) {

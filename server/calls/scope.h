@@ -25,6 +25,8 @@ using Field = const std::string& (Request::*)() const;
 // Of the request's field; empty means "default".
 absl::Status CheckPopulationScope(const std::string& population, const Identity& caller);
 absl::Status CheckRoundScope(const std::string& round, const Identity& caller, Core& core);
+// Of what the round releases: values are for submitters, partial aggregates for relays.
+absl::Status CheckReleaseScope(const std::string& round, const Identity& caller, Core& core);
 absl::Status CheckTaskScope(const std::string& task, const Identity& caller, Core& core);
 absl::Status CheckBroadcastScope(const std::string& digest, const Identity& caller, Core& core);
 absl::Status CheckUploadScope(const std::string& upload_id, const Identity& caller);
@@ -44,6 +46,20 @@ template <typename Request>
 Scope<Request> OfRound(Field<Request> field) {
   return [field](const Request& request, const Identity& caller, Core& core) {
     return CheckRoundScope((request.*field)(), caller, core);
+  };
+}
+template <typename Request>
+Scope<Request> OfReleaseOf(Field<Request> field) {
+  return [field](const Request& request, const Identity& caller, Core& core) {
+    return CheckReleaseScope((request.*field)(), caller, core);
+  };
+}
+// A relay reaches the rounds that relays may create; callers with one of the roles `others` reach any.
+template <typename Request>
+Scope<Request> OfRound(Field<Request> field, RoleSet others) {
+  return [field, others](const Request& request, const Identity& caller, Core& core) {
+    return caller.roles.meets(others) ? CheckRoundScope((request.*field)(), caller, core)
+                                      : CheckReleaseScope((request.*field)(), caller, core);
   };
 }
 template <typename Request>

@@ -133,7 +133,8 @@ class Core {
   Spools spools_;
   Checkpoints checkpoints_;
   ContributionFold fold_;
-  BlobRelease release_;
+  ValuesRelease values_release_;
+  PartialAggregateRelease partial_aggregate_release_;
   RoundChanges changes_;
   RoundSealer sealer_;
   RoundClosing closing_;

@@ -1,5 +1,6 @@
 #include "server/handlers/method_rows.h"
 
+#include "base/status_macros.h"
 #include "proto/methods.h"
 #include "server/calls/scope.h"
 
@@ -7,19 +8,25 @@ namespace sheaf {
 namespace {
 
 using v1::OPERATOR;
+using v1::RELAY;
 using v1::SUBMITTER;
 using v1::VIEWER;
 using v1::WORKER;
 
 constexpr RoleSet kLooking = {SUBMITTER, OPERATOR, VIEWER};
-constexpr RoleSet kUploading = {WORKER, SUBMITTER};
+constexpr RoleSet kLookingOrRelaying = {SUBMITTER, OPERATOR, VIEWER, RELAY};
+constexpr RoleSet kSubmitting = {SUBMITTER, RELAY};
+constexpr RoleSet kUploading = {WORKER, SUBMITTER, RELAY};
 
-// A worker uploads what it was leased, a submitter what it broadcasts.
+// A worker uploads what it was leased, who creates rounds what they broadcast.
 absl::Status CheckUploader(const v1::StartUploadRequest& request, const Identity& caller, Core& /*core*/) {
-  return caller.CheckRole("StartUpload", request.has_contribution() ? RoleSet{WORKER} : RoleSet{SUBMITTER});
+  return caller.CheckRole("StartUpload", request.has_contribution() ? RoleSet{WORKER} : kSubmitting);
 }
 
 absl::Status CheckNewRound(const v1::CreateRoundRequest& request, const Identity& caller, Core& /*core*/) {
+  RETURN_IF_ERROR(request.spec().release() == v1::PARTIAL_AGGREGATE
+                      ? caller.CheckRole("CreateRound of a partial aggregate", {RELAY})
+                      : caller.CheckRole("CreateRound", {SUBMITTER}));
   return CheckPopulationScope(request.spec().population(), caller);
 }
 
@@ -49,15 +56,16 @@ std::vector<MethodRow> BlobRows(BlobHandlers& blob) {
 
 std::vector<MethodRow> RoundRows(RoundHandlers& round) {
   return {
-      InBatch(kCreateRound, {.roles = {SUBMITTER}}, CheckNewRound, round, &RoundHandlers::CreateRound),
-      InBatch(kGetRound, {.roles = kLooking, .only_looks = true}, OfRound(&v1::GetRoundRequest::round), round,
-              &RoundHandlers::GetRound, &RoundHandlers::AbandonGetRound),
+      InBatch(kCreateRound, {.roles = kSubmitting}, CheckNewRound, round, &RoundHandlers::CreateRound),
+      InBatch(kGetRound, {.roles = kLookingOrRelaying, .only_looks = true},
+              OfRound(&v1::GetRoundRequest::round, kLooking), round, &RoundHandlers::GetRound,
+              &RoundHandlers::AbandonGetRound),
       InBatch(kListRounds, {.roles = kLooking, .answer = AnswerKind::kList, .only_looks = true},
               OfPopulation(&v1::ListRoundsRequest::population), round, &RoundHandlers::ListRounds),
-      InBatch(kCancelRound, {.roles = {SUBMITTER, OPERATOR}}, OfRound(&v1::CancelRoundRequest::round), round,
-              &RoundHandlers::CancelRound),
-      InBatchThenPool(kReadAggregate, {.roles = {SUBMITTER}, .answer = AnswerKind::kRead, .only_looks = true},
-                      OfRound(&v1::ReadAggregateRequest::round), round, &RoundHandlers::ReadAggregate),
+      InBatch(kCancelRound, {.roles = {SUBMITTER, OPERATOR, RELAY}},
+              OfRound(&v1::CancelRoundRequest::round, {SUBMITTER, OPERATOR}), round, &RoundHandlers::CancelRound),
+      InBatchThenPool(kReadAggregate, {.roles = kSubmitting, .answer = AnswerKind::kRead, .only_looks = true},
+                      OfReleaseOf(&v1::ReadAggregateRequest::round), round, &RoundHandlers::ReadAggregate),
   };
 }
 
@@ -66,6 +74,8 @@ std::vector<MethodRow> InspectionRows(InspectionHandlers& inspection) {
   constexpr MethodTraits kOne = {.roles = kLooking, .lane = Lane::kInspection, .only_looks = true};
   constexpr MethodTraits kMany = {
       .roles = kLooking, .lane = Lane::kInspection, .answer = AnswerKind::kList, .only_looks = true};
+  constexpr MethodTraits kManyOrRelaying = {
+      .roles = kLookingOrRelaying, .lane = Lane::kInspection, .answer = AnswerKind::kList, .only_looks = true};
   constexpr MethodTraits kMending = {.roles = {OPERATOR}, .lane = Lane::kInspection};
   return {
       InBatch(kListTasks, kMany, OfPopulation(&v1::ListTasksRequest::population), inspection,
@@ -75,7 +85,7 @@ std::vector<MethodRow> InspectionRows(InspectionHandlers& inspection) {
               &InspectionHandlers::RequeueTask),
       InBatch(kDescribeQueue, kOne, OfPopulation(&v1::DescribeQueueRequest::population), inspection,
               &InspectionHandlers::DescribeQueue),
-      InBatch(kListWorkers, kMany, OfPopulation(&v1::ListWorkersRequest::population), inspection,
+      InBatch(kListWorkers, kManyOrRelaying, OfPopulation(&v1::ListWorkersRequest::population), inspection,
               &InspectionHandlers::ListWorkers),
       InBatch(kDrainWorker, kMending, OfPopulation(&v1::DrainWorkerRequest::population), inspection,
               &InspectionHandlers::DrainWorker),

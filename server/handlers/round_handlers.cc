@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/status_macros.h"
+#include "server/calls/scope.h"
 #include "server/core/core.h"
 #include "server/core/inspection/views.h"
 #include "server/core/requests/names.h"
@@ -107,7 +108,7 @@ void RoundHandlers::GetRound(const v1::GetRoundRequest& request, const CallConte
                              Reply<v1::GetRoundResponse> reply) {
   if (request.aggregate_bytes_max() > 0) {
     // As for ReadAggregate: whoever only looks at rounds does not see what they release.
-    const absl::Status status = call.caller->CheckRole("GetRound with aggregate_bytes_max", {v1::SUBMITTER});
+    const absl::Status status = CheckReleaseScope(request.round(), *call.caller, core_);
     if (!status.ok()) return reply(status);
     reply = WithAggregate(std::move(reply), request.aggregate_bytes_max());
   }

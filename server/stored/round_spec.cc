@@ -17,6 +17,7 @@ static_assert(int{v1::NonFinitePolicy_MAX} == int{stored::v1::NonFinitePolicy_MA
 static_assert(int{v1::KeyType_MAX} == int{stored::v1::KeyType_MAX});
 static_assert(int{v1::OutputForm_MAX} == int{stored::v1::OutputForm_MAX});
 static_assert(int{v1::DType_MAX} == int{stored::v1::DType_MAX});
+static_assert(int{v1::ReleaseForm_MAX} == int{stored::v1::ReleaseForm_MAX});
 
 template <typename From, typename To>
 void CopyComputation(const From& from, To& to) {
@@ -93,11 +94,13 @@ void CopySpec(const From& from, To& to) {
   to.set_durability(static_cast<decltype(to.durability())>(from.durability()));
   to.set_broadcast_digest(from.broadcast_digest());
   to.set_contribution_bytes_max(from.contribution_bytes_max());
+  to.set_release(static_cast<decltype(to.release())>(from.release()));
 }
 
 // The first value that this version does not know, in a few words; empty if it knows all.
 std::string UnknownValue(const stored::v1::RoundSpec& spec) {
   if (!stored::v1::Durability_IsValid(spec.durability())) return fmt::format("durability {}", int{spec.durability()});
+  if (!stored::v1::ReleaseForm_IsValid(spec.release())) return fmt::format("release {}", int{spec.release()});
   const stored::v1::AggregateSpec& aggregate = spec.aggregate();
   if (!stored::v1::Numerics_IsValid(aggregate.numerics())) return fmt::format("numerics {}", int{aggregate.numerics()});
   for (const stored::v1::OutputSpec& output : aggregate.outputs()) {

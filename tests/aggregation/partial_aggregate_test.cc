@@ -120,6 +120,13 @@ TEST_CASE("The clients of each published vector fold to its state, byte by byte"
       REQUIRE(Fold(leaf, ContributionOf(spec.outputs(0), client)) == absl::OkStatus());
     }
     CHECK(Hex(leaf.OutputStates().at("w")) == vector.at("state"));
+    std::string pieces;
+    REQUIRE(leaf.WritePartialAggregate([&](std::string_view piece) {
+                  pieces += piece;
+                  return absl::OkStatus();
+                })
+                .ok());
+    CHECK(Hex(pieces) == Hex(leaf.PartialAggregate().SerializeAsString()));
     operators.insert(spec.outputs(0).operator_());
     numerics.insert(v1::Numerics_Name(spec.numerics()));
   }

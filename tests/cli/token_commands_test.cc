@@ -127,7 +127,7 @@ TEST_CASE("A token without a role, or with one that nobody has, is wrong usage, 
   CommandRun run;
   MakeTokens(run);
   CHECK(run({"token", "create", "edge-7", "--role", "root"}) == 2);
-  CHECK_THAT(run.err(), StartsWith("error: --role: 'root' is none of submitter, worker, operator, viewer\n") &&
+  CHECK_THAT(run.err(), StartsWith("error: --role: 'root' is none of submitter, worker, operator, viewer, relay\n") &&
                             Contains("hint: "));
   CHECK(run({"token", "create", "edge-7"}) == 2);
   CHECK_THAT(run.err(), StartsWith("error: --role ROLE is missing\n"));

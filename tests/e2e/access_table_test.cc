@@ -57,19 +57,19 @@ class GuardedServer {
 
   explicit GuardedServer(const Way& way) : way_(way), federation_(Options(way, directory_.path())) {
     admin_ = Secret({"admin", "--role", "operator"}, "");
-    for (const std::string role : {"submitter", "worker", "operator", "viewer"}) {
+    for (const std::string role : {"submitter", "worker", "operator", "viewer", "relay"}) {
       tokens_[role] = Secret({role, "--role", role, "--for", "default"}, admin_);
       tokens_["other " + role] = Secret({"other-" + role, "--role", role, "--for", kOther}, admin_);
     }
     tokens_["thief"] = Secret({"thief", "--role", "worker", "--for", "default"}, admin_);
-    for (const std::string role : {"submitter", "worker", "operator", "viewer"}) {
+    for (const std::string role : {"submitter", "worker", "operator", "viewer", "relay"}) {
       tokens_["expired " + role] = Secret({"late", "--role", role, "--expires", "1s"}, admin_);
       tokens_["revoked " + role] = Secret({"gone-" + role, "--role", role}, admin_);
     }
     RevokeThoseGone();
     worlds_["default"] = Build("default", "submitter", "worker");
     worlds_[kOther] = Build(kOther, "other submitter", "other worker");
-    const std::string expired = tokens_["expired viewer"];
+    const std::string expired = tokens_["expired relay"];
     WaitUntil("the token expires", absl::Seconds(10), [&] {
       return Call(expired, "sheaf.v1.InspectionService/GetServerInfo", v1::GetServerInfoRequest()).code() ==
              Code::kUnauthenticated;
@@ -254,7 +254,7 @@ std::map<std::string, MethodRow> Table() {
         r.set_size_bytes(3);
         r.set_digest(Sha256Hex("any"));
       }),
-      {"submitter"},
+      {"submitter", "relay"},
       Code::kOk};
   rows["sheaf.v1.BlobService/WriteChunk"] = {
       Asking<v1::WriteChunkRequest>([](auto& r, const World& w, const std::string&) {
@@ -318,7 +318,7 @@ std::map<std::string, MethodRow> Table() {
       looking};
   rows["sheaf.v1.InspectionService/ListWorkers"] = {
       Asking<v1::ListWorkersRequest>([](auto& r, const World&, const std::string& p) { r.set_population(p); }),
-      looking};
+      {"viewer", "operator", "submitter", "relay"}};
   rows["sheaf.v1.InspectionService/DrainWorker"] = {
       Asking<v1::DrainWorkerRequest>([](auto& r, const World&, const std::string& p) {
         r.set_request_id("drain");
@@ -332,7 +332,7 @@ std::map<std::string, MethodRow> Table() {
       looking};
   rows["sheaf.v1.InspectionService/GetServerInfo"] = {
       Asking<v1::GetServerInfoRequest>([](auto&, const World&, const std::string&) {}),
-      {"viewer", "operator", "submitter", "worker"},
+      {"viewer", "operator", "submitter", "worker", "relay"},
       Code::kOk};
   rows["sheaf.v1.AccessService/CreateToken"] = {
       Asking<v1::CreateTokenRequest>([](auto& r, const World&, const std::string& p) {
@@ -394,7 +394,7 @@ Counts Walk(GuardedServer& server) {
     // Sync and blobs of a worker are no less guarded than what only operators may.
     std::set<std::string> allowed(row.roles.begin(), row.roles.end());
     const std::set<std::string> uploads = {"StartUpload", "WriteChunk", "QueryUpload", "FinishUpload"};
-    for (const std::string role : {"submitter", "worker", "operator", "viewer"}) {
+    for (const std::string role : {"submitter", "worker", "operator", "viewer", "relay"}) {
       expect("revoked " + role, method, server.token("revoked " + role), *request, Code::kUnauthenticated);
       expect("expired " + role, method, server.token("expired " + role), *request, Code::kUnauthenticated);
       if (allowed.contains(role)) {

@@ -358,8 +358,8 @@ TEST_CASE("A request that is far too large is refused, and does not stay in memo
   const absl::Status refused = client.Call("/sheaf.v1.WorkService/Sync", std::string(9 << 20, 'x'), {});
   CHECK(refused.code() == Code::kResourceExhausted);
   CHECK_THAT(std::string(refused.message()), Contains("request_bytes_max = 8388608"));
-  // gRPC would gather all of it before it looks at the size; it stops when it has what it may have, and what has arrived
-  // by then: on a busy machine some 300 MiB (docs/reference/limits.md).
+  // gRPC would gather all of it before it looks at the size; it stops when it has what it may have, and what has
+  // arrived by then: on a busy machine some 300 MiB (docs/reference/limits.md).
   const absl::Status stopped = client.Call("/sheaf.v1.WorkService/Sync", std::string(512 << 20, 'x'), {});
   CHECK_FALSE(stopped.ok());
   CHECK(stopped.code() != Code::kDeadlineExceeded);

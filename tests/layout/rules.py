@@ -95,8 +95,10 @@ MAY_INCLUDE = {
     "worker/processes": ["base"],
     "worker/runners": ["base", "proto", "settings"] + AGGREGATION + ["aggregation/output", "sdk/cpp/computation",
                        "worker/processes"],
+    # A round on another server, as calls and as settings.
+    "worker/relay": ["base", "proto", "settings", "sdk/cpp/client"],
     "worker": ["base", "proto", "settings"] + AGGREGATION
-    + ["sdk/cpp/client", "sdk/cpp/computation", "worker/processes", "worker/runners"],
+    + ["sdk/cpp/client", "sdk/cpp/computation", "worker/processes", "worker/relay", "worker/runners"],
     "worker/main.cc": ["worker", "probe", "workloads"],
     # A store that no server runs on is looked after from the command line (docs/adr/0011).
     "cli": ["base", "proto", "sdk/cpp/client", "sdk/cpp/program", "probe", "storage/directory", "storage/postgres"],

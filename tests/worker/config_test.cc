@@ -331,6 +331,39 @@ TEST_CASE("What is wrong with a program is said in one sentence that names the s
   }
 }
 
+TEST_CASE("A relay is told of the server below, and computes nothing itself") {
+  const auto relay = [](std::vector<std::string> more) {
+    more.insert(more.begin(), {"--relay", "edge:7433"});
+    return Sources{.arguments = std::move(more), .variables = {}}.Parse();
+  };
+  const absl::StatusOr<WorkerInvocation> parsed =
+      relay({"--relay-slots", "4", "--relay-min-clients", "10", "--relay-min-share", "0.75", "--relay-tls-ca", "ca.pem",
+             "--relay-token-file", "relay.token", "--allow", "what-others-offer", "--insecure"});
+  INFO(parsed.status().ToString());
+  REQUIRE(parsed.ok());
+  const RelayConfig& config = parsed->config.relay;
+  CHECK(config.server == "edge:7433");
+  CHECK(config.options.population == "default");
+  CHECK(config.options.slots == 4);
+  CHECK(config.options.min_clients == 10);
+  CHECK(config.options.min_share == 0.75);
+  CHECK(config.security.tls_ca == "ca.pem");
+  CHECK(config.security.token_file == "relay.token");
+  CHECK(config.security.is_insecure);
+  CHECK(parsed->config.security.tls_ca.empty());
+
+  const auto refusal = [&](std::vector<std::string> more) {
+    return std::string(relay(std::move(more)).status().message());
+  };
+  CHECK(refusal({"--run", "x=/bin/true"}) ==
+        "--relay passes tasks on and computes nothing: leave out --run, --serve and --data");
+  for (const char* share : {"0", "1.5", "nan", "much"}) {
+    CHECK(refusal({"--relay-min-share", share}) ==
+          fmt::format("relay_min_share: \"{}\" is no share: a number above 0 and up to 1 (from flag --relay-min-share)",
+                      share));
+  }
+}
+
 TEST_CASE("--help names every setting, and --version the protocol") {
   absl::StatusOr<WorkerInvocation> help = Sources{{"--help"}, {}}.Parse();
   REQUIRE(help.ok());

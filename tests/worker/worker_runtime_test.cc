@@ -11,8 +11,8 @@
 #include "base/clock.h"
 #include "base/mutex.h"
 #include "base/random.h"
-#include "sheaf/v1/work_service.pb.h"
 #include "probe/computations/slow.h"
+#include "sheaf/v1/work_service.pb.h"
 #include "worker/runtime.h"
 #include "worker/thread_pool.h"
 

@@ -26,11 +26,15 @@ class Task:
     payload: what it tells its computation: anything that JSON can say, or bytes. At most 64 KiB.
     data_selector: which of the worker's data it is about, for example "client:17".
     requires: labels that a worker must carry to be given it.
+    tasks: the tasks that it stands for, if it is for a relay, which passes them on to a server of its own: `sheaf.Task`s, of
+        which each may stand for others again, or data selectors. Then there is no payload; 64 KiB, as a serialised
+        sheaf.v1.ListedTasks.
     """
 
     payload: Any = None
     data_selector: str = ""
     requires: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    tasks: Iterable[Union[Task, str]] | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -175,16 +179,35 @@ def _set_tasks(spec: round_pb2.RoundSpec, tasks: Tasks | None, goal: int) -> Non
         return
     if isinstance(tasks, (str, bytes)) or not isinstance(tasks, Iterable):
         raise InvalidArgument("tasks is a number, or a list of sheaf.Task or of data selectors")
-    spec.listed.tasks.extend(_task_spec(task if isinstance(task, Task) else Task(data_selector=task)) for task in tasks)
+    spec.listed.CopyFrom(_listed(tasks))
     if not spec.listed.tasks:
         raise InvalidArgument("a round without tasks has nothing to do")
+
+
+def _listed(tasks: Iterable[Task | str]) -> round_pb2.ListedTasks:
+    return round_pb2.ListedTasks(
+        tasks=[_task_spec(task if isinstance(task, Task) else Task(data_selector=task)) for task in tasks])
 
 
 def _task_spec(task: Task) -> task_pb2.TaskSpec:
     if not isinstance(task.data_selector, str):
         raise InvalidArgument(f"a task is a sheaf.Task or a data selector (text), and not a {type(task.data_selector).__name__}")
-    return task_pb2.TaskSpec(payload=to_bytes(task.payload, "payload"), data_selector=task.data_selector,
-                             requirements=task.requires)
+    return task_pb2.TaskSpec(payload=_payload_of(task), data_selector=task.data_selector, requirements=task.requires)
+
+
+def _payload_of(task: Task) -> bytes:
+    if task.tasks is None:
+        return to_bytes(task.payload, "payload")
+    if task.payload is not None:
+        raise InvalidArgument("a task that stands for others has no payload of its own: give each of them one")
+    if isinstance(task.tasks, (str, bytes)) or not isinstance(task.tasks, Iterable):
+        raise InvalidArgument("a task stands for a list of sheaf.Task or of data selectors")
+    listed = _listed(task.tasks)
+    if not listed.tasks:
+        raise InvalidArgument("a task stands for no others: leave its tasks out, or list one at least")
+    # The same tasks are the same bytes, so that the same round may be asked for again.
+    payload: bytes = listed.SerializeToString(deterministic=True)
+    return payload
 
 
 def to_bytes(value: Any, what: str) -> bytes:

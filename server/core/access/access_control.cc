@@ -34,8 +34,8 @@ std::string HashOfSecret(std::string_view secret) { return Sha256Hex(secret); }
 std::string HashOfCertificate(std::string_view name) { return Sha256Hex(fmt::format("certificate\n{}", name)); }
 
 // Tokens are stored with the bits of these numbers (TokenRecord::roles).
-static_assert(v1::SUBMITTER == 1 && v1::WORKER == 2 && v1::OPERATOR == 3 && v1::VIEWER == 4 &&
-              v1::Role_MAX == v1::VIEWER);
+static_assert(v1::SUBMITTER == 1 && v1::WORKER == 2 && v1::OPERATOR == 3 && v1::VIEWER == 4 && v1::RELAY == 5 &&
+              v1::Role_MAX == v1::RELAY);
 
 // For the log.
 std::string By(const Identity& caller) { return caller.name.empty() ? "" : fmt::format(" by {}", caller.name); }

@@ -39,7 +39,7 @@ class RoleSet {
   int64_t bits_ = 0;
 };
 
-inline constexpr RoleSet kEveryRole = {v1::SUBMITTER, v1::WORKER, v1::OPERATOR, v1::VIEWER};
+inline constexpr RoleSet kEveryRole = {v1::SUBMITTER, v1::WORKER, v1::OPERATOR, v1::VIEWER, v1::RELAY};
 
 // Who calls. Never says what its secret is.
 struct Identity {

@@ -35,6 +35,9 @@ v1::Lease ToLease(const LiveRound& round, const TaskRecord& task, absl::Time arr
   lease.set_broadcast_digest(round.spec.broadcast_digest());
   lease.set_contribution_bytes_max(round.spec.contribution_bytes_max());
   lease.set_min_clients(round.spec.min_clients());
+  lease.set_durability(round.spec.durability());
+  lease.set_priority(round.spec.priority());
+  *lease.mutable_attempt_deadline() = round.spec.attempt_deadline();
   return lease;
 }
 

@@ -1,7 +1,7 @@
-// ReleaseSink: where a round's aggregate goes when it is released. BlobRelease makes it a blob; whatever else a round
-// may release into (the state of an operator, for a server above this one) is another sink.
+// ReleaseSink: what a round releases is written as, and where to. ValuesRelease makes the results a blob;
+// PartialAggregateRelease does so with the operators' states, for a server above this one.
 //
-//   BlobRelease sink(payloads, background);
+//   ValuesRelease sink(payloads, background);
 //   sink.Release(round.strand, [](const absl::StatusOr<v1::Aggregate>& released, absl::Time) {
 //     if (released.ok()) LogInfo("released {}", released->digest());
 //   });
@@ -14,6 +14,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "base/byte_sink.h"
 #include "server/core/batches/background.h"
 #include "server/core/rounds/fold_strand.h"
 #include "sheaf/v1/round.pb.h"
@@ -35,22 +36,36 @@ class ReleaseSink {
   virtual bool Has(const v1::Aggregate& aggregate) const = 0;
 };
 
-// A safetensors file, named by its digest.
-class BlobRelease final : public ReleaseSink {
+// A blob, named by its digest. Errors of releases also as PayloadStore::WriteBlob; CANCELLED if the process is about to
+// end.
+class BlobRelease : public ReleaseSink {
  public:
   // All outlive this.
   BlobRelease(PayloadStore& payloads, const Background& background) : payloads_(payloads), background_(background) {}
 
-  // Errors also as PayloadStore::WriteBlob; CANCELLED if the process is about to end.
-  void Release(FoldStrand& strand, Done done) override;
   bool Has(const v1::Aggregate& aggregate) const override { return payloads_.HasBlob(aggregate.digest()); }
 
- private:
-  // Thread-safe.
-  absl::StatusOr<v1::Aggregate> Write(const AggregateRelease& release) const;
+ protected:
+  // With digest and size. Thread-safe.
+  absl::StatusOr<v1::Aggregate> Write(const std::function<absl::Status(const ByteSink& take)>& write) const;
 
+ private:
   PayloadStore& payloads_;
   const Background& background_;
+};
+
+// A safetensors file.
+class ValuesRelease final : public BlobRelease {
+ public:
+  using BlobRelease::BlobRelease;
+  void Release(FoldStrand& strand, Done done) override;
+};
+
+// A serialised v1::Contribution (RoundAccumulator::PartialAggregate).
+class PartialAggregateRelease final : public BlobRelease {
+ public:
+  using BlobRelease::BlobRelease;
+  void Release(FoldStrand& strand, Done done) override;
 };
 
 }  // namespace sheaf

@@ -37,6 +37,10 @@ void RoundSealer::GoOn(const RoundId& id) {
   context_.executor.Post([this, id](absl::Time now) { Release(id, now); });
 }
 
+ReleaseSink& RoundSealer::SinkOf(const LiveRound& round) const {
+  return round.spec.release() == v1::PARTIAL_AGGREGATE ? sinks_.partial_aggregate : sinks_.values;
+}
+
 void RoundSealer::TryAgain(const RoundId& id, absl::Time now) { again_[id] = now + kAgainAfter; }
 
 void RoundSealer::Tick(absl::Time now) {
@@ -71,7 +75,7 @@ void RoundSealer::Release(const RoundId& id, absl::Time now) {
                         now);
   }
   round->is_releasing = true;
-  sink_.Release(round->strand, [this, id](absl::StatusOr<v1::Aggregate> aggregate, absl::Time at) {
+  SinkOf(*round).Release(round->strand, [this, id](absl::StatusOr<v1::Aggregate> aggregate, absl::Time at) {
     OnReleased(id, std::move(aggregate), at);
   });
 }
@@ -94,7 +98,7 @@ void RoundSealer::OnReleased(const RoundId& id, absl::StatusOr<v1::Aggregate> ag
   // From here on nobody deletes a blob of these bytes (Broadcasts::IsUnused). An older one may have been deleted as
   // unused after it was replaced by this one: then it is written again.
   round->written_aggregate = aggregate->digest();
-  if (!sink_.Has(*aggregate)) return Release(id, now);
+  if (!SinkOf(*round).Has(*aggregate)) return Release(id, now);
   Finish(*round, *std::move(aggregate), now);
 }
 

@@ -20,9 +20,14 @@ namespace sheaf {
 
 class RoundSealer {
  public:
+  // By what a round releases.
+  struct Sinks {
+    ReleaseSink& values;
+    ReleaseSink& partial_aggregate;
+  };
   // All outlive this.
-  RoundSealer(CoreContext& context, LiveRounds& rounds, RoundChanges& changes, ReleaseSink& sink)
-      : context_(context), rounds_(rounds), changes_(changes), sink_(sink) {}
+  RoundSealer(CoreContext& context, LiveRounds& rounds, RoundChanges& changes, Sinks sinks)
+      : context_(context), rounds_(rounds), changes_(changes), sinks_(sinks) {}
 
   // From COLLECTING: no further contribution is taken.
   void Begin(LiveRound& round, absl::Time now);
@@ -38,11 +43,12 @@ class RoundSealer {
   void Release(const RoundId& id, absl::Time now);
   void OnReleased(const RoundId& id, absl::StatusOr<v1::Aggregate> aggregate, absl::Time now);
   void Finish(LiveRound& round, v1::Aggregate aggregate, absl::Time now);
+  ReleaseSink& SinkOf(const LiveRound& round) const;
 
   CoreContext& context_;
   LiveRounds& rounds_;
   RoundChanges& changes_;
-  ReleaseSink& sink_;
+  const Sinks sinks_;
   // Rounds that could not write their aggregate, and when to try again.
   std::map<RoundId, absl::Time> again_;
 };

@@ -235,6 +235,8 @@ absl::StatusOr<PreparedRound> PrepareRound(const v1::RoundSpec& requested, const
   if (spec.retry().lost_max() == 0) spec.mutable_retry()->set_lost_max(limits.lost_attempts_max);
   if (spec.durability() == v1::DURABILITY_UNSPECIFIED) spec.set_durability(v1::DURABLE);
   if (!v1::Durability_IsValid(spec.durability())) return Invalid("spec.durability is not DURABLE or EPHEMERAL");
+  if (spec.release() == v1::RELEASE_FORM_UNSPECIFIED) spec.set_release(v1::VALUES);
+  if (!v1::ReleaseForm_IsValid(spec.release())) return Invalid("spec.release is not VALUES or PARTIAL_AGGREGATE");
   if (!spec.broadcast_digest().empty() && !IsSha256Hex(spec.broadcast_digest())) {
     return Invalid("spec.broadcast_digest is not a SHA-256 in lower-case hex");
   }

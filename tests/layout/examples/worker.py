@@ -12,6 +12,7 @@ WORKER_OF = {
     "computation_table.h": "extern Waiter& waiter; extern std::vector<std::string> allowed;",
     "config.h": "extern std::vector<std::string> arguments;",
     "inbox.h": "extern std::shared_ptr<Attempt> attempt;",
+    "relay_runner.h": "extern Waiter& waiter; extern RelayRunner::Spawn spawn; extern RelayOptions& options;",
     "runner.h": "extern void OnPrepared(absl::StatusOr<std::shared_ptr<PreparedTask>>); "
                 "extern void OnRun(absl::StatusOr<RunOutcome>);",
     "runtime.h": "extern WorkerConfig& config;",
@@ -28,6 +29,12 @@ COMPUTATIONS = ["probe/computations/noop.h", "probe/computations/slow.h"]
 PROCESSES = """
 extern Clock& clock; extern ProcessHost& host; extern ProcessSpec& spec; extern KeeperDescriptors& descriptors;
 extern std::string path, directory;
+"""
+
+RELAY = """
+extern Transport& transport; extern Transport& below; extern v1::Lease& lease; extern v1::RoundSpec& spec;
+extern Settings& settings; extern Environment& environment; extern std::vector<std::string> arguments;
+extern std::shared_ptr<const std::string> broadcast;
 """
 
 RUNNERS = """
@@ -47,5 +54,6 @@ RUNNERS_OF = {
 FOLDERS = {
     "worker": (["base/status_macros.h", "fmt/core.h", "sdk/cpp/client/blob_client.h"] + COMPUTATIONS, WORKER, WORKER_OF),
     "worker/processes": (["base/status_macros.h", "fcntl.h", "fmt/core.h", "signal.h"], PROCESSES, {}),
+    "worker/relay": (["base/log.h", "base/status_macros.h", "worker/relay/relayed_spec.h"], RELAY, {}),
     "worker/runners": (["base/status_macros.h", "fmt/core.h"], RUNNERS, RUNNERS_OF),
 }

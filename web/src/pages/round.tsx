@@ -148,6 +148,7 @@ export function RoundPage({id, rights}: {id: string; rights: Rights}) {
   const row = rowOf(round);
   const spec = round.spec ?? {};
   const isOperator = rights.isOperator;
+  const isForRelays = round.spec?.release === "PARTIAL_AGGREGATE";
   const refresh = () => {
     tasks.refresh();
     explained.refresh();
@@ -156,7 +157,8 @@ export function RoundPage({id, rights}: {id: string; rights: Rights}) {
     <div class="title">
       <h1><span class="id">{id}</span> <State of={round.state}/></h1>
       <span>{goesOn && isOperator && <CancelAction round={id} done={refresh}/>}
-        {round.state === "SUCCEEDED" && (rights.isSubmitter ? <Action name="Download the result" act={() => saveResult(id)}/>
+        {round.state === "SUCCEEDED" && (isForRelays ? <span class="dim">What it released is for the relay that made it.</span>
+          : rights.isSubmitter ? <Action name="Download the result" act={() => saveResult(id)}/>
           : <span class="dim">Its result is for submitters.</span>)}</span>
     </div>
     <Missing live={live} what={`the round ${id}`}/>
@@ -195,7 +197,7 @@ export function RoundPage({id, rights}: {id: string; rights: Rights}) {
             ["Priority", spec.priority || 3], ["Durability", spec.durability === "EPHEMERAL" ? "ephemeral" : "durable"],
             int(spec.minClients) > 1 && ["Clients at the least", count(spec.minClients)],
             spec.broadcastDigest && ["Broadcast", <span class="digest">{spec.broadcastDigest}</span>],
-            round.aggregate && ["Result", <>{bytes(int(round.aggregate.sizeBytes))}, sha256 <span class="digest">{round.aggregate.digest}</span></>],
+            round.aggregate && [isForRelays ? "Partial aggregate" : "Result", <>{bytes(int(round.aggregate.sizeBytes))}, sha256 <span class="digest">{round.aggregate.digest}</span></>],
           ]}/>
         </Section>
       </div>
