@@ -52,6 +52,7 @@ constexpr CommandRow kCommands[] = {
     {"token", "list", "List tokens, without their secrets.", "sheaf token list", MakeTokenList},
     {"token", "revoke", "End a token at once, for good.", "sheaf token revoke t-7k2m9q4x", MakeTokenRevoke},
     {"server", "info", "Show the server's version, store and limits.", "sheaf server info", MakeServerInfo},
+    {"server", "list", "List the servers that share the store.", "sheaf server list", MakeServerList},
     {"server", "selftest",
      "Test a deployment: run rounds under faults, and check that no contribution is lost or counted twice.",
      "sheaf server selftest --workers 16 --loops 5", MakeServerSelftest},

@@ -53,6 +53,7 @@ std::unique_ptr<Command> MakeTokenCreate();
 std::unique_ptr<Command> MakeTokenList();
 std::unique_ptr<Command> MakeTokenRevoke();
 std::unique_ptr<Command> MakeServerInfo();
+std::unique_ptr<Command> MakeServerList();
 std::unique_ptr<Command> MakeServerSelftest();
 std::unique_ptr<Command> MakeStoreBackup();
 std::unique_ptr<Command> MakeStoreRestore();

@@ -49,6 +49,7 @@ SHEAF_METHOD(InspectionService, ListWorkers);
 SHEAF_METHOD(InspectionService, DrainWorker);
 SHEAF_METHOD(InspectionService, ExplainRound);
 SHEAF_METHOD(InspectionService, GetServerInfo);
+SHEAF_METHOD(InspectionService, ListServers);
 
 SHEAF_METHOD(AccessService, CreateToken);
 SHEAF_METHOD(AccessService, ListTokens);

@@ -174,4 +174,19 @@ struct TokenRecord {
   absl::Time revoke_time = absl::InfiniteFuture();
 };
 
+// A server on a store that several share. Times are the store's own, so that no two clocks are compared.
+struct ServerRecord {
+  std::string name;
+  // Where callers reach it.
+  std::string address;
+  std::string version;
+  // Since its process began.
+  absl::Duration up_for;
+  // It writes the store: for how long.
+  bool is_owner = false;
+  absl::Duration owner_for;
+  // Since the store heard of it.
+  absl::Duration silent_for;
+};
+
 }  // namespace sheaf

@@ -140,6 +140,14 @@ class TaskQueries {
     int schema_version = 0;
   };
   virtual Info GetInfo() const = 0;
+
+  struct ListServersParams {
+    // By name; only servers after this one.
+    std::string after;
+    int limit = 100;
+  };
+  // Those that share this store. None where a store is one server's.
+  virtual absl::StatusOr<std::vector<ServerRecord>> ListServers(const ListServersParams& params) = 0;
 };
 
 }  // namespace sheaf

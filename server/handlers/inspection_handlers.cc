@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "base/status_macros.h"
 #include "base/version.h"
@@ -119,6 +120,40 @@ v1::Caller ViewOf(const Identity& caller) {
   return view;
 }
 
+v1::Server ViewOf(const ServerRecord& record) {
+  v1::Server server;
+  server.set_name(record.name);
+  server.set_address(record.address);
+  server.set_version(record.version);
+  *server.mutable_up_for() = ToProto(record.up_for);
+  server.set_is_owner(record.is_owner);
+  if (record.is_owner) *server.mutable_owner_for() = ToProto(record.owner_for);
+  *server.mutable_silent_for() = ToProto(record.silent_for);
+  return server;
+}
+
+absl::StatusOr<v1::ListServersResponse> Servers(Core& core, const v1::ListServersRequest& request, absl::Time now) {
+  ASSIGN_OR_RETURN(const int page_size, PageSize(request.page_size(), core.limits().page_size_max));
+  TaskQueries::ListServersParams params{.after = request.page_token()};
+  v1::ListServersResponse response;
+  const auto read = [&](int limit) {
+    params.limit = limit;
+    return core.queries().ListServers(params);
+  };
+  ASSIGN_OR_RETURN(const bool has_more,
+                   FillPage(page_size, read, [&](const ServerRecord& server) -> absl::StatusOr<bool> {
+                     params.after = server.name;
+                     *response.add_servers() = ViewOf(server);
+                     return true;
+                   }));
+  if (has_more) response.set_next_page_token(params.after);
+  if (response.servers().empty() && request.page_token().empty()) {
+    const absl::Duration up_for = now - core.start_time();
+    *response.add_servers() = ViewOf({.version = kVersion, .up_for = up_for, .is_owner = true, .owner_for = up_for});
+  }
+  return response;
+}
+
 absl::StatusOr<v1::GetServerInfoResponse> Info(Core& core, const Admission& admission,
                                                const ServingCertificate* certificate, const Identity& caller) {
   const TaskQueries::Info store = core.queries().GetInfo();
@@ -194,6 +229,11 @@ void InspectionHandlers::ExplainRound(const v1::ExplainRoundRequest& request, co
                           const WhoIsThere who{.unmet = *unmet, .workers = core_.workers(), .polls = core_.polls()};
                           reply(sheaf::ExplainRound(round, core_.context(), core_.rounds(), who, now));
                         });
+}
+
+void InspectionHandlers::ListServers(const v1::ListServersRequest& request, const CallContext& call,
+                                     Reply<v1::ListServersResponse> reply) {
+  reply(Servers(core_, request, call.now));
 }
 
 void InspectionHandlers::GetServerInfo(const v1::GetServerInfoRequest& /*request*/, const CallContext& call,

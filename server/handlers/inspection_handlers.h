@@ -30,6 +30,8 @@ class InspectionHandlers {
                    Reply<v1::DrainWorkerResponse> reply);
   void ExplainRound(const v1::ExplainRoundRequest& request, const CallContext& call,
                     Reply<v1::ExplainRoundResponse> reply);
+  void ListServers(const v1::ListServersRequest& request, const CallContext& call,
+                   Reply<v1::ListServersResponse> reply);
   void GetServerInfo(const v1::GetServerInfoRequest& request, const CallContext& call,
                      Reply<v1::GetServerInfoResponse> reply);
 

@@ -74,6 +74,9 @@ class MemoryTaskStore : public TaskStore {
   absl::StatusOr<std::vector<TokenRecord>> ListTokens(const ListTokensParams& params) override;
 
   Info GetInfo() const override { return {.engine = "memory"}; }
+  absl::StatusOr<std::vector<ServerRecord>> ListServers(const ListServersParams& /*params*/) override {
+    return std::vector<ServerRecord>();
+  }
 
  private:
   // What a submitter wrote stays out of the record that changes, so that the images of a batch are small.

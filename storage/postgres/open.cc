@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/status_macros.h"
+#include "base/version.h"
 
 namespace sheaf {
 namespace {
@@ -47,6 +48,7 @@ absl::StatusOr<PostgresStore> OpenPostgresStore(const PostgresStoreOptions& opti
   const PostgresConnection::Options connection = {.conninfo = options.conninfo};
   ASSIGN_OR_RETURN(store.tasks, PostgresTaskStore::Open({.connection = connection,
                                                          .owner = {.server = name,
+                                                                   .version = kVersion,
                                                                    .address = options.address,
                                                                    .peer = options.peer,
                                                                    .takeover_after = options.takeover_after,

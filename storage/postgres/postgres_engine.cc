@@ -14,6 +14,29 @@
 
 namespace sheaf {
 
+absl::StatusOr<std::vector<ServerRecord>> PostgresEngine::ListServers(const TaskStore::ListServersParams& params) {
+  std::vector<ServerRecord> servers;
+  RETURN_IF_ERROR(session_.Ask({.sql = R"(-- list_servers
+      SELECT id, address, version, up_for, owner_for, silent_for FROM (
+        SELECT s.id, s.address, s.version, (1e6 * extract(epoch FROM n.now - s.start_time))::bigint AS up_for,
+               (1e6 * extract(epoch FROM n.now - o.take_time))::bigint AS owner_for,
+               (1e6 * extract(epoch FROM n.now - greatest(s.heartbeat_time, o.heartbeat_time)))::bigint AS silent_for
+          FROM (SELECT clock_timestamp() AS now) AS n CROSS JOIN servers s
+          LEFT JOIN owners o ON o.population = '' AND o.server = s.id AND o.server_epoch = s.epoch) AS listed
+       WHERE id > $1 ORDER BY id LIMIT $2)",
+                                .values = PostgresValues().Add(SqlText(params.after)).Add(int64_t{params.limit}),
+                                .on_row = [&](const SqlRow& row) {
+                                  servers.push_back({.name = row.String(0),
+                                                     .address = row.String(1),
+                                                     .version = row.String(2),
+                                                     .up_for = absl::Microseconds(row.Int(3)),
+                                                     .is_owner = !row.IsNull(4),
+                                                     .owner_for = absl::Microseconds(row.Int(4)),
+                                                     .silent_for = absl::Microseconds(row.Int(5))});
+                                }}));
+  return servers;
+}
+
 TaskStore::Info PostgresEngine::GetInfo() const {
   return {.engine = "postgresql", .schema_version = PostgresMigrations().back().version};
 }

@@ -25,6 +25,8 @@ class PostgresEngine final : public SqlEngine {
   SqlConnection& connection() override { return session_; }
   OwnedSession& session() { return session_; }
   TaskStore::Info GetInfo() const override;
+  absl::StatusOr<std::vector<ServerRecord>> ListServers(const TaskStore::ListServersParams& params) override;
+  // PostgresTaskStore has done so.
   absl::Status Migrate() override { return absl::OkStatus(); }
   bool is_far() const override { return true; }
   absl::Status WriteNotes(const BatchNotes& notes) override;

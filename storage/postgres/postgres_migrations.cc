@@ -18,12 +18,12 @@ constexpr int64_t kMigrationLock = 0x7368656166;
 
 std::span<const Migration> PostgresMigrations() { return kPostgresMigrations; }
 
-absl::Status MigratePostgres(PostgresConnection& connection) {
+absl::Status MakePostgresSchema(PostgresConnection& connection, std::span<const Migration> migrations) {
   PostgresSession session(connection, [] {
     return PostgresConnection::Statement{.sql = "-- lock_schema\nSELECT pg_advisory_xact_lock($1)",
                                          .values = PostgresValues().Add(kMigrationLock)};
   });
-  return Migrate(session, PostgresMigrations());
+  return MakeSchema(session, migrations);
 }
 
 }  // namespace sheaf

@@ -13,7 +13,9 @@ namespace sheaf {
 // In order; the first makes an empty database's schema.
 std::span<const Migration> PostgresMigrations();
 
-// Of servers that start at the same time one migrates, the others wait for it. Migrate's codes, and the connection's.
-absl::Status MigratePostgres(PostgresConnection& connection);
+// Of servers that start at the same time one makes the schema of an empty database, the others wait for it. One that is
+// there is left as it is: whoever owns the store migrates it. MakeSchema's codes, and the connection's.
+absl::Status MakePostgresSchema(PostgresConnection& connection,
+                                std::span<const Migration> migrations = PostgresMigrations());
 
 }  // namespace sheaf

@@ -37,6 +37,7 @@ absl::StatusOr<std::unique_ptr<PostgresOwner>> PostgresOwner::Take(PostgresConne
     // Whoever lists the servers sees that it lives.
     if (absl::IsNotFound(status) && num_looks % kLooksPerBeat == 0) owner->Beat().IgnoreError();
   }
+  if (!status.ok() && connection.is_connected()) owner->Leave().IgnoreError();
   if (absl::IsNotFound(status)) return absl::FailedPreconditionError(status.message());
   RETURN_IF_ERROR(status);
   return owner;
@@ -53,18 +54,30 @@ absl::Status PostgresOwner::TryToTake() {
   return TakeRow();
 }
 
+absl::Status PostgresOwner::Leave() {
+  return connection_.Run({.sql = "-- leave\nDELETE FROM servers WHERE id = $1 AND epoch = $2",
+                          .values = PostgresValues().Add(SqlText(options_.server)).Add(server_epoch_)});
+}
+
 absl::Status PostgresOwner::Join() {
+  // Who ended without leaving is shown as silent for so long.
+  RETURN_IF_ERROR(connection_.Run({.sql = R"(-- forget_servers
+      DELETE FROM servers WHERE heartbeat_time < clock_timestamp() - interval '1 day'
+         AND id NOT IN (SELECT server FROM owners))"}));
   const std::string host = connection_.local_host();
   return connection_.Run({.sql = R"(-- join
-      INSERT INTO servers (id, epoch, heartbeat_time, address, peer_address, peer_certificate, peer_secret)
-      VALUES ($1, 1, clock_timestamp(), $2, $3, $4, $5)
+      INSERT INTO servers (id, epoch, heartbeat_time, start_time, version, address, peer_address, peer_certificate,
+                           peer_secret)
+      VALUES ($1, 1 + coalesce((SELECT max(server_epoch) FROM owners WHERE server = $1), 0), clock_timestamp(),
+              clock_timestamp(), $2, $3, $4, $5, $6)
       ON CONFLICT (id) DO UPDATE
-        SET epoch = servers.epoch + 1, heartbeat_time = clock_timestamp(), address = excluded.address,
-            peer_address = excluded.peer_address, peer_certificate = excluded.peer_certificate,
-            peer_secret = excluded.peer_secret
+        SET epoch = servers.epoch + 1, heartbeat_time = excluded.heartbeat_time, start_time = excluded.start_time,
+            version = excluded.version, address = excluded.address, peer_address = excluded.peer_address,
+            peer_certificate = excluded.peer_certificate, peer_secret = excluded.peer_secret
       RETURNING epoch)",
                           .values = PostgresValues()
                                         .Add(SqlText(options_.server))
+                                        .Add(SqlText(options_.version))
                                         .Add(SqlText(Reachable(options_.address, host)))
                                         .Add(SqlText(Reachable(options_.peer.address, host)))
                                         .Add(SqlText(options_.peer.certificate))
@@ -75,12 +88,13 @@ absl::Status PostgresOwner::Join() {
 absl::Status PostgresOwner::TakeRow() {
   bool is_taken = false;
   RETURN_IF_ERROR(connection_.Run({.sql = R"(-- take
-      INSERT INTO owners (population, server, server_epoch, epoch, batch, heartbeat_time, backend_pid, backend_start)
-      VALUES ('', $1, $2, 1, 0, clock_timestamp(), pg_backend_pid(),
+      INSERT INTO owners (population, server, server_epoch, epoch, batch, take_time, heartbeat_time, backend_pid,
+                          backend_start)
+      VALUES ('', $1, $2, 1, 0, clock_timestamp(), clock_timestamp(), pg_backend_pid(),
               (SELECT backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()))
       ON CONFLICT (population) DO UPDATE
         SET server = excluded.server, server_epoch = excluded.server_epoch, epoch = owners.epoch + 1,
-            heartbeat_time = excluded.heartbeat_time, backend_pid = excluded.backend_pid,
+            take_time = excluded.take_time, heartbeat_time = excluded.heartbeat_time, backend_pid = excluded.backend_pid,
             backend_start = excluded.backend_start
         WHERE owners.server = excluded.server
            OR greatest(owners.heartbeat_time, (SELECT s.heartbeat_time FROM servers s
@@ -176,7 +190,7 @@ absl::StatusOr<int64_t> PostgresOwner::TakeAgainOnceItServes() {
   absl::Status last;
   for (int attempt = 0; attempt < options_.attempts_max; ++attempt) {
     if (attempt > 0) ::poll(nullptr, 0, std::min(10 << std::min(attempt, 10), kPauseMillisecondsMax));
-    const absl::StatusOr<int64_t> batch = ConnectAndTakeAgain();
+    absl::StatusOr<int64_t> batch = ConnectAndTakeAgain();
     RETURN_IF_ERROR(status_);
     if (batch.ok()) {
       if (!last.ok()) LogInfo("the store goes on: {} serves again", connection_.name());
@@ -233,9 +247,10 @@ absl::Status PostgresOwner::Release() {
   RETURN_IF_ERROR(status_);
   Lose("has given the store back").IgnoreError();
   // No server has the epoch 0, so that no heartbeat keeps the row.
-  return connection_.Run({.sql = "-- release\nUPDATE owners SET epoch = epoch + 1, server_epoch = 0, "
-                                 "heartbeat_time = to_timestamp(0) WHERE population = '' AND epoch = $1",
-                          .values = PostgresValues().Add(epoch_)});
+  RETURN_IF_ERROR(connection_.Run({.sql = "-- release\nUPDATE owners SET epoch = epoch + 1, server_epoch = 0, "
+                                          "heartbeat_time = to_timestamp(0) WHERE population = '' AND epoch = $1",
+                                   .values = PostgresValues().Add(epoch_)}));
+  return Leave();
 }
 
 }  // namespace sheaf

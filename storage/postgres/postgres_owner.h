@@ -47,6 +47,8 @@ class PostgresOwner {
   struct Options {
     // The same after a restart, and no other server's.
     std::string server;
+    // Of its software; for people.
+    std::string version;
     // Where callers reach it; for people. Here and in `peer`, a host that stands for all addresses becomes this
     // machine's towards the database.
     std::string address;
@@ -89,7 +91,9 @@ class PostgresOwner {
   PostgresOwner(PostgresConnection& connection, Options options)
       : connection_(connection), options_(std::move(options)) {}
 
+  // And forgets servers that nobody has heard of for long.
   absl::Status Join();
+  absl::Status Leave();
   // NOT_FOUND, naming it, if another server owns the row and lives.
   absl::Status TryToTake();
   // The same, without a name.

@@ -10,7 +10,7 @@
 // What is deleted is gone for everybody at once, and its bytes when the database vacuums: until then whoever reads the
 // database's own files can find them, and in its log for as long as the operator keeps that.
 //
-// The schema is MigratePostgres's. Thread-safe; `files` must outlive it. Besides PayloadStore's codes UNAVAILABLE, if
+// The schema is PostgresTaskStore's. Thread-safe; `files` must outlive it. Besides PayloadStore's codes UNAVAILABLE, if
 // the database does not answer.
 #pragma once
 

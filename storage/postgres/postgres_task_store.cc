@@ -2,7 +2,6 @@
 
 #include "base/status_macros.h"
 #include "storage/postgres/postgres_engine.h"
-#include "storage/postgres/postgres_migrations.h"
 #include "storage/postgres/unfinished_copy.h"
 #include "storage/sql/sql_task_store.h"
 
@@ -10,13 +9,18 @@ namespace sheaf {
 
 absl::StatusOr<std::unique_ptr<PostgresTaskStore>> PostgresTaskStore::Open(const Options& options) {
   ASSIGN_OR_RETURN(auto connection, PostgresConnection::Open(options.connection));
-  RETURN_IF_ERROR(MigratePostgres(*connection));
+  RETURN_IF_ERROR(MakePostgresSchema(*connection, options.migrations));
   // Before it waits for anybody, and of one that has begun meanwhile.
   RETURN_IF_ERROR(CheckNoUnfinishedCopy(*connection));
   ASSIGN_OR_RETURN(auto owner, PostgresOwner::Take(*connection, options.owner));
   RETURN_IF_ERROR(CheckNoUnfinishedCopy(*connection));
   auto engine = std::make_unique<PostgresEngine>(std::move(connection), std::move(owner));
   PostgresEngine& shared = *engine;
+  if (const absl::Status status = Migrate(shared.session(), options.migrations); !status.ok()) {
+    // A newer server may have been here while this one waited: let such a one go on.
+    shared.owner().Release().IgnoreError();
+    return status;
+  }
   ASSIGN_OR_RETURN(std::unique_ptr<TaskStore> tasks, SqlTaskStore::Open(std::move(engine)));
   return std::unique_ptr<PostgresTaskStore>(new PostgresTaskStore(shared, std::move(tasks)));
 }

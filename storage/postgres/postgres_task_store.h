@@ -12,12 +12,14 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "storage/postgres/owned_session.h"
 #include "storage/postgres/postgres_connection.h"
+#include "storage/postgres/postgres_migrations.h"
 #include "storage/postgres/postgres_owner.h"
 #include "storage/task_store.h"
 
@@ -30,9 +32,12 @@ class PostgresTaskStore {
   struct Options {
     PostgresConnection::Options connection;
     PostgresOwner::Options owner;
+    // Those of this build.
+    std::span<const Migration> migrations = PostgresMigrations();
   };
-  // Migrates, takes the store, and reads what lives. The codes of these: FAILED_PRECONDITION while another server owns
-  // it, or if a copy into it has not ended.
+  // Takes the store, migrates it, and reads what lives. So servers of an older build work until the turn of a newer one
+  // has come. The codes of these: FAILED_PRECONDITION while another server owns it, if a newer build wrote it, or if a
+  // copy into it has not ended.
   static absl::StatusOr<std::unique_ptr<PostgresTaskStore>> Open(const Options& options);
 
   TaskStore& tasks() { return *tasks_; }

@@ -158,7 +158,7 @@ absl::StatusOr<StoreCopySummary> CopyStoreToPostgres(const StoreCopyParams& para
   ASSIGN_OR_RETURN(const std::unique_ptr<PostgresConnection> to,
                    PostgresConnection::Open({.conninfo = params.conninfo, .timeout = kTimeout}));
   StoreCopySummary summary{.to = to->name(), .schema_version = source.database.schema_version};
-  RETURN_IF_ERROR(MigratePostgres(*to));
+  RETURN_IF_ERROR(MakePostgresSchema(*to));
   RETURN_IF_ERROR(LockCopies(*to));
   // Before the database hears of this copy.
   RETURN_IF_ERROR(CheckEmpty(*to, all));

@@ -39,7 +39,9 @@ constexpr Migration kSqliteMigrations[] = {
     {.version = 7, .minimum_compatible_version = 7, .name = "large_rounds", .sql = kSqlite0007LargeRounds},
 };
 
-absl::Status MigrateInTransaction(SqlConnection& connection, std::span<const Migration> migrations) {
+enum class Databases { kAll, kEmpty };
+
+absl::Status MigrateInTransaction(SqlConnection& connection, std::span<const Migration> migrations, Databases which) {
   RETURN_IF_ERROR(connection.ExecuteScript(
       "CREATE TABLE IF NOT EXISTS schema (id INTEGER PRIMARY KEY CHECK (id = 1), version INTEGER NOT NULL, "
       "minimum_compatible_version INTEGER NOT NULL)"));
@@ -59,6 +61,7 @@ absl::Status MigrateInTransaction(SqlConnection& connection, std::span<const Mig
                     "newer build, or restore a backup made before the upgrade",
                     connection.name(), version, minimum, newest));
   }
+  if (which == Databases::kEmpty && version > 0) return absl::OkStatus();
   for (const Migration& migration : migrations) {
     if (migration.version <= version) continue;
     RETURN_IF_ERROR(connection.ExecuteScript(migration.sql));
@@ -72,17 +75,25 @@ absl::Status MigrateInTransaction(SqlConnection& connection, std::span<const Mig
   return absl::OkStatus();
 }
 
+absl::Status MigrateThose(SqlConnection& connection, std::span<const Migration> migrations, Databases which) {
+  RETURN_IF_ERROR(connection.Begin());
+  if (absl::Status status = MigrateInTransaction(connection, migrations, which); !status.ok()) {
+    connection.Rollback();
+    return status;
+  }
+  return connection.Commit();
+}
+
 }  // namespace
 
 std::span<const Migration> SqliteMigrations() { return kSqliteMigrations; }
 
 absl::Status Migrate(SqlConnection& connection, std::span<const Migration> migrations) {
-  RETURN_IF_ERROR(connection.Begin());
-  if (absl::Status status = MigrateInTransaction(connection, migrations); !status.ok()) {
-    connection.Rollback();
-    return status;
-  }
-  return connection.Commit();
+  return MigrateThose(connection, migrations, Databases::kAll);
+}
+
+absl::Status MakeSchema(SqlConnection& connection, std::span<const Migration> migrations) {
+  return MigrateThose(connection, migrations, Databases::kEmpty);
 }
 
 }  // namespace sheaf

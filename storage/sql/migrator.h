@@ -26,4 +26,7 @@ std::span<const Migration> SqliteMigrations();
 // FAILED_PRECONDITION, naming both versions, if a newer build wrote the data and this one is too old for it.
 absl::Status Migrate(SqlConnection& connection, std::span<const Migration> migrations);
 
+// The same where somebody else may be at work: makes the schema of an empty database, and changes no other.
+absl::Status MakeSchema(SqlConnection& connection, std::span<const Migration> migrations);
+
 }  // namespace sheaf

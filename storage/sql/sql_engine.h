@@ -30,6 +30,8 @@ class SqlEngine {
   virtual SqlConnection& connection() = 0;
   // Its name, and the newest schema version that it knows.
   virtual TaskStore::Info GetInfo() const = 0;
+  // As TaskQueries.
+  virtual absl::StatusOr<std::vector<ServerRecord>> ListServers(const TaskStore::ListServersParams& params) = 0;
   // Brings the database to that version.
   virtual absl::Status Migrate() = 0;
   // Each question is a round trip: what somebody will ask for is read ahead, many rows at a time.

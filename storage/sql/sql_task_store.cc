@@ -28,6 +28,10 @@ absl::StatusOr<std::unique_ptr<SqlTaskStore>> SqlTaskStore::Open(std::unique_ptr
 
 TaskStore::Info SqlTaskStore::GetInfo() const { return engine_->GetInfo(); }
 
+absl::StatusOr<std::vector<ServerRecord>> SqlTaskStore::ListServers(const ListServersParams& params) {
+  return engine_->ListServers(params);
+}
+
 // --- Batches -------------------------------------------------------------------------------------
 
 absl::Status SqlTaskStore::BeginBatch() {

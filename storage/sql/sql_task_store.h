@@ -85,6 +85,7 @@ class SqlTaskStore final : public TaskStore {
   absl::StatusOr<std::vector<TokenRecord>> ListTokens(const ListTokensParams& params) override;
 
   Info GetInfo() const override;
+  absl::StatusOr<std::vector<ServerRecord>> ListServers(const ListServersParams& params) override;
 
  private:
   explicit SqlTaskStore(std::unique_ptr<SqlEngine> engine)

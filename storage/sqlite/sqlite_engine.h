@@ -18,6 +18,9 @@ class SqliteEngine final : public SqlEngine {
 
   SqlConnection& connection() override { return *connection_; }
   TaskStore::Info GetInfo() const override;
+  absl::StatusOr<std::vector<ServerRecord>> ListServers(const TaskStore::ListServersParams& /*params*/) override {
+    return std::vector<ServerRecord>();
+  }
   absl::Status Migrate() override;
   bool is_far() const override { return false; }
   absl::Status WriteNotes(const BatchNotes& notes) override;

@@ -334,6 +334,8 @@ std::map<std::string, MethodRow> Table() {
       Asking<v1::GetServerInfoRequest>([](auto&, const World&, const std::string&) {}),
       {"viewer", "operator", "submitter", "worker", "relay"},
       Code::kOk};
+  rows["sheaf.v1.InspectionService/ListServers"] = {
+      Asking<v1::ListServersRequest>([](auto&, const World&, const std::string&) {}), looking, Code::kOk};
   rows["sheaf.v1.AccessService/CreateToken"] = {
       Asking<v1::CreateTokenRequest>([](auto& r, const World&, const std::string& p) {
         r.set_request_id("token of " + p);

@@ -87,6 +87,7 @@ std::vector<Look> Looks(const std::string& live, const std::string& ended, const
       {{"worker", "list"}, 0, &v1::ListWorkersResponse::default_instance()},
       {{"token", "list"}, 0, &v1::ListTokensResponse::default_instance()},
       {{"server", "info"}, 0, &v1::GetServerInfoResponse::default_instance()},
+      {{"server", "list"}, 0, &v1::ListServersResponse::default_instance()},
       {{"store", "inspect", store}},
       {{"store", "verify", store}},
       {{"version"}},

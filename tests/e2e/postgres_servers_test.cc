@@ -16,6 +16,8 @@
 #include <utility>
 #include <vector>
 
+#include "proto/methods.h"
+#include "proto/time.h"
 #include "sdk/cpp/client/retrying_transport.h"
 #include "sdk/cpp/client/round_client.h"
 #include "tests/e2e/rounds.h"
@@ -116,6 +118,19 @@ TEST_CASE(
   SystemRandom random;
   SystemRandom retry_random;
   RetryingTransport transport(wire, timer, clock, retry_random, RetryOptions());
+  // By any of them, all are listed.
+  WaitUntil("three servers are listed", absl::Seconds(20), [&] {
+    const absl::StatusOr<v1::ListServersResponse> listed = BlockingCall(transport, kListServers, {});
+    return listed.ok() && listed->servers_size() == kServers;
+  });
+  const v1::ListServersResponse listed = Ok(BlockingCall(transport, kListServers, {}));
+  CHECK(std::count_if(listed.servers().begin(), listed.servers().end(), [](const auto& s) { return s.is_owner(); }) ==
+        1);
+  for (const v1::Server& server : listed.servers()) {
+    CHECK(std::find(servers.addresses().begin(), servers.addresses().end(), server.address()) !=
+          servers.addresses().end());
+    CHECK(FromProto(server.silent_for()) < absl::Seconds(5));
+  }
   std::vector<ChildProcess> workers;
   for (int i = 0; i < kWorkers; ++i) {
     const std::string name = fmt::format("w{}", i);

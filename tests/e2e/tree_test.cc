@@ -14,6 +14,7 @@
 #include "sdk/cpp/computation/inputless_task.h"
 #include "tests/aggregation/values.h"
 #include "tests/e2e/rounds.h"
+#include "tests/postgres/postgres_cluster.h"
 #include "worker/runtime.h"
 #include "worker/thread_pool.h"
 
@@ -172,6 +173,25 @@ const std::string& DigestOfOneServer() {
 }
 
 }  // namespace
+
+TEST_CASE("One server releases the same bits, whichever store it keeps, and whichever of three servers is called") {
+  const auto digest_of = [](Federation& called, std::vector<Federation*> with_workers) {
+    std::vector<std::unique_ptr<Leaf>> leaves;
+    for (Federation* server : with_workers) {
+      leaves.push_back(std::make_unique<Leaf>(*server, fmt::format("leaf-{}", leaves.size())));
+    }
+    const v1::Round round = Await(called, StartRound(called, SpecOf(ClientTasks())));
+    CheckRoot(round);
+    return round.aggregate().digest();
+  };
+  Federation memory({.server_arguments = {"--store", "memory"}});
+  CHECK(digest_of(memory, {&memory}) == DigestOfOneServer());
+
+  PostgresDatabase database;
+  const FederationOptions shared = {.server_arguments = {"--store", database.cluster().TcpConninfo(database.name())}};
+  Federation first(shared), second(shared), third(shared);
+  CHECK(digest_of(third, {&first, &second, &third}) == DigestOfOneServer());
+}
 
 TEST_CASE("A tree of one and three servers releases the bits of one, also when an edge is lost for good") {
   Federation root;

@@ -13,7 +13,7 @@ class PostgresUnderTest final : public PayloadStoreUnderTest {
   PostgresUnderTest() {
     const auto connection = PostgresConnection::Open({.conninfo = database_->conninfo()});
     SHEAF_CHECK(connection.ok(), "{}", connection.status().ToString());
-    const absl::Status migrated = MigratePostgres(**connection);
+    const absl::Status migrated = MakePostgresSchema(**connection);
     SHEAF_CHECK(migrated.ok(), "{}", migrated.ToString());
     Reopen();
   }

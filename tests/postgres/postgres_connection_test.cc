@@ -319,12 +319,12 @@ TEST_CASE("Servers that start together migrate an empty database once") {
   first->Queue(
       {.sql = "-- lock_schema\nSELECT pg_advisory_xact_lock($1)", .values = PostgresValues().Add(0x7368656166)});
   REQUIRE(first->Fly().ok());
-  CHECK(MigratePostgres(*second).code() == absl::StatusCode::kUnavailable);
+  CHECK(MakePostgresSchema(*second).code() == absl::StatusCode::kUnavailable);
   REQUIRE(first->Run({.sql = "-- rollback\nROLLBACK"}).ok());
 
   for (int i = 0; i < 2; ++i) {
     INFO(i);
-    const absl::Status status = MigratePostgres(*second);
+    const absl::Status status = MakePostgresSchema(*second);
     INFO(status.ToString());
     REQUIRE(status.ok());
   }
@@ -333,7 +333,7 @@ TEST_CASE("Servers that start together migrate an empty database once") {
   CHECK(newest == SqliteMigrations().back().version);
 
   database.Run("UPDATE schema SET version = 1000, minimum_compatible_version = 1000");
-  const absl::Status status = MigratePostgres(*first);
+  const absl::Status status = MakePostgresSchema(*first);
   CHECK(status.code() == absl::StatusCode::kFailedPrecondition);
   CHECK(status.message().find("version 1000") != std::string_view::npos);
 }

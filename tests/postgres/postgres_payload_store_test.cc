@@ -26,7 +26,7 @@ struct Server {
     const PostgresConnection::Options options = {.conninfo = database.conninfo(), .timeout = absl::Seconds(10)};
     const auto connection = PostgresConnection::Open(options);
     REQUIRE(connection.ok());
-    REQUIRE(MigratePostgres(**connection).ok());
+    REQUIRE(MakePostgresSchema(**connection).ok());
     auto opened = PostgresPayloadStore::Open(options, files,
                                              {.directory = directory.path(), .fetched_bytes_max = fetched_bytes_max});
     REQUIRE(opened.ok());

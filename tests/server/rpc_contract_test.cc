@@ -85,8 +85,9 @@ TEST_CASE("Every method of the contract has a row in the method table, and no ro
 
 TEST_CASE("Every method says which roles may call it; viewers change nothing, and workers only hand in") {
   const ATable table;
-  const std::set<std::string> for_viewers = {"GetRound",      "ListRounds",  "ListTasks",    "GetTask",
-                                             "DescribeQueue", "ListWorkers", "ExplainRound", "GetServerInfo"};
+  const std::set<std::string> for_viewers = {"GetRound",     "ListRounds",    "ListTasks",
+                                             "GetTask",      "DescribeQueue", "ListWorkers",
+                                             "ExplainRound", "GetServerInfo", "ListServers"};
   const std::set<std::string> for_workers = {"Sync",         "StartUpload", "WriteChunk", "QueryUpload",
                                              "FinishUpload", "ReadBlob",    "SelectRows", "GetServerInfo"};
   for (const MethodDescriptor* method : AllMethods()) {

@@ -265,6 +265,10 @@ absl::StatusOr<std::vector<WorkerRecord>> CrashingTaskStore::ListWorkers(const L
   return Between(point_, StoreOperation::kListWorkers, [&] { return inner_.ListWorkers(params); });
 }
 
+absl::StatusOr<std::vector<ServerRecord>> CrashingTaskStore::ListServers(const ListServersParams& params) {
+  return Between(point_, StoreOperation::kListServers, [&] { return inner_.ListServers(params); });
+}
+
 TaskStore::Info CrashingTaskStore::GetInfo() const {
   return Between(point_, StoreOperation::kGetInfo, [&] { return inner_.GetInfo(); });
 }

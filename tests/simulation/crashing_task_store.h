@@ -67,6 +67,7 @@ class CrashingTaskStore final : public TaskStore {
   absl::StatusOr<std::vector<WorkerAge>> DeleteWorkers(std::span<const WorkerAge> workers) override;
 
   Info GetInfo() const override;
+  absl::StatusOr<std::vector<ServerRecord>> ListServers(const ListServersParams& params) override;
 
  private:
   // Nothing of the batch has happened.

@@ -68,6 +68,8 @@ void Observer::Look(const std::string& round) {
     case 5:
       return Ask(kListRounds, list);
     default:
+      // Asked together: the draws of older seeds stay as they are.
+      Ask(kListServers, v1::ListServersRequest());
       return Ask(kGetServerInfo, v1::GetServerInfoRequest());
   }
 }

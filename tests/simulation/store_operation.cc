@@ -46,6 +46,7 @@ constexpr StoreOperationRow kOperations[] = {
     {StoreOperation::kDeleteToken, "TaskStore::DeleteToken", "tokens are forgotten 30 days after they became void"},
     {StoreOperation::kListTokens, "TaskQueries::ListTokens"},
     {StoreOperation::kGetInfo, "TaskQueries::GetInfo"},
+    {StoreOperation::kListServers, "TaskQueries::ListServers"},
     {StoreOperation::kStartUpload, "PayloadStore::StartUpload"},
     {StoreOperation::kStartMemoryUpload, "PayloadStore::StartMemoryUpload"},
     {StoreOperation::kGetUpload, "PayloadStore::GetUpload"},

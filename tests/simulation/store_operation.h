@@ -50,6 +50,7 @@ enum class StoreOperation {
   kDeleteToken,
   kListTokens,
   kGetInfo,
+  kListServers,
   kStartUpload,
   kStartMemoryUpload,
   kGetUpload,

@@ -257,10 +257,13 @@ TEST_CASE("Who waits for its turn hears which server owns the store, and how to 
                  .peer = {.address = "[::]:7435", .certificate = "a certificate", .secret = "a secret"}}}));
   std::vector<PostgresOwner::Waiting> looks;
   const std::string forget = "UPDATE servers SET heartbeat_time = '2020-01-01' WHERE id = 'server-2'";
+  const std::string seen = "SELECT heartbeat_time > '2020-01-02' FROM servers WHERE id = 'server-2'";
+  std::string is_seen;
   const auto second = PostgresTaskStore::Open({.connection = {.conninfo = database.conninfo()},
                                                .owner = {.server = "server-2", .wait = [&](const auto& waiting) {
                                                            looks.push_back(waiting);
                                                            if (looks.size() == 1) database.Run(forget);
+                                                           is_seen = database.Run(seen);
                                                            return looks.size() < 25;
                                                          }}});
   CHECK(second.status().code() == absl::StatusCode::kFailedPrecondition);
@@ -274,8 +277,89 @@ TEST_CASE("Who waits for its turn hears which server owns the store, and how to 
     CHECK(look.owner->peer ==
           PeerAddress{.address = "127.0.0.1:7435", .certificate = "a certificate", .secret = "a secret"});
   }
-  // It is seen to live.
-  CHECK(database.Run("SELECT heartbeat_time > '2020-01-02' FROM servers WHERE id = 'server-2'") == "t");
+  // It was seen to live, and has left.
+  CHECK(is_seen == "t");
+  CHECK(database.Run("SELECT count(*) FROM servers WHERE id = 'server-2'") == "0");
+}
+
+TEST_CASE("A server of a newer build migrates when its turn has come, and an older one then takes the store no more") {
+  PostgresDatabase database;
+  const std::span<const Migration> known = PostgresMigrations();
+  std::vector<Migration> migrations(known.begin(), known.end());
+  const int newer = migrations.back().version + 1;
+  migrations.push_back({.version = newer,
+                        .minimum_compatible_version = newer,
+                        .name = "newer",
+                        .sql = "ALTER TABLE workers ADD COLUMN words BYTEA NOT NULL DEFAULT ''"});
+  const std::string schema = "SELECT version FROM schema";
+  const auto waiting = [&](const std::string& name, auto wait) {
+    return PostgresTaskStore::Options{.connection = {.conninfo = database.conninfo()},
+                                      .owner = {.server = name, .takeover_after = absl::Hours(1), .wait = wait}};
+  };
+  auto older = Open(database, {.name = "older"});
+  // Two wait for it, of which one is as old. The older one has its turn last.
+  absl::StatusOr<std::unique_ptr<PostgresTaskStore>> second = absl::UnknownError("never opened");
+  int num_looks = 0;
+  const auto first_wait = [&](const PostgresOwner::Waiting&) {
+    CHECK(database.Run(schema) == std::to_string(newer - 1));
+    CHECK(See(older->tasks(), fmt::format("w{}", num_looks)).ok());
+    if (++num_looks == 3) REQUIRE(older->Release().ok());
+    return num_looks < 10;
+  };
+  const auto second_wait = [&](const PostgresOwner::Waiting&) {
+    if (second.ok()) return false;
+    PostgresTaskStore::Options options = waiting("newer", first_wait);
+    options.migrations = migrations;
+    second = PostgresTaskStore::Open(options);
+    INFO(second.status().ToString());
+    REQUIRE(second.ok());
+    CHECK(database.Run(schema) == std::to_string(newer));
+    // What the older one wrote is there.
+    CHECK(database.Run("SELECT count(*) FROM workers WHERE words = ''") == "3");
+    REQUIRE((*second)->Release().ok());
+    return true;
+  };
+  const absl::Status third = PostgresTaskStore::Open(waiting("as-old", second_wait)).status();
+  CHECK(third.code() == absl::StatusCode::kFailedPrecondition);
+  CHECK(third.message().find(fmt::format("has schema version {0}, which needs at least version {0}", newer)) !=
+        std::string_view::npos);
+  // It owns nothing: the next newer one need not wait.
+  CHECK(database.Run("SELECT server_epoch FROM owners") == "0");
+  CHECK(TryOpen(database, {.name = "as-old"}).status() == third);
+}
+
+TEST_CASE("The servers of a database are listed, with the one that owns it, until they leave or are long forgotten") {
+  PostgresDatabase database;
+  auto first = Open(database, {.name = "server-1"});
+  database.Run(
+      "INSERT INTO servers (id, epoch, heartbeat_time, start_time, version, address, peer_address, peer_certificate, "
+      "peer_secret) VALUES ('server-0', 1, clock_timestamp() - interval '2 days', clock_timestamp() - interval '9 "
+      "days', "
+      "'0.1', 'long gone', '', '', ''), ('server-3', 1, clock_timestamp() - interval '1 hour', clock_timestamp() - "
+      "interval '2 hours', '0.2', 'here:7433', '', '', '')");
+  const std::vector<ServerRecord> listed = Ok(first->tasks().ListServers({}));
+  REQUIRE(listed.size() == 3);
+  CHECK(listed[0].name == "server-0");
+  CHECK(listed[0].silent_for > absl::Hours(47));
+  CHECK(listed[1].name == "server-1");
+  CHECK(listed[1].address == "server-1:7433");
+  CHECK(listed[1].is_owner);
+  CHECK(listed[1].owner_for <= listed[1].up_for);
+  CHECK(listed[1].up_for < absl::Minutes(1));
+  CHECK(listed[1].silent_for < absl::Minutes(1));
+  CHECK(listed[2].version == "0.2");
+  CHECK_FALSE(listed[2].is_owner);
+  CHECK(listed[2].up_for - listed[2].silent_for > absl::Minutes(59));
+
+  CHECK(Ok(first->tasks().ListServers({.after = "server-0", .limit = 1})).at(0).name == "server-1");
+  CHECK(Ok(first->tasks().ListServers({.after = "server-0", .limit = 1})).size() == 1);
+
+  // The next that joins forgets who was silent for more than a day; and who gives the store back, leaves.
+  REQUIRE(first->Release().ok());
+  auto second = Open(database, {.name = "server-2"});
+  std::vector<std::string> names;
+  for (const ServerRecord& server : Ok(second->tasks().ListServers({}))) names.push_back(server.name);
+  CHECK(names == std::vector<std::string>{"server-2", "server-3"});
 }
 
 TEST_CASE("A look at the tokens of another server's store tells what has changed") {

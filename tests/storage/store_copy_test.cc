@@ -290,7 +290,7 @@ TEST_CASE("A row that is not what was copied is named") {
   UsedDatabase database;
   const auto from = Require(SqliteConnection::Open(full.path() + "/tasks.db"));
   const auto to = Require(PostgresConnection::Open({.conninfo = database->conninfo()}));
-  Require(MigratePostgres(*to));
+  Require(MakePostgresSchema(*to));
   const auto verify = [&](const std::string& table) {
     return Require(TableCopy::Open(*from, *to, table)).Verify().status();
   };

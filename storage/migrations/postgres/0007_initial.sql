@@ -246,12 +246,14 @@ CREATE TABLE checkpoints (
 );
 
 -- The servers on this database. Written by join, at the start of each process, which has an epoch of its own; the time by
--- beat, too, from the database's clock.
+-- beat, too, from the database's clock. Deleted by leave.
 CREATE TABLE servers (
   id BYTEA PRIMARY KEY,
   epoch BIGINT NOT NULL,
   heartbeat_time TIMESTAMPTZ NOT NULL,
-  -- Where callers reach it; for people.
+  start_time TIMESTAMPTZ NOT NULL,
+  -- Its software, and where callers reach it; for people.
+  version BYTEA NOT NULL,
   address BYTEA NOT NULL,
   -- Where other servers reach it with calls that they forward (empty: nowhere), the certificate that it shows there, in
   -- PEM, and what it wants to be shown.
@@ -268,6 +270,7 @@ CREATE TABLE owners (
   server_epoch BIGINT NOT NULL,
   epoch BIGINT NOT NULL,
   batch BIGINT NOT NULL,
+  take_time TIMESTAMPTZ NOT NULL,
   heartbeat_time TIMESTAMPTZ NOT NULL,
   -- The connection that has the right; ended if it stands still in the middle of a commit.
   backend_pid INTEGER NOT NULL,
