@@ -10,8 +10,6 @@
 namespace sheaf {
 namespace {
 
-absl::Duration WallOf(const RoundOutcome& outcome) { return outcome.timings.Total() - outcome.timings.verify; }
-
 // Names are bytes; what is not printable ASCII is written as the code point of that number.
 std::string JsonString(std::string_view bytes) {
   std::string text = "\"";
@@ -68,7 +66,7 @@ void HittersReport::Print(const RoundOutcome& outcome) {
   out << fmt::format("\n{} names released, {} withheld\n", HumanCount(static_cast<int64_t>(program_.table().size())),
                      HumanCount(program_.num_withheld()));
   out << fmt::format("{} clients in {}: {} up, {} down; the aggregate has {}\n",
-                     HumanCount(round.aggregate().num_clients()), HumanDuration(WallOf(outcome)),
+                     HumanCount(round.aggregate().num_clients()), HumanDuration(outcome.timings.Unverified()),
                      HumanBytes(round.bytes_up()), HumanBytes(round.bytes_down()), HumanBytes(outcome.aggregate_bytes));
   if (outcome.verification.has_value()) {
     out << fmt::format("recomputed by brute force in {}: {} of {} values differ\n",
@@ -93,8 +91,8 @@ void HittersReport::PrintJson(const RoundOutcome& outcome) {
                                 "\n",
                                 round.id(), program_.table().size(), program_.num_withheld(),
                                 round.aggregate().num_clients(), round.tasks().succeeded(), round.bytes_up(),
-                                round.bytes_down(), absl::ToDoubleSeconds(WallOf(outcome)), outcome.aggregate_digest,
-                                top, verified);
+                                round.bytes_down(), absl::ToDoubleSeconds(outcome.timings.Unverified()),
+                                outcome.aggregate_digest, top, verified);
 }
 
 }  // namespace sheaf

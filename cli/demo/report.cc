@@ -15,8 +15,6 @@ constexpr char kRowFormat[] = "{:>5}  {:>8}  {:>5}  {:>6}  {:>6}  {:>6}  {:>6}  
 
 int64_t FailedOf(const v1::Round& round) { return round.tasks().failed() + round.tasks().buried(); }
 
-absl::Duration WallOf(const RoundOutcome& outcome) { return outcome.timings.Total() - outcome.timings.verify; }
-
 // How many times less than sending the whole model both ways.
 std::string Saving(int64_t dense, int64_t sparse) { return sparse > 0 ? HumanCount(dense / sparse) + "x" : "-"; }
 
@@ -80,7 +78,7 @@ void DemoReport::Count(const RoundOutcome& outcome) {
   totals_.bytes_up += round.bytes_up();
   totals_.bytes_down += round.bytes_down();
   totals_.dense_bytes += DenseBytes(round);
-  totals_.rounds_time += WallOf(outcome);
+  totals_.rounds_time += outcome.timings.Unverified();
   totals_.verify_time += outcome.timings.verify;
   if (!outcome.verification.has_value()) return;
   ++totals_.verified_rounds;
@@ -103,7 +101,7 @@ void DemoReport::PrintRow(const RoundOutcome& outcome) {
                                 fmt::format("{}/{}", round.tasks().succeeded(), FailedOf(round)),
                                 HumanCount(RowsOf(round)), HumanBytes(round.bytes_up()), HumanBytes(round.bytes_down()),
                                 Saving(DenseBytes(round), round.bytes_up() + round.bytes_down()),
-                                HumanDuration(WallOf(outcome)), phases)
+                                HumanDuration(outcome.timings.Unverified()), phases)
                  << "\n";
 }
 
@@ -128,7 +126,7 @@ void DemoReport::PrintJsonRow(const RoundOutcome& outcome) {
       round.num_failed_attempts(), round.num_lost_attempts(), RowsOf(round), round.bytes_up(), round.bytes_down(),
       DenseBytes(round), seconds(phases.wait()), seconds(phases.download()), seconds(phases.prepare()),
       seconds(phases.compute()), seconds(phases.upload()), seconds(phases.fold()), seconds(phases.commit()),
-      absl::ToDoubleSeconds(WallOf(outcome)), outcome.aggregate_digest, verified);
+      absl::ToDoubleSeconds(outcome.timings.Unverified()), outcome.aggregate_digest, verified);
 }
 
 void DemoReport::PrintEnd(const std::string& model_digest) {
