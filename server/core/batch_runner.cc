@@ -10,6 +10,7 @@ namespace sheaf {
 absl::Status BatchRunner::Run(std::vector<Executor::Event> events, absl::Time now, BatchControl& control) {
   SHEAF_CHECK(deferred_.empty(), "something is deferred to a batch that has not begun");
   if (const absl::Status begun = store_.BeginBatch(); !begun.ok()) {
+    if (absl::IsAborted(begun)) return begun;
     return absl::InternalError("the store cannot begin a batch: " + begun.ToString());
   }
   Executor& executor = core_.context().executor;
@@ -37,6 +38,7 @@ absl::Status BatchRunner::Run(std::vector<Executor::Event> events, absl::Time no
   const absl::Status told = absl::IsAborted(commit) ? absl::UnavailableError(commit.message()) : commit;
   for (const Executor::Deferred& deferred : std::exchange(deferred_, {})) deferred(told);
   if (reread.ok() || absl::IsAborted(commit)) return commit;
+  if (absl::IsAborted(reread)) return reread;
   return absl::InternalError("after a batch that failed the store cannot be read: " + reread.ToString());
 }
 

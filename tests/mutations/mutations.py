@@ -39,6 +39,7 @@ CHECKS = {
     "arithmetic": ("aggregation_adversarial_test", ["--abort"]),
     "laws": ("operator_laws_test", ["--abort"]),
     "simulation": ("simulation_test", ["--seeds", "3000", "--exit-at-first"]),
+    "many_servers": ("simulation_test", ["--many-servers", "--seeds", "3000", "--exit-at-first"]),
     "core": ("server_core_test", ["--abort"]),
     "storage": ("storage_test", ["--abort"]),
     "crash": ("crash_test", ["--abort"]),

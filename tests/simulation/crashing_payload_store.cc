@@ -44,6 +44,7 @@ absl::Status CrashingPayloadStore::MoveUploadToBlob(const UploadId& id) {
 }
 absl::StatusOr<SpoolRef> CrashingPayloadStore::AddUploadToSpool(const UploadId& id, const RoundId& round) {
   monitor_.OnSpool(round);
+  if (!monitor_.is_owners()) return SpoolRef{};
   return Writing(point_, StoreOperation::kAddUploadToSpool, [&] { return inner_.AddUploadToSpool(id, round); });
 }
 absl::StatusOr<std::string> CrashingPayloadStore::WriteBlob(
@@ -52,6 +53,8 @@ absl::StatusOr<std::string> CrashingPayloadStore::WriteBlob(
 }
 absl::StatusOr<SpoolRef> CrashingPayloadStore::AppendToSpool(const RoundId& round, std::string_view bytes) {
   monitor_.OnSpool(round);
+  // It would travel in a batch that is never committed.
+  if (!monitor_.is_owners()) return SpoolRef{.length = static_cast<int64_t>(bytes.size())};
   return Writing(point_, StoreOperation::kAppendToSpool, [&] { return inner_.AppendToSpool(round, bytes); });
 }
 absl::Status CrashingPayloadStore::WriteCheckpoint(const RoundId& round, const std::string& name,

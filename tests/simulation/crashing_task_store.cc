@@ -35,7 +35,8 @@ absl::Status CrashingTaskStore::CommitBatch() {
     }
     absl::Status status = inner_.CommitBatch();
     is_in_batch_ = false;
-    status.ok() ? monitor_.OnCommit() : monitor_.OnRollback();
+    const bool is_committed = status.ok() || (was_committed_ && was_committed_());
+    is_committed ? monitor_.OnCommit() : monitor_.OnRollback();
     return status;
   });
 }

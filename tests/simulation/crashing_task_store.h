@@ -2,6 +2,8 @@
 // after; what it changed is shown to the monitor; a full disk refuses the commit.
 #pragma once
 
+#include <functional>
+#include <utility>
 #include <vector>
 
 #include "storage/task_store.h"
@@ -13,8 +15,10 @@ namespace sheaf::simulation {
 class CrashingTaskStore final : public TaskStore {
  public:
   // All outlive this.
-  CrashingTaskStore(TaskStore& inner, CrashPoint& point, StoreMonitor& monitor)
-      : inner_(inner), point_(point), monitor_(monitor) {}
+  // `was_committed` says after a commit that failed whether it is durable all the same; null: never.
+  CrashingTaskStore(TaskStore& inner, CrashPoint& point, StoreMonitor& monitor,
+                    std::function<bool()> was_committed = nullptr)
+      : inner_(inner), point_(point), monitor_(monitor), was_committed_(std::move(was_committed)) {}
 
   bool is_in_batch() const { return is_in_batch_; }
 
@@ -76,6 +80,7 @@ class CrashingTaskStore final : public TaskStore {
   TaskStore& inner_;
   CrashPoint& point_;
   StoreMonitor& monitor_;
+  const std::function<bool()> was_committed_;
   bool is_in_batch_ = false;
   bool has_written_ = false;
 };

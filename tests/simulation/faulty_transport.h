@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "sdk/cpp/client/transport.h"
-#include "tests/simulation/sim_server.h"
+#include "tests/simulation/sim_servers.h"
 #include "tests/simulation/weather.h"
 
 namespace sheaf::simulation {
@@ -17,7 +17,7 @@ namespace sheaf::simulation {
 class FaultyTransport final : public Transport {
  public:
   // All outlive the transport. `authorization` comes with every call; empty: none.
-  FaultyTransport(Weather& weather, SimServer& server, std::string authorization)
+  FaultyTransport(Weather& weather, SimServers& server, std::string authorization)
       : weather_(weather), server_(server), authorization_(std::move(authorization)) {}
 
   void CallMethod(std::string_view method, const google::protobuf::Message& request,
@@ -40,7 +40,7 @@ class FaultyTransport final : public Transport {
   bool IsCut() const { return weather_.agenda.now() < cut_until_; }
 
   Weather& weather_;
-  SimServer& server_;
+  SimServers& server_;
   const std::string authorization_;
   absl::Time cut_until_ = absl::InfinitePast();
   bool is_clogged_ = false;

@@ -11,7 +11,7 @@ constexpr int kTimesTakenBack = 25;
 
 }  // namespace
 
-Observer::Observer(Weather& weather, SimServer& server, const std::string& authorization, Seats& seats)
+Observer::Observer(Weather& weather, SimServers& server, const std::string& authorization, Seats& seats)
     : weather_(weather),
       seats_(seats),
       transport_(weather, server, authorization),

@@ -15,7 +15,7 @@ namespace sheaf::simulation {
 class Observer {
  public:
   // All outlive the observer.
-  Observer(Weather& weather, SimServer& server, const std::string& authorization, Seats& seats);
+  Observer(Weather& weather, SimServers& server, const std::string& authorization, Seats& seats);
 
   // Once a second: perhaps looks, perhaps acts, on one of these rounds.
   void Act(const std::vector<std::string>& rounds);

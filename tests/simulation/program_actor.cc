@@ -12,7 +12,7 @@ constexpr int64_t kChunkBytes = 64;
 
 }  // namespace
 
-ProgramActor::ProgramActor(Weather& weather, SimServer& server, const std::string& authorization, RoundPlan plan)
+ProgramActor::ProgramActor(Weather& weather, SimServers& server, const std::string& authorization, RoundPlan plan)
     : weather_(weather), server_(server), transport_(weather, server, authorization), plan_(std::move(plan)) {
   weather_.agenda.After(plan_.create_after, [this] { plan_.broadcast.empty() ? Create() : Upload(); });
 }

@@ -13,7 +13,7 @@ namespace sheaf::simulation {
 class ProgramActor {
  public:
   // Both outlive the actor.
-  ProgramActor(Weather& weather, SimServer& server, const std::string& authorization, RoundPlan plan);
+  ProgramActor(Weather& weather, SimServers& server, const std::string& authorization, RoundPlan plan);
 
   // It has seen the round's end.
   bool is_done() const { return is_done_; }
@@ -34,7 +34,7 @@ class ProgramActor {
   absl::Duration Pause() { return weather_.chance.Between(absl::Milliseconds(100), absl::Seconds(2)); }
 
   Weather& weather_;
-  SimServer& server_;
+  SimServers& server_;
   FaultyTransport transport_;
   const RoundPlan plan_;
   std::string round_;

@@ -10,7 +10,7 @@
 #include "absl/time/time.h"
 #include "server/core/limits/limits.h"
 #include "tests/simulation/journal.h"
-#include "tests/simulation/sim_server.h"
+#include "tests/simulation/sim_servers.h"
 #include "tests/simulation/statistics.h"
 
 namespace sheaf::simulation {
@@ -18,7 +18,7 @@ namespace sheaf::simulation {
 class Progress {
  public:
   // All outlive this.
-  Progress(Journal& journal, Statistics& statistics, SimServer& server, const Limits& limits)
+  Progress(Journal& journal, Statistics& statistics, SimServers& server, const Limits& limits)
       : journal_(journal), statistics_(statistics), server_(server), limits_(limits) {}
 
   // The faults stopped at `calm`. Once a second.
@@ -29,7 +29,7 @@ class Progress {
 
   Journal& journal_;
   Statistics& statistics_;
-  SimServer& server_;
+  SimServers& server_;
   const Limits& limits_;
 };
 

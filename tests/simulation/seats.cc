@@ -3,14 +3,14 @@
 #include <algorithm>
 #include <utility>
 
-#include "worker/computation_table.h"
 #include "probe/computations/noop.h"
 #include "probe/computations/one_hot.h"
 #include "probe/computations/slow.h"
+#include "worker/computation_table.h"
 
 namespace sheaf::simulation {
 
-Seats::Seats(Weather& weather, SimServer& server, Ledger& ledger, Random& random, const Credentials& credentials,
+Seats::Seats(Weather& weather, SimServers& server, Ledger& ledger, Random& random, const Credentials& credentials,
              int count)
     : weather_(weather),
       server_(server),

@@ -24,7 +24,8 @@ namespace sheaf::simulation {
 class Seats {
  public:
   // All outlive the seats. `random` is the workers' own.
-  Seats(Weather& weather, SimServer& server, Ledger& ledger, Random& random, const Credentials& credentials, int count);
+  Seats(Weather& weather, SimServers& server, Ledger& ledger, Random& random, const Credentials& credentials,
+        int count);
 
   // Once a second: perhaps something happens to somebody.
   void Strike();
@@ -59,7 +60,7 @@ class Seats {
   void Step(int seat);
 
   Weather& weather_;
-  SimServer& server_;
+  SimServers& server_;
   Ledger& ledger_;
   Random& random_;
   DataSources data_{{}};

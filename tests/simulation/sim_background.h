@@ -24,8 +24,9 @@ class SimBackground final : public Background {
  public:
   using Guard = std::function<void(const Job& job)>;
   // Both outlive this.
-  SimBackground(Agenda& agenda, Random& chance, Guard guard)
-      : agenda_(agenda), chance_(chance), guard_(std::move(guard)) {}
+  // `frozen_until` says until when the process stands still; in the past if it does not.
+  SimBackground(Agenda& agenda, Random& chance, Guard guard, std::function<absl::Time()> frozen_until)
+      : agenda_(agenda), chance_(chance), guard_(std::move(guard)), frozen_until_(std::move(frozen_until)) {}
 
   void Run(const std::string& strand, Job job) override {
     std::deque<Job>& jobs = strands_[strand];
@@ -49,8 +50,13 @@ class SimBackground final : public Background {
   void Schedule(const std::string& strand) {
     const bool is_long = !is_in_a_hurry_ && chance_.Chance(kLong);
     const absl::Duration most = is_long ? absl::Milliseconds(150) : absl::Milliseconds(2);
-    agenda_.After(chance_.Between(absl::ZeroDuration(), most), [this, life = life_, strand] {
+    RunAt(agenda_.now() + chance_.Between(absl::ZeroDuration(), most), strand);
+  }
+
+  void RunAt(absl::Time time, const std::string& strand) {
+    agenda_.At(time, [this, life = life_, strand] {
       if (life != life_) return;
+      if (frozen_until_() > agenda_.now()) return RunAt(frozen_until_(), strand);
       // The job stays in front: what it asks for goes behind it.
       const Job job = std::move(strands_.at(strand).front());
       guard_(job);
@@ -68,6 +74,7 @@ class SimBackground final : public Background {
   Agenda& agenda_;
   Random& chance_;
   const Guard guard_;
+  const std::function<absl::Time()> frozen_until_;
   std::map<std::string, std::deque<Job>> strands_;
   // Appointments of an earlier process are void.
   int64_t life_ = 0;

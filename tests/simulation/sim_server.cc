@@ -4,8 +4,11 @@
 #include <set>
 #include <utility>
 
+#include "base/check.h"
 #include "proto/time.h"
 #include "sheaf/v1/round_service.pb.h"
+#include "storage/sql/sql_task_store.h"
+#include "storage/sqlite/sqlite_engine.h"
 
 namespace sheaf::simulation {
 namespace {
@@ -27,6 +30,11 @@ constexpr double kAimed = 0.3;
 constexpr absl::Duration kRestart = absl::Milliseconds(100);
 // As the core thread's.
 constexpr absl::Duration kTickIntervalMin = absl::Milliseconds(1);
+// How often who waits for its turn looks, and an owner is heard of in the time after which it is taken over.
+constexpr absl::Duration kLookInterval = absl::Milliseconds(100);
+constexpr int kBeats = 5;
+// How often an owner that cannot reach its database ends.
+constexpr double kDatabaseGivenUp = 0.2;
 constexpr absl::Duration kPollWaitMax = absl::Seconds(60);
 // How often the server hears that nobody waits for a call any more.
 constexpr double kCallerGone = 0.1;
@@ -53,13 +61,17 @@ absl::Duration WaitOf(const google::protobuf::Message& request) {
 
 }  // namespace
 
-SimServer::SimServer(Parts parts)
+SimServer::SimServer(Parts parts, StoreMonitor& monitor, int number, SimDatabase* database)
     : parts_(parts),
       point_(parts_.statistics),
-      monitor_(parts_.storage.tasks(), parts_.ledger, parts_.journal, parts_.statistics),
+      monitor_(monitor),
+      number_(number),
+      database_(database),
       task_store_(std::make_unique<CrashingTaskStore>(parts_.storage.tasks(), point_, monitor_)),
       payload_store_(parts_.storage.payloads(), point_, monitor_),
-      background_(parts_.agenda, parts_.chance, [this](const Background::Job& job) { Guard(job); }) {
+      background_(
+          parts_.agenda, parts_.chance, [this](const Background::Job& job) { Guard(job); },
+          [this] { return frozen_until_; }) {
   point_.Arm(parts_.crash_at);
   Start();
 }
@@ -83,6 +95,50 @@ void SimServer::Start() {
   is_stopping_ = false;
   listens_ = true;
   well_since_ = parts_.agenda.now();
+  if (database_ != nullptr) return LookAt(parts_.agenda.now());
+  Live();
+}
+
+void SimServer::LookAt(absl::Time time) {
+  parts_.agenda.At(time, [this, rest = ++rest_] {
+    if (rest != rest_ || life_ != nullptr) return;
+    if (IsFrozen()) return LookAt(frozen_until_);
+    if (!database_->is_cut(number_)) {
+      seen_owner_ = database_->FindOwner();
+      if (seen_owner_ == number_) seen_owner_.reset();
+      if (database_->CanTake(number_)) return TakeOver();
+    }
+    LookAt(parts_.agenda.now() + kLookInterval);
+  });
+}
+
+void SimServer::TakeOver() {
+  parts_.journal.Note("server {} takes the database", number_);
+  std::unique_ptr<SimSession> session = database_->Take(number_);
+  SimSession& its_session = *session;
+  has_lost_ = false;
+  // What only the former owner's process had is out of reach.
+  parts_.storage.payloads().DropUnsynced();
+  auto store = SqlTaskStore::Open(std::make_unique<SqliteEngine>(std::move(session)));
+  if (absl::IsAborted(store.status()) || absl::IsUnavailable(store.status())) {
+    return Crash("it cannot open its database");
+  }
+  SHEAF_CHECK(store.ok(), "{}", store.status().ToString());
+  own_store_ = *std::move(store);
+  parts_.storage.Show(*own_store_);
+  monitor_.set_store(*own_store_);
+  task_store_ = std::make_unique<CrashingTaskStore>(*own_store_, point_, monitor_, [this, &its_session] {
+    if (!its_session.has_committed()) return false;
+    // This process will never know; whoever looks at the database does.
+    parts_.storage.Reopen();
+    monitor_.set_store(parts_.storage.tasks());
+    return true;
+  });
+  well_since_ = parts_.agenda.now();
+  Live();
+}
+
+void SimServer::Live() {
   Guard([this] {
     Arm();
     const Core::Options options = {
@@ -91,6 +147,9 @@ void SimServer::Start() {
                                           parts_.agenda.clock(), options);
     absl::Status status = life_->core.Recover(parts_.agenda.now());
     if (absl::IsResourceExhausted(status)) return Crash("its disk is full");
+    if (database_ != nullptr && (absl::IsAborted(status) || absl::IsUnavailable(status))) {
+      return Crash("it cannot recover from its database");
+    }
     if (!status.ok()) return parts_.journal.Break("a server recovers", "{}", status.ToString());
     monitor_.NoteCrash();
     ScheduleBatch(parts_.agenda.now());
@@ -98,11 +157,25 @@ void SimServer::Start() {
 }
 
 void SimServer::Guard(const std::function<void()>& work) {
+  if (database_ == nullptr) {
+    try {
+      work();
+    } catch (const ServerCrash&) {
+      Crash("its power fails");
+    }
+    return;
+  }
+  const int before = database_->SetActing(number_);
+  const bool was_owners = monitor_.is_owners();
+  has_lost_ |= database_->owner().server != number_;
+  monitor_.SetIsOwners(!has_lost_);
   try {
     work();
   } catch (const ServerCrash&) {
     Crash("its power fails");
   }
+  monitor_.SetIsOwners(was_owners);
+  database_->SetActing(before);
 }
 
 void SimServer::Crash(std::string_view why) {
@@ -120,13 +193,24 @@ void SimServer::Stop(absl::Duration downtime) {
   background_.Clear();
   ++batch_;
   batch_time_ = absl::InfiniteFuture();
-  parts_.ledger.OnCrash();
+  if (database_ == nullptr) parts_.ledger.OnCrash();
   std::map<int64_t, Pending> pending = std::exchange(pending_, {});
   life_.reset();
-  parts_.storage.Crash();
-  monitor_.set_store(parts_.storage.tasks());
-  task_store_ = std::make_unique<CrashingTaskStore>(parts_.storage.tasks(), point_, monitor_);
+  if (database_ == nullptr) {
+    parts_.storage.Crash();
+    monitor_.set_store(parts_.storage.tasks());
+    task_store_ = std::make_unique<CrashingTaskStore>(parts_.storage.tasks(), point_, monitor_);
+  } else if (own_store_ != nullptr) {
+    if (&parts_.storage.tasks() == own_store_.get()) {
+      parts_.storage.Reopen();
+      monitor_.set_store(parts_.storage.tasks());
+    }
+    task_store_ = std::make_unique<CrashingTaskStore>(parts_.storage.tasks(), point_, monitor_);
+    own_store_.reset();
+  }
   for (auto& [id, call] : pending) {
+    const auto* sync = dynamic_cast<const v1::SyncRequest*>(call.request.get());
+    if (database_ != nullptr && sync != nullptr) parts_.ledger.OnSyncEnded(call.ledger_call, *sync);
     // Where the network is well, they all hear of it, also of a crash that comes as the last fault.
     if (parts_.chance.Chance(0.5) || !is_faulty_) {
       call.on_answer(absl::UnavailableError("the connection was reset"), nullptr);
@@ -138,7 +222,7 @@ void SimServer::Stop(absl::Duration downtime) {
 }
 
 void SimServer::RestartGracefully() {
-  if (life_ == nullptr || is_stopping_) return;
+  if (life_ == nullptr || is_stopping_ || IsFrozen()) return;
   ++parts_.statistics.faults["graceful restarts"];
   parts_.journal.Note("the server is told to stop");
   is_stopping_ = true;
@@ -148,7 +232,8 @@ void SimServer::RestartGracefully() {
   parts_.agenda.After(absl::Milliseconds(200), [this, life] {
     if (life != num_lives_ || life_ == nullptr) return;
     for (const auto& [id, call] : pending_) {
-      if (parts_.agenda.now() - call.arrival < kDrainAnswerWithin) continue;
+      // One that cannot reach its database, or has lost it, says nothing.
+      if (database_ != nullptr || parts_.agenda.now() - call.arrival < kDrainAnswerWithin) continue;
       parts_.journal.Break("every poll is answered", "a draining server still keeps {} call {}", call.method, id);
     }
     listens_ = false;
@@ -156,7 +241,8 @@ void SimServer::RestartGracefully() {
     Post([this](absl::Time now) { life_->core.CheckpointAll(now); });
     parts_.agenda.After(absl::Milliseconds(200), [this, life, had_room] {
       if (life != num_lives_ || life_ == nullptr) return;
-      if (had_room && !point_.disk_is_full) monitor_.NoteGracefulStop();
+      if (had_room && !point_.disk_is_full && database_ == nullptr) monitor_.NoteGracefulStop();
+      if (database_ != nullptr && Owns()) database_->Release(number_);
       parts_.journal.Note("the server has stopped");
       Stop(is_faulty_ ? parts_.chance.Between(absl::ZeroDuration(), absl::Seconds(2)) : absl::ZeroDuration());
     });
@@ -172,6 +258,9 @@ void SimServer::Mend() {
   is_faulty_ = false;
   EmptyDisk();
   if (parts_.crash_at == 0) point_.Disarm();
+  frozen_until_ = std::min(frozen_until_, parts_.agenda.now());
+  if (database_ != nullptr) database_->Cut(number_, false);
+  if (database_ != nullptr && life_ != nullptr) ScheduleBatch(parts_.agenda.now());
   if (life_ == nullptr) {
     ++rest_;
     return Start();
@@ -185,6 +274,32 @@ void SimServer::FillDisk(absl::Duration duration) {
   point_.disk_is_full = true;
   point_.payload_disk_is_full = parts_.chance.Chance(0.5);
   parts_.agenda.After(duration, [this] { EmptyDisk(); });
+}
+
+void SimServer::Pause(absl::Duration duration) {
+  if (is_stopping_ || IsFrozen()) return;
+  ++parts_.statistics.shared["pauses"];
+  parts_.statistics.shared["pauses beyond a takeover"] += Owns() && duration > database_->takeover_after();
+  parts_.journal.Note("server {} stands still for {}", number_, absl::FormatDuration(duration));
+  frozen_until_ = parts_.agenda.now() + duration;
+  well_since_ = frozen_until_;
+  for (auto& [id, call] : pending_) call.due += duration;
+}
+
+void SimServer::CutFromDatabase(absl::Duration duration) {
+  ++parts_.statistics.shared["partitions from the database"];
+  parts_.journal.Note("server {} does not reach the database for {}", number_, absl::FormatDuration(duration));
+  cut_until_ = std::max(cut_until_, parts_.agenda.now() + duration);
+  database_->Cut(number_, true);
+  parts_.agenda.At(cut_until_, [this] {
+    if (!database_->is_cut(number_) || parts_.agenda.now() < cut_until_) return;
+    database_->Cut(number_, false);
+    well_since_ = parts_.agenda.now();
+    // What came meanwhile is read only now, and begins to wait.
+    for (auto& [id, call] : pending_) {
+      call.due = std::max(call.due, parts_.agenda.now() + WaitOf(*call.request) + kAnswerWithin);
+    }
+  });
 }
 
 void SimServer::EmptyDisk() {
@@ -206,12 +321,20 @@ void SimServer::ScheduleBatch(absl::Time time) {
   if (time >= batch_time_) return;
   batch_time_ = time;
   parts_.agenda.At(time, [this, batch = ++batch_] {
-    if (batch == batch_ && life_ != nullptr) RunBatch();
+    if (batch != batch_ || life_ == nullptr) return;
+    if (!IsFrozen()) return RunBatch();
+    batch_time_ = absl::InfiniteFuture();
+    ScheduleBatch(frozen_until_);
   });
 }
 
 void SimServer::RunBatch() {
   batch_time_ = absl::InfiniteFuture();
+  if (database_ != nullptr && database_->is_cut(number_)) {
+    // The core waits for its database, and does nothing else; after some time the process ends.
+    if (is_faulty_ && parts_.chance.Chance(kDatabaseGivenUp)) return Crash("it gives its database up");
+    return ScheduleBatch(cut_until_);
+  }
   ++parts_.statistics.batches;
   if (inbox_.empty()) ++num_idle_batches_;
   absl::Time now = parts_.agenda.now();
@@ -225,10 +348,13 @@ void SimServer::RunBatch() {
   if (!inbox_.empty()) ScheduleBatch(now);
   Guard([&] {
     absl::Status status = life_->runner.Run(std::move(events), now, control);
+    if (absl::IsAborted(status)) return Crash("the database is another server's");
     if (absl::IsInternal(status) || absl::IsDataLoss(status)) {
       return parts_.journal.Break("the server keeps going", "{}", status.ToString());
     }
     absl::Time next = life_->core.NextTick(now);
+    // Also where nothing happens its commits are heard of.
+    if (database_ != nullptr) next = std::min(next, now + database_->takeover_after() / kBeats);
     if (next < absl::InfiniteFuture()) ScheduleBatch(std::max(next, now + kTickIntervalMin));
   });
 }
@@ -237,6 +363,14 @@ void SimServer::RunBatch() {
 
 void SimServer::Call(std::string_view method, const std::string& authorization, std::shared_ptr<const Message> request,
                      std::unique_ptr<Message> response, OnAnswer on_answer) {
+  if (IsFrozen()) {
+    // It lies in the socket.
+    auto shared = std::make_shared<std::unique_ptr<Message>>(std::move(response));
+    return parts_.agenda.At(frozen_until_, [this, method = std::string(method), authorization, request, shared,
+                                            on_answer = std::move(on_answer)]() mutable {
+      Call(method, authorization, request, std::move(*shared), std::move(on_answer));
+    });
+  }
   if (life_ == nullptr || !listens_) return on_answer(absl::UnavailableError("nobody listens"), nullptr);
   ++parts_.statistics.calls;
   absl::Time arrival = parts_.agenda.now();
@@ -327,7 +461,7 @@ void SimServer::CheckService() {
   }
   num_idle_batches_ = 0;
   for (const auto& [id, call] : pending_) {
-    if (parts_.agenda.now() <= call.due) continue;
+    if (parts_.agenda.now() <= call.due || (database_ != nullptr && !IsWell())) continue;
     parts_.journal.Break("every poll is answered", "{} call {} is {} overdue", call.method, id,
                          absl::FormatDuration(parts_.agenda.now() - call.due));
   }
@@ -338,7 +472,7 @@ void SimServer::CheckService() {
     parts_.journal.Break("who waits is told", "{} call {} is not answered, although what it waits for has happened",
                          call.method, id);
   }
-  monitor_.CheckTimely(parts_.agenda.now(), is_well);
+  if (database_ == nullptr || Owns()) monitor_.CheckTimely(parts_.agenda.now(), is_well);
   if (!is_well) return;
   CheckOnePollPerWorker();
   CheckWorkMeetsWorkers();
@@ -356,7 +490,9 @@ void SimServer::CheckOnePollPerWorker() {
 
 bool SimServer::IsWell() const {
   const bool has_room = !point_.disk_is_full && !point_.payload_disk_is_full;
-  return life_ != nullptr && !is_stopping_ && has_room && well_since_ <= parts_.agenda.now() - kMeetWithin;
+  const bool has_database = database_ == nullptr || (Owns() && !IsFrozen() && !database_->is_cut(number_));
+  return life_ != nullptr && !is_stopping_ && has_room && has_database &&
+         well_since_ <= parts_.agenda.now() - kMeetWithin;
 }
 
 bool SimServer::HasNews(const Pending& call) {

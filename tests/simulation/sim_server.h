@@ -10,6 +10,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,7 @@
 #include "tests/simulation/journal.h"
 #include "tests/simulation/ledger.h"
 #include "tests/simulation/sim_background.h"
+#include "tests/simulation/sim_database.h"
 #include "tests/simulation/sim_storage.h"
 #include "tests/simulation/statistics.h"
 
@@ -48,7 +50,8 @@ class SimServer final : public Executor {
     // See WorldOptions.
     int64_t crash_at = 0;
   };
-  explicit SimServer(Parts parts);
+  // `database` is null for a server that has its store to itself; others are numbered.
+  SimServer(Parts parts, StoreMonitor& monitor, int number, SimDatabase* database);
   ~SimServer() override;
 
   // UNAVAILABLE if it is down. If the server dies first, `on_answer` gets UNAVAILABLE or is never called, as chance has
@@ -66,6 +69,17 @@ class SimServer final : public Executor {
   // SIGTERM, and a new process some time later.
   void RestartGracefully();
   void FillDisk(absl::Duration duration);
+  // It stands still, as under SIGSTOP: what arrives meanwhile is read when it goes on.
+  void Pause(absl::Duration duration);
+  void CutFromDatabase(absl::Duration duration);
+  // The database is this process's, whether or not it can reach it.
+  bool Owns() const {
+    return life_ != nullptr && (database_ == nullptr || (database_->owner().server == number_ && !has_lost_));
+  }
+  // The owner of the database, as far as this server has heard, if it waits for its turn.
+  std::optional<int> ForwardsTo() const {
+    return database_ == nullptr || life_ != nullptr || !listens_ || IsFrozen() ? std::nullopt : seen_owner_;
+  }
   bool is_up() const { return life_ != nullptr; }
   absl::Time last_crash() const { return last_crash_; }
 
@@ -74,8 +88,6 @@ class SimServer final : public Executor {
   void CheckService();
   // What the store shows, without faults.
   TaskStore& tasks() { return parts_.storage.tasks(); }
-  const StoreMonitor& monitor() const { return monitor_; }
-  StoreMonitor& monitor() { return monitor_; }
   // Between store operations, so far.
   int64_t num_passages() const { return point_.num_passages(); }
   // Calls that wait for their answer.
@@ -101,6 +113,12 @@ class SimServer final : public Executor {
   };
 
   void Start();
+  // Of a server that waits for its turn: looks at the database now and then, and takes it when it is free.
+  void LookAt(absl::Time time);
+  void TakeOver();
+  // The core on its store.
+  void Live();
+  bool IsFrozen() const { return frozen_until_ > parts_.agenda.now(); }
   void Crash(std::string_view why);
   void Stop(absl::Duration downtime);
   // Runs `work` of the present life; a crash inside ends that life.
@@ -122,7 +140,15 @@ class SimServer final : public Executor {
 
   Parts parts_;
   CrashPoint point_;
-  StoreMonitor monitor_;
+  StoreMonitor& monitor_;
+  const int number_;
+  SimDatabase* const database_;
+  // Of this process, as the owner of the database.
+  std::unique_ptr<TaskStore> own_store_;
+  bool has_lost_ = false;
+  std::optional<int> seen_owner_;
+  absl::Time frozen_until_ = absl::InfinitePast();
+  absl::Time cut_until_ = absl::InfinitePast();
   std::unique_ptr<CrashingTaskStore> task_store_;
   CrashingPayloadStore payload_store_;
   SimBackground background_;

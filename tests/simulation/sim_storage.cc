@@ -35,6 +35,7 @@ class SharedConnection final : public SqlConnection {
 SimStorage::SimStorage(StoreKind kind) {
   if (kind == StoreKind::kMemory) {
     tasks_ = std::make_unique<MemoryTaskStore>();
+    shown_ = tasks_.get();
     return;
   }
   auto connection = SqliteConnection::Open(":memory:");
@@ -45,15 +46,21 @@ SimStorage::SimStorage(StoreKind kind) {
 
 void SimStorage::Crash() {
   payloads_.DropUnsynced();
-  if (database_ == nullptr) return;
+  if (database_ != nullptr) Reopen();
+}
+
+void SimStorage::Reopen() {
   tasks_.reset();
   OpenSqlite();
 }
 
+std::unique_ptr<SqlConnection> SimStorage::Connect() const { return std::make_unique<SharedConnection>(database_); }
+
 void SimStorage::OpenSqlite() {
-  auto store = SqlTaskStore::Open(std::make_unique<SqliteEngine>(std::make_unique<SharedConnection>(database_)));
+  auto store = SqlTaskStore::Open(std::make_unique<SqliteEngine>(Connect()));
   SHEAF_CHECK(store.ok(), "{}", store.status().ToString());
   tasks_ = *std::move(store);
+  shown_ = tasks_.get();
 }
 
 }  // namespace sheaf::simulation

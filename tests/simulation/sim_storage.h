@@ -20,7 +20,13 @@ class SimStorage {
   // The power fails: no batch may be open. Stores are opened anew, as a restarted process opens them.
   void Crash();
 
-  TaskStore& tasks() { return *tasks_; }
+  // Another view of the same rows; SQLite's only.
+  std::unique_ptr<SqlConnection> Connect() const;
+  // `tasks` is this store from here on, which lives until Reopen; or one that is opened anew.
+  void Show(TaskStore& store) { shown_ = &store; }
+  void Reopen();
+
+  TaskStore& tasks() { return *shown_; }
   MemoryPayloadStore& payloads() { return payloads_; }
 
  private:
@@ -29,6 +35,7 @@ class SimStorage {
   // SQLite in memory, which lives as long as its connection; each life of the server gets a view of it.
   std::shared_ptr<SqlConnection> database_;
   std::unique_ptr<TaskStore> tasks_;
+  TaskStore* shown_ = nullptr;
   MemoryPayloadStore payloads_;
 };
 

@@ -26,6 +26,8 @@ namespace sheaf::simulation {
 namespace {
 
 constexpr int kViolationsShown = 3;
+constexpr int kServersMin = 2;
+constexpr int kServersMax = 4;
 constexpr absl::Duration kProgressInterval = absl::Seconds(10);
 // Small worlds of each kind; see --exhaustive.
 constexpr uint64_t kExhaustiveSeeds[] = {1, 19, 54, 80, 93};
@@ -40,6 +42,7 @@ struct Options {
   std::string mode;
   double seconds = 0;
   int64_t crash_at = 0;
+  bool has_many_servers = false;
   bool is_exhaustive = false;
   bool is_endless = false;
   bool exits_at_first = false;
@@ -55,14 +58,19 @@ WorldOptions WorldOf(const Options& options, uint64_t seed) {
   const bool is_safety = options.mode.empty() ? seed % 3 == 0 : options.mode == "safety";
   world.store = is_sqlite ? StoreKind::kSqlite : StoreKind::kMemory;
   world.mode = is_safety ? Mode::kSafety : Mode::kLiveness;
+  if (options.has_many_servers) {
+    world.num_servers = kServersMin + static_cast<int>(seed % (kServersMax - kServersMin + 1));
+    world.store = StoreKind::kSqlite;
+  }
   return world;
 }
 
 std::string ReplayOf(const Options& options, const WorldOptions& world) {
-  return fmt::format("{} --seed {} --store {} --mode {}{}", options.program, world.seed,
+  return fmt::format("{} --seed {} --store {} --mode {}{}{}", options.program, world.seed,
                      world.store == StoreKind::kSqlite ? "sqlite" : "memory",
                      world.mode == Mode::kSafety ? "safety" : "liveness",
-                     world.crash_at > 0 ? fmt::format(" --crash-at {}", world.crash_at) : "");
+                     world.crash_at > 0 ? fmt::format(" --crash-at {}", world.crash_at) : "",
+                     world.num_servers > 1 ? " --many-servers" : "");
 }
 
 struct Outcome {
@@ -96,7 +104,8 @@ class Runs {
     if (options_.shows_coverage) fmt::print("\n{}", statistics_.CoverageText());
     bool is_complete = true;
     if (options_.requires_coverage && violations_ == 0) {
-      for (const std::string& missing : statistics_.Missing()) {
+      for (const std::string& missing :
+           options_.has_many_servers ? statistics_.MissingOfMany() : statistics_.Missing()) {
         fmt::print("not covered    {}\n", missing);
         is_complete = false;
       }
@@ -204,6 +213,8 @@ int main(int argc, char** argv) {
       ->check(CLI::IsMember({"safety", "liveness"}));
   app.add_option("--crash-at", options.crash_at, "The server crashes once, at this passage between store operations")
       ->check(CLI::PositiveNumber);
+  app.add_flag("--many-servers", options.has_many_servers,
+               "Two to four servers on one database, as the seed has it, instead of one on its own store");
   app.add_flag("--exhaustive", options.is_exhaustive,
                "Crash some small worlds at every passage between store operations in turn");
   app.add_flag("--forever", options.is_endless, "Growing seeds until an invariant breaks");

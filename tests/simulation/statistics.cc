@@ -70,6 +70,7 @@ std::string Statistics::ToText(double seconds, int64_t violations) const {
   text += fmt::format("contributions  {} accepted; {} aggregates checked\n", contributions, aggregates_checked);
   text += fmt::format("verdicts       {}\n", Join(verdicts));
   text += fmt::format("faults         {}\n", Join(faults));
+  if (many_servers_seeds > 0) text += fmt::format("many servers   {} seeds: {}\n", many_servers_seeds, Join(shared));
   text += fmt::format("liveness       the slowest task took {:.0f} % of what it may\n", 100 * slowest_task);
   text += Coverage("round moves", RoundMoves(), round_moves);
   text += Coverage("task moves", TaskMoves(), task_moves);
@@ -88,6 +89,27 @@ std::string Statistics::CoverageText() const {
                         passages.crashes_after);
   }
   return text;
+}
+
+std::vector<std::string> Statistics::MissingOfMany() const {
+  constexpr std::string_view kWanted[] = {"takeovers",
+                                          "commits fenced",
+                                          "databases given back",
+                                          "unknown commits that had happened",
+                                          "unknown commits that had not",
+                                          "unknown commits given up",
+                                          "calls forwarded",
+                                          "forwarded calls lost",
+                                          "forwarded calls repeated",
+                                          "pauses",
+                                          "pauses beyond a takeover",
+                                          "partitions from the database"};
+  std::vector<std::string> missing;
+  for (const std::string_view wanted : kWanted) {
+    const auto found = shared.find(std::string(wanted));
+    if (found == shared.end() || found->second == 0) missing.push_back(fmt::format("there were no {}", wanted));
+  }
+  return missing;
 }
 
 std::vector<std::string> Statistics::Missing() const {

@@ -29,6 +29,9 @@ struct Statistics {
   // By the state they ended in.
   std::map<std::string, int64_t> rounds;
   std::map<std::string, int64_t> faults;
+  // What only several servers on one database do.
+  std::map<std::string, int64_t> shared;
+  int64_t many_servers_seeds = 0;
   std::map<std::string, int64_t> verdicts;
   std::map<std::pair<RoundState, RoundState>, int64_t> round_moves;
   std::map<std::pair<TaskState, TaskState>, int64_t> task_moves;
@@ -49,6 +52,8 @@ struct Statistics {
   // What should have happened in the runs and did not, one sentence each: a legal move that was never taken, an
   // operation that was never called, or before or after which the server never crashed.
   std::vector<std::string> Missing() const;
+  // The same of what only several servers do.
+  std::vector<std::string> MissingOfMany() const;
 };
 
 }  // namespace sheaf::simulation

@@ -22,9 +22,12 @@ constexpr absl::Duration kResolution = absl::Microseconds(1);
 
 // --- Batches -------------------------------------------------------------------------------------
 
-void StoreMonitor::OnBegin() { before_batch_.clear(); }
+void StoreMonitor::OnBegin() {
+  if (is_owners_) before_batch_.clear();
+}
 
 void StoreMonitor::OnCommit() {
+  if (!is_owners_) return;
   for (const auto& [id, before] : std::exchange(before_batch_, {})) {
     const RoundImage& round = rounds_.at(id);
     const bool had_ended = before.has_value() && IsFinal(before->state);
@@ -33,6 +36,7 @@ void StoreMonitor::OnCommit() {
 }
 
 void StoreMonitor::OnRollback() {
+  if (!is_owners_) return;
   for (auto& [id, image] : before_batch_) {
     if (image.has_value()) {
       rounds_[id] = *std::move(image);
@@ -47,6 +51,7 @@ void StoreMonitor::OnRollback() {
 
 void StoreMonitor::OnCreateRound(const TaskStore::CreateRoundParams& params,
                                  const TaskStore::CreateRoundResult& result) {
+  if (!is_owners_) return;
   RoundImage image;
   if (auto spec = DecodeSpec(params.round); spec.ok()) {
     image.spec = *std::move(spec);
@@ -71,6 +76,7 @@ void StoreMonitor::OnCreateRound(const TaskStore::CreateRoundParams& params,
 }
 
 void StoreMonitor::OnLease(const TaskStore::LeaseTasksParams& params, const std::vector<TaskRecord>& leased) {
+  if (!is_owners_) return;
   for (const TaskRecord& task : leased) {
     journal_.Note("task {} leased to {} under {} until +{}", task.id.ToString(), params.worker, task.lease_token,
                   absl::FormatDuration(task.expire_time - params.now));
@@ -103,6 +109,7 @@ void StoreMonitor::OnLease(const TaskStore::LeaseTasksParams& params, const std:
 }
 
 void StoreMonitor::OnMove(const TaskStore::MoveRoundParams& params) {
+  if (!is_owners_) return;
   const RoundImage* round = Find(params.round);
   if (round != nullptr && params.to == RoundState::kSealing) CheckSealing(params.round, *round, params.now);
   Look("MoveRound", params.round);
@@ -119,6 +126,7 @@ void StoreMonitor::CheckSealing(const RoundId& id, const RoundImage& round, absl
 }
 
 void StoreMonitor::OnRenew(const TaskStore::RenewLeaseParams& params, const TaskRecord& task) {
+  if (!is_owners_) return;
   auto grant = grants_.find(task.lease_token.value());
   if (grant == grants_.end()) return;
   if (task.lease_token != params.token) {
@@ -143,6 +151,7 @@ void StoreMonitor::OnRenew(const TaskStore::RenewLeaseParams& params, const Task
 }
 
 void StoreMonitor::BeforeEndAttempt(const TaskStore::EndAttemptParams& params) {
+  if (!is_owners_) return;
   RoundImage* round = Find(params.task.round);
   if (round == nullptr || params.outcome != AttemptOutcome::kLost) return;
   // The holder itself came, with a result whose upload a crash had taken.
@@ -156,6 +165,7 @@ void StoreMonitor::BeforeEndAttempt(const TaskStore::EndAttemptParams& params) {
 }
 
 void StoreMonitor::OnEndAttempt(const TaskStore::EndAttemptParams& params) {
+  if (!is_owners_) return;
   const RoundImage* round = Find(params.task.round);
   if (round == nullptr) return;
   const TaskImage before = round->tasks[params.task.index];
@@ -176,6 +186,7 @@ void StoreMonitor::OnEndAttempt(const TaskStore::EndAttemptParams& params) {
 }
 
 void StoreMonitor::OnContribution(const TaskStore::RecordContributionParams& params, const ContributionRecord& record) {
+  if (!is_owners_) return;
   ++statistics_.contributions;
   const std::string token = params.token.value();
   const std::string task = params.task.ToString();
@@ -206,6 +217,7 @@ void StoreMonitor::OnContribution(const TaskStore::RecordContributionParams& par
 }
 
 void StoreMonitor::OnForget(const RoundId& round, int64_t count) {
+  if (!is_owners_) return;
   const RoundImage* image = Find(round);
   if (image == nullptr) return;
   journal_.Note("round {} forgets {} contributions", round, count);
@@ -221,6 +233,7 @@ void StoreMonitor::OnForget(const RoundId& round, int64_t count) {
 }
 
 void StoreMonitor::OnDelete(const TaskStore::DeleteEndedRoundsParams& params, const TaskStore::DeletedRounds& deleted) {
+  if (!is_owners_) return;
   const auto key = [](const std::pair<const RoundId, RoundImage>& entry) {
     return std::tuple(entry.second.end_time, entry.second.create_time, entry.first);
   };
@@ -276,9 +289,12 @@ void StoreMonitor::OnDelete(const TaskStore::DeleteEndedRoundsParams& params, co
   }
 }
 
-void StoreMonitor::OnChange(std::string_view operation, const RoundId& round) { Look(operation, round); }
+void StoreMonitor::OnChange(std::string_view operation, const RoundId& round) {
+  if (is_owners_) Look(operation, round);
+}
 
 void StoreMonitor::OnSpool(const RoundId& round) {
+  if (!is_owners_) return;
   const RoundImage* image = Find(round);
   if (image != nullptr && image->spec.durability() == v1::EPHEMERAL) {
     journal_.Break("nothing individual on disk", "a contribution of the EPHEMERAL round {} is spooled", round);

@@ -33,6 +33,11 @@ class StoreMonitor {
   // Called when it is durable that a round has ended.
   void set_on_ended(std::function<void(const RoundId&)> on_ended) { on_ended_ = std::move(on_ended); }
 
+  // Whether what happens now is of the server that owns the store. What another does to its own memory of it, which it
+  // can never commit, is no change.
+  void SetIsOwners(bool is_owners) { is_owners_ = is_owners; }
+  bool is_owners() const { return is_owners_; }
+
   void OnBegin();
   void OnCommit();
   void OnRollback();
@@ -125,6 +130,7 @@ class StoreMonitor {
   std::map<std::string, Grant> grants_;
   std::function<void(const RoundId&)> on_ended_ = [](const RoundId&) {};
   bool has_crashed_ = false;
+  bool is_owners_ = true;
 };
 
 }  // namespace sheaf::simulation

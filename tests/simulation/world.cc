@@ -35,7 +35,8 @@ World::World(const WorldOptions& options, Statistics& statistics)
       storage_(options.store),
       credentials_(weather_.plan.uses_tokens ? Credentials::Create(storage_.tasks(), core_random_, agenda_.now())
                                              : Credentials()),
-      server_({.agenda = agenda_,
+      server_(weather_,
+              {.agenda = agenda_,
                .journal = journal_,
                .statistics = statistics,
                .ledger = ledger_,
@@ -44,7 +45,8 @@ World::World(const WorldOptions& options, Statistics& statistics)
                .core_random = core_random_,
                .plan = weather_.plan,
                .limits = limits_,
-               .crash_at = options.crash_at}),
+               .crash_at = options.crash_at},
+              options.num_servers, options.seed),
       seats_(weather_, server_, ledger_, worker_random_, credentials_, 2 + static_cast<int>(chance_.Below(5))),
       observer_(weather_, server_, credentials_.operators, seats_),
       verifier_(journal_, statistics, ledger_),
@@ -72,6 +74,7 @@ World::~World() {
   ++statistics_.seeds;
   statistics_.safety_seeds += options_.mode == Mode::kSafety;
   statistics_.sqlite_seeds += options_.store == StoreKind::kSqlite;
+  statistics_.many_servers_seeds += options_.num_servers > 1;
   statistics_.token_seeds += weather_.plan.uses_tokens;
   statistics_.events += agenda_.num_events();
 }
@@ -133,6 +136,7 @@ void World::Beat() {
   if (weather_.Strikes(weather_.plan.disk_full, "full disks begun")) {
     server_.FillDisk(chance_.Between(absl::ZeroDuration(), absl::Seconds(10)));
   }
+  server_.Strike();
   seats_.Strike();
   swizzle_->Strike();
   std::vector<std::string> rounds;

@@ -24,7 +24,7 @@
 #include "tests/simulation/program_actor.h"
 #include "tests/simulation/progress.h"
 #include "tests/simulation/seats.h"
-#include "tests/simulation/sim_server.h"
+#include "tests/simulation/sim_servers.h"
 #include "tests/simulation/sim_storage.h"
 #include "tests/simulation/swizzle.h"
 #include "tests/simulation/verifier.h"
@@ -84,7 +84,7 @@ class World {
   Ledger ledger_;
   SimStorage storage_;
   const Credentials credentials_;
-  SimServer server_;
+  SimServers server_;
   Seats seats_;
   std::vector<std::unique_ptr<ProgramActor>> programs_;
   Observer observer_;

@@ -19,6 +19,8 @@ struct WorldOptions {
   bool keep_journal = false;
   // The server crashes at this passage between store operations, and at no other; 0: as the seed has it.
   int64_t crash_at = 0;
+  // More than one share a database, which is SQLite here.
+  int num_servers = 1;
 };
 
 }  // namespace sheaf::simulation
