@@ -1,7 +1,7 @@
 // SimBackground: what a simulated server does beside its core, in virtual time. Jobs of a strand run one after the
 // other, each a while after it could have begun, as chance has it: batches, and jobs of other strands, come in between.
 //
-//   SimBackground background(agenda, chance, [&](const auto& job) { Guard(job); });
+//   SimBackground background(agenda, chance, [&](const auto& job) { Guard(job); }, [&] { return frozen_until; });
 //   background.Run("r-2k5m", job);
 //   background.Clear();              // The process is gone, and with it whatever it had not done.
 //

@@ -2,8 +2,8 @@
 // decided as storage/postgres/postgres_owner.h does it. One record names the owner, and has two numbers: `epoch`, which
 // grows whenever somebody takes it, and `batch`, which each commit raises by one.
 //
-//   if (database.CanTake(2)) auto session = database.Take(2);
-//   auto store = SqlTaskStore::Open(std::make_unique<SqliteEngine>(std::move(session)));
+//   if (!database.CanTake(2)) return absl::NotFoundError("another server owns it");
+//   std::unique_ptr<SimSession> session = database.Take(2);   // What a SqlTaskStore may have for its connection.
 //
 // A transaction is committed only where both numbers are what its session knows. Not thread-safe.
 #pragma once

@@ -1,7 +1,7 @@
 // SimServers: the servers of a world behind one address, as a load balancer has them: one alone, or several on one
 // database (sim_database.h), of which one owns it and the others forward calls to it.
 //
-//   SimServers servers(weather, parts, {.num_servers = 3, .seed = 17});
+//   SimServers servers(weather, parts, 3, 17);
 //   servers.Call(kSync.name, authorization, request, std::make_unique<v1::SyncResponse>(), on_answer);
 #pragma once
 

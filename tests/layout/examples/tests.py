@@ -39,9 +39,13 @@ TESTS_OF = {
     "simulation/agenda.h": "extern SimServer& server;",
     "simulation/crash_point.h": "extern CrashPoint& point;",
     "simulation/journal.h": "extern Journal& journal; extern int counted; extern std::string task;",
-    "simulation/sim_background.h": "extern Random& chance; extern Background::Job job; extern void Guard(const Background::Job&);",
+    "simulation/sim_background.h": "extern Random& chance; extern Background::Job job; extern absl::Time frozen_until; "
+                                   "extern void Guard(const Background::Job&);",
+    "simulation/sim_database.h": "extern SimDatabase& database;",
     "simulation/sim_server.h": "extern SimServer& server; extern std::string authorization; "
                                "extern std::shared_ptr<v1::SyncRequest> request; extern SimServer::OnAnswer on_answer;",
+    "simulation/sim_servers.h": "extern Weather& weather; extern SimServer::Parts& parts; extern std::string authorization; "
+                                "extern std::shared_ptr<v1::SyncRequest> request; extern SimServer::OnAnswer on_answer;",
     "simulation/world.h": "extern Statistics& statistics;",
     "slow_batches.h": "extern std::string log;",
     "wait_until.h": "extern std::vector<int> Leased();",
