@@ -36,6 +36,7 @@ SHEAF_METHOD(BlobService, ReadBlob);
 SHEAF_METHOD(BlobService, SelectRows);
 
 SHEAF_METHOD(RoundService, CreateRound);
+SHEAF_METHOD(RoundService, OpenRound);
 SHEAF_METHOD(RoundService, GetRound);
 SHEAF_METHOD(RoundService, ListRounds);
 SHEAF_METHOD(RoundService, CancelRound);

@@ -110,6 +110,14 @@ absl::Status RoundIsElsewhere(const RoundId& id, RoundState is, RoundState expec
   return absl::FailedPreconditionError(fmt::format("round {} is {}, not {}", id, Name(is), Name(expected)));
 }
 
+bool IsOpening(const TaskStore::MoveRoundParams& params) {
+  return params.from == RoundState::kAnnounced && params.to == RoundState::kCollecting;
+}
+
+absl::Status RoundHasStopped(const RoundId& id, RoundState is) {
+  return absl::FailedPreconditionError(fmt::format("round {} is {}, neither ANNOUNCED nor COLLECTING", id, Name(is)));
+}
+
 absl::Status LeaseIsGone(const TaskId& id, TaskState is) {
   return absl::FailedPreconditionError(
       fmt::format("task {} is {}, not leased under this token", id.ToString(), Name(is)));

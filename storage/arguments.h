@@ -30,6 +30,10 @@ absl::Status NoSuchToken(const TokenId& id);
 absl::Status TokenIsTaken(const TokenRecord& token);
 // FAILED_PRECONDITION.
 absl::Status RoundIsElsewhere(const RoundId& id, RoundState is, RoundState expected);
+// It brings the broadcast of an announced round.
+bool IsOpening(const TaskStore::MoveRoundParams& params);
+// Its tasks are not handed out any more.
+absl::Status RoundHasStopped(const RoundId& id, RoundState is);
 absl::Status LeaseIsGone(const TaskId& id, TaskState is);
 absl::Status CannotRequeue(const TaskId& id, TaskState is);
 absl::Status CheckpointGoesBack(const RoundRecord& round, int64_t sequence);

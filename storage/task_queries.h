@@ -45,8 +45,8 @@ class TaskQueries {
 
   // The distinct requirement texts of a round's tasks (with "" if any task has none), sorted.
   virtual absl::StatusOr<std::vector<std::string>> ListRequirements(const RoundId& round) = 0;
-  // How many tasks with each of these are QUEUED, in the same order. Of a round that is kCollecting; of others all are
-  // 0.
+  // How many tasks with each of these are QUEUED, in the same order. Of a round that is kAnnounced or kCollecting; of
+  // others all are 0.
   virtual absl::StatusOr<std::vector<int64_t>> CountQueued(const RoundId& round) = 0;
 
   enum class BlobUse {

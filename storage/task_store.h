@@ -22,11 +22,12 @@
 // Time and tokens come in as arguments: a store never reads a clock and never draws a random number.
 // Where arguments contradict themselves the answer is INVALID_ARGUMENT (arguments.h). Codes, for every operation:
 // RESOURCE_EXHAUSTED when the disk is full; DATA_LOSS when what is stored cannot be true; INTERNAL for a failed flush
-// or I/O error. From a database elsewhere also UNAVAILABLE, when it does not serve; and ABORTED, when another server has
-// taken over, or nobody can tell what became of a batch: then the store is over. An implementation is not thread-safe.
+// or I/O error. From a database elsewhere also UNAVAILABLE, when it does not serve; and ABORTED, when another server
+// has taken over, or nobody can tell what became of a batch: then the store is over. An implementation is not
+// thread-safe.
 //
-// Implementations: memory/memory_task_store.h is the executable specification; sql/sql_task_store.h runs on SQLite and on
-// PostgreSQL (sqlite/, postgres/). tests/conformance/task_store_suite holds all of them to this page.
+// Implementations: memory/memory_task_store.h is the executable specification; sql/sql_task_store.h runs on SQLite and
+// on PostgreSQL (sqlite/, postgres/). tests/conformance/task_store_suite holds all of them to this page.
 #pragma once
 
 #include <cstdint>
@@ -104,6 +105,9 @@ class TaskStore : public TaskQueries {
     // Kept where the move is to kSucceeded: what was released, and the digest of its blob.
     std::string aggregate;
     std::string aggregate_digest;
+    // Kept where the move is from kAnnounced to kCollecting: they replace the round's.
+    std::string broadcast_digest;
+    absl::Time deadline_time;
   };
   // Moves a round; a move to anything but kCollecting also ends its QUEUED and LEASED tasks as CANCELLED, their running
   // attempts with them. INVALID_ARGUMENT if the move is not in the table of transitions.h. FAILED_PRECONDITION if the
@@ -137,7 +141,7 @@ class TaskStore : public TaskQueries {
   };
   // Leases up to tokens.size() QUEUED tasks whose available_time has come, lowest index first, opening an attempt for
   // each, and deletes those of its attempts that are older than the newest kAttemptsKept. An empty answer is success.
-  // FAILED_PRECONDITION if the round is not kCollecting.
+  // FAILED_PRECONDITION if the round neither is kAnnounced nor kCollecting.
   virtual absl::StatusOr<std::vector<TaskRecord>> LeaseTasks(const LeaseTasksParams& params) = 0;
 
   // The tasks leased to a worker of this population, by id. A worker of the same name in another population is another
@@ -155,6 +159,8 @@ class TaskStore : public TaskQueries {
     int64_t progress = 0;
     // The new expire_time, if progress grew; the store caps it at the attempt's deadline.
     absl::Time expire_time;
+    // The attempt's deadline comes no later than this.
+    absl::Time attempt_deadline_time_max = absl::InfiniteFuture();
   };
   // The task after renewal. FAILED_PRECONDITION if the task is not leased under this token. NOT_FOUND.
   virtual absl::StatusOr<TaskRecord> RenewLease(const RenewLeaseParams& params) = 0;
@@ -189,7 +195,8 @@ class TaskStore : public TaskQueries {
   };
   // By an operator: a BURIED or FAILED task, or a LEASED one (its attempt ends as CANCELLED), becomes QUEUED
   // with its limits counted afresh. Requeuing a QUEUED task makes it available at once.
-  // FAILED_PRECONDITION if the task succeeded or was cancelled, or its round is not kCollecting. NOT_FOUND.
+  // FAILED_PRECONDITION if the task succeeded or was cancelled, or its round is neither kAnnounced nor kCollecting.
+  // NOT_FOUND.
   virtual absl::StatusOr<TaskRecord> RequeueTask(const RequeueTaskParams& params) = 0;
 
   struct LimitTimesParams {
@@ -204,8 +211,8 @@ class TaskStore : public TaskQueries {
     absl::Time available_time_max;
   };
   // After a restart, for a clock that was set back meanwhile: no instant of the round lies further ahead than it can.
-  // Those that do become the maximum. Returns whether any did. FAILED_PRECONDITION if the round is not kCollecting.
-  // NOT_FOUND.
+  // Those that do become the maximum. Returns whether any did. FAILED_PRECONDITION if the round is neither kAnnounced
+  // nor kCollecting. NOT_FOUND.
   virtual absl::StatusOr<bool> LimitTimes(const LimitTimesParams& params) = 0;
 
   // --- Contributions ---------------------------------------------------------------------------

@@ -7,7 +7,8 @@ namespace {
 
 constexpr RoundMove kRoundMoves[] = {
     {RoundState::kAnnounced, RoundState::kCollecting, "the broadcast arrived"},
-    {RoundState::kAnnounced, RoundState::kFailed, "the deadline passed before the broadcast came"},
+    {RoundState::kAnnounced, RoundState::kFailed,
+     "its broadcast did not come in time, or too few contributions can come"},
     {RoundState::kAnnounced, RoundState::kCancelled, "cancelled by its program or an operator"},
     {RoundState::kCollecting, RoundState::kSealing, "enough contributions were accepted"},
     {RoundState::kCollecting, RoundState::kFailed, "too few contributions can still come"},

@@ -1,4 +1,5 @@
-// The legal moves of rounds and tasks, in one table: whoever moves one asks it first; the simulation asks after each event.
+// The legal moves of rounds and tasks, in one table: whoever moves one asks it first; the simulation asks after each
+// event.
 //
 //   SHEAF_CHECK(IsLegalMove(round.state, RoundState::kSealing), "round {} is {}", round.id, Name(round.state));
 //
@@ -30,6 +31,10 @@ std::span<const TaskMove> TaskMoves();
 bool IsLegalMove(RoundState from, RoundState to);
 bool IsLegalMove(TaskState from, TaskState to);
 
+// ANNOUNCED, COLLECTING: its tasks may be leased; leases of them are renewed, run out and are given back.
+constexpr bool HandsOutTasks(RoundState state) {
+  return state == RoundState::kAnnounced || state == RoundState::kCollecting;
+}
 // SUCCEEDED, FAILED, CANCELLED.
 bool IsFinal(RoundState state);
 // A task that cannot move any more while its round runs, but by an operator: all but QUEUED and LEASED.

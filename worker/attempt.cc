@@ -9,6 +9,7 @@
 
 #include "aggregation/operators.h"
 #include "aggregation/wire/tensor.h"
+#include "base/check.h"
 #include "base/log.h"
 #include "proto/time.h"
 #include "sdk/cpp/client/blob_client.h"
@@ -53,7 +54,10 @@ absl::Status Attempt::TooLarge(std::string_view what, int64_t bytes) const {
 }
 
 Attempt::Attempt(v1::Lease lease, Parts& parts)
-    : lease_(std::make_shared<const v1::Lease>(std::move(lease))), parts_(parts) {
+    : lease_(std::make_shared<const v1::Lease>(std::move(lease))),
+      parts_(parts),
+      is_open_(!lease_->announced()),
+      broadcast_digest_(lease_->broadcast_digest()) {
   result_.set_task(lease_->task());
   result_.set_lease_token(lease_->lease_token());
 }
@@ -66,30 +70,45 @@ void Attempt::Start(absl::Time now) {
     return Fail(TooLarge("the dense outputs of the round take", bytes));
   }
   busy_ = true;
-  ++parts_.busy;
-  parts_.runner.Prepare(lease_, control_,
-                        [inbox = parts_.inbox, &parts = parts_,
-                         weak = weak_from_this()](absl::StatusOr<std::shared_ptr<PreparedTask>> task) {
-                          inbox->Post([&parts, weak, task = std::move(task)](absl::Time when) {
-                            --parts.busy;
-                            if (auto attempt = weak.lock()) attempt->OnPrepared(task, when);
-                          });
-                        });
+  int& busy = is_ahead() ? parts_.busy_ahead : parts_.busy;
+  ++busy;
+  parts_.runner.Prepare(
+      lease_, control_,
+      [inbox = parts_.inbox, &busy, weak = weak_from_this()](absl::StatusOr<std::shared_ptr<PreparedTask>> task) {
+        inbox->Post([&busy, weak, task = std::move(task)](absl::Time when) {
+          --busy;
+          if (auto attempt = weak.lock()) attempt->OnPrepared(task, when);
+        });
+      });
 }
 
 void Attempt::OnPrepared(absl::StatusOr<std::shared_ptr<PreparedTask>> task, absl::Time now) {
   busy_ = false;
   if (phase_ != Phase::kPreparing) return;
-  Enter(Phase::kFetching, now);
+  Enter(lease_->announced() ? Phase::kPrepared : Phase::kFetching, now);
   if (!task.ok()) return Fail(task.status());
   task_ = *std::move(task);
+  if (phase_ == Phase::kFetching) Fetch(task_->input_request(), now);
+}
+
+void Attempt::Open(const std::string& broadcast_digest) {
+  if (is_open_) return;
+  is_open_ = true;
+  broadcast_digest_ = broadcast_digest;
+}
+
+void Attempt::GoOn(absl::Time now) {
+  SHEAF_CHECK(phase_ == Phase::kPrepared && is_open_, "task {} is not ready to run", lease_->task());
+  Enter(Phase::kFetching, now);
   Fetch(task_->input_request(), now);
 }
 
 void Attempt::Fetch(InputRequest request, absl::Time now) {
   request_ = std::move(request);
   inputs_ = std::make_shared<TaskInputs>();
-  if ((request_.whole_broadcast || !request_.selections.empty()) && lease_->broadcast_digest().empty()) {
+  inputs_->broadcast_digest = broadcast_digest_;
+  if (broadcast_digest_.empty() && request_.is_optional) request_.whole_broadcast = false;
+  if ((request_.whole_broadcast || !request_.selections.empty()) && broadcast_digest_.empty()) {
     return Fail(absl::InvalidArgumentError(
         fmt::format("computation \"{}\" needs a broadcast and round {} has none: create the round with one",
                     lease_->computation().name(), lease_->round())));
@@ -99,9 +118,9 @@ void Attempt::Fetch(InputRequest request, absl::Time now) {
 
 void Attempt::FetchBroadcast(absl::Time now) {
   if (!request_.whole_broadcast) return FetchRows(now);
-  inputs_->broadcast = parts_.cache.Find(lease_->broadcast_digest());
+  inputs_->broadcast = parts_.cache.Find(broadcast_digest_);
   if (inputs_->broadcast != nullptr) return FetchRows(now);
-  Drive(std::make_unique<BlobFetch>(lease_->broadcast_digest(), parts_.broadcast_bytes_max, &parts_.chunk_size), now,
+  Drive(std::make_unique<BlobFetch>(broadcast_digest_, parts_.broadcast_bytes_max, &parts_.chunk_size), now,
         &Attempt::OnBroadcast);
 }
 
@@ -109,7 +128,7 @@ void Attempt::OnBroadcast(absl::Time now) {
   auto& fetch = static_cast<BlobFetch&>(driver_->sequence());
   if (!fetch.status().ok()) return Fail(fetch.status());
   inputs_->broadcast = std::make_shared<const std::string>(fetch.TakeBytes());
-  parts_.cache.Insert(lease_->broadcast_digest(), inputs_->broadcast);
+  parts_.cache.Insert(broadcast_digest_, inputs_->broadcast);
   v1::AttemptTimings* timings = result_.mutable_timings();
   timings->set_bytes_down(timings->bytes_down() + static_cast<int64_t>(inputs_->broadcast->size()));
   FetchRows(now);
@@ -117,9 +136,8 @@ void Attempt::OnBroadcast(absl::Time now) {
 
 void Attempt::FetchRows(absl::Time now) {
   if (request_.selections.empty()) return Run(now);
-  Drive(std::make_unique<RowFetch>(lease_->broadcast_digest(), std::move(request_.selections),
-                                   parts_.broadcast_bytes_max),
-        now, &Attempt::OnRows);
+  Drive(std::make_unique<RowFetch>(broadcast_digest_, std::move(request_.selections), parts_.broadcast_bytes_max), now,
+        &Attempt::OnRows);
 }
 
 void Attempt::OnRows(absl::Time now) {
@@ -244,8 +262,8 @@ void Attempt::Extend(absl::Time sent, absl::Duration remaining) {
 
 void Attempt::NoteRenewalSent(absl::Time now) {
   renew_time_ = now + std::max((deadline_ - now) / 3, kRenewalPauseMin);
-  // A result that waits to be handed in is not a hung computation.
-  if (is_ready()) ++steps_;
+  // A result that waits to be handed in is not a hung computation, and neither is who waits for its round or its turn.
+  if (is_ready() || phase_ == Phase::kPrepared) ++steps_;
 }
 
 int64_t Attempt::progress() const {
@@ -264,6 +282,9 @@ void Attempt::Enter(Phase phase, absl::Time now) {
   switch (phase_) {
     case Phase::kPreparing:
       AddDuration(took, timings->mutable_prepare());
+      break;
+    case Phase::kPrepared:
+      // It waited, and did nothing.
       break;
     case Phase::kFetching:
       AddDuration(took, timings->mutable_download());

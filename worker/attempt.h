@@ -1,11 +1,13 @@
 // Attempt: one lease, from being handed out until the server has said what became of its result.
 //
-//                    v-----------+
-//   preparing -> fetching -> running -> (uploading ->) ready            ended: nothing to report any more
+//                                   v-----------+
+//   preparing -> (prepared ->) fetching -> running -> (uploading ->) ready         ended: nothing to report any more
 //
-// Prepare says what of the broadcast the task needs, the rows or the file are fetched, the computation runs, perhaps
-// until it needs more, and a contribution too large for Sync is uploaded first (asking before sending). An error on the
-// way becomes a failure to report. Belongs to the loop's thread; advances by inbox events and by Step.
+// The lease of an announced round is taken ahead: when it is prepared it waits until the round has opened, and until
+// the loop has room for it to run. Prepare says what of the broadcast the task needs, the rows or the file are fetched,
+// the computation runs, perhaps until it needs more, and a contribution too large for Sync is uploaded first (asking
+// before sending). An error on the way becomes a failure to report. Belongs to the loop's thread; advances by inbox
+// events and by Step.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +30,7 @@ namespace sheaf {
 
 class Attempt : public std::enable_shared_from_this<Attempt> {
  public:
-  enum class Phase { kPreparing, kFetching, kRunning, kUploading, kReady, kEnded };
+  enum class Phase { kPreparing, kPrepared, kFetching, kRunning, kUploading, kReady, kEnded };
 
   // Owned by the loop; one for all its attempts.
   struct Parts {
@@ -45,8 +47,10 @@ class Attempt : public std::enable_shared_from_this<Attempt> {
     ChunkSize chunk_size;
     // As the server last said.
     int64_t inline_bytes_max = 64 << 10;
-    // Prepares and runs that were started and have not come back, also of attempts that are gone.
+    // Prepares and runs that were started and have not come back, also of attempts that are gone; and prepares of those
+    // that are ahead.
     int busy = 0;
+    int busy_ahead = 0;
   };
 
   // `parts` outlives the attempt and every inbox event.
@@ -56,6 +60,11 @@ class Attempt : public std::enable_shared_from_this<Attempt> {
   // Continues what waited for a pause to end.
   void Step(absl::Time now);
   absl::Time next_time() const;
+
+  // The round has opened with this broadcast (empty: none).
+  void Open(const std::string& broadcast_digest);
+  // Its turn to run. When phase() is kPrepared and it has opened.
+  void GoOn(absl::Time now);
 
   // Stops what runs; nothing will be reported.
   void Cancel();
@@ -68,6 +77,10 @@ class Attempt : public std::enable_shared_from_this<Attempt> {
   void NoteRenewalSent(absl::Time now);
 
   Phase phase() const { return phase_; }
+  // It prepares, or has prepared, a task of a round that was announced.
+  bool is_ahead() const { return lease_->announced() && (phase_ == Phase::kPreparing || phase_ == Phase::kPrepared); }
+  // Its round's broadcast is known.
+  bool is_open() const { return is_open_; }
   // It has a result to hand in.
   bool is_ready() const { return phase_ == Phase::kReady; }
   // A prepare or run has been started and has not come back.
@@ -102,6 +115,8 @@ class Attempt : public std::enable_shared_from_this<Attempt> {
 
   const std::shared_ptr<const v1::Lease> lease_;
   Parts& parts_;
+  bool is_open_;
+  std::string broadcast_digest_;
   const std::shared_ptr<RunControl> control_ = std::make_shared<RunControl>();
 
   Phase phase_ = Phase::kPreparing;

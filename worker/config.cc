@@ -58,10 +58,13 @@ std::string DataHelp(const ComputationTable& computations) {
 // Values that say nothing wrong, each by itself.
 absl::Status CheckTogether(const Environment& environment, WorkerConfig& config) {
   const std::string path = environment("PATH").value_or("");
-  RETURN_IF_ERROR(config.programs.Complete({.concurrency = config.options.concurrency, .path = path}));
+  RETURN_IF_ERROR(
+      config.programs.Complete({.tasks_max = config.options.concurrency + config.options.prepare_ahead, .path = path}));
   const std::vector<Executable>& executables = config.programs.executables;
   if (config.relay.is_wanted()) {
     config.relay.security.is_insecure = config.security.is_insecure;
+    // A relay has nothing to prepare.
+    config.options.prepare_ahead = 0;
     if (executables.empty() && config.data.empty()) return absl::OkStatus();
     return absl::InvalidArgumentError(
         "--relay passes tasks on and computes nothing: leave out --run, --serve and --data");
@@ -107,6 +110,9 @@ Settings SettingsOf(WorkerInvocation& invocation, const Environment& environment
                   Checked(CheckName, &options.worker));
   settings.Text("population", "default", "Population whose tasks it takes.", &options.population);
   settings.Number("concurrency", "1", "Tasks at a time.", {.max = kConcurrencyMax}, &options.concurrency);
+  settings.Number("prepare_ahead", "1",
+                  "Tasks of announced rounds to hold beside those, and to prepare before their rounds open.",
+                  {.min = 0, .max = kConcurrencyMax}, &options.prepare_ahead);
   AddExecutableSettings(settings, environment, config.programs);
   settings.List("data", DataHelp(config.computations), [&config](const std::string& text) -> absl::Status {
     ASSIGN_OR_RETURN(auto pair, ParsePair(text));

@@ -193,7 +193,8 @@ std::vector<std::unique_ptr<Computation>> WorkerRuntime::Impl::MakeComputations(
 }
 
 absl::StatusOr<std::unique_ptr<Runner>> WorkerRuntime::Impl::MakeRunner() {
-  pool = std::make_unique<ThreadPool>(config.options.concurrency);
+  // Each runs one, or prepares one.
+  pool = std::make_unique<ThreadPool>(config.options.concurrency + config.options.prepare_ahead);
   const auto spawn = [this](std::function<void()> work) { pool->Post(std::move(work)); };
   if (config.relay.is_wanted()) return MakeRelay(spawn);
   return std::make_unique<ComputationRunner>(MakeComputations(), spawn);

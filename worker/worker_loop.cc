@@ -110,6 +110,7 @@ absl::Time WorkerLoop::Step(absl::Time now) {
   ExpireLeases(now);
   SweepEndedAttempts();
   StepDrain(now);
+  RunOpened(now);
   if (!done_ && SyncIsDue(now)) SendSync(now);
   return inbox_->is_empty() ? NextStep(now) : now;
 }
@@ -132,7 +133,8 @@ WorkerState WorkerLoop::state() const {
   for (const AttemptPtr& attempt : attempts_) {
     is_submitting |= attempt->phase() == Attempt::Phase::kUploading || attempt->is_ready();
     is_running |= attempt->phase() == Attempt::Phase::kRunning;
-    is_fetching |= attempt->phase() == Attempt::Phase::kPreparing || attempt->phase() == Attempt::Phase::kFetching;
+    is_fetching |= attempt->phase() == Attempt::Phase::kPreparing || attempt->phase() == Attempt::Phase::kPrepared ||
+                   attempt->phase() == Attempt::Phase::kFetching;
   }
   if (is_submitting) return WorkerState::kSubmitting;
   if (is_running) return WorkerState::kRunning;
@@ -157,7 +159,7 @@ void WorkerLoop::TakeLease(v1::Lease lease, absl::Time sent, absl::Time now) {
     return;
   }
   ++counters_.leases;
-  bool has_room = WantedLeases() > 0;
+  bool has_room = (lease.announced() ? WantedAhead() : WantedLeases()) > 0;
   if (!has_room) {
     // It waits for the server to hear of it, with what that takes.
     lease.clear_computation();
@@ -221,17 +223,53 @@ void WorkerLoop::SweepEndedAttempts() {
   for (const std::string& token : ended) Forget(token);
 }
 
+int WorkerLoop::NumRunning() const {
+  int running = attempt_parts_.busy;
+  for (const AttemptPtr& attempt : attempts_) {
+    const bool is_active = !attempt->is_ready() && attempt->phase() != Attempt::Phase::kEnded && !attempt->is_ahead();
+    if (is_active && !attempt->is_busy()) ++running;
+  }
+  return running;
+}
+
+int WorkerLoop::NumOpened() const {
+  return static_cast<int>(std::count_if(attempts_.begin(), attempts_.end(), [](const AttemptPtr& attempt) {
+    return attempt->is_ahead() && attempt->is_open();
+  }));
+}
+
 int WorkerLoop::WantedLeases() const {
   if (draining_ || is_drained_) return 0;
   int limit = options_.concurrency;
   if (suggested_concurrency_ > 0) limit = std::min(limit, suggested_concurrency_);
-  // A slot is taken by an attempt that has no result yet, and by a run that was stopped and has not noticed.
-  int taken = attempt_parts_.busy;
+  // Whose round has opened runs before anything new.
+  return std::clamp(limit - NumRunning() - NumOpened(), 0, kItemsMax);
+}
+
+int WorkerLoop::WantedAhead() const {
+  if (draining_ || is_drained_) return 0;
+  // Those that run by now leave their place to others. A prepare that was stopped and has not noticed takes one.
+  int taken = attempt_parts_.busy_ahead;
   for (const AttemptPtr& attempt : attempts_) {
-    bool is_active = !attempt->is_ready() && attempt->phase() != Attempt::Phase::kEnded;
-    if (is_active && !attempt->is_busy()) ++taken;
+    if (attempt->is_ahead() && !attempt->is_busy()) ++taken;
   }
-  return std::clamp(limit - taken, 0, kItemsMax);
+  return std::clamp(options_.prepare_ahead - taken, 0, kItemsMax);
+}
+
+void WorkerLoop::RunOpened(absl::Time now) {
+  int places = options_.concurrency - NumRunning();
+  for (const AttemptPtr& attempt : attempts_) {
+    if (places <= 0) return;
+    if (attempt->phase() != Attempt::Phase::kPrepared || !attempt->is_open()) continue;
+    attempt->GoOn(now);
+    --places;
+  }
+}
+
+void WorkerLoop::ReleaseAhead(std::string_view reason) {
+  for (const AttemptPtr& attempt : attempts_) {
+    if (attempt->is_ahead() && !attempt->is_open()) attempt->Release(reason);
+  }
 }
 
 // --- Sync ---
@@ -262,7 +300,7 @@ bool WorkerLoop::SyncIsDue(absl::Time now) const {
   if (is_open && !open_syncs_.at(newest_sync_).may_park()) return false;
   if (HasUnsentResult()) return true;
   if (draining_ && !drain_announced_) return !is_open || !open_syncs_.at(newest_sync_).draining;
-  return !is_open && (WantedLeases() > 0 || is_drained_) && now >= next_poll_;
+  return !is_open && (WantsPoll() || is_drained_) && now >= next_poll_;
 }
 
 void WorkerLoop::SendSync(absl::Time now) {
@@ -310,6 +348,7 @@ void WorkerLoop::AddHeld(absl::Time now, v1::SyncRequest& request, const OpenSyn
     held->set_task(attempt->lease().task());
     held->set_lease_token(attempt->token());
     held->set_progress(attempt->progress());
+    held->set_announced(!attempt->is_open());
   }
   for (const AttemptPtr& attempt : attempts_) attempt->NoteRenewalSent(now);
 }
@@ -327,12 +366,14 @@ void WorkerLoop::AddPoll(absl::Time now, v1::SyncRequest& request, OpenSync& syn
     sync.wait = wait;
     return;
   }
-  int want = WantedLeases();
+  const int want = WantedLeases();
+  const int want_announced = WantsPoll() ? WantedAhead() : 0;
   auto newest = open_syncs_.find(newest_sync_);
   bool supersedes_poll = newest != open_syncs_.end() && !newest->second.poll_id.empty();
-  if (want == 0 || (now < next_poll_ && !supersedes_poll && request.results_size() == 0)) return;
+  if (want + want_announced == 0 || (now < next_poll_ && !supersedes_poll && request.results_size() == 0)) return;
   if (poll_id_.empty()) poll_id_ = parts_.random.Token(16);
   request.set_want(want);
+  request.set_want_announced(want_announced);
   request.set_poll_id(poll_id_);
   *request.mutable_wait() = ToProto(wait);
   sync.poll_id = poll_id_;
@@ -388,6 +429,7 @@ void WorkerLoop::OnAnswer(const OpenSync& sync, v1::SyncResponse& response, bool
     attempt_parts_.inline_bytes_max = std::min(response.inline_bytes_max(), kInlineBytesMax);
   }
   suggested_concurrency_ = response.suggested_concurrency();
+  has_announced_ = response.has_announced();
   if (sync.draining) drain_announced_ = true;
 
   ForFirst(response.verdicts(), [&](const v1::ResultVerdict& verdict) { OnVerdict(verdict); });
@@ -469,6 +511,10 @@ void WorkerLoop::OnLeaseUpdate(const v1::LeaseUpdate& update, absl::Time sent) {
     case v1::LeaseUpdate::LOST:
       if (!attempt->is_ready()) Stop(*attempt, "the server took its lease away");
       break;
+    case v1::LeaseUpdate::OPENED:
+      attempt->Open(update.broadcast_digest());
+      attempt->Extend(sent, FromProto(update.remaining()));
+      break;
     default:
       attempt->Extend(sent, FromProto(update.remaining()));
   }
@@ -484,6 +530,7 @@ void WorkerLoop::OnServiceChanged(bool is_drained, absl::Time now) {
   if (is_drained) {
     LogInfo("drained by an operator: finishing what it holds ({}), and waiting to be taken back into service",
             Counted(static_cast<int64_t>(attempts_.size()), "lease"));
+    ReleaseAhead("the worker was drained");
   } else {
     LogInfo("taken back into service");
   }
@@ -496,6 +543,7 @@ void WorkerLoop::StartDrain(std::string_view why, absl::Time now) {
   LogInfo("stopping, because {}; it holds {}", why, Counted(static_cast<int64_t>(attempts_.size()), "lease"));
   draining_ = true;
   grace_end_ = now + options_.grace;
+  ReleaseAhead("the worker is stopping");
 }
 
 void WorkerLoop::StepDrain(absl::Time now) {
@@ -522,7 +570,7 @@ absl::Time WorkerLoop::NextStep(absl::Time now) const {
   // The next call: for a renewal, a poll or a result, but not during a backoff.
   absl::Time sync = NextRenewal();
   bool is_open = open_syncs_.contains(newest_sync_);
-  if (!is_open && (WantedLeases() > 0 || is_drained_)) sync = std::min(sync, next_poll_);
+  if (!is_open && (WantsPoll() || is_drained_)) sync = std::min(sync, next_poll_);
   if (HasUnsentResult() || (draining_ && !drain_announced_)) sync = is_open ? sync : now;
   absl::Time next = std::max(sync, backoff_until_);
   for (const AttemptPtr& attempt : attempts_) {

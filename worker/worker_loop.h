@@ -18,9 +18,11 @@
 //
 // A lease's time counts from when the request was SENT that granted or renewed it. One failed call is not a lost lease:
 // only when its time has run out is the attempt stopped, and its result is still offered for a moment.
-// A server drains a worker, and takes it back: drained, it finishes what it holds, wants nothing, and keeps a call
-// parked by which it hears that it is wanted again. Destroying the loop is a crash of the worker: nobody is told, and
-// callbacks that come late fall into the void. Step and the accessors belong to one thread.
+// Tasks of announced rounds are prepared beside those that run, and run when their rounds have opened and there is a
+// place (see WorkerOptions::prepare_ahead). A server drains a worker, and takes it back: drained, it finishes what it
+// holds, wants nothing, and keeps a call parked by which it hears that it is wanted again. Destroying the loop is a
+// crash of the worker: nobody is told, and callbacks that come late fall into the void. Step and the accessors belong
+// to one thread.
 #pragma once
 
 #include <cstdint>
@@ -56,6 +58,8 @@ struct WorkerOptions {
   std::map<std::string, std::string> labels;
   // Tasks at a time.
   int concurrency = 1;
+  // Tasks of announced rounds that it holds beside those, to prepare them before their rounds open.
+  int prepare_ahead = 0;
   // How long a poll may be parked when there is no work. At most 60 s.
   absl::Duration poll_wait = absl::Seconds(30);
   // How long an answer may take in addition.
@@ -127,7 +131,7 @@ class WorkerLoop {
   // Leases held, including those whose result is on its way.
   int num_held() const { return static_cast<int>(attempts_.size()); }
   // Prepares and runs under way, also those that were told to stop and have not noticed.
-  int num_busy() const { return attempt_parts_.busy; }
+  int num_busy() const { return attempt_parts_.busy + attempt_parts_.busy_ahead; }
 
  private:
   using AttemptPtr = std::shared_ptr<Attempt>;
@@ -154,7 +158,18 @@ class WorkerLoop {
   void Stop(Attempt& attempt, std::string_view why);
   void ExpireLeases(absl::Time now);
   void SweepEndedAttempts();
+  // Of attempts that run, and of runs that were stopped and have not noticed.
+  int NumRunning() const;
+  // Of attempts whose round has opened while they prepared, and that wait for a place to run.
+  int NumOpened() const;
   int WantedLeases() const;
+  int WantedAhead() const;
+  // A call is worth making for it alone.
+  bool WantsPoll() const { return WantedLeases() > 0 || (has_announced_ && WantedAhead() > 0); }
+  // Those that have prepared, and whose rounds have opened, as far as there is room, the oldest lease first.
+  void RunOpened(absl::Time now);
+  // Tasks that it only prepares, when it shall take no more: others can.
+  void ReleaseAhead(std::string_view reason);
 
   // Sync.
   bool SyncIsDue(absl::Time now) const;
@@ -203,6 +218,8 @@ class WorkerLoop {
   // The newest call was refused like one before, and its results may be why.
   bool renews_first_ = false;
   int suggested_concurrency_ = 0;
+  // As the server last said.
+  bool has_announced_ = false;
 
   // As the server last said: it is given nothing until it is taken back into service.
   bool is_drained_ = false;

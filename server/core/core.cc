@@ -32,6 +32,7 @@ Core::Core(TaskStore& store, PayloadStore& payloads, Executor& executor, Random&
       access_(context_),
       rounds_(context_.limits, figures_),
       broadcasts_(context_, rounds_),
+      inline_broadcasts_(context_, broadcasts_),
       spools_(context_, rounds_),
       checkpoints_(context_, rounds_),
       fold_(context_, rounds_, checkpoints_),
@@ -43,7 +44,8 @@ Core::Core(TaskStore& store, PayloadStore& payloads, Executor& executor, Random&
       closing_(context_, rounds_, changes_, sealer_),
       recovery_(context_, rounds_, broadcasts_, spools_, sealer_, closing_),
       new_rounds_(context_, rounds_, broadcasts_),
-      creations_(context_, broadcasts_, new_rounds_),
+      creations_(context_, inline_broadcasts_, new_rounds_),
+      openings_(context_, rounds_, broadcasts_, inline_broadcasts_, changes_),
       workers_(context_),
       attempts_(context_, rounds_, closing_, due_),
       expiry_(context_, rounds_, attempts_, in_reception_, due_),
@@ -58,7 +60,8 @@ Core::Core(TaskStore& store, PayloadStore& payloads, Executor& executor, Random&
                          .attempts = attempts_,
                          .in_reception = in_reception_,
                          .due = due_}),
-      sync_(context_, {.workers = workers_,
+      sync_(context_, {.rounds = rounds_,
+                       .workers = workers_,
                        .intake = intake_,
                        .grants = grants_,
                        .renewal = renewal_,
@@ -76,6 +79,7 @@ Core::Core(TaskStore& store, PayloadStore& payloads, Executor& executor, Random&
     polls_.EndThoseOf(token);
     watch_.EndWaitsOf(token);
   });
+  changes_.set_on_opened([this](const RoundId& round) { polls_.OnRoundOpened(round); });
   changes_.set_on_closed([this](const RoundId& round) {
     polls_.OnRoundClosed(round);
     retention_.OnRoundClosed();

@@ -17,6 +17,7 @@
 #include "server/core/access/access_control.h"
 #include "server/core/batches/core_context.h"
 #include "server/core/broadcasts/broadcasts.h"
+#include "server/core/broadcasts/inline_broadcasts.h"
 #include "server/core/contributions/checkpoints.h"
 #include "server/core/contributions/contribution_fold.h"
 #include "server/core/contributions/spools.h"
@@ -37,6 +38,7 @@
 #include "server/core/lifecycle/round_changes.h"
 #include "server/core/lifecycle/round_closing.h"
 #include "server/core/lifecycle/round_creations.h"
+#include "server/core/lifecycle/round_openings.h"
 #include "server/core/lifecycle/round_recovery.h"
 #include "server/core/lifecycle/round_sealer.h"
 #include "server/core/rounds/live_rounds.h"
@@ -103,6 +105,7 @@ class Core {
   Broadcasts& broadcasts() { return broadcasts_; }
   NewRounds& new_rounds() { return new_rounds_; }
   RoundCreations& creations() { return creations_; }
+  RoundOpenings& openings() { return openings_; }
   RoundClosing& closing() { return closing_; }
   Uploads& uploads() { return uploads_; }
   WorkerRegistry& workers() { return workers_; }
@@ -130,6 +133,7 @@ class Core {
   AccessControl access_;
   LiveRounds rounds_;
   Broadcasts broadcasts_;
+  InlineBroadcasts inline_broadcasts_;
   Spools spools_;
   Checkpoints checkpoints_;
   ContributionFold fold_;
@@ -141,6 +145,7 @@ class Core {
   RoundRecovery recovery_;
   NewRounds new_rounds_;
   RoundCreations creations_;
+  RoundOpenings openings_;
   WorkerRegistry workers_;
   DueTime due_;
   WorkRates rates_;

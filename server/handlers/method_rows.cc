@@ -57,6 +57,8 @@ std::vector<MethodRow> BlobRows(BlobHandlers& blob) {
 std::vector<MethodRow> RoundRows(RoundHandlers& round) {
   return {
       InBatch(kCreateRound, {.roles = kSubmitting}, CheckNewRound, round, &RoundHandlers::CreateRound),
+      InBatch(kOpenRound, {.roles = kSubmitting}, OfRound(&v1::OpenRoundRequest::round, {SUBMITTER}), round,
+              &RoundHandlers::OpenRound),
       InBatch(kGetRound, {.roles = kLookingOrRelaying, .only_looks = true},
               OfRound(&v1::GetRoundRequest::round, kLooking), round, &RoundHandlers::GetRound,
               &RoundHandlers::AbandonGetRound),

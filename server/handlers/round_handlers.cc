@@ -55,7 +55,8 @@ absl::StatusOr<std::string> FindAggregate(Core& core, const RoundId& id) {
   ASSIGN_OR_RETURN(const RoundRecord record, core.queries().GetRound(id));
   ASSIGN_OR_RETURN(const v1::Round round, ToProto(record));
   if (round.state() != v1::SUCCEEDED) {
-    const bool may_come = round.state() == v1::COLLECTING || round.state() == v1::SEALING;
+    const bool may_come =
+        round.state() == v1::ANNOUNCED || round.state() == v1::COLLECTING || round.state() == v1::SEALING;
     return absl::FailedPreconditionError(fmt::format("round {} is {}, so it has no aggregate{}", record.id,
                                                      v1::RoundState_Name(round.state()),
                                                      may_come ? " yet; wait for it first" : ""));
@@ -89,19 +90,31 @@ absl::Status ReadAggregateFile(PayloadStore& payloads, v1::GetRoundResponse& res
   return blob->Append({&all, 1}, *response.mutable_aggregate_file());
 }
 
+// Answers with the round that a record is of.
+template <typename Response>
+Reply<RoundRecord> WithRound(Reply<Response> reply) {
+  return [reply = std::move(reply)](const absl::StatusOr<RoundRecord>& record) {
+    if (!record.ok()) return reply(record.status());
+    absl::StatusOr<v1::Round> round = ToProto(*record);
+    if (!round.ok()) return reply(round.status());
+    Response response;
+    *response.mutable_round() = *std::move(round);
+    reply(std::move(response));
+  };
+}
+
 }  // namespace
 
 void RoundHandlers::CreateRound(const v1::CreateRoundRequest& request, const CallContext& call,
                                 Reply<v1::CreateRoundResponse> reply) {
   if (absl::Status status = CheckRequestId(request.request_id()); !status.ok()) return reply(std::move(status));
-  core_.creations().Create(request, call.now, [reply = std::move(reply)](const absl::StatusOr<RoundRecord>& record) {
-    if (!record.ok()) return reply(record.status());
-    absl::StatusOr<v1::Round> round = ToProto(*record);
-    if (!round.ok()) return reply(round.status());
-    v1::CreateRoundResponse response;
-    *response.mutable_round() = *std::move(round);
-    reply(std::move(response));
-  });
+  core_.creations().Create(request, call.now, WithRound(std::move(reply)));
+}
+
+void RoundHandlers::OpenRound(const v1::OpenRoundRequest& request, const CallContext& call,
+                              Reply<v1::OpenRoundResponse> reply) {
+  if (absl::Status status = CheckRequestId(request.request_id()); !status.ok()) return reply(std::move(status));
+  core_.openings().Open(request, call.now, WithRound(std::move(reply)));
 }
 
 void RoundHandlers::GetRound(const v1::GetRoundRequest& request, const CallContext& call,

@@ -19,6 +19,7 @@ class RoundHandlers {
 
   void CreateRound(const v1::CreateRoundRequest& request, const CallContext& call,
                    Reply<v1::CreateRoundResponse> reply);
+  void OpenRound(const v1::OpenRoundRequest& request, const CallContext& call, Reply<v1::OpenRoundResponse> reply);
   void GetRound(const v1::GetRoundRequest& request, const CallContext& call, Reply<v1::GetRoundResponse> reply);
   // Whoever made this call has gone.
   void AbandonGetRound(CallId call);

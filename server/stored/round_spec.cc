@@ -95,6 +95,8 @@ void CopySpec(const From& from, To& to) {
   to.set_broadcast_digest(from.broadcast_digest());
   to.set_contribution_bytes_max(from.contribution_bytes_max());
   to.set_release(static_cast<decltype(to.release())>(from.release()));
+  to.set_announced(from.announced());
+  if (from.has_announce_deadline()) *to.mutable_announce_deadline() = from.announce_deadline();
 }
 
 // The first value that this version does not know, in a few words; empty if it knows all.
@@ -131,6 +133,8 @@ absl::StatusOr<v1::RoundSpec> DecodeSpec(const RoundRecord& record) {
   if (const std::string unknown = UnknownValue(bytes); !unknown.empty()) return unreadable("it has " + unknown);
   v1::RoundSpec spec;
   CopySpec(bytes, spec);
+  // It came after the spec was written.
+  if (spec.announced()) spec.set_broadcast_digest(record.broadcast_digest);
   return spec;
 }
 

@@ -13,9 +13,7 @@ absl::StatusOr<std::vector<TaskRecord>> MemoryTaskStore::LeaseTasks(const LeaseT
   if (absl::Status status = CheckArguments(params); !status.ok()) return status;
   Round* round = FindRound(params.round);
   if (!round) return NoSuchRound(params.round);
-  if (round->record.state != RoundState::kCollecting) {
-    return RoundIsElsewhere(params.round, round->record.state, RoundState::kCollecting);
-  }
+  if (!HandsOutTasks(round->record.state)) return RoundHasStopped(params.round, round->record.state);
   int64_t wanted = static_cast<int64_t>(params.tokens.size());
   if (params.per_worker_max > 0) {
     auto taken = round->taken.find(params.worker);
@@ -82,10 +80,13 @@ absl::StatusOr<TaskRecord> MemoryTaskStore::RenewLease(const RenewLeaseParams& p
   SHEAF_CHECK(is_in_batch_, "writing needs a batch");
   auto task = FindLease(params.task, params.token);
   if (!task.ok()) return task.status();
-  if (params.progress > (*task)->record.progress) {
-    TaskRecord next = (*task)->record;
-    next.progress = params.progress;
-    next.expire_time = std::min(params.expire_time, next.attempt_deadline_time);
+  const TaskRecord& record = (*task)->record;
+  if (params.progress > record.progress || params.attempt_deadline_time_max < record.attempt_deadline_time) {
+    TaskRecord next = record;
+    next.attempt_deadline_time = std::min(next.attempt_deadline_time, params.attempt_deadline_time_max);
+    if (params.progress > next.progress) next.expire_time = params.expire_time;
+    next.progress = std::max(next.progress, params.progress);
+    next.expire_time = std::min(next.expire_time, next.attempt_deadline_time);
     PutTask(*FindRound(params.task.round), **task, std::move(next));
   }
   return ShowState(**task);
@@ -136,9 +137,7 @@ absl::StatusOr<bool> MemoryTaskStore::LimitTimes(const LimitTimesParams& params)
   SHEAF_CHECK(is_in_batch_, "writing needs a batch");
   Round* round = FindRound(params.round);
   if (!round) return NoSuchRound(params.round);
-  if (round->record.state != RoundState::kCollecting) {
-    return RoundIsElsewhere(params.round, round->record.state, RoundState::kCollecting);
-  }
+  if (!HandsOutTasks(round->record.state)) return RoundHasStopped(params.round, round->record.state);
   RoundRecord limited = round->record;
   limited.deadline_time = std::min(limited.deadline_time, params.deadline_time_max);
   bool has_changed = limited.deadline_time != round->record.deadline_time;
@@ -168,9 +167,7 @@ absl::StatusOr<TaskRecord> MemoryTaskStore::RequeueTask(const RequeueTaskParams&
   Task* task = FindTask(params.task);
   if (!task) return NoSuchTask(params.task);
   Round& round = *FindRound(params.task.round);
-  if (round.record.state != RoundState::kCollecting) {
-    return RoundIsElsewhere(params.task.round, round.record.state, RoundState::kCollecting);
-  }
+  if (!HandsOutTasks(round.record.state)) return RoundHasStopped(params.task.round, round.record.state);
   TaskState state = task->record.state;
   if (state == TaskState::kSucceeded || state == TaskState::kCancelled) return CannotRequeue(params.task, state);
 
@@ -387,7 +384,7 @@ absl::StatusOr<std::vector<int64_t>> MemoryTaskStore::CountQueued(const RoundId&
   if (!round) return NoSuchRound(id);
   std::map<std::string, int64_t> counts;
   for (const Task& task : round->tasks) {
-    const bool is_queued = task.record.state == TaskState::kQueued && round->record.state == RoundState::kCollecting;
+    const bool is_queued = task.record.state == TaskState::kQueued && HandsOutTasks(round->record.state);
     counts[task.input.requirement] += is_queued ? 1 : 0;
   }
   std::vector<int64_t> queued;

@@ -128,6 +128,10 @@ absl::StatusOr<RoundRecord> MemoryTaskStore::MoveRound(const MoveRoundParams& pa
     round->aggregate_digest = params.aggregate_digest;
     undo_.push_back([round] { round->aggregate_digest.clear(); });
   }
+  if (IsOpening(params)) {
+    next.broadcast_digest = params.broadcast_digest;
+    next.deadline_time = params.deadline_time;
+  }
   if (params.to != RoundState::kCollecting) {
     for (Task& task : round->tasks) {
       if (IsEnded(task.record.state)) continue;

@@ -72,9 +72,7 @@ TaskRecord MemoryTaskStore::Show(const Task& task) {
 // --- Changing rows -------------------------------------------------------------------------------
 
 void MemoryTaskStore::Index(const RoundRecord& round) {
-  if (round.state == RoundState::kAnnounced || round.state == RoundState::kCollecting) {
-    deadlines_.emplace(round.deadline_time, round.id);
-  }
+  if (HandsOutTasks(round.state)) deadlines_.emplace(round.deadline_time, round.id);
 }
 
 void MemoryTaskStore::Unindex(const RoundRecord& round) { deadlines_.erase({round.deadline_time, round.id}); }

@@ -110,12 +110,18 @@ void PostgresEngine::WriteRenewals(const BatchNotes& notes) {
   for (const auto& [key, noted] : notes.tasks()) {
     if (!noted.IsRenewal()) continue;
     const TaskRecord& task = noted.record;
-    lists.BeginRow().Add(key).Add(task.lease_token.value()).Add(task.progress).Add(ToSql(task.expire_time));
+    lists.BeginRow()
+        .Add(key)
+        .Add(task.lease_token.value())
+        .Add(task.progress)
+        .Add(ToSql(task.expire_time))
+        .Add(ToSql(task.attempt_deadline_time));
   }
   if (lists.empty()) return;
   session_.Queue(lists.num_rows(), std::string(R"(-- renew_leases
-      UPDATE tasks t SET progress = n.progress, expire_time = n.expire_time
-        FROM unnest($1, $2, $3, $4) AS n (task_key, lease_token, progress, expire_time)
+      UPDATE tasks t SET progress = n.progress, expire_time = n.expire_time,
+             attempt_deadline_time = n.attempt_deadline_time
+        FROM unnest($1, $2, $3, $4, $5) AS n (task_key, lease_token, progress, expire_time, attempt_deadline_time)
        WHERE t.task_key = n.task_key AND t.state = $LEASED AND t.lease_token = n.lease_token)"_sql),
                  lists.Values());
 }
@@ -332,7 +338,7 @@ const SqlEngine::Texts& PostgresEngine::texts() const {
         JOIN tasks t ON t.task_key BETWEEN (r.round_key << 32) AND (r.round_key << 32) + 2147483647
         JOIN round_requirements q ON q.round_key = t.round_key AND q.number = t.requirement
         LEFT JOIN task_inputs i ON i.task_key = t.task_key
-       WHERE r.$IS_LIVE AND r.state = $COLLECTING AND r.num_leased > 0 AND t.state = $LEASED)"_sql,
+       WHERE r.$IS_LIVE AND r.$HANDS_OUT_TASKS AND r.num_leased > 0 AND t.state = $LEASED)"_sql,
                                                      kTaskColumns);
   // The condition is kTaskState's bit among those of $9.
   static const std::string list_tasks = fmt::format(R"(-- list_tasks

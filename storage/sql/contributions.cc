@@ -18,7 +18,9 @@ absl::StatusOr<ContributionRecord> SqlTaskStore::RecordContribution(const Record
   RETURN_IF_ERROR(found.status());
   Round& round = **found;
   ASSIGN_OR_RETURN(const TaskRecord before, GetTaskState(params.task));
-  RETURN_IF_ERROR(FindCollectingRound(params.task.round).status());
+  if (round.record.state != RoundState::kCollecting) {
+    return RoundIsElsewhere(round.record.id, round.record.state, RoundState::kCollecting);
+  }
   if (before.state != TaskState::kLeased || before.lease_token != params.token) {
     return LeaseIsGone(params.task, before.state);
   }

@@ -144,7 +144,7 @@ absl::Status SqlTaskStore::ReadInputs(const Round& round, std::span<const size_t
 absl::StatusOr<std::vector<TaskRecord>> SqlTaskStore::LeaseTasks(const LeaseTasksParams& params) {
   SHEAF_CHECK(is_in_batch_, "writing needs a batch");
   RETURN_IF_ERROR(CheckArguments(params));
-  ASSIGN_OR_RETURN(Round * round, FindCollectingRound(params.round));
+  ASSIGN_OR_RETURN(Round * round, FindOpenRound(params.round));
   int64_t wanted = static_cast<int64_t>(params.tokens.size());
   if (params.per_worker_max > 0) {
     ASSIGN_OR_RETURN(const int64_t num_taken, CountTaken(*round, params.worker));
@@ -225,10 +225,12 @@ absl::StatusOr<TaskRecord> SqlTaskStore::RenewLease(const RenewLeaseParams& para
   if (absl::IsNotFound(round.status())) return NoSuchTask(params.task);
   RETURN_IF_ERROR(round.status());
   ASSIGN_OR_RETURN(TaskRecord task, FindLease(params.task, params.token));
-  if (params.progress <= task.progress) return task;
+  if (params.progress <= task.progress && params.attempt_deadline_time_max >= task.attempt_deadline_time) return task;
   const TaskRecord before = task;
-  task.progress = params.progress;
-  task.expire_time = Kept(std::min(params.expire_time, task.attempt_deadline_time));
+  task.attempt_deadline_time = Kept(std::min(task.attempt_deadline_time, params.attempt_deadline_time_max));
+  if (params.progress > task.progress) task.expire_time = params.expire_time;
+  task.progress = std::max(task.progress, params.progress);
+  task.expire_time = Kept(std::min(task.expire_time, task.attempt_deadline_time));
   notes_.PutTask(KeyOf(**round, task.id.index), before, task);
   leases_.Put((*round)->record.population, task);
   return task;
@@ -287,7 +289,7 @@ absl::StatusOr<TaskRecord> SqlTaskStore::RequeueTask(const RequeueTaskParams& pa
   RETURN_IF_ERROR(found.status());
   Round& round = **found;
   ASSIGN_OR_RETURN(const TaskRecord before, FindTask(round, params.task));
-  RETURN_IF_ERROR(FindCollectingRound(params.task.round).status());
+  RETURN_IF_ERROR(FindOpenRound(params.task.round).status());
   TaskRecord task = before;
   const TaskState from = task.state;
   if (from == TaskState::kSucceeded || from == TaskState::kCancelled) return CannotRequeue(params.task, from);
@@ -318,7 +320,7 @@ absl::StatusOr<TaskRecord> SqlTaskStore::RequeueTask(const RequeueTaskParams& pa
 
 absl::StatusOr<bool> SqlTaskStore::LimitTimes(const LimitTimesParams& params) {
   SHEAF_CHECK(is_in_batch_, "writing needs a batch");
-  ASSIGN_OR_RETURN(Round * round, FindCollectingRound(params.round));
+  ASSIGN_OR_RETURN(Round * round, FindOpenRound(params.round));
   RETURN_IF_ERROR(WriteNotes());
   bool has_changed = false;
   if (round->record.deadline_time > params.deadline_time_max) {

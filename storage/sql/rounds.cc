@@ -194,6 +194,13 @@ absl::StatusOr<RoundRecord> SqlTaskStore::MoveRound(const MoveRoundParams& param
   if (round->record.state != params.from) return RoundIsElsewhere(params.round, round->record.state, params.from);
   Touch(*round);
   RoundRecord& record = round->record;
+  if (IsOpening(params)) {
+    record.broadcast_digest = params.broadcast_digest;
+    record.deadline_time = Kept(params.deadline_time);
+    RETURN_IF_ERROR(
+        Change(1, "-- open_round\nUPDATE rounds SET broadcast_digest = ?, deadline_time = ? WHERE round_key = ?",
+               {SqlText(record.broadcast_digest), ToSql(record.deadline_time), round->key}));
+  }
   if (params.to == RoundState::kCollecting) {
     // What was cancelled stays so.
     if (HasStopped(record.state)) RETURN_IF_ERROR(WriteCancelled(*round));
@@ -271,7 +278,7 @@ absl::StatusOr<std::vector<std::string>> SqlTaskStore::ListRequirements(const Ro
 
 absl::StatusOr<std::vector<int64_t>> SqlTaskStore::CountQueued(const RoundId& id) {
   ASSIGN_OR_RETURN(Round * round, FindRound(id));
-  if (round->record.state == RoundState::kCollecting) {
+  if (HandsOutTasks(round->record.state)) {
     ASSIGN_OR_RETURN(const WaitingTasks* waiting, LoadWaiting(*round));
     return waiting->CountAll();
   }

@@ -192,10 +192,10 @@ absl::StatusOr<std::vector<std::string>> SqlTaskStore::ReadRequirements(int64_t 
   return requirements;
 }
 
-absl::StatusOr<SqlTaskStore::Round*> SqlTaskStore::FindCollectingRound(const RoundId& id) {
+absl::StatusOr<SqlTaskStore::Round*> SqlTaskStore::FindOpenRound(const RoundId& id) {
   ASSIGN_OR_RETURN(Round * round, FindRound(id));
-  if (round->record.state == RoundState::kCollecting) return round;
-  return RoundIsElsewhere(id, round->record.state, RoundState::kCollecting);
+  if (HandsOutTasks(round->record.state)) return round;
+  return RoundHasStopped(id, round->record.state);
 }
 
 void SqlTaskStore::Touch(Round& round) {

@@ -135,7 +135,8 @@ class SqlTaskStore final : public TaskStore {
   // The round, cached while it is live. Stays valid until the end of the batch or the next FindRound of another
   // round outside one. NOT_FOUND.
   absl::StatusOr<Round*> FindRound(const RoundId& id);
-  absl::StatusOr<Round*> FindCollectingRound(const RoundId& id);
+  // FAILED_PRECONDITION unless it hands out tasks.
+  absl::StatusOr<Round*> FindOpenRound(const RoundId& id);
   // Deletes some of what belongs to a deleted round; returns for how many tasks.
   absl::StatusOr<int64_t> DeleteTasks(int64_t round_key, int64_t tasks_limit);
   absl::StatusOr<int64_t> CountTaken(Round& round, const WorkerName& worker);

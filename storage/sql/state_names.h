@@ -24,9 +24,10 @@ inline constexpr SqlName kSqlNames[] = {
     // Of a round.
     {"$COLLECTING", "2"},
     {"$HAS_DEADLINE", "state <= 2"},  // ANNOUNCED, COLLECTING
-    {"$IS_LIVE", "state <= 3"},       // and SEALING
-    {"$HAS_STOPPED", "state >= 3"},   // SEALING, and what has ended
-    {"$HAS_ENDED", "state >= 4"},     // SUCCEEDED, FAILED, CANCELLED
+    {"$HANDS_OUT_TASKS", "state <= 2"},
+    {"$IS_LIVE", "state <= 3"},      // and SEALING
+    {"$HAS_STOPPED", "state >= 3"},  // SEALING, and what has ended
+    {"$HAS_ENDED", "state >= 4"},    // SUCCEEDED, FAILED, CANCELLED
     // Of a task.
     {"$QUEUED", "1"},
     {"$LEASED", "2"},

@@ -46,8 +46,10 @@ absl::Status SqliteEngine::WriteTask(int64_t key, const BatchNotes::Task& noted)
   const bool is_leased = task.state == TaskState::kLeased;
   if (noted.IsRenewal()) {
     return connection_->Change(1, R"(-- renew_lease
-        UPDATE tasks SET progress = ?, expire_time = ? WHERE task_key = ? AND state = $LEASED AND lease_token = ?)"_sql,
-                               {task.progress, ToSql(task.expire_time), key, SqlText(task.lease_token.value())});
+        UPDATE tasks SET progress = ?, expire_time = ?, attempt_deadline_time = ?
+         WHERE task_key = ? AND state = $LEASED AND lease_token = ?)"_sql,
+                               {task.progress, ToSql(task.expire_time), ToSql(task.attempt_deadline_time), key,
+                                SqlText(task.lease_token.value())});
   }
   if (noted.HasOldAttempts()) {
     RETURN_IF_ERROR(connection_
@@ -192,7 +194,7 @@ const SqlEngine::Texts& SqliteEngine::texts() const {
       SELECT {}, r.population FROM rounds r CROSS JOIN tasks t ON t.task_key BETWEEN (r.round_key << 32) AND (r.round_key << 32) + 2147483647
         JOIN round_requirements q ON q.round_key = t.round_key AND q.number = t.requirement
         LEFT JOIN task_inputs i ON i.task_key = t.task_key
-       WHERE r.$IS_LIVE AND r.state = $COLLECTING AND r.num_leased > 0 AND t.state = $LEASED)"_sql,
+       WHERE r.$IS_LIVE AND r.$HANDS_OUT_TASKS AND r.num_leased > 0 AND t.state = $LEASED)"_sql,
                                                      kTaskColumns);
   static const std::string list_tasks = fmt::format(R"(-- list_tasks
       SELECT {} FROM {}

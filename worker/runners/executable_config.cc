@@ -140,7 +140,7 @@ absl::Status ExecutableConfig::Complete(const Completion& completion) {
                                                     std::string(program.status().message())));
     }
     at->arguments.front() = *std::move(program);
-    at->processes_max = completion.concurrency;
+    at->processes_max = completion.tasks_max;
   }
   // The one for all first: the one for a computation goes before it.
   std::stable_partition(limits.begin(), limits.end(), [](const Limit& limit) { return limit.computation.empty(); });

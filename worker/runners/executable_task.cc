@@ -92,7 +92,7 @@ absl::Status ExecutableTask::Begin(RunControl& control) {
   if (!parts_.executable.stays) {
     ASSIGN_OR_RETURN(std::string path, parts_.host.MakeDirectory());
     RETURN_IF_ERROR(MakeDirectory(std::move(path)));
-    request_.whole_broadcast = !lease_.broadcast_digest().empty();
+    request_ = {.whole_broadcast = true, .is_optional = true, .selections = {}};
     return absl::OkStatus();
   }
   // Once for all that it asks for meanwhile.
@@ -203,7 +203,7 @@ absl::Status ExecutableTask::Say(const std::string& line) {
 absl::Status ExecutableTask::Give(const TaskInputs& inputs) {
   // Who asks again has it.
   if (inputs.broadcast != nullptr && broadcast_ == nullptr) {
-    ASSIGN_OR_RETURN(broadcast_, parts_.broadcasts.Hold(lease_.broadcast_digest(), *inputs.broadcast));
+    ASSIGN_OR_RETURN(broadcast_, parts_.broadcasts.Hold(inputs.broadcast_digest, *inputs.broadcast));
     RETURN_IF_ERROR(directory_->Link(kParams, broadcast_->path()));
   }
   switch (wants_) {

@@ -73,6 +73,7 @@ std::string TaskDescription(const v1::Lease& lease, const std::map<std::string, 
   json["min_clients"] = lease.min_clients();
   json["broadcast"] = nullptr;
   if (!lease.broadcast_digest().empty()) json["broadcast"] = lease.broadcast_digest();
+  if (lease.announced()) json["broadcast"] = true;
   json["numerics"] = v1::Numerics_Name(numerics == v1::NUMERICS_UNSPECIFIED ? v1::EXACT : numerics);
   json["outputs"] = std::move(outputs);
   // A selector need not be UTF-8, and the line must be.

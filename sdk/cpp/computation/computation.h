@@ -29,6 +29,8 @@ namespace sheaf {
 struct InputRequest {
   // The whole file. Kept in the worker's cache, by digest.
   bool whole_broadcast = false;
+  // And no error if the round has none. Of an announced round nobody knows while its tasks are prepared.
+  bool is_optional = false;
   // Rows of its tensors.
   std::vector<v1::RowSelection> selections;
 };
@@ -36,6 +38,8 @@ struct InputRequest {
 struct TaskInputs {
   // A safetensors file; null unless asked for.
   std::shared_ptr<const std::string> broadcast;
+  // The round's, whatever was asked for; empty if it has none.
+  std::string broadcast_digest;
   // One per selection, in their order: shape [rows selected, shape of one row...].
   std::vector<NamedTensor> selected;
 };
@@ -69,7 +73,9 @@ class Computation {
   virtual bool is_offered() const { return true; }
   // While it is not offered: how long until it is again, as far as time alone decides that.
   virtual absl::Duration offer_pause() const { return absl::InfiniteDuration(); }
-  // Reads local data; may take long the first time. Errors as in PreparedTask::Run.
+  // Reads local data; may take long the first time. What is done here need not wait for the model: of an announced
+  // round it happens while the rounds before it run, and lease.broadcast_digest() is empty. Errors as in
+  // PreparedTask::Run.
   virtual absl::StatusOr<std::unique_ptr<PreparedTask>> Prepare(const v1::Lease& lease, RunControl& control) const = 0;
 };
 

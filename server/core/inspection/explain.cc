@@ -68,6 +68,7 @@ class Explanation {
       response_.set_summary(fmt::format("Round {} has all it needs; its aggregate is being written.", record_.id));
       return;
     }
+    if (record_.state == RoundState::kAnnounced) return Announced();
     const int64_t missing = round.spec.goal() - record_.num_contributions;
     response_.set_summary(fmt::format("Round {} waits for {} of {}; {} left until its deadline.", record_.id,
                                       Counted(missing, "contribution"), round.spec.goal(),
@@ -103,6 +104,21 @@ class Explanation {
   v1::ExplainRoundResponse Take() && { return std::move(response_); }
 
  private:
+  void Announced() {
+    const TaskCounts& tasks = record_.tasks;
+    response_.set_summary(fmt::format("Round {} is announced, and waits for its broadcast; {} left until it fails.",
+                                      record_.id, Ago(record_.deadline_time - now_)));
+    Reason(fmt::format("Workers prepare {} of its {}; the others wait for workers, or for the round to open.",
+                       tasks.leased, Counted(tasks.total(), "task")));
+    if (tasks.buried + tasks.failed > 0) {
+      Reason(fmt::format(
+          "{} given up while it was prepared.",
+          Counted(tasks.buried + tasks.failed, "task") + (tasks.buried + tasks.failed == 1 ? " was" : " were")));
+      Errors(tasks.buried > 0 ? TaskState::kBuried : TaskState::kFailed);
+    }
+    Hint("Its program opens it (OpenRound) when the round before has ended; `sheaf round list` shows that one.");
+  }
+
   void Reason(std::string sentence) { response_.add_reasons(std::move(sentence)); }
   void Hint(std::string sentence) { response_.add_hints(std::move(sentence)); }
 

@@ -8,6 +8,7 @@
 #include "base/key_hash.h"
 #include "base/status_macros.h"
 #include "proto/time.h"
+#include "server/core/rounds/round_states.h"
 
 namespace sheaf {
 namespace {
@@ -38,7 +39,14 @@ v1::Lease ToLease(const LiveRound& round, const TaskRecord& task, absl::Time arr
   lease.set_durability(round.spec.durability());
   lease.set_priority(round.spec.priority());
   *lease.mutable_attempt_deadline() = round.spec.attempt_deadline();
+  lease.set_announced(WaitsForBroadcast(round.state));
   return lease;
+}
+
+// Of an attempt that begins now. One that is prepared before its round opens has this time from then on: the first
+// renewal that tells its worker so brings it forward (see LeaseRenewal).
+absl::Time AttemptDeadline(const LiveRound& round, absl::Time now) {
+  return (WaitsForBroadcast(round.state) ? round.deadline_time : now) + FromProto(round.spec.attempt_deadline());
 }
 
 }  // namespace
@@ -65,7 +73,7 @@ absl::StatusOr<LeaseGrants::Held> LeaseGrants::Resend(const v1::SyncRequest& req
     if (held_by_worker.is_cut) continue;
     room_.Take(bytes);
     *response.add_leases() = std::move(lease);
-    ++held_by_worker.resent;
+    ++(WaitsForBroadcast(round->state) ? held_by_worker.resent_announced : held_by_worker.resent);
     context_.figures.leases_resent.Add();
   }
   return held_by_worker;
@@ -73,11 +81,24 @@ absl::StatusOr<LeaseGrants::Held> LeaseGrants::Resend(const v1::SyncRequest& req
 
 absl::StatusOr<bool> LeaseGrants::Grant(const WorkerProfile& worker, const Wish& wish, const CallTimes& times,
                                         v1::SyncResponse& response) {
+  ASSIGN_OR_RETURN(const bool is_cut,
+                   GrantPortion(worker, {.poll_id = wish.poll_id, .want = wish.want}, times, response));
+  if (is_cut) return true;
+  return GrantPortion(worker, {.poll_id = wish.poll_id, .want = wish.want_announced, .is_announced = true}, times,
+                      response);
+}
+
+absl::StatusOr<bool> LeaseGrants::GrantPortion(const WorkerProfile& worker, const Portion& wish, const CallTimes& times,
+                                               v1::SyncResponse& response) {
   int32_t want = wish.want;
+  if (want <= 0) return false;
+  int64_t WorkerProfile::*const looked_at =
+      wish.is_announced ? &WorkerProfile::looked_at_announced : &WorkerProfile::looked_at;
   const int64_t work_version = rounds_.work().version();
   int64_t candidates_left = kCandidatesMax;
   bool is_complete = true;
-  for (LiveRound* round : scheduler_.RoundsFor(worker, rounds_, worker.looked_at)) {
+  for (LiveRound* round :
+       scheduler_.RoundsFor(worker, rounds_, {.for_announced = wish.is_announced, .since = worker.*looked_at})) {
     if (want == 0) return false;
     const RequirementIndex::Match match = MatchOf(worker, *round, candidates_left);
     is_complete = is_complete && match.is_complete;
@@ -96,12 +117,12 @@ absl::StatusOr<bool> LeaseGrants::Grant(const WorkerProfile& worker, const Wish&
       has_more = num_leased == portion;
     }
   }
-  if (want > 0 && is_complete) workers_.NoteLook(worker, work_version);
+  if (want > 0 && is_complete) workers_.NoteLook(worker, looked_at, work_version);
   return false;
 }
 
 absl::StatusOr<int32_t> LeaseGrants::LeaseFrom(LiveRound& round, const RequirementIndex::Match& match,
-                                               const WorkerProfile& worker, const Wish& wish, const CallTimes& times,
+                                               const WorkerProfile& worker, const Portion& wish, const CallTimes& times,
                                                v1::SyncResponse& response) {
   std::vector<LeaseToken> tokens;
   for (int32_t i = 0; i < wish.want; ++i) {
@@ -115,17 +136,16 @@ absl::StatusOr<int32_t> LeaseGrants::LeaseFrom(LiveRound& round, const Requireme
   const int32_t per_worker_max = round.spec.open_slots().per_worker_max();
   const bool could_take_any = fulfilled.size() == round.requirements.size() && per_worker_max == 0;
   const absl::Duration lease = FromProto(round.spec.lease_duration());
-  ASSIGN_OR_RETURN(
-      const std::vector<TaskRecord> tasks,
-      context_.store.LeaseTasks({.round = round.id,
-                                 .worker = worker.name,
-                                 .poll_id = wish.poll_id,
-                                 .tokens = std::move(tokens),
-                                 .fulfilled_requirements = std::move(fulfilled),
-                                 .per_worker_max = per_worker_max,
-                                 .now = times.now,
-                                 .expire_time = times.now + lease,
-                                 .attempt_deadline_time = times.now + FromProto(round.spec.attempt_deadline())}));
+  ASSIGN_OR_RETURN(const std::vector<TaskRecord> tasks,
+                   context_.store.LeaseTasks({.round = round.id,
+                                              .worker = worker.name,
+                                              .poll_id = wish.poll_id,
+                                              .tokens = std::move(tokens),
+                                              .fulfilled_requirements = std::move(fulfilled),
+                                              .per_worker_max = per_worker_max,
+                                              .now = times.now,
+                                              .expire_time = times.now + lease,
+                                              .attempt_deadline_time = AttemptDeadline(round, times.now)}));
   const auto num_leased = static_cast<int32_t>(tasks.size());
   if (num_leased < wish.want) {
     // Tasks that are queued but delayed wake everyone when their time comes; those this worker may not take stay.

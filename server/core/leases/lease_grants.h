@@ -46,8 +46,9 @@ class LeaseGrants {
   struct Held {
     // Leases that the worker has.
     int64_t total = 0;
-    // Of these, sent again.
+    // Of these, sent again: those to run, and those of announced rounds.
     int32_t resent = 0;
+    int32_t resent_announced = 0;
     // There are more to send again than the answer had room for.
     bool is_cut = false;
   };
@@ -60,16 +61,26 @@ class LeaseGrants {
     // The same for each try of one poll: the store gives it the same leases.
     std::string poll_id;
     int32_t want = 0;
+    // Of announced rounds.
+    int32_t want_announced = 0;
   };
-  // Leases up to `wish.want` tasks. True if there was no room for as many. Looks only at rounds to which work has come
-  // since the worker was last told all there was.
+  // Leases up to `wish.want` tasks to run, and then up to `wish.want_announced` to prepare. True if there was no room
+  // for as many. Looks only at rounds to which work has come since the worker was last told all there was.
   absl::StatusOr<bool> Grant(const WorkerProfile& worker, const Wish& wish, const CallTimes& times,
                              v1::SyncResponse& response);
 
  private:
+  // Of what the worker wishes, one kind.
+  struct Portion {
+    const std::string& poll_id;
+    int32_t want = 0;
+    bool is_announced = false;
+  };
+  absl::StatusOr<bool> GrantPortion(const WorkerProfile& worker, const Portion& wish, const CallTimes& times,
+                                    v1::SyncResponse& response);
   // The same of one round, whose requirements the worker fulfils as `match` says. How many it were.
   absl::StatusOr<int32_t> LeaseFrom(LiveRound& round, const RequirementIndex::Match& match, const WorkerProfile& worker,
-                                    const Wish& wish, const CallTimes& times, v1::SyncResponse& response);
+                                    const Portion& wish, const CallTimes& times, v1::SyncResponse& response);
   // The round's requirements that the worker fulfils, or some of them. Takes what it looks at from `candidates_left`.
   RequirementIndex::Match MatchOf(const WorkerProfile& worker, const LiveRound& round, int64_t& candidates_left);
   bool HasQueued(const RoundId& id) const;

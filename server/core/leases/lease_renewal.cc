@@ -26,15 +26,20 @@ absl::StatusOr<v1::LeaseUpdate> LeaseRenewal::Renew(const v1::HeldLease& held, c
   const absl::StatusOr<TaskRecord> state = context_.store.GetTaskState(*id);
   if (absl::IsNotFound(state.status()) || (state.ok() && state->worker != worker.name)) return update;
   RETURN_IF_ERROR(state.status());
-  const absl::StatusOr<TaskRecord> task =
-      context_.store.RenewLease({.task = *id,
-                                 .token = LeaseToken(held.lease_token()),
-                                 .progress = held.progress(),
-                                 .expire_time = times.now + FromProto(round->spec.lease_duration())});
+  const bool is_news = held.announced() && !WaitsForBroadcast(round->state);
+  const absl::StatusOr<TaskRecord> task = context_.store.RenewLease(
+      {.task = *id,
+       .token = LeaseToken(held.lease_token()),
+       .progress = held.progress(),
+       .expire_time = times.now + FromProto(round->spec.lease_duration()),
+       // From the first time that it is told on: never later than before.
+       .attempt_deadline_time_max =
+           is_news ? times.now + FromProto(round->spec.attempt_deadline()) : absl::InfiniteFuture()});
   if (absl::IsFailedPrecondition(task.status()) || absl::IsNotFound(task.status())) return update;
   RETURN_IF_ERROR(task.status());
   context_.figures.leases_renewed.Add();
-  update.set_verdict(v1::LeaseUpdate::HELD);
+  update.set_verdict(is_news ? v1::LeaseUpdate::OPENED : v1::LeaseUpdate::HELD);
+  if (is_news) update.set_broadcast_digest(round->spec.broadcast_digest());
   *update.mutable_remaining() = ToProto(task->expire_time - times.arrival);
   return update;
 }

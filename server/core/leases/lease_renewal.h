@@ -19,8 +19,8 @@ class LeaseRenewal {
   // Both outlive this.
   LeaseRenewal(CoreContext& context, LiveRounds& rounds) : context_(context), rounds_(rounds) {}
 
-  // HELD, and until when; CANCELLED if the round needs it no more; LOST if it is another's by now, or never was this
-  // worker's. An error is the store's.
+  // HELD, and until when; OPENED where the worker does not know yet that its round is; CANCELLED if the round needs it
+  // no more; LOST if it is another's by now, or never was this worker's. An error is the store's.
   absl::StatusOr<v1::LeaseUpdate> Renew(const v1::HeldLease& held, const WorkerProfile& worker, const CallTimes& times);
 
  private:

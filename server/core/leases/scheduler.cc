@@ -25,13 +25,14 @@ bool Offers(const WorkerProfile& worker, const v1::Computation& computation) {
 }
 
 std::vector<LiveRound*> Scheduler::RoundsFor(const WorkerProfile& worker, const LiveRounds& rounds,
-                                             int64_t since) const {
+                                             const Look& look) const {
   std::vector<LiveRound*> candidates;
   const RoundWork::Rounds* population = rounds.work().In(worker.population);
   if (population == nullptr) return candidates;
-  for (auto it = population->upper_bound(since); it != population->end(); ++it) {
+  for (auto it = population->upper_bound(look.since); it != population->end(); ++it) {
     LiveRound* round = it->second;
-    if (round->may_have_work && HandsOutTasks(round->state) && Offers(worker, round->spec.computation())) {
+    if (round->may_have_work && HandsOutTasks(round->state) && WaitsForBroadcast(round->state) == look.for_announced &&
+        Offers(worker, round->spec.computation())) {
       candidates.push_back(round);
     }
   }

@@ -1,6 +1,6 @@
 // Scheduler: which round serves a worker next. Pure choice over the live rounds; leases nothing itself.
 //
-//   for (LiveRound* round : scheduler.RoundsFor(worker, rounds, worker.looked_at)) {
+//   for (LiveRound* round : scheduler.RoundsFor(worker, rounds, {.since = worker.looked_at})) {
 //     scheduler.Served(*round, rounds);       // If it handed out a task: its job's turn has been.
 //   }
 //
@@ -25,9 +25,14 @@ bool Offers(const WorkerProfile& worker, const v1::Computation& computation);
 
 class Scheduler {
  public:
-  // The rounds of the worker's population that may have work it can do, in the order to try them: those to which work
-  // came after the version `since` of RoundWork::version().
-  std::vector<LiveRound*> RoundsFor(const WorkerProfile& worker, const LiveRounds& rounds, int64_t since) const;
+  struct Look {
+    // For tasks to prepare, of rounds whose broadcast has not come; else for tasks to run.
+    bool for_announced = false;
+    // RoundWork::version(): only at rounds to which work came after it.
+    int64_t since = 0;
+  };
+  // The rounds of the worker's population that may have work it can do, in the order to try them.
+  std::vector<LiveRound*> RoundsFor(const WorkerProfile& worker, const LiveRounds& rounds, const Look& look) const;
   // `round` has just handed out a task.
   void Served(const LiveRound& round, const LiveRounds& rounds);
 

@@ -30,8 +30,9 @@ RoundRecord NewRounds::RecordOf(const v1::CreateRoundRequest& request, const Pre
           .job = spec.job(),
           .request_id = request.request_id(),
           .spec = EncodeSpec(spec),
+          .state = spec.announced() ? RoundState::kAnnounced : RoundState::kCollecting,
           .create_time = now,
-          .deadline_time = now + FromProto(spec.deadline()),
+          .deadline_time = now + FromProto(spec.announced() ? spec.announce_deadline() : spec.deadline()),
           .broadcast_digest = spec.broadcast_digest(),
           .task_digests = prepared.task_digests};
 }
@@ -131,7 +132,9 @@ absl::StatusOr<RoundRecord> NewRounds::OnCreated(const v1::CreateRoundRequest& r
 
 absl::StatusOr<std::string> NewRounds::DifferenceFrom(const RoundRecord& earlier, const v1::RoundSpec& asked,
                                                       const PreparedRound& prepared) {
-  ASSIGN_OR_RETURN(const v1::RoundSpec stored, DecodeSpec(earlier));
+  ASSIGN_OR_RETURN(v1::RoundSpec stored, DecodeSpec(earlier));
+  // Of an announced round it came with OpenRound.
+  if (stored.announced()) stored.clear_broadcast_digest();
   if (std::string difference = SpecDifference(stored, asked, prepared.spec); !difference.empty()) return difference;
   const std::vector<TaskStore::NewTask>& tasks = prepared.tasks;
   if (earlier.tasks.total() != static_cast<int64_t>(tasks.size())) {

@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "base/status_macros.h"
+#include "proto/time.h"
 #include "storage/transitions.h"
 
 namespace sheaf {
@@ -32,6 +33,28 @@ absl::Status RoundChanges::Make(LiveRound& round, Change change) {
       if (commit.ok()) Forget(id, now);
     });
   }
+  return absl::OkStatus();
+}
+
+absl::Status RoundChanges::Open(LiveRound& round, const std::string& digest, absl::Time now) {
+  const absl::Time deadline_time = now + FromProto(round.spec.deadline());
+  RETURN_IF_ERROR(context_.store
+                      .MoveRound({.round = round.id,
+                                  .from = round.state,
+                                  .to = RoundState::kCollecting,
+                                  .now = now,
+                                  .broadcast_digest = digest,
+                                  .deadline_time = deadline_time})
+                      .status());
+  round.state = RoundState::kCollecting;
+  round.spec.set_broadcast_digest(digest);
+  rounds_.MoveDeadline(round, deadline_time);
+  broadcasts_.OnRoundAdded(digest, round.spec.population());
+  broadcasts_.OnRoundCreated(digest, now);
+  // For workers that do not prepare.
+  rounds_.work().MayHaveCome(round);
+  rounds_.queue().NoteChange(round);
+  on_opened_(round.id);
   return absl::OkStatus();
 }
 

@@ -28,6 +28,8 @@ class RoundChanges {
 
   // Called when a round stopped collecting or ended: its leases are cancelled.
   void set_on_closed(std::function<void(const RoundId&)> on_closed) { on_closed_ = std::move(on_closed); }
+  // Called when a round was opened: who has its leases may run.
+  void set_on_opened(std::function<void(const RoundId&)> on_opened) { on_opened_ = std::move(on_opened); }
 
   struct Change {
     RoundState to;
@@ -40,6 +42,9 @@ class RoundChanges {
   };
   // The move must be legal. Errors as TaskStore::MoveRound; then the round is where it was.
   absl::Status Make(LiveRound& round, Change change);
+  // The broadcast of an announced round came (none, if `digest` is empty). Errors as TaskStore::MoveRound; then it has
+  // not.
+  absl::Status Open(LiveRound& round, const std::string& digest, absl::Time now);
   // To FAILED or CANCELLED, and says so in the log.
   void End(LiveRound& round, RoundState to, const std::string& error, absl::Time now);
 
@@ -51,6 +56,7 @@ class RoundChanges {
   LiveRounds& rounds_;
   Broadcasts& broadcasts_;
   std::function<void(const RoundId&)> on_closed_ = [](const RoundId&) {};
+  std::function<void(const RoundId&)> on_opened_ = [](const RoundId&) {};
 };
 
 }  // namespace sheaf

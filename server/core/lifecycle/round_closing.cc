@@ -5,6 +5,7 @@
 #include "base/plural.h"
 #include "base/status_macros.h"
 #include "base/utf8.h"
+#include "proto/time.h"
 #include "server/core/rounds/round_states.h"
 #include "storage/transitions.h"
 
@@ -24,7 +25,7 @@ void RoundClosing::OnAccepted(LiveRound& round, absl::Time now) {
 }
 
 void RoundClosing::CheckExhausted(LiveRound& round, absl::Time now) {
-  if (!AcceptsContributions(round.state)) return;
+  if (!HandsOutTasks(round.state)) return;
   const absl::StatusOr<TaskCounts> counts = context_.store.CountTasks(round.id);
   if (!counts.ok()) return;
   const TaskCounts& tasks = *counts;
@@ -57,7 +58,12 @@ void RoundClosing::Tick(absl::Time now, absl::Time read_until) {
   for (const RoundId& id : rounds_.TakeDue(read_until)) {
     LiveRound* round = rounds_.Find(id);
     if (round == nullptr || !EndsAtDeadline(round->state)) continue;
-    if (round->recorded >= round->spec.min_goal()) {
+    if (WaitsForBroadcast(round->state)) {
+      changes_.End(*round, RoundState::kFailed,
+                   fmt::format("it was announced, and not opened within {} (announce_deadline)",
+                               absl::FormatDuration(FromProto(round->spec.announce_deadline()))),
+                   now);
+    } else if (round->recorded >= round->spec.min_goal()) {
       sealer_.Begin(*round, now);
     } else {
       changes_.End(*round, RoundState::kFailed,

@@ -7,9 +7,7 @@
 #include <span>
 #include <utility>
 
-#include "base/checksum.h"
 #include "base/status_macros.h"
-#include "server/core/broadcasts/broadcast_check.h"
 
 namespace sheaf {
 namespace {
@@ -39,42 +37,30 @@ bool RoundCreations::IsLarge(const v1::RoundSpec& spec) const {
 }
 
 void RoundCreations::Create(const v1::CreateRoundRequest& request, absl::Time now, Reply<RoundRecord> reply) {
-  request.broadcast().empty() ? CreateNamed(request, now, std::move(reply)) : StoreBroadcast(request, std::move(reply));
+  if (request.broadcast().empty()) return CreateNamed(request, now, std::move(reply));
+  if (request.spec().announced()) {
+    return reply(absl::InvalidArgumentError(
+        "spec.announced is set, so the broadcast comes with OpenRound; leave CreateRoundRequest.broadcast empty"));
+  }
+  StoreBroadcast(request, std::move(reply));
 }
 
 void RoundCreations::StoreBroadcast(const v1::CreateRoundRequest& request, Reply<RoundRecord> reply) {
-  const auto size = static_cast<int64_t>(request.broadcast().size());
-  if (size > context_.limits.inline_bytes_max) {
-    return reply(context_.limits.Refuse(&Limits::inline_bytes_max,
-                                        fmt::format("the broadcast has {} bytes, over", size),
-                                        "upload it (BlobService.StartUpload), and name its digest"));
-  }
-  context_.receptions.Run("broadcast of " + request.request_id(), [this, &request, reply = std::move(reply)] {
-    context_.executor.Post([this, &request, reply, digest = PutBroadcast(request)](absl::Time now) {
-      if (!digest.ok()) return reply(digest.status());
-      // Nobody needed it yet, so that it may have gone again.
-      if (!digest->empty() && !context_.payloads.HasBlob(*digest)) return StoreBroadcast(request, reply);
-      if (!digest->empty()) broadcasts_.Touch(*digest, context_.limits.broadcast_linger, now);
-      const auto named = std::make_shared<v1::CreateRoundRequest>();
-      named->set_request_id(request.request_id());
-      named->set_validate_only(request.validate_only());
-      *named->mutable_spec() = request.spec();
-      named->mutable_spec()->set_broadcast_digest(*digest);
-      CreateNamed(*named, now, [named, reply](absl::StatusOr<RoundRecord> record) { reply(std::move(record)); });
-    });
-  });
-}
-
-absl::StatusOr<std::string> RoundCreations::PutBroadcast(const v1::CreateRoundRequest& request) const {
-  RETURN_IF_ERROR(CheckBroadcast(MemoryBlobView(request.broadcast()), context_.limits));
-  const std::string& named = request.spec().broadcast_digest();
-  if (!named.empty() && named != Sha256Hex(request.broadcast())) {
-    return absl::InvalidArgumentError(
-        fmt::format("spec.broadcast_digest is {}, and the broadcast of the request has another: leave it empty",
-                    named.substr(0, 128)));
-  }
-  if (request.validate_only()) return "";
-  return context_.payloads.PutBlob(request.broadcast());
+  inline_broadcasts_.Store(
+      {.bytes = request.broadcast(),
+       .named = request.spec().broadcast_digest(),
+       .field = "spec.broadcast_digest",
+       .request_id = request.request_id(),
+       .validate_only = request.validate_only()},
+      [this, &request, reply = std::move(reply)](absl::StatusOr<std::string> digest, absl::Time now) {
+        if (!digest.ok()) return reply(digest.status());
+        const auto named = std::make_shared<v1::CreateRoundRequest>();
+        named->set_request_id(request.request_id());
+        named->set_validate_only(request.validate_only());
+        *named->mutable_spec() = request.spec();
+        named->mutable_spec()->set_broadcast_digest(*digest);
+        CreateNamed(*named, now, [named, reply](absl::StatusOr<RoundRecord> record) { reply(std::move(record)); });
+      });
 }
 
 void RoundCreations::CreateNamed(const v1::CreateRoundRequest& request, absl::Time now, Reply<RoundRecord> reply) {

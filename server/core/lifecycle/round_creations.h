@@ -22,7 +22,7 @@
 #include "absl/time/time.h"
 #include "server/core/batches/core_context.h"
 #include "server/core/batches/reply.h"
-#include "server/core/broadcasts/broadcasts.h"
+#include "server/core/broadcasts/inline_broadcasts.h"
 #include "server/core/lifecycle/new_rounds.h"
 #include "server/core/rounds/round_spec.h"
 #include "sheaf/v1/round_service.pb.h"
@@ -32,8 +32,8 @@ namespace sheaf {
 class RoundCreations {
  public:
   // All outlive this.
-  RoundCreations(CoreContext& context, Broadcasts& broadcasts, NewRounds& new_rounds)
-      : context_(context), broadcasts_(broadcasts), new_rounds_(new_rounds) {}
+  RoundCreations(CoreContext& context, InlineBroadcasts& inline_broadcasts, NewRounds& new_rounds)
+      : context_(context), inline_broadcasts_(inline_broadcasts), new_rounds_(new_rounds) {}
 
   // As NewRounds::Create; and as BlobService.FinishUpload, of the broadcast. The request must live until the reply.
   void Create(const v1::CreateRoundRequest& request, absl::Time now, Reply<RoundRecord> reply);
@@ -41,8 +41,6 @@ class RoundCreations {
  private:
   // Of a request that has its broadcast with it.
   void StoreBroadcast(const v1::CreateRoundRequest& request, Reply<RoundRecord> reply);
-  // Beside the core. The digest; of one that is only validated, empty.
-  absl::StatusOr<std::string> PutBroadcast(const v1::CreateRoundRequest& request) const;
   // Of one that names its broadcast.
   void CreateNamed(const v1::CreateRoundRequest& request, absl::Time now, Reply<RoundRecord> reply);
 
@@ -67,7 +65,7 @@ class RoundCreations {
   void End(const CreationPtr& creation, absl::StatusOr<RoundRecord> result);
 
   CoreContext& context_;
-  Broadcasts& broadcasts_;
+  InlineBroadcasts& inline_broadcasts_;
   NewRounds& new_rounds_;
   // By request_id.
   std::map<std::string, CreationPtr> creations_;

@@ -1,5 +1,6 @@
 #include "server/core/lifecycle/round_recovery.h"
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <utility>
@@ -58,13 +59,17 @@ absl::Status RoundRecovery::LimitTimes(absl::Time now) {
   RETURN_IF_ERROR(context_.store.BeginBatch());
   for (const auto& [id, round] : rounds_.all()) {
     if (!HandsOutTasks(round->state)) continue;
-    const absl::Time deadline_time_max = now + FromProto(round->spec.deadline());
+    const v1::RoundSpec& spec = round->spec;
+    // The attempts of an announced round may wait for its broadcast first.
+    const absl::Duration announced = spec.announced() ? FromProto(spec.announce_deadline()) : absl::ZeroDuration();
+    const absl::Time deadline_time_max =
+        now + (WaitsForBroadcast(round->state) ? announced : FromProto(spec.deadline()));
     const absl::StatusOr<bool> limited =
         context_.store.LimitTimes({.round = id,
                                    .now = now,
                                    .deadline_time_max = deadline_time_max,
-                                   .expire_time_max = now + FromProto(round->spec.lease_duration()),
-                                   .attempt_deadline_time_max = now + FromProto(round->spec.attempt_deadline()),
+                                   .expire_time_max = now + FromProto(spec.lease_duration()),
+                                   .attempt_deadline_time_max = now + announced + FromProto(spec.attempt_deadline()),
                                    .available_time_max = now + context_.limits.retry_backoff_max});
     if (!limited.ok()) {
       context_.store.RollbackBatch();
@@ -72,7 +77,7 @@ absl::Status RoundRecovery::LimitTimes(absl::Time now) {
     }
     if (!*limited) continue;
     LogWarning("the clock was set back while the server was down: the times of round {} were brought nearer", id);
-    rounds_.BringDeadlineForward(*round, deadline_time_max);
+    rounds_.MoveDeadline(*round, std::min(round->deadline_time, deadline_time_max));
   }
   return context_.store.CommitBatch();
 }
@@ -112,7 +117,12 @@ absl::Status RoundRecovery::Reread(LiveRound& round, const RoundRecord& record, 
   SHEAF_CHECK(record.num_contributions == round.submitted, "round {} has folded {} of {} contributions", round.id,
               round.submitted, record.num_contributions);
   round.state = record.state;
-  if (EndsAtDeadline(round.state)) rounds_.AwaitDeadline(round);
+  // The batch had opened it.
+  if (round.spec.broadcast_digest() != record.broadcast_digest) {
+    broadcasts_.OnRoundUndone(round.spec.broadcast_digest());
+    round.spec.set_broadcast_digest(record.broadcast_digest);
+  }
+  if (EndsAtDeadline(round.state)) rounds_.MoveDeadline(round, record.deadline_time);
   round.recorded = record.num_contributions;
   // No checkpoint would make room for it, and the disk may be full.
   if (round.recorded == round.checkpoint_sequence) spools_.Drop(round);

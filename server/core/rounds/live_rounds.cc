@@ -12,6 +12,7 @@ LiveRound& LiveRounds::Add(std::unique_ptr<LiveRound> added) {
   const bool is_new = by_id_.emplace(round.id, std::move(added)).second;
   SHEAF_CHECK(is_new, "round {} is live already", round.id);
   num_rounds_.Add(round.spec.population(), 1);
+  if (round.spec.announced()) num_announced_.Add(round.spec.population(), 1);
   num_tasks_.Add(round.spec.population(), round.num_tasks);
   spooled_bytes_.Add(round.spec.population(), round.spool_disk_bytes);
   if (EndsAtDeadline(round.state)) AwaitDeadline(round);
@@ -29,6 +30,7 @@ std::unique_ptr<LiveRound> LiveRounds::Remove(const RoundId& id) {
   queue_.End(*round);
   deadlines_.erase({round->deadline_time, id});
   num_rounds_.Add(round->spec.population(), -1);
+  if (round->spec.announced()) num_announced_.Add(round->spec.population(), -1);
   num_tasks_.Add(round->spec.population(), -round->num_tasks);
   spooled_bytes_.Add(round->spec.population(), -round->spool_disk_bytes);
   return round;
@@ -63,9 +65,9 @@ absl::Status LiveRounds::CheckRoom(const std::string& population, int64_t num_ta
   return absl::OkStatus();
 }
 
-void LiveRounds::BringDeadlineForward(LiveRound& round, absl::Time deadline_time) {
+void LiveRounds::MoveDeadline(LiveRound& round, absl::Time deadline_time) {
   deadlines_.erase({round.deadline_time, round.id});
-  round.deadline_time = std::min(round.deadline_time, deadline_time);
+  round.deadline_time = deadline_time;
   AwaitDeadline(round);
 }
 

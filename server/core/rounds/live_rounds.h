@@ -44,6 +44,9 @@ class LiveRounds {
   // Some round of this population is live.
   bool HasAny(const std::string& population) const { return num_rounds_.Of(population) > 0; }
 
+  // And some of those was announced, whether it has opened by now or not.
+  bool HasAnnounced(const std::string& population) const { return num_announced_.Of(population) > 0; }
+
   // RESOURCE_EXHAUSTED, naming the limit, if there is no room for one more round of so many tasks in this population.
   absl::Status CheckRoom(const std::string& population, int64_t num_tasks) const;
 
@@ -55,8 +58,8 @@ class LiveRounds {
 
   // The round is among those that TakeDue gives when its deadline has come. Add does this for those that wait for one.
   void AwaitDeadline(const LiveRound& round) { deadlines_.insert({round.deadline_time, round.id}); }
-  // A deadline that is awaited comes earlier.
-  void BringDeadlineForward(LiveRound& round, absl::Time deadline_time);
+  // A deadline that is awaited comes at another time.
+  void MoveDeadline(LiveRound& round, absl::Time deadline_time);
   // Those whose deadline has come by `until`, once each; some may have closed before it.
   std::vector<RoundId> TakeDue(absl::Time until);
   absl::Time NextDeadline() const { return deadlines_.empty() ? absl::InfiniteFuture() : deadlines_.begin()->first; }
@@ -72,6 +75,7 @@ class LiveRounds {
   // Of those that wait for theirs, and perhaps of some that have closed.
   std::set<std::pair<absl::Time, RoundId>> deadlines_;
   PopulationShare num_rounds_;
+  PopulationShare num_announced_;
   PopulationShare num_tasks_;
   PopulationShare spooled_bytes_;
   QueueFigures queue_;

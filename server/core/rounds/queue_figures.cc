@@ -65,11 +65,12 @@ void QueueFigures::Refresh(TaskStore& store) {
         .slot = round->counted.slot, .state = round->state, .accumulator_bytes = round->accumulator_bytes};
     if (HandsOutTasks(round->state)) {
       const absl::StatusOr<TaskCounts> tasks = store.CountTasks(round->id);
-      if (tasks.ok()) now.tasks = *tasks;
+      if (tasks.ok()) now.num_leased = tasks->leased;
+      // Those of an announced round are in no queue.
+      if (tasks.ok() && AcceptsContributions(round->state)) now.tasks = *tasks;
       // A store that would have to look does not say: no task of the round has waited for longer than the round.
       if (now.tasks.queued > 0) now.first_available = store.FirstAvailable(round->id).value_or(round->create_time);
     }
-    now.num_leased = now.tasks.leased;
     // An operator has put LEASED tasks back, or the batch that granted them has failed.
     if (const int64_t num_gone = round->counted.num_leased - now.num_leased; num_gone > 0) {
       Of(*round).leases_ended[Place(AttemptOutcome::kCancelled)].Add(num_gone);

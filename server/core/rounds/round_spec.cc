@@ -168,6 +168,17 @@ absl::Status SetDuration(std::string_view field, absl::Duration fallback, google
   return absl::OkStatus();
 }
 
+absl::Status PrepareAnnouncement(v1::RoundSpec& spec, const Limits& limits) {
+  if (!spec.announced()) {
+    if (!spec.has_announce_deadline()) return absl::OkStatus();
+    return Invalid("spec.announce_deadline is for announced rounds; set spec.announced, or leave it out");
+  }
+  if (!spec.broadcast_digest().empty()) {
+    return Invalid("spec.announced is set, so the broadcast comes with OpenRound; leave spec.broadcast_digest empty");
+  }
+  return SetDuration("announce_deadline", limits.round_deadline_default, spec.mutable_announce_deadline());
+}
+
 }  // namespace
 
 std::vector<std::string> KnownOperators() { return OperatorSymbols(); }
@@ -223,6 +234,7 @@ absl::StatusOr<PreparedRound> PrepareRound(const v1::RoundSpec& requested, const
   RETURN_IF_ERROR(SetDuration("deadline", limits.round_deadline_default, spec.mutable_deadline()));
   RETURN_IF_ERROR(SetDuration("attempt_deadline", FromProto(spec.deadline()), spec.mutable_attempt_deadline()));
   RETURN_IF_ERROR(SetDuration("lease_duration", limits.lease_default, spec.mutable_lease_duration()));
+  RETURN_IF_ERROR(PrepareAnnouncement(spec, limits));
   if (spec.min_clients() < 0) return Invalid("spec.min_clients is negative");
   if (spec.min_clients() == 0) spec.set_min_clients(1);
   if (spec.priority() < 0 || spec.priority() > kPriorityMax) {

@@ -16,8 +16,9 @@ namespace {
 
 // Their defaults are the server's limits, or follow from one.
 const std::set<std::string_view>& FieldsOfLimits() {
-  static const std::set<std::string_view> fields = {"deadline",   "attempt_deadline", "lease_duration",
-                                                    "failed_max", "lost_max",         "contribution_bytes_max"};
+  static const std::set<std::string_view> fields = {"deadline",         "attempt_deadline", "lease_duration",
+                                                    "failed_max",       "lost_max",         "contribution_bytes_max",
+                                                    "announce_deadline"};
   return fields;
 }
 

@@ -141,7 +141,7 @@ absl::StatusOr<ContributionIntake::Verdict> ContributionIntake::Judge(HandedIn h
   LiveRound* round = rooms_.rounds.Find(id->round);
   const LeaseToken token(result.lease_token());
   const bool is_held = task->state == TaskState::kLeased && task->lease_token == token;
-  if (round == nullptr || !AcceptsContributions(round->state) || !is_held) {
+  if (round == nullptr || !HandsOutTasks(round->state) || !is_held) {
     ASSIGN_OR_RETURN(const RoundRecord record, context_.store.GetRound(id->round));
     if (record.population != sender.population) return Verdict{v1::ResultVerdict::UNKNOWN_TASK};
     return Verdict{VerdictOnLost(record, *task, token)};
@@ -157,6 +157,11 @@ absl::StatusOr<ContributionIntake::Verdict> ContributionIntake::JudgeHeld(LiveRo
   switch (result.outcome_case()) {
     case v1::TaskResult::kContribution:
     case v1::TaskResult::kUploadId:
+      if (WaitsForBroadcast(round.state)) {
+        ended.error = "a contribution came before the round was opened";
+        RETURN_IF_ERROR(rooms_.attempts.End(round, task, ended));
+        return Verdict{v1::ResultVerdict::REJECTED, ended.error};
+      }
       return JudgeContribution(round, task, std::move(handed_in));
     case v1::TaskResult::kRelease:
       ended.outcome = AttemptOutcome::kReleased;

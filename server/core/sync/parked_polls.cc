@@ -37,6 +37,7 @@ void ParkedPolls::Park(const v1::SyncRequest& request, const Poll& poll, absl::T
                      .slot = worker.slot,
                      .poll_id = request.poll_id(),
                      .want = poll.want,
+                     .want_announced = poll.want_announced,
                      .held = {request.held().begin(), request.held().end()},
                      .caller = worker.caller,
                      .call = poll.call,
@@ -50,7 +51,8 @@ void ParkedPolls::Park(const v1::SyncRequest& request, const Poll& poll, absl::T
   by_worker_[{worker.population, worker.name}] = parked;
   by_call_.emplace(poll.call, parked);
   by_until_.emplace(std::pair(parked->until, parked->number), parked);
-  if (poll.want > 0) wanting_[worker.population].emplace(std::pair(parked->looked_at, parked->number), parked);
+  if (poll.want + poll.want_announced > 0)
+    wanting_[worker.population].emplace(std::pair(parked->looked_at, parked->number), parked);
   for (const v1::HeldLease& held : parked->held) {
     if (const std::optional<TaskId> id = TaskId::Parse(held.task())) {
       by_held_.emplace(std::pair(id->round, parked->number), parked);
@@ -96,7 +98,8 @@ void ParkedPolls::Supersede(const std::string& population, const WorkerName& wor
   const auto found = by_worker_.find({population, worker});
   if (found == by_worker_.end()) return;
   const WorkerProfile* profile = workers_.Find(population, worker);
-  v1::SyncResponse response = profile == nullptr ? v1::SyncResponse() : BeginResponse(*profile, context_.limits);
+  v1::SyncResponse response =
+      profile == nullptr ? v1::SyncResponse() : BeginResponse(*profile, rounds_, context_.limits);
   SetPace(is_draining_ ? Pace::kAfterRestart : Pace::kSoon, response);
   const Reply<v1::SyncResponse> reply = std::move(found->second->reply);
   Unpark(found->second);
@@ -107,7 +110,7 @@ void ParkedPolls::Tick(absl::Time now) {
   int left = kLookedAtMax;
   // Before anything is handed out.
   SendAway(left);
-  TellOfClosed(now, left);
+  TellOfRounds(now, left);
   TellOfDrain(now, left);
   EndWaits(now, left);
   HandOut(now, left);
@@ -141,12 +144,12 @@ void ParkedPolls::SendAway(int& left) {
   if (left > 0) void_tokens_.clear();
 }
 
-void ParkedPolls::TellOfClosed(absl::Time now, int& left) {
-  while (!closed_rounds_.empty() && left > 0) {
-    const RoundId round = *closed_rounds_.begin();
+void ParkedPolls::TellOfRounds(absl::Time now, int& left) {
+  while (!changed_rounds_.empty() && left > 0) {
+    const RoundId round = *changed_rounds_.begin();
     const auto held = by_held_.lower_bound({round, 0});
     if (held == by_held_.end() || held->first.first != round) {
-      closed_rounds_.erase(closed_rounds_.begin());
+      changed_rounds_.erase(changed_rounds_.begin());
       continue;
     }
     --left;
@@ -220,20 +223,23 @@ std::optional<absl::StatusOr<v1::SyncResponse>> ParkedPolls::TryAnswer(const Par
   const WorkerProfile* worker = workers_.Find(parked.population, parked.worker);
   if (worker == nullptr) return absl::StatusOr<v1::SyncResponse>(v1::SyncResponse());  // Pruned: it calls again.
   const CallTimes times{.arrival = parked.arrival_time, .now = now};
-  v1::SyncResponse response = BeginResponse(*worker, context_.limits);
-  if (may_have_work && parked.want > 0 && !is_draining_ && !worker->is_draining) {
+  v1::SyncResponse response = BeginResponse(*worker, rounds_, context_.limits);
+  if (may_have_work && parked.want + parked.want_announced > 0 && !is_draining_ && !worker->is_draining) {
     grants_.BeginAnswer();
     const absl::Status granted =
-        grants_.Grant(*worker, {.poll_id = parked.poll_id, .want = parked.want}, times, response).status();
+        grants_
+            .Grant(*worker, {.poll_id = parked.poll_id, .want = parked.want, .want_announced = parked.want_announced},
+                   times, response)
+            .status();
     if (!granted.ok()) return granted;
   }
-  const bool is_cancelled = std::any_of(parked.held.begin(), parked.held.end(), [&](const v1::HeldLease& held) {
+  const bool is_changed = std::any_of(parked.held.begin(), parked.held.end(), [&](const v1::HeldLease& held) {
     const std::optional<TaskId> id = TaskId::Parse(held.task());
-    return id && closed_rounds_.contains(id->round);
+    return id && changed_rounds_.contains(id->round);
   });
   const bool is_over =
       parked.until <= now || is_draining_ || drain_changed_.contains({parked.population, parked.worker});
-  if (response.leases().empty() && !is_cancelled && !is_over) return std::nullopt;
+  if (response.leases().empty() && !is_changed && !is_over) return std::nullopt;
   for (const v1::HeldLease& held : parked.held) {
     absl::StatusOr<v1::LeaseUpdate> update = renewal_.Renew(held, *worker, times);
     if (!update.ok()) return update.status();

@@ -47,8 +47,9 @@ class ParkedPolls {
   struct Poll {
     CallId call;
     const WorkerProfile& worker;
-    // How many tasks it may be given.
+    // How many tasks it may be given, to run and to prepare.
     int32_t want = 0;
+    int32_t want_announced = 0;
   };
   // The call waits until it is answered, as long as it asks for and poll_wait_max allows. The request need not live on.
   void Park(const v1::SyncRequest& request, const Poll& poll, absl::Time now, Reply<v1::SyncResponse> reply);
@@ -59,7 +60,9 @@ class ParkedPolls {
   // The token is void: who waits under it is sent away, and granted nothing.
   void EndThoseOf(const TokenId& token);
   // The leases of this round are void: workers that wait with one of them are told.
-  void OnRoundClosed(const RoundId& round) { closed_rounds_.insert(round); }
+  void OnRoundClosed(const RoundId& round) { changed_rounds_.insert(round); }
+  // Who holds a lease of this round may run: the same.
+  void OnRoundOpened(const RoundId& round) { changed_rounds_.insert(round); }
   // The worker's next answer says so; one that waits is answered at the next Tick.
   void OnDrainChanged(const std::string& population, const WorkerName& worker) {
     drain_changed_.insert({population, worker});
@@ -87,6 +90,7 @@ class ParkedPolls {
     size_t slot = 0;
     std::string poll_id;
     int32_t want = 0;
+    int32_t want_announced = 0;
     std::vector<v1::HeldLease> held;
     IdentityPtr caller;
     CallId call;
@@ -105,10 +109,10 @@ class ParkedPolls {
   using Wanting = std::map<std::pair<int64_t, int64_t>, List::iterator>;
 
   List::iterator Unpark(List::iterator parked);
-  // In turn: whose token is void, whose round was closed, whose worker was drained, whose time is over, and for whose
-  // population there is work. Each takes from `left` how many calls it has looked at.
+  // In turn: whose token is void, whose round was opened or closed, whose worker was drained, whose time is over, and
+  // for whose population there is work. Each takes from `left` how many calls it has looked at.
   void SendAway(int& left);
-  void TellOfClosed(absl::Time now, int& left);
+  void TellOfRounds(absl::Time now, int& left);
   void TellOfDrain(absl::Time now, int& left);
   void EndWaits(absl::Time now, int& left);
   void HandOut(absl::Time now, int& left);
@@ -144,7 +148,7 @@ class ParkedPolls {
   bool has_more_ = false;
   // Tokens that have become void, until nobody is parked under them any more.
   std::set<TokenId> void_tokens_;
-  std::set<RoundId> closed_rounds_;
+  std::set<RoundId> changed_rounds_;
   std::set<std::pair<std::string, WorkerName>> drain_changed_;
   bool is_draining_ = false;
 };

@@ -19,6 +19,8 @@ bool HasNothingToSay(const v1::SyncResponse& response) {
                      [](const v1::LeaseUpdate& update) { return update.verdict() == v1::LeaseUpdate::HELD; });
 }
 
+bool WantsLeases(const v1::SyncRequest& request) { return request.want() > 0 || request.want_announced() > 0; }
+
 void CountVerdict(v1::ResultVerdict::Verdict verdict, PopulationFigures& figures) {
   const auto place = static_cast<size_t>(verdict);
   figures.verdicts[place < figures.verdicts.size() ? place : 0].Add();
@@ -58,11 +60,16 @@ void SyncCalls::AnswerReceived(ReceivedCall call, const WorkerProfile& worker, a
   if (request.draining()) stops_.Info(now, "worker {} of population {} stops", worker.name, worker.population);
   Outcome outcome;
   absl::StatusOr<v1::SyncResponse> response = Serve(call, worker, now, outcome);
-  const bool has_nothing_to_wait_for = request.want() > 0 && outcome.want <= 0;
+  const bool has_nothing_to_wait_for = WantsLeases(request) && !outcome.has_room();
   if (response.ok() && MayWait(request, worker) && !has_nothing_to_wait_for && !outcome.is_cut &&
       HasNothingToSay(*response)) {
     if (rooms_.polls.HasRoomFor(request, worker.population)) {
-      return rooms_.polls.Park(request, {.call = call.id, .worker = worker, .want = outcome.want}, now, reply);
+      return rooms_.polls.Park(request,
+                               {.call = call.id,
+                                .worker = worker,
+                                .want = std::max(outcome.want, 0),
+                                .want_announced = std::max(outcome.want_announced, 0)},
+                               now, reply);
     }
     // The newest is sent away: whoever waits already goes on waiting.
     SetPace(Pace::kNowAndThen, *response);
@@ -73,7 +80,7 @@ void SyncCalls::AnswerReceived(ReceivedCall call, const WorkerProfile& worker, a
 absl::StatusOr<v1::SyncResponse> SyncCalls::Serve(ReceivedCall& call, const WorkerProfile& worker, absl::Time now,
                                                   Outcome& outcome) {
   const v1::SyncRequest& request = call.request;
-  v1::SyncResponse response = BeginResponse(worker, context_.limits);
+  v1::SyncResponse response = BeginResponse(worker, rooms_.rounds, context_.limits);
   rooms_.grants.BeginAnswer();
   const absl::Status taken = TakeResults(call, worker, now, response);
   // Renewals need no room: while a result waits for some, what else the worker holds stays its.
@@ -84,15 +91,20 @@ absl::StatusOr<v1::SyncResponse> SyncCalls::Serve(ReceivedCall& call, const Work
   ASSIGN_OR_RETURN(const LeaseGrants::Held leased, rooms_.grants.Resend(request, worker, now, response));
   const int64_t room = std::max<int64_t>(context_.limits.leases_per_worker_max - leased.total, 0);
   // Not an error: what else the call brought has been done.
-  if (request.want() > 0 && room == 0) {
+  if (WantsLeases(request) && room == 0) {
     response.set_suggested_concurrency(static_cast<int32_t>(context_.limits.leases_per_worker_max));
   }
   outcome.is_cut = leased.is_cut;
   outcome.want = static_cast<int32_t>(std::min<int64_t>(request.want() - leased.resent, room));
+  outcome.want_announced = static_cast<int32_t>(
+      std::min<int64_t>(request.want_announced() - leased.resent_announced, room - std::max(outcome.want, 0)));
   if (!request.draining() && !worker.is_draining && !rooms_.polls.is_draining() && !outcome.is_cut &&
-      outcome.want > 0) {
-    ASSIGN_OR_RETURN(outcome.is_cut, rooms_.grants.Grant(worker, {.poll_id = request.poll_id(), .want = outcome.want},
-                                                         CallTimes::At(now), response));
+      outcome.has_room()) {
+    ASSIGN_OR_RETURN(
+        outcome.is_cut,
+        rooms_.grants.Grant(
+            worker, {.poll_id = request.poll_id(), .want = outcome.want, .want_announced = outcome.want_announced},
+            CallTimes::At(now), response));
   }
   // What had no room comes with the next call, at once.
   if (!outcome.is_cut) SetPaceOf(request, worker, outcome, response);
@@ -122,7 +134,7 @@ bool SyncCalls::MayWait(const v1::SyncRequest& request, const WorkerProfile& wor
 
 void SyncCalls::SetPaceOf(const v1::SyncRequest& request, const WorkerProfile& worker, const Outcome& outcome,
                           v1::SyncResponse& response) const {
-  const bool may_wait = MayWait(request, worker) && (request.want() == 0 || outcome.want > 0);
+  const bool may_wait = MayWait(request, worker) && (!WantsLeases(request) || outcome.has_room());
   const bool is_back_in_service = request.drained() && !worker.is_draining;
   SetPace(rooms_.polls.is_draining()    ? Pace::kAfterRestart
           : is_back_in_service          ? Pace::kAtOnce

@@ -19,6 +19,7 @@
 #include "server/core/leases/lease_grants.h"
 #include "server/core/leases/lease_renewal.h"
 #include "server/core/leases/work_rates.h"
+#include "server/core/rounds/live_rounds.h"
 #include "server/core/sync/contribution_intake.h"
 #include "server/core/sync/parked_polls.h"
 #include "server/core/workers/worker_registry.h"
@@ -30,6 +31,7 @@ class SyncCalls {
  public:
   // What it is composed of. All outlive it.
   struct Rooms {
+    const LiveRounds& rounds;
     WorkerRegistry& workers;
     ContributionIntake& intake;
     LeaseGrants& grants;
@@ -46,10 +48,13 @@ class SyncCalls {
  private:
   // What a call brought and got, as far as it decides whether it may wait for more.
   struct Outcome {
-    // How many leases the worker may have, those granted now included.
+    // How many leases the worker may have, those granted now included: to run, and to prepare.
     int32_t want = 0;
+    int32_t want_announced = 0;
     // There were more leases than the answer had room for.
     bool is_cut = false;
+
+    bool has_room() const { return want > 0 || want_announced > 0; }
   };
   // A call whose large results have been received.
   struct ReceivedCall {

@@ -21,13 +21,16 @@ absl::Status CheckSync(const v1::SyncRequest& request, const Limits& limits) {
                                                   absl::FormatDuration(FromProto(request.wait())),
                                                   absl::FormatDuration(limits.poll_wait_max)));
   }
-  if (request.want() < 0) return absl::InvalidArgumentError("want is negative");
-  if (request.want() > 0 && (request.poll_id().empty() || request.poll_id().size() > kRequestIdCharactersMax)) {
-    return absl::InvalidArgumentError(
-        fmt::format("poll_id must have 1 to {} characters when want > 0", kRequestIdCharactersMax));
+  if (request.want() < 0 || request.want_announced() < 0) {
+    return absl::InvalidArgumentError(fmt::format("{} is negative", request.want() < 0 ? "want" : "want_announced"));
   }
-  const int64_t items = std::max({static_cast<int64_t>(request.want()), static_cast<int64_t>(request.results_size()),
-                                  static_cast<int64_t>(request.held_size())});
+  if ((request.want() > 0 || request.want_announced() > 0) &&
+      (request.poll_id().empty() || request.poll_id().size() > kRequestIdCharactersMax)) {
+    return absl::InvalidArgumentError(fmt::format(
+        "poll_id must have 1 to {} characters when want > 0 or want_announced > 0", kRequestIdCharactersMax));
+  }
+  const int64_t items = std::max({int64_t{request.want()}, int64_t{request.want_announced()},
+                                  int64_t{request.results_size()}, int64_t{request.held_size()}});
   if (items > limits.sync_items_max) {
     return limits.Refuse(&Limits::sync_items_max,
                          fmt::format("this call has {} results, held leases or wanted ones, over", items));
@@ -35,11 +38,12 @@ absl::Status CheckSync(const v1::SyncRequest& request, const Limits& limits) {
   return absl::OkStatus();
 }
 
-v1::SyncResponse BeginResponse(const WorkerProfile& worker, const Limits& limits) {
+v1::SyncResponse BeginResponse(const WorkerProfile& worker, const LiveRounds& rounds, const Limits& limits) {
   v1::SyncResponse response;
   FillProtocolWindow(worker.protocol_version, response);
   response.set_inline_bytes_max(limits.inline_bytes_max);
   response.set_drain(worker.is_draining);
+  response.set_has_announced(rounds.HasAnnounced(worker.population));
   return response;
 }
 

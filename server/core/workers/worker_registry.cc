@@ -70,7 +70,7 @@ absl::StatusOr<const WorkerProfile*> WorkerRegistry::Saw(const v1::SyncRequest& 
     }
     Entry& entry = profiles_[{population, name}];
     // It may run other things now.
-    if (description != entry.description) entry.profile.looked_at = 0;
+    if (description != entry.description) entry.profile.looked_at = entry.profile.looked_at_announced = 0;
     SetCaller(entry, caller);
     WorkerProfile& profile = entry.profile;
     profile.name = name;
@@ -167,9 +167,9 @@ void WorkerRegistry::ForEach(const std::string& population, const WorkerName& af
   }
 }
 
-void WorkerRegistry::NoteLook(const WorkerProfile& worker, int64_t work_version) {
+void WorkerRegistry::NoteLook(const WorkerProfile& worker, int64_t WorkerProfile::*looked_at, int64_t work_version) {
   const auto found = profiles_.find({worker.population, worker.name});
-  if (found != profiles_.end()) found->second.profile.looked_at = work_version;
+  if (found != profiles_.end()) found->second.profile.*looked_at = work_version;
 }
 
 void WorkerRegistry::Prune(absl::Time now) {

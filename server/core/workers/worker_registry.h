@@ -38,9 +38,10 @@ struct WorkerProfile {
   google::protobuf::Map<std::string, std::string> labels;
   absl::Time last_seen_time;
   bool is_draining = false;
-  // RoundWork::version() up to which there is nothing for this worker: it was looked for, and all that was
-  // there was given to it. Until then its rounds need no look.
+  // RoundWork::version() up to which there is nothing for this worker to run, and to prepare: it was looked for, and
+  // all that was there was given to it. Until then its rounds need no look.
   int64_t looked_at = 0;
+  int64_t looked_at_announced = 0;
   // Of its population, among the figures.
   size_t slot = 0;
 };
@@ -54,8 +55,8 @@ class WorkerRegistry {
   // there are too many workers, or it says too much of itself. The profile stays valid until the next call of a method
   // that is not const.
   absl::StatusOr<const WorkerProfile*> Saw(const v1::SyncRequest& request, const IdentityPtr& caller, absl::Time now);
-  // There was no more work for the worker, up to this version of the rounds'.
-  void NoteLook(const WorkerProfile& worker, int64_t work_version);
+  // There was no more for the worker to run, or to prepare, up to this version of the rounds' work.
+  void NoteLook(const WorkerProfile& worker, int64_t WorkerProfile::*looked_at, int64_t work_version);
   // Null if it was not heard of since the server started.
   const WorkerProfile* Find(const std::string& population, const WorkerName& name) const;
   // NOT_FOUND.
