@@ -134,7 +134,7 @@ absl::StatusOr<v1::RoundSpec> DecodeSpec(const RoundRecord& record) {
   v1::RoundSpec spec;
   CopySpec(bytes, spec);
   // It came after the spec was written.
-  if (spec.announced()) spec.set_broadcast_digest(record.broadcast_digest);
+  if (spec.announced() && spec.broadcast_digest().empty()) spec.set_broadcast_digest(record.broadcast_digest);
   return spec;
 }
 

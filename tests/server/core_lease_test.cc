@@ -428,7 +428,7 @@ TEST_CASE("A protocol version below the window is refused, naming the window") {
   request.set_protocol_version(0);
   const auto response = server.Call<v1::SyncResponse>("WorkService/Sync", request);
   REQUIRE(absl::IsFailedPrecondition(response.status()));
-  REQUIRE_THAT(std::string(response.status().message()), Catch::Contains("serves 1 to 1"));
+  REQUIRE_THAT(std::string(response.status().message()), Catch::Contains("serves 1 to 2"));
 }
 
 TEST_CASE("Labels decide who may run a task") {

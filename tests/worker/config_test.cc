@@ -244,7 +244,8 @@ TEST_CASE("Programs of other people's are named with their computation, their li
   // No shell has looked at it.
   CHECK(tags.arguments == std::vector<std::string>{"/usr/bin/sh", "-c", "cat $HOME"});
   CHECK(tags.stays);
-  CHECK(tags.processes_max == 3);
+  // Three run, and one is prepared.
+  CHECK(tags.processes_max == 4);
   CHECK(tags.limits.time == absl::InfiniteDuration());
   // The one for a computation goes before the one for all, in whatever order they were said.
   CHECK(tags.limits.memory_bytes == 64 << 20);
@@ -371,7 +372,7 @@ TEST_CASE("--help names every setting, and --version the protocol") {
   CHECK_THAT(help->output, Catch::Contains("for example debian-index=apt."));
   absl::StatusOr<WorkerInvocation> version = Sources{{"--version"}, {}}.Parse();
   REQUIRE(version.ok());
-  CHECK_THAT(version->output, Catch::Matchers::StartsWith("sheaf-worker ") && Catch::Contains(" (protocol 1 to 1)"));
+  CHECK_THAT(version->output, Catch::Matchers::StartsWith("sheaf-worker ") && Catch::Contains(" (protocol 1 to 2)"));
 }
 
 }  // namespace
