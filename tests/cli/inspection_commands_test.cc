@@ -266,7 +266,7 @@ TEST_CASE("server info shows version, store and limits") {
         R"(Server:          127.0.0.1:7433
 State:           SERVING
 Version:         0.1.0
-Protocol:        1 to 1
+Protocol:        1 to 2
 Up for:          1m12s
 Store:           sqlite, schema 1
 Data directory:  /var/lib/sheaf
@@ -284,7 +284,7 @@ TEST_CASE("version needs no server") {
   CommandRun run;
   CHECK(run({"version"}) == 0);
   const std::string version = run.out();
-  CHECK_THAT(version, Catch::Matchers::StartsWith("sheaf ") && Contains(" (protocol 1 to 1)"));
+  CHECK_THAT(version, Catch::Matchers::StartsWith("sheaf ") && Contains(" (protocol 1 to 2)"));
   CHECK(run({"--version"}) == 0);
   CHECK(run.out() == version);
   CHECK(run({"version", "-o", "json"}) == 0);

@@ -225,7 +225,7 @@ TEST_CASE("--help and --version print and do nothing else") {
   for (const Setting& setting : AllSettings()) CHECK_THAT(help->output, Contains(setting.flag()));
   const auto version = ParseInvocation({"--version"}, Of({}));
   REQUIRE(version.ok());
-  CHECK_THAT(version->output, Catch::Matchers::StartsWith("sheafd ") && Contains(" (protocol 1 to 1)"));
+  CHECK_THAT(version->output, Catch::Matchers::StartsWith("sheafd ") && Contains(" (protocol 1 to 2)"));
 }
 
 TEST_CASE("A setting of a limit has the limit's default, and sets it") {
