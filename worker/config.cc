@@ -58,8 +58,8 @@ std::string DataHelp(const ComputationTable& computations) {
 // Values that say nothing wrong, each by itself.
 absl::Status CheckTogether(const Environment& environment, WorkerConfig& config) {
   const std::string path = environment("PATH").value_or("");
-  RETURN_IF_ERROR(
-      config.programs.Complete({.tasks_max = config.options.concurrency + config.options.prepare_ahead, .path = path}));
+  RETURN_IF_ERROR(config.programs.Complete(
+      {.concurrency = config.options.concurrency, .prepare_ahead = config.options.prepare_ahead, .path = path}));
   const std::vector<Executable>& executables = config.programs.executables;
   if (config.relay.is_wanted()) {
     config.relay.security.is_insecure = config.security.is_insecure;

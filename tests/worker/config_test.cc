@@ -246,6 +246,8 @@ TEST_CASE("Programs of other people's are named with their computation, their li
   CHECK(tags.stays);
   // Three run, and one is prepared.
   CHECK(tags.processes_max == 4);
+  CHECK(tags.processes_ahead_max == 1);
+  CHECK(count.processes_ahead_max == 0);
   CHECK(tags.limits.time == absl::InfiniteDuration());
   // The one for a computation goes before the one for all, in whatever order they were said.
   CHECK(tags.limits.memory_bytes == 64 << 20);

@@ -104,6 +104,7 @@ std::vector<NamedTensor> ReadTensors(const std::string& path) {
 struct ShopOptions {
   ProcessLimits limits = {.output_bytes = 16 << 20};
   int processes_max = 1;
+  int processes_ahead_max = 0;
   bool shares_errors = true;
   // Below the shop's folder.
   std::string scratch = "/";
@@ -168,7 +169,8 @@ class Shop {
                                     .arguments = std::move(arguments),
                                     .stays = stays,
                                     .limits = options_.limits,
-                                    .processes_max = options_.processes_max},
+                                    .processes_max = options_.processes_max,
+                                    .processes_ahead_max = options_.processes_ahead_max},
                          ExecutableComputation::Parts{
                              .host = *host_, .broadcasts = *broadcasts_, .surroundings = surroundings, .clock = clock});
   }
@@ -192,6 +194,8 @@ class Shop {
     InputRequest request = (*task)->input_request();
     for (;;) {
       TaskInputs inputs;
+      if (has_broadcast) inputs.broadcast_digest = Sha256Hex(EncodeSafetensors(Broadcast(), {}));
+      if (request.is_optional && !has_broadcast) request.whole_broadcast = false;
       requests.push_back(TextOf(request));
       if (request.whole_broadcast) {
         inputs.broadcast = std::make_shared<const std::string>(EncodeSafetensors(Broadcast(), {}));
@@ -945,6 +949,55 @@ TEST_CASE(
   CHECK(shop.requests == std::vector<std::string>(2, "all"));
 }
 
+TEST_CASE("A program that stays prepares a task of an announced round at once, and has the broadcast when it runs") {
+  Shop shop({.processes_max = 2, .processes_ahead_max = 1});
+  shop.Write("good", std::vector{Floats("w", {1, 2})});
+  shop.Serve("echo prepared >>$SHOP/seen; say '{\"broadcast\": true}'; hear; cp params.safetensors $SHOP/params; " +
+             std::string(kReturnsGood) + "say '{\"done\": true}'");
+  v1::Lease lease = shop.ALease();
+  lease.set_announced(true);
+  RunControl control;
+  const absl::StatusOr<std::unique_ptr<PreparedTask>> ahead = shop.computation().Prepare(lease, control);
+  REQUIRE(ahead.ok());
+  CHECK(shop.Words("seen") == std::vector<std::string>{"prepared"});
+  CHECK(TextOf((*ahead)->input_request()) == "all");
+  // There is one process more, which is kept for a task that runs: the next one waits until it does.
+  const absl::StatusOr<std::unique_ptr<PreparedTask>> late = shop.computation().Prepare(lease, control);
+  REQUIRE(late.ok());
+  CHECK(shop.Words("seen").size() == 1);
+  CHECK(TextOf((*late)->input_request()).empty());
+  shop.has_broadcast = true;
+  ContributionOf(shop.Attempt());
+  // Now the rounds have opened.
+  const std::string bytes = EncodeSafetensors(Broadcast(), {});
+  const TaskInputs inputs = {
+      .broadcast = std::make_shared<const std::string>(bytes), .broadcast_digest = Sha256Hex(bytes), .selected = {}};
+  const Outcome asked = (*late)->Run({}, control);
+  REQUIRE(asked.ok());
+  REQUIRE(std::holds_alternative<InputRequest>(*asked));
+  CHECK(TextOf(std::get<InputRequest>(*asked)) == "all");
+  ContributionOf((*late)->Run(inputs, control));
+  CHECK(shop.Words("seen").size() == 3);
+  ContributionOf((*ahead)->Run(inputs, control));
+  CHECK(shop.Words("seen").size() == 3);
+  CHECK(shop.Read("params") == bytes);
+}
+
+TEST_CASE("A program that is started for its task starts when its round has opened, with or without a broadcast") {
+  for (const bool has_broadcast : {true, false}) {
+    Shop shop({.processes_max = 2, .processes_ahead_max = 1});
+    shop.Run("cp task.json $SHOP/seen; ls >$SHOP/files; exit 11");
+    v1::Lease lease = shop.ALease();
+    lease.set_announced(true);
+    shop.has_broadcast = has_broadcast;
+    RunControl control;
+    CHECK(FailureOf(shop.Attempt(lease, control)) == "count failed: exit code 11");
+    CHECK(shop.requests == std::vector<std::string>{"", has_broadcast ? "all" : ""});
+    CHECK(nlohmann::json::parse(shop.Read("seen"))["broadcast"] == true);
+    CHECK(shop.Read("files") == (has_broadcast ? "params.safetensors\ntask.json\n" : "task.json\n"));
+  }
+}
+
 TEST_CASE("A broadcast's file is kept while somebody holds it, and the newest beyond that, as far as there is room") {
   const TemporaryDirectory folder;
   BroadcastFiles files(folder.path() + "/broadcasts", 250);
@@ -1121,7 +1174,8 @@ TEST_CASE("As many tasks run at a time as there may be processes, and one more i
     auto second = shop.computation().Prepare(shop.ALease(), control);
     CHECK_FALSE(shop.computation().is_offered());
     CHECK_THAT(DeclinedFor(shop.Attempt()), Contains("busy"));
-    const TaskInputs inputs = {.broadcast = std::make_shared<const std::string>("x"), .selected = {}};
+    const TaskInputs inputs = {
+        .broadcast = std::make_shared<const std::string>("x"), .broadcast_digest = "x", .selected = {}};
     FailureOf((*first)->Run(inputs, control));
     FailureOf((*second)->Run(inputs, control));
   }

@@ -21,6 +21,8 @@ struct Executable {
   ProcessLimits limits;
   // Tasks at a time.
   int processes_max = 1;
+  // Of these, tasks of announced rounds that are prepared, so that there always is one for a task that runs.
+  int processes_ahead_max = 0;
 };
 
 // What all executables of a worker find.

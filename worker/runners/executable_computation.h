@@ -30,7 +30,9 @@ class ExecutableComputation final : public Computation {
     const Clock& clock;
   };
   ExecutableComputation(Executable executable, const Parts& parts)
-      : executable_(std::move(executable)), parts_(parts), use_(executable_.processes_max, parts.clock) {}
+      : executable_(std::move(executable)),
+        parts_(parts),
+        use_({.tasks_max = executable_.processes_max, .ahead_max = executable_.processes_ahead_max}, parts.clock) {}
 
   std::string_view name() const override { return executable_.name; }
   int version() const override { return executable_.version; }

@@ -140,7 +140,7 @@ absl::Status ExecutableConfig::Complete(const Completion& completion) {
                                                     std::string(program.status().message())));
     }
     at->arguments.front() = *std::move(program);
-    at->processes_max = completion.tasks_max;
+    at->processes_max = completion.concurrency + completion.prepare_ahead;
   }
   // The one for all first: the one for a computation goes before it.
   std::stable_partition(limits.begin(), limits.end(), [](const Limit& limit) { return limit.computation.empty(); });
@@ -155,6 +155,10 @@ absl::Status ExecutableConfig::Complete(const Completion& completion) {
       return absl::InvalidArgumentError(fmt::format(
           "the limit \"{}.{}\" is of no executable: name one with --run or --serve", limit.computation, limit.what));
     }
+  }
+  // Else tasks whose rounds wait for those before would take the processes of these.
+  for (Executable& executable : executables) {
+    executable.processes_ahead_max = std::max(executable.processes_max - completion.concurrency, 0);
   }
   if (is_sandboxed && !executables.empty()) {
     absl::StatusOr<std::string> bwrap = FindExecutable("bwrap", completion.path);

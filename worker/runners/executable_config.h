@@ -3,7 +3,7 @@
 //   ExecutableConfig config;
 //   AddExecutableSettings(settings, environment, config);
 //   ASSIGN_OR_RETURN(const std::string output, settings.Read(arguments, environment));
-//   RETURN_IF_ERROR(config.Complete({.tasks_max = 4, .path = path}));   // Now `executables` can be used.
+//   RETURN_IF_ERROR(config.Complete({.concurrency = 4, .path = path}));   // Now `executables` can be used.
 #pragma once
 
 #include <string>
@@ -34,9 +34,9 @@ struct ExecutableConfig {
   bool is_sandboxed = false;
 
   struct Completion {
-    // Tasks of this worker at a time.
-    // Of the worker: what it runs and what it prepares.
-    int tasks_max = 1;
+    // Tasks of this worker at a time: those that it runs, and those that it prepares.
+    int concurrency = 1;
+    int prepare_ahead = 0;
     // Folders with programs, with colons between them.
     std::string_view path;
   };

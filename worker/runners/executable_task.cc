@@ -25,6 +25,7 @@
 namespace sheaf {
 namespace {
 
+constexpr char kBusy[] = "all processes of this computation are busy";
 constexpr char kResult[] = "result.safetensors";
 constexpr char kMetrics[] = "metrics.json";
 constexpr char kParams[] = "params.safetensors";
@@ -76,7 +77,7 @@ std::string VariableOr(const char* name, const char* otherwise) {
 }  // namespace
 
 ExecutableTask::~ExecutableTask() {
-  if (is_begun_) parts_.use.End(has_declined_);
+  if (is_begun_) parts_.use.End({.is_ahead = is_ahead_, .has_declined = has_declined_});
   // Else the directory goes with its process.
   if (parts_.executable.stays || has_started_ || !directory_.has_value()) return;
   std::error_code error;
@@ -84,11 +85,19 @@ ExecutableTask::~ExecutableTask() {
 }
 
 absl::Status ExecutableTask::Begin(RunControl& control) {
-  is_begun_ = parts_.use.Begin();
-  if (!is_begun_) {
-    outcome_ = TaskOutcome(Declined{"all processes of this computation are busy"});
-    return absl::OkStatus();
+  if (lease_.announced()) {
+    // A process that is started for its task has nothing to prepare.
+    is_ahead_ = parts_.executable.stays && parts_.use.Begin({.is_ahead = true});
+    is_begun_ = is_ahead_;
+    return is_begun_ ? SetOut(control) : absl::OkStatus();
   }
+  is_begun_ = parts_.use.Begin({});
+  if (is_begun_) return SetOut(control);
+  outcome_ = TaskOutcome(Declined{kBusy});
+  return absl::OkStatus();
+}
+
+absl::Status ExecutableTask::SetOut(RunControl& control) {
   if (!parts_.executable.stays) {
     ASSIGN_OR_RETURN(std::string path, parts_.host.MakeDirectory());
     RETURN_IF_ERROR(MakeDirectory(std::move(path)));
@@ -108,6 +117,13 @@ absl::Status ExecutableTask::Begin(RunControl& control) {
 }
 
 absl::StatusOr<TaskOutcome> ExecutableTask::Run(const TaskInputs& inputs, RunControl& control) {
+  if (std::exchange(is_ahead_, false)) parts_.use.Run();
+  if (!is_begun_ && !outcome_.has_value()) {
+    is_begun_ = parts_.use.Begin({});
+    if (!is_begun_) return Declined{kBusy};
+    RETURN_IF_ERROR(SetOut(control));
+    if (!outcome_.has_value()) return request_;
+  }
   if (outcome_.has_value()) return *std::exchange(outcome_, std::nullopt);
   RETURN_IF_ERROR(Give(inputs));
   return Listen(control);

@@ -3,7 +3,8 @@
 //   begun -> [rows or the broadcast are wanted -> fetched ->]* done | declined | failed
 //
 // One that stays hears of the task at once, and may ask for rows before it computes and while it does. Of one that is
-// started for the task, the broadcast is fetched first.
+// started for the task, the broadcast is fetched first. A task of an announced round begins ahead, if there is a
+// process for it that no running task may need; else when it runs.
 //
 //   ExecutableTask task(lease, parts);
 //   RETURN_IF_ERROR(task.Begin(control));
@@ -54,6 +55,8 @@ class ExecutableTask final : public PreparedTask {
  private:
   using Outcome = absl::StatusOr<TaskOutcome>;
 
+  // Has a place among the executable's tasks: gets ready what the program is told first, and hears what it wants.
+  absl::Status SetOut(RunControl& control);
   absl::Status MakeDirectory(std::string path);
   // With `directory` as its own.
   absl::Status StartProcess(const std::string& directory);
@@ -85,6 +88,8 @@ class ExecutableTask final : public PreparedTask {
   const v1::Lease lease_;
   const Parts parts_;
   bool is_begun_ = false;
+  // It has begun, and its round may not have opened yet.
+  bool is_ahead_ = false;
   bool has_declined_ = false;
   // A process has the directory.
   bool has_started_ = false;

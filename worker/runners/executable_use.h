@@ -1,11 +1,11 @@
 // ExecutableUse: how much of an executable is in use: tasks under way, processes that stay and wait for the next, and
 // whether it had better be left alone for a while.
 //
-//   ExecutableUse use(processes_max, clock);
-//   if (!use.Begin()) return absl::UnavailableError("all processes are busy");
+//   ExecutableUse use({.tasks_max = 4, .ahead_max = 1}, clock);
+//   if (!use.Begin({.is_ahead = false})) return absl::UnavailableError("all processes are busy");
 //   std::unique_ptr<Process> process = use.TakeIdle();   // Null: start one.
 //   use.GiveIdle(std::move(process));
-//   use.End(/*has_declined=*/false);
+//   use.End({.is_ahead = false});
 //
 // Thread-safe.
 #pragma once
@@ -28,7 +28,13 @@ class ExecutableUse {
   static constexpr absl::Duration kDeclinedPauseMin = absl::Milliseconds(100);
   static constexpr absl::Duration kDeclinedPauseMax = absl::Seconds(30);
 
-  ExecutableUse(int tasks_max, const Clock& clock) : tasks_max_(tasks_max), clock_(clock) {}
+  struct Most {
+    // Tasks at a time.
+    int tasks_max = 1;
+    // Of these, those that only prepare.
+    int ahead_max = 0;
+  };
+  ExecutableUse(const Most& most, const Clock& clock) : most_(most), clock_(clock) {}
 
   // Whether Begin would say yes.
   bool is_free() const EXCLUDES(mutex_) {
@@ -38,20 +44,32 @@ class ExecutableUse {
   // Until it is, if nothing else keeps it; infinite while all processes are busy.
   absl::Duration pause_left() const EXCLUDES(mutex_) {
     MutexLock lock(mutex_);
-    if (num_tasks_ >= tasks_max_) return absl::InfiniteDuration();
+    if (num_tasks_ >= most_.tasks_max) return absl::InfiniteDuration();
     return std::max(free_time_ - clock_.Now(), absl::ZeroDuration());
   }
+  struct Task {
+    // It prepares, and does not run yet.
+    bool is_ahead = false;
+    bool has_declined = false;
+  };
   // A task begins, if it may.
-  bool Begin() EXCLUDES(mutex_) {
+  bool Begin(const Task& task) EXCLUDES(mutex_) {
     MutexLock lock(mutex_);
-    if (!IsFree()) return false;
+    if (!IsFree() || (task.is_ahead && num_ahead_ >= most_.ahead_max)) return false;
     ++num_tasks_;
+    if (task.is_ahead) ++num_ahead_;
     return true;
   }
-  void End(bool has_declined) EXCLUDES(mutex_) {
+  // One that was ahead runs.
+  void Run() EXCLUDES(mutex_) {
+    MutexLock lock(mutex_);
+    --num_ahead_;
+  }
+  void End(const Task& task) EXCLUDES(mutex_) {
     MutexLock lock(mutex_);
     --num_tasks_;
-    pause_ = has_declined ? std::clamp(2 * pause_, kDeclinedPauseMin, kDeclinedPauseMax) : absl::ZeroDuration();
+    if (task.is_ahead) --num_ahead_;
+    pause_ = task.has_declined ? std::clamp(2 * pause_, kDeclinedPauseMin, kDeclinedPauseMax) : absl::ZeroDuration();
     free_time_ = clock_.Now() + pause_;
   }
 
@@ -69,12 +87,13 @@ class ExecutableUse {
   }
 
  private:
-  bool IsFree() const REQUIRES(mutex_) { return num_tasks_ < tasks_max_ && clock_.Now() >= free_time_; }
+  bool IsFree() const REQUIRES(mutex_) { return num_tasks_ < most_.tasks_max && clock_.Now() >= free_time_; }
 
-  const int tasks_max_;
+  const Most most_;
   const Clock& clock_;
   mutable Mutex mutex_;
   int num_tasks_ GUARDED_BY(mutex_) = 0;
+  int num_ahead_ GUARDED_BY(mutex_) = 0;
   absl::Duration pause_ GUARDED_BY(mutex_);
   absl::Time free_time_ GUARDED_BY(mutex_) = absl::InfinitePast();
   std::vector<std::unique_ptr<Process>> idle_ GUARDED_BY(mutex_);
