@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Fuzzes: builds the preset "fuzz" (clang, libFuzzer, AddressSanitizer, UndefinedBehaviorSanitizer) and runs every
-# target, two at a time, from the stored corpus.
+# target from the stored corpus, two at a time; with --in-ctest one at a time, so that other tests may run beside it.
 #
 #   tests/fuzz/run.sh [SECONDS] [TARGET...]     60 seconds each of contribution, state, spec, keyed, http
 #   tests/fuzz/run.sh 3600 state                the long mode is a larger number
@@ -13,7 +13,9 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 skip() { echo "fuzzing is skipped: $*"; exit 77; }
+at_once=2
 if [[ "${1:-}" == --in-ctest ]]; then
+  at_once=1
   [[ -n "${SHEAF_FUZZ_SECONDS:-}" ]] || skip "set SHEAF_FUZZ_SECONDS, or run tests/fuzz/run.sh"
   set -- "$SHEAF_FUZZ_SECONDS"
 fi
@@ -29,7 +31,7 @@ targets=("$@")
 launcher=""
 if command -v ccache >/dev/null; then launcher=ccache; fi
 cmake --preset fuzz -DSHEAF_UNITY=ON -DCMAKE_CXX_COMPILER_LAUNCHER="$launcher" >/dev/null
-cmake --build --preset fuzz -- --quiet
+cmake --build --preset fuzz -- --quiet -j "$at_once"
 
 fuzz() {
   local name="$1" learnt="build/fuzz/corpus/$1" log="build/fuzz/$1.log"
@@ -40,9 +42,9 @@ fuzz() {
 }
 
 find build/fuzz/findings -type f -delete 2>/dev/null || true
-echo "fuzzing ${targets[*]} for $seconds s each, two at a time" >&2
+echo "fuzzing ${targets[*]} for $seconds s each, $at_once at a time" >&2
 for name in "${targets[@]}"; do
-  while [[ $(jobs -rp | wc -l) -ge 2 ]]; do wait -n; done
+  while [[ $(jobs -rp | wc -l) -ge $at_once ]]; do wait -n; done
   fuzz "$name" &
 done
 wait
