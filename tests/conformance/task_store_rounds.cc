@@ -205,14 +205,6 @@ STORE_TEST("A cancelled round keeps the reason and no aggregate") {
   CHECK(cancelled->aggregate.empty());
 }
 
-STORE_TEST("An announced round hands out no task until it is opened") {
-  f.CreateRound({.state = RoundState::kAnnounced});
-  auto early = f.Do([&](TaskStore& s) { return s.LeaseTasks(f.LeaseParams("w1")); });
-  CHECK(early.status().code() == absl::StatusCode::kFailedPrecondition);
-  REQUIRE(f.Move(RoundState::kAnnounced, RoundState::kCollecting).ok());
-  f.Lease("w1");
-}
-
 STORE_TEST("An announced round that is cancelled cancels its tasks") {
   f.CreateRound({.num_tasks = 2, .state = RoundState::kAnnounced});
   auto cancelled = f.Move(RoundState::kAnnounced, RoundState::kCancelled);
