@@ -8,6 +8,7 @@
 #include "base/key_hash.h"
 #include "base/status_macros.h"
 #include "proto/time.h"
+#include "server/core/leases/lease_renewal.h"
 #include "server/core/rounds/round_states.h"
 
 namespace sheaf {
@@ -43,6 +44,9 @@ v1::Lease ToLease(const LiveRound& round, const TaskRecord& task, absl::Time arr
   return lease;
 }
 
+// The first protocol whose workers know what an announced lease is.
+constexpr int kPreparesSince = 2;
+
 // Of an attempt that begins now. One that is prepared before its round opens has this time from then on: the first
 // renewal that tells its worker so brings it forward (see LeaseRenewal).
 absl::Time AttemptDeadline(const LiveRound& round, absl::Time now) {
@@ -65,6 +69,8 @@ absl::StatusOr<LeaseGrants::Held> LeaseGrants::Resend(const v1::SyncRequest& req
     ++held_by_worker.total;
     if (known.contains(task.lease_token.value()) || !worker.caller->OwnsLease(task.lease_token.value())) continue;
     if (held_by_worker.is_cut) continue;
+    // Whoever was restarted under this name as an older version would run it without its broadcast.
+    if (WaitsForBroadcast(round->state) && worker.protocol_version < kPreparesSince) continue;
     // With what its submitter wrote.
     ASSIGN_OR_RETURN(const TaskRecord whole, context_.store.GetTask(task.id));
     v1::Lease lease = ToLease(*round, whole, now);
@@ -72,6 +78,15 @@ absl::StatusOr<LeaseGrants::Held> LeaseGrants::Resend(const v1::SyncRequest& req
     held_by_worker.is_cut = room_.NumFitting(bytes) == 0;
     if (held_by_worker.is_cut) continue;
     room_.Take(bytes);
+    // The worker hears only now that it has this, and perhaps that the round has opened meanwhile.
+    if (round->spec.announced() && !WaitsForBroadcast(round->state)) {
+      RETURN_IF_ERROR(context_.store
+                          .RenewLease({.task = task.id,
+                                       .token = task.lease_token,
+                                       .expire_time = task.expire_time,
+                                       .attempt_deadline_time_max = AttemptDeadlineOfOpened(*round, task, now)})
+                          .status());
+    }
     *response.add_leases() = std::move(lease);
     ++(WaitsForBroadcast(round->state) ? held_by_worker.resent_announced : held_by_worker.resent);
     context_.figures.leases_resent.Add();

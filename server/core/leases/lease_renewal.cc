@@ -1,5 +1,6 @@
 #include "server/core/leases/lease_renewal.h"
 
+#include <algorithm>
 #include <optional>
 
 #include "base/status_macros.h"
@@ -7,6 +8,10 @@
 #include "server/core/rounds/round_states.h"
 
 namespace sheaf {
+
+absl::Time AttemptDeadlineOfOpened(const LiveRound& round, const TaskRecord& task, absl::Time now) {
+  return std::max(now + FromProto(round.spec.attempt_deadline()), task.expire_time);
+}
 
 absl::StatusOr<v1::LeaseUpdate> LeaseRenewal::Renew(const v1::HeldLease& held, const WorkerProfile& worker,
                                                     const CallTimes& times) {
@@ -32,9 +37,8 @@ absl::StatusOr<v1::LeaseUpdate> LeaseRenewal::Renew(const v1::HeldLease& held, c
        .token = LeaseToken(held.lease_token()),
        .progress = held.progress(),
        .expire_time = times.now + FromProto(round->spec.lease_duration()),
-       // From the first time that it is told on: never later than before.
        .attempt_deadline_time_max =
-           is_news ? times.now + FromProto(round->spec.attempt_deadline()) : absl::InfiniteFuture()});
+           is_news ? AttemptDeadlineOfOpened(*round, *state, times.now) : absl::InfiniteFuture()});
   if (absl::IsFailedPrecondition(task.status()) || absl::IsNotFound(task.status())) return update;
   RETURN_IF_ERROR(task.status());
   context_.figures.leases_renewed.Add();

@@ -6,13 +6,20 @@
 #pragma once
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "server/core/batches/core_context.h"
 #include "server/core/leases/call_times.h"
 #include "server/core/rounds/live_rounds.h"
 #include "server/core/workers/worker_registry.h"
 #include "sheaf/v1/work_service.pb.h"
+#include "storage/records.h"
 
 namespace sheaf {
+
+// When an attempt ends at the latest that was prepared, and whose worker is told at `now` that the round has opened.
+// Its time counts from the first time that it is told: a later one puts nothing off. What its lease was promised for
+// stays.
+absl::Time AttemptDeadlineOfOpened(const LiveRound& round, const TaskRecord& task, absl::Time now);
 
 class LeaseRenewal {
  public:
