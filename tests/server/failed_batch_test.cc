@@ -252,5 +252,45 @@ TEST_CASE("What a contribution was to add to the accumulators takes no room ther
   }
 }
 
+TEST_CASE("Where the batch that opened a round failed, it is announced, and nobody reads its broadcast") {
+  FailingStore store;
+  BareCore server(store);
+  RoundId id;
+  server.Post([&](absl::Time now) {
+    v1::CreateRoundRequest request;
+    request.set_request_id("create");
+    *request.mutable_spec() = SumRound(1);
+    request.mutable_spec()->set_announced(true);
+    id = server.core().new_rounds().Create(request, now)->id;
+  });
+  REQUIRE(server.Run().ok());
+  const absl::Time announced_until = store.GetRound(id)->deadline_time;
+  v1::OpenRoundRequest open;
+  open.set_request_id("open");
+  open.set_round(id.value());
+  open.set_broadcast_digest(*server.payloads().PutBlob("the broadcast"));
+  Identity reader;
+  reader.populations = {"default"};
+  const auto may_read = [&] { return server.core().broadcasts().readers().MayRead(open.broadcast_digest(), reader); };
+  const auto try_open = [&] {
+    server.Post(
+        [&](absl::Time now) { server.core().openings().Open(open, now, [](const absl::StatusOr<RoundRecord>&) {}); });
+    return server.Run();
+  };
+  CHECK_FALSE(may_read());
+  store.commit_fails = true;
+  CHECK(try_open().code() == absl::StatusCode::kResourceExhausted);
+  CHECK_FALSE(may_read());
+  const LiveRound* live = server.core().rounds().Find(id);
+  REQUIRE(live != nullptr);
+  CHECK(live->state == RoundState::kAnnounced);
+  CHECK(live->spec.broadcast_digest().empty());
+  CHECK(live->deadline_time == announced_until);
+  store.commit_fails = false;
+  REQUIRE(try_open().ok());
+  CHECK(may_read());
+  CHECK(live->state == RoundState::kCollecting);
+}
+
 }  // namespace
 }  // namespace sheaf

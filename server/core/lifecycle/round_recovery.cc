@@ -117,10 +117,10 @@ absl::Status RoundRecovery::Reread(LiveRound& round, const RoundRecord& record, 
   SHEAF_CHECK(record.num_contributions == round.submitted, "round {} has folded {} of {} contributions", round.id,
               round.submitted, record.num_contributions);
   round.state = record.state;
-  // The batch had opened it.
+  // The batch had opened it: it reads the broadcast no more, unless another round of its population does.
   if (round.spec.broadcast_digest() != record.broadcast_digest) {
-    broadcasts_.OnRoundUndone(round.spec.broadcast_digest());
-    round.spec.set_broadcast_digest(record.broadcast_digest);
+    const std::string undone = std::exchange(*round.spec.mutable_broadcast_digest(), record.broadcast_digest);
+    broadcasts_.OnRoundUndone(undone);
   }
   if (EndsAtDeadline(round.state)) rounds_.MoveDeadline(round, record.deadline_time);
   round.recorded = record.num_contributions;
