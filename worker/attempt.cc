@@ -260,10 +260,10 @@ void Attempt::Extend(absl::Time sent, absl::Duration remaining) {
   renew_time_ = sent + std::max(remaining / 3, kRenewalPauseMin);
 }
 
-void Attempt::NoteRenewalSent(absl::Time now) {
+void Attempt::NoteRenewalSent(absl::Time now, bool has_place) {
   renew_time_ = now + std::max((deadline_ - now) / 3, kRenewalPauseMin);
   // A result that waits to be handed in is not a hung computation, and neither is who waits for its round or its turn.
-  if (is_ready() || phase_ == Phase::kPrepared) ++steps_;
+  if (is_ready() || (phase_ == Phase::kPrepared && (has_place || !is_open_))) ++steps_;
 }
 
 int64_t Attempt::progress() const {

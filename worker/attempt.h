@@ -73,8 +73,9 @@ class Attempt : public std::enable_shared_from_this<Attempt> {
 
   // The lease runs for `remaining` from `sent` on, the time of the request that granted or renewed it.
   void Extend(absl::Time sent, absl::Duration remaining);
-  // A renewal was asked for at `now`: do not ask again at once.
-  void NoteRenewalSent(absl::Time now);
+  // A renewal was asked for at `now`: do not ask again at once. Who waits for the round to open, or for another run to
+  // end, makes progress; who waits for runs that were stopped and do not notice (no place) makes none.
+  void NoteRenewalSent(absl::Time now, bool has_place);
 
   Phase phase() const { return phase_; }
   // It prepares, or has prepared, a task of a round that was announced.

@@ -232,6 +232,14 @@ int WorkerLoop::NumRunning() const {
   return running;
 }
 
+int WorkerLoop::NumUnnoticed() const {
+  return attempt_parts_.busy -
+         static_cast<int>(std::count_if(attempts_.begin(), attempts_.end(), [](const AttemptPtr& attempt) {
+           return attempt->is_busy() && !attempt->is_ahead() && !attempt->is_ready() &&
+                  attempt->phase() != Attempt::Phase::kEnded;
+         }));
+}
+
 int WorkerLoop::NumOpened() const {
   return static_cast<int>(std::count_if(attempts_.begin(), attempts_.end(), [](const AttemptPtr& attempt) {
     return attempt->is_ahead() && attempt->is_open();
@@ -350,7 +358,9 @@ void WorkerLoop::AddHeld(absl::Time now, v1::SyncRequest& request, const OpenSyn
     held->set_progress(attempt->progress());
     held->set_announced(!attempt->is_open());
   }
-  for (const AttemptPtr& attempt : attempts_) attempt->NoteRenewalSent(now);
+  // Where runs that were stopped go on in all places, what has opened may run elsewhere when its lease is over.
+  const bool has_place = NumUnnoticed() < options_.concurrency;
+  for (const AttemptPtr& attempt : attempts_) attempt->NoteRenewalSent(now, has_place);
 }
 
 void WorkerLoop::AddPoll(absl::Time now, v1::SyncRequest& request, OpenSync& sync) {

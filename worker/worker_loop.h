@@ -160,6 +160,8 @@ class WorkerLoop {
   void SweepEndedAttempts();
   // Of attempts that run, and of runs that were stopped and have not noticed.
   int NumRunning() const;
+  // Of runs that were stopped and have not noticed.
+  int NumUnnoticed() const;
   // Of attempts whose round has opened while they prepared, and that wait for a place to run.
   int NumOpened() const;
   int WantedLeases() const;

@@ -1011,5 +1011,60 @@ TEST_CASE(
   CHECK(test.num_syncs() == num_syncs + 2);
 }
 
+v1::SyncResponse GrantingAhead(const std::string& task, absl::Duration lease = absl::Seconds(30)) {
+  v1::SyncResponse response = Granting({task}, lease);
+  response.set_has_announced(true);
+  response.mutable_leases(0)->set_announced(true);
+  response.mutable_leases(0)->clear_broadcast_digest();
+  return response;
+}
+
+TEST_CASE("A task that is prepared ahead is renewed while it waits, and runs when OPENED is heard, not before") {
+  LoopHarness test({.worker = "w", .prepare_ahead = 1});
+  CHECK(test.LastSync().want_announced() == 1);
+  test.AnswerLastSync(GrantingAhead("t"));
+  CHECK(test.runner.prepared == std::vector<std::string>{"t"});
+  int64_t progress = 0;
+  for (int i = 0; i < 5; ++i) {
+    test.Advance(absl::Seconds(11));
+    REQUIRE(test.LastSync().held_size() == 1);
+    CHECK(test.LastSync().held(0).announced());
+    CHECK(test.LastSync().held(0).progress() > progress);
+    progress = test.LastSync().held(0).progress();
+    CHECK(test.LastSync().want_announced() == 0);
+    test.AnswerLastSync(WithUpdate("token-t", v1::LeaseUpdate::HELD, absl::Seconds(30)));
+    CHECK(test.runner.runs.empty());
+  }
+  test.Advance(absl::Seconds(11));
+  test.AnswerLastSync(WithUpdate("token-t", v1::LeaseUpdate::OPENED, absl::Seconds(30)));
+  CHECK(test.runner.runs.size() == 1);
+  test.Advance(absl::Seconds(11));
+  CHECK_FALSE(test.LastSync().held(0).announced());
+}
+
+TEST_CASE("A task of an open round that waits for runs that do not stop is not kept from others") {
+  LoopHarness test({.worker = "w", .prepare_ahead = 1});
+  v1::SyncResponse both = GrantingAhead("ahead");
+  *both.add_leases() = Granting({"t"}).leases(0);
+  test.AnswerLastSync(both);
+  REQUIRE(test.runner.runs.size() == 1);
+  // The one that runs is not needed any more, and does not notice; the other's round opens.
+  test.Advance(absl::Seconds(11));
+  v1::SyncResponse told = WithUpdate("token-t", v1::LeaseUpdate::CANCELLED);
+  *told.add_held() = WithUpdate("token-ahead", v1::LeaseUpdate::OPENED, absl::Seconds(30)).held(0);
+  test.AnswerLastSync(told);
+  CHECK(test.runner.runs.size() == 1);
+  test.Advance(absl::Seconds(11));
+  REQUIRE(test.LastSync().held_size() == 1);
+  const int64_t progress = test.LastSync().held(0).progress();
+  test.AnswerLastSync(WithUpdate("token-ahead", v1::LeaseUpdate::HELD, absl::Seconds(19)));
+  test.Advance(absl::Seconds(7));
+  REQUIRE(test.LastSync().held_size() == 1);
+  CHECK(test.LastSync().held(0).progress() == progress);
+  // It notices after all: there is a place again.
+  test.FinishRun(0, absl::CancelledError("at last"));
+  CHECK(test.runner.runs.size() == 2);
+}
+
 }  // namespace
 }  // namespace sheaf
