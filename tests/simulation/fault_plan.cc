@@ -12,7 +12,7 @@ double Rate(Random& random, double most) {
 
 }  // namespace
 
-FaultPlan FaultPlan::Draw(Random& random) {
+FaultPlan FaultPlan::Draw(Random& random, Random& of_announced) {
   FaultPlan plan;
   plan.request_lost = Rate(random, 0.4);
   plan.response_lost = Rate(random, 0.4);
@@ -40,6 +40,10 @@ FaultPlan FaultPlan::Draw(Random& random) {
   plan.run_fails = Rate(random, 0.5);
   plan.run_fails_for_good = Rate(random, 0.1);
   plan.run_wrong = Rate(random, 0.2);
+
+  if (of_announced.Chance(0.4)) plan.announced = 0.4 + 0.6 * of_announced.Fraction();
+  plan.prepare_max = absl::Milliseconds(100) * (1 << of_announced.Below(8));
+  plan.prepare_ahead = static_cast<int>(of_announced.Below(3));
   return plan;
 }
 

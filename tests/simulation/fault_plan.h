@@ -47,7 +47,16 @@ struct FaultPlan {
   double run_fails_for_good = 0;
   double run_wrong = 0;
 
-  static FaultPlan Draw(Random& random);
+  // --- Announced rounds ---
+  // How many of the rounds are announced before they are opened; in most worlds none.
+  double announced = 0;
+  // What is prepared well for such a round takes up to this long. It is slow, hangs and fails as runs do.
+  absl::Duration prepare_max;
+  // The worker in seat n prepares up to (n + this) % 3 tasks ahead.
+  int prepare_ahead = 0;
+
+  // What concerns announced rounds comes from a source of its own: the other worlds stay as they are without them.
+  static FaultPlan Draw(Random& random, Random& of_announced);
 };
 
 }  // namespace sheaf::simulation

@@ -11,23 +11,62 @@ constexpr absl::Duration kSlow = absl::Seconds(40);
 // In calm, so that the time a task takes is the server's.
 constexpr absl::Duration kQuick = absl::Milliseconds(100);
 
+// A task of an announced round: it needs the whole broadcast, if there is one.
+class PreparedAhead final : public PreparedTask {
+ public:
+  PreparedAhead(std::shared_ptr<const v1::Lease> lease, std::shared_ptr<PreparedTask> inner)
+      : lease_(std::move(lease)), inner_(std::move(inner)) {}
+
+  const v1::Lease& lease() const { return *lease_; }
+  const InputRequest& input_request() const override { return request_; }
+  absl::StatusOr<TaskOutcome> Run(const TaskInputs& inputs, RunControl& control) override {
+    return inner_->Run(inputs, control);
+  }
+
+ private:
+  const std::shared_ptr<const v1::Lease> lease_;
+  const std::shared_ptr<PreparedTask> inner_;
+  const InputRequest request_{.whole_broadcast = true, .is_optional = true, .selections = {}};
+};
+
 }  // namespace
 
 void FaultyRunner::Prepare(std::shared_ptr<const v1::Lease> lease, std::shared_ptr<RunControl> control,
                            PrepareDone done) {
-  inner_.Prepare(std::move(lease), std::move(control), std::move(done));
+  if (!lease->announced()) return inner_.Prepare(std::move(lease), std::move(control), std::move(done));
+  auto job = std::make_shared<Job>(Job{.control = control,
+                                       .end = weather_.agenda.now(),
+                                       .hangs = weather_.Strikes(weather_.plan.run_hangs, "prepares hung")});
+  job->finish = [this, lease = std::move(lease), control, done = std::move(done)] {
+    if (weather_.Strikes(weather_.plan.run_fails, "prepares failed")) return done(absl::InternalError("no data"));
+    inner_.Prepare(lease, control, [this, lease, done](absl::StatusOr<std::shared_ptr<PreparedTask>> task) {
+      if (!task.ok()) return done(std::move(task));
+      ++weather_.statistics.announced["tasks prepared"];
+      done(std::make_shared<PreparedAhead>(lease, *std::move(task)));
+    });
+  };
+  Begin(job, job->hangs || weather_.Strikes(weather_.plan.run_slow, "prepares slow"), weather_.plan.prepare_max);
 }
 
 void FaultyRunner::Run(std::shared_ptr<PreparedTask> task, std::shared_ptr<const TaskInputs> inputs,
                        std::shared_ptr<RunControl> control, RunDone done) {
-  auto job = std::make_shared<Job>(Job{.task = std::move(task),
-                                       .inputs = std::move(inputs),
-                                       .control = std::move(control),
-                                       .done = std::move(done),
+  if (const auto* ahead = dynamic_cast<const PreparedAhead*>(task.get())) on_ahead_runs_(ahead->lease(), *inputs);
+  auto job = std::make_shared<Job>(Job{.control = control,
                                        .end = weather_.agenda.now(),
                                        .hangs = weather_.Strikes(weather_.plan.run_hangs, "runs hung")});
-  bool is_slow = job->hangs || weather_.Strikes(weather_.plan.run_slow, "runs slow");
-  const absl::Duration longest = is_slow ? kSlow : weather_.plan.run_max;
+  job->finish = [this, task = std::move(task), inputs = std::move(inputs), control, done = std::move(done)] {
+    if (weather_.Strikes(weather_.plan.run_fails, "runs failed")) return done(absl::InternalError("out of luck"));
+    if (weather_.Strikes(weather_.plan.run_fails_for_good, "runs failed for good")) {
+      return done(absl::InvalidArgumentError("this cannot work"));
+    }
+    if (weather_.Strikes(weather_.plan.run_wrong, "contributions wrong")) return done(std::string("no contribution"));
+    inner_.Run(task, inputs, control, done);
+  };
+  Begin(job, job->hangs || weather_.Strikes(weather_.plan.run_slow, "runs slow"), weather_.plan.run_max);
+}
+
+void FaultyRunner::Begin(const std::shared_ptr<Job>& job, bool is_slow, absl::Duration most) {
+  const absl::Duration longest = is_slow ? kSlow : most;
   job->end += weather_.chance.Between(absl::ZeroDuration(), weather_.is_stormy ? longest : std::min(longest, kQuick));
   std::erase_if(jobs_, [](const auto& other) { return other.expired(); });
   jobs_.push_back(job);
@@ -53,13 +92,8 @@ void FaultyRunner::GoOn(const std::shared_ptr<Job>& job) {
     const absl::Time next = job->hangs ? job->end : std::min(job->end, now + kSlice);
     return weather_.agenda.At(next, [this, job] { GoOn(job); });
   }
-  if (weather_.Strikes(weather_.plan.run_fails, "runs failed")) return job->done(absl::InternalError("out of luck"));
-  if (weather_.Strikes(weather_.plan.run_fails_for_good, "runs failed for good")) {
-    return job->done(absl::InvalidArgumentError("this cannot work"));
-  }
-  if (weather_.Strikes(weather_.plan.run_wrong, "contributions wrong"))
-    return job->done(std::string("no contribution"));
-  inner_.Run(job->task, job->inputs, job->control, job->done);
+  // It may own what waits for it.
+  std::exchange(job->finish, nullptr)();
 }
 
 }  // namespace sheaf::simulation

@@ -19,6 +19,7 @@ int64_t Ledger::OnSyncArrives(const v1::SyncRequest& request) {
   for (const v1::TaskResult& result : request.results()) {
     if (IsContribution(result)) offered_.emplace(result.task(), result.lease_token());
   }
+  if (request.want_announced() > 0) prepares_.insert(request.worker());
   auto& calls = open_[request.worker()];
   const bool is_alone = calls.empty();
   for (auto& [id, call] : calls) call.is_alone = false;
@@ -35,7 +36,8 @@ int64_t Ledger::OnSyncArrives(const v1::SyncRequest& request) {
 void Ledger::OnSyncEnded(int64_t call, const v1::SyncRequest& request) { open_[request.worker()].erase(call); }
 
 void Ledger::OnSyncAnswered(int64_t call, const v1::SyncRequest& request, const v1::SyncResponse& response,
-                            absl::Time arrival, TaskStore& store, const StoreMonitor& monitor) {
+                            const CallTimes& times, TaskStore& store, const StoreMonitor& monitor) {
+  const absl::Time arrival = times.arrival;
   const auto [is_alone, advanced] = open_[request.worker()][call];
   OnSyncEnded(call, request);
   // A newer call has ended this one's wait: it is told nothing.
@@ -52,7 +54,8 @@ void Ledger::OnSyncAnswered(int64_t call, const v1::SyncRequest& request, const 
     if (update.lease_token() != request.held(i).lease_token()) {
       journal_.Break("every result gets a verdict", "lease update {} is for another lease", i);
     }
-    if (update.verdict() == v1::LeaseUpdate::HELD) {
+    CheckOpened(request.held(i), update, times, store, monitor);
+    if (update.verdict() == v1::LeaseUpdate::HELD || update.verdict() == v1::LeaseUpdate::OPENED) {
       CheckPromise("held", request, update.task(), update.lease_token(), update.remaining(), arrival, monitor);
       if (advanced.contains(update.lease_token())) {
         CheckRenewal(request, update.task(), update.lease_token(), arrival, monitor);
@@ -61,6 +64,7 @@ void Ledger::OnSyncAnswered(int64_t call, const v1::SyncRequest& request, const 
   }
   for (const v1::Lease& lease : response.leases()) {
     CheckPromise("granted", request, lease.task(), lease.lease_token(), lease.remaining(), arrival, monitor);
+    CheckLease(request, lease, times, store, monitor);
   }
   if (is_alone) CheckNothingWithheld(request, response, store);
 }
@@ -147,6 +151,73 @@ void Ledger::CheckPromise(std::string_view what, const v1::SyncRequest& request,
     journal_.Break("a task is never held by two live tokens", "worker {} was {} task {} for {} longer than it has it",
                    request.worker(), what, task, absl::FormatDuration(promised - grant->expire_time));
   }
+}
+
+void Ledger::CheckOpened(const v1::HeldLease& held, const v1::LeaseUpdate& update, const CallTimes& times,
+                         TaskStore& store, const StoreMonitor& monitor) {
+  const std::optional<TaskId> task = TaskId::Parse(held.task());
+  const bool is_told = update.verdict() == v1::LeaseUpdate::OPENED;
+  const bool goes_on = is_told || update.verdict() == v1::LeaseUpdate::HELD;
+  if (!goes_on || !task.has_value() || (!is_told && !held.announced())) return;
+  const absl::StatusOr<RoundRecord> round = store.GetRound(task->round);
+  if (!round.ok()) return journal_.Break("the store answers", "{}", round.status().ToString());
+  if (!is_told) {
+    if (monitor.OpenTimeOf(task->round) < times.arrival) {
+      journal_.Break("who prepares hears of the opening", "task {} is held as announced, and its round is open",
+                     held.task());
+    }
+    return;
+  }
+  if (!held.announced() || round->state == RoundState::kAnnounced) {
+    return journal_.Break("OPENED is true", "round {} is {}, and the holder of task {} was told that it is open",
+                          task->round, Name(round->state), held.task());
+  }
+  if (update.broadcast_digest() != round->broadcast_digest) {
+    journal_.Break("OPENED is true", "the holder of task {} was told of the broadcast \"{}\" and not of \"{}\"",
+                   held.task(), update.broadcast_digest(), round->broadcast_digest);
+  }
+  CheckAttemptDeadline(*task, held.lease_token(), times.now, monitor);
+  const bool is_new = told_open_.insert(held.lease_token()).second;
+  const bool was_parked = monitor.OpenTimeOf(task->round) > times.arrival;
+  ++statistics_.announced[!is_new      ? "leases told again"
+                          : was_parked ? "leases told in a parked call"
+                                       : "leases told in a later call"];
+}
+
+void Ledger::CheckLease(const v1::SyncRequest& request, const v1::Lease& lease, const CallTimes& times,
+                        TaskStore& store, const StoreMonitor& monitor) {
+  const std::optional<TaskId> task = TaskId::Parse(lease.task());
+  const absl::StatusOr<RoundRecord> round = store.GetRound(task->round);
+  if (!round.ok()) return journal_.Break("the store answers", "{}", round.status().ToString());
+  if (lease.announced()) {
+    announced_.insert(lease.lease_token());
+    if (prepares_.contains(request.worker())) return;
+    return journal_.Break("who prepares nothing gets what can run", "worker {} got task {} to prepare",
+                          request.worker(), lease.task());
+  }
+  if (round->state == RoundState::kAnnounced || lease.broadcast_digest() != round->broadcast_digest) {
+    return journal_.Break("what is to run has its broadcast", "round {} is {}, and worker {} got task {} with \"{}\"",
+                          task->round, Name(round->state), request.worker(), lease.task(), lease.broadcast_digest());
+  }
+  told_open_.insert(lease.lease_token());
+  if (!announced_.contains(lease.lease_token())) {
+    if (!monitor.FindSpec(task->round)->announced()) return;
+  } else {
+    ++statistics_.announced["leases sent again as open"];
+  }
+  CheckAttemptDeadline(*task, lease.lease_token(), times.now, monitor);
+}
+
+void Ledger::CheckAttemptDeadline(const TaskId& task, const std::string& token, absl::Time now,
+                                  const StoreMonitor& monitor) {
+  const StoreMonitor::TaskImage* held = monitor.FindTask(task);
+  if (held == nullptr || held->token.value() != token) return;
+  // What the lease was promised for before is not taken back.
+  const absl::Time most =
+      std::max(now + FromProto(monitor.FindSpec(task.round)->attempt_deadline()), held->expire_time);
+  if (held->attempt_deadline_time <= most + absl::Microseconds(1)) return;
+  journal_.Break("an attempt's time counts from the opening", "task {} was told, and may take {} longer than it should",
+                 task.ToString(), absl::FormatDuration(held->attempt_deadline_time - most));
 }
 
 void Ledger::CheckNothingWithheld(const v1::SyncRequest& request, const v1::SyncResponse& response, TaskStore& store) {

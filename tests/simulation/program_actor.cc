@@ -4,6 +4,7 @@
 
 #include "base/checksum.h"
 #include "proto/time.h"
+#include "storage/transitions.h"
 
 namespace sheaf::simulation {
 namespace {
@@ -13,19 +14,24 @@ constexpr int64_t kChunkBytes = 64;
 }  // namespace
 
 ProgramActor::ProgramActor(Weather& weather, SimServers& server, const std::string& authorization, RoundPlan plan)
-    : weather_(weather), server_(server), transport_(weather, server, authorization), plan_(std::move(plan)) {
-  weather_.agenda.After(plan_.create_after, [this] { plan_.broadcast.empty() ? Create() : Upload(); });
+    : weather_(weather),
+      server_(server),
+      transport_(weather, server, authorization),
+      plan_(std::move(plan)),
+      opens_inline_(plan_.opens_inline) {
+  const bool uploads_first = !plan_.broadcast.empty() && !plan_.spec.announced();
+  weather_.agenda.After(plan_.create_after, [this, uploads_first] { uploads_first ? Upload() : Create(); });
 }
 
 void ProgramActor::Upload() {
   v1::StartUploadRequest request;
   request.set_request_id(plan_.request_id);
-  request.set_digest(plan_.spec.broadcast_digest());
+  request.set_digest(Sha256Hex(plan_.broadcast));
   request.set_size_bytes(static_cast<int64_t>(plan_.broadcast.size()));
   Call(transport_, kStartUpload, request, {.timeout = absl::Seconds(5)},
        [this](const absl::StatusOr<v1::StartUploadResponse>& response) {
          if (!response.ok()) return weather_.agenda.After(Pause(), [this] { Upload(); });
-         if (response->verdict() == v1::StartUploadResponse::ALREADY_STORED) return Create();
+         if (response->verdict() == v1::StartUploadResponse::ALREADY_STORED) return OnUploaded();
          WriteChunk(response->upload_id(), response->committed_bytes());
        });
 }
@@ -49,7 +55,7 @@ void ProgramActor::FinishUpload(const std::string& upload) {
   Call(transport_, kFinishUpload, request, {.timeout = absl::Seconds(5)},
        [this](const absl::StatusOr<v1::FinishUploadResponse>& response) {
          if (!response.ok()) return weather_.agenda.After(Pause(), [this] { Upload(); });
-         Create();
+         OnUploaded();
        });
 }
 
@@ -67,8 +73,90 @@ void ProgramActor::Create() {
          round_ = response->round().id();
          weather_.journal.Note("{} is round {}", plan_.request_id, round_);
          if (plan_.cancel_after.has_value()) weather_.agenda.After(*plan_.cancel_after, [this] { Cancel(); });
+         if (plan_.spec.announced()) ++weather_.statistics.announced["rounds announced"];
+         if (plan_.open_after.has_value()) weather_.agenda.After(*plan_.open_after, [this] { BeginOpening(); });
          Watch();
        });
+}
+
+void ProgramActor::BeginOpening() { plan_.broadcast.empty() || opens_inline_ ? Open() : Upload(); }
+
+void ProgramActor::Open() {
+  v1::OpenRoundRequest request;
+  request.set_request_id(plan_.request_id + "-open");
+  request.set_round(round_);
+  if (opens_inline_) {
+    request.set_broadcast(plan_.broadcast);
+  } else if (!plan_.broadcast.empty()) {
+    request.set_broadcast_digest(Sha256Hex(plan_.broadcast));
+  }
+  Call(transport_, kOpenRound, request, {.timeout = absl::Seconds(5)},
+       [this](const absl::StatusOr<v1::OpenRoundResponse>& response) {
+         if (response.ok()) return OnOpened(response->round());
+         if (absl::IsFailedPrecondition(response.status())) return OnRefused(response.status().ToString());
+         if (absl::IsInvalidArgument(response.status())) {
+           return weather_.journal.Break("what was announced can be opened", "round {}: {}", round_,
+                                         response.status().ToString());
+         }
+         if (absl::IsNotFound(response.status()) && server_.monitor().WasDeleted(RoundId(round_))) return;
+         // There may be less room inside a call, or its broadcast has gone before it was needed.
+         if (absl::IsResourceExhausted(response.status())) opens_inline_ = false;
+         const bool uploads = !plan_.broadcast.empty() && !opens_inline_ && !absl::IsUnavailable(response.status());
+         weather_.agenda.After(Pause(), [this, uploads] { uploads ? Upload() : Open(); });
+       });
+}
+
+void ProgramActor::OnOpened(const v1::Round& round) {
+  const std::string digest = plan_.broadcast.empty() ? "" : Sha256Hex(plan_.broadcast);
+  weather_.journal.Note("round {} was opened", round_);
+  if (server_.monitor().StateOf(RoundId(round_)) == RoundState::kAnnounced || round.state() == v1::ANNOUNCED) {
+    return weather_.journal.Break("what was told to be open is open", "round {} is ANNOUNCED", round_);
+  }
+  if (round.spec().broadcast_digest() != digest) {
+    return weather_.journal.Break("a round has one broadcast", "round {} was opened with {}, and has {}", round_,
+                                  digest, round.spec().broadcast_digest());
+  }
+  if (plan_.opens_again != RoundPlan::OpensAgain::kNever) weather_.agenda.After(Pause(), [this] { OpenAgain(); });
+}
+
+void ProgramActor::OpenAgain() {
+  const bool with_another = plan_.opens_again == RoundPlan::OpensAgain::kWithAnother;
+  v1::OpenRoundRequest request;
+  request.set_request_id(plan_.request_id + "-open-again");
+  request.set_round(round_);
+  if (with_another) {
+    request.set_broadcast_digest(Sha256Hex("another"));
+  } else if (!plan_.broadcast.empty()) {
+    request.set_broadcast_digest(Sha256Hex(plan_.broadcast));
+  }
+  Call(transport_, kOpenRound, request, {.timeout = absl::Seconds(5)},
+       [this, with_another](const absl::StatusOr<v1::OpenRoundResponse>& response) {
+         const RoundState state = server_.monitor().StateOf(RoundId(round_));
+         const bool has_failed = state == RoundState::kFailed || state == RoundState::kCancelled;
+         if (response.ok() && with_another) {
+           return weather_.journal.Break("a round has one broadcast", "round {} was opened with another", round_);
+         }
+         if (response.ok()) ++weather_.statistics.announced["rounds opened twice"];
+         if (absl::IsFailedPrecondition(response.status())) {
+           if (with_another && !has_failed) ++weather_.statistics.announced["openings refused with another broadcast"];
+           if (with_another || has_failed) return;
+           return weather_.journal.Break("who opens a round again changes nothing", "round {}: {}", round_,
+                                         response.status().ToString());
+         }
+         if (response.ok() || is_done_) return;
+         weather_.agenda.After(Pause(), [this] { OpenAgain(); });
+       });
+}
+
+void ProgramActor::OnRefused(const std::string& error) {
+  const RoundId id(round_);
+  const RoundState state = server_.monitor().StateOf(id);
+  if (state != RoundState::kFailed && state != RoundState::kCancelled) {
+    return weather_.journal.Break("what was announced can be opened", "round {} is {}: {}", round_, Name(state),
+                                  error);
+  }
+  ++weather_.statistics.announced[state == RoundState::kFailed ? "openings refused after the end"
+                                                               : "openings refused after a cancellation"];
 }
 
 void ProgramActor::Watch() {

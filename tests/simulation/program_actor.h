@@ -1,5 +1,6 @@
 // ProgramActor: a program that uploads a broadcast, if it has one, creates one round, with one request id however often
-// the answer is lost, watches it to its end or until it is deleted, reads what it released, and perhaps cancels it.
+// the answer is lost, watches it to its end or until it is deleted, reads what it released, and perhaps cancels it. Or
+// it announces the round first, and opens it later, or too late, or twice, or never.
 #pragma once
 
 #include <string>
@@ -27,7 +28,16 @@ class ProgramActor {
   void Upload();
   void WriteChunk(const std::string& upload, int64_t offset);
   void FinishUpload(const std::string& upload);
+  // The broadcast is there: the round can be created with it, or opened.
+  void OnUploaded() { round_.empty() ? Create() : Open(); }
   void Create();
+  void BeginOpening();
+  void Open();
+  void OnOpened(const v1::Round& round);
+  // With another broadcast, if so planned; once it is open.
+  void OpenAgain();
+  // It said that the round cannot be opened any more.
+  void OnRefused(const std::string& error);
   void Watch();
   void ReadAggregate();
   void Cancel();
@@ -43,6 +53,7 @@ class ProgramActor {
   std::string aggregate_;
   bool has_cancelled_ = false;
   bool is_done_ = false;
+  bool opens_inline_ = false;
 };
 
 }  // namespace sheaf::simulation

@@ -34,7 +34,8 @@ void Progress::CheckRound(const RoundRecord& round, absl::Time calm, absl::Time 
   const v1::RoundSpec* spec = server_.monitor().FindSpec(round.id);
   auto tasks = server_.tasks().ListTasks({.round = round.id, .limit = kListAll});
   if (spec == nullptr || !tasks.ok()) return journal_.Break("the store answers", "{}", tasks.status().ToString());
-  const absl::Time begin = std::max(round.create_time, calm);
+  const absl::Time open_time = spec->announced() ? server_.monitor().OpenTimeOf(round.id) : round.create_time;
+  const absl::Time begin = std::max(open_time, calm);
   const absl::Duration retries = limits_.retry_backoff_max + Backoff::kMax + kMargin;
   const absl::Duration allowed = kLeases * FromProto(spec->lease_duration()) + retries;
   const bool is_rationed = spec->open_slots().per_worker_max() > 0;

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <string_view>
+
+#include "aggregation/wire/safetensors.h"
 #include "base/checksum.h"
 #include "proto/time.h"
 
@@ -85,6 +88,24 @@ RoundPlan RoundPlan::Draw(int number, Random& random) {
   }
   spec.set_durability(random.Chance(0.65) ? v1::DURABLE : v1::EPHEMERAL);
   return plan;
+}
+
+void RoundPlan::Announce(Random& random) {
+  spec.set_announced(true);
+  *spec.mutable_announce_deadline() = ToProto(random.Between(absl::Seconds(5), absl::Seconds(90)));
+  spec.clear_broadcast_digest();
+  broadcast.clear();
+  if (random.Chance(0.6)) {
+    // Few different ones, so that rounds share them; and a real one, which may come inside the call.
+    const auto value = static_cast<float>(random.Below(3));
+    const std::string_view data(reinterpret_cast<const char*>(&value), sizeof(value));
+    broadcast =
+        EncodeSafetensors(std::vector<TensorView>{{.name = "w", .dtype = v1::FLOAT32, .shape = {1}, .data = data}}, {});
+  }
+  if (random.Chance(0.9)) open_after = random.Between(absl::ZeroDuration(), absl::Seconds(40));
+  opens_inline = !broadcast.empty() && random.Chance(0.5);
+  const uint64_t again = random.Below(4);
+  if (again < 2) opens_again = again == 0 ? OpensAgain::kWithTheSame : OpensAgain::kWithAnother;
 }
 
 Limits DrawLimits(Random& random) {

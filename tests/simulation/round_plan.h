@@ -15,13 +15,23 @@ namespace sheaf::simulation {
 struct RoundPlan {
   std::string request_id;
   v1::RoundSpec spec;
-  // To be uploaded first; often none.
+  // To be uploaded first; often none. Of a round that is announced: before it is opened.
   std::string broadcast;
   absl::Duration create_after;
   // Counted from its creation.
   std::optional<absl::Duration> cancel_after;
 
+  // --- Of a round that is announced ---
+  // Counted from its creation; none: it is never opened.
+  std::optional<absl::Duration> open_after;
+  // With the broadcast in the same call, unless it is too large for that.
+  bool opens_inline = false;
+  enum class OpensAgain { kNever, kWithTheSame, kWithAnother };
+  OpensAgain opens_again = OpensAgain::kNever;
+
   static RoundPlan Draw(int number, Random& random);
+  // The round is announced first, and gets its broadcast later, if at all.
+  void Announce(Random& random);
 };
 
 // Small, so that checkpoints, uploads and pages occur in small worlds.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/checksum.h"
 #include "probe/computations/noop.h"
 #include "probe/computations/one_hot.h"
 #include "probe/computations/slow.h"
@@ -20,6 +21,7 @@ Seats::Seats(Weather& weather, SimServers& server, Ledger& ledger, Random& rando
                    {.data = data_, .waiter = waiter_}),
                [](const std::function<void()>& work) { work(); }),
       runner_(weather, builtin_) {
+  runner_.set_on_ahead_runs([this](const v1::Lease& lease, const TaskInputs& inputs) { OnAheadRuns(lease, inputs); });
   for (int i = 0; i < count; ++i) {
     auto seat = std::make_unique<Seat>();
     seat->population = i % 2 == 0 ? "red" : "blue";
@@ -40,11 +42,27 @@ void Seats::Start(int number) {
   WorkerOptions options{.worker = seat.worker,
                         .population = seat.population,
                         .labels = seat.labels,
-                        .concurrency = 1 + static_cast<int>(weather_.chance.Below(3))};
+                        .concurrency = 1 + static_cast<int>(weather_.chance.Below(3)),
+                        .prepare_ahead = weather_.plan.announced > 0 ? (number + weather_.plan.prepare_ahead) % 3 : 0};
   seat.loop = std::make_unique<WorkerLoop>(
       std::move(options), WorkerLoop::Parts{*seat.transport, runner_, seat.cache, random_,
                                             [this, number] { StepAt(weather_.agenda.now(), number); }});
   StepAt(weather_.agenda.now(), number);
+}
+
+void Seats::OnAheadRuns(const v1::Lease& lease, const TaskInputs& inputs) {
+  ++weather_.statistics.announced["runs of what was prepared"];
+  const std::string& digest = server_.monitor().BroadcastOf(RoundId(lease.round()));
+  if (!ledger_.WasToldOpen(lease.lease_token())) {
+    weather_.journal.Break("what is prepared runs when its round has opened", "task {} runs, and nobody said OPENED",
+                           lease.task());
+  }
+  const bool has_it = digest.empty() ? inputs.broadcast == nullptr
+                                     : inputs.broadcast != nullptr && Sha256Hex(*inputs.broadcast) == digest;
+  if (inputs.broadcast_digest != digest || !has_it) {
+    weather_.journal.Break("what is prepared runs with the broadcast", "task {} runs with \"{}\", its round has \"{}\"",
+                           lease.task(), inputs.broadcast_digest, digest);
+  }
 }
 
 void Seats::Kill(int number, absl::Duration downtime) {

@@ -58,6 +58,8 @@ class Seats {
   void Kill(int seat, absl::Duration downtime);
   void StepAt(absl::Time time, int seat);
   void Step(int seat);
+  // A task that was prepared for an announced round begins to run.
+  void OnAheadRuns(const v1::Lease& lease, const TaskInputs& inputs);
 
   Weather& weather_;
   SimServers& server_;

@@ -152,6 +152,7 @@ void SimServer::Live() {
     }
     if (!status.ok()) return parts_.journal.Break("a server recovers", "{}", status.ToString());
     monitor_.NoteCrash();
+    if (num_lives_ > 1) monitor_.NoteRecovered();
     ScheduleBatch(parts_.agenda.now());
   });
 }
@@ -446,7 +447,8 @@ void SimServer::Answer(int64_t id, const absl::Status& status, const Message& re
     parts_.journal.Note("{} is answered {}: {} leases{}", sync->worker(), status.ToString(), answer.leases_size(),
                         answer.drain() ? ", drain" : "");
     if (status.ok()) {
-      parts_.ledger.OnSyncAnswered(call.ledger_call, *sync, answer, arrival, tasks(), monitor_);
+      parts_.ledger.OnSyncAnswered(call.ledger_call, *sync, answer, {.arrival = arrival, .now = parts_.agenda.now()},
+                                   tasks(), monitor_);
     } else {
       parts_.ledger.OnSyncEnded(call.ledger_call, *sync);
     }
@@ -504,7 +506,9 @@ bool SimServer::HasNews(const Pending& call) {
   if (sync == nullptr) return false;
   return std::any_of(sync->held().begin(), sync->held().end(), [this](const v1::HeldLease& held) {
     const std::optional<TaskId> task = TaskId::Parse(held.task());
-    return task.has_value() && !monitor_.IsCollecting(task->round);
+    if (!task.has_value()) return false;
+    const RoundState state = monitor_.StateOf(task->round);
+    return held.announced() ? state != RoundState::kAnnounced : state != RoundState::kCollecting;
   });
 }
 
@@ -528,23 +532,27 @@ void SimServer::CheckWorkMeetsWorkers() {
   for (const WorkerRecord& worker : *workers) {
     if (!worker.is_draining) served.insert({worker.population, worker.name.value()});
   }
-  std::map<std::string, std::string> waiting;
+  // By population, and whether for tasks to prepare.
+  std::map<std::pair<std::string, bool>, std::string> waiting;
   for (const auto& [id, call] : pending_) {
     const auto* sync = dynamic_cast<const v1::SyncRequest*>(call.request.get());
-    if (sync == nullptr || sync->want() == 0 || sync->draining() || call.arrival > lately) continue;
-    if (served.contains({sync->population(), sync->worker()})) waiting[sync->population()] = sync->worker();
+    if (sync == nullptr || sync->draining() || call.arrival > lately) continue;
+    if (!served.contains({sync->population(), sync->worker()})) continue;
+    if (sync->want() > 0) waiting[{sync->population(), false}] = sync->worker();
+    if (sync->want_announced() > 0) waiting[{sync->population(), true}] = sync->worker();
   }
   if (waiting.empty()) return;
   auto queued = tasks().ListTasks({.states = {TaskState::kQueued}, .limit = 1000});
   if (!queued.ok()) return parts_.journal.Break("the store answers", "{}", queued.status().ToString());
   for (const TaskRecord& task : *queued) {
     const v1::RoundSpec* spec = monitor_.FindSpec(task.id.round);
+    const bool is_announced = spec != nullptr && monitor_.StateOf(task.id.round) == RoundState::kAnnounced;
     if (spec == nullptr || !task.requirement.empty() || task.available_time > lately ||
-        spec->open_slots().per_worker_max() > 0 || !waiting.contains(spec->population())) {
+        spec->open_slots().per_worker_max() > 0 || !waiting.contains({spec->population(), is_announced})) {
       continue;
     }
     parts_.journal.Break("work and workers meet", "task {} lies in the queue while worker {} waits", task.id.ToString(),
-                         waiting[spec->population()]);
+                         waiting[{spec->population(), is_announced}]);
   }
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <span>
 #include <string_view>
 
 #include "storage/transitions.h"
@@ -16,12 +17,6 @@ std::string Join(const std::map<std::string, int64_t>& counts) {
   return text;
 }
 
-// Why a legal move cannot be seen here; empty if it can.
-std::string_view WhyUnreached(const RoundMove& move) {
-  return move.from == RoundState::kAnnounced ? "no round is created ANNOUNCED yet" : "";
-}
-std::string_view WhyUnreached(const TaskMove& /*move*/) { return ""; }
-
 template <typename Move, typename Counts>
 int64_t CountOf(const Move& move, const Counts& counts) {
   const auto found = counts.find({move.from, move.to});
@@ -32,9 +27,8 @@ template <typename Table, typename Counts>
 std::string MovesText(std::string_view what, const Table& table, const Counts& counts) {
   std::string text;
   for (const auto& move : table) {
-    const std::string_view unreached = WhyUnreached(move);
-    text += fmt::format("| {} | {} | {} | {} | {}{}{} |\n", what, Name(move.from), Name(move.to), CountOf(move, counts),
-                        move.why, unreached.empty() ? "" : "; never here: ", unreached);
+    text += fmt::format("| {} | {} | {} | {} | {} |\n", what, Name(move.from), Name(move.to), CountOf(move, counts),
+                        move.why);
   }
   return text;
 }
@@ -43,7 +37,7 @@ template <typename Table, typename Counts>
 void AddMissingMoves(std::string_view what, const Table& table, const Counts& counts,
                      std::vector<std::string>& missing) {
   for (const auto& move : table) {
-    if (CountOf(move, counts) > 0 || !WhyUnreached(move).empty()) continue;
+    if (CountOf(move, counts) > 0) continue;
     missing.push_back(fmt::format("no {} went from {} to {}", what, Name(move.from), Name(move.to)));
   }
 }
@@ -70,6 +64,7 @@ std::string Statistics::ToText(double seconds, int64_t violations) const {
   text += fmt::format("contributions  {} accepted; {} aggregates checked\n", contributions, aggregates_checked);
   text += fmt::format("verdicts       {}\n", Join(verdicts));
   text += fmt::format("faults         {}\n", Join(faults));
+  text += fmt::format("announced      {}\n", Join(announced));
   if (many_servers_seeds > 0) text += fmt::format("many servers   {} seeds: {}\n", many_servers_seeds, Join(shared));
   text += fmt::format("liveness       the slowest task took {:.0f} % of what it may\n", 100 * slowest_task);
   text += Coverage("round moves", RoundMoves(), round_moves);
@@ -91,6 +86,39 @@ std::string Statistics::CoverageText() const {
   return text;
 }
 
+namespace {
+
+void AddMissingCounts(std::span<const std::string_view> wanted, const std::map<std::string, int64_t>& counts,
+                      std::vector<std::string>& missing) {
+  for (const std::string_view name : wanted) {
+    const auto found = counts.find(std::string(name));
+    if (found == counts.end() || found->second == 0) missing.push_back(fmt::format("there were no {}", name));
+  }
+}
+
+// Of announced rounds.
+constexpr std::string_view kAnnounced[] = {"rounds announced",
+                                           "tasks prepared",
+                                           "rounds opened",
+                                           "leases told in a parked call",
+                                           "leases told in a later call",
+                                           "leases told again",
+                                           "leases sent again as open",
+                                           "leases lost while announced",
+                                           "tasks prepared again",
+                                           "tasks requeued while announced",
+                                           "openings undone",
+                                           "announced rounds recovered",
+                                           "rounds that ran out",
+                                           "rounds cancelled before opening",
+                                           "rounds opened twice",
+                                           "openings refused with another broadcast",
+                                           "openings refused after the end",
+                                           "openings refused after a cancellation",
+                                           "runs of what was prepared"};
+
+}  // namespace
+
 std::vector<std::string> Statistics::MissingOfMany() const {
   constexpr std::string_view kWanted[] = {"takeovers",
                                           "commits fenced",
@@ -105,10 +133,8 @@ std::vector<std::string> Statistics::MissingOfMany() const {
                                           "pauses beyond a takeover",
                                           "partitions from the database"};
   std::vector<std::string> missing;
-  for (const std::string_view wanted : kWanted) {
-    const auto found = shared.find(std::string(wanted));
-    if (found == shared.end() || found->second == 0) missing.push_back(fmt::format("there were no {}", wanted));
-  }
+  AddMissingCounts(kWanted, shared, missing);
+  AddMissingCounts(kAnnounced, announced, missing);
   return missing;
 }
 
@@ -116,6 +142,7 @@ std::vector<std::string> Statistics::Missing() const {
   std::vector<std::string> missing;
   AddMissingMoves("round", RoundMoves(), round_moves, missing);
   AddMissingMoves("task", TaskMoves(), task_moves, missing);
+  AddMissingCounts(kAnnounced, announced, missing);
   for (const StoreOperationRow& row : StoreOperations()) {
     if (!row.unreached.empty()) continue;
     const Passages& passages = operations[static_cast<size_t>(row.operation)];

@@ -32,6 +32,8 @@ struct Statistics {
   // What only several servers on one database do.
   std::map<std::string, int64_t> shared;
   int64_t many_servers_seeds = 0;
+  // What became of announced rounds.
+  std::map<std::string, int64_t> announced;
   std::map<std::string, int64_t> verdicts;
   std::map<std::pair<RoundState, RoundState>, int64_t> round_moves;
   std::map<std::pair<TaskState, TaskState>, int64_t> task_moves;
@@ -50,7 +52,8 @@ struct Statistics {
   // Tables of moves and of crash points, for people.
   std::string CoverageText() const;
   // What should have happened in the runs and did not, one sentence each: a legal move that was never taken, an
-  // operation that was never called, or before or after which the server never crashed.
+  // operation that was never called, or before or after which the server never crashed, something that announced rounds
+  // may go through.
   std::vector<std::string> Missing() const;
   // The same of what only several servers do.
   std::vector<std::string> MissingOfMany() const;

@@ -6,6 +6,7 @@
 #include <tuple>
 #include <utility>
 
+#include "proto/time.h"
 #include "server/stored/round_spec.h"
 #include "storage/transitions.h"
 #include "tests/simulation/ledger.h"
@@ -32,6 +33,10 @@ void StoreMonitor::OnCommit() {
     const RoundImage& round = rounds_.at(id);
     const bool had_ended = before.has_value() && IsFinal(before->state);
     if (IsFinal(round.state) && !had_ended && !round.is_deleted) on_ended_(id);
+    if (!before.has_value() || before->state != RoundState::kAnnounced) continue;
+    statistics_.announced["rounds opened"] += round.state == RoundState::kCollecting;
+    statistics_.announced["rounds that ran out"] += round.state == RoundState::kFailed;
+    statistics_.announced["rounds cancelled before opening"] += round.state == RoundState::kCancelled;
   }
 }
 
@@ -39,6 +44,8 @@ void StoreMonitor::OnRollback() {
   if (!is_owners_) return;
   for (auto& [id, image] : before_batch_) {
     if (image.has_value()) {
+      const bool was_opened = image->state == RoundState::kAnnounced && rounds_[id].state == RoundState::kCollecting;
+      if (was_opened) ++statistics_.announced["openings undone"];
       rounds_[id] = *std::move(image);
     } else {
       rounds_.erase(id);
@@ -63,6 +70,10 @@ void StoreMonitor::OnCreateRound(const TaskStore::CreateRoundParams& params,
   image.create_time = result.round.create_time;
   image.deadline_time = result.round.deadline_time;
   image.version = result.round.version - 1;
+  image.state = result.round.state;
+  if ((image.state == RoundState::kAnnounced) != image.spec.announced()) {
+    journal_.Break("who announces a round opens it", "round {} begins as {}", result.round.id, Name(image.state));
+  }
   for (const auto& [id, other] : rounds_) {
     if (!other.is_deleted && other.request_id == image.request_id) {
       journal_.Break("one request, one round", "{} has made round {} and now {}", image.request_id, id,
@@ -87,6 +98,9 @@ void StoreMonitor::OnLease(const TaskStore::LeaseTasksParams& params, const std:
                                                                .attempt_deadline_time = task.attempt_deadline_time})
                       .second;
     if (!is_new) journal_.Break("one token, one lease", "token {} was granted twice", task.lease_token);
+    if (task.num_lost > 0 && StateOf(params.round) == RoundState::kAnnounced) {
+      ++statistics_.announced["tasks prepared again"];
+    }
     if (task.available_time > params.now) {
       journal_.Break("backoff", "task {} was leased before its time", task.id.ToString());
     }
@@ -110,9 +124,23 @@ void StoreMonitor::OnLease(const TaskStore::LeaseTasksParams& params, const std:
 
 void StoreMonitor::OnMove(const TaskStore::MoveRoundParams& params) {
   if (!is_owners_) return;
-  const RoundImage* round = Find(params.round);
+  RoundImage* round = Find(params.round);
   if (round != nullptr && params.to == RoundState::kSealing) CheckSealing(params.round, *round, params.now);
+  if (round != nullptr && params.from == RoundState::kAnnounced && params.to == RoundState::kCollecting) {
+    NoteOpening(params, *round);
+  }
   Look("MoveRound", params.round);
+}
+
+void StoreMonitor::NoteOpening(const TaskStore::MoveRoundParams& params, RoundImage& round) {
+  before_batch_.emplace(params.round, round);
+  if (round.open_time < absl::InfiniteFuture()) {
+    journal_.Break("a round has one broadcast", "round {} is opened a second time", params.round);
+  }
+  // Looked for in the store with every change from here on.
+  round.open_time = params.now;
+  round.deadline_time = params.now + FromProto(round.spec.deadline());
+  round.spec.set_broadcast_digest(params.broadcast_digest);
 }
 
 void StoreMonitor::CheckSealing(const RoundId& id, const RoundImage& round, absl::Time now) {
@@ -147,6 +175,10 @@ void StoreMonitor::OnRenew(const TaskStore::RenewLeaseParams& params, const Task
     journal_.Break("an attempt ends at its deadline", "task {} is leased beyond it", task.id.ToString());
   }
   grant->second.expire_time = std::max(grant->second.expire_time, task.expire_time);
+  if (before != nullptr && task.attempt_deadline_time > before->attempt_deadline_time) {
+    journal_.Break("an attempt ends at its deadline", "that of task {} was put off", task.id.ToString());
+  }
+  grant->second.attempt_deadline_time = task.attempt_deadline_time;
   Look("RenewLease", task.id.round);
 }
 
@@ -171,6 +203,9 @@ void StoreMonitor::OnEndAttempt(const TaskStore::EndAttemptParams& params) {
   const TaskImage before = round->tasks[params.task.index];
   Look("EndAttempt", params.task.round);
   const TaskImage& now = round->tasks[params.task.index];
+  if (round->state == RoundState::kAnnounced && params.outcome == AttemptOutcome::kLost) {
+    ++statistics_.announced["leases lost while announced"];
+  }
   if (before.token != params.token) {
     journal_.Break("only the holder's attempt ends", "task {} is held under {}, and an attempt under {} ended",
                    params.task.ToString(), before.token, params.token);
@@ -290,7 +325,10 @@ void StoreMonitor::OnDelete(const TaskStore::DeleteEndedRoundsParams& params, co
 }
 
 void StoreMonitor::OnChange(std::string_view operation, const RoundId& round) {
-  if (is_owners_) Look(operation, round);
+  if (!is_owners_) return;
+  const bool is_announced = rounds_.contains(round) && StateOf(round) == RoundState::kAnnounced;
+  if (is_announced && operation == "RequeueTask") ++statistics_.announced["tasks requeued while announced"];
+  Look(operation, round);
 }
 
 void StoreMonitor::OnSpool(const RoundId& round) {
@@ -316,9 +354,9 @@ bool StoreMonitor::WasDeleted(const RoundId& round) const {
   return found != rounds_.end() && found->second.is_deleted;
 }
 
-bool StoreMonitor::IsCollecting(const RoundId& round) const {
-  auto found = rounds_.find(round);
-  return found != rounds_.end() && found->second.state == RoundState::kCollecting;
+void StoreMonitor::NoteRecovered() {
+  statistics_.announced["announced rounds recovered"] += std::count_if(
+      rounds_.begin(), rounds_.end(), [](const auto& entry) { return entry.second.state == RoundState::kAnnounced; });
 }
 
 int64_t StoreMonitor::num_live() const {
@@ -358,7 +396,7 @@ void StoreMonitor::CheckTimely(absl::Time now, bool server_is_well) {
 
 std::string StoreMonitor::OverdueOf(const RoundImage& round, absl::Time now) {
   // A disk without room for the aggregate has it tried again every second; see IsWell.
-  if (round.state != RoundState::kCollecting) return "it is still sealing";
+  if (!HandsOutTasks(round.state)) return "it is still sealing";
   if (now > round.deadline_time) return "its deadline has passed";
   for (const TaskImage& task : round.tasks) {
     if (task.state == TaskState::kLeased && now > task.expire_time) return "a lease that is over is not taken back";
@@ -429,9 +467,18 @@ void StoreMonitor::CheckRound(std::string_view operation, const RoundImage& imag
   if (IsFinal(image.state)) {
     journal_.Break("what is final stays", "{} changed round {}, which is {}", operation, record.id, Name(image.state));
   }
-  if (record.state != RoundState::kCollecting && record.tasks.queued + record.tasks.leased > 0) {
+  if (!HandsOutTasks(record.state) && record.tasks.queued + record.tasks.leased > 0) {
     journal_.Break("a closed round has no open tasks", "{} left {} queued and {} leased tasks of round {}, which is {}",
                    operation, record.tasks.queued, record.tasks.leased, record.id, Name(record.state));
+  }
+  if (record.broadcast_digest != image.spec.broadcast_digest()) {
+    journal_.Break("a round has one broadcast", "{} left round {} with the broadcast \"{}\", and it was given \"{}\"",
+                   operation, record.id, record.broadcast_digest, image.spec.broadcast_digest());
+  }
+  if (absl::AbsDuration(record.deadline_time - image.deadline_time) > kResolution) {
+    journal_.Break("a deadline counts from the opening", "{} left round {}, which is {}, with a deadline {} late",
+                   operation, record.id, Name(record.state),
+                   absl::FormatDuration(record.deadline_time - image.deadline_time));
   }
   if (IsFinal(record.state) && record.end_time == absl::InfiniteFuture()) {
     journal_.Break("what ended has an end", "round {} is {} and has no end time", record.id, Name(record.state));

@@ -2,8 +2,8 @@
 // states move only along the table of transitions.h, counts equal a recount, a contribution is taken only from the
 // holder and only while its round collects, leases end only by right and are renewed by progress, rounds are sealed
 // only when it is time, nothing crosses populations, limits hold, what is final stays as it is until it is deleted, and
-// only that is deleted whose time has come. It keeps an image of what it saw last, also of rounds that were deleted
-// since.
+// only that is deleted whose time has come; an announced round is opened once, with one broadcast, and its deadline
+// counts from then. It keeps an image of what it saw last, also of rounds that were deleted since.
 #pragma once
 
 #include <functional>
@@ -69,7 +69,11 @@ class StoreMonitor {
   const Grant* FindGrant(const std::string& token) const;
   const v1::RoundSpec* FindSpec(const RoundId& round) const;
   bool WasDeleted(const RoundId& round) const;
-  bool IsCollecting(const RoundId& round) const;
+  // As it was last, also of a round that was deleted since; there must have been one.
+  RoundState StateOf(const RoundId& round) const { return rounds_.at(round).state; }
+  // When it was opened; never, if it was not announced, or not opened yet.
+  absl::Time OpenTimeOf(const RoundId& round) const { return rounds_.at(round).open_time; }
+  const std::string& BroadcastOf(const RoundId& round) const { return rounds_.at(round).spec.broadcast_digest(); }
   // Rounds that have not ended, and the digests of their broadcasts.
   int64_t num_live() const;
   std::vector<std::string> LiveBroadcasts() const;
@@ -91,6 +95,8 @@ class StoreMonitor {
   // A crash happened since the round was last seen whole.
   void NoteCrash() { has_crashed_ = true; }
   void NoteGracefulStop() { has_crashed_ = false; }
+  // A server took up what was live.
+  void NoteRecovered();
 
  private:
   struct RoundImage {
@@ -99,6 +105,7 @@ class StoreMonitor {
     std::string request_id;
     absl::Time create_time;
     absl::Time deadline_time;
+    absl::Time open_time = absl::InfiniteFuture();
     absl::Time end_time;
     bool is_deleted = false;
     RoundState state = RoundState::kCollecting;
@@ -117,6 +124,7 @@ class StoreMonitor {
   void Look(std::string_view operation, const RoundId& round);
   void CheckRound(std::string_view operation, const RoundImage& image, const RoundRecord& record);
   void CheckTask(std::string_view operation, const RoundImage& round, const TaskImage& before, const TaskRecord& now);
+  void NoteOpening(const TaskStore::MoveRoundParams& params, RoundImage& round);
   void CheckSealing(const RoundId& id, const RoundImage& round, absl::Time now);
   void CheckCounts(const RoundRecord& record, const std::vector<TaskRecord>& tasks);
 

@@ -88,12 +88,21 @@ void Verifier::CheckEnd(const EndedRound& round) {
   if (record.state == RoundState::kFailed && record.error.empty()) {
     journal_.Break("a failure says why", "round {} FAILED without an error", record.id);
   }
+  const bool has_broadcast = record.state == RoundState::kSucceeded || !record.broadcast_digest.empty();
+  if (round.spec.announced() && has_broadcast && record.broadcast_digest != round.broadcast_digest) {
+    journal_.Break("a round has one broadcast", "round {} ended with \"{}\", and its program opened it with \"{}\"",
+                   record.id, record.broadcast_digest, round.broadcast_digest);
+  }
   if (record.state == RoundState::kCancelled && !round.was_cancelled) {
     journal_.Break("only its program cancels a round", "round {} was CANCELLED: {}", record.id, record.error);
   }
 }
 
 void Verifier::CheckContributions(const EndedRound& round) {
+  if (round.record.state == RoundState::kAnnounced && !round.contributions.empty()) {
+    journal_.Break("nothing is counted before the opening", "round {} is ANNOUNCED and has {} contributions",
+                   round.record.id, round.contributions.size());
+  }
   std::set<TaskId> counted;
   for (size_t i = 0; i < round.contributions.size(); ++i) {
     const ContributionRecord& contribution = round.contributions[i];

@@ -28,6 +28,8 @@ struct EndedRound {
   RoundRelease release;
   std::string aggregate;
   bool was_cancelled = false;
+  // Of an announced round: what its program meant to open it with.
+  std::string broadcast_digest;
 };
 
 class Verifier {

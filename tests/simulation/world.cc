@@ -23,13 +23,14 @@ World::World(const WorldOptions& options, Statistics& statistics)
       journal_(agenda_, options.keep_journal),
       statistics_(statistics),
       chance_(options.seed),
+      announcing_(options.seed ^ 0x616e6e6f),
       core_random_(options.seed ^ 0x636f7265),
       worker_random_(options.seed ^ 0x776f726b),
       weather_{.agenda = agenda_,
                .journal = journal_,
                .statistics = statistics,
                .chance = chance_,
-               .plan = FaultPlan::Draw(chance_)},
+               .plan = FaultPlan::Draw(chance_, announcing_)},
       limits_(DrawLimits(chance_)),
       ledger_(journal_, statistics),
       storage_(options.store),
@@ -56,8 +57,9 @@ World::World(const WorldOptions& options, Statistics& statistics)
   links.push_back(&observer_.link());
   int count = 1 + static_cast<int>(chance_.Below(5));
   for (int i = 0; i < count; ++i) {
-    programs_.push_back(
-        std::make_unique<ProgramActor>(weather_, server_, credentials_.submitter, RoundPlan::Draw(i, chance_)));
+    RoundPlan plan = RoundPlan::Draw(i, chance_);
+    if (announcing_.Chance(weather_.plan.announced)) plan.Announce(announcing_);
+    programs_.push_back(std::make_unique<ProgramActor>(weather_, server_, credentials_.submitter, std::move(plan)));
     links.push_back(&programs_.back()->link());
   }
   swizzle_ = std::make_unique<Swizzle>(weather_, std::move(links));
@@ -158,6 +160,9 @@ EndedRound World::ReadRound(const RoundRecord& record) {
   EndedRound round{.record = record};
   const ProgramActor* program = ProgramOf(record.request_id);
   round.was_cancelled = program != nullptr && program->has_cancelled();
+  if (program != nullptr && !program->plan().broadcast.empty()) {
+    round.broadcast_digest = Sha256Hex(program->plan().broadcast);
+  }
   auto tasks = server_.tasks().ListTasks({.round = record.id, .limit = kListAll});
   auto contributions = server_.tasks().ListContributions(record.id, 0, kListAll);
   auto spec = DecodeSpec(record);

@@ -77,6 +77,8 @@ class World {
   Journal journal_;
   Statistics& statistics_;
   SeededRandom chance_;
+  // For announced rounds.
+  SeededRandom announcing_;
   SeededRandom core_random_;
   SeededRandom worker_random_;
   Weather weather_;
