@@ -96,8 +96,8 @@ void RoundPlan::Announce(Random& random) {
   spec.clear_broadcast_digest();
   broadcast.clear();
   if (random.Chance(0.6)) {
-    // Few different ones, so that rounds share them; and a real one, which may come inside the call.
-    const auto value = static_cast<float>(random.Below(3));
+    // Few different ones, so that rounds of a population share them; and a real one, which may come inside the call.
+    const auto value = static_cast<float>(random.Below(3) + (spec.population() == "red" ? 0 : 3));
     const std::string_view data(reinterpret_cast<const char*>(&value), sizeof(value));
     broadcast =
         EncodeSafetensors(std::vector<TensorView>{{.name = "w", .dtype = v1::FLOAT32, .shape = {1}, .data = data}}, {});
