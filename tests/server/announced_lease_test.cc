@@ -143,7 +143,6 @@ TEST_CASE("What was looked for in vain to run is looked for to prepare, and the 
   CHECK(server.Sync(Ask("v", 1)).leases_size() == 1);
 }
 
-
 TEST_CASE("A contribution that comes before its round has opened is REJECTED, and counts as a failed attempt") {
   CoreFederation server;
   const std::string round = server.CreateRound(Announced(1));

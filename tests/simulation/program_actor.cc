@@ -152,8 +152,7 @@ void ProgramActor::OnRefused(const std::string& error) {
   const RoundId id(round_);
   const RoundState state = server_.monitor().StateOf(id);
   if (state != RoundState::kFailed && state != RoundState::kCancelled) {
-    return weather_.journal.Break("what was announced can be opened", "round {} is {}: {}", round_, Name(state),
-                                  error);
+    return weather_.journal.Break("what was announced can be opened", "round {} is {}: {}", round_, Name(state), error);
   }
   ++weather_.statistics.announced[state == RoundState::kFailed ? "openings refused after the end"
                                                                : "openings refused after a cancellation"];
