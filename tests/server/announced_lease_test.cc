@@ -134,13 +134,17 @@ TEST_CASE("What was looked for in vain to run is looked for to prepare, and the 
   CoreFederation server;
   const std::string round = server.CreateRound(Announced(1));
   // Nothing to run; now there is something to prepare.
-  CHECK(server.Sync(Ask("w", 1)).leases_size() == 0);
+  v1::SyncRequest run = Ask("w", 1);
+  // Whoever says something new of itself is looked at anew.
+  run.set_protocol_version(2);
+  CHECK(server.Sync(run).leases_size() == 0);
   CHECK(server.Sync(AskAhead("w", 1)).leases_size() == 1);
   // Nothing to prepare; a round that was there before has something to run.
   CHECK(server.Sync(AskAhead("v", 1)).leases_size() == 0);
   server.CreateRound(SumRound(1));
   CHECK(server.Sync(AskAhead("v", 1)).leases_size() == 0);
-  CHECK(server.Sync(Ask("v", 1)).leases_size() == 1);
+  run.set_worker("v");
+  CHECK(server.Sync(run).leases_size() == 1);
 }
 
 TEST_CASE("A contribution that comes before its round has opened is REJECTED, and counts as a failed attempt") {
@@ -155,6 +159,29 @@ TEST_CASE("A contribution that comes before its round has opened is REJECTED, an
   CHECK(TaskOf(server, lease).num_failed == 1);
   CHECK(server.GetRound(round).state() == v1::ANNOUNCED);
   CHECK(server.GetRound(round).num_contributions() == 0);
+}
+
+TEST_CASE("A prepared task whose round opens takes the place of one that its worker would have run") {
+  CoreFederation server;
+  const std::string round = server.CreateRound(Announced(4));
+  const v1::Lease ahead = server.Sync(AskAhead("w", 1)).leases(0);
+  v1::SyncRequest one = Ask("w", 1);
+  one.set_protocol_version(2);
+  one.set_poll_id("one");
+  *one.mutable_wait() = ToProto(absl::Seconds(20));
+  *one.add_held() = HeldAhead(ahead, 1);
+  const bool is_parked = GENERATE(true, false);
+  INFO((is_parked ? "in a parked call" : "in a later call"));
+  const auto parked = is_parked ? server.CallLater<v1::SyncResponse>("WorkService/Sync", one) : nullptr;
+  Open(server, round);
+  if (is_parked) REQUIRE(parked->has_value());
+  const v1::SyncResponse told = is_parked ? ***parked : server.Sync(one);
+  REQUIRE(told.held_size() == 1);
+  CHECK(v1::LeaseUpdate::Verdict_Name(told.held(0).verdict()) == "OPENED");
+  CHECK(told.leases_size() == 0);
+  // Who has room for two gets another.
+  one.set_want(2);
+  CHECK(server.Sync(one).leases_size() == 1);
 }
 
 }  // namespace

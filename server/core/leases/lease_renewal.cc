@@ -13,6 +13,12 @@ absl::Time AttemptDeadlineOfOpened(const LiveRound& round, const TaskRecord& tas
   return std::max(now + FromProto(round.spec.attempt_deadline()), task.expire_time);
 }
 
+bool LeaseRenewal::WaitsForNews(const v1::HeldLease& held) const {
+  const std::optional<TaskId> id = held.announced() ? TaskId::Parse(held.task()) : std::nullopt;
+  const LiveRound* round = id ? rounds_.Find(id->round) : nullptr;
+  return round != nullptr && AcceptsContributions(round->state);
+}
+
 absl::StatusOr<v1::LeaseUpdate> LeaseRenewal::Renew(const v1::HeldLease& held, const WorkerProfile& worker,
                                                     const CallTimes& times) {
   v1::LeaseUpdate update;

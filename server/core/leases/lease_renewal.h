@@ -29,6 +29,9 @@ class LeaseRenewal {
   // HELD, and until when; OPENED where the worker does not know yet that its round is; CANCELLED if the round needs it
   // no more; LOST if it is another's by now, or never was this worker's. An error is the store's.
   absl::StatusOr<v1::LeaseUpdate> Renew(const v1::HeldLease& held, const WorkerProfile& worker, const CallTimes& times);
+  // The worker prepared it, and has not heard that its round is open. Once it does, it takes the place of a task that
+  // the worker would have run.
+  bool WaitsForNews(const v1::HeldLease& held) const;
 
  private:
   CoreContext& context_;

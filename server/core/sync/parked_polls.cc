@@ -226,11 +226,15 @@ std::optional<absl::StatusOr<v1::SyncResponse>> ParkedPolls::TryAnswer(const Par
   v1::SyncResponse response = BeginResponse(*worker, rounds_, context_.limits);
   if (may_have_work && parked.want + parked.want_announced > 0 && !is_draining_ && !worker->is_draining) {
     grants_.BeginAnswer();
-    const absl::Status granted =
-        grants_
-            .Grant(*worker, {.poll_id = parked.poll_id, .want = parked.want, .want_announced = parked.want_announced},
-                   times, response)
-            .status();
+    const auto num_opened = std::count_if(parked.held.begin(), parked.held.end(),
+                                          [this](const v1::HeldLease& held) { return renewal_.WaitsForNews(held); });
+    const absl::Status granted = grants_
+                                     .Grant(*worker,
+                                            {.poll_id = parked.poll_id,
+                                             .want = parked.want - static_cast<int32_t>(num_opened),
+                                             .want_announced = parked.want_announced},
+                                            times, response)
+                                     .status();
     if (!granted.ok()) return granted;
   }
   const bool is_changed = std::any_of(parked.held.begin(), parked.held.end(), [&](const v1::HeldLease& held) {

@@ -95,7 +95,9 @@ absl::StatusOr<v1::SyncResponse> SyncCalls::Serve(ReceivedCall& call, const Work
     response.set_suggested_concurrency(static_cast<int32_t>(context_.limits.leases_per_worker_max));
   }
   outcome.is_cut = leased.is_cut;
-  outcome.want = static_cast<int32_t>(std::min<int64_t>(request.want() - leased.resent, room));
+  const auto num_opened = std::count_if(response.held().begin(), response.held().end(),
+                                        [](const auto& update) { return update.verdict() == v1::LeaseUpdate::OPENED; });
+  outcome.want = static_cast<int32_t>(std::min<int64_t>(request.want() - leased.resent - num_opened, room));
   outcome.want_announced = static_cast<int32_t>(
       std::min<int64_t>(request.want_announced() - leased.resent_announced, room - std::max(outcome.want, 0)));
   if (!request.draining() && !worker.is_draining && !rooms_.polls.is_draining() && !outcome.is_cut &&
