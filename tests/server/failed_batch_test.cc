@@ -261,6 +261,7 @@ TEST_CASE("Where the batch that opened a round failed, it is announced, and nobo
     request.set_request_id("create");
     *request.mutable_spec() = SumRound(1);
     request.mutable_spec()->set_announced(true);
+    request.mutable_spec()->mutable_announce_deadline()->set_seconds(600);
     id = server.core().new_rounds().Create(request, now)->id;
   });
   REQUIRE(server.Run().ok());
