@@ -159,6 +159,8 @@ void Ledger::CheckOpened(const v1::HeldLease& held, const v1::LeaseUpdate& updat
   const bool is_told = update.verdict() == v1::LeaseUpdate::OPENED;
   const bool goes_on = is_told || update.verdict() == v1::LeaseUpdate::HELD;
   if (!goes_on || !task.has_value() || (!is_told && !held.announced())) return;
+  // In the batch that this answers.
+  if (monitor.WasDeleted(task->round)) return;
   const absl::StatusOr<RoundRecord> round = store.GetRound(task->round);
   if (!round.ok()) return journal_.Break("the store answers", "{}", round.status().ToString());
   if (!is_told) {
@@ -187,6 +189,8 @@ void Ledger::CheckOpened(const v1::HeldLease& held, const v1::LeaseUpdate& updat
 void Ledger::CheckLease(const v1::SyncRequest& request, const v1::Lease& lease, const CallTimes& times,
                         TaskStore& store, const StoreMonitor& monitor) {
   const std::optional<TaskId> task = TaskId::Parse(lease.task());
+  // In the batch that this answers.
+  if (monitor.WasDeleted(task->round)) return;
   const absl::StatusOr<RoundRecord> round = store.GetRound(task->round);
   if (!round.ok()) return journal_.Break("the store answers", "{}", round.status().ToString());
   if (lease.announced()) {
