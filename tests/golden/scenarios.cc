@@ -281,7 +281,59 @@ Transcript LargeLost(const Scenario& scenario) {
   return stage.Finish();
 }
 
+// Whoever prepares one task beside the one that it runs.
+constexpr WorkerStart kOneAhead = {.concurrency = 1, .seed = 16, .prepare_ahead = 1};
+
+Transcript Announced(const Scenario& scenario) {
+  Stage stage(scenario.name, scenario.about);
+  const std::string digest = stage.UploadBroadcast(3);
+  stage.CreateRound({.tasks = {R"({"seconds": 4})"}});
+  stage.Lose("edge-1", kSync.name, 14, Delivery::kAnswerLost);
+  stage.Start("edge-1", kOneAhead);
+  stage.Play(absl::Seconds(1));
+  // Prepared while the other runs, and opened when that has ended.
+  const std::string first = stage.CreateRound({.tasks = {R"({"value": 2, "broadcast": true})"}, .announced = true});
+  stage.Play(absl::Seconds(15));
+  stage.OpenRound(first, digest);
+  stage.Play(absl::Seconds(10));
+  // Prepared while nothing runs, for longer than a lease; the answer that says OPENED gets lost.
+  const std::string second = stage.CreateRound({.tasks = {R"({"value": 4})", R"({"value": 8})"}, .announced = true});
+  stage.Play(absl::Seconds(45));
+  stage.OpenRound(second, "");
+  stage.Play(absl::Seconds(40));
+  return stage.Finish();
+}
+
+Transcript AnnouncedInVain(const Scenario& scenario) {
+  Stage stage(scenario.name, scenario.about);
+  stage.Start("edge-1", kOneAhead);
+  const std::string cancelled = stage.CreateRound({.tasks = {"{}"}, .announced = true});
+  stage.Play(absl::Seconds(5));
+  v1::CancelRoundRequest cancel;
+  cancel.set_request_id("cancel-1");
+  cancel.set_round(cancelled);
+  stage.Ask("program", kCancelRound, cancel);
+  stage.Play(absl::Seconds(5));
+  // It is told to stop while it holds another: who waits takes that.
+  const std::string round = stage.CreateRound({.tasks = {R"({"seconds": 2})"}, .announced = true});
+  stage.Play(absl::Seconds(5));
+  stage.Drain("edge-1");
+  stage.Play(absl::Seconds(5));
+  stage.Start("edge-2", {.concurrency = 1, .seed = 17});
+  stage.Play(absl::Seconds(5));
+  // One that prepares nothing has the task once the round is open.
+  stage.OpenRound(round, "");
+  stage.Play(absl::Seconds(10));
+  return stage.Finish();
+}
+
 constexpr Scenario kNextScenarios[] = {
+    {"announced", "Tasks of announced rounds are prepared, renewed while they wait, and run when OPENED is heard.",
+     Announced},
+    {"announced_in_vain",
+     "An announced round is cancelled; a worker that stops gives back what it prepared; one that prepares nothing "
+     "waits.",
+     AnnouncedInVain},
     {"turned_away",
      "Calls are refused for a moment, with and without a hint when to come back; what is held is renewed.", TurnedAway},
     {"outage", "The server cannot be reached for a while: pauses between calls grow; a result is handed in late.",

@@ -177,6 +177,7 @@ std::string Stage::CreateRound(const RoundOptions& options) {
   spec.mutable_computation()->set_version_min(1);
   spec.set_goal(options.goal);
   spec.set_broadcast_digest(options.broadcast_digest);
+  spec.set_announced(options.announced);
   v1::OutputSpec& output = *spec.mutable_aggregate()->add_outputs();
   output.set_name("x");
   output.set_operator_("sum");
@@ -184,6 +185,14 @@ std::string Stage::CreateRound(const RoundOptions& options) {
   output.add_dense_shape(options.elements);
   for (const std::string& payload : options.tasks) spec.mutable_listed()->add_tasks()->set_payload(payload);
   return Ask("program", kCreateRound, request).round().id();
+}
+
+void Stage::OpenRound(const std::string& round, const std::string& broadcast_digest) {
+  v1::OpenRoundRequest request;
+  request.set_request_id(fmt::format("open-request-{}", ++num_requests_));
+  request.set_round(round);
+  request.set_broadcast_digest(broadcast_digest);
+  Ask("program", kOpenRound, request);
 }
 
 std::string Stage::UploadBroadcast(int rows) {

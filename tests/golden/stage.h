@@ -35,6 +35,8 @@ struct RoundOptions {
   int elements = 4;
   int goal = 0;
   std::string broadcast_digest = {};
+  // It waits for OpenRound, which brings the broadcast.
+  bool announced = false;
 };
 
 class Stage {
@@ -71,6 +73,8 @@ class Stage {
   }
   // The id.
   std::string CreateRound(const RoundOptions& options);
+  // An announced one; empty: with no broadcast.
+  void OpenRound(const std::string& round, const std::string& broadcast_digest);
   // The digest of a broadcast with the tensor "w" of `rows` rows of 4.
   std::string UploadBroadcast(int rows);
 

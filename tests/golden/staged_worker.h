@@ -36,7 +36,10 @@ class StagedWorker {
   struct Life : std::enable_shared_from_this<Life> {
     Life(simulation::Agenda& time, Transport& transport, const std::string& name, const WorkerStart& start)
         : agenda(time), random(start.seed), runner(time) {
-      WorkerOptions options{.worker = name, .software_version = "golden", .concurrency = start.concurrency};
+      WorkerOptions options{.worker = name,
+                            .software_version = "golden",
+                            .concurrency = start.concurrency,
+                            .prepare_ahead = start.prepare_ahead};
       loop = std::make_unique<WorkerLoop>(options, WorkerLoop::Parts{transport, runner, cache, random, [this] {
                                                                        if (auto self = weak_from_this().lock())
                                                                          StepSoon(self);

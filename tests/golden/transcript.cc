@@ -164,6 +164,7 @@ std::string Transcript::ToText() const {
   header["over"] = over;
   for (const auto& [worker, start] : workers) {
     header["workers"][worker] = {{"concurrency", start.concurrency}, {"seed", start.seed}};
+    if (start.prepare_ahead > 0) header["workers"][worker]["prepare_ahead"] = start.prepare_ahead;
   }
   if (!limits.empty()) header["limits"] = limits;
   std::string text = header.dump() + "\n";
@@ -202,7 +203,9 @@ absl::StatusOr<Transcript> Transcript::Parse(std::string_view text) {
         transcript.over = line.at("over");
         const Json workers = line.value("workers", Json::object());
         for (const auto& [worker, start] : workers.items()) {
-          transcript.workers[worker] = {.concurrency = start.at("concurrency"), .seed = start.at("seed")};
+          transcript.workers[worker] = {.concurrency = start.at("concurrency"),
+                                        .seed = start.at("seed"),
+                                        .prepare_ahead = start.value("prepare_ahead", 0)};
         }
         if (line.contains("limits")) transcript.limits = line["limits"].get<std::map<std::string, int64_t>>();
       } else if (line.contains("call")) {

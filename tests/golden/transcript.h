@@ -74,6 +74,8 @@ struct WorkerStart {
   int concurrency = 1;
   // Of the randomness that paces it.
   uint64_t seed = 0;
+  // Tasks of announced rounds that it prepares beside those. Since protocol 2.
+  int prepare_ahead = 0;
 };
 
 struct Transcript {
