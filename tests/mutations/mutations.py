@@ -46,6 +46,7 @@ CHECKS = {
     "threads": ("server_threads_test", ["--abort"]),
     "rpc": ("server_rpc_test", ["--abort", "-#", "[#forwarding_test]"]),
     "postgres": ("storage_postgres_test", ["--abort"]),
+    "worker": ("worker_test", ["--abort"]),
 }
 
 
