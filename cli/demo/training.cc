@@ -15,6 +15,8 @@ namespace {
 
 // A demonstration that stands still this long is broken.
 constexpr absl::Duration kRoundDeadline = absl::Minutes(5);
+// Each that a worker prepares takes a thread of it.
+constexpr int64_t kTasksAheadMax = 64;
 // How often to look whether tabs have joined.
 constexpr absl::Duration kLookInterval = absl::Milliseconds(200);
 // How the version of a worker ends that runs in a tab (sdk/js/src/version.ts).
@@ -31,6 +33,8 @@ void TrainingDemo::Declare(Arguments& arguments) {
   }
   arguments.Number("--clients", "N", fmt::format("{} sampled per round", traits_.clients), {.min = 1, .max = 10'000},
                    &clients_);
+  arguments.Number("--prepare-ahead", "K", "how many rounds the workers prepare ahead of the one that runs",
+                   {.min = 0, .max = 16}, &ahead_);
   arguments.Number("--seed", "N", "the seed of all random choices; the same seed gives the same model", {.min = 0},
                    &seed_);
   arguments.Flag("--verify", "recompute every round by brute force and compare all bits", &verify_);
@@ -53,12 +57,18 @@ absl::Status TrainingDemo::RunIn(Session& session, InterruptGuard& guard, const 
                                           {.directory = directory,
                                            .num_workers = static_cast<int>(workers_),
                                            .worker_data = fmt::format("{}={}", traits_.dataset, data_),
+                                           .prepare_ahead = TasksAhead(),
                                            .join_directory = join_directory}));
   PrintIntroduction(session, federation.address());
   RETURN_IF_ERROR(WaitForTabs(session, guard, federation));
   RETURN_IF_ERROR(Train(session, guard, federation));
   PrintNext(session, directory);
   return absl::OkStatus();
+}
+
+int TrainingDemo::TasksAhead() const {
+  // A worker's share of these rounds.
+  return static_cast<int>(std::min(ahead_ * ((clients_ + workers_ - 1) / workers_), kTasksAheadMax));
 }
 
 absl::StatusOr<std::string> TrainingDemo::MakeJoinDirectory(Session& session, const std::string& directory) const {
@@ -107,7 +117,10 @@ absl::Status TrainingDemo::Train(Session& session, InterruptGuard& guard, LocalF
   training.facts.num_rounds = static_cast<int>(rounds_);
   DemoReport report(session, training.facts);
   RETURN_IF_ERROR(RunProgramOn(session, guard, federation, *training.program,
-                               {.rounds = static_cast<int>(rounds_), .verify = verify_, .observer = &report}));
+                               {.rounds = static_cast<int>(rounds_),
+                                .ahead = static_cast<int>(ahead_),
+                                .verify = verify_,
+                                .observer = &report}));
   report.PrintEnd(training.model_digest());
   if (report.totals().mismatches == 0) return absl::OkStatus();
   return WithHint(absl::AbortedError(fmt::format("{} released values differ from brute force; the first in {}",

@@ -81,6 +81,8 @@ class TrainingDemo : public Command {
   virtual std::vector<Suggestion> MoreNext(const std::string& /*sheaf*/) const { return {}; }
 
  private:
+  // How many tasks each worker prepares ahead.
+  int TasksAhead() const;
   // The directory for `sheafd --join`, made in `directory`; empty if no tab is wanted.
   absl::StatusOr<std::string> MakeJoinDirectory(Session& session, const std::string& directory) const;
   // Returns when as many tabs call as are wanted.
@@ -94,6 +96,7 @@ class TrainingDemo : public Command {
   int64_t rounds_;
   int64_t workers_ = 8;
   int64_t tabs_ = 0;
+  int64_t ahead_ = 0;
   int64_t clients_;
   int64_t seed_ = 1;
   bool verify_ = false;

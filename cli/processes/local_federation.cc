@@ -85,10 +85,12 @@ absl::Status LocalFederation::StartServer(Host& host, InterruptGuard& guard, con
 absl::Status LocalFederation::StartWorkers(Host& host, InterruptGuard& guard, const LocalFederationOptions& options) {
   for (int i = 1; i <= options.num_workers; ++i) {
     const std::string name = fmt::format("demo-{}", i);
-    ASSIGN_OR_RETURN(ChildProcess worker, StartBinary(host, "sheaf-worker",
-                                                      {"--server", address_, "--name", name, "--data",
-                                                       options.worker_data, "--log-level", "warning"},
-                                                      fmt::format("{}/{}.log", options.directory, name)));
+    ASSIGN_OR_RETURN(
+        ChildProcess worker,
+        StartBinary(host, "sheaf-worker",
+                    {"--server", address_, "--name", name, "--data", options.worker_data, "--prepare-ahead",
+                     fmt::format("{}", options.prepare_ahead), "--log-level", "warning"},
+                    fmt::format("{}/{}.log", options.directory, name)));
     guard.Guard(worker.pid());
     workers_.push_back(std::move(worker));
   }

@@ -25,6 +25,8 @@ struct LocalFederationOptions {
   int num_workers = 8;
   // For every worker's --data: "name=path".
   std::string worker_data;
+  // Tasks of announced rounds that each worker prepares beside those that it computes.
+  int prepare_ahead = 0;
   // What tabs may run and fetch (sheafd --join); empty: the server does not speak HTTP.
   std::string join_directory;
 };

@@ -144,14 +144,15 @@ std::vector<std::string> WithIndex(std::vector<std::string> arguments = {}) {
 class GatedProgram final : public Program {
  public:
   explicit GatedProgram(Program& program) : program_(program) {}
-  absl::StatusOr<RoundPlan> Plan(int number) override {
-    absl::StatusOr<RoundPlan> plan = program_.Plan(number);
-    if (!plan.ok()) return plan;
+  absl::StatusOr<v1::RoundSpec> Plan(int number) override {
+    absl::StatusOr<v1::RoundSpec> spec = program_.Plan(number);
+    if (!spec.ok()) return spec;
     for (int i = kClients / 2; i < kClients; ++i) {
-      (*plan->spec.mutable_listed()->mutable_tasks(i)->mutable_requirements())["gate"] = std::to_string(number);
+      (*spec->mutable_listed()->mutable_tasks(i)->mutable_requirements())["gate"] = std::to_string(number);
     }
-    return plan;
+    return spec;
   }
+  absl::StatusOr<std::string> Broadcast(int number) override { return program_.Broadcast(number); }
   absl::Status Apply(int number, const SafetensorsView& aggregate, const v1::Round& round) override {
     return program_.Apply(number, aggregate, round);
   }

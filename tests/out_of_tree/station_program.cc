@@ -10,16 +10,16 @@ using namespace sheaf;
 class StationMean final : public Program {
  public:
   // What a round shall do.
-  absl::StatusOr<RoundPlan> Plan(int /*number*/) override {
-    RoundPlan plan;
-    plan.spec.mutable_computation()->set_name("station_mean");
-    v1::OutputSpec& mean = *plan.spec.mutable_aggregate()->add_outputs();
+  absl::StatusOr<v1::RoundSpec> Plan(int /*number*/) override {
+    v1::RoundSpec spec;
+    spec.mutable_computation()->set_name("station_mean");
+    v1::OutputSpec& mean = *spec.mutable_aggregate()->add_outputs();
     mean.set_name("mean");
     mean.set_operator_("weighted_mean");
     mean.set_dtype(v1::FLOAT32);
     mean.add_dense_shape(1);
-    for (const char* station : {"0", "1", "2"}) plan.spec.mutable_listed()->add_tasks()->set_data_selector(station);
-    return plan;
+    for (const char* station : {"0", "1", "2"}) spec.mutable_listed()->add_tasks()->set_data_selector(station);
+    return spec;
   }
 
   // What to do with what it released.

@@ -46,6 +46,8 @@ absl::Status LocalServer::Handle(std::string_view method, const google::protobuf
   if (method == kReadBlob.name) return ReadBlob(As(kReadBlob, request), As(kReadBlob, response));
   if (method == kSelectRows.name) return SelectRows(As(kSelectRows, request), As(kSelectRows, response));
   if (method == kCreateRound.name) return CreateRound(As(kCreateRound, request), As(kCreateRound, response));
+  if (method == kOpenRound.name) return OpenRound(As(kOpenRound, request), As(kOpenRound, response));
+  if (method == kCancelRound.name) return CancelRound(As(kCancelRound, request), As(kCancelRound, response));
   if (method == kGetRound.name) return GetRound(As(kGetRound, request), As(kGetRound, response));
   if (method == kReadAggregate.name) return ReadAggregate(As(kReadAggregate, request), As(kReadAggregate, response));
   return absl::UnimplementedError(std::string(method));
@@ -154,8 +156,7 @@ absl::Status LocalServer::SelectRows(const v1::SelectRowsRequest& request, v1::S
   return absl::OkStatus();
 }
 
-absl::Status LocalServer::CreateRound(const v1::CreateRoundRequest& request, v1::CreateRoundResponse& response) {
-  const v1::RoundSpec& spec = request.spec();
+absl::Status LocalServer::Compute(const v1::RoundSpec& spec, Sealed& sealed) {
   const auto broadcast = blobs_.find(spec.broadcast_digest());
   if (!spec.broadcast_digest().empty() && broadcast == blobs_.end()) return absl::NotFoundError("no such broadcast");
   ASSIGN_OR_RETURN(RoundAccumulator sum, RoundAccumulator::Create(spec.aggregate()));
@@ -170,43 +171,94 @@ absl::Status LocalServer::CreateRound(const v1::CreateRoundRequest& request, v1:
   ASSIGN_OR_RETURN(const AggregateReport report, sum.Report());
   // A training would pile up its broadcasts here.
   std::erase_if(blobs_, [&](const auto& blob) { return blob.first != spec.broadcast_digest(); });
-  Sealed sealed;
   sealed.aggregate = EncodeSafetensors(report.tensors, {});
   if (tamper_) tamper_(sealed.aggregate);
-  sealed.round.set_id(fmt::format("r-{}", rounds_.size()));
-  *sealed.round.mutable_spec() = spec;
-  sealed.round.mutable_spec()->clear_work();
+  sealed.round.mutable_aggregate()->set_digest(Sha256Hex(sealed.aggregate));
+  sealed.round.mutable_spec()->set_broadcast_digest(spec.broadcast_digest());
   sealed.round.set_state(v1::COLLECTING);
   sealed.round.set_etag("1");
-  sealed.round.mutable_aggregate()->set_digest(Sha256Hex(sealed.aggregate));
+  return absl::OkStatus();
+}
+
+absl::Status LocalServer::CreateRound(const v1::CreateRoundRequest& request, v1::CreateRoundResponse& response) {
+  Sealed sealed{.spec = request.spec()};
+  sealed.round.set_id(fmt::format("r-{}", rounds_.size()));
+  *sealed.round.mutable_spec() = request.spec();
+  sealed.round.mutable_spec()->clear_work();
+  if (request.spec().announced()) {
+    sealed.round.set_state(announced_state_);
+    sealed.round.set_etag("0");
+  } else {
+    RETURN_IF_ERROR(Compute(request.spec(), sealed));
+  }
   *response.mutable_round() = sealed.round;
   rounds_.push_back(std::move(sealed));
   return absl::OkStatus();
 }
 
-absl::Status LocalServer::GetRound(const v1::GetRoundRequest& request, v1::GetRoundResponse& response) {
-  for (Sealed& sealed : rounds_) {
-    if (sealed.round.id() != request.round()) continue;
-    if (request.etag() == "1") {
-      sealed.round.set_state(round_state_);
-      sealed.round.set_etag("2");
-      if (round_state_ != v1::SUCCEEDED) sealed.round.set_error("too few contributions came before the deadline");
-    }
-    *response.mutable_round() = sealed.round;
-    return absl::OkStatus();
+absl::Status LocalServer::OpenRound(const v1::OpenRoundRequest& request, v1::OpenRoundResponse& response) {
+  Sealed* sealed = Find(request.round());
+  if (sealed == nullptr) return absl::NotFoundError(fmt::format("there is no round {}", request.round()));
+  if (sealed->round.state() != v1::ANNOUNCED) {
+    return absl::FailedPreconditionError(fmt::format("round {} cannot be opened any more", request.round()));
   }
-  return absl::NotFoundError(fmt::format("there is no round {}", request.round()));
+  if (request.broadcast().size() > inline_bytes_max_) return absl::ResourceExhaustedError("the broadcast is too large");
+  v1::RoundSpec spec = sealed->spec;
+  spec.set_broadcast_digest(request.broadcast_digest());
+  if (!request.broadcast().empty()) {
+    spec.set_broadcast_digest(Sha256Hex(request.broadcast()));
+    blobs_[spec.broadcast_digest()] = request.broadcast();
+  }
+  RETURN_IF_ERROR(Compute(spec, *sealed));
+  *response.mutable_round() = sealed->round;
+  return absl::OkStatus();
+}
+
+absl::Status LocalServer::CancelRound(const v1::CancelRoundRequest& request, v1::CancelRoundResponse& response) {
+  Sealed* sealed = Find(request.round());
+  if (sealed == nullptr) return absl::NotFoundError(fmt::format("there is no round {}", request.round()));
+  sealed->round.set_state(v1::CANCELLED);
+  sealed->round.set_error(request.reason());
+  *response.mutable_round() = sealed->round;
+  return absl::OkStatus();
+}
+
+std::vector<v1::Round> LocalServer::rounds() const {
+  std::vector<v1::Round> rounds;
+  for (const Sealed& sealed : rounds_) rounds.push_back(sealed.round);
+  return rounds;
+}
+
+LocalServer::Sealed* LocalServer::Find(const std::string& round) {
+  const auto found =
+      std::find_if(rounds_.begin(), rounds_.end(), [&](const Sealed& sealed) { return sealed.round.id() == round; });
+  return found == rounds_.end() ? nullptr : &*found;
+}
+
+absl::Status LocalServer::GetRound(const v1::GetRoundRequest& request, v1::GetRoundResponse& response) {
+  Sealed* sealed = Find(request.round());
+  if (sealed == nullptr) return absl::NotFoundError(fmt::format("there is no round {}", request.round()));
+  if (request.etag() == "1") {
+    sealed->round.set_state(round_state_);
+    sealed->round.set_etag("2");
+    if (round_state_ != v1::SUCCEEDED) sealed->round.set_error("too few contributions came before the deadline");
+  }
+  *response.mutable_round() = sealed->round;
+  if (static_cast<int64_t>(sealed->aggregate.size()) <= aggregates_inline_max_ &&
+      static_cast<int64_t>(sealed->aggregate.size()) <= request.aggregate_bytes_max() &&
+      sealed->round.state() == v1::SUCCEEDED) {
+    response.set_aggregate_file(sealed->aggregate);
+  }
+  return absl::OkStatus();
 }
 
 absl::Status LocalServer::ReadAggregate(const v1::ReadAggregateRequest& request, v1::ReadAggregateResponse& response) {
-  for (const Sealed& sealed : rounds_) {
-    if (sealed.round.id() != request.round()) continue;
-    response.set_data(sealed.aggregate.substr(request.offset(), answer_bytes_max_));
-    response.set_size_bytes(static_cast<int64_t>(sealed.aggregate.size()));
-    response.set_digest(sealed.round.aggregate().digest());
-    return absl::OkStatus();
-  }
-  return absl::NotFoundError(fmt::format("there is no round {}", request.round()));
+  const Sealed* sealed = Find(request.round());
+  if (sealed == nullptr) return absl::NotFoundError(fmt::format("there is no round {}", request.round()));
+  response.set_data(sealed->aggregate.substr(request.offset(), answer_bytes_max_));
+  response.set_size_bytes(static_cast<int64_t>(sealed->aggregate.size()));
+  response.set_digest(sealed->round.aggregate().digest());
+  return absl::OkStatus();
 }
 
 }  // namespace sheaf

@@ -15,12 +15,12 @@ namespace sheaf {
 class LocalServer final : public Transport {
  public:
   // Computes one task of a round from the broadcast's bytes.
-  using Compute = std::function<v1::Contribution(const v1::RoundSpec& spec, const v1::TaskSpec& task,
-                                                 const std::string& broadcast)>;
+  using Computing = std::function<v1::Contribution(const v1::RoundSpec& spec, const v1::TaskSpec& task,
+                                                   const std::string& broadcast)>;
   // Asked before (`is_answer` false) and after each call; an error is what the caller gets.
   using Fault = std::function<absl::Status(std::string_view method, bool is_answer)>;
 
-  explicit LocalServer(Compute compute = nullptr) : compute_(std::move(compute)) {}
+  explicit LocalServer(Computing compute = nullptr) : compute_(std::move(compute)) {}
 
   void CallMethod(std::string_view method, const google::protobuf::Message& request,
                   google::protobuf::Message* response, const CallOptions& options, Done done) override;
@@ -41,6 +41,14 @@ class LocalServer final : public Transport {
   void set_upload_verdict(v1::StartUploadResponse::Verdict verdict) { upload_verdict_ = verdict; }
 
   const std::map<std::string, std::string>& blobs() const { return blobs_; }
+  // All that were created, in their order.
+  std::vector<v1::Round> rounds() const;
+  // What the next announced rounds become at once, as on a server that does not know them.
+  void set_announced_state(v1::RoundState state) { announced_state_ = state; }
+  // Aggregates that travel with GetRound may be this large; none do by default.
+  void set_aggregates_inline_max(int64_t bytes) { aggregates_inline_max_ = bytes; }
+  // Broadcasts that travel with OpenRound may be this large.
+  void set_inline_bytes_max(size_t bytes) { inline_bytes_max_ = bytes; }
   int num_calls(const std::string& method) const;
   // Bytes that chunks carried.
   int64_t bytes_written() const { return bytes_written_; }
@@ -52,6 +60,7 @@ class LocalServer final : public Transport {
     std::string bytes;
   };
   struct Sealed {
+    v1::RoundSpec spec;
     v1::Round round;
     std::string aggregate;
   };
@@ -65,13 +74,21 @@ class LocalServer final : public Transport {
   absl::Status ReadBlob(const v1::ReadBlobRequest& request, v1::ReadBlobResponse& response);
   absl::Status SelectRows(const v1::SelectRowsRequest& request, v1::SelectRowsResponse& response);
   absl::Status CreateRound(const v1::CreateRoundRequest& request, v1::CreateRoundResponse& response);
+  absl::Status OpenRound(const v1::OpenRoundRequest& request, v1::OpenRoundResponse& response);
+  absl::Status CancelRound(const v1::CancelRoundRequest& request, v1::CancelRoundResponse& response);
+  // Computes all tasks, and what the round will release.
+  absl::Status Compute(const v1::RoundSpec& spec, Sealed& sealed);
+  Sealed* Find(const std::string& round);
   absl::Status GetRound(const v1::GetRoundRequest& request, v1::GetRoundResponse& response);
   absl::Status ReadAggregate(const v1::ReadAggregateRequest& request, v1::ReadAggregateResponse& response);
 
-  Compute compute_;
+  const Computing compute_;
   Fault fault_;
   std::function<void(std::string&)> tamper_;
   v1::RoundState round_state_ = v1::SUCCEEDED;
+  v1::RoundState announced_state_ = v1::ANNOUNCED;
+  int64_t aggregates_inline_max_ = -1;
+  size_t inline_bytes_max_ = 1 << 20;
   v1::StartUploadResponse::Verdict upload_verdict_ = v1::StartUploadResponse::SEND;
   bool is_reversed_ = false;
   size_t answer_bytes_max_ = 1 << 20;

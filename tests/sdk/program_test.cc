@@ -1,5 +1,6 @@
 #include "sdk/cpp/program/program.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstring>
 
@@ -39,10 +40,11 @@ v1::RoundSpec SumSpec() {
 
 class SumProgram : public Program {
  public:
-  absl::StatusOr<RoundPlan> Plan(int number) override {
+  absl::StatusOr<v1::RoundSpec> Plan(int number) override {
     steps.push_back("plan " + std::to_string(number));
-    return RoundPlan{.spec = SumSpec(), .broadcast = broadcast};
+    return SumSpec();
   }
+  absl::StatusOr<std::string> Broadcast(int) override { return broadcast; }
   absl::Status Apply(int number, const SafetensorsView& aggregate, const v1::Round&) override {
     steps.push_back("apply " + std::to_string(number));
     float x = 0;
@@ -174,6 +176,135 @@ TEST_CASE("Waiting for a round that does not exist says so") {
   Setup setup;
   CHECK(WaitForRound(setup.server, setup.clock, "r-none").status().code() == absl::StatusCode::kNotFound);
   CHECK(ReadAggregate(setup.server, "r-none").status().code() == absl::StatusCode::kNotFound);
+}
+
+// Its broadcast is what it has summed up.
+class CountingUp final : public SumProgram {
+ public:
+  absl::StatusOr<std::string> Broadcast(int number) override {
+    steps.push_back("broadcast " + std::to_string(number) + " of " + std::to_string(static_cast<int>(total)));
+    return std::to_string(total);
+  }
+  absl::StatusOr<std::map<std::string, double>> Evaluate(int number) override {
+    if (number == fails_at) return absl::InternalError("it cannot be evaluated");
+    return SumProgram::Evaluate(number);
+  }
+  int fails_at = 0;
+};
+
+std::vector<v1::RoundState> StatesOf(const LocalServer& server) {
+  std::vector<v1::RoundState> states;
+  for (const v1::Round& round : server.rounds()) states.push_back(round.state());
+  return states;
+}
+
+struct AheadSetup {
+  LocalServer server{AddSelector};
+  ManualClock clock;
+  SeededRandom random{1};
+  CountingUp program;
+  Diary diary;
+
+  absl::StatusOr<std::vector<RoundOutcome>> Run(int rounds, int ahead) {
+    return RunProgram({server, clock, random}, program, {.rounds = rounds, .ahead = ahead, .observer = &diary});
+  }
+};
+
+TEST_CASE("With rounds announced ahead, the next is opened with its broadcast before the one that ended is evaluated") {
+  AheadSetup setup;
+  const auto outcomes = setup.Run(3, 1);
+  INFO(outcomes.status().ToString());
+  REQUIRE(outcomes.ok());
+  CHECK(setup.program.steps == std::vector<std::string>{"plan 1", "broadcast 1 of 0", "plan 2", "apply 1",
+                                                        "broadcast 2 of 7", "plan 3", "evaluate 1", "apply 2",
+                                                        "broadcast 3 of 14", "evaluate 2", "apply 3", "evaluate 3"});
+  CHECK((*outcomes)[2].evaluation.at("total") == 21);
+  CHECK((*outcomes)[1].broadcast_bytes > 0);
+  CHECK(setup.diary.entries == std::vector<std::string>{"1 started r-0", "1 COLLECTING", "1 SUCCEEDED", "2 started r-1",
+                                                        "1 ended", "2 COLLECTING", "2 SUCCEEDED", "3 started r-2",
+                                                        "2 ended", "3 COLLECTING", "3 SUCCEEDED", "3 ended"});
+  CHECK(setup.server.num_calls(kOpenRound.name) == 2);
+}
+
+TEST_CASE("As many rounds as asked for are announced ahead, and none beyond the last") {
+  const int ahead = GENERATE(0, 1, 2, 4, 9);
+  AheadSetup setup;
+  int most = 0;
+  setup.server.set_fault([&](std::string_view, bool) {
+    const std::vector<v1::RoundState> states = StatesOf(setup.server);
+    most = std::max(most, static_cast<int>(std::count(states.begin(), states.end(), v1::ANNOUNCED)));
+    return absl::OkStatus();
+  });
+  REQUIRE(setup.Run(5, ahead).ok());
+  CHECK(most == std::min(ahead, 4));
+  CHECK(StatesOf(setup.server) == std::vector<v1::RoundState>(5, v1::SUCCEEDED));
+  CHECK(setup.program.total == 35);
+}
+
+TEST_CASE("An announced round waits for its broadcast as long as the rounds before it may take") {
+  AheadSetup setup;
+  REQUIRE(setup.Run(4, 2).ok());
+  CHECK(setup.server.rounds()[3].spec().announce_deadline().seconds() == 3 * 3600);
+}
+
+TEST_CASE("A program that ends early cancels the rounds that it began ahead, and names the round that went wrong") {
+  SECTION("the program fails while the next round is open already") {
+    AheadSetup setup;
+    setup.program.fails_at = 2;
+    const auto outcomes = setup.Run(9, 3);
+    CHECK(std::string(outcomes.status().message()) == "round 2 of 9: it cannot be evaluated");
+    CHECK(StatesOf(setup.server) == std::vector<v1::RoundState>{v1::SUCCEEDED, v1::SUCCEEDED, v1::CANCELLED,
+                                                                v1::CANCELLED, v1::CANCELLED, v1::CANCELLED});
+  }
+  SECTION("a round fails") {
+    AheadSetup setup;
+    setup.server.set_round_state(v1::FAILED);
+    CHECK_THAT(std::string(setup.Run(9, 2).status().message()), Catch::StartsWith("round 1 of 9: r-0 ended FAILED"));
+    CHECK(StatesOf(setup.server) == std::vector<v1::RoundState>{v1::FAILED, v1::CANCELLED, v1::CANCELLED});
+  }
+  SECTION("the next round cannot be opened") {
+    AheadSetup setup;
+    setup.server.set_fault([](std::string_view method, bool is_answer) {
+      return method == kOpenRound.name && !is_answer ? absl::FailedPreconditionError("too late") : absl::OkStatus();
+    });
+    CHECK(std::string(setup.Run(9, 2).status().message()) == "round 2 of 9: too late");
+    CHECK(StatesOf(setup.server) == std::vector<v1::RoundState>{v1::SUCCEEDED, v1::CANCELLED, v1::CANCELLED});
+  }
+}
+
+TEST_CASE("A server that does not know announced rounds is told from one that does, and keeps none") {
+  AheadSetup setup;
+  setup.server.set_announced_state(v1::COLLECTING);
+  const auto outcomes = setup.Run(3, 1);
+  CHECK(outcomes.status().code() == absl::StatusCode::kUnimplemented);
+  CHECK_THAT(std::string(outcomes.status().message()), Catch::StartsWith("round 2 of 3: the server is older"));
+  CHECK(StatesOf(setup.server) == std::vector<v1::RoundState>{v1::CANCELLED, v1::CANCELLED});
+}
+
+TEST_CASE("A broadcast too large to travel with the opening of its round is uploaded before") {
+  AheadSetup setup;
+  setup.server.set_inline_bytes_max(3);
+  REQUIRE(setup.Run(2, 1).ok());
+  CHECK(setup.server.num_calls(kOpenRound.name) == 2);
+  CHECK(setup.server.num_calls(kFinishUpload.name) == 2);
+}
+
+TEST_CASE("A small aggregate comes with the end of its round, and one that changed on the way is not applied") {
+  AheadSetup setup;
+  setup.server.set_aggregates_inline_max(1 << 20);
+  SECTION("as it is") {
+    REQUIRE(setup.Run(2, 1).ok());
+    CHECK(setup.program.total == 14);
+    CHECK(setup.server.num_calls(kReadAggregate.name) == 0);
+  }
+  SECTION("changed") {
+    setup.server.set_fault([&](std::string_view method, bool is_answer) {
+      if (method == kCreateRound.name && is_answer) setup.server.CorruptAggregates();
+      return absl::OkStatus();
+    });
+    CHECK(setup.Run(1, 0).status().code() == absl::StatusCode::kDataLoss);
+    CHECK(setup.program.total == 0);
+  }
 }
 
 }  // namespace

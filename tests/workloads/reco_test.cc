@@ -24,7 +24,7 @@ std::vector<float> Floats(std::string_view bytes) {
 }
 
 // What a worker does: take the rows the client reads out of the broadcast, compute, build the contribution.
-LocalServer::Compute ComputeOn(const RecoDataset& dataset) {
+LocalServer::Computing ComputeOn(const RecoDataset& dataset) {
   return [&](const v1::RoundSpec& spec, const v1::TaskSpec& task, const std::string& broadcast) {
     const RecoConfig config = RecoConfig::Parse(spec.computation().config()).value();
     const int client = dataset.ParseSelector(task.data_selector()).value();

@@ -20,7 +20,7 @@ const TagsDataset& Sample() {
 }
 
 // What a worker does: take the rows the client touches out of the broadcast, train, build the contribution.
-LocalServer::Compute TrainOn(const TagsDataset& dataset) {
+LocalServer::Computing TrainOn(const TagsDataset& dataset) {
   return [&](const v1::RoundSpec& spec, const v1::TaskSpec& task, const std::string& broadcast) {
     const TagsConfig config = TagsConfig::Parse(spec.computation().config()).value();
     const int client = ParseTagsSelector(task.data_selector(), dataset).value();
@@ -80,6 +80,18 @@ TEST_CASE("A training has the same model bits in whatever order the contribution
   TagsProgramOptions other = options;
   other.seed = 5;
   CHECK(Train(Sample(), other, {.rounds = 3}).model_digest != forwards.model_digest);
+}
+
+TEST_CASE("A training has the same model bits however many rounds are announced ahead") {
+  const TagsProgramOptions options{.clients_per_round = 10, .seed = 4};
+  const Training one_by_one = Train(Sample(), options, {.rounds = 6, .verify = true});
+  const Training ahead = Train(Sample(), options, {.rounds = 6, .ahead = 4, .verify = true});
+  CHECK(ahead.model_digest == one_by_one.model_digest);
+  for (size_t i = 0; i < ahead.outcomes.size(); ++i) {
+    CHECK(ahead.outcomes[i].aggregate_digest == one_by_one.outcomes[i].aggregate_digest);
+    CHECK(ahead.outcomes[i].evaluation == one_by_one.outcomes[i].evaluation);
+    CHECK(ahead.outcomes[i].verification->num_mismatches == 0);
+  }
 }
 
 TEST_CASE("Every released bit is what brute force gives, with either mean") {

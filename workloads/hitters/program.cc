@@ -81,9 +81,8 @@ absl::Status CheckHittersConfig(const std::string& config, const HittersDataset&
 HittersProgram::HittersProgram(const HittersDataset& dataset, HittersProgramOptions options)
     : dataset_(dataset), options_(std::move(options)) {}
 
-absl::StatusOr<RoundPlan> HittersProgram::Plan(int) {
-  RoundPlan plan;
-  v1::RoundSpec& spec = plan.spec;
+absl::StatusOr<v1::RoundSpec> HittersProgram::Plan(int) {
+  v1::RoundSpec spec;
   spec.set_population(options_.population);
   spec.set_job(options_.job);
   spec.mutable_computation()->set_name(kHittersComputation);
@@ -96,7 +95,7 @@ absl::StatusOr<RoundPlan> HittersProgram::Plan(int) {
   if (options_.round_deadline > absl::ZeroDuration()) {
     *spec.mutable_deadline() = ToProto(options_.round_deadline);
   }
-  return plan;
+  return spec;
 }
 
 absl::Status HittersProgram::Apply(int, const SafetensorsView& aggregate, const v1::Round& round) {

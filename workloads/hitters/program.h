@@ -50,7 +50,7 @@ class HittersProgram final : public Program {
  public:
   HittersProgram(const HittersDataset& dataset, HittersProgramOptions options);
 
-  absl::StatusOr<RoundPlan> Plan(int number) override;
+  absl::StatusOr<v1::RoundSpec> Plan(int number) override;
   absl::Status Apply(int number, const SafetensorsView& aggregate, const v1::Round& round) override;
   // "names_released" and "names_withheld".
   absl::StatusOr<std::map<std::string, double>> Evaluate(int number) override;

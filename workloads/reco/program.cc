@@ -37,9 +37,8 @@ std::vector<int> RecoProgram::SampleClients(int number) const {
   return sheaf::SampleClients(training_clients_, options_.clients_per_round, random);
 }
 
-absl::StatusOr<RoundPlan> RecoProgram::Plan(int number) {
-  RoundPlan plan;
-  v1::RoundSpec& spec = plan.spec;
+absl::StatusOr<v1::RoundSpec> RecoProgram::Plan(int number) {
+  v1::RoundSpec spec;
   spec.set_population(options_.population);
   spec.set_job(options_.job);
   RecoConfig config = options_.client;
@@ -59,12 +58,15 @@ absl::StatusOr<RoundPlan> RecoProgram::Plan(int number) {
   if (options_.round_deadline > absl::ZeroDuration()) {
     *spec.mutable_deadline() = ToProto(options_.round_deadline);
   }
+  return spec;
+}
+
+absl::StatusOr<std::string> RecoProgram::Broadcast(int) {
   const std::vector<TensorView> tensors = {{.name = kRecoItemsTensor,
                                             .dtype = v1::FLOAT32,
                                             .shape = {model_.num_items, model_.width},
                                             .data = AsBytes(model_.weights)}};
-  plan.broadcast = EncodeSafetensors(tensors, {{"computation", kRecoComputation}});
-  return plan;
+  return EncodeSafetensors(tensors, {{"computation", kRecoComputation}});
 }
 
 absl::Status RecoProgram::Apply(int, const SafetensorsView& aggregate, const v1::Round&) {

@@ -46,7 +46,8 @@ class RecoProgram final : public Program {
  public:
   RecoProgram(const RecoDataset& dataset, RecoProgramOptions options);
 
-  absl::StatusOr<RoundPlan> Plan(int number) override;
+  absl::StatusOr<v1::RoundSpec> Plan(int number) override;
+  absl::StatusOr<std::string> Broadcast(int number) override;
   absl::Status Apply(int number, const SafetensorsView& aggregate, const v1::Round& round) override;
   absl::StatusOr<std::map<std::string, double>> Evaluate(int number) override;
   // Computes every client of the round here, combines them with ReferenceAggregate and compares all released bits.

@@ -68,9 +68,8 @@ v1::AggregateSpec TagsProgram::AggregateSpec() const {
   return spec;
 }
 
-absl::StatusOr<RoundPlan> TagsProgram::Plan(int number) {
-  RoundPlan plan;
-  v1::RoundSpec& spec = plan.spec;
+absl::StatusOr<v1::RoundSpec> TagsProgram::Plan(int number) {
+  v1::RoundSpec spec;
   spec.set_population(options_.population);
   spec.set_job(options_.job);
   spec.mutable_computation()->set_name(kTagsComputation);
@@ -82,7 +81,10 @@ absl::StatusOr<RoundPlan> TagsProgram::Plan(int number) {
   }
   if (options_.round_deadline > absl::ZeroDuration()) *spec.mutable_deadline() = ToProto(options_.round_deadline);
   if (options_.lease_duration > absl::ZeroDuration()) *spec.mutable_lease_duration() = ToProto(options_.lease_duration);
+  return spec;
+}
 
+absl::StatusOr<std::string> TagsProgram::Broadcast(int) {
   const std::vector<TensorView> tensors = {
       {.name = kTagsWeightsTensor,
        .dtype = v1::FLOAT32,
@@ -90,8 +92,7 @@ absl::StatusOr<RoundPlan> TagsProgram::Plan(int number) {
        .data = AsBytes(model_.weights)},
       {.name = kTagsBiasTensor, .dtype = v1::FLOAT32, .shape = {model_.num_labels}, .data = AsBytes(model_.bias)},
   };
-  plan.broadcast = EncodeSafetensors(tensors, {{"computation", kTagsComputation}});
-  return plan;
+  return EncodeSafetensors(tensors, {{"computation", kTagsComputation}});
 }
 
 absl::Status TagsProgram::Apply(int, const SafetensorsView& aggregate, const v1::Round&) {

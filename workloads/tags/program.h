@@ -52,7 +52,8 @@ class TagsProgram final : public Program {
  public:
   TagsProgram(const TagsDataset& dataset, TagsProgramOptions options);
 
-  absl::StatusOr<RoundPlan> Plan(int number) override;
+  absl::StatusOr<v1::RoundSpec> Plan(int number) override;
+  absl::StatusOr<std::string> Broadcast(int number) override;
   absl::Status Apply(int number, const SafetensorsView& aggregate, const v1::Round& round) override;
   absl::StatusOr<std::map<std::string, double>> Evaluate(int number) override;
   // Trains every client of the round here, combines them with ReferenceAggregate and compares all released bits.

@@ -1,16 +1,24 @@
 // Program and RunProgram: the loop of a federated training, written once.
 //
 //   class Mean final : public Program {
-//     absl::StatusOr<RoundPlan> Plan(int number) override { return RoundPlan{.spec = MeanSpec(number)}; }
+//     absl::StatusOr<v1::RoundSpec> Plan(int number) override { return MeanSpec(number); }
 //     absl::Status Apply(int, const SafetensorsView& aggregate, const v1::Round&) override { return Show(aggregate); }
 //   };
 //   Mean program;
 //   ServerConnection server("127.0.0.1:7433");
 //   ASSIGN_OR_RETURN(std::vector<RoundOutcome> outcomes, RunProgram(server, program, {.rounds = 20}));
 //
-// Each round: Plan -> upload the broadcast -> create the round -> wait -> read the aggregate -> (Verify) -> Apply ->
-// Evaluate. The loop knows nothing of models; a program knows nothing of RPCs. Tools watch through a ProgramObserver.
-// Blocking, and called from one thread; the program and the observer are called from that thread only.
+// Each round: Plan -> Broadcast, which is uploaded -> create the round -> wait -> read the aggregate -> (Verify) ->
+// Apply
+// -> Evaluate. With ProgramOptions::ahead the rounds that come next are planned and announced while one runs, and the
+// next is opened with its broadcast between Apply and Evaluate: workers read and preprocess their data meanwhile, and
+// the program evaluates while they compute. The model is the same, to the last bit.
+//
+//        K = 1:   plan 1, open 1, announce 2 | apply 1, open 2, announce 3, evaluate 1 | apply 2, open 3, ...
+//   workers:      prepare 1, compute 1          prepare 2 meanwhile, compute 2 at once    prepare 3 meanwhile, ...
+//
+// The loop knows nothing of models; a program knows nothing of RPCs. Tools watch through a ProgramObserver. Blocking,
+// and called from one thread; the program and the observer are called from that thread only.
 #pragma once
 
 #include <cstdint>
@@ -29,11 +37,11 @@
 
 namespace sheaf {
 
-// What one round shall do.
+// What one round was to do.
 struct RoundPlan {
-  // `broadcast_digest` is filled by the loop.
+  // As Program::Plan returned it.
   v1::RoundSpec spec;
-  // A safetensors file for the workers. Empty when the computation needs none.
+  // As Program::Broadcast returned it.
   std::string broadcast;
 };
 
@@ -50,8 +58,13 @@ class Program {
  public:
   virtual ~Program() = default;
 
-  // `number` counts from 1. The plan is made anew for every round, after the previous one was applied.
-  virtual absl::StatusOr<RoundPlan> Plan(int number) = 0;
+  // What the round shall do, but for its broadcast. `number` counts from 1. Called once for every round, in their
+  // order; with ProgramOptions::ahead before the rounds before it have ended, so that it cannot say what depends on
+  // them.
+  virtual absl::StatusOr<v1::RoundSpec> Plan(int number) = 0;
+  // A safetensors file for the workers, when the rounds before have been applied. Empty when the computation needs
+  // none, as by default.
+  virtual absl::StatusOr<std::string> Broadcast(int number);
   // Takes over what the round released.
   virtual absl::Status Apply(int number, const SafetensorsView& aggregate, const v1::Round& round) = 0;
   // Named figures of merit, after Apply. None by default.
@@ -62,9 +75,10 @@ class Program {
 
 // Where the wall time of one round went, as the program saw it.
 struct ProgramTimings {
-  // Plan and uploading the broadcast.
+  // Plan and Broadcast, uploading it, and announcing and opening the round if that is done ahead.
   absl::Duration broadcast;
-  // From creating the round to its end; `RoundOutcome.round.phases` splits it.
+  // From creating the round to its end; `RoundOutcome.round.phases` splits it. With ProgramOptions::ahead what was left
+  // to wait for: the round before was evaluated meanwhile.
   absl::Duration round;
   // Reading the aggregate.
   absl::Duration read;
@@ -96,7 +110,7 @@ struct RoundOutcome {
 class ProgramObserver {
  public:
   virtual ~ProgramObserver() = default;
-  // The round was created; `round` is its first state.
+  // The round was created or opened; `round` is its first state.
   virtual void OnRoundStarted(int number, const v1::Round& round);
   // Something changed, up to and including the final state.
   virtual void OnRoundProgress(int number, const v1::Round& round);
@@ -105,6 +119,9 @@ class ProgramObserver {
 
 struct ProgramOptions {
   int rounds = 20;
+  // How many rounds are announced ahead of the one that runs (K), so that workers prepare them meanwhile. 0, because
+  // the loop cannot know whether Plan depends on what the rounds before release.
+  int ahead = 0;
   // Call Program::Verify on every round. A mismatch is reported, not an error.
   bool verify = false;
   // Give up on a round after this long, whatever its own deadline says.
@@ -114,8 +131,8 @@ struct ProgramOptions {
 };
 
 // Runs all rounds and returns their outcomes. Stops at the first error and names the round: ABORTED if a round failed
-// or was cancelled (with the server's reason), DEADLINE_EXCEEDED after `round_timeout`, else what the program or a call
-// returned.
+// or was cancelled (with the server's reason), DEADLINE_EXCEEDED after `round_timeout`, UNIMPLEMENTED if the server is
+// too old for `ahead`, else what the program or a call returned. Then the rounds that were begun ahead are cancelled.
 absl::StatusOr<std::vector<RoundOutcome>> RunProgram(const Connection& server, Program& program,
                                                      const ProgramOptions& options);
 

@@ -1,0 +1,60 @@
+// RoundsAhead: the rounds of a program's loop up to when they run: planned, announced ahead, and opened in their order.
+//
+//   RoundsAhead rounds(server, program, {.rounds = 20, .ahead = 2});
+//   ASSIGN_OR_RETURN(BegunRound opened, rounds.Open());    // Round 1: planned, and created with its broadcast.
+//   RETURN_IF_ERROR(rounds.Announce());                   // Rounds 2 and 3: planned.
+//   ASSIGN_OR_RETURN(opened, rounds.Open());              // Round 2: gets its broadcast.
+//
+// Those that were announced and not opened end with it: nobody else would open them. Not thread-safe.
+#pragma once
+
+#include <deque>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "sdk/cpp/client/connection.h"
+#include "sdk/cpp/program/program.h"
+
+namespace sheaf {
+
+// A round that has its broadcast.
+struct BegunRound {
+  int number = 0;
+  RoundPlan plan;
+  // In its first state, or as it was announced.
+  v1::Round round;
+  // What it took to get there.
+  absl::Duration took;
+};
+
+class RoundsAhead {
+ public:
+  // All outlive it.
+  RoundsAhead(const Connection& server, Program& program, const ProgramOptions& options)
+      : server_(server), program_(program), options_(options) {}
+  // Cancels what it announced and did not open. A server that cannot be reached keeps them until their
+  // announce_deadline.
+  ~RoundsAhead();
+  RoundsAhead(const RoundsAhead&) = delete;
+  RoundsAhead& operator=(const RoundsAhead&) = delete;
+
+  // The next round, with its broadcast: created now if it was not announced.
+  absl::StatusOr<BegunRound> Open();
+  // Plans and announces rounds until there are as many as `options.ahead` says, or no more to come.
+  absl::Status Announce();
+  // Of the round that the last call was about.
+  int number() const { return number_; }
+
+ private:
+  absl::StatusOr<BegunRound> Plan(int number);
+  absl::Status Create(BegunRound& begun);
+
+  const Connection server_;
+  Program& program_;
+  const ProgramOptions& options_;
+  std::deque<BegunRound> announced_;
+  int num_planned_ = 0;
+  int number_ = 0;
+};
+
+}  // namespace sheaf
