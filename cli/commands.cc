@@ -25,6 +25,8 @@ constexpr CommandRow kCommands[] = {
      "sheaf demo hitters --top 10 --min-contributors 2", MakeDemoHitters},
     {"round", "create", "Create a round from a spec in JSON or YAML; prints its id.",
      "sheaf round create -f round.json --wait", MakeRoundCreate},
+    {"round", "open", "Open a round that was announced: give it its broadcast, and let it run.",
+     "sheaf round open r-7k2m9q4x --broadcast model.safetensors", MakeRoundOpen},
     {"round", "list", "List rounds, newest first.", "sheaf round list --state collecting", MakeRoundList},
     {"round", "describe", "Show one round: spec, progress, where its time went, what it released.",
      "sheaf round describe r-7k2m9q4x", MakeRoundDescribe},

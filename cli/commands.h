@@ -36,6 +36,7 @@ std::unique_ptr<Command> MakeDemoTags();
 std::unique_ptr<Command> MakeDemoHitters();
 std::unique_ptr<Command> MakeDemoReco();
 std::unique_ptr<Command> MakeRoundCreate();
+std::unique_ptr<Command> MakeRoundOpen();
 std::unique_ptr<Command> MakeRoundList();
 std::unique_ptr<Command> MakeRoundDescribe();
 std::unique_ptr<Command> MakeRoundWatch();

@@ -25,16 +25,23 @@ class RoundCreate final : public Command {
               "the round: JSON, or YAML if so named (see 'sheaf help round-spec'); - reads JSON from stdin", &file_)
         .is_required = true;
     arguments.Text("--broadcast", "FILE", "a .safetensors file for the workers; uploaded first", &broadcast_);
+    arguments.Flag("--announce",
+                   "without its broadcast, which comes with 'sheaf round open': workers prepare meanwhile", &announce_);
     arguments.Flag("--wait", "wait until the round ends", &wait_);
     arguments.Text("--request-id", "ID", "the same id never makes a second round [random]", &request_id_);
     arguments.Flag("--validate-only", "check everything, create nothing", &validate_only_);
   }
 
   absl::Status Run(Session& session) override {
+    if (announce_ && !broadcast_.empty()) {
+      return WithHint(absl::InvalidArgumentError("a round that is announced gets its broadcast when it is opened"),
+                      "leave --broadcast out, and give it to 'sheaf round open'");
+    }
     v1::CreateRoundRequest request;
     request.set_request_id(request_id_.empty() ? session.NewRequestId() : request_id_);
     request.set_validate_only(validate_only_);
     ASSIGN_OR_RETURN(*request.mutable_spec(), ReadSpec(session));
+    if (announce_) request.mutable_spec()->set_announced(true);
     RETURN_IF_ERROR(UploadBroadcast(session, *request.mutable_spec()));
     const absl::StatusOr<v1::CreateRoundResponse> created = session.Call(kCreateRound, request);
     if (absl::IsInvalidArgument(created.status())) return WithHint(created.status(), kSpecHint);
@@ -98,6 +105,7 @@ class RoundCreate final : public Command {
 
   std::string file_;
   std::string broadcast_;
+  bool announce_ = false;
   bool wait_ = false;
   std::string request_id_;
   bool validate_only_ = false;

@@ -49,11 +49,13 @@ class RoundDescribe final : public Command {
     if (round.has_end_time()) {
       fields.Add("Ended", time(round.end_time()));
     } else {
-      fields.Add("Deadline", time(round.deadline_time()));
+      // An announced round fails if nobody has opened it by then; its deadline counts from its opening.
+      fields.Add(round.state() == v1::ANNOUNCED ? "Opens before" : "Deadline", time(round.deadline_time()));
     }
     fields.Add(round.has_end_time() ? "Took" : "Running for", HumanDuration(ElapsedOf(round, session.now())));
     fields.Add("Bytes", fmt::format("{} up, {} down", HumanBytes(round.bytes_up()), HumanBytes(round.bytes_down())));
-    fields.AddIf("Broadcast", spec.broadcast_digest());
+    fields.AddIf("Broadcast",
+                 round.state() == v1::ANNOUNCED ? "comes with 'sheaf round open'" : spec.broadcast_digest());
     fields.Add("Priority", fmt::format("{}", spec.priority() > 0 ? spec.priority() : 3));
     fields.Add("Durability", spec.durability() == v1::EPHEMERAL ? "ephemeral" : "durable");
     if (round.has_aggregate()) {

@@ -85,12 +85,13 @@ absl::Status LocalFederation::StartServer(Host& host, InterruptGuard& guard, con
 absl::Status LocalFederation::StartWorkers(Host& host, InterruptGuard& guard, const LocalFederationOptions& options) {
   for (int i = 1; i <= options.num_workers; ++i) {
     const std::string name = fmt::format("demo-{}", i);
-    ASSIGN_OR_RETURN(
-        ChildProcess worker,
-        StartBinary(host, "sheaf-worker",
-                    {"--server", address_, "--name", name, "--data", options.worker_data, "--prepare-ahead",
-                     fmt::format("{}", options.prepare_ahead), "--log-level", "warning"},
-                    fmt::format("{}/{}.log", options.directory, name)));
+    std::vector<std::string> arguments = {"--server", address_, "--name", name, "--data", options.worker_data};
+    if (options.prepare_ahead > 0) {
+      arguments.insert(arguments.end(), {"--prepare-ahead", fmt::format("{}", options.prepare_ahead)});
+    }
+    arguments.insert(arguments.end(), {"--log-level", "warning"});
+    ASSIGN_OR_RETURN(ChildProcess worker, StartBinary(host, "sheaf-worker", std::move(arguments),
+                                                      fmt::format("{}/{}.log", options.directory, name)));
     guard.Guard(worker.pid());
     workers_.push_back(std::move(worker));
   }

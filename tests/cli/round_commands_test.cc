@@ -133,6 +133,59 @@ TEST_CASE("round create reads a spec, fills the population, and prints the round
         "5 } deadline { seconds: 60 } }");
 }
 
+TEST_CASE("round create --announce leaves the broadcast to round open") {
+  CommandRun run;
+  AnswerCreate(run);
+  run.in.str(R"({"computation": {"name": "tags"}, "openSlots": {"count": 5}})");
+  CHECK(run({"round", "create", "-f", "-", "--announce"}) == 0);
+  CHECK(run.out() == "r-8b3n5r6y\n");
+  CHECK_THAT(run.server.requests.back(), Contains("announced: true"));
+  CHECK(run({"round", "create", "-f", "-", "--announce", "--broadcast", "model.safetensors"}) == 2);
+  CHECK_THAT(run.err(), Contains("gets its broadcast when it is opened") && Contains("sheaf round open"));
+}
+
+TEST_CASE("round open gives an announced round its broadcast, in one call if it is small") {
+  CommandRun run;
+  run.server.On(kOpenRound, [](const v1::OpenRoundRequest& request) -> absl::StatusOr<v1::OpenRoundResponse> {
+    v1::OpenRoundResponse response;
+    response.mutable_round()->set_id(request.round());
+    return response;
+  });
+  CHECK(run({"round", "open", "r-8b3n5r6y"}) == 0);
+  CHECK(run.out() == "round r-8b3n5r6y is open\n");
+  CHECK_THAT(run.server.requests.back(), Contains("round: \"r-8b3n5r6y\"") && !Contains("broadcast"));
+
+  absl::StatusOr<TemporaryDirectory> directory = TemporaryDirectory::Create("/tmp", "sheaf-cli-test-");
+  REQUIRE(directory.ok());
+  const std::string path = directory->path() + "/model.safetensors";
+  REQUIRE(WriteFile(path, SmallAggregate(), Overwrite::kNo).ok());
+  CHECK(run({"round", "open", "r-8b3n5r6y", "--broadcast", path}) == 0);
+  CHECK_THAT(run.server.requests.back(), Contains("broadcast: "));
+  CHECK(run({"round", "open", "r-8b3n5r6y", "--broadcast", path + ".not"}) != 0);
+  CHECK_THAT(run.err(), Contains("model.safetensors.not"));
+}
+
+TEST_CASE("round open says in the server's words why a round cannot be opened") {
+  CommandRun run;
+  run.server.On(kOpenRound, [](const v1::OpenRoundRequest&) -> absl::StatusOr<v1::OpenRoundResponse> {
+    return absl::FailedPreconditionError("round r-8b3n5r6y was not announced: it was open from its creation on");
+  });
+  CHECK(run({"round", "open", "r-8b3n5r6y"}) == 7);
+  CHECK_THAT(run.err(), Contains("round r-8b3n5r6y was not announced: it was open from its creation on"));
+}
+
+TEST_CASE("round describe says of an announced round until when it waits for its broadcast") {
+  CommandRun run;
+  v1::Round round = CollectingRound();
+  round.set_state(v1::ANNOUNCED);
+  round.mutable_spec()->clear_broadcast_digest();
+  round.mutable_deadline_time()->set_seconds(1769860800 + 1800);
+  AnswerRound(run, {round});
+  CHECK(run({"round", "describe", "r-8b3n5r6y"}) == 0);
+  CHECK_THAT(run.out(), Contains("State:          ANNOUNCED\n") && Contains("Opens before:   in 30m\n") &&
+                            Contains("Broadcast:      comes with 'sheaf round open'\n") && !Contains("Deadline"));
+}
+
 TEST_CASE("A field that a spec does not have is refused by name") {
   CommandRun run;
   AnswerCreate(run);

@@ -274,7 +274,8 @@ PYTHON_IMPORTS = [
       ("connect_answer.py", "what statuses are called"), ("security.py", "certificates"))]),
     # Computations know no protocol: it would take them longer to import than to compute a small task.
     ("the protocol", r"(?:sheaf\.v1|google\.protobuf)\b", [(PYTHON_PACKAGE + name, "of programs") for name in
-      ("aio.py", "calls.py", "round_calls.py", "round_spec.py", "round_view.py", "server.py", "transfer.py")]),
+      ("aio.py", "calls.py", "round_calls.py", "round_spec.py", "round_view.py", "rounds_ahead.py", "server.py",
+       "transfer.py")]),
     ("scipy or torch", r"(?:scipy|torch)\b", [(PYTHON_PACKAGE + "sparse.py", "only where there is one to convert to"),
       (PYTHON_PACKAGE + "torch/", "torch's models")]),
     ("cloudpickle", r"cloudpickle\b", [(PYTHON_PACKAGE + "local_federation.py", "functions of notebooks")]),

@@ -25,9 +25,10 @@ absl::Duration AnnounceDeadline(const v1::RoundSpec& spec, int ahead) {
 
 RoundsAhead::~RoundsAhead() {
   for (const BegunRound& begun : announced_) {
-    // If the server is gone for the first, it is for all.
-    if (!CancelRound(server_.transport, server_.random, begun.round.id(), "its program ended before opening it").ok())
-      return;
+    const absl::Status cancelled =
+        CancelRound(server_.transport, server_.random, begun.round.id(), "its program ended before opening it");
+    // One may have failed by itself. If the server is gone for one, it is for all.
+    if (!cancelled.ok() && !absl::IsFailedPrecondition(cancelled)) return;
   }
 }
 

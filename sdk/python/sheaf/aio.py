@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, TypeVar, Unpack
 
 from sheaf import round_calls
@@ -19,6 +19,7 @@ from sheaf.connection import Link
 from sheaf.result import Result
 from sheaf.round_spec import Broadcast, RoundOptions
 from sheaf.round_view import RoundView
+from sheaf.rounds_ahead import RoundsAhead
 from sheaf.security import Security
 from sheaf.transfer import READ_BYTES_MAX, Content, upload
 from sheaf.v1 import inspection_service_pb2, round_pb2
@@ -126,6 +127,11 @@ class Round(RoundView):
                 error.add_note(round_calls.goes_on(self.id))
             raise
 
+    async def open(self, broadcast: Broadcast | None = None) -> Round:
+        """As `sheaf.Round.open`."""
+        self.message = await self._connection.run(round_calls.open(self.id, broadcast))
+        return self
+
     async def cancel(self, reason: str = "cancelled by its program") -> Round:
         """As `sheaf.Round.cancel`."""
         self.message = await self._connection.run(round_calls.cancel(self.id, reason))
@@ -153,18 +159,31 @@ class Server:
         population = self._connection.link.security.population
         return Round(self._connection, await self._connection.run(round_calls.create(computation, options, population)))
 
-    async def loop(self, computation: str, /, *, rounds: int | None = None, timeout: float | None = None,
-                   progress: bool | None = None, **options: Any) -> AsyncIterator[Result]:
-        """As `sheaf.Server.loop`, for `async for`."""
-        number = 0
-        while rounds is None or number < rounds:
-            number += 1
-            try:
-                result = await self.run(computation, timeout=timeout, progress=progress, **round_calls.current(options))
-            except BaseException as error:
-                error.add_note(round_calls.in_round(number, rounds))
-                raise
-            yield result
+    async def announce(self, computation: str, /, **options: Unpack[RoundOptions]) -> Round:
+        """As `sheaf.Server.announce`."""
+        population = self._connection.link.security.population
+        return Round(self._connection, await self._connection.run(round_calls.announce(computation, options, population)))
+
+    async def loop(self, computation: str, /, *, rounds: int | None = None, ahead: int = 0,
+                   apply: Callable[[Result], object] | None = None, timeout: float | None = None, progress: bool | None = None,
+                   **options: Any) -> AsyncIterator[Result]:
+        """As `sheaf.Server.loop`, for `async for`. Who leaves it with `ahead` closes it, as contextlib.aclosing does."""
+        run = self._connection.run
+        begun = RoundsAhead(computation, options, self._connection.link.security.population, rounds, ahead)
+        try:
+            while begun.has_next:
+                try:
+                    round = Round(self._connection, await run(begun.next()))
+                    result = await round.result(timeout, progress=progress)
+                    if apply is not None:
+                        apply(result)
+                        await run(begun.open_early())
+                except BaseException as error:
+                    error.add_note(round_calls.in_round(begun.number, rounds))
+                    raise
+                yield result
+        finally:
+            await run(begun.cancel())
 
     async def round(self, id: str, /) -> Round:
         """As `sheaf.Server.round`."""

@@ -45,6 +45,8 @@ class Method(Generic[Q, A]):
 
 CREATE_ROUND = Method("/sheaf.v1.RoundService/CreateRound", round_service_pb2.CreateRoundRequest,
                       round_service_pb2.CreateRoundResponse)
+OPEN_ROUND = Method("/sheaf.v1.RoundService/OpenRound", round_service_pb2.OpenRoundRequest,
+                    round_service_pb2.OpenRoundResponse)
 GET_ROUND = Method("/sheaf.v1.RoundService/GetRound", round_service_pb2.GetRoundRequest, round_service_pb2.GetRoundResponse)
 LIST_ROUNDS = Method("/sheaf.v1.RoundService/ListRounds", round_service_pb2.ListRoundsRequest,
                      round_service_pb2.ListRoundsResponse)
@@ -66,8 +68,8 @@ GET_SERVER_INFO = Method("/sheaf.v1.InspectionService/GetServerInfo", inspection
                          inspection_service_pb2.GetServerInfoResponse)
 LIST_WORKERS = Method("/sheaf.v1.InspectionService/ListWorkers", inspection_service_pb2.ListWorkersRequest,
                       inspection_service_pb2.ListWorkersResponse)
-METHODS = [CREATE_ROUND, GET_ROUND, LIST_ROUNDS, CANCEL_ROUND, READ_AGGREGATE, START_UPLOAD, WRITE_CHUNK, QUERY_UPLOAD,
-           FINISH_UPLOAD, EXPLAIN_ROUND, GET_SERVER_INFO, LIST_WORKERS]
+METHODS = [CREATE_ROUND, OPEN_ROUND, GET_ROUND, LIST_ROUNDS, CANCEL_ROUND, READ_AGGREGATE, START_UPLOAD, WRITE_CHUNK,
+           QUERY_UPLOAD, FINISH_UPLOAD, EXPLAIN_ROUND, GET_SERVER_INFO, LIST_WORKERS]
 
 
 @dataclasses.dataclass

@@ -75,7 +75,7 @@ class _Process:
 @contextlib.contextmanager
 def local(workers: int = 2, *, computations: Sequence[Computation] = (), serve: Mapping[str, Command] | None = None,
           run: Mapping[str, Command] | None = None, data: Data | Sequence[Data] | None = None, concurrency: int = 1,
-          store: str = "memory", directory: str | os.PathLike[str] | None = None,
+          prepare_ahead: int = 1, store: str = "memory", directory: str | os.PathLike[str] | None = None,
           worker_options: Sequence[str] = ()) -> Iterator[Server]:
     """A server and workers on 127.0.0.1, as long as the `with` block lasts; gives the connected server.
 
@@ -86,7 +86,8 @@ def local(workers: int = 2, *, computations: Sequence[Computation] = (), serve: 
     what runs is what a deployment would run. One that no file defines, such as a notebook's, is copied with what it refers to,
     which takes cloudpickle. Executables get a PYTHONPATH with which they can import what this process can. serve, run: commands
     for other executables, by the names of their computations, as of `sheaf-worker --serve` and `--run`. data: paths by name, for all workers, or one
-    such mapping for each worker. concurrency: tasks that one worker computes at a time. store: "memory", or "sqlite". directory:
+    such mapping for each worker. concurrency: tasks that one worker computes at a time. prepare_ahead: tasks of
+    announced rounds that it prepares beside those (see `Server.announce`, and `ahead` of `Server.loop`). store: "memory", or "sqlite". directory:
     where the store and the logs are kept; without it they are removed. worker_options: further options of `sheaf-worker`.
 
     NotFound: there is no sheafd or sheaf-worker (see SHEAF_BINARIES). Error, with the end of its log, if one does not start.
@@ -102,7 +103,7 @@ def local(workers: int = 2, *, computations: Sequence[Computation] = (), serve: 
             home = pathlib.Path(directory).resolve()
             home.mkdir(parents=True, exist_ok=True)
         commands = _commands([(made.name, _file_of(made, home)) for made in computations], serve or {}, run or {})
-        options = [*commands, "--concurrency", str(concurrency), *worker_options]
+        options = [*commands, "--concurrency", str(concurrency), "--prepare-ahead", str(prepare_ahead), *worker_options]
         server = _start(stack, home, "sheafd", ["--listen", "127.0.0.1:0", "--data-dir", os.fspath(home / "store"), "--store",
                                                 store, "--port-file", os.fspath(home / "port"), "--log-level", "warning"])
         # The file appears in one step, once the server serves.

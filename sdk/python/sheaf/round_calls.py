@@ -6,12 +6,13 @@ import time
 from collections.abc import Mapping
 from typing import Any, NamedTuple, cast
 
-from sheaf.calls import (CANCEL_ROUND, CREATE_ROUND, EXPLAIN_ROUND, GET_ROUND, LIST_ROUNDS, LIST_WORKERS, Pause, Steps, call,
-                         new_request_id)
-from sheaf.errors import DataLoss, DeadlineExceeded, InvalidArgument, NotFound, ResourceExhausted, RoundFailed, RoundStuck
+from sheaf.calls import (CALL_SECONDS, CANCEL_ROUND, CREATE_ROUND, EXPLAIN_ROUND, GET_ROUND, LIST_ROUNDS, LIST_WORKERS,
+                         OPEN_ROUND, A, Method, Pause, Steps, call, new_request_id)
+from sheaf.errors import (DataLoss, DeadlineExceeded, Error, InvalidArgument, NotFound, ResourceExhausted, RoundFailed,
+                          RoundStuck, Unimplemented)
 from sheaf.progress_bar import ProgressBar
 from sheaf.result import Result
-from sheaf.round_spec import RoundOptions, round_spec
+from sheaf.round_spec import Broadcast, RoundOptions, round_spec
 from sheaf.round_view import RoundView
 from sheaf.transfer import INLINE_BYTES_MAX, Content, checked, is_digest, read_aggregate, upload
 from sheaf.v1 import inspection_service_pb2, round_pb2, round_service_pb2
@@ -33,23 +34,51 @@ def create(computation: str, options: RoundOptions, population: str) -> Steps[ro
     """Uploads the broadcast and creates the round."""
     request = round_service_pb2.CreateRoundRequest(request_id=new_request_id(),
                                                    spec=round_spec(computation, options, population))
-    broadcast = options.get("broadcast")
+    # A server of 0.1 looks for a small broadcast among the uploads; another may take less at a time.
+    return (yield from _with_broadcast(CREATE_ROUND, request, request.spec, options.get("broadcast"),
+                                       (NotFound, ResourceExhausted))).round
+
+
+def announce(computation: str, options: RoundOptions, population: str) -> Steps[round_pb2.Round]:
+    """Creates the round without its broadcast, which `open` brings."""
+    if options.get("broadcast") is not None:
+        raise InvalidArgument("the broadcast of an announced round comes when it is opened: round.open(broadcast)")
+    request = round_service_pb2.CreateRoundRequest(request_id=new_request_id(),
+                                                   spec=round_spec(computation, options, population))
+    request.spec.announced = True
+    announced = (yield from call(CREATE_ROUND, request)).round
+    if announced.state == round_pb2.COLLECTING:
+        # A server of 0.1 does not know the field, and has opened it without a broadcast.
+        yield from cancel(announced.id, "its program announced it, which the server does not know")
+        raise Unimplemented("the server is older than announced rounds; update it, or announce none (ahead=0)")
+    return announced
+
+
+def open(id: str, broadcast: Broadcast | None) -> Steps[round_pb2.Round]:
+    """Brings the broadcast of an announced round."""
+    request = round_service_pb2.OpenRoundRequest(request_id=new_request_id(), round=id)
+    return (yield from _with_broadcast(OPEN_ROUND, request, request, broadcast, (ResourceExhausted,))).round
+
+
+def _with_broadcast(method: Method[Any, A], request: Any, names_it: Any, broadcast: Broadcast | None,
+                    wants_upload: tuple[type[Error], ...]) -> Steps[A]:
+    """The call, with the broadcast in it if that is small; else, and after `wants_upload`, it is uploaded before. `names_it`
+    is the message that has its digest."""
     if broadcast is None:
-        return (yield from call(CREATE_ROUND, request)).round
+        return (yield from call(method, request))
     if is_digest(broadcast):
-        request.spec.broadcast_digest = str(broadcast)
-        return (yield from call(CREATE_ROUND, request)).round
+        names_it.broadcast_digest = str(broadcast)
+        return (yield from call(method, request))
     content = Content(broadcast)
     if content.size <= INLINE_BYTES_MAX:
         request.broadcast = bytes(content)
-        request.spec.broadcast_digest = content.digest()
+        names_it.broadcast_digest = content.digest()
         try:
-            return (yield from call(CREATE_ROUND, request)).round
-        except (NotFound, ResourceExhausted):
-            # A server of 0.1 looks for it among the uploads; another may take less at a time.
+            return (yield from call(method, request))
+        except wants_upload:
             request.ClearField("broadcast")
-    request.spec.broadcast_digest = yield from upload(content)
-    return (yield from call(CREATE_ROUND, request)).round
+    names_it.broadcast_digest = yield from upload(content)
+    return (yield from call(method, request))
 
 
 def get(id: str) -> Steps[round_pb2.Round]:
@@ -120,10 +149,10 @@ def page(population: str, states: list[str], job: str, token: str) -> Steps[roun
     return answer
 
 
-def cancel(id: str, reason: str) -> Steps[round_pb2.Round]:
+def cancel(id: str, reason: str, seconds: float = CALL_SECONDS) -> Steps[round_pb2.Round]:
     """Ends the round without an aggregate."""
     request = round_service_pb2.CancelRoundRequest(request_id=new_request_id(), round=id, reason=reason)
-    return (yield from call(CANCEL_ROUND, request)).round
+    return (yield from call(CANCEL_ROUND, request, seconds)).round
 
 
 def explain(id: str) -> Steps[str]:
@@ -163,8 +192,8 @@ def states_of(state: str | list[str] | None) -> list[str]:
     states = [each.upper() for each in ([state] if isinstance(state, str) else state or [])]
     for each in states:
         if each not in round_pb2.RoundState.keys():
-            raise InvalidArgument(f"there is no state {each!r} of rounds; they are COLLECTING, SEALING, SUCCEEDED, FAILED and "
-                                  "CANCELLED")
+            raise InvalidArgument(f"there is no state {each!r} of rounds; they are ANNOUNCED, COLLECTING, SEALING, SUCCEEDED, "
+                                  "FAILED and CANCELLED")
     return states
 
 

@@ -1,4 +1,4 @@
-"""What a round is to do, from the arguments of `Server.run`, `create` and `loop`."""
+"""What a round is to do, from the arguments of `Server.run`, `create`, `announce` and `loop`."""
 
 from __future__ import annotations
 
@@ -71,6 +71,8 @@ class RoundOptions(TypedDict, total=False):
     over_selection: of a goal without a number of tasks: how many tasks there are for each contribution (1.3).
     deadline: the round ends after this time, in seconds (or a timedelta), whatever happens (one hour).
     attempt_deadline: one attempt at a task may take this long.
+    announce_deadline: of a round that is announced: it fails if it is not opened within this time (one hour; of a loop, as
+        long as the rounds before it may take).
     lease_duration: a worker without progress for this long loses its task (30 s).
     min_clients: release nothing unless at least so many clients are combined.
     priority: 1 (most urgent) to 5.
@@ -93,6 +95,7 @@ class RoundOptions(TypedDict, total=False):
     over_selection: float
     deadline: Seconds
     attempt_deadline: Seconds
+    announce_deadline: Seconds
     lease_duration: Seconds
     min_clients: int
     priority: int
@@ -120,9 +123,9 @@ def round_spec(computation: str, options: RoundOptions, population: str) -> roun
     for name in ("job", "goal", "min_goal", "over_selection", "min_clients", "priority", "contribution_bytes_max"):
         if name in options:
             setattr(spec, name, options[name])  # type: ignore[literal-required]
-    for name in ("deadline", "attempt_deadline", "lease_duration"):
+    for name in ("deadline", "attempt_deadline", "announce_deadline", "lease_duration"):
         if name in options:
-            seconds = _seconds_of(options[name], name)  # type: ignore[literal-required]
+            seconds = seconds_of(options[name], name)  # type: ignore[literal-required]
             getattr(spec, name).FromNanoseconds(round(seconds * 1e9))
     for name in ("failed_max", "lost_max"):
         if name in options:
@@ -230,7 +233,8 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"a {type(value).__name__} has no form in JSON")
 
 
-def _seconds_of(value: Seconds, what: str) -> float:
+def seconds_of(value: Seconds, what: str) -> float:
+    """A length of time in seconds. InvalidArgument, naming what it is of, if it is none."""
     seconds = value.total_seconds() if isinstance(value, datetime.timedelta) else float(value)
     if not 0 < seconds < 1e10:
         raise InvalidArgument(f"{what} is a positive number of seconds, and not {value}")

@@ -22,7 +22,7 @@ class RoundView:
 
     @property
     def state(self) -> str:
-        """COLLECTING, SEALING, SUCCEEDED, FAILED or CANCELLED."""
+        """ANNOUNCED, COLLECTING, SEALING, SUCCEEDED, FAILED or CANCELLED."""
         return str(round_pb2.RoundState.Name(self.message.state))
 
     @property

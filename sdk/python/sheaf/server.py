@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Unpack
 
@@ -13,6 +13,7 @@ from sheaf.connection import Connection
 from sheaf.result import Result
 from sheaf.round_spec import Broadcast, RoundOptions
 from sheaf.round_view import RoundView
+from sheaf.rounds_ahead import RoundsAhead
 from sheaf.security import Security
 from sheaf.transfer import READ_BYTES_MAX, Content, upload
 from sheaf.v1 import inspection_service_pb2, round_pb2
@@ -57,6 +58,15 @@ class Round(RoundView):
                 error.add_note(round_calls.goes_on(self.id))
             raise
 
+    def open(self, broadcast: Broadcast | None = None) -> Round:
+        """Opens a round that `announce` made: its tasks get this broadcast (as in RoundOptions), and are computed.
+
+        Opening it again with the same broadcast changes nothing. FailedPrecondition if it was opened with another one, was not
+        announced, or has ended: also because it was not opened within its announce_deadline.
+        """
+        self.message = self._connection.run(round_calls.open(self.id, broadcast))
+        return self
+
     def cancel(self, reason: str = "cancelled by its program") -> Round:
         """Ends it without an aggregate. FailedPrecondition if it ended otherwise before."""
         self.message = self._connection.run(round_calls.cancel(self.id, reason))
@@ -93,8 +103,20 @@ class Server:
         population = self._connection.link.security.population
         return Round(self._connection, self._connection.run(round_calls.create(computation, options, population)))
 
-    def loop(self, computation: str, /, *, rounds: int | None = None, timeout: float | None = None,
-             progress: bool | None = None, **options: Any) -> Iterator[Result]:
+    def announce(self, computation: str, /, **options: Unpack[RoundOptions]) -> Round:
+        """Creates a round whose broadcast is not known yet: workers prepare its tasks, and compute when it is opened.
+
+            round = server.announce("tags", outputs=.., tasks=50)
+            result = round.open({"w": w}).result()
+
+        options: see RoundOptions, without `broadcast`. It fails if it is not opened within its announce_deadline.
+        """
+        population = self._connection.link.security.population
+        return Round(self._connection, self._connection.run(round_calls.announce(computation, options, population)))
+
+    def loop(self, computation: str, /, *, rounds: int | None = None, ahead: int = 0,
+             apply: Callable[[Result], object] | None = None, timeout: float | None = None, progress: bool | None = None,
+             **options: Any) -> Iterator[Result]:
         """One round after the other; the results, as they come.
 
             for result in server.loop("tags", rounds=20, outputs=.., tasks=50, broadcast=lambda: {"w": w}):
@@ -103,16 +125,28 @@ class Server:
         rounds: how many; None goes on until the loop is left. options: see RoundOptions; each may also be a function without
         arguments, which is called before each round: after the loop's body has seen the result of the last one. An exception
         says in which round it was raised.
+
+        ahead: how many rounds are announced ahead of the one that runs, so that workers read and preprocess the data of their
+        tasks meanwhile (see `sheaf-worker --prepare-ahead`). All of their options are asked for then, but for the broadcast, which
+        is asked for when the round is opened: the values that the rounds release are the same with any `ahead`. apply: called
+        with each result before it comes; with `ahead` the next round is opened right after it, so that the loop's body, which
+        evaluates, runs beside the workers. A loop that is left, or in which something is raised, cancels what it began ahead.
         """
-        number = 0
-        while rounds is None or number < rounds:
-            number += 1
-            try:
-                result = self.run(computation, timeout=timeout, progress=progress, **round_calls.current(options))
-            except BaseException as error:
-                error.add_note(round_calls.in_round(number, rounds))
-                raise
-            yield result
+        run = self._connection.run
+        begun = RoundsAhead(computation, options, self._connection.link.security.population, rounds, ahead)
+        try:
+            while begun.has_next:
+                try:
+                    result = Round(self._connection, run(begun.next())).result(timeout, progress=progress)
+                    if apply is not None:
+                        apply(result)
+                        run(begun.open_early())
+                except BaseException as error:
+                    error.add_note(round_calls.in_round(begun.number, rounds))
+                    raise
+                yield result
+        finally:
+            run(begun.cancel())
 
     def round(self, id: str, /) -> Round:
         """The round of this id, as it is now. NotFound if there is none."""

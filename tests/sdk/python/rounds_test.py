@@ -108,7 +108,7 @@ def test_all_of_a_round_can_be_said():
     options = {
         "outputs": N, "tasks": sheaf.Slots(9, 2, sheaf.Task("p", "d", {"gpu": "yes"})), "broadcast": "00", "config": b"c",
         "version_min": 2, "numerics": "f64", "goal": 8, "min_goal": 7, "over_selection": 1.5, "deadline": 60,
-        "attempt_deadline": datetime.timedelta(seconds=1.5), "lease_duration": 2.5, "min_clients": 3, "priority": 1,
+        "attempt_deadline": datetime.timedelta(seconds=1.5), "announce_deadline": 30, "lease_duration": 2.5, "min_clients": 3, "priority": 1,
         "failed_max": 5, "lost_max": 6, "durability": "ephemeral", "contribution_bytes_max": 1000, "job": "j",
         "population": "p",
     }
@@ -117,8 +117,8 @@ def test_all_of_a_round_can_be_said():
     spec.broadcast_digest = "00"
     # The listed tasks are the other way to say what there is to do.
     unset = {field.name for field in spec.DESCRIPTOR.fields} - {field.name for field, _ in spec.ListFields()}
-    # Tasks are slots here; and only relays ask for partial aggregates.
-    assert unset == {"listed", "release"}
+    # Tasks are slots here; only relays ask for partial aggregates; and `announce` announces.
+    assert unset == {"listed", "release", "announced"}
     assert spec.attempt_deadline.ToMilliseconds() == 1500 and spec.open_slots.task.payload == b'"p"'
 
 

@@ -47,10 +47,11 @@ class Training:
         self.optimizer.move(self.broadcast(), result)
 
     def rounds(self, server: Server, computation: str, /, **options: Any) -> Iterator[Result]:
-        """Rounds one after the other; each is applied before its result comes. options: as of `Server.loop`."""
-        for result in server.loop(computation, outputs=self.outputs, broadcast=self.broadcast, **options):
-            self.apply(result)
-            yield result
+        """Rounds one after the other; each is applied before its result comes. options: as of `Server.loop`.
+
+        With `ahead=1` workers prepare the next round while one runs, and the next runs while the loop's body evaluates the model.
+        """
+        yield from server.loop(computation, outputs=self.outputs, broadcast=self.broadcast, apply=self.apply, **options)
 
 
 def _outputs(model: nn.Module, tables: Callable[..., Output], whole: Callable[..., Output]) -> dict[str, Output]:
