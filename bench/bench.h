@@ -21,6 +21,9 @@ struct Setup {
   std::string self;
   // Path of the library that slows flushes; empty: those rows are left out.
   std::string slow_flush;
+  // Folder of the Python package; empty: rows of programs in Python are left out. The program that sleeps.
+  std::string python_package;
+  std::string python_sleeper;
   // Stores are made and deleted in here.
   std::string directory;
   absl::Duration duration = absl::Seconds(2);
@@ -47,6 +50,7 @@ absl::Status MeasureSecurity(const Setup& setup, Table& table);
 absl::Status MeasureEndurance(const Setup& setup, Table& table);
 absl::Status MeasureHttp(const Setup& setup, Table& table);
 absl::Status MeasureOverload(const Setup& setup, Table& table);
+absl::Status MeasurePipeline(const Setup& setup, Table& table);
 absl::Status MeasurePostgres(const Setup& setup, Table& table);
 
 // Of a list that is not empty; sorts it.

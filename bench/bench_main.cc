@@ -25,11 +25,11 @@ struct Measurement {
   const char* name;
   absl::Status (*run)(const Setup& setup, Table& table);
 };
-constexpr Measurement kMeasurements[] = {{"sync", MeasureSync},           {"delivery", MeasureDelivery},
-                                         {"round", MeasureRound},         {"idle", MeasureIdle},
-                                         {"uploads", MeasureUploads},     {"security", MeasureSecurity},
-                                         {"endurance", MeasureEndurance}, {"http", MeasureHttp},
-                                         {"overload", MeasureOverload},   {"postgres", MeasurePostgres}};
+constexpr Measurement kMeasurements[] = {
+    {"sync", MeasureSync},           {"delivery", MeasureDelivery}, {"round", MeasureRound},
+    {"idle", MeasureIdle},           {"uploads", MeasureUploads},   {"security", MeasureSecurity},
+    {"endurance", MeasureEndurance}, {"http", MeasureHttp},         {"overload", MeasureOverload},
+    {"postgres", MeasurePostgres},   {"pipeline", MeasurePipeline}};
 
 std::string LoadAverage() {
   std::ifstream file("/proc/loadavg");
@@ -119,11 +119,14 @@ int Main(int argc, char** argv) {
   CLI::App app("Measures sheafd.");
   app.add_option("--sheafd", setup.sheafd, "The server's binary.");
   app.add_option("--slow-flush", setup.slow_flush, "Library that slows flushes; without it those rows are left out.");
+  app.add_option("--python-package", setup.python_package,
+                 "Folder of the Python package; without it those rows are left out.");
+  app.add_option("--python-sleeper", setup.python_sleeper, "The program that sleeps, bench/pipeline_sleeper.py.");
   app.add_option("--directory", parent, "Where to put the stores: their disk is measured too.");
   app.add_option("--seconds", seconds, "Length of one run.");
   app.add_option("--repeats", setup.repeats, "Runs of each.");
   app.add_option("--only", only,
-                 "sync, delivery, round, idle, uploads, security, endurance, http, overload, postgres.");
+                 "sync, delivery, round, idle, uploads, security, endurance, http, overload, postgres, pipeline.");
   app.add_option("--row", setup.row, "Of sync: only rows whose name contains this, such as \"64 workers, 1 per\".");
   app.add_flag("--pin,!--no-pin", is_pinned, "Server and clients on a CPU each.");
   app.add_flag("--echo-server", is_echo, "Be the yardstick.");

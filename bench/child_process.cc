@@ -65,6 +65,7 @@ absl::StatusOr<std::unique_ptr<ChildProcess>> ChildProcess::Start(const Options&
   if (pid == 0) RunChild(options, ends[1]);
   close(ends[1]);
   std::unique_ptr<ChildProcess> child(new ChildProcess(pid, ends[0]));
+  if (!options.listens) return child;
   std::string printed;
   char buffer[4096];
   for (ssize_t n = read(ends[0], buffer, sizeof buffer); n > 0; n = read(ends[0], buffer, sizeof buffer)) {
@@ -77,9 +78,17 @@ absl::StatusOr<std::unique_ptr<ChildProcess>> ChildProcess::Start(const Options&
   return absl::UnavailableError(fmt::format("{} did not start: {}", options.words.front(), printed));
 }
 
-ChildProcess::~ChildProcess() {
-  kill(pid_, SIGKILL);
+void ChildProcess::Stop() {
+  kill(pid_, SIGTERM);
   waitpid(pid_, nullptr, 0);
+  is_stopped_ = true;
+}
+
+ChildProcess::~ChildProcess() {
+  if (!is_stopped_) {
+    kill(pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+  }
   close(output_);
 }
 

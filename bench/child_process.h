@@ -32,6 +32,8 @@ class ChildProcess {
     // Added to this process's environment.
     std::vector<std::pair<std::string, std::string>> variables;
     std::optional<int> cpu;
+    // A worker does not: then Start returns at once, and it must print little.
+    bool listens = true;
   };
   // Returns when it listens. UNAVAILABLE, with what it printed, if it ends before.
   static absl::StatusOr<std::unique_ptr<ChildProcess>> Start(const Options& options);
@@ -40,6 +42,8 @@ class ChildProcess {
   ChildProcess& operator=(const ChildProcess&) = delete;
 
   const std::string& address() const { return address_; }
+  // Lets it end what it does, and waits for that.
+  void Stop();
   // User and system time so far, in the kernel's ticks of 10 ms.
   absl::Duration cpu_time() const;
   int64_t rss_bytes() const;
@@ -51,6 +55,7 @@ class ChildProcess {
 
   const pid_t pid_;
   const int output_;
+  bool is_stopped_ = false;
   std::string address_;
 };
 

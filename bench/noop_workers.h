@@ -2,11 +2,13 @@
 //
 //   NoopWorkers workers(server->address(), 50, [&] { ++num_leases; });   // Told whenever one of them is given a task.
 //
-// Each has a connection of its own. They stop when the object goes.
+// Each has a connection of its own. With `prepares` each also holds one task of an announced round, and answers when it
+// hears that the round has opened. They stop when the object goes.
 #pragma once
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,7 +18,7 @@ namespace sheaf::bench {
 
 class NoopWorkers {
  public:
-  NoopWorkers(const std::string& address, int count, std::function<void()> on_lease);
+  NoopWorkers(const std::string& address, int count, std::function<void()> on_lease, bool prepares = false);
 
  private:
   struct Worker {
@@ -24,11 +26,17 @@ class NoopWorkers {
     int64_t num_polls = 0;
     v1::SyncRequest request;
     v1::SyncResponse response;
+    // Of the announced round whose task it has.
+    std::optional<v1::HeldLease> held;
     std::unique_ptr<GrpcTransport> transport;
   };
   void Poll(Worker& worker);
 
+  // What the answer brought, into the next request.
+  void TakeAnswer(Worker& worker);
+
   const std::function<void()> on_lease_;
+  const bool prepares_;
   const std::string contribution_;
   std::vector<std::unique_ptr<Worker>> workers_;
 };
