@@ -33,6 +33,10 @@ TEST_CASE("The demo's every round equals brute force, and 1 worker and 8 train t
   const nlohmann::json one = Demo("tags", kIndex, {"--rounds", "3", "--workers", "1"});
   CHECK(one.at("modelDigest") == eight.at("modelDigest"));
   CHECK(one.at("micro_recall_at_5") == eight.at("micro_recall_at_5"));
+  const nlohmann::json ahead =
+      Demo("tags", kIndex, {"--rounds", "3", "--workers", "4", "--prepare-ahead", "2", "--verify"});
+  CHECK(ahead.at("modelDigest") == eight.at("modelDigest"));
+  CHECK(ahead.at("mismatches") == 0);
   Measured("digest {:.12}, 0 mismatches in 3 rounds; {:.1f} s with 8 workers and --verify, {:.1f} s with 1",
            eight.at("modelDigest").get<std::string>(), eight.at("seconds").get<double>(),
            one.at("seconds").get<double>());
