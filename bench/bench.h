@@ -28,7 +28,7 @@ struct Setup {
   std::string directory;
   absl::Duration duration = absl::Seconds(2);
   int repeats = 3;
-  // Of "sync": only the rows whose names contain this.
+  // Of "sync": only the rows whose names contain this; of "pipeline" only such parts.
   std::string row;
   // The server's CPU; the client takes the other.
   std::optional<int> server_cpu;

@@ -127,7 +127,9 @@ int Main(int argc, char** argv) {
   app.add_option("--repeats", setup.repeats, "Runs of each.");
   app.add_option("--only", only,
                  "sync, delivery, round, idle, uploads, security, endurance, http, overload, postgres, pipeline.");
-  app.add_option("--row", setup.row, "Of sync: only rows whose name contains this, such as \"64 workers, 1 per\".");
+  app.add_option("--row", setup.row,
+                 "Of sync: only rows whose name contains this, such as \"64 workers, 1 per\"; of pipeline only such "
+                 "parts: sleeping, opening, back to back, memory, tags.");
   app.add_flag("--pin,!--no-pin", is_pinned, "Server and clients on a CPU each.");
   app.add_flag("--echo-server", is_echo, "Be the yardstick.");
   app.add_flag("--http-echo-server", is_http_echo, "Be the yardstick of HTTP.");
