@@ -249,7 +249,7 @@ TEST_CASE("server info shows version, store and limits") {
     v1::GetServerInfoResponse response;
     response.set_version("0.1.0");
     response.set_protocol_version_min(1);
-    response.set_protocol_version_max(1);
+    response.set_protocol_version_max(2);
     response.mutable_start_time()->set_seconds(1'769'860'728);
     response.set_store("sqlite");
     response.set_schema_version(1);
