@@ -1,9 +1,8 @@
 // ListeningWorkers: workers that hold a task each of an announced round, and note when they hear that it has opened.
 //
-//   ListeningWorkers workers(clock, server.http_address());
+//   ListeningWorkers workers(clock, address);
 //   RETURN_IF_ERROR(workers.Open(1'000));
-//   RETURN_IF_ERROR(workers.WaitUntilAllHold());
-//   ...                                                       // OpenRound.
+//   RETURN_IF_ERROR(workers.WaitUntilAllHold());                  // Then somebody opens the round.
 //   std::vector<absl::Time> heard = workers.WaitUntilAllHeard();
 //
 // By HTTP/1.1, a connection each, because a thousand gRPC channels in one process would be measured instead. They

@@ -6,7 +6,7 @@
 //
 // A round whose broadcast is not known yet is announced, and opened later:
 //
-//   ASSIGN_OR_RETURN(v1::Round round, AnnounceRound(transport, random, spec));
+//   ASSIGN_OR_RETURN(round, AnnounceRound(transport, random, spec));
 //   ASSIGN_OR_RETURN(round, OpenRound(transport, random, round.id(), broadcast));
 //
 // Blocking; put a RetryingTransport below them to survive a server's restart. Thread-safe, as the transport is.

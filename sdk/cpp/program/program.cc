@@ -35,7 +35,10 @@ class Loop {
         program_(program),
         options_(options),
         observer_(observer),
-        ahead_(server, program, options),
+        ahead_(server, {.plan = [&program](int number) { return program.Plan(number); },
+                        .broadcast = [&program](int number) { return program.Broadcast(number); },
+                        .rounds = options.rounds,
+                        .ahead = options.ahead}),
         watch_(server.clock) {}
 
   absl::StatusOr<std::vector<RoundOutcome>> Run() {

@@ -33,17 +33,10 @@
 #include "absl/time/time.h"
 #include "aggregation/wire/safetensors.h"
 #include "sdk/cpp/client/connection.h"
+#include "sdk/cpp/program/round_plan.h"
 #include "sheaf/v1/round.pb.h"
 
 namespace sheaf {
-
-// What one round was to do.
-struct RoundPlan {
-  // As Program::Plan returned it.
-  v1::RoundSpec spec;
-  // As Program::Broadcast returned it.
-  std::string broadcast;
-};
 
 // What came of recomputing a round.
 struct Verification {

@@ -38,10 +38,10 @@ absl::StatusOr<BegunRound> RoundsAhead::Open() {
   BegunRound begun;
   if (announced_.empty()) {
     ASSIGN_OR_RETURN(begun, Plan(number_));
-    ASSIGN_OR_RETURN(begun.plan.broadcast, program_.Broadcast(number_));
+    ASSIGN_OR_RETURN(begun.plan.broadcast, options_.broadcast(number_));
     RETURN_IF_ERROR(Create(begun));
   } else {
-    ASSIGN_OR_RETURN(std::string broadcast, program_.Broadcast(number_));
+    ASSIGN_OR_RETURN(std::string broadcast, options_.broadcast(number_));
     ASSIGN_OR_RETURN(v1::Round round,
                      OpenRound(server_.transport, server_.random, announced_.front().round.id(), broadcast));
     begun = std::move(announced_.front());
@@ -71,7 +71,7 @@ absl::Status RoundsAhead::Announce() {
 
 absl::StatusOr<BegunRound> RoundsAhead::Plan(int number) {
   BegunRound begun{.number = number};
-  ASSIGN_OR_RETURN(begun.plan.spec, program_.Plan(number));
+  ASSIGN_OR_RETURN(begun.plan.spec, options_.plan(number));
   num_planned_ = number;
   return begun;
 }

@@ -1,6 +1,6 @@
 // RoundsAhead: the rounds of a program's loop up to when they run: planned, announced ahead, and opened in their order.
 //
-//   RoundsAhead rounds(server, program, {.rounds = 20, .ahead = 2});
+//   RoundsAhead rounds(server, {.plan = plan, .broadcast = broadcast, .rounds = 20, .ahead = 2});
 //   ASSIGN_OR_RETURN(BegunRound opened, rounds.Open());    // Round 1: planned, and created with its broadcast.
 //   RETURN_IF_ERROR(rounds.Announce());                   // Rounds 2 and 3: planned.
 //   ASSIGN_OR_RETURN(opened, rounds.Open());              // Round 2: gets its broadcast.
@@ -9,11 +9,15 @@
 #pragma once
 
 #include <deque>
+#include <functional>
+#include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "sdk/cpp/client/connection.h"
-#include "sdk/cpp/program/program.h"
+#include "sdk/cpp/program/round_plan.h"
 
 namespace sheaf {
 
@@ -29,9 +33,16 @@ struct BegunRound {
 
 class RoundsAhead {
  public:
-  // All outlive it.
-  RoundsAhead(const Connection& server, Program& program, const ProgramOptions& options)
-      : server_(server), program_(program), options_(options) {}
+  struct Options {
+    // What a round shall do, and its broadcast: each is asked for once for every round, in their order.
+    std::function<absl::StatusOr<v1::RoundSpec>(int number)> plan;
+    std::function<absl::StatusOr<std::string>(int number)> broadcast;
+    int rounds = 0;
+    // How many are announced beside the one that is open.
+    int ahead = 0;
+  };
+  // What the connection refers to outlives it.
+  RoundsAhead(const Connection& server, Options options) : server_(server), options_(std::move(options)) {}
   // Cancels what it announced and did not open. A server that cannot be reached keeps them until their
   // announce_deadline.
   ~RoundsAhead();
@@ -50,8 +61,7 @@ class RoundsAhead {
   absl::Status Create(BegunRound& begun);
 
   const Connection server_;
-  Program& program_;
-  const ProgramOptions& options_;
+  const Options options_;
   std::deque<BegunRound> announced_;
   int num_planned_ = 0;
   int number_ = 0;

@@ -20,6 +20,7 @@ BENCH_OF = {
     "crowd.h": "extern Transport& transport; extern std::vector<std::unique_ptr<Transport>> connections; "
                "extern double capacity;",
     "closed_loop.h": "extern std::vector<std::unique_ptr<Caller>> callers; extern ChildProcess& server;",
+    "listening_workers.h": "extern std::string address;",
     "noop_workers.h": "extern std::unique_ptr<ChildProcess> server; extern int num_leases;",
     "delays.h": "extern Setup& setup; extern std::unique_ptr<ChildProcess> server;",
     "skip_locked.h": "extern Setup& setup; extern std::string conninfo;",

@@ -14,6 +14,7 @@ SDK_OF = {
     "client/http_proxy.h": "extern ServerAddress& address; "
                            "extern std::optional<std::string> Environment(const std::string&);",
     "client/range_joiner.h": "extern v1::ReadBlobRequest& request;",
+    "client/round_client.h": "extern std::string broadcast;",
     "client/retrying_transport.h": "extern GrpcTransport& grpc_transport;",
     "client/server_transport.h": "extern ServerTransport& wire; extern bool was_connected;",
     "client/token_file.h": "extern grpc::ClientContext* context; extern absl::Status answer; extern void CallAgain();",
@@ -31,6 +32,10 @@ SDK_OF = {
     "computation/run_control.h": "extern bool more; extern void Work();",
     "program/program.h": "extern v1::RoundSpec MeanSpec(int number); extern absl::Status Show(const SafetensorsView&);",
     "program/released_rows.h": "extern int64_t n; extern ServerOptimizer& optimizer; extern std::vector<float>& weights;",
+    "program/round_plan.h": "extern int number; extern std::string broadcast; "
+                            "extern absl::Status Verify(int, const RoundPlan&, const SafetensorsView&);",
+    "program/rounds_ahead.h": "extern Connection& server; extern absl::StatusOr<v1::RoundSpec> plan(int number); "
+                              "extern absl::StatusOr<std::string> broadcast(int number);",
     "program/server_optimizer.h": "extern std::vector<float> delta, deltas, bias, items; extern std::vector<int64_t> rows;",
 }
 
