@@ -6,6 +6,11 @@
 #include "bench/rounds.h"
 
 namespace sheaf::bench {
+namespace {
+
+constexpr int kRetriesMax = 100;
+
+}  // namespace
 
 NoopWorkers::NoopWorkers(const std::string& address, int count, std::function<void()> on_lease, bool prepares)
     : on_lease_(std::move(on_lease)), prepares_(prepares), contribution_(AContribution()) {
@@ -21,8 +26,18 @@ NoopWorkers::NoopWorkers(const std::string& address, int count, std::function<vo
 void NoopWorkers::Poll(Worker& worker) {
   worker.request = APoll(worker.name, ++worker.num_polls, 1, absl::Seconds(50));
   TakeAnswer(worker);
+  worker.num_retries = 0;
+  Send(worker);
+}
+
+void NoopWorkers::Send(Worker& worker) {
   worker.transport->CallMethod(kSync.name, worker.request, &worker.response, {.timeout = absl::Seconds(60)},
                                [this, &worker](const absl::Status& status) {
+                                 // A server under load puts calls off. A worker that went away for that would keep what
+                                 // it holds until its lease ends.
+                                 const bool is_put_off =
+                                     absl::IsUnavailable(status) || absl::IsResourceExhausted(status);
+                                 if (is_put_off && ++worker.num_retries <= kRetriesMax) return Send(worker);
                                  if (!status.ok()) return;
                                  if (!worker.response.leases().empty()) on_lease_();
                                  Poll(worker);

@@ -24,6 +24,7 @@ class NoopWorkers {
   struct Worker {
     std::string name;
     int64_t num_polls = 0;
+    int num_retries = 0;
     v1::SyncRequest request;
     v1::SyncResponse response;
     // Of the announced round whose task it has.
@@ -31,6 +32,7 @@ class NoopWorkers {
     std::unique_ptr<GrpcTransport> transport;
   };
   void Poll(Worker& worker);
+  void Send(Worker& worker);
 
   // What the answer brought, into the next request.
   void TakeAnswer(Worker& worker);

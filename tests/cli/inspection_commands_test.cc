@@ -288,7 +288,7 @@ TEST_CASE("version needs no server") {
   CHECK(run({"--version"}) == 0);
   CHECK(run.out() == version);
   CHECK(run({"version", "-o", "json"}) == 0);
-  CHECK_THAT(run.out(), Contains("\"protocolVersionMax\":1"));
+  CHECK_THAT(run.out(), Contains("\"protocolVersionMax\":2"));
   CHECK(run.connected_to.empty());
 }
 

@@ -3,6 +3,8 @@
 
     python3 ahead.py 0           # Reads, computes, reads, computes.
     python3 ahead.py 1           # Reads for the next round while one computes.
+
+With a server of yours, a worker is sheaf-worker --server HOST:7433 --serve fit="python3 ahead.py" --prepare-ahead 1.
 """
 
 import sys
