@@ -2,7 +2,7 @@
 //
 //   inline_broadcasts.Store({.bytes = request.broadcast(), .named = request.broadcast_digest(),
 //                            .field = "broadcast_digest", .request_id = request.request_id()},
-//                           [](absl::StatusOr<std::string> digest, absl::Time now) { ... });
+//                           [](absl::StatusOr<std::string> digest, absl::Time) { LogInfo("{}", *digest); });
 //
 // Runs in the core's thread, inside a batch; and so does what it calls back.
 #pragma once
