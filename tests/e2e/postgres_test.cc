@@ -10,6 +10,8 @@
 #include <memory>
 
 #include "proto/methods.h"
+#include "sdk/cpp/client/blob_client.h"
+#include "sdk/cpp/client/round_client.h"
 #include "storage/postgres/postgres_connection.h"
 #include "tests/e2e/rounds.h"
 #include "tests/postgres/postgres_cluster.h"
@@ -334,6 +336,88 @@ TEST_CASE("While a database refuses connections or has none left, its server say
   CHECK(Await(federation, round, absl::Seconds(60)).aggregate().num_contributions() == kTasks);
   CHECK(CountsOf(federation.transport(), round) == std::vector<int64_t>(kTasks, 1));
   CHECK(says("serves again"));
+}
+
+// Contributions are too large for a Sync: what fills the disk is in the middle of an upload, a spool or a commit.
+TEST_CASE("A database whose disk is full refuses what needs room in a sentence, loses nothing, and goes on by itself") {
+  PostgresCluster cluster;
+  cluster.MakeSmallDisk("data", 64);
+  PostgresDatabase database(cluster);
+  PostgresDatabase other(cluster);
+  other.Run("ALTER DATABASE " + database.name() + " SET TABLESPACE small");
+  Federation federation(On(database));
+  for (int i = 0; i < 3; ++i) federation.StartWorker(fmt::format("w{}", i), {"--concurrency", "4"});
+  constexpr int kTasks = 60;
+  OneHotOptions options = {.num_tasks = kTasks, .work = absl::Milliseconds(100), .lease = absl::Seconds(10)};
+  options.size = 40'000;
+  const std::string round = StartRound(federation, OneHotRound(options));
+  const auto num_done = [&] { return RoundOf(federation.transport(), round).tasks().succeeded(); };
+  WaitUntil("a quarter is done", absl::Seconds(30), [&] { return num_done() >= kTasks / 4; });
+  cluster.FillDisk();
+
+  // The pages that the tables have already take a little more.
+  absl::Status create;
+  absl::Status upload;
+  int num_tries = 0;
+  WaitUntil("callers are refused", absl::Seconds(30), [&] {
+    ++num_tries;
+    OneHotOptions filling = {.num_tasks = 2000};
+    create = CreateRound(federation.impatient_transport(), fmt::format("filling-{}", num_tries), OneHotRound(filling))
+                 .status();
+    upload = UploadBlob(federation.impatient_transport(), federation.random(), std::string(1 << 20, 'x')).status();
+    return !create.ok() && !upload.ok();
+  });
+  for (const absl::Status& status : {create, upload}) {
+    INFO(status.ToString());
+    CHECK(status.code() == absl::StatusCode::kResourceExhausted);
+    CHECK_THAT(std::string(status.message()), Contains("No space left on device") && Contains("53100") &&
+                                                  Contains("free some space where the database lies"));
+  }
+  constexpr int kLogLines = 400;
+  CHECK_THAT(federation.server().LogTail(kLogLines), Contains("53100"));
+  const int64_t done_when_full = num_done();
+  REQUIRE(federation.server().IsRunning());
+  // Who only looks is answered.
+  CHECK(BlockingCall(federation.impatient_transport(), kListRounds, {})->rounds_size() >= 1);
+  CHECK(done_when_full < kTasks);
+
+  cluster.FreeDisk();
+  const absl::Time freed = federation.clock().Now();
+  CHECK(Await(federation, round, absl::Seconds(60)).aggregate().num_contributions() == kTasks);
+  CHECK(CountsOf(federation.transport(), round) == std::vector<int64_t>(kTasks, 1));
+  CHECK(federation.server().IsRunning());
+  Measured(
+      "full with {} of {} done, refused after {} tries; new round: {}; upload: {}; the round ended {} after there was "
+      "room",
+      done_when_full, kTasks, num_tries, create.ToString(), upload.ToString(),
+      absl::FormatDuration(federation.clock().Now() - freed));
+}
+
+TEST_CASE("A database that falls because its log has no room is waited for, and nothing is lost or counts twice") {
+  PostgresCluster cluster;
+  cluster.MakeSmallDisk("wal", 64);
+  PostgresDatabase database(cluster);
+  Federation federation(On(database));
+  for (int i = 0; i < 3; ++i) federation.StartWorker(fmt::format("w{}", i), {"--concurrency", "4"});
+  constexpr int kTasks = 60;
+  const std::string round = StartRound(
+      federation, OneHotRound({.num_tasks = kTasks, .work = absl::Milliseconds(100), .lease = absl::Seconds(10)}));
+  const auto num_done = [&] { return RoundOf(federation.transport(), round).tasks().succeeded(); };
+  WaitUntil("a quarter is done", absl::Seconds(30), [&] { return num_done() >= kTasks / 4; });
+  cluster.FillDisk();
+  constexpr int kLogLines = 200;
+  const auto says = [&](std::string_view words) {
+    return federation.server().LogTail(kLogLines).find(words) != std::string::npos;
+  };
+  WaitUntil("the log says that it waits", absl::Seconds(10),
+            [&] { return says("the store waits for its database: ") && says("Connection refused"); });
+  CHECK_FALSE(says("serves again"));
+  cluster.FreeDisk();
+  const absl::Time freed = federation.clock().Now();
+  CHECK(Await(federation, round, absl::Seconds(60)).aggregate().num_contributions() == kTasks);
+  CHECK(CountsOf(federation.transport(), round) == std::vector<int64_t>(kTasks, 1));
+  CHECK(says("serves again"));
+  Measured("the round ended {} after the database was started", absl::FormatDuration(federation.clock().Now() - freed));
 }
 
 TEST_CASE("A database that cannot be had, or is not one, ends the server with a sentence that names it") {

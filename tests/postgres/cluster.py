@@ -11,11 +11,16 @@ each line of input is an order, answered by one line ("ok", or what went wrong) 
   start        on the same data and port
   standby      makes a synchronous standby of the server and waits until it follows; answered by "ok PORT"
   failover     kill -9 of the server; its standby is promoted and takes its place
+  small PLACE MIB  a disk of so many MiB of its own, for a tablespace "small" (PLACE data) or for the log (PLACE wal); the
+               server is stopped for it and started again
+  fill         takes all the room that is left on that disk; of one for the log, until the server has fallen
+  free         gives it back, and starts the server if it has ended, as its service manager would
 
 When the input ends, the cluster is stopped and its directory deleted. That is also what happens when the test is killed:
 what looks after the cluster is nobody's child, in a session of its own.
 """
 
+import ctypes
 import os
 import pathlib
 import pwd
@@ -30,6 +35,9 @@ import time
 # Debian keeps the programs of each version apart, and off the path.
 PROGRAMS = "/usr/lib/postgresql/15/bin"
 STARTS_MAX = 5
+# <linux/sched.h>
+CLONE_NEWNS = 0x00020000
+CLONE_NEWUSER = 0x10000000
 SECONDS_TO_START = 60
 
 SETTINGS = """
@@ -68,6 +76,22 @@ def free_port():
         return probe.getsockname()[1]
 
 
+def own_mounts():
+    """What this process and its children mount is theirs alone, and gone with them. Root needs nothing else; whoever is
+    not root has the right in a user namespace, in which it stays who it is."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    uid, gid = os.geteuid(), os.getegid()
+    if libc.unshare(CLONE_NEWNS | (0 if uid == 0 else CLONE_NEWUSER)) != 0:
+        raise OSError(ctypes.get_errno(), "unshare")
+    if uid != 0:
+        for name, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
+            pathlib.Path("/proc/self", name).write_text(text)
+    ms_rec_private = 0x4000 | 0x40000
+    if libc.mount(b"none", b"/", None, ms_rec_private, None) != 0:
+        raise OSError(ctypes.get_errno(), "mount")
+    return libc
+
+
 class Cluster:
     def __init__(self):
         self.user = user()
@@ -80,6 +104,8 @@ class Cluster:
         self.num_standbys = 0
         # Both ports stay the same: a server is told of them once.
         self.other_port = 0
+        # "data" or "wal", if there is a small disk.
+        self.small = None
         if self.user:
             os.chown(self.directory, self.user.pw_uid, self.user.pw_gid)
 
@@ -168,6 +194,56 @@ class Cluster:
         promoted = self.run("pg_ctl", "promote", "-D", self.data, "-w").wait()
         return "ok" if promoted == 0 else f"pg_ctl promote failed: {self.said()}"
 
+    def make_small(self, place, mib):
+        if place == "wal":
+            # What is recycled would take more than that.
+            for setting in ("max_wal_size", "min_wal_size"):
+                self.ask(f"ALTER SYSTEM SET {setting} = '32MB'")
+        self.stop("fast")
+        disk = self.directory / "small"
+        disk.mkdir()
+        try:
+            if own_mounts().mount(b"tmpfs", bytes(disk), b"tmpfs", 0, f"size={mib}m".encode()) != 0:
+                raise OSError(ctypes.get_errno(), "mount")
+        except OSError as error:
+            return f"this user may not mount a small file system: {error}"
+        if place == "wal":
+            log = self.directory / self.data / "pg_wal"
+            shutil.move(log, disk / "pg_wal")
+            log.symlink_to(disk / "pg_wal")
+        else:
+            (disk / "data").mkdir()
+        if self.user:
+            for path in (disk, *disk.rglob("*")):
+                os.chown(path, self.user.pw_uid, self.user.pw_gid)
+        answer = self.start()
+        if answer == "ok" and place == "data":
+            self.ask(f"CREATE TABLESPACE small LOCATION '{disk}/data'")
+        self.small = place
+        return answer
+
+    def fill(self):
+        with open(self.directory / "small/filler", "ab", buffering=0) as filler:
+            for size in (1 << 20, 4096):
+                try:
+                    while filler.write(b"x" * size) > 0:
+                        pass
+                except OSError:
+                    pass
+        if self.small == "data":
+            return "ok"
+        # Segments are used up until there is none to recover with either.
+        def falls():
+            self.ask("SELECT pg_switch_wal()")
+            self.ask("CREATE TABLE anything (n bigint); DROP TABLE anything")
+            return self.process.poll() is not None
+
+        return "ok" if self.wait(falls) else f"the server does not fall: {self.said()}"
+
+    def free(self):
+        (self.directory / "small/filler").unlink()
+        return "ok" if self.process.poll() is None else self.start()
+
     def stop(self, mode):
         if self.process is not None:
             self.process.send_signal({"smart": signal.SIGTERM, "fast": signal.SIGINT, "immediate": signal.SIGQUIT}[mode])
@@ -202,7 +278,8 @@ def serve():
         for line in sys.stdin:
             order = line.split()
             answers = {"start": cluster.start, "stop": cluster.stop, "standby": cluster.make_standby,
-                       "failover": cluster.fail_over}
+                       "failover": cluster.fail_over, "small": cluster.make_small, "fill": cluster.fill,
+                       "free": cluster.free}
             print(answers[order[0]](*order[1:]), flush=True)
     except (BrokenPipeError, SystemExit):
         pass

@@ -92,6 +92,12 @@ void PostgresCluster::FailOver() {
   std::swap(port_, standby_port_);
 }
 
+void PostgresCluster::MakeSmallDisk(const std::string& place, int mebibytes) {
+  Order(fmt::format("small {} {}", place, mebibytes));
+}
+void PostgresCluster::FillDisk() { Order("fill"); }
+void PostgresCluster::FreeDisk() { Order("free"); }
+
 std::string PostgresCluster::EitherConninfo(const std::string& database) const {
   return fmt::format("postgresql://{}@127.0.0.1:{},127.0.0.1:{}/{}?target_session_attrs=read-write", user_, port_,
                      standby_port_, database);

@@ -44,6 +44,13 @@ class PostgresCluster {
   void AddStandby();
   // kill -9 of the server. Its standby is promoted, and is the server from here on.
   void FailOver();
+  // A disk of so many MiB of its own, for what lies in the tablespace "small" or for the write-ahead log. The server is
+  // restarted for it.
+  void MakeSmallDisk(const std::string& place, int mebibytes);
+  // Takes all the room that is left there. A full "wal" ends the server.
+  void FillDisk();
+  // Gives it back, and starts the server if it has ended.
+  void FreeDisk();
   // Whichever of both takes writes, over TCP.
   std::string EitherConninfo(const std::string& database) const;
 
