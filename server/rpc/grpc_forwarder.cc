@@ -140,7 +140,8 @@ void GrpcForwarder::End(CallId id, const std::shared_ptr<OpenCall>& call, const 
     MutexLock lock(mutex_);
     is_given_up = connection_ != call->connection;
   }
-  if (absl::IsUnavailable(ended) || (is_given_up && absl::IsCancelled(ended))) {
+  // An owner that stops cancels what comes before this side has heard that no more may come.
+  if (absl::IsUnavailable(ended) || absl::IsCancelled(ended)) {
     const absl::Duration pause = RetryAfter(ended).value_or(kComeBackAfter);
     ended = WithRetryAfter(
         absl::UnavailableError(is_given_up ? fmt::format("server {} no longer owns the store", owner.name)

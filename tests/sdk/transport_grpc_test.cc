@@ -94,6 +94,8 @@ TEST_CASE("A call that a server gives up to calm its clients is one to try again
     CHECK_FALSE(status.ok());
     CHECK(RetryAfter(status).has_value() == is_to_be_repeated);
     if (is_to_be_repeated) CHECK(status.code() == absl::StatusCode::kResourceExhausted);
+    // So does a server that stops, before its client has heard of that: another one takes the call.
+    if (!is_to_be_repeated) CHECK(status.code() == absl::StatusCode::kUnavailable);
   }
 }
 

@@ -140,6 +140,13 @@ struct GrpcTransport::Impl {
     return newest;
   }
 
+  // Only then does this side cancel calls. A server that stops cancels what comes before its client has heard that no
+  // more may come.
+  bool IsClosing() {
+    MutexLock lock(mutex);
+    return is_closing;
+  }
+
   const std::string address;
   const ChannelOptions options;
   TokenFile token;
@@ -154,6 +161,7 @@ struct GrpcTransport::Impl {
   // Those that can be cancelled, and how many have not ended altogether.
   std::set<grpc::ClientContext*> open GUARDED_BY(mutex);
   int64_t num_open GUARDED_BY(mutex) = 0;
+  bool is_closing GUARDED_BY(mutex) = false;
 };
 
 GrpcTransport::GrpcTransport(std::string address, const ChannelOptions& options)
@@ -161,6 +169,7 @@ GrpcTransport::GrpcTransport(std::string address, const ChannelOptions& options)
 
 GrpcTransport::~GrpcTransport() {
   MutexLock lock(impl_->mutex);
+  impl_->is_closing = true;
   for (grpc::ClientContext* context : impl_->open) context->TryCancel();
   while (impl_->num_open > 0) impl_->all_done.Wait(impl_->mutex);
 }
@@ -189,6 +198,9 @@ void GrpcTransport::CallMethod(std::string_view method, const Message& request, 
                              [impl = impl_.get(), connection, context, shown = std::move(shown),
                               done = std::move(done)](const grpc::Status& status) mutable {
                                absl::Status result = WithHint(ToAbslStatus(status, impl->address), *context);
+                               if (absl::IsCancelled(result) && !impl->IsClosing()) {
+                                 result = Unreachable(impl->address, "it gave up the call, as one does that stops");
+                               }
                                if (absl::IsUnauthenticated(result) && impl->token.Refused(shown)) {
                                  result = WorthANewToken(std::move(result));
                                }

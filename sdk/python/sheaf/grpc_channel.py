@@ -58,6 +58,9 @@ def _status_of(error: grpc.RpcError, address: str) -> Error:
     code, details = error.code().name, error.details() or ""
     if code == "UNAVAILABLE":
         return Unavailable(f"the server at {address} cannot be reached: {details}")
+    if code == "CANCELLED" and (details == "CANCELLED" or "RST_STREAM" in details):
+        # Not by this side, whose words are others. A server that stops cancels what comes before its client has heard of that.
+        return Unavailable(f"the server at {address} cannot be reached: it gave up the call, as one does that stops")
     if code == "RESOURCE_EXHAUSTED" and "message larger than max" in details:
         details = (f"too much for one call ({details}); send less in one call: fewer tasks, smaller payloads, and what tasks "
                    "share in the round's broadcast")
