@@ -40,8 +40,9 @@ class OwnedSession final : public SqlConnection {
   OwnedSession(PostgresConnection& connection, PostgresOwner& owner)
       : connection_(connection), owner_(owner), session_(connection, [this] { return owner_.Fence(); }) {}
 
-  // Until it goes, which is after the last transaction.
+  // Until it leaves, or goes, which is after the last transaction.
   void Join(BatchPart& part) { part_ = &part; }
+  void Leave() { part_ = nullptr; }
 
   absl::Status Begin() override;
   absl::Status Commit() override;

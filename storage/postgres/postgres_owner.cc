@@ -118,7 +118,7 @@ absl::Status PostgresOwner::EndOldConnection() {
   return connection_.Run({.sql = R"(-- end_old_connection
       SELECT pg_terminate_backend(a.pid, 5000) FROM owners o
         JOIN pg_stat_activity a ON a.pid = o.backend_pid AND a.backend_start = o.backend_start
-       WHERE o.population = '')"});
+       WHERE o.population = '' AND (a.state <> 'active' OR a.wait_event_type = 'Client'))"});
 }
 
 absl::Status PostgresOwner::CheckFree() {
@@ -152,6 +152,13 @@ PostgresConnection::Statement PostgresOwner::Fence() const {
               "WHERE population = '' AND epoch = $2 AND batch = $1 - 1",
           .values = PostgresValues().Add(batch_ + 1).Add(epoch_),
           .change = {{.num_rows = 1, .otherwise = absl::AbortedError("the fence")}}};
+}
+
+PostgresConnection::Statement PostgresOwner::LateBeat() const {
+  return {.sql =
+              "-- late_beat\nUPDATE owners SET heartbeat_time = clock_timestamp() "
+              "WHERE population = '' AND epoch = $1",
+          .values = PostgresValues().Add(epoch_)};
 }
 
 void PostgresOwner::Failed(const absl::Status& status) {

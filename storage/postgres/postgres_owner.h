@@ -72,6 +72,8 @@ class PostgresOwner {
   const absl::Status& status() const { return status_; }
   // The first statement of each transaction that writes.
   PostgresConnection::Statement Fence() const;
+  // The last statement of a transaction that may last for longer than takeover_after, with nothing heard meanwhile.
+  PostgresConnection::Statement LateBeat() const;
   // The transaction of the last fence was committed.
   void Committed() { ++batch_; }
   // Its flight failed, and the connection stands: tells whether it was the fence, in status().
@@ -102,7 +104,8 @@ class PostgresOwner {
   absl::Status CheckFree();
   // The row is this process's: takes it again for the connection that is there now, and reads `batch`.
   absl::StatusOr<int64_t> TakeAgain();
-  // Ends the connection that holds the row's lock for longer than one waits for it.
+  // Ends the connection that holds the row's lock for longer than one waits for it, unless it is at work: a server that
+  // stands still has its connection wait for it, one that migrates waits for the database.
   absl::Status EndOldConnection();
   // The same on a new connection.
   absl::StatusOr<int64_t> ConnectAndTakeAgain();

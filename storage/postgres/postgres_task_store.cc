@@ -1,11 +1,33 @@
 #include "storage/postgres/postgres_task_store.h"
 
+#include <span>
+
 #include "base/status_macros.h"
 #include "storage/postgres/postgres_engine.h"
 #include "storage/postgres/unfinished_copy.h"
 #include "storage/sql/sql_task_store.h"
 
 namespace sheaf {
+namespace {
+
+// Of a migration: whoever waited for the owner's row meanwhile has it at the COMMIT, and sees when it was heard of.
+class LateBeat final : public BatchPart {
+ public:
+  explicit LateBeat(PostgresEngine& engine) : engine_(engine) { engine_.session().Join(*this); }
+  ~LateBeat() override { engine_.session().Leave(); }
+  void QueueInto(OwnedSession& /*session*/) override { engine_.postgres().Queue(engine_.owner().LateBeat()); }
+  void Ended() override {}
+
+ private:
+  PostgresEngine& engine_;
+};
+
+absl::Status MigrateAsOwner(PostgresEngine& engine, std::span<const Migration> migrations) {
+  const LateBeat beat(engine);
+  return Migrate(engine.session(), migrations);
+}
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<PostgresTaskStore>> PostgresTaskStore::Open(const Options& options) {
   ASSIGN_OR_RETURN(auto connection, PostgresConnection::Open(options.connection));
@@ -16,7 +38,7 @@ absl::StatusOr<std::unique_ptr<PostgresTaskStore>> PostgresTaskStore::Open(const
   RETURN_IF_ERROR(CheckNoUnfinishedCopy(*connection));
   auto engine = std::make_unique<PostgresEngine>(std::move(connection), std::move(owner));
   PostgresEngine& shared = *engine;
-  if (const absl::Status status = Migrate(shared.session(), options.migrations); !status.ok()) {
+  if (const absl::Status status = MigrateAsOwner(shared, options.migrations); !status.ok()) {
     // A newer server may have been here while this one waited: let such a one go on.
     shared.owner().Release().IgnoreError();
     return status;

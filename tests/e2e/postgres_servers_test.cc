@@ -13,6 +13,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -85,6 +86,9 @@ class Servers {
   const std::vector<std::string>& addresses() const { return addresses_; }
   ChildProcess& process(size_t i) { return *processes_[i]; }
   const std::string& scratch() const { return scratch_.path(); }
+
+  // When it is started next.
+  void SetProgram(size_t i, const std::string& program) { arguments_[i].front() = program; }
 
   void StartEnded() {
     for (size_t i = 0; i < kServers; ++i) {
@@ -190,6 +194,97 @@ TEST_CASE(
     figures += fmt::format("; {}: written down again within {}", names[i], absl::FormatDuration(slowest[i]));
   }
   Measured("{} loops, {} servers, {} workers{}", num_loops, kServers, kWorkers, figures);
+  for (ChildProcess& worker : workers) worker.Terminate();
+}
+
+// Goal: who runs a program sees nothing of it. Rounds come one after the other while each server in its turn is stopped
+// and started as the next version, whose schema is another.
+TEST_CASE("Three servers are upgraded one after the other, a migration among them: no task fails, none counts twice") {
+  PostgresCluster cluster;
+  PostgresDatabase database(cluster);
+  Servers servers(cluster.TcpConninfo(database.name()));
+  AnyServer wire(servers.addresses());
+  RpcRelay relay(wire);
+  const SystemClock clock;
+  GrpcTimer timer;
+  SystemRandom retry_random;
+  RetryingTransport transport(wire, timer, clock, retry_random, RetryOptions());
+  const auto num_listed = [&] {
+    const absl::StatusOr<v1::ListServersResponse> listed = BlockingCall(wire, kListServers, {});
+    return listed.ok() ? listed->servers_size() : 0;
+  };
+  WaitUntil("three servers are listed", absl::Seconds(20), [&] { return num_listed() == kServers; });
+  std::vector<ChildProcess> workers;
+  for (int i = 0; i < kWorkers; ++i) {
+    const std::string name = fmt::format("w{}", i);
+    workers.push_back(Ok(ChildProcess::Start(
+        {.argv = {BinaryPath("sheaf-worker"), "--server", relay.target(), "--name", name, "--concurrency", "2"},
+         .log_path = fmt::format("{}/{}.log", servers.scratch(), name)})));
+  }
+  constexpr int kTasks = 80;
+  std::atomic<int> num_ended = 0;
+  std::vector<absl::StatusOr<v1::Round>> rounds;
+  std::jthread program([&](const std::stop_token& stop) {
+    SystemRandom random;
+    while (!stop.stop_requested()) {
+      const auto created =
+          CreateRound(transport, random.Token(16),
+                      OneHotRound({.num_tasks = kTasks, .work = absl::Milliseconds(50), .lease = absl::Seconds(20)}));
+      if (!created.ok()) return rounds.emplace_back(created.status()), void();
+      rounds.push_back(WaitForRound(transport, clock, created->id(), {.timeout = absl::Seconds(60)}));
+      if (!rounds.back().ok()) return;
+      ++num_ended;
+    }
+  });
+  // Two: one of them began since the last look.
+  const auto await_rounds = [&] {
+    const int enough = num_ended + 2;
+    WaitUntil("rounds end", absl::Seconds(60), [&] { return num_ended >= enough; });
+  };
+  await_rounds();
+  const std::string version = "SELECT version FROM schema";
+  const int before = std::stoi(database.Run(version));
+  const auto owner = [&] {
+    return database.Run(
+        "SELECT convert_from(s.address, 'UTF8') FROM owners o JOIN servers s ON s.id = o.server AND s.epoch = "
+        "o.server_epoch");
+  };
+  // The owner in the middle: one of the next version waits then, and one of this.
+  std::vector<size_t> order;
+  const std::string first_owner = owner();
+  for (size_t i = 0; i < kServers; ++i) {
+    if (servers.addresses()[i] != first_owner) order.push_back(i);
+  }
+  REQUIRE(order.size() == kServers - 1);
+  order.insert(order.begin() + 1, kServers - order[0] - order[1]);
+  for (const size_t i : order) {
+    kill(servers.process(i).pid(), SIGTERM);
+    CHECK(EndOf(servers.process(i), absl::Seconds(20)) == "exit code 0");
+    servers.SetProgram(i, SHEAF_NEXT_SERVER);
+    servers.StartEnded();
+    // As whoever upgrades does: the next one when this one is there, and the store is somebody's.
+    WaitUntil("somebody owns the store", absl::Seconds(30), [&] { return owner() != ""; });
+    WaitUntil("all are listed", absl::Seconds(30), [&] { return num_listed() == kServers; });
+    await_rounds();
+  }
+  CHECK(database.Run(version) == std::to_string(before + 1));
+  program.request_stop();
+  program.join();
+  int64_t num_lost = 0;
+  for (const absl::StatusOr<v1::Round>& round : rounds) {
+    INFO(round.status().ToString());
+    REQUIRE(round.ok());
+    INFO(round->ShortDebugString());
+    CHECK(round->state() == v1::SUCCEEDED);
+    CHECK(round->tasks().succeeded() == kTasks);
+    CHECK(round->num_failed_attempts() == 0);
+    CHECK(CountsOf(transport, round->id()) == std::vector<int64_t>(kTasks, 1));
+    num_lost += round->num_lost_attempts();
+  }
+  // Rounds that were under way have been migrated.
+  CHECK(database.Run("SELECT count(*) > 0 FROM rounds WHERE upgraded_from > 0") == "t");
+  for (size_t i = 0; i < kServers; ++i) CHECK(servers.process(i).IsRunning());
+  Measured("{} rounds of {} tasks, 0 failed attempts, {} lost", rounds.size(), kTasks, num_lost);
   for (ChildProcess& worker : workers) worker.Terminate();
 }
 

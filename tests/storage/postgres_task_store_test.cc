@@ -7,10 +7,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <functional>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -326,6 +328,44 @@ TEST_CASE("A server of a newer build migrates when its turn has come, and an old
   // It owns nothing: the next newer one need not wait.
   CHECK(database.Run("SELECT server_epoch FROM owners") == "0");
   CHECK(TryOpen(database, {.name = "as-old"}).status() == third);
+}
+
+TEST_CASE(
+    "A migration that takes longer than a silent owner is waited for is not cut off, and its server owns the store") {
+  PostgresDatabase database;
+  REQUIRE(Open(database, {.name = "older"})->Release().ok());
+  const std::span<const Migration> known = PostgresMigrations();
+  std::vector<Migration> migrations(known.begin(), known.end());
+  const int newer = migrations.back().version + 1;
+  migrations.push_back(
+      {.version = newer, .minimum_compatible_version = newer, .name = "slow", .sql = "SELECT pg_sleep(3)"});
+  const auto options = [&](const std::string& name, std::function<bool(const PostgresOwner::Waiting&)> wait) {
+    return PostgresTaskStore::Options{
+        .connection = {.conninfo = database.conninfo(), .lock_timeout = absl::Milliseconds(500)},
+        .owner = {.server = name, .takeover_after = absl::Seconds(1), .wait = std::move(wait)},
+        .migrations = migrations};
+  };
+  absl::StatusOr<std::unique_ptr<PostgresTaskStore>> first = absl::UnknownError("never opened");
+  std::atomic<bool> is_open = false;
+  std::thread migrating([&] {
+    first = PostgresTaskStore::Open(options("first", nullptr));
+    is_open = true;
+  });
+  WaitUntil("the first server owns the store", absl::Seconds(10),
+            [&] { return database.Run("SELECT server FROM owners WHERE server_epoch > 0") != ""; });
+  // It looks as often as it can.
+  int num_looks = 0;
+  const auto second = PostgresTaskStore::Open(options("second", [&](const PostgresOwner::Waiting&) {
+    ++num_looks;
+    return !is_open;
+  }));
+  migrating.join();
+  INFO(first.status().ToString() << "; the second: " << second.status().ToString());
+  REQUIRE(first.ok());
+  CHECK_FALSE(second.ok());
+  CHECK(num_looks > 2);
+  CHECK(See((*first)->tasks(), "w1").ok());
+  CHECK(database.Run("SELECT version FROM schema") == std::to_string(newer));
 }
 
 TEST_CASE("The servers of a database are listed, with the one that owns it, until they leave or are long forgotten") {
