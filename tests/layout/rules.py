@@ -191,6 +191,8 @@ BANS = [
             ("tests/sdk/little_http_server.h", "a test's server, one for each connection"),
             ("tests/sdk/little_http_server.cc", "a test's server, one for each connection"),
             ("tests/postgres/postgres_payload_store_test.cc", "two servers at the same time"),
+            ("tests/storage/postgres_task_store_test.cc", "a server that migrates while another waits"),
+            ("tests/e2e/postgres_servers_test.cc", "a program whose rounds go on while servers are upgraded"),
             ("worker/thread_pool.h", "the computations' threads"),
             ("worker/thread_pool.cc", "the computations' threads"),
         ],
