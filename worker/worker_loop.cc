@@ -37,8 +37,9 @@ constexpr int kItemsMax = 256;
 // Results of one call together, when there are several.
 constexpr size_t kResultBytesMax = 2 << 20;
 constexpr size_t kFinishedMax = 1024;
-// What a server says is not believed beyond these. A pause: longer than any that a crowd needs.
-constexpr absl::Duration kPollPauseMax = absl::Minutes(10);
+// What a server says is not believed beyond these. A pause: the server's next_call_max, which keeps a million workers that
+// do not wait at 70 calls a second.
+constexpr absl::Duration kPollPauseMax = absl::Hours(4);
 // Names and tokens of a lease: they are kept, and logged.
 constexpr size_t kNameBytesMax = 256;
 constexpr size_t kLoggedBytesMax = 1024;

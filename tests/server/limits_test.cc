@@ -695,6 +695,20 @@ void AddEffectsOnPolls(std::map<std::string, std::function<void()>>& rows) {
     server.CallLater<v1::SyncResponse>("WorkService/Sync", Waiting("w3"));
     CHECK(NumParked(server) == 1);
   };
+  rows["idle_calls_per_second"] = [=] {
+    CoreFederation server(With([](Limits& l) { l.idle_calls_per_second = 1; }));
+    for (const char* name : {"w1", "w2", "w3"}) server.Sync(Ask(name, 1));
+    CHECK(FromProto(server.Sync(Ask("w4", 1)).next_min()) > absl::Seconds(1));
+  };
+  rows["next_call_max_ms"] = [=] {
+    CoreFederation server(With([](Limits& l) {
+      l.idle_calls_per_second = 1;
+      l.next_call_max = absl::Seconds(5);
+    }));
+    for (int i = 0; i < 30; ++i) {
+      CHECK(FromProto(server.Sync(Ask("w" + std::to_string(i), 1)).next_min()) <= absl::Seconds(5));
+    }
+  };
   rows["parked_poll_bytes_max"] = [=] {
     CoreFederation server(With([](Limits& l) { l.parked_poll_bytes_max = 200; }));
     v1::SyncRequest large = Waiting("w1");

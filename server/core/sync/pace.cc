@@ -1,18 +1,11 @@
 #include "server/core/sync/pace.h"
 
-#include "absl/time/time.h"
 #include "proto/time.h"
 
 namespace sheaf {
-namespace {
 
-struct Range {
-  absl::Duration min;
-  absl::Duration max;
-};
-
-Range RangeOf(Pace pace) {
-  const auto about = [](absl::Duration longest) { return Range{.min = longest / 2, .max = longest}; };
+PaceRange RangeOf(Pace pace) {
+  const auto about = [](absl::Duration longest) { return PaceRange{.min = longest / 2, .max = longest}; };
   switch (pace) {
     case Pace::kAtOnce:
       break;
@@ -28,11 +21,12 @@ Range RangeOf(Pace pace) {
   return {.min = absl::ZeroDuration(), .max = absl::ZeroDuration()};
 }
 
-}  // namespace
-
 void SetPace(Pace pace, v1::SyncResponse& response) {
   if (pace != Pace::kNowAndThen && !response.leases().empty()) return;
-  const Range range = RangeOf(pace);
+  SetPaceRange(RangeOf(pace), response);
+}
+
+void SetPaceRange(const PaceRange& range, v1::SyncResponse& response) {
   *response.mutable_next_min() = ToProto(range.min);
   *response.mutable_next_max() = ToProto(range.max);
 }

@@ -4,13 +4,19 @@
 #include <optional>
 #include <utility>
 
+#include "base/retry_hint.h"
 #include "base/status_macros.h"
 #include "proto/time.h"
+#include "server/core/requests/names.h"
 #include "server/core/sync/pace.h"
 #include "server/core/sync/sync_messages.h"
 
 namespace sheaf {
 namespace {
+
+// Of the rounds of a population, the tasks of so many are counted to know how much work there is: the others' wait
+// behind them, and there may be ten thousand.
+constexpr int kRoundsCountedMax = 1024;
 
 // Neither verdicts nor leases, and nothing new of the leases that the worker holds.
 bool HasNothingToSay(const v1::SyncResponse& response) {
@@ -20,6 +26,12 @@ bool HasNothingToSay(const v1::SyncResponse& response) {
 }
 
 bool WantsLeases(const v1::SyncRequest& request) { return request.want() > 0 || request.want_announced() > 0; }
+
+bool HoldsNothing(const v1::SyncResponse& response) {
+  return response.leases().empty() &&
+         std::none_of(response.held().begin(), response.held().end(),
+                      [](const v1::LeaseUpdate& update) { return update.verdict() == v1::LeaseUpdate::HELD; });
+}
 
 void CountVerdict(v1::ResultVerdict::Verdict verdict, PopulationFigures& figures) {
   const auto place = static_cast<size_t>(verdict);
@@ -36,7 +48,7 @@ void SyncCalls::Answer(const v1::SyncRequest& request, CallId call, const Identi
                        Reply<v1::SyncResponse> reply) {
   if (absl::Status status = CheckSync(request, context_.limits); !status.ok()) return reply(std::move(status));
   const absl::StatusOr<const WorkerProfile*> worker = rooms_.workers.Saw(request, caller, now);
-  if (!worker.ok()) return reply(worker.status());
+  if (!worker.ok()) return reply(TurnedAway(request, worker.status(), now));
   if (!ContributionIntake::HasLarge(request)) return AnswerReceived({request, call, {}}, **worker, now, reply);
   const auto answer_later = [this, &request, call, caller, reply](ContributionIntake::Receptions received,
                                                                   absl::Time at) {
@@ -73,7 +85,9 @@ void SyncCalls::AnswerReceived(ReceivedCall call, const WorkerProfile& worker, a
     }
     // The newest is sent away: whoever waits already goes on waiting.
     SetPace(Pace::kNowAndThen, *response);
+    outcome.is_steered = true;
   }
+  if (response.ok()) Steer(request, worker, outcome, now, *response);
   reply(std::move(response));
 }
 
@@ -94,6 +108,7 @@ absl::StatusOr<v1::SyncResponse> SyncCalls::Serve(ReceivedCall& call, const Work
   if (WantsLeases(request) && room == 0) {
     response.set_suggested_concurrency(static_cast<int32_t>(context_.limits.leases_per_worker_max));
   }
+  outcome.resent = leased.resent;
   outcome.is_cut = leased.is_cut;
   const auto num_opened = std::count_if(response.held().begin(), response.held().end(),
                                         [](const auto& update) { return update.verdict() == v1::LeaseUpdate::OPENED; });
@@ -134,7 +149,7 @@ bool SyncCalls::MayWait(const v1::SyncRequest& request, const WorkerProfile& wor
          FromProto(request.wait()) > absl::ZeroDuration();
 }
 
-void SyncCalls::SetPaceOf(const v1::SyncRequest& request, const WorkerProfile& worker, const Outcome& outcome,
+void SyncCalls::SetPaceOf(const v1::SyncRequest& request, const WorkerProfile& worker, Outcome& outcome,
                           v1::SyncResponse& response) const {
   const bool may_wait = MayWait(request, worker) && (!WantsLeases(request) || outcome.has_room());
   const bool is_back_in_service = request.drained() && !worker.is_draining;
@@ -145,6 +160,49 @@ void SyncCalls::SetPaceOf(const v1::SyncRequest& request, const WorkerProfile& w
                                         : Pace::kAtOnce,
           response);
   if (worker.is_draining && !request.drained()) SetPace(Pace::kNowAndThen, response);
+  outcome.is_steered =
+      !may_wait && !is_back_in_service && (outcome.want > 0 || (request.want() == 0 && HoldsNothing(response)));
+}
+
+void SyncCalls::Steer(const v1::SyncRequest& request, const WorkerProfile& worker, const Outcome& outcome,
+                      absl::Time now, v1::SyncResponse& response) {
+  // They take no task, and are told when to come for other reasons.
+  if (request.draining() || worker.is_draining || rooms_.polls.is_draining()) return;
+  if (outcome.want > 0) {
+    steering_.OnCall(
+        worker.population,
+        {.num_leases = response.leases_size() - outcome.resent, .appointment = worker.appointment, .now = now},
+        [&] { return NumQueued(worker.population); });
+  }
+  absl::Time appointment = PaceSteering::kNoAppointment;
+  if (outcome.is_steered && response.leases().empty()) {
+    const PaceRange soon = {.min = FromProto(response.next_min()), .max = FromProto(response.next_max())};
+    const PaceSteering::Next next = steering_.NextCall(worker.population, soon, now);
+    SetPaceRange(next.range, response);
+    appointment = next.appointment;
+  }
+  rooms_.workers.NoteAppointment(worker, appointment);
+}
+
+absl::Status SyncCalls::TurnedAway(const v1::SyncRequest& request, absl::Status refusal, absl::Time now) {
+  const std::optional<absl::Duration> pause = RetryAfter(refusal);
+  if (!pause) return refusal;
+  // A refused caller comes back between once and twice the time that it is told.
+  const PaceRange soon = {.min = *pause, .max = 2 * *pause};
+  const PaceSteering::Next next = steering_.NextCall(PopulationOrDefault(request.population()), soon, now);
+  return WithRetryAfter(std::move(refusal), std::max(*pause, next.range.min / 1.5));
+}
+
+int64_t SyncCalls::NumQueued(const std::string& population) const {
+  const RoundWork::Rounds* const with_work = rooms_.rounds.work().In(population);
+  if (with_work == nullptr) return 0;
+  int64_t num_queued = 0;
+  int num_left = kRoundsCountedMax;
+  for (auto it = with_work->begin(); it != with_work->end() && num_left-- > 0; ++it) {
+    const absl::StatusOr<TaskCounts> tasks = context_.store.CountTasks(it->second->id);
+    if (tasks.ok()) num_queued += tasks->queued;
+  }
+  return num_queued;
 }
 
 }  // namespace sheaf

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -21,6 +22,7 @@
 #include "server/core/leases/work_rates.h"
 #include "server/core/rounds/live_rounds.h"
 #include "server/core/sync/contribution_intake.h"
+#include "server/core/sync/pace_steering.h"
 #include "server/core/sync/parked_polls.h"
 #include "server/core/workers/worker_registry.h"
 #include "sheaf/v1/work_service.pb.h"
@@ -31,7 +33,7 @@ class SyncCalls {
  public:
   // What it is composed of. All outlive it.
   struct Rooms {
-    const LiveRounds& rounds;
+    LiveRounds& rounds;
     WorkerRegistry& workers;
     ContributionIntake& intake;
     LeaseGrants& grants;
@@ -39,7 +41,7 @@ class SyncCalls {
     ParkedPolls& polls;
     WorkRates& rates;
   };
-  SyncCalls(CoreContext& context, const Rooms& rooms) : context_(context), rooms_(rooms) {}
+  SyncCalls(CoreContext& context, const Rooms& rooms) : context_(context), rooms_(rooms), steering_(context_.limits) {}
 
   // See WorkService.Sync for the contract. The request lives until the reply.
   void Answer(const v1::SyncRequest& request, CallId call, const IdentityPtr& caller, absl::Time now,
@@ -51,8 +53,12 @@ class SyncCalls {
     // How many leases the worker may have, those granted now included: to run, and to prepare.
     int32_t want = 0;
     int32_t want_announced = 0;
+    // Of the leases to run, those that were sent again.
+    int32_t resent = 0;
     // There were more leases than the answer had room for.
     bool is_cut = false;
+    // It did not wait, and comes back when there is room for its call.
+    bool is_steered = false;
 
     bool has_room() const { return want > 0 || want_announced > 0; }
   };
@@ -71,11 +77,18 @@ class SyncCalls {
   absl::Status TakeResults(ReceivedCall& call, const WorkerProfile& worker, absl::Time now, v1::SyncResponse& response);
   // The call may be parked, if there is nothing to say.
   bool MayWait(const v1::SyncRequest& request, const WorkerProfile& worker) const;
-  void SetPaceOf(const v1::SyncRequest& request, const WorkerProfile& worker, const Outcome& outcome,
+  void SetPaceOf(const v1::SyncRequest& request, const WorkerProfile& worker, Outcome& outcome,
                  v1::SyncResponse& response) const;
+  // The call is answered, and not parked: it counts, and those that leave empty-handed are spread, not before `soon`.
+  void Steer(const v1::SyncRequest& request, const WorkerProfile& worker, const Outcome& outcome, absl::Time now,
+             v1::SyncResponse& response);
+  // The same for one for which there is no room among the workers that are known.
+  absl::Status TurnedAway(const v1::SyncRequest& request, absl::Status refusal, absl::Time now);
+  int64_t NumQueued(const std::string& population) const;
 
   CoreContext& context_;
   const Rooms rooms_;
+  PaceSteering steering_;
   LogQuota stops_;
 };
 

@@ -172,6 +172,11 @@ void WorkerRegistry::NoteLook(const WorkerProfile& worker, int64_t WorkerProfile
   if (found != profiles_.end()) found->second.profile.*looked_at = work_version;
 }
 
+void WorkerRegistry::NoteAppointment(const WorkerProfile& worker, absl::Time appointment) {
+  const auto found = profiles_.find({worker.population, worker.name});
+  if (found != profiles_.end()) found->second.profile.appointment = appointment;
+}
+
 void WorkerRegistry::Prune(absl::Time now) {
   for (auto it = profiles_.begin(); it != profiles_.end();) {
     if (now - it->second.profile.last_seen_time <= kForgetAfter) {

@@ -42,6 +42,8 @@ struct WorkerProfile {
   // all that was there was given to it. Until then its rounds need no look.
   int64_t looked_at = 0;
   int64_t looked_at_announced = 0;
+  // When it was told to come next (see PaceSteering); in the past, if it was not.
+  absl::Time appointment = absl::InfinitePast();
   // Of its population, among the figures.
   size_t slot = 0;
 };
@@ -57,6 +59,8 @@ class WorkerRegistry {
   absl::StatusOr<const WorkerProfile*> Saw(const v1::SyncRequest& request, const IdentityPtr& caller, absl::Time now);
   // There was no more for the worker to run, or to prepare, up to this version of the rounds' work.
   void NoteLook(const WorkerProfile& worker, int64_t WorkerProfile::*looked_at, int64_t work_version);
+  // It was told to come then.
+  void NoteAppointment(const WorkerProfile& worker, absl::Time appointment);
   // Null if it was not heard of since the server started.
   const WorkerProfile* Find(const std::string& population, const WorkerName& name) const;
   // NOT_FOUND.
