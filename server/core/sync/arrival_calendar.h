@@ -8,7 +8,7 @@
 //   const absl::Time begin = calendar.Book(now + absl::Milliseconds(500));    // Of the second in which it comes again.
 //   calendar.Cancel(begin);                                 // It comes before that.
 //
-// A counter per second until the longest appointment, whoever calls: 58 KB for four hours. The first second with room
+// A counter per second until the longest appointment, whoever calls: 64 KiB for four hours. The first second with room
 // is looked for from `soonest` once a second, and from where it was found by the next calls of the same second: O(1).
 // Where calls of one second differ in that, each looks at every counter at most, which takes some microseconds. Not
 // thread-safe.
@@ -43,13 +43,16 @@ class ArrivalCalendar {
   double surprise() const { return surprise_; }
 
  private:
-  int32_t& At(int64_t second) { return seconds_[static_cast<size_t>(second) % seconds_.size()]; }
-  // What a second has room for.
-  double Room() const;
+  int32_t& At(int64_t second) { return seconds_[static_cast<size_t>(second) & (seconds_.size() - 1)]; }
+  int32_t At(int64_t second) const { return seconds_[static_cast<size_t>(second) & (seconds_.size() - 1)]; }
+  // Beyond the last one, if all are full.
+  int64_t FirstWithRoom(int64_t from) const;
   // The present second is over, with so many calls.
   void End(int64_t num_calls);
 
-  // By second, modulo their number.
+  // In seconds: no appointment is later.
+  int64_t num_ahead_;
+  // By second, modulo their number, which is a power of two.
   std::vector<int32_t> seconds_;
   // The present one, in seconds of Unix time.
   int64_t second_;

@@ -1,7 +1,7 @@
 // What pace steering promises, held for fleets of up to a million workers in virtual time (docs/adr/0041): their calls
 // match the tasks that there are, by day and by night; nobody comes in a crowd twice; small fleets come at once.
 //
-//   fleet_test                                 50,000 workers, which the ordinary test run takes.
+//   fleet_test                                 100,000 workers, which the ordinary test run takes.
 //   fleet_test --workers 1000000               A minute or two.
 //   fleet_test --seed 7 --hours                With a line for each hour.
 #include "tests/simulation/fleet/fleet.h"
@@ -23,7 +23,7 @@ namespace {
 constexpr int kHour = 60;
 
 struct Options {
-  uint32_t workers = 50'000;
+  uint32_t workers = 100'000;
   uint64_t seed = 1;
   bool shows_hours = false;
 };
