@@ -40,6 +40,7 @@ CHECKS = {
     "laws": ("operator_laws_test", ["--abort"]),
     "simulation": ("simulation_test", ["--seeds", "3000", "--exit-at-first"]),
     "many_servers": ("simulation_test", ["--many-servers", "--seeds", "3000", "--exit-at-first"]),
+    "fleet": ("fleet_test", []),
     "core": ("server_core_test", ["--abort"]),
     "storage": ("storage_test", ["--abort"]),
     "crash": ("crash_test", ["--abort"]),
