@@ -3,10 +3,10 @@
 #include <catch2/catch.hpp>
 #include <map>
 #include <string>
-#include <thread>
 
 #include "proto/time.h"
 #include "tests/server/running_server.h"
+#include "tests/wait_until.h"
 
 namespace sheaf {
 namespace {
@@ -34,7 +34,7 @@ TEST_CASE("Workers that cannot wait are told over the wire when to come, each in
   for (const auto& [second, count] : by_second) CHECK(count <= 2 * limits.idle_calls_per_second + 1);
 
   REQUIRE(BlockingCall(server.transport(), kCreateRound, ARound("round")).ok());
-  std::this_thread::sleep_for(absl::ToChronoMilliseconds(begin + FromProto(first.next_min()) - clock.Now()));
+  WaitUntil("the first one's time has come", [&] { return clock.Now() >= begin + FromProto(first.next_min()); });
   v1::SyncRequest again = AParkedPoll("w0", 0);
   again.set_poll_id("poll-2");
   const auto answer = BlockingCall(server.transport(), kSync, again);
