@@ -245,7 +245,7 @@ TEST_CASE("A setting of a limit has the limit's default, and sets it") {
     REQUIRE(setting->set(row.kind == LimitKind::kTime ? "7ms" : "7").ok());
     CHECK(limits.ByName().at(row.public_name()) == 7);
   }
-  CHECK(num_settings == 30);
+  CHECK(num_settings == 31);
 }
 
 }  // namespace

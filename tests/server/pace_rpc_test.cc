@@ -34,7 +34,8 @@ TEST_CASE("Workers that cannot wait are told over the wire when to come, each in
   for (const auto& [second, count] : by_second) CHECK(count <= 2 * limits.idle_calls_per_second + 1);
 
   REQUIRE(BlockingCall(server.transport(), kCreateRound, ARound("round")).ok());
-  WaitUntil("the first one's time has come", [&] { return clock.Now() >= begin + FromProto(first.next_min()); });
+  WaitUntil("the first one's time has come", absl::Seconds(10),
+            [&] { return clock.Now() >= begin + FromProto(first.next_min()); });
   v1::SyncRequest again = AParkedPoll("w0", 0);
   again.set_poll_id("poll-2");
   const auto answer = BlockingCall(server.transport(), kSync, again);

@@ -190,7 +190,8 @@ TEST_CASE("Fewer calls than were expected make room for more, and more make room
   };
   run(600, 3);
   CHECK(calendar.surprise() == Approx(3).margin(0.1));
-  CHECK(booked_in_a_second() == 8);
+  // Ten, but for the three that come unasked.
+  CHECK(booked_in_a_second() == 7);
   // A crowd: half is still given out.
   run(60, 1000);
   CHECK(booked_in_a_second() >= 5);
