@@ -39,6 +39,8 @@ constexpr CommandRow kCommands[] = {
      MakeRoundExplain},
     {"round", "result", "Write what a round released to a file, .npz or .safetensors.",
      "sheaf round result r-7k2m9q4x -o w.npz", MakeRoundResult},
+    {"round", "trace", "Write where a round's time went as a trace, which Perfetto opens.",
+     "sheaf round trace r-7k2m9q4x -o trace.json", MakeRoundTrace},
     {"task", "list", "List tasks.", "sheaf task list --round r-7k2m9q4x --state buried", MakeTaskList},
     {"task", "describe", "Show one task and every attempt at it.", "sheaf task describe r-7k2m9q4x/17",
      MakeTaskDescribe},

@@ -44,6 +44,7 @@ std::unique_ptr<Command> MakeRoundWait();
 std::unique_ptr<Command> MakeRoundCancel();
 std::unique_ptr<Command> MakeRoundExplain();
 std::unique_ptr<Command> MakeRoundResult();
+std::unique_ptr<Command> MakeRoundTrace();
 std::unique_ptr<Command> MakeTaskList();
 std::unique_ptr<Command> MakeTaskDescribe();
 std::unique_ptr<Command> MakeTaskRequeue();

@@ -25,8 +25,47 @@ constexpr absl::Duration kRenewalPauseMin = absl::Milliseconds(100);
 // clock does not go back.
 constexpr int kProgressPerSecondBits = 30;
 
+// What the server shows of one attempt. A computation that asks for rows again and again has more: the last is of all
+// that comes then.
+constexpr int kIntervalsMax = 64;
+constexpr std::string_view kManyPhases = "various";
+
 void AddDuration(absl::Duration duration, google::protobuf::Duration* proto) {
   *proto = ToProto(FromProto(*proto) + duration);
+}
+
+// As PhaseInterval.phase has it.
+std::string_view PhaseName(Attempt::Phase phase) {
+  switch (phase) {
+    case Attempt::Phase::kPreparing:
+      return "prepare";
+    case Attempt::Phase::kFetching:
+      return "download";
+    case Attempt::Phase::kRunning:
+      return "compute";
+    default:
+      return "upload";
+  }
+}
+
+struct Stretch {
+  std::string_view phase;
+  // From when the worker had the lease.
+  absl::Duration begin;
+  absl::Duration end;
+};
+void AddInterval(const Stretch& stretch, v1::AttemptTimings& timings) {
+  if (stretch.end <= stretch.begin) return;
+  if (timings.intervals_size() == kIntervalsMax) {
+    v1::AttemptTimings::Interval& last = *timings.mutable_intervals(kIntervalsMax - 1);
+    last.set_phase(std::string(kManyPhases));
+    *last.mutable_end() = ToProto(stretch.end);
+    return;
+  }
+  v1::AttemptTimings::Interval& added = *timings.add_intervals();
+  added.set_phase(std::string(stretch.phase));
+  *added.mutable_begin() = ToProto(stretch.begin);
+  *added.mutable_end() = ToProto(stretch.end);
 }
 
 // Of one contribution; as many as there can be if the shapes are beyond all numbers.
@@ -63,7 +102,7 @@ Attempt::Attempt(v1::Lease lease, Parts& parts)
 }
 
 void Attempt::Start(absl::Time now) {
-  phase_start_ = now;
+  start_ = phase_start_ = now;
   progress_base_ = absl::ToUnixSeconds(now) << kProgressPerSecondBits;
   // Before anything of that size is made.
   if (const int64_t bytes = DenseBytes(lease_->aggregate()); bytes > parts_.contribution_bytes_max) {
@@ -177,10 +216,10 @@ void Attempt::OnRun(absl::StatusOr<RunOutcome> outcome, absl::Time now) {
   Enter(Phase::kUploading, now);
   if (!outcome.ok()) return Fail(outcome.status());
   if (const auto* declined = std::get_if<Declined>(&*outcome)) return Release(declined->reason);
-  HandIn(std::get<std::string>(*std::move(outcome)), now);
+  Finish(std::get<std::string>(*std::move(outcome)), now);
 }
 
-void Attempt::HandIn(std::string contribution, absl::Time now) {
+void Attempt::Finish(std::string contribution, absl::Time now) {
   int64_t size = static_cast<int64_t>(contribution.size());
   if (size > parts_.contribution_bytes_max) return Fail(TooLarge("the contribution has", size));
   if (lease_->contribution_bytes_max() > 0 && size > lease_->contribution_bytes_max()) {
@@ -266,6 +305,21 @@ void Attempt::NoteRenewalSent(absl::Time now, bool has_place) {
   if (is_ready() || (phase_ == Phase::kPrepared && (has_place || !is_open_))) ++steps_;
 }
 
+void Attempt::NoteGrant(const google::protobuf::Timestamp& grant_time) {
+  // One that was sent again while it was on its way brought nothing.
+  v1::AttemptTimings& timings = *result_.mutable_timings();
+  if (!timings.has_grant_time()) *timings.mutable_grant_time() = grant_time;
+}
+
+v1::TaskResult Attempt::HandIn(absl::Time now) const {
+  v1::TaskResult result = result_;
+  // Of one that was never started there is nothing to tell.
+  if (result.timings().intervals_size() > 0) {
+    *result.mutable_timings()->mutable_handed_in() = ToProto(now - start_);
+  }
+  return result;
+}
+
 int64_t Attempt::progress() const {
   return progress_base_ + steps_ + control_->progress() + (driver_ != nullptr ? driver_->answers() : 0);
 }
@@ -279,6 +333,7 @@ absl::Time Attempt::next_time() const { return driver_ != nullptr ? driver_->nex
 void Attempt::Enter(Phase phase, absl::Time now) {
   v1::AttemptTimings* timings = result_.mutable_timings();
   absl::Duration took = now - phase_start_;
+  AddInterval({.phase = PhaseName(phase_), .begin = phase_start_ - start_, .end = now - start_}, *timings);
   switch (phase_) {
     case Phase::kPreparing:
       AddDuration(took, timings->mutable_prepare());

@@ -77,6 +77,11 @@ class Attempt : public std::enable_shared_from_this<Attempt> {
   // end, makes progress; who waits for runs that were stopped and do not notice (no place) makes none.
   void NoteRenewalSent(absl::Time now, bool has_place);
 
+  // As the answer said that brought the lease.
+  void NoteGrant(const google::protobuf::Timestamp& grant_time);
+  // The result, for a call that goes out at `now`. When is_ready().
+  v1::TaskResult HandIn(absl::Time now) const;
+
   Phase phase() const { return phase_; }
   // It prepares, or has prepared, a task of a round that was announced.
   bool is_ahead() const { return lease_->announced() && (phase_ == Phase::kPreparing || phase_ == Phase::kPrepared); }
@@ -92,7 +97,7 @@ class Attempt : public std::enable_shared_from_this<Attempt> {
   absl::Time renew_time() const { return renew_time_; }
   // Grows while anything moves.
   int64_t progress() const;
-  // When is_ready().
+  // When is_ready(). Without what its handing in adds.
   const v1::TaskResult& result() const { return result_; }
 
  private:
@@ -104,13 +109,13 @@ class Attempt : public std::enable_shared_from_this<Attempt> {
   void OnRows(absl::Time now);
   void Run(absl::Time now);
   void OnRun(absl::StatusOr<RunOutcome> outcome, absl::Time now);
-  void HandIn(std::string contribution, absl::Time now);
+  void Finish(std::string contribution, absl::Time now);
   void Upload(absl::Time now);
   void OnUploaded(absl::Time now);
   absl::Status TooLarge(std::string_view what, int64_t bytes) const;
   void Fail(const absl::Status& status);
   void Ready();
-  // Starts a phase and notes how long the last one took.
+  // Starts a phase and notes when the last one was.
   void Enter(Phase phase, absl::Time now);
   void Drive(std::unique_ptr<CallSequence> sequence, absl::Time now, void (Attempt::*on_done)(absl::Time));
 
@@ -121,6 +126,8 @@ class Attempt : public std::enable_shared_from_this<Attempt> {
   const std::shared_ptr<RunControl> control_ = std::make_shared<RunControl>();
 
   Phase phase_ = Phase::kPreparing;
+  // It had the lease.
+  absl::Time start_;
   absl::Time phase_start_;
   bool busy_ = false;
   absl::Time deadline_ = absl::InfinitePast();

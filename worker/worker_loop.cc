@@ -322,7 +322,7 @@ void WorkerLoop::SendSync(absl::Time now) {
   for (v1::OfferedComputation& offer : parts_.runner.Offers()) *request.add_computations() = std::move(offer);
   request.mutable_labels()->insert(options_.labels.begin(), options_.labels.end());
   request.set_draining(draining_);
-  if (!sync.renews_only) AddResults(request, sync);
+  if (!sync.renews_only) AddResults(now, request, sync);
   AddHeld(now, request, sync);
   if (!sync.renews_only) AddPoll(now, request, sync);
 
@@ -338,13 +338,13 @@ void WorkerLoop::SendSync(absl::Time now) {
   });
 }
 
-void WorkerLoop::AddResults(v1::SyncRequest& request, OpenSync& sync) const {
+void WorkerLoop::AddResults(absl::Time now, v1::SyncRequest& request, OpenSync& sync) const {
   size_t bytes = 0;
   for (const AttemptPtr& attempt : attempts_) {
     if (!attempt->is_ready() || IsInFlight(*attempt) || request.results_size() == kItemsMax) continue;
     bytes += attempt->result().contribution().size();
     if (request.results_size() > 0 && bytes > kResultBytesMax) break;
-    *request.add_results() = attempt->result();
+    *request.add_results() = attempt->HandIn(now);
     sync.results.insert(attempt->token());
   }
 }
@@ -456,7 +456,12 @@ void WorkerLoop::OnAnswer(const OpenSync& sync, v1::SyncResponse& response, bool
   // What an overtaken call was told may be older than what the newer one was.
   const bool was_drained = is_drained_;
   if (is_newest) OnServiceChanged(response.drain(), now);
-  ForFirst(*response.mutable_leases(), [&](v1::Lease& lease) { TakeLease(std::move(lease), sync.sent, now); });
+  ForFirst(*response.mutable_leases(), [&](v1::Lease& lease) {
+    const std::string token = lease.lease_token();
+    TakeLease(std::move(lease), sync.sent, now);
+    const AttemptPtr attempt = FindAttempt(token);
+    if (attempt != nullptr && response.has_grant_time()) attempt->NoteGrant(response.grant_time());
+  });
 
   // A poll is over when leases came for it, or when its last repetition was answered.
   if (sync.poll_id == poll_id_ && (is_newest || response.leases_size() > 0)) poll_id_.clear();

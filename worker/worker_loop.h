@@ -176,7 +176,7 @@ class WorkerLoop {
   // Sync.
   bool SyncIsDue(absl::Time now) const;
   void SendSync(absl::Time now);
-  void AddResults(v1::SyncRequest& request, OpenSync& sync) const;
+  void AddResults(absl::Time now, v1::SyncRequest& request, OpenSync& sync) const;
   void AddHeld(absl::Time now, v1::SyncRequest& request, const OpenSync& sync);
   void AddPoll(absl::Time now, v1::SyncRequest& request, OpenSync& sync);
   void OnSyncDone(int64_t id, absl::StatusOr<v1::SyncResponse> response, absl::Time now);

@@ -25,6 +25,7 @@ class RoundDescribe final : public Command {
     const v1::Round& round = response.round();
     PrintFields(session, round);
     if (round.has_phases()) session.out() << "\nPhases (where the wall time went)\n" << PhasesText(round.phases());
+    if (!round.critical_path().empty()) session.out() << "  " << Printable(CriticalPathText(round)) << "\n";
     PrintOutputs(session, round);
     if (!round.aggregate().folds().empty()) PrintFolds(session, round.aggregate());
     if (!round.metrics().empty()) PrintMetrics(session, round);

@@ -2,7 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <map>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "cli/terminal/errors.h"
 #include "cli/terminal/human_text.h"
@@ -26,6 +31,46 @@ constexpr PhaseRow kPhases[] = {
 };
 
 constexpr int kPhaseBarWidth = 40;
+
+struct PathWords {
+  std::string_view phase;
+  std::string_view words;
+  // In front of the worker's name; empty where it is not the worker's doing.
+  std::string_view preposition;
+};
+constexpr PathWords kPathWords[] = {
+    {"wait", "waiting for a worker", ""},
+    {"backoff", "waiting to be tried again", ""},
+    {"grant", "handing the task out", "to"},
+    {"prepare", "preparing data", "on"},
+    {"prepared", "prepared, and waiting for the round to open", "on"},
+    {"download", "downloading", "on"},
+    {"compute", "computing", "on"},
+    {"upload", "uploading", "from"},
+    {"hand_in", "handing the result in", "from"},
+    {"receive", "reading the contribution", "of"},
+    {"lost", "an attempt that was lost", "on"},
+    {"failed", "an attempt that failed", "on"},
+    {"released", "an attempt that was given back", "by"},
+    {"cancelled", "an attempt that was cancelled", "on"},
+    {"unaccounted", "unaccounted for", "on"},
+    {"closing", "waiting for more contributions", ""},
+    {"commit", "committing", ""},
+    {"fold", "folding", ""},
+    {"seal", "sealing", ""},
+};
+// The rest is too little for a sentence.
+constexpr size_t kPathWordsMax = 4;
+constexpr double kPathShareMin = 0.01;
+
+std::string WordsOf(const v1::PhaseInterval& interval) {
+  for (const PathWords& row : kPathWords) {
+    if (row.phase != interval.phase()) continue;
+    if (row.preposition.empty() || interval.worker().empty()) return std::string(row.words);
+    return fmt::format("{} {} {}", row.words, row.preposition, interval.worker());
+  }
+  return interval.worker().empty() ? interval.phase() : fmt::format("{} on {}", interval.phase(), interval.worker());
+}
 
 double TotalSeconds(const v1::RoundPhases& phases) {
   double total = 0;
@@ -86,6 +131,25 @@ std::string PhasesText(const v1::RoundPhases& phases) {
     table.AddRow({row.name, HumanDuration(FromProto((phases.*row.get)())), fmt::format("{:.0f} %", share * 100), bar});
   }
   return table.Render({.headers = false, .indent = 2});
+}
+
+std::string CriticalPathText(const v1::Round& round) {
+  std::map<std::string, absl::Duration> sums;
+  absl::Duration total;
+  for (const v1::PhaseInterval& interval : round.critical_path()) {
+    const absl::Duration took = FromProto(interval.end_time()) - FromProto(interval.begin_time());
+    sums[WordsOf(interval)] += took;
+    total += took;
+  }
+  std::vector<std::pair<std::string, absl::Duration>> parts(sums.begin(), sums.end());
+  std::stable_sort(parts.begin(), parts.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
+  std::string text;
+  for (size_t i = 0; i < std::min(parts.size(), kPathWordsMax); ++i) {
+    const double share = absl::FDivDuration(parts[i].second, total);
+    if (i > 0 && !(share >= kPathShareMin)) break;
+    text += fmt::format("{}{:.0f} % {}", i > 0 ? ", " : "", share * 100, parts[i].first);
+  }
+  return fmt::format("The critical path: {}.", text);
 }
 
 std::string PhaseShares(const v1::RoundPhases& phases) {

@@ -24,6 +24,9 @@ absl::Status EndStatus(const v1::Round& round);
 
 // The round's phases under each other, each with its share of the wall time; indented.
 std::string PhasesText(const v1::RoundPhases& phases);
+// What the round's end waited for, in a sentence, the most first: "The critical path: 62 % computing on edge-7, 9 %
+// waiting for a worker."
+std::string CriticalPathText(const v1::Round& round);
 // The shares alone, in percent and in the same order: "12/1/3/61/9/8/6".
 std::string PhaseShares(const v1::RoundPhases& phases);
 

@@ -8,7 +8,7 @@
 namespace sheaf {
 namespace {
 
-// In both directions, as long as the API's message and the stored one have the same fields.
+// In both directions: durations have the same fields in the API's message and in the stored one.
 template <typename From, typename To>
 void CopyTimings(const From& from, To& to) {
   if (from.has_download()) *to.mutable_download() = from.download();
@@ -20,20 +20,21 @@ void CopyTimings(const From& from, To& to) {
 
 }  // namespace
 
-std::string EncodeTimings(const v1::AttemptTimings& timings) {
+std::string EncodeTimings(const AttemptTimings& timings) {
   stored::v1::AttemptTimings stored;
-  CopyTimings(timings, stored);
+  CopyTimings(timings.durations, stored);
+  EncodeIntervals(timings.intervals, *stored.mutable_intervals());
   return stored.SerializeAsString();
 }
 
-absl::StatusOr<v1::AttemptTimings> DecodeTimings(const TaskId& task, const AttemptRecord& record) {
+absl::StatusOr<AttemptTimings> DecodeTimings(const TaskId& task, const AttemptRecord& record) {
   stored::v1::AttemptTimings stored;
   if (!stored.ParseFromString(record.timings)) {
     return Unreadable(fmt::format("the timings of attempt {} at task {}", record.number, task.ToString()),
                       "they are no AttemptTimings");
   }
-  v1::AttemptTimings timings;
-  CopyTimings(stored, timings);
+  AttemptTimings timings{.intervals = DecodeIntervals(stored.intervals())};
+  CopyTimings(stored, timings.durations);
   return timings;
 }
 

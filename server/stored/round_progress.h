@@ -7,7 +7,6 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "absl/time/time.h"
 #include "storage/records.h"
 
 namespace sheaf {
@@ -16,11 +15,6 @@ namespace sheaf {
 using Metrics = std::map<std::string, double>;
 
 struct RoundProgress {
-  absl::Duration wait;
-  absl::Duration download;
-  absl::Duration prepare;
-  absl::Duration compute;
-  absl::Duration upload;
   int64_t bytes_down = 0;
   // Each value times the clients of its contribution.
   Metrics metrics;

@@ -64,6 +64,7 @@ std::string EncodeRelease(const RoundRelease& release) {
   CopyAggregate(release.aggregate, *stored.mutable_aggregate());
   CopyPhases(release.phases, *stored.mutable_phases());
   stored.mutable_metrics()->insert(release.metrics.begin(), release.metrics.end());
+  EncodeIntervals(release.critical_path, *stored.mutable_critical_path());
   return stored.SerializeAsString();
 }
 
@@ -76,6 +77,7 @@ absl::StatusOr<RoundRelease> DecodeRelease(const RoundRecord& record) {
   CopyAggregate(stored.aggregate(), release.aggregate);
   CopyPhases(stored.phases(), release.phases);
   release.metrics = Metrics(stored.metrics().begin(), stored.metrics().end());
+  release.critical_path = DecodeIntervals(stored.critical_path());
   return release;
 }
 

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
+#include "server/stored/interval.h"
 #include "server/stored/round_progress.h"
 #include "sheaf/v1/aggregation.pb.h"
 #include "sheaf/v1/round.pb.h"
@@ -16,6 +18,8 @@ struct RoundRelease {
   v1::RoundPhases phases;
   // Means.
   Metrics metrics;
+  // See Round.critical_path. Empty of rounds that a server before 0.2 released.
+  std::vector<Interval> critical_path;
 };
 
 std::string EncodeRelease(const RoundRelease& release);

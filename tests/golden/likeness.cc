@@ -86,6 +86,10 @@ const std::map<std::string, Rule>& Rules() {
       {"sheaf.v1.TaskResult.timings", Rule::kFree},
       {"sheaf.v1.Attempt.timings", Rule::kFree},
       {"sheaf.v1.Round.phases", Rule::kFree},
+      // Since 0.2.
+      {"sheaf.v1.Round.critical_path", Rule::kFree},
+      {"sheaf.v1.Attempt.intervals", Rule::kFree},
+      {"sheaf.v1.SyncResponse.grant_time", Rule::kFree},
       {"sheaf.v1.DescribeQueueResponse.oldest_age", Rule::kFree},
       {"sheaf.v1.DescribeQueueResponse.leases_per_second", Rule::kFree},
       {"sheaf.v1.DescribeQueueResponse.completions_per_second", Rule::kFree},

@@ -117,7 +117,7 @@ INTERFACE_HEADERS = {
     },
     # The messages that are stored are that room's own.
     **{
-        (room, "server/stored"): ["attempt_timings.h", "round_progress.h", "round_release.h", "round_spec.h",
+        (room, "server/stored"): ["attempt_timings.h", "interval.h", "round_progress.h", "round_release.h", "round_spec.h",
                                   "worker_description.h"]
         for room in CORE
     },

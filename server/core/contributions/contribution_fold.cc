@@ -6,7 +6,6 @@
 
 #include "base/check.h"
 #include "base/status_macros.h"
-#include "server/core/rounds/round_timing.h"
 #include "server/stored/attempt_timings.h"
 #include "storage/transitions.h"
 
@@ -19,6 +18,14 @@ namespace {
 constexpr int64_t kFoldedHereMax = 64 << 10;
 constexpr int64_t kAccumulatorFoldedHereMax = 4 << 20;
 constexpr int64_t kFoldedHerePerBatchMax = 4 << 20;
+
+void Add(const v1::AttemptTimings& timings, const v1::Contribution& contribution, int64_t num_clients,
+         RoundProgress& progress) {
+  progress.bytes_down += timings.bytes_down();
+  for (const auto& [name, value] : contribution.metrics()) {
+    progress.metrics[name] += value * static_cast<double>(num_clients);
+  }
+}
 
 // What the store may know of the round's progress.
 std::string StoredProgress(const LiveRound& round, const RoundProgress& progress) {
@@ -50,7 +57,7 @@ absl::Status ContributionFold::Accept(LiveRound& round, Acceptance acceptance) {
   if (IsSpooled(round)) rounds_.CountSpooled(round, size_bytes);
   // 2. The record: one conditional step, which only the holder of the task's lease passes, once.
   RoundProgress progress = round.progress;
-  AddAttempt(acceptance.task, acceptance.timings, contribution, num_clients, acceptance.now, progress);
+  Add(acceptance.timings.durations, contribution, num_clients, progress);
   ASSIGN_OR_RETURN(const ContributionRecord record,
                    context_.store.RecordContribution({.task = acceptance.task.id,
                                                       .token = acceptance.task.lease_token,

@@ -22,7 +22,7 @@
 #include "server/core/limits/memory_budget.h"
 #include "server/core/rounds/fold_strand.h"
 #include "server/core/rounds/live_rounds.h"
-#include "sheaf/v1/task.pb.h"
+#include "server/stored/attempt_timings.h"
 
 namespace sheaf {
 
@@ -45,7 +45,7 @@ class ContributionFold {
     std::shared_ptr<Unfolded> unfolded;
     // Memory that folding it may take: reserved until then.
     int64_t growth_bytes = 0;
-    v1::AttemptTimings timings;
+    AttemptTimings timings;
     absl::Time now;
   };
   // OK: once this batch is durable the contribution counts, and is folded. Errors as TaskStore::RecordContribution and

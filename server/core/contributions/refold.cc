@@ -46,7 +46,7 @@ absl::StatusOr<RoundAccumulator> RestoreAccumulator(CoreContext& context, const 
 absl::Status ForgetUnsaved(CoreContext& context, LiveRound& round) {
   RETURN_IF_ERROR(context.store.BeginBatch());
   const absl::StatusOr<int64_t> forgotten =
-      context.store.ForgetContributionsAfterCheckpoint(round.id, round.accepted_time);
+      context.store.ForgetContributionsAfterCheckpoint(round.id, round.closed_time);
   if (!forgotten.ok()) {
     context.store.RollbackBatch();
     return forgotten.status();
@@ -111,7 +111,7 @@ absl::StatusOr<std::unique_ptr<LiveRound>> Refold(CoreContext& context, const Ro
                                             .checkpoint = record.checkpoint,
                                             .checkpoint_sequence = record.checkpoint_sequence,
                                             .progress = std::move(progress),
-                                            .accepted_time = now});
+                                            .closed_time = now});
   round->num_tasks = record.tasks.total();
   round->checkpoint_clients = round->strand.accumulator().num_clients();
   if (round->recorded > round->folded) {

@@ -5,6 +5,7 @@
 
 #include "base/status_macros.h"
 #include "proto/time.h"
+#include "server/core/rounds/attempt_placement.h"
 #include "server/stored/attempt_timings.h"
 #include "server/stored/round_progress.h"
 #include "server/stored/round_release.h"
@@ -33,6 +34,16 @@ static_assert(Agree(AttemptOutcome::kRunning, v1::ATTEMPT_OUTCOME_UNSPECIFIED) &
               Agree(AttemptOutcome::kReleased, v1::ATTEMPT_RELEASED) &&
               Agree(AttemptOutcome::kCancelled, v1::ATTEMPT_CANCELLED) &&
               Agree(AttemptOutcome::kCancelled, v1::AttemptOutcome_MAX));
+
+v1::PhaseInterval ToProto(const Interval& interval, absl::Time origin) {
+  v1::PhaseInterval proto;
+  proto.set_phase(interval.phase);
+  *proto.mutable_begin_time() = ToProto(origin + interval.begin);
+  *proto.mutable_end_time() = ToProto(origin + interval.end);
+  proto.set_attempt(interval.attempt);
+  proto.set_worker(interval.worker);
+  return proto;
+}
 
 }  // namespace
 
@@ -69,6 +80,10 @@ absl::StatusOr<v1::Round> ToProto(const RoundRecord& record) {
   ASSIGN_OR_RETURN(RoundRelease release, DecodeRelease(record));
   *proto.mutable_aggregate() = std::move(release.aggregate);
   *proto.mutable_phases() = std::move(release.phases);
+  for (const Interval& interval : release.critical_path) {
+    v1::PhaseInterval& added = *proto.add_critical_path() = ToProto(interval, record.create_time);
+    if (interval.attempt > 0) added.set_task(TaskId{record.id, interval.task_index}.ToString());
+  }
   proto.mutable_metrics()->insert(release.metrics.begin(), release.metrics.end());
   return proto;
 }
@@ -99,7 +114,13 @@ absl::StatusOr<v1::Attempt> ToProto(const TaskId& task, const AttemptRecord& rec
   if (record.end_time != absl::InfiniteFuture()) *proto.mutable_end_time() = ToProto(record.end_time);
   proto.set_outcome(static_cast<v1::AttemptOutcome>(record.outcome));
   proto.set_error(record.error);
-  ASSIGN_OR_RETURN(*proto.mutable_timings(), DecodeTimings(task, record));
+  ASSIGN_OR_RETURN(AttemptTimings timings, DecodeTimings(task, record));
+  if (proto.has_end_time()) {
+    for (const Interval& interval : IntervalsOf(timings, record.end_time - record.lease_time)) {
+      *proto.add_intervals() = ToProto(interval, record.lease_time);
+    }
+  }
+  *proto.mutable_timings() = std::move(timings.durations);
   proto.set_bytes_up(record.bytes_up);
   return proto;
 }

@@ -3,7 +3,7 @@
 #include "base/status_macros.h"
 #include "base/utf8.h"
 #include "server/core/leases/retry_policy.h"
-#include "server/core/rounds/round_timing.h"
+#include "server/core/rounds/attempt_placement.h"
 #include "server/stored/attempt_timings.h"
 #include "storage/transitions.h"
 
@@ -21,6 +21,10 @@ absl::Status AttemptEnd::End(LiveRound& round, const TaskRecord& task, const End
                                               .policy = round.spec.retry(),
                                               .now = ended.now},
                                              context_.limits, context_.random);
+  const AttemptTimings timings = PlaceAttempt(ended.timings, {.available = task.available_time,
+                                                              .leased = task.lease_time,
+                                                              .received = ended.received.value_or(ended.now),
+                                                              .ended = ended.now});
   RETURN_IF_ERROR(context_.store
                       .EndAttempt({.task = task.id,
                                    .token = task.lease_token,
@@ -28,7 +32,7 @@ absl::Status AttemptEnd::End(LiveRound& round, const TaskRecord& task, const End
                                    .to = decision.to,
                                    .available_time = decision.available_time,
                                    .error = CutUtf8(ended.error, kErrorBytesMax),
-                                   .timings = EncodeTimings(Plausible(ended.timings)),
+                                   .timings = EncodeTimings(timings),
                                    .now = ended.now})
                       .status());
   rounds_.queue().OnLeaseEnded(round, ended.outcome);

@@ -6,6 +6,7 @@
 // Runs in the core's thread, inside a batch.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -35,6 +36,8 @@ class AttemptEnd {
     std::string error;
     // As its worker says; empty if it says nothing.
     v1::AttemptTimings timings = {};
+    // When the call came that ended it, if one did.
+    std::optional<absl::Time> received = {};
     absl::Time now;
   };
   // Ends the attempt that `task` is leased for. Errors as TaskStore::EndAttempt.

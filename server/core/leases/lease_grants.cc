@@ -88,6 +88,7 @@ absl::StatusOr<LeaseGrants::Held> LeaseGrants::Resend(const v1::SyncRequest& req
                           .status());
     }
     *response.add_leases() = std::move(lease);
+    *response.mutable_grant_time() = ToProto(now);
     ++(WaitsForBroadcast(round->state) ? held_by_worker.resent_announced : held_by_worker.resent);
     context_.figures.leases_resent.Add();
   }
@@ -173,6 +174,7 @@ absl::StatusOr<int32_t> LeaseGrants::LeaseFrom(LiveRound& round, const Requireme
     room_.Take(static_cast<int64_t>(granted.ByteSizeLong()));
   }
   if (num_leased > 0) {
+    *response.mutable_grant_time() = ToProto(times.now);
     scheduler_.Served(round, rounds_);
     rounds_.queue().OnLeased(round, num_leased);
     rates_.CountLeases(worker.population, num_leased, times.now);

@@ -5,10 +5,14 @@
 #include <algorithm>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/check.h"
 #include "base/log.h"
-#include "server/core/rounds/round_timing.h"
+#include "base/status_macros.h"
+#include "server/core/rounds/attempt_placement.h"
+#include "server/core/rounds/critical_path.h"
+#include "server/stored/attempt_timings.h"
 #include "server/stored/round_release.h"
 
 namespace sheaf {
@@ -24,7 +28,7 @@ void RoundSealer::Begin(LiveRound& round, absl::Time now) {
     LogError("round {} cannot be sealed: {}", round.id, moved.ToString());
     return;
   }
-  round.accepted_time = now;
+  round.closed_time = now;
   // In a batch of its own: behind the folds that wait for this batch's commit, and only if it is durable. A crash
   // before the commit leaves the round COLLECTING, without the contribution that was the last; one after it leaves it
   // SEALING, and the next start goes on here.
@@ -63,7 +67,9 @@ absl::Time RoundSealer::NextTick() const {
 void RoundSealer::Release(const RoundId& id, absl::Time now) {
   LiveRound* round = rounds_.Find(id);
   if (round == nullptr || round->state != RoundState::kSealing || round->is_releasing) return;
-  if (round->folded == round->recorded) round->folded_time = now;
+  // Not again by one that is tried again.
+  if (round->committed_time < round->closed_time) round->committed_time = now;
+  if (round->folded == round->recorded && round->folded_time < round->closed_time) round->folded_time = now;
   // All that the store has accepted, and nothing else: nothing is recorded any more, because the round is SEALING, and
   // what was recorded has been submitted behind the commit that recorded it.
   SHEAF_CHECK(round->submitted == round->recorded, "round {} seals {} of {} contributions", id, round->submitted,
@@ -102,14 +108,43 @@ void RoundSealer::OnReleased(const RoundId& id, absl::StatusOr<v1::Aggregate> ag
   Finish(*round, *std::move(aggregate), now);
 }
 
+PathTask RoundSealer::LastTask(const LiveRound& round) const {
+  const auto look = [&]() -> absl::StatusOr<PathTask> {
+    ASSIGN_OR_RETURN(const std::vector<ContributionRecord> last,
+                     context_.store.ListContributions(round.id, round.recorded - 1, 1));
+    if (last.empty()) return absl::DataLossError("its last contribution is not recorded");
+    const TaskId& task = last.front().task;
+    ASSIGN_OR_RETURN(const std::vector<AttemptRecord> attempts, context_.store.ListAttempts(task));
+    PathTask path_task{.index = task.index};
+    for (const AttemptRecord& attempt : attempts) {
+      ASSIGN_OR_RETURN(const AttemptTimings timings, DecodeTimings(task, attempt));
+      path_task.attempts.push_back({.number = attempt.number,
+                                    .worker = attempt.worker.value(),
+                                    .leased = attempt.lease_time,
+                                    .ended = attempt.end_time,
+                                    .outcome = attempt.outcome,
+                                    .intervals = IntervalsOf(timings, attempt.end_time - attempt.lease_time)});
+    }
+    return path_task;
+  };
+  absl::StatusOr<PathTask> task = look();
+  if (task.ok()) return *std::move(task);
+  // A result is not held back for the story of how it came about.
+  LogWarning("round {}: nobody can say where its time went: {}", round.id, task.status().ToString());
+  return {};
+}
+
 void RoundSealer::Finish(LiveRound& round, v1::Aggregate aggregate, absl::Time now) {
   SHEAF_CHECK(round.folded == round.recorded && aggregate.num_contributions() == round.recorded,
               "round {} releases {} of {} contributions", round.id, aggregate.num_contributions(), round.recorded);
-  RoundRelease release{
-      .aggregate = std::move(aggregate),
-      .phases = SplitPhases(
-          round.progress,
-          {.created = round.create_time, .accepted = round.accepted_time, .folded = round.folded_time, .ended = now})};
+  RoundRelease release{.aggregate = std::move(aggregate),
+                       .critical_path = CriticalPath({.created = round.create_time,
+                                                      .closed = round.closed_time,
+                                                      .committed = round.committed_time,
+                                                      .folded = round.folded_time,
+                                                      .ended = now},
+                                                     LastTask(round))};
+  release.phases = SumPhases(release.critical_path);
   for (const auto& [name, sum] : round.progress.metrics) {
     release.metrics[name] = sum / static_cast<double>(std::max<int64_t>(release.aggregate.num_clients(), 1));
   }
@@ -120,7 +155,7 @@ void RoundSealer::Finish(LiveRound& round, v1::Aggregate aggregate, absl::Time n
                                                    .aggregate = EncodeRelease(release),
                                                    .aggregate_digest = release.aggregate.digest()});
   if (!moved.ok()) return TryAgain(round.id, now);
-  context_.figures.seal_seconds.Observe(absl::ToDoubleSeconds(now - round.accepted_time));
+  context_.figures.seal_seconds.Observe(absl::ToDoubleSeconds(now - round.closed_time));
   LogInfo("round {} SUCCEEDED with {} contributions of {} clients", round.id, release.aggregate.num_contributions(),
           release.aggregate.num_clients());
 }

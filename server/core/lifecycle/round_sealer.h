@@ -14,6 +14,7 @@
 #include "server/core/batches/core_context.h"
 #include "server/core/lifecycle/release_sink.h"
 #include "server/core/lifecycle/round_changes.h"
+#include "server/core/rounds/critical_path.h"
 #include "server/core/rounds/live_rounds.h"
 
 namespace sheaf {
@@ -43,6 +44,9 @@ class RoundSealer {
   void Release(const RoundId& id, absl::Time now);
   void OnReleased(const RoundId& id, absl::StatusOr<v1::Aggregate> aggregate, absl::Time now);
   void Finish(LiveRound& round, v1::Aggregate aggregate, absl::Time now);
+  // The task whose contribution was accepted last, and the attempts at it. Empty where the store cannot tell. Two
+  // looks, and time for the attempts.
+  PathTask LastTask(const LiveRound& round) const;
   ReleaseSink& SinkOf(const LiveRound& round) const;
 
   CoreContext& context_;

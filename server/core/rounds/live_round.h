@@ -68,8 +68,9 @@ struct LiveRound {
   bool may_have_work = true;
   // RoundWork::version() when tasks that somebody could lease may last have come to it.
   int64_t work_version = 0;
-  // When the last contribution was accepted and when all were folded, of a round that is sealing.
-  absl::Time accepted_time;
+  // Of a round that is sealing: when it took no further contribution, when that was durable, and when all were folded.
+  absl::Time closed_time;
+  absl::Time committed_time;
   absl::Time folded_time;
   // Digest of the aggregate that was written and that the store does not know yet.
   std::string written_aggregate;

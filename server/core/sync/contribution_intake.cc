@@ -11,8 +11,8 @@
 #include "base/retry_hint.h"
 #include "base/status_macros.h"
 #include "base/utf8.h"
+#include "server/core/rounds/attempt_placement.h"
 #include "server/core/rounds/round_states.h"
-#include "server/core/rounds/round_timing.h"
 #include "server/core/uploads/upload_names.h"
 #include "storage/transitions.h"
 
@@ -103,10 +103,10 @@ v1::ResultVerdict::Verdict VerdictOnLost(const RoundRecord& round, const TaskRec
 
 absl::StatusOr<v1::ResultVerdict> ContributionIntake::Take(const v1::TaskResult& result,
                                                            std::optional<Reception> received, const Sender& sender,
-                                                           absl::Time now) {
+                                                           const CallTimes& times) {
   ASSIGN_OR_RETURN(
       const Verdict judged,
-      Judge({.result = result, .received = std::move(received), .caller = sender.caller, .now = now}, sender));
+      Judge({.result = result, .received = std::move(received), .caller = sender.caller, .times = times}, sender));
   if (IsUploaded(result) && !RefuseForeign(result, sender.caller)) {
     // Accepted or not, nobody will refer to it again; an accepted one of a DURABLE round is in the spool by now. Not
     // before the commit: if that fails, or a crash prevents it, the worker hands the same upload in again.
@@ -153,7 +153,10 @@ absl::StatusOr<ContributionIntake::Verdict> ContributionIntake::Judge(HandedIn h
 absl::StatusOr<ContributionIntake::Verdict> ContributionIntake::JudgeHeld(LiveRound& round, const TaskRecord& task,
                                                                           HandedIn handed_in) {
   const v1::TaskResult& result = handed_in.result;
-  AttemptEnd::Ended ended{.outcome = AttemptOutcome::kFailed, .timings = result.timings(), .now = handed_in.now};
+  AttemptEnd::Ended ended{.outcome = AttemptOutcome::kFailed,
+                          .timings = result.timings(),
+                          .received = handed_in.times.arrival,
+                          .now = handed_in.times.now};
   switch (result.outcome_case()) {
     case v1::TaskResult::kContribution:
     case v1::TaskResult::kUploadId:
@@ -185,8 +188,9 @@ absl::StatusOr<ContributionIntake::Verdict> ContributionIntake::JudgeHeld(LiveRo
 absl::StatusOr<ContributionIntake::Verdict> ContributionIntake::JudgeContribution(LiveRound& round,
                                                                                   const TaskRecord& task,
                                                                                   HandedIn handed_in) {
-  const auto& [result, received, caller, now] = handed_in;
-  AttemptEnd::Ended lost{.outcome = AttemptOutcome::kLost, .timings = result.timings(), .now = now};
+  const auto& [result, received, caller, times] = handed_in;
+  AttemptEnd::Ended ended{
+      .outcome = AttemptOutcome::kLost, .timings = result.timings(), .received = times.arrival, .now = times.now};
   Reception reception;
   if (IsUploaded(result)) reception.refusal = RefuseForeign(result, caller);
   if (!reception.refusal) {
@@ -198,8 +202,8 @@ absl::StatusOr<ContributionIntake::Verdict> ContributionIntake::JudgeContributio
   if (IsUploaded(result) && absl::IsDataLoss(reception.error)) {
     LogError("upload {} for task {} was damaged on this disk after it arrived: {}", result.upload_id(), result.task(),
              std::string(reception.error.message()));
-    lost.error = "its upload was damaged on the server's disk";
-    RETURN_IF_ERROR(rooms_.attempts.End(round, task, lost));
+    ended.error = "its upload was damaged on the server's disk";
+    RETURN_IF_ERROR(rooms_.attempts.End(round, task, ended));
     return Verdict{v1::ResultVerdict::REJECTED,
                    fmt::format("upload {} was damaged on the server's disk after it arrived; the task is given out "
                                "again, and nothing speaks against this worker",
@@ -207,24 +211,24 @@ absl::StatusOr<ContributionIntake::Verdict> ContributionIntake::JudgeContributio
   }
   RETURN_IF_ERROR(reception.error);
   if (UploadIsGone(reception, result, task.id, caller)) {
-    lost.error = "its upload is gone: the server that had it in memory ended, or nobody used it for unreferenced_keep";
-    RETURN_IF_ERROR(rooms_.attempts.End(round, task, lost));
+    ended.error = "its upload is gone: the server that had it in memory ended, or nobody used it for unreferenced_keep";
+    RETURN_IF_ERROR(rooms_.attempts.End(round, task, ended));
     return Verdict{v1::ResultVerdict::LEASE_LOST};
   }
   ASSIGN_OR_RETURN(const std::optional<Refusal> refusal,
-                   TakeContribution(round, task, std::move(reception), result, now));
+                   TakeContribution(round, task, std::move(reception), result, times));
   if (!refusal) return Verdict{v1::ResultVerdict::ACCEPTED};
   // What its worker is told may quote the contribution. What is stored, and shown to others, never does.
-  const std::string summary = fmt::format("contribution rejected: {}; its worker was told more", refusal->Summary());
-  RETURN_IF_ERROR(rooms_.attempts.End(
-      round, task, {.outcome = AttemptOutcome::kFailed, .error = summary, .timings = result.timings(), .now = now}));
+  ended.outcome = AttemptOutcome::kFailed;
+  ended.error = fmt::format("contribution rejected: {}; its worker was told more", refusal->Summary());
+  RETURN_IF_ERROR(rooms_.attempts.End(round, task, ended));
   return Verdict{v1::ResultVerdict::REJECTED, refusal->told};
 }
 
 absl::StatusOr<std::optional<Refusal>> ContributionIntake::TakeContribution(LiveRound& round, const TaskRecord& task,
                                                                             Reception reception,
                                                                             const v1::TaskResult& result,
-                                                                            absl::Time now) {
+                                                                            const CallTimes& times) {
   if (reception.refusal) return std::move(reception.refusal);
   if (IsUploaded(result)) {
     if (std::optional<Refusal> refusal = CheckUpload(reception, result)) return refusal;
@@ -237,15 +241,18 @@ absl::StatusOr<std::optional<Refusal>> ContributionIntake::TakeContribution(Live
     rooms_.checkpoints.WriteAll();
     return has_no_room;
   }
-  ContributionFold::Acceptance acceptance{.task = task,
-                                          .bytes = reception.bytes,
-                                          .size_bytes = reception.size_bytes,
-                                          .digest = reception.digest,
-                                          .uploaded = {},
-                                          .unfolded = {},
-                                          .growth_bytes = growth_bytes,
-                                          .timings = Plausible(result.timings()),
-                                          .now = now};
+  ContributionFold::Acceptance acceptance{
+      .task = task,
+      .bytes = reception.bytes,
+      .size_bytes = reception.size_bytes,
+      .digest = reception.digest,
+      .uploaded = {},
+      .unfolded = {},
+      .growth_bytes = growth_bytes,
+      .timings = PlaceAttempt(
+          result.timings(),
+          {.available = task.available_time, .leased = task.lease_time, .received = times.arrival, .ended = times.now}),
+      .now = times.now};
   if (IsUploaded(result) && IsSpooled(round)) {
     const UploadId upload(result.upload_id());
     absl::StatusOr<SpoolRef> spooled = context_.payloads.AddUploadToSpool(upload, round.id);
@@ -258,7 +265,7 @@ absl::StatusOr<std::optional<Refusal>> ContributionIntake::TakeContribution(Live
   acceptance.unfolded =
       std::make_shared<Unfolded>(Unfolded({.valid = *std::move(reception.valid), .claim = std::move(reception.claim)}));
   RETURN_IF_ERROR(rooms_.fold.Accept(round, std::move(acceptance)));
-  rooms_.closing.OnAccepted(round, now);
+  rooms_.closing.OnAccepted(round, times.now);
   return std::nullopt;
 }
 

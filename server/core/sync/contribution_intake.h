@@ -2,7 +2,8 @@
 //
 //   const ContributionIntake::Sender sender{.population = "default", .worker = worker, .caller = *caller};
 //   const bool is_later = intake.ReceiveBeside(request, sender, judge);  // Large results: `judge` runs later.
-//   ASSIGN_OR_RETURN(v1::ResultVerdict verdict, intake.Take(request.results(0), std::nullopt, sender, now));
+//   ASSIGN_OR_RETURN(v1::ResultVerdict verdict, intake.Take(request.results(0), std::nullopt, sender,
+//   CallTimes::At(now)));
 //
 // Small contributions are received (see reception.h) where they are judged; large ones beside the core first. Meanwhile
 // their leases do not run out, because they came in time; whether they are still held is asked again when they are
@@ -24,6 +25,7 @@
 #include "server/core/contributions/reception.h"
 #include "server/core/contributions/spools.h"
 #include "server/core/leases/attempt_end.h"
+#include "server/core/leases/call_times.h"
 #include "server/core/leases/due_time.h"
 #include "server/core/leases/leases_in_reception.h"
 #include "server/core/lifecycle/round_closing.h"
@@ -67,7 +69,7 @@ class ContributionIntake {
   // The verdict on one result: LEASE_LOST where the lease is another's. What was not `received` beside the core is
   // received now. An error is the store's (RESOURCE_EXHAUSTED, INTERNAL ...), never the worker's fault.
   absl::StatusOr<v1::ResultVerdict> Take(const v1::TaskResult& result, std::optional<Reception> received,
-                                         const Sender& sender, absl::Time now);
+                                         const Sender& sender, const CallTimes& times);
 
  private:
   struct Verdict {
@@ -80,7 +82,7 @@ class ContributionIntake {
     const v1::TaskResult& result;
     std::optional<Reception> received;
     const Identity& caller;
-    absl::Time now;
+    CallTimes times;
   };
   absl::StatusOr<Verdict> Judge(HandedIn handed_in, const Sender& sender);
   // Of a task that its sender holds: the attempt ends with it.
@@ -88,7 +90,7 @@ class ContributionIntake {
   absl::StatusOr<Verdict> JudgeContribution(LiveRound& round, const TaskRecord& task, HandedIn handed_in);
   // Why the contribution is refused; nothing if it was accepted.
   absl::StatusOr<std::optional<Refusal>> TakeContribution(LiveRound& round, const TaskRecord& task, Reception reception,
-                                                          const v1::TaskResult& result, absl::Time now);
+                                                          const v1::TaskResult& result, const CallTimes& times);
   std::optional<Refusal> CheckMetrics(const v1::Contribution& contribution, const LiveRound& round) const;
   // Sets the memory that folding it may take, at most. A refusal if there will never be room for that;
   // RESOURCE_EXHAUSTED with a retry hint if there may be when what waits to be folded is.

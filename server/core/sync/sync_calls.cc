@@ -49,15 +49,15 @@ void SyncCalls::Answer(const v1::SyncRequest& request, CallId call, const Identi
   if (absl::Status status = CheckSync(request, context_.limits); !status.ok()) return reply(std::move(status));
   const absl::StatusOr<const WorkerProfile*> worker = rooms_.workers.Saw(request, caller, now);
   if (!worker.ok()) return reply(TurnedAway(request, worker.status(), now));
-  if (!ContributionIntake::HasLarge(request)) return AnswerReceived({request, call, {}}, **worker, now, reply);
-  const auto answer_later = [this, &request, call, caller, reply](ContributionIntake::Receptions received,
-                                                                  absl::Time at) {
+  if (!ContributionIntake::HasLarge(request)) return AnswerReceived({request, call, now, {}}, **worker, now, reply);
+  const auto answer_later = [this, &request, call, caller, arrival = now, reply](
+                                ContributionIntake::Receptions received, absl::Time at) {
     const absl::StatusOr<const WorkerProfile*> known = rooms_.workers.Saw(request, caller, at);
     if (!known.ok()) return reply(known.status());
-    AnswerReceived({request, call, std::move(received)}, **known, at, reply);
+    AnswerReceived({request, call, arrival, std::move(received)}, **known, at, reply);
   };
   if (!rooms_.intake.ReceiveBeside(request, SenderOf(**worker), answer_later)) {
-    return AnswerReceived({request, call, {}}, **worker, now, reply);
+    return AnswerReceived({request, call, now, {}}, **worker, now, reply);
   }
   // The answer will say so later; but the call came now.
   for (const v1::HeldLease& held : request.held()) {
@@ -134,7 +134,8 @@ absl::Status SyncCalls::TakeResults(ReceivedCall& call, const WorkerProfile& wor
     std::optional<Reception> received;
     if (!call.received.empty()) received = std::move(call.received[static_cast<size_t>(i)]);
     ASSIGN_OR_RETURN(const v1::ResultVerdict verdict,
-                     rooms_.intake.Take(call.request.results(i), std::move(received), SenderOf(worker), now));
+                     rooms_.intake.Take(call.request.results(i), std::move(received), SenderOf(worker),
+                                        {.arrival = call.arrival, .now = now}));
     *response.add_verdicts() = verdict;
     CountVerdict(verdict.verdict(), context_.figures.Of(worker.slot));
     if (verdict.verdict() == v1::ResultVerdict::ACCEPTED) rooms_.rates.CountCompletion(worker.population, now);

@@ -66,6 +66,7 @@ class SyncCalls {
   struct ReceivedCall {
     const v1::SyncRequest& request;
     CallId id;
+    absl::Time arrival;
     // Empty if none of its results is large.
     ContributionIntake::Receptions received;
   };
