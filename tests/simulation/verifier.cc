@@ -1,10 +1,12 @@
 #include "tests/simulation/verifier.h"
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 #include <set>
 
 #include "aggregation/wire/safetensors.h"
+#include "proto/time.h"
 #include "storage/transitions.h"
 
 namespace sheaf::simulation {
@@ -67,7 +69,9 @@ void Verifier::Check(const EndedRound& round) {
   ++statistics_.rounds[std::string(Name(round.record.state))];
   CheckEnd(round);
   CheckContributions(round);
-  if (round.record.state == RoundState::kSucceeded) CheckAggregate(round);
+  if (round.record.state != RoundState::kSucceeded) return;
+  CheckAggregate(round);
+  CheckCriticalPath(round);
 }
 
 void Verifier::CheckEnd(const EndedRound& round) {
@@ -96,6 +100,31 @@ void Verifier::CheckEnd(const EndedRound& round) {
   if (record.state == RoundState::kCancelled && !round.was_cancelled) {
     journal_.Break("only its program cancels a round", "round {} was CANCELLED: {}", record.id, record.error);
   }
+}
+
+// To the nanosecond, whatever crashed: from creation to end, without gaps; and the phases are as long together.
+void Verifier::CheckCriticalPath(const EndedRound& round) {
+  const RoundRecord& record = round.record;
+  // The clock may have been set back.
+  const absl::Duration wall = std::max(record.end_time - record.create_time, absl::ZeroDuration());
+  absl::Duration at;
+  for (const Interval& interval : round.release.critical_path) {
+    if (interval.begin != at || interval.end <= at) {
+      return journal_.Break("a critical path has no gaps", "round {}: {} goes from {} to {}, behind {}", record.id,
+                            interval.phase, absl::FormatDuration(interval.begin), absl::FormatDuration(interval.end),
+                            absl::FormatDuration(at));
+    }
+    at = interval.end;
+  }
+  const v1::RoundPhases& phases = round.release.phases;
+  absl::Duration sum;
+  for (const auto* part : {&phases.wait(), &phases.download(), &phases.prepare(), &phases.compute(), &phases.upload(),
+                           &phases.fold(), &phases.commit()}) {
+    sum += FromProto(*part);
+  }
+  if (at == wall && sum == wall) return;
+  journal_.Break("a critical path is as long as its round", "round {} took {}, its path {}, its phases {}", record.id,
+                 absl::FormatDuration(wall), absl::FormatDuration(at), absl::FormatDuration(sum));
 }
 
 void Verifier::CheckContributions(const EndedRound& round) {

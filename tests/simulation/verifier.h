@@ -45,6 +45,7 @@ class Verifier {
  private:
   void CheckEnd(const EndedRound& round);
   void CheckAggregate(const EndedRound& round);
+  void CheckCriticalPath(const EndedRound& round);
 
   Journal& journal_;
   Statistics& statistics_;

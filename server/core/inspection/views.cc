@@ -35,7 +35,7 @@ static_assert(Agree(AttemptOutcome::kRunning, v1::ATTEMPT_OUTCOME_UNSPECIFIED) &
               Agree(AttemptOutcome::kCancelled, v1::ATTEMPT_CANCELLED) &&
               Agree(AttemptOutcome::kCancelled, v1::AttemptOutcome_MAX));
 
-v1::PhaseInterval ToProto(const Interval& interval, absl::Time origin) {
+v1::PhaseInterval OnTheClock(const Interval& interval, absl::Time origin) {
   v1::PhaseInterval proto;
   proto.set_phase(interval.phase);
   *proto.mutable_begin_time() = ToProto(origin + interval.begin);
@@ -81,7 +81,7 @@ absl::StatusOr<v1::Round> ToProto(const RoundRecord& record) {
   *proto.mutable_aggregate() = std::move(release.aggregate);
   *proto.mutable_phases() = std::move(release.phases);
   for (const Interval& interval : release.critical_path) {
-    v1::PhaseInterval& added = *proto.add_critical_path() = ToProto(interval, record.create_time);
+    v1::PhaseInterval& added = *proto.add_critical_path() = OnTheClock(interval, record.create_time);
     if (interval.attempt > 0) added.set_task(TaskId{record.id, interval.task_index}.ToString());
   }
   proto.mutable_metrics()->insert(release.metrics.begin(), release.metrics.end());
@@ -117,7 +117,7 @@ absl::StatusOr<v1::Attempt> ToProto(const TaskId& task, const AttemptRecord& rec
   ASSIGN_OR_RETURN(AttemptTimings timings, DecodeTimings(task, record));
   if (proto.has_end_time()) {
     for (const Interval& interval : IntervalsOf(timings, record.end_time - record.lease_time)) {
-      *proto.add_intervals() = ToProto(interval, record.lease_time);
+      *proto.add_intervals() = OnTheClock(interval, record.lease_time);
     }
   }
   *proto.mutable_timings() = std::move(timings.durations);
