@@ -18,18 +18,20 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Of the processes and threads that a viewer shows; it knows no others.
+// Of the processes that a viewer shows; it knows no others.
 constexpr int kRoundPid = 1;
 constexpr int kServerPid = 2;
 constexpr int kFirstWorkerPid = 3;
-constexpr int kFirstTid = 1;
+// Perfetto knows a thread by its tid alone, and takes the one that has its process's pid for the main one: no two
+// threads share a tid, and none is a pid.
+constexpr int kFirstTid = 1'000'000;
 
 constexpr std::string_view kWait = "wait";
 constexpr std::string_view kReceive = "receive";
 
 struct Track {
   int pid = 0;
-  int tid = kFirstTid;
+  int tid = 0;
 };
 struct Stretch {
   absl::Time begin;
@@ -40,31 +42,34 @@ class TraceWriter {
  public:
   explicit TraceWriter(absl::Time origin) : origin_(origin) {}
 
+  // A track of its own.
+  Track NewTrack(int pid, std::string_view name) {
+    const Track track{.pid = pid, .tid = next_tid_++};
+    Add({{"ph", "M"}, {"pid", pid}, {"tid", track.tid}, {"name", "thread_name"}, {"args", {{"name", name}}}});
+    return track;
+  }
   void NameProcess(int pid, std::string_view name) {
     Add({{"ph", "M"}, {"pid", pid}, {"name", "process_name"}, {"args", {{"name", name}}}});
     Add({{"ph", "M"}, {"pid", pid}, {"name", "process_sort_index"}, {"args", {{"sort_index", pid}}}});
-  }
-  void NameThread(const Track& track, std::string_view name) {
-    Add({{"ph", "M"}, {"pid", track.pid}, {"tid", track.tid}, {"name", "thread_name"}, {"args", {{"name", name}}}});
   }
   void Slice(const Track& track, std::string_view name, const Stretch& stretch, Json args) {
     Add({{"ph", "X"},
          {"pid", track.pid},
          {"tid", track.tid},
-         {"ts", Micros(stretch.begin - origin_)},
-         {"dur", Micros(stretch.end - stretch.begin)},
+         {"ts", Micros(stretch.begin)},
+         {"dur", Micros(stretch.end) - Micros(stretch.begin)},
          {"name", name},
          {"cat", "sheaf"},
          {"args", std::move(args)}});
   }
   // One that may overlap others of its process.
-  void AsyncSlice(int pid, std::string_view name, std::string_view id, const Stretch& stretch, Json args) {
-    Json event = {{"ph", "b"},    {"pid", pid},     {"tid", kFirstTid}, {"ts", Micros(stretch.begin - origin_)},
-                  {"name", name}, {"cat", "sheaf"}, {"id", id}};
+  void AsyncSlice(const Track& track, std::string_view name, std::string_view id, const Stretch& stretch, Json args) {
+    Json event = {{"ph", "b"},    {"pid", track.pid}, {"tid", track.tid}, {"ts", Micros(stretch.begin)},
+                  {"name", name}, {"cat", "sheaf"},   {"id", id}};
     Json end = event;
     event["args"] = std::move(args);
     end["ph"] = "e";
-    end["ts"] = Micros(stretch.end - origin_);
+    end["ts"] = Micros(stretch.end);
     Add(std::move(event));
     Add(std::move(end));
   }
@@ -73,13 +78,18 @@ class TraceWriter {
          {"s", "t"},
          {"pid", track.pid},
          {"tid", track.tid},
-         {"ts", Micros(at - origin_)},
+         {"ts", Micros(at)},
          {"name", name},
          {"cat", "sheaf"},
          {"args", std::move(args)}});
   }
-  void Counter(int pid, std::string_view name, absl::Time at, int64_t value) {
-    Add({{"ph", "C"}, {"pid", pid}, {"ts", Micros(at - origin_)}, {"name", name}, {"args", {{"value", value}}}});
+  void Counter(const Track& track, std::string_view name, absl::Time at, int64_t value) {
+    Add({{"ph", "C"},
+         {"pid", track.pid},
+         {"tid", track.tid},
+         {"ts", Micros(at)},
+         {"name", name},
+         {"args", {{"value", value}}}});
   }
 
   std::string Take(const Json& other) && {
@@ -88,9 +98,9 @@ class TraceWriter {
   }
 
  private:
-  // The format counts in microseconds; stamps have nanoseconds.
-  static double Micros(absl::Duration duration) {
-    return static_cast<double>(absl::ToInt64Nanoseconds(duration)) / 1000.0;
+  // Whole ones: a fraction that an importer rounds makes slices overlap that lie side by side.
+  int64_t Micros(absl::Time time) const {
+    return absl::ToInt64Microseconds(absl::Floor(time - origin_, absl::Microseconds(1)));
   }
   // What others wrote need not be UTF-8.
   static std::string Text(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
@@ -100,23 +110,32 @@ class TraceWriter {
   }
 
   const absl::Time origin_;
+  int next_tid_ = kFirstTid;
   std::string events_;
 };
 
 // Tracks of one process on which no two slices overlap: each slice goes to the first that is free.
 class Lanes {
  public:
-  Track Take(int pid, const Stretch& stretch) {
-    const auto free = std::find_if(ends_.begin(), ends_.end(), [&](absl::Time end) { return end <= stretch.begin; });
-    const auto lane = static_cast<size_t>(free - ends_.begin());
-    if (free == ends_.end()) ends_.push_back(stretch.begin);
-    ends_[lane] = stretch.end;
-    return {.pid = pid, .tid = kFirstTid + static_cast<int>(lane)};
+  Lanes(int pid, std::string_view name, TraceWriter& writer) : pid_(pid), name_(name), writer_(writer) {}
+
+  const Track& Take(const Stretch& stretch) {
+    auto free = std::find_if(lanes_.begin(), lanes_.end(), [&](const Lane& lane) { return lane.end <= stretch.begin; });
+    if (free == lanes_.end()) free = lanes_.insert(free, {.track = writer_.NewTrack(pid_, name_)});
+    free->end = stretch.end;
+    return free->track;
   }
-  int size() const { return static_cast<int>(ends_.size()); }
 
  private:
-  std::vector<absl::Time> ends_;
+  struct Lane {
+    Track track;
+    absl::Time end;
+  };
+
+  const int pid_;
+  const std::string_view name_;
+  TraceWriter& writer_;
+  std::vector<Lane> lanes_;
 };
 
 struct TracedAttempt {
@@ -149,9 +168,8 @@ std::vector<TracedAttempt> AttemptsOf(std::span<const v1::Task> tasks, absl::Tim
 }
 
 void WriteCriticalPath(const v1::Round& round, const Stretch& whole, TraceWriter& writer) {
-  const Track path{.pid = kRoundPid};
-  writer.NameProcess(path.pid, fmt::format("round {}", round.id()));
-  writer.NameThread(path, "critical path");
+  writer.NameProcess(kRoundPid, fmt::format("round {}", round.id()));
+  const Track path = writer.NewTrack(kRoundPid, "critical path");
   for (const v1::PhaseInterval& interval : round.critical_path()) {
     Json args = Json::object();
     if (!interval.task().empty()) {
@@ -163,9 +181,8 @@ void WriteCriticalPath(const v1::Round& round, const Stretch& whole, TraceWriter
 
 void WriteServer(const v1::Round& round, const Stretch& whole, std::span<const TracedAttempt> attempts,
                  TraceWriter& writer) {
-  const Track track{.pid = kServerPid};
-  writer.NameProcess(track.pid, "server");
-  writer.NameThread(track, "round");
+  writer.NameProcess(kServerPid, "server");
+  const Track track = writer.NewTrack(kServerPid, "round");
   // What is no attempt's: closing, commit, fold, seal. Until then it collects.
   absl::Time collected = whole.end;
   for (const v1::PhaseInterval& interval : round.critical_path()) {
@@ -177,7 +194,7 @@ void WriteServer(const v1::Round& round, const Stretch& whole, std::span<const T
   writer.Slice(track, "collecting", {.begin = whole.begin, .end = collected},
                {{"contributions", round.num_contributions()}, {"goal", round.spec().goal()}});
 
-  Lanes receiving;
+  Lanes receiving(kServerPid, "contributions received", writer);
   std::vector<std::pair<absl::Time, int>> changes;
   for (const TracedAttempt& traced : attempts) {
     changes.emplace_back(traced.stretch.begin, 1);
@@ -198,15 +215,12 @@ void WriteServer(const v1::Round& round, const Stretch& whole, std::span<const T
         lane, kReceive, stretch,
         {{"task", traced->task.id()}, {"attempt", traced->attempt.number()}, {"worker", traced->attempt.worker()}});
   }
-  for (int i = 0; i < receiving.size(); ++i) {
-    writer.NameThread({.pid = kServerPid, .tid = kFirstTid + 1 + i}, "contributions received");
-  }
   std::sort(changes.begin(), changes.end());
   int64_t leases = 0;
   for (size_t i = 0; i < changes.size(); ++i) {
     leases += changes[i].second;
     const bool is_last_of_its_time = i + 1 == changes.size() || changes[i + 1].first != changes[i].first;
-    if (is_last_of_its_time) writer.Counter(kServerPid, "leases held", changes[i].first, leases);
+    if (is_last_of_its_time) writer.Counter(track, "leases held", changes[i].first, leases);
   }
 }
 
@@ -223,7 +237,7 @@ void WriteAttempt(const TracedAttempt& traced, const Track& track, TraceWriter& 
   for (const v1::PhaseInterval& interval : attempt.intervals()) {
     if (interval.phase() == kWait) {
       const absl::Time begin = std::min(FromProto(interval.begin_time()), traced.stretch.begin);
-      writer.AsyncSlice(track.pid, kWait, traced.id(), {.begin = begin, .end = traced.stretch.begin},
+      writer.AsyncSlice(track, kWait, traced.id(), {.begin = begin, .end = traced.stretch.begin},
                         {{"task", traced.task.id()}, {"attempt", attempt.number()}});
       continue;
     }
@@ -242,9 +256,8 @@ void WriteWorkers(std::span<const TracedAttempt> attempts, TraceWriter& writer) 
   int pid = kFirstWorkerPid;
   for (const auto& [worker, its] : by_worker) {
     writer.NameProcess(pid, fmt::format("worker {}", worker));
-    Lanes lanes;
-    for (const TracedAttempt* traced : its) WriteAttempt(*traced, lanes.Take(pid, traced->stretch), writer);
-    for (int i = 0; i < lanes.size(); ++i) writer.NameThread({.pid = pid, .tid = kFirstTid + i}, "attempts");
+    Lanes lanes(pid, "attempts", writer);
+    for (const TracedAttempt* traced : its) WriteAttempt(*traced, lanes.Take(traced->stretch), writer);
     ++pid;
   }
 }

@@ -113,6 +113,15 @@ Metrics (mean over clients)
 )");
 }
 
+TEST_CASE("round describe names the critical path in a sentence") {
+  CommandRun run;
+  AnswerRound(run, {TracedRound()});
+  CHECK(run({"round", "describe", "r-7k2m9q4x"}) == 0);
+  CHECK_THAT(run.out(),
+             Contains("\n  The critical path: 40 % computing on edge-7, 16 % an attempt that was lost on edge-1, "
+                      "16 % waiting for a worker, 8 % folding.\n"));
+}
+
 TEST_CASE("round describe -o json is the API's own message") {
   CommandRun run;
   AnswerRound(run, {SucceededRound()});

@@ -3,6 +3,7 @@
 #include <google/protobuf/text_format.h>
 
 #include "base/check.h"
+#include "proto/time.h"
 
 namespace sheaf {
 namespace {
@@ -50,6 +51,53 @@ v1::Round SucceededRound() {
         }
       }
       metrics { key: "loss" value: 21.34567891 } metrics { key: "examples" value: 23.28 })");
+}
+
+v1::Round TracedRound() {
+  v1::Round round = SucceededRound();
+  const auto add = [&round](const char* phase, int begin_ms, int end_ms, int attempt, const char* worker) {
+    v1::PhaseInterval& added = *round.add_critical_path();
+    added.set_phase(phase);
+    const absl::Time created = FromProto(round.create_time());
+    *added.mutable_begin_time() = ToProto(created + absl::Milliseconds(begin_ms));
+    *added.mutable_end_time() = ToProto(created + absl::Milliseconds(end_ms));
+    if (attempt == 0) return;
+    added.set_task("r-7k2m9q4x/4");
+    added.set_attempt(attempt);
+    added.set_worker(worker);
+  };
+  add("wait", 0, 100, 1, "edge-1");
+  add("lost", 100, 300, 1, "edge-1");
+  add("wait", 300, 400, 2, "edge-7");
+  add("grant", 400, 410, 2, "edge-7");
+  add("prepare", 410, 420, 2, "edge-7");
+  add("compute", 420, 920, 2, "edge-7");
+  add("hand_in", 920, 1000, 2, "edge-7");
+  add("receive", 1000, 1050, 2, "edge-7");
+  add("commit", 1050, 1100, 0, "");
+  add("fold", 1100, 1200, 0, "");
+  add("seal", 1200, 1250, 0, "");
+  return round;
+}
+
+v1::Task TracedTask() {
+  const v1::Round round = TracedRound();
+  v1::Task task;
+  task.set_id("r-7k2m9q4x/4");
+  task.set_index(4);
+  for (const v1::PhaseInterval& interval : round.critical_path()) {
+    if (interval.attempt() == 0) continue;
+    if (task.attempts_size() < interval.attempt()) {
+      task.add_attempts()->set_number(interval.attempt());
+      task.mutable_attempts()->rbegin()->set_worker(interval.worker());
+    }
+    v1::Attempt& attempt = *task.mutable_attempts()->rbegin();
+    *attempt.mutable_end_time() = interval.end_time();
+    attempt.set_outcome(interval.attempt() == 1 ? v1::ATTEMPT_LOST : v1::ATTEMPT_SUCCEEDED);
+    if (interval.phase() == "wait") *attempt.mutable_lease_time() = interval.end_time();
+    if (interval.phase() != "lost") *attempt.add_intervals() = interval;
+  }
+  return task;
 }
 
 v1::Round CollectingRound() {

@@ -8,6 +8,10 @@
 
 namespace sheaf {
 
+// SucceededRound with its critical path, through the second attempt at task 4: lost on edge-1, accepted of edge-7. And that
+// task, with the attempts.
+v1::Round TracedRound();
+v1::Task TracedTask();
 // A round that succeeded a second ago, with two outputs, phases and metrics.
 v1::Round SucceededRound();
 // The same, half way: 26 of 50.
