@@ -10,7 +10,7 @@ import {create} from "@bufbuild/protobuf";
 
 import type {AggregateSpec} from "../../gen/sheaf/v1/aggregation_pb.js";
 import {StartUploadResponse_Verdict as UploadVerdict} from "../../gen/sheaf/v1/blob_service_pb.js";
-import {type AttemptTimings, AttemptTimingsSchema} from "../../gen/sheaf/v1/task_pb.js";
+import {type AttemptTimings, AttemptTimings_IntervalSchema, AttemptTimingsSchema} from "../../gen/sheaf/v1/task_pb.js";
 import {
   type Lease, type TaskResult, TaskResult_FailureSchema, TaskResult_ReleaseSchema, TaskResultSchema,
 } from "../../gen/sheaf/v1/work_service_pb.js";
@@ -35,6 +35,11 @@ const RENEWAL_PAUSE_MIN = 100;
 // progress grows beyond what the first life reported. So each life starts above those before it, as long as the clock does not
 // go back.
 const PROGRESS_PER_SECOND_BITS = 30n;
+// What the server shows of one attempt.
+const INTERVALS_MAX = 64;
+const MANY_PHASES = "various";
+// As PhaseInterval.phase has them; what is not here is upload.
+const PHASE_NAMES: Readonly<Record<string, string>> = {preparing: "prepare", fetching: "download", running: "compute"};
 
 /** Owned by the loop; one for all its attempts. */
 export interface AttemptParts extends DriverParts {
@@ -68,6 +73,8 @@ export class Attempt {
   private readonly parts: AttemptParts;
   private readonly control = new RunControl();
   private readonly timings: AttemptTimings;
+  /** It had the lease. */
+  private startTime = 0;
   private phaseStart = 0;
   private steps = 0n;
   private progressBase = 0n;
@@ -102,7 +109,7 @@ export class Attempt {
   }
 
   start(now: number): void {
-    this.phaseStart = now;
+    this.startTime = this.phaseStart = now;
     this.progressBase = BigInt(Math.floor(now / 1000)) << PROGRESS_PER_SECOND_BITS;
     // Before anything of that size is made.
     const bytes = denseBytes(this.lease.aggregate);
@@ -283,9 +290,35 @@ export class Attempt {
     this.inputs = {broadcast: null, selected: []};
   }
 
-  /** Starts a phase and notes how long the last one took. */
+  /** As the answer said that brought the lease; one that was sent again while it was on its way brought nothing. */
+  noteGrant(grantTime: AttemptTimings["grantTime"]): void {
+    this.timings.grantTime ??= grantTime;
+  }
+
+  /** The result goes out. */
+  noteHandedIn(now: number): void {
+    // Of one that was never started there is nothing to tell.
+    if (this.timings.intervals.length > 0) this.timings.handedIn = toDuration(now - this.startTime);
+  }
+
+  /** A computation that asks for rows again and again has more than are shown: the last is of all that comes then. */
+  private addInterval(phase: string, now: number): void {
+    if (now <= this.phaseStart) return;
+    const {intervals} = this.timings;
+    const last = intervals[INTERVALS_MAX - 1];
+    if (last !== undefined) {
+      last.phase = MANY_PHASES;
+      last.end = toDuration(now - this.startTime);
+      return;
+    }
+    const begin = toDuration(this.phaseStart - this.startTime);
+    intervals.push(create(AttemptTimings_IntervalSchema, {phase, begin, end: toDuration(now - this.startTime)}));
+  }
+
+  /** Starts a phase and notes when the last one was. */
   private enter(phase: Phase, now: number): void {
     const took = now - this.phaseStart;
+    this.addInterval(PHASE_NAMES[this.phase] ?? "upload", now);
     const add = (before: AttemptTimings["upload"]) => toDuration(fromDuration(before) + took);
     const timings = this.timings;
     switch (this.phase) {

@@ -396,7 +396,7 @@ export class WorkerLoop {
       labels: this.options.labels,
       draining: this.isDraining,
     });
-    if (!sync.renewsOnly) this.addResults(request, sync);
+    if (!sync.renewsOnly) this.addResults(now, request, sync);
     this.addHeld(now, request, sync);
     if (!sync.renewsOnly) this.addPoll(now, request, sync);
 
@@ -409,13 +409,14 @@ export class WorkerLoop {
     });
   }
 
-  private addResults(request: SyncRequest, sync: OpenSync): void {
+  private addResults(now: number, request: SyncRequest, sync: OpenSync): void {
     let bytes = 0;
     for (const attempt of this.attempts) {
       if (!attempt.isReady || this.isInFlight(attempt) || request.results.length === ITEMS_MAX) continue;
       const {outcome} = attempt.result;
       if (outcome.case === "contribution") bytes += outcome.value.length;
       if (request.results.length > 0 && bytes > RESULT_BYTES_MAX) break;
+      attempt.noteHandedIn(now);
       request.results.push(attempt.result);
       sync.results.add(attempt.token);
     }
@@ -515,7 +516,10 @@ export class WorkerLoop {
     // What an overtaken call was told may be older than what the newer one was.
     const wasDrained = this.isDrained;
     if (isNewest) this.onServiceChanged(response.drain, now);
-    for (const lease of response.leases.slice(0, ITEMS_MAX)) this.takeLease(lease, sync.sent, now);
+    for (const lease of response.leases.slice(0, ITEMS_MAX)) {
+      this.takeLease(lease, sync.sent, now);
+      this.findAttempt(lease.leaseToken)?.noteGrant(response.grantTime);
+    }
 
     // A poll is over when leases came for it, or when its last repetition was answered.
     if (sync.pollId === this.pollId && (isNewest || response.leases.length > 0)) this.pollId = "";
