@@ -139,11 +139,11 @@ class Lanes {
 };
 
 struct TracedAttempt {
-  const v1::Task& task;
-  const v1::Attempt& attempt;
+  const v1::Task* task = nullptr;
+  const v1::Attempt* attempt = nullptr;
   Stretch stretch;
 
-  std::string id() const { return fmt::format("{} #{}", task.id(), attempt.number()); }
+  std::string id() const { return fmt::format("{} #{}", task->id(), attempt->number()); }
 };
 
 // As long as somebody says that it lasted, within `whole`.
@@ -159,7 +159,8 @@ std::vector<TracedAttempt> AttemptsOf(std::span<const v1::Task> tasks, absl::Tim
     for (const v1::Attempt& attempt : task.attempts()) {
       const absl::Time begin = FromProto(attempt.lease_time());
       const absl::Time end = attempt.has_end_time() ? FromProto(attempt.end_time()) : now;
-      attempts.push_back({.task = task, .attempt = attempt, .stretch = {.begin = begin, .end = std::max(begin, end)}});
+      attempts.push_back(
+          {.task = &task, .attempt = &attempt, .stretch = {.begin = begin, .end = std::max(begin, end)}});
     }
   }
   std::stable_sort(attempts.begin(), attempts.end(),
@@ -170,12 +171,16 @@ std::vector<TracedAttempt> AttemptsOf(std::span<const v1::Task> tasks, absl::Tim
 void WriteCriticalPath(const v1::Round& round, const Stretch& whole, TraceWriter& writer) {
   writer.NameProcess(kRoundPid, fmt::format("round {}", round.id()));
   const Track path = writer.NewTrack(kRoundPid, "critical path");
+  Stretch rest = whole;
   for (const v1::PhaseInterval& interval : round.critical_path()) {
     Json args = Json::object();
     if (!interval.task().empty()) {
       args = {{"task", interval.task()}, {"attempt", interval.attempt()}, {"worker", interval.worker()}};
     }
-    writer.Slice(path, interval.phase(), Within(whole, interval), std::move(args));
+    const Stretch stretch = Within(rest, interval);
+    // Slices of one track never overlap but whole.
+    rest.begin = stretch.end;
+    writer.Slice(path, interval.phase(), stretch, std::move(args));
   }
 }
 
@@ -185,9 +190,11 @@ void WriteServer(const v1::Round& round, const Stretch& whole, std::span<const T
   const Track track = writer.NewTrack(kServerPid, "round");
   // What is no attempt's: closing, commit, fold, seal. Until then it collects.
   absl::Time collected = whole.end;
+  Stretch rest = whole;
   for (const v1::PhaseInterval& interval : round.critical_path()) {
     if (!interval.task().empty()) continue;
-    const Stretch stretch = Within(whole, interval);
+    const Stretch stretch = Within(rest, interval);
+    rest.begin = stretch.end;
     collected = std::min(collected, stretch.begin);
     writer.Slice(track, interval.phase(), stretch, Json::object());
   }
@@ -202,18 +209,16 @@ void WriteServer(const v1::Round& round, const Stretch& whole, std::span<const T
   }
   std::vector<std::pair<Stretch, const TracedAttempt*>> received;
   for (const TracedAttempt& traced : attempts) {
-    for (const v1::PhaseInterval& interval : traced.attempt.intervals()) {
+    for (const v1::PhaseInterval& interval : traced.attempt->intervals()) {
       if (interval.phase() == kReceive) received.emplace_back(Within(traced.stretch, interval), &traced);
     }
   }
   std::stable_sort(received.begin(), received.end(),
                    [](const auto& a, const auto& b) { return a.first.begin < b.first.begin; });
   for (const auto& [stretch, traced] : received) {
-    Track lane = receiving.Take(kServerPid, stretch);
-    lane.tid += 1;
     writer.Slice(
-        lane, kReceive, stretch,
-        {{"task", traced->task.id()}, {"attempt", traced->attempt.number()}, {"worker", traced->attempt.worker()}});
+        receiving.Take(stretch), kReceive, stretch,
+        {{"task", traced->task->id()}, {"attempt", traced->attempt->number()}, {"worker", traced->attempt->worker()}});
   }
   std::sort(changes.begin(), changes.end());
   int64_t leases = 0;
@@ -225,10 +230,10 @@ void WriteServer(const v1::Round& round, const Stretch& whole, std::span<const T
 }
 
 void WriteAttempt(const TracedAttempt& traced, const Track& track, TraceWriter& writer) {
-  const v1::Attempt& attempt = traced.attempt;
+  const v1::Attempt& attempt = *traced.attempt;
   const std::string outcome = OutcomeCell(attempt.outcome()).text;
-  Json args = {{"task", traced.task.id()}, {"attempt", attempt.number()}, {"outcome", outcome}};
-  if (!traced.task.data_selector().empty()) args["data"] = traced.task.data_selector();
+  Json args = {{"task", traced.task->id()}, {"attempt", attempt.number()}, {"outcome", outcome}};
+  if (!traced.task->data_selector().empty()) args["data"] = traced.task->data_selector();
   if (!attempt.error().empty()) args["error"] = attempt.error();
   args["bytes_down"] = attempt.timings().bytes_down();
   args["bytes_up"] = attempt.bytes_up();
@@ -238,11 +243,10 @@ void WriteAttempt(const TracedAttempt& traced, const Track& track, TraceWriter& 
     if (interval.phase() == kWait) {
       const absl::Time begin = std::min(FromProto(interval.begin_time()), traced.stretch.begin);
       writer.AsyncSlice(track, kWait, traced.id(), {.begin = begin, .end = traced.stretch.begin},
-                        {{"task", traced.task.id()}, {"attempt", attempt.number()}});
+                        {{"task", traced.task->id()}, {"attempt", attempt.number()}});
       continue;
     }
     const Stretch stretch = Within(rest, interval);
-    // Slices of one track never overlap but whole.
     rest.begin = stretch.end;
     writer.Slice(track, interval.phase(), stretch, Json::object());
   }
@@ -252,7 +256,7 @@ void WriteAttempt(const TracedAttempt& traced, const Track& track, TraceWriter& 
 void WriteWorkers(std::span<const TracedAttempt> attempts, TraceWriter& writer) {
   // By name, so that a viewer finds them.
   std::map<std::string, std::vector<const TracedAttempt*>> by_worker;
-  for (const TracedAttempt& traced : attempts) by_worker[traced.attempt.worker()].push_back(&traced);
+  for (const TracedAttempt& traced : attempts) by_worker[traced.attempt->worker()].push_back(&traced);
   int pid = kFirstWorkerPid;
   for (const auto& [worker, its] : by_worker) {
     writer.NameProcess(pid, fmt::format("worker {}", worker));

@@ -6,9 +6,11 @@
 #include "cli/commands.h"
 #include "cli/input/message_input.h"
 #include "proto/methods.h"
+#include "proto/time.h"
 #include "storage/sql/sql_task_store.h"
 #include "storage/sqlite/sqlite_connection.h"
 #include "storage/sqlite/sqlite_engine.h"
+#include "tests/cli/trace_check.h"
 #include "tests/conformance/task_store_suite.h"
 #include "tests/e2e/rounds.h"
 
@@ -79,6 +81,8 @@ std::vector<Look> Looks(const std::string& live, const std::string& ended, const
       {{"round", "explain", ended}, 0, &v1::ExplainRoundResponse::default_instance()},
       {{"round", "result", live, "-o", file}, 7, nullptr, false},
       {{"round", "result", ended, "-o", file}, 0, nullptr, false},
+      {{"round", "trace", live}, 0, nullptr, false},
+      {{"round", "trace", ended, "-o", "-"}, 0, nullptr, false},
       {{"task", "list"}, 0, &v1::ListTasksResponse::default_instance()},
       {{"task", "list", "--round", live, "--state", "leased"}, 0, &v1::ListTasksResponse::default_instance()},
       {{"task", "describe", live + "/0"}, 0, &v1::GetTaskResponse::default_instance()},
@@ -139,6 +143,54 @@ TEST_CASE("Every command that reads changes nothing, and its JSON is what the AP
   CHECK(RoundOf(federation.transport(), live).etag() == etag);
   CHECK(DumpOf(federation) == before);
   Measured("{} runs of {} commands; {} bytes of store dump unchanged", runs, looked.size(), before.size());
+}
+
+TEST_CASE("A real round's critical path is its wall time, has names for 99 % of it, and opens as a trace") {
+  Federation federation;
+  constexpr absl::Duration kWork = absl::Milliseconds(400);
+  const std::string round = StartRound(federation, OneHotRound({.num_tasks = 6, .work = kWork}));
+  for (const char* worker : {"edge-1", "edge-2"}) federation.StartWorker(worker);
+  const v1::Round done = Await(federation, round);
+  const absl::Duration wall = FromProto(done.end_time()) - FromProto(done.create_time());
+  absl::Duration sum, computing, unnamed;
+  for (const v1::PhaseInterval& interval : done.critical_path()) {
+    const absl::Duration took = FromProto(interval.end_time()) - FromProto(interval.begin_time());
+    sum += took;
+    if (interval.phase() == "compute") computing += took;
+    if (interval.phase() == "unaccounted") unnamed += took;
+  }
+  INFO(done.DebugString());
+  CHECK(absl::AbsDuration(sum - wall) <= wall * 0.01);
+  CHECK(unnamed <= wall * 0.01);
+  CHECK(computing >= kWork);
+  const v1::RoundPhases& phases = done.phases();
+  CHECK(FromProto(phases.wait()) + FromProto(phases.download()) + FromProto(phases.prepare()) +
+            FromProto(phases.compute()) + FromProto(phases.upload()) + FromProto(phases.fold()) +
+            FromProto(phases.commit()) ==
+        wall);
+  // A worker computes what it says, after it had the lease and before the server had the result.
+  for (const v1::Task& listed : TasksOf(federation.transport(), round)) {
+    const v1::Task task = TaskOf(federation.transport(), listed.id());
+    REQUIRE(task.attempts_size() == 1);
+    for (const v1::PhaseInterval& interval : task.attempts(0).intervals()) {
+      const absl::Duration took = FromProto(interval.end_time()) - FromProto(interval.begin_time());
+      if (interval.phase() == "compute") CHECK(took >= kWork);
+    }
+  }
+
+  const CommandRun trace = federation.Sheaf({"round", "trace", round});
+  CHECK(trace.exit_code == 0);
+  CHECK(TraceProblems(trace.out) == std::vector<std::string>());
+  // The critical path's, and one for each task.
+  int slices = 0;
+  for (const nlohmann::json& event : nlohmann::json::parse(trace.out)["traceEvents"]) {
+    slices += event["ph"] == "X" && event["name"] == "compute" ? 1 : 0;
+  }
+  CHECK(slices == 7);
+  CHECK_THAT(federation.Sheaf({"round", "describe", round}).out,
+             Catch::Contains("The critical path: ") && Catch::Contains("% computing on edge-"));
+  Measured("{} on the path of {}, {} of it unaccounted for", absl::FormatDuration(sum), absl::FormatDuration(wall),
+           absl::FormatDuration(unnamed));
 }
 
 TEST_CASE("What people see names the task, its worker and why an attempt failed") {

@@ -722,6 +722,49 @@ TEST_CASE("A run that asks for more has it fetched and goes on, as often as it a
   CHECK(result.timings().download().seconds() == 2);
   CHECK(result.timings().compute().seconds() == 8);
   CHECK(result.timings().bytes_down() == 8);
+  // When that was, by its own clock since it had the lease, and until the result went out.
+  std::string intervals;
+  for (const v1::AttemptTimings::Interval& interval : result.timings().intervals()) {
+    intervals += fmt::format("{} {}..{} ", interval.phase(), interval.begin().seconds(), interval.end().seconds());
+  }
+  CHECK(intervals == "compute 0..2 download 2..3 compute 3..5 download 5..6 compute 6..10 ");
+  CHECK(result.timings().handed_in().seconds() == 10);
+}
+
+TEST_CASE("A result says when the answer came from the server that brought its lease, the first if it came twice") {
+  LoopHarness test;
+  v1::SyncResponse granting = Granting({"t1"}, absl::Minutes(5));
+  granting.mutable_grant_time()->set_seconds(1234);
+  test.AnswerLastSync(granting);
+  test.clock.Advance(absl::Seconds(2));
+  test.FinishRun(0, "result");
+  REQUIRE(test.LastSync().results_size() == 1);
+  const v1::AttemptTimings timings = test.LastSync().results(0).timings();
+  CHECK(timings.grant_time().seconds() == 1234);
+  CHECK(timings.handed_in().seconds() == 2);
+  // The answer is lost, the result goes out again, and so says another time.
+  test.Answer(test.transport.calls.size() - 1, absl::UnavailableError("reset"));
+  test.Advance(absl::Seconds(30));
+  REQUIRE(test.LastSync().results_size() == 1);
+  CHECK(test.LastSync().results(0).timings().handed_in().seconds() == 32);
+  CHECK(test.LastSync().results(0).timings().intervals_size() == timings.intervals_size());
+}
+
+TEST_CASE("A run that asks for more without end has as many intervals as are shown, and the last is of all the rest") {
+  LoopHarness test;
+  test.AnswerLastSync(Granting({"t1"}, absl::Minutes(50)));
+  for (int run = 0; run < 100; ++run) {
+    test.clock.Advance(absl::Seconds(1));
+    test.EndRun(run, InputRequest());
+  }
+  test.clock.Advance(absl::Seconds(1));
+  test.FinishRun(100, "result");
+  REQUIRE(test.LastSync().results_size() == 1);
+  const v1::AttemptTimings& timings = test.LastSync().results(0).timings();
+  REQUIRE(timings.intervals_size() == 64);
+  CHECK(timings.intervals(63).phase() == "various");
+  CHECK(timings.intervals(63).end().seconds() == 101);
+  CHECK(timings.compute().seconds() == 101);
 }
 
 TEST_CASE("A run that asks for what the round does not have fails for good, and one that asks for nothing goes on") {
