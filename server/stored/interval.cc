@@ -12,9 +12,6 @@ void EncodeIntervals(std::span<const Interval> intervals,
     added.set_phase(interval.phase);
     added.set_gap_nanos(absl::ToInt64Nanoseconds(interval.begin - at));
     added.set_nanos(absl::ToInt64Nanoseconds(interval.end - interval.begin));
-    added.set_task_index(interval.task_index);
-    added.set_attempt(interval.attempt);
-    added.set_worker(interval.worker);
     at = interval.end;
   }
 }
@@ -26,12 +23,7 @@ std::vector<Interval> DecodeIntervals(const google::protobuf::RepeatedPtrField<s
   for (const stored::v1::Interval& read : stored) {
     const absl::Duration begin = at + absl::Nanoseconds(read.gap_nanos());
     at = begin + absl::Nanoseconds(read.nanos());
-    intervals.push_back({.phase = read.phase(),
-                         .begin = begin,
-                         .end = at,
-                         .task_index = read.task_index(),
-                         .attempt = read.attempt(),
-                         .worker = read.worker()});
+    intervals.push_back({.phase = read.phase(), .begin = begin, .end = at});
   }
   return intervals;
 }

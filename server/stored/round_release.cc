@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "base/check.h"
 #include "server/stored/round.pb.h"
 #include "server/stored/unreadable.h"
 
@@ -57,6 +58,37 @@ void CopyAggregate(const From& from, To& to) {
   for (const auto& fold : from.folds()) CopyFold(fold, *to.add_folds());
 }
 
+// From the creation on: each begins where the last one ended.
+void EncodePath(const std::vector<Interval>& path, stored::v1::RoundRelease& stored) {
+  absl::Duration at;
+  for (const Interval& interval : path) {
+    SHEAF_CHECK(interval.begin == at, "a critical path has a gap before {}", interval.phase);
+    stored::v1::PathInterval& added = *stored.add_critical_path();
+    added.set_phase(interval.phase);
+    added.set_nanos(absl::ToInt64Nanoseconds(interval.end - interval.begin));
+    added.set_task_index(interval.task_index);
+    added.set_attempt(interval.attempt);
+    added.set_worker(interval.worker);
+    at = interval.end;
+  }
+}
+
+std::vector<Interval> DecodePath(const stored::v1::RoundRelease& stored) {
+  std::vector<Interval> path;
+  absl::Duration at;
+  for (const stored::v1::PathInterval& read : stored.critical_path()) {
+    const absl::Duration begin = at;
+    at += absl::Nanoseconds(read.nanos());
+    path.push_back({.phase = read.phase(),
+                    .begin = begin,
+                    .end = at,
+                    .task_index = read.task_index(),
+                    .attempt = read.attempt(),
+                    .worker = read.worker()});
+  }
+  return path;
+}
+
 }  // namespace
 
 std::string EncodeRelease(const RoundRelease& release) {
@@ -64,7 +96,7 @@ std::string EncodeRelease(const RoundRelease& release) {
   CopyAggregate(release.aggregate, *stored.mutable_aggregate());
   CopyPhases(release.phases, *stored.mutable_phases());
   stored.mutable_metrics()->insert(release.metrics.begin(), release.metrics.end());
-  EncodeIntervals(release.critical_path, *stored.mutable_critical_path());
+  EncodePath(release.critical_path, stored);
   return stored.SerializeAsString();
 }
 
@@ -77,7 +109,7 @@ absl::StatusOr<RoundRelease> DecodeRelease(const RoundRecord& record) {
   CopyAggregate(stored.aggregate(), release.aggregate);
   CopyPhases(stored.phases(), release.phases);
   release.metrics = Metrics(stored.metrics().begin(), stored.metrics().end());
-  release.critical_path = DecodeIntervals(stored.critical_path());
+  release.critical_path = DecodePath(stored);
   return release;
 }
 

@@ -100,23 +100,28 @@ TEST_CASE("A spec that was stored is the spec that was asked for, but for the li
   CHECK(Difference(v1::RoundSpec(), DecodeSpec({}).value()).empty());
 }
 
-// Before the lease, with a gap, to the nanosecond, and of an attempt.
-std::vector<Interval> SomeIntervals() {
-  return {{.phase = "wait", .begin = -absl::Seconds(3), .end = absl::ZeroDuration()},
-          {.phase = "compute", .begin = absl::Nanoseconds(7), .end = absl::Hours(8000)},
-          {.phase = "seal",
-           .begin = absl::Hours(8000),
-           .end = absl::Hours(8001),
+// To the nanosecond.
+std::vector<Interval> SomePath() {
+  return {{.phase = "compute",
+           .begin = absl::ZeroDuration(),
+           .end = absl::Hours(8000) + absl::Nanoseconds(7),
            .task_index = 3,
            .attempt = 2,
-           .worker = "edge-7"}};
+           .worker = "edge-7"},
+          {.phase = "seal", .begin = absl::Hours(8000) + absl::Nanoseconds(7), .end = absl::Hours(8001)}};
+}
+
+// Before the lease, and with a gap.
+std::vector<Interval> SomeIntervals() {
+  return {{.phase = "wait", .begin = -absl::Seconds(3), .end = absl::ZeroDuration()},
+          {.phase = "compute", .begin = absl::Nanoseconds(7), .end = absl::Hours(8000)}};
 }
 
 TEST_CASE("What a round released is read as it was stored") {
   const RoundRelease release{.aggregate = Filled<v1::Aggregate>(),
                              .phases = Filled<v1::RoundPhases>(),
                              .metrics = {{"loss", 0.5}, {"examples", 7}},
-                             .critical_path = SomeIntervals()};
+                             .critical_path = SomePath()};
   const RoundRelease read = DecodeRelease({.aggregate = EncodeRelease(release)}).value();
   CHECK(Difference(release.aggregate, read.aggregate).empty());
   CHECK(Difference(release.phases, read.phases).empty());
