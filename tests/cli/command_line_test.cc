@@ -24,7 +24,7 @@ TEST_CASE("sheaf alone shows the commands and examples") {
   CommandRun run;
   CHECK(run({}) == 0);
   CHECK_THAT(run.out(), StartsWith("sheaf inspects a Sheaf server and gives it work.\n"));
-  CHECK_THAT(run.out(), Contains("  round    create|open|list|describe|watch|wait|cancel|explain|result\n"));
+  CHECK_THAT(run.out(), Contains("  round    create|open|list|describe|watch|wait|cancel|explain|result|trace\n"));
   CHECK_THAT(run.out(), Contains("sheaf demo tags"));
   CHECK(run.err().empty());
 }

@@ -28,7 +28,8 @@ const absl::Time kNow = absl::FromUnixSeconds(1'769'860'800);
 
 std::vector<nlohmann::json> EventsOf(const std::string& json, const std::string& ph, const std::string& name) {
   std::vector<nlohmann::json> found;
-  for (const nlohmann::json& event : nlohmann::json::parse(json)["traceEvents"]) {
+  const nlohmann::json trace = nlohmann::json::parse(json);
+  for (const nlohmann::json& event : trace.at("traceEvents")) {
     if (event["ph"] == ph && event["name"] == name) found.push_back(event);
   }
   return found;
@@ -91,7 +92,8 @@ TEST_CASE("Attempts that a worker had at once lie on tracks of their own") {
   const std::string json = TraceEvents(round, OverlappingTasks(round), kNow);
   CHECK(TraceProblems(json) == Nothing());
   std::set<std::pair<int, int>> tracks;
-  for (const nlohmann::json& event : nlohmann::json::parse(json)["traceEvents"]) {
+  const nlohmann::json trace = nlohmann::json::parse(json);
+  for (const nlohmann::json& event : trace.at("traceEvents")) {
     if (event["ph"] == "X" && event["pid"].get<int>() > 2) tracks.insert({event["pid"], event["tid"]});
   }
   CHECK(tracks.size() == 6);

@@ -183,7 +183,8 @@ TEST_CASE("A real round's critical path is its wall time, has names for 99 % of 
   CHECK(TraceProblems(trace.out) == std::vector<std::string>());
   // The critical path's, and one for each task.
   int slices = 0;
-  for (const nlohmann::json& event : nlohmann::json::parse(trace.out)["traceEvents"]) {
+  const nlohmann::json json = nlohmann::json::parse(trace.out);
+  for (const nlohmann::json& event : json.at("traceEvents")) {
     slices += event["ph"] == "X" && event["name"] == "compute" ? 1 : 0;
   }
   CHECK(slices == 7);

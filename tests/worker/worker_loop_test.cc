@@ -1,5 +1,7 @@
 #include "worker/worker_loop.h"
 
+#include <fmt/format.h>
+
 #include <catch2/catch.hpp>
 #include <set>
 

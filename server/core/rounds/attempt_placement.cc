@@ -52,7 +52,8 @@ class Placement {
   void Add(std::string_view phase, absl::Duration begin, absl::Duration end, absl::Duration room) {
     begin = std::clamp(begin, at_, std::max(at_, room));
     end = std::clamp(end, begin, std::max(begin, room));
-    if (end > begin) intervals_.push_back({.phase = std::string(phase), .begin = begin, .end = end});
+    if (end == begin) return;
+    intervals_.push_back({.phase = std::string(phase), .begin = begin, .end = end});
     at_ = end;
   }
   absl::Duration at() const { return at_; }
