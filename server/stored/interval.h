@@ -35,6 +35,9 @@ struct Interval {
   friend bool operator==(const Interval&, const Interval&) = default;
 };
 
+// As stores and messages keep it: differences of such times are whole nanoseconds, too.
+inline absl::Time ToNanoseconds(absl::Time time) { return absl::FromUnixNanos(absl::ToUnixNanos(time)); }
+
 void EncodeIntervals(std::span<const Interval> intervals,
                      google::protobuf::RepeatedPtrField<stored::v1::Interval>& stored);
 std::vector<Interval> DecodeIntervals(const google::protobuf::RepeatedPtrField<stored::v1::Interval>& stored);

@@ -94,7 +94,7 @@ TEST_CASE("Attempts that a worker had at once lie on tracks of their own") {
   std::set<std::pair<int, int>> tracks;
   const nlohmann::json trace = nlohmann::json::parse(json);
   for (const nlohmann::json& event : trace.at("traceEvents")) {
-    if (event["ph"] == "X" && event["pid"].get<int>() > 2) tracks.insert({event["pid"], event["tid"]});
+    if (event["ph"] == "X" && event["pid"].get<int>() > 2) tracks.emplace(event["pid"].get<int>(), event["tid"].get<int>());
   }
   CHECK(tracks.size() == 6);
 }

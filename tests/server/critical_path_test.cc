@@ -7,6 +7,7 @@
 #include <string>
 
 #include "proto/time.h"
+#include "server/stored/round_release.h"
 #include "tests/server/core_federation.h"
 
 namespace sheaf {
@@ -140,6 +141,28 @@ TEST_CASE("Stamps in any order, or without an attempt, make a path that is as lo
   }
   CHECK(CriticalPath({.created = At(1), .closed = At(0), .committed = At(0), .folded = At(0), .ended = At(0)}, {})
             .empty());
+}
+
+TEST_CASE("Times finer than a nanosecond, as clocks may have them, make no gap and no interval of nothing") {
+  const absl::Duration half = absl::Nanoseconds(1) / 2;
+  PathAttempt accepted = Accepted();
+  accepted.ended += half;
+  const RoundStamps stamps{.created = At(0) + half,
+                           .closed = At(8) + half,
+                           .committed = At(9) + half / 2,
+                           .folded = At(9) + half,
+                           .ended = At(10) + half};
+  const std::vector<Interval> path = CriticalPath(stamps, {.index = 4, .attempts = {accepted}});
+  absl::Duration at;
+  for (const Interval& interval : path) {
+    INFO(interval.phase);
+    CHECK(interval.begin == at);
+    CHECK(interval.end - interval.begin >= absl::Nanoseconds(1));
+    at = interval.end;
+  }
+  CHECK(at == absl::Seconds(10));
+  RoundRelease release{.critical_path = path};
+  CHECK(DecodeRelease({.aggregate = EncodeRelease(release)})->critical_path == path);
 }
 
 TEST_CASE("A phase that a worker names itself is its computing") {

@@ -106,7 +106,8 @@ void Verifier::CheckEnd(const EndedRound& round) {
 void Verifier::CheckCriticalPath(const EndedRound& round) {
   const RoundRecord& record = round.record;
   // The clock may have been set back.
-  const absl::Duration wall = std::max(record.end_time - record.create_time, absl::ZeroDuration());
+  const absl::Duration wall =
+      std::max(ToNanoseconds(record.end_time) - ToNanoseconds(record.create_time), absl::ZeroDuration());
   absl::Duration at;
   for (const Interval& interval : round.release.critical_path) {
     if (interval.begin != at || interval.end <= at) {

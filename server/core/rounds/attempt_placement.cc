@@ -100,7 +100,11 @@ void AddWorkersIntervals(const v1::AttemptTimings& reported, absl::Duration offs
 
 }  // namespace
 
-AttemptTimings PlaceAttempt(const v1::AttemptTimings& reported, const AttemptStamps& stamps) {
+AttemptTimings PlaceAttempt(const v1::AttemptTimings& reported, const AttemptStamps& exact) {
+  const AttemptStamps stamps{.available = ToNanoseconds(exact.available),
+                             .leased = ToNanoseconds(exact.leased),
+                             .received = ToNanoseconds(exact.received),
+                             .ended = ToNanoseconds(exact.ended)};
   AttemptTimings timings{.durations = PlausibleDurations(reported)};
   // A clock that was set back makes nothing negative.
   const absl::Duration room = std::max(stamps.received - stamps.leased, absl::ZeroDuration());

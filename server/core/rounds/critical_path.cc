@@ -12,7 +12,8 @@ namespace {
 // Grows to the right, without gaps, and never beyond the round's end.
 class Path {
  public:
-  Path(absl::Time origin, absl::Duration wall) : origin_(origin), wall_(std::max(wall, absl::ZeroDuration())) {}
+  Path(absl::Time begin, absl::Time end)
+      : origin_(ToNanoseconds(begin)), wall_(std::max(ToNanoseconds(end) - origin_, absl::ZeroDuration())) {}
 
   // From here on, what is added is of this attempt; of none, with null.
   void Of(int32_t task_index, const PathAttempt* attempt) {
@@ -21,7 +22,7 @@ class Path {
   }
   // Nothing that lies behind takes any time.
   void Reach(std::string_view phase, absl::Time until_time) {
-    const absl::Duration until = std::clamp(until_time - origin_, at_, wall_);
+    const absl::Duration until = std::clamp(ToNanoseconds(until_time) - origin_, at_, wall_);
     if (until == at_) return;
     Interval next{.phase = std::string(phase), .begin = at_, .end = until, .task_index = task_index_};
     if (attempt_ != nullptr) {
@@ -99,7 +100,7 @@ constexpr Bucket kBuckets[] = {
 }  // namespace
 
 std::vector<Interval> CriticalPath(const RoundStamps& stamps, const PathTask& task) {
-  Path path(stamps.created, stamps.ended - stamps.created);
+  Path path(stamps.created, stamps.ended);
   const std::vector<PathAttempt>& attempts = task.attempts;
   const auto accepted = std::find_if(attempts.rbegin(), attempts.rend(), [](const PathAttempt& attempt) {
     return attempt.outcome == AttemptOutcome::kSucceeded;
