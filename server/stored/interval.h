@@ -1,9 +1,5 @@
 // Interval: a named stretch of time, in lists that are in order and do not overlap, as attempts and rounds keep them.
-//
-//   EncodeIntervals(intervals, *stored.mutable_intervals());
-//   const std::vector<Interval> read = DecodeIntervals(stored.intervals());
-//
-// Pure; thread-safe.
+// EncodeIntervals and DecodeIntervals are of an attempt's; round_release.h has those of a round. Pure; thread-safe.
 #pragma once
 
 #include <google/protobuf/repeated_ptr_field.h>

@@ -1,6 +1,6 @@
 // What Perfetto's importer of JSON takes of Chrome's Trace Event Format, and what a viewer needs to show it rightly.
 //
-//   CHECK(TraceProblems(json) == std::vector<std::string>());
+//   CHECK(TraceProblems(text) == std::vector<std::string>());
 //
 // One object with a list "traceEvents" (https://perfetto.dev/docs/getting-started/other-formats). Each event has a
 // phase `ph`, and integers `pid` and, but for names of processes, `tid`. The importer knows a thread by its `tid`

@@ -98,13 +98,8 @@ void AddWorkersIntervals(const v1::AttemptTimings& reported, absl::Duration offs
   }
 }
 
-}  // namespace
-
-AttemptTimings PlaceAttempt(const v1::AttemptTimings& reported, const AttemptStamps& exact) {
-  const AttemptStamps stamps{.available = ToNanoseconds(exact.available),
-                             .leased = ToNanoseconds(exact.leased),
-                             .received = ToNanoseconds(exact.received),
-                             .ended = ToNanoseconds(exact.ended)};
+// With stamps of whole nanoseconds.
+AttemptTimings Place(const v1::AttemptTimings& reported, const AttemptStamps& stamps) {
   AttemptTimings timings{.durations = PlausibleDurations(reported)};
   // A clock that was set back makes nothing negative.
   const absl::Duration room = std::max(stamps.received - stamps.leased, absl::ZeroDuration());
@@ -126,6 +121,15 @@ AttemptTimings PlaceAttempt(const v1::AttemptTimings& reported, const AttemptSta
   const absl::Duration ended = std::max(stamps.ended - stamps.leased, room);
   placement.Add("receive", room, ended, ended);
   return timings;
+}
+
+}  // namespace
+
+AttemptTimings PlaceAttempt(const v1::AttemptTimings& reported, const AttemptStamps& stamps) {
+  return Place(reported, {.available = ToNanoseconds(stamps.available),
+                          .leased = ToNanoseconds(stamps.leased),
+                          .received = ToNanoseconds(stamps.received),
+                          .ended = ToNanoseconds(stamps.ended)});
 }
 
 std::vector<Interval> IntervalsOf(const AttemptTimings& timings, absl::Duration ended_after) {

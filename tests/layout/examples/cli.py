@@ -16,6 +16,7 @@ CLI_OF = {
     "processes/supervised_transport.h": "extern Transport& inner; extern LocalFederation& federation;",
     "session.h": "extern std::string round_;",
     "terminal/recall_plot.h": "extern std::vector<double> recall;",
+    "trace_events.h": "extern std::vector<v1::Task> tasks;",
 }
 
 FOLDERS = {

@@ -13,6 +13,7 @@ GOLDEN = "extern std::set<std::string> contract; extern Transcript& transcript; 
 
 TESTS_OF = {
     "aggregation/exact_value.h": "extern double found;",
+    "cli/trace_check.h": "extern std::string text;",
     "conformance/operator_suite.h": "extern std::span<const Operator> kMyOperators; extern Oracle MyOracle; "
                                     "extern OperatorTrial RandomTrial(Random&);",
     "conformance/shuffled_for.h": "extern RoundAccumulator& sum;",
