@@ -60,7 +60,8 @@ void ProtocolWorker::DropLapsed(absl::Time now) {
 
 void ProtocolWorker::Send(absl::Time now) {
   v1::SyncRequest request;
-  request.set_protocol_version(kProtocolVersionMax);
+  // It needs nothing of later ones, and 0.1 refuses whoever speaks them.
+  request.set_protocol_version(kProtocolVersionMin);
   request.set_worker(options_.name);
   request.set_population(options_.population);
   request.set_software_version("sheaf server selftest");

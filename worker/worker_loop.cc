@@ -97,7 +97,8 @@ WorkerLoop::WorkerLoop(WorkerOptions options, Parts parts)
                      .inbox = inbox_,
                      .call_timeout = options_.call_timeout,
                      .broadcast_bytes_max = options_.broadcast_bytes_max,
-                     .contribution_bytes_max = options_.contribution_bytes_max} {}
+                     .contribution_bytes_max = options_.contribution_bytes_max},
+      protocol_version_(options_.protocol_version_max) {}
 
 WorkerLoop::~WorkerLoop() {
   inbox_->Close();
@@ -313,9 +314,12 @@ bool WorkerLoop::SyncIsDue(absl::Time now) const {
 }
 
 void WorkerLoop::SendSync(absl::Time now) {
-  OpenSync sync{.sent = now, .draining = draining_, .renews_only = renews_first_ && HasUnsentResult()};
+  OpenSync sync{.sent = now,
+                .protocol_version = protocol_version_,
+                .draining = draining_,
+                .renews_only = renews_first_ && HasUnsentResult()};
   v1::SyncRequest request;
-  request.set_protocol_version(kProtocolVersionMax);
+  request.set_protocol_version(protocol_version_);
   request.set_worker(options_.worker);
   request.set_population(options_.population);
   request.set_software_version(options_.software_version);
@@ -406,9 +410,7 @@ void WorkerLoop::OnSyncDone(int64_t id, absl::StatusOr<v1::SyncResponse> respons
 void WorkerLoop::OnSyncFailed(const OpenSync& sync, const absl::Status& status, absl::Time now) {
   // Perhaps it is another one when it is back.
   parks_drained_ = true;
-  if (absl::IsFailedPrecondition(status)) {
-    return Finish(status);
-  }
+  if (absl::IsFailedPrecondition(status)) return OnVersionRefused(sync, status);
   if (IsRefusal(status)) {
     // Somebody is about to mend it, or else the leases are lost: a token is replaced in a file and revoked, in one
     // order or the other.
@@ -428,6 +430,15 @@ void WorkerLoop::OnSyncFailed(const OpenSync& sync, const absl::Status& status, 
   backoff_until_ = now + backoff_.Next(status, parts_.random);
 }
 
+void WorkerLoop::OnVersionRefused(const OpenSync& sync, const absl::Status& status) {
+  // Of a call that was overtaken: its successor says a lower one already.
+  if (sync.protocol_version > protocol_version_) return;
+  if (protocol_version_ == kProtocolVersionMin) return Finish(status);
+  // 0.1 refuses whoever also speaks later ones; those after it answer in their highest.
+  --protocol_version_;
+  LogInfo("the server does not serve protocol {}; trying {}", sync.protocol_version, protocol_version_);
+}
+
 void WorkerLoop::OnAnswer(const OpenSync& sync, v1::SyncResponse& response, bool is_newest, absl::Time now) {
   // Renewals tell nothing of whether there is room again.
   if (!sync.renews_only) {
@@ -436,6 +447,10 @@ void WorkerLoop::OnAnswer(const OpenSync& sync, v1::SyncResponse& response, bool
   }
   renews_first_ = false;
   backoff_until_ = absl::InfinitePast();
+  // Another server may be there since.
+  if (response.protocol_version_max() > 0) {
+    protocol_version_ = std::clamp(response.protocol_version_max(), kProtocolVersionMin, options_.protocol_version_max);
+  }
   if (response.inline_bytes_max() > 0) {
     attempt_parts_.inline_bytes_max = std::min(response.inline_bytes_max(), kInlineBytesMax);
   }

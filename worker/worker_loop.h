@@ -39,6 +39,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/random.h"
+#include "base/version.h"
 #include "sdk/cpp/client/transport.h"
 #include "sheaf/v1/work_service.pb.h"
 #include "worker/attempt.h"
@@ -68,6 +69,8 @@ struct WorkerOptions {
   absl::Duration grace = absl::Seconds(20);
   // When the server drains it: finish what is held and be done, instead of waiting to be taken back into service.
   bool exit_when_drained = false;
+  // The highest that this worker speaks. At a server that serves lower ones only, the worker speaks its highest.
+  int protocol_version_max = kProtocolVersionMax;
   // What a server may make this worker download for one task, and return from it.
   int64_t broadcast_bytes_max = int64_t{4} << 30;
   int64_t contribution_bytes_max = int64_t{1} << 30;
@@ -122,8 +125,8 @@ class WorkerLoop {
 
   // Nothing left to do, for ever.
   bool is_done() const { return done_; }
-  // Why, once done: OK after a drain; FAILED_PRECONDITION with the server's sentence if it refused this protocol
-  // version.
+  // Why, once done: OK after a drain; FAILED_PRECONDITION with the server's sentence if it refused every protocol
+  // version that this worker speaks.
   const absl::Status& exit_status() const { return exit_status_; }
 
   WorkerState state() const;
@@ -138,6 +141,7 @@ class WorkerLoop {
   // A Sync that was sent and not answered yet.
   struct OpenSync {
     absl::Time sent;
+    int protocol_version = 0;
     // Empty if it asks for no leases.
     std::string poll_id;
     // The server may keep it for this long.
@@ -181,6 +185,7 @@ class WorkerLoop {
   void AddPoll(absl::Time now, v1::SyncRequest& request, OpenSync& sync);
   void OnSyncDone(int64_t id, absl::StatusOr<v1::SyncResponse> response, absl::Time now);
   void OnSyncFailed(const OpenSync& sync, const absl::Status& status, absl::Time now);
+  void OnVersionRefused(const OpenSync& sync, const absl::Status& status);
   void OnAnswer(const OpenSync& sync, v1::SyncResponse& response, bool is_newest, absl::Time now);
   void OnVerdict(const v1::ResultVerdict& verdict);
   void OnLeaseUpdate(const v1::LeaseUpdate& update, absl::Time sent);
@@ -212,6 +217,8 @@ class WorkerLoop {
 
   std::map<int64_t, OpenSync> open_syncs_;
   int64_t newest_sync_ = 0;
+  // That the next call says.
+  int protocol_version_;
   // Kept until an answer came.
   std::string poll_id_;
   absl::Time next_poll_ = absl::InfinitePast();

@@ -405,11 +405,46 @@ TEST_CASE("A server that is down is asked again after pauses that grow to ten se
 }
 
 TEST_CASE("A server that speaks another protocol ends the worker with the server's sentence") {
-  LoopHarness test;
+  LoopHarness test({.worker = "w", .protocol_version_max = 1});
   test.FailLastSync(absl::FailedPreconditionError("protocol 1 is not served; upgrade to 3..5"));
   CHECK(test.loop.is_done());
   CHECK(test.loop.exit_status() == absl::FailedPreconditionError("protocol 1 is not served; upgrade to 3..5"));
   CHECK(test.Advance(absl::Hours(1)) == absl::InfiniteFuture());
+}
+
+TEST_CASE(
+    "A worker that speaks later protocols than its server speaks the server's, and a later one once it is served") {
+  const absl::Status refused = absl::FailedPreconditionError("the server serves 1 to 1; upgrade the server first");
+  LoopHarness test({.worker = "w", .protocol_version_max = 3});
+  const auto serves = [&](int highest) {
+    v1::SyncResponse response = Granting({});
+    response.set_protocol_version_max(highest);
+    test.AnswerLastSync(response);
+  };
+  CHECK(test.LastSync().protocol_version() == 3);
+  test.FailLastSync(refused);
+  CHECK(test.LastSync().protocol_version() == 2);
+  test.FailLastSync(refused);
+  CHECK(test.LastSync().protocol_version() == 1);
+  CHECK(test.LastSync().want() == 1);
+  CHECK(test.num_syncs() == 3);
+  serves(1);
+  test.Advance(absl::Minutes(1));
+  CHECK(test.LastSync().protocol_version() == 1);
+  // The server was upgraded, and later to one that serves more than the worker speaks.
+  serves(2);
+  test.Advance(absl::Minutes(1));
+  CHECK(test.LastSync().protocol_version() == 2);
+  serves(7);
+  test.Advance(absl::Minutes(1));
+  CHECK(test.LastSync().protocol_version() == 3);
+  // Nothing that it speaks is served.
+  for (int i = 0; i < 3; ++i) {
+    CHECK(!test.loop.is_done());
+    test.FailLastSync(refused);
+  }
+  CHECK(test.loop.is_done());
+  CHECK(test.loop.exit_status() == refused);
 }
 
 TEST_CASE("A worker that is refused comes back rarely") {
