@@ -45,8 +45,7 @@ void RelayRunner::LookBelow() {
   const absl::Status seen = offers_.Look();
   MutexLock lock(mutex_);
   if (!seen.ok() && seen.code() != seen_.code()) {
-    LogWarning("the server below does not say what its workers offer, so this relay takes no tasks: {}",
-               seen.ToString());
+    LogWarning("this relay takes no tasks as long as it has nothing to offer of the server below: {}", seen.ToString());
   }
   if (seen.ok() && !seen_.ok()) LogInfo("the server below answers again");
   seen_ = seen;

@@ -109,6 +109,14 @@ TEST_CASE("A round below does what the task lists, promises what its round promi
   CHECK(RelayedRequestId(later).size() <= 64 - std::string("-cancel").size());
 }
 
+TEST_CASE("A round above whose durability a server of 0.1 does not say is EPHEMERAL below") {
+  v1::Lease lease = ALease();
+  lease.clear_durability();
+  CHECK(SpecOf(lease).durability() == v1::EPHEMERAL);
+  lease.set_durability(v1::DURABLE);
+  CHECK(SpecOf(lease).durability() == v1::DURABLE);
+}
+
 TEST_CASE("A relay that makes slots of its tasks passes on what they say") {
   v1::Lease lease = ALease();
   lease.set_payload("rate=1");

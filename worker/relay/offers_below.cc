@@ -18,6 +18,14 @@ constexpr absl::Duration kTimeout = absl::Seconds(5);
 }  // namespace
 
 absl::StatusOr<std::vector<v1::OfferedComputation>> OffersBelow::Ask() const {
+  // 0.1 releases values where it is asked for partial aggregates, which it does not know. It does not say who calls,
+  // either.
+  ASSIGN_OR_RETURN(const v1::GetServerInfoResponse info,
+                   BlockingCall(below_, kGetServerInfo, v1::GetServerInfoRequest(), {.timeout = kTimeout}));
+  if (!info.has_caller()) {
+    return absl::FailedPreconditionError(
+        "its rounds release no partial aggregates, because it is older than 0.2: upgrade that server");
+  }
   std::map<std::string, int32_t> versions;
   v1::ListWorkersRequest request;
   request.set_population(filter_.population);

@@ -28,7 +28,7 @@ class OffersBelow {
   OffersBelow(Transport& below, Filter filter) : below_(below), filter_(std::move(filter)) {}
 
   // Asks for the workers: of the first ten thousand, those that are in service. As long as they cannot be asked for,
-  // there is nothing to offer.
+  // there is nothing to offer. FAILED_PRECONDITION if the server is older than 0.2.
   absl::Status Look() EXCLUDES(mutex_);
   // Nothing, until it has looked again.
   void Withdraw() EXCLUDES(mutex_);

@@ -51,7 +51,8 @@ absl::StatusOr<v1::RoundSpec> RelayedSpec(const v1::Lease& lease, const RelayOpt
   }
   spec.set_min_clients(options.min_clients);
   spec.set_priority(lease.priority());
-  spec.set_durability(lease.durability());
+  // Nor this. The round above may be EPHEMERAL: then nothing of it is written down below, either.
+  spec.set_durability(lease.durability() == v1::DURABILITY_UNSPECIFIED ? v1::EPHEMERAL : lease.durability());
   spec.set_broadcast_digest(lease.broadcast_digest());
   spec.set_release(v1::PARTIAL_AGGREGATE);
   return spec;
