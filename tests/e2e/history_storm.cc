@@ -8,7 +8,9 @@
 #include <utility>
 
 #include "proto/methods.h"
+#include "proto/time.h"
 #include "sdk/cpp/client/round_client.h"
+#include "tests/e2e/rounds.h"
 
 namespace sheaf {
 
@@ -79,6 +81,22 @@ void SteppedClock::Write(int place, absl::Duration duration) {
   ::close(fd);
 }
 
+// --- StormRound ---
+
+v1::RoundSpec StormRound(Random& random, absl::Duration lease, int num_tasks, absl::Duration work) {
+  v1::RoundSpec spec = OneHotRound({.num_tasks = num_tasks, .lease = lease});
+  for (int i = 0; i < num_tasks; ++i) {
+    const absl::Duration duration = absl::Floor(random.Between(absl::ZeroDuration(), work), absl::Milliseconds(1));
+    spec.mutable_listed()->mutable_tasks(i)->set_payload(fmt::format("{} {}", absl::FormatDuration(duration), i));
+  }
+  if (random.Chance(0.5)) spec.set_goal(num_tasks * 3 / 4);
+  // Beyond what the clock is stepped by: the deadline is a promise in wall time.
+  *spec.mutable_deadline() = ToProto(absl::Hours(5));
+  spec.mutable_retry()->set_lost_max(1000);
+  spec.mutable_retry()->set_failed_max(1000);
+  return spec;
+}
+
 // --- HistoryStorm ---
 
 HistoryStorm::HistoryStorm(const StormOptions& options)
@@ -94,13 +112,17 @@ HistoryStorm::HistoryStorm(const StormOptions& options)
   REQUIRE(network.ok());
   network_ = *std::move(network);
   for (int i = 0; i < options.num_workers; ++i) {
-    seats_.push_back({.clock = SteppedClock(fmt::format("{}/clock-{}", directory_.path(), i))});
+    const std::vector<std::string>& programs = options.worker_programs;
+    seats_.push_back(
+        {.program = programs.empty() ? options.programs.worker : programs[static_cast<size_t>(i) % programs.size()],
+         .clock = SteppedClock(fmt::format("{}/clock-{}", directory_.path(), i))});
     StartWorker(seats_.back());
   }
 }
 
 FederationOptions HistoryStorm::ServerOptions() {
-  FederationOptions server = {.server_wrapper = server_clock_.Wrapper(), .protocol = options_.protocol};
+  FederationOptions server = {
+      .server_wrapper = server_clock_.Wrapper(), .protocol = options_.protocol, .programs = options_.programs};
   if (options_.protocol != ServerAddress::Protocol::kHttps) return server;
   certificates_ = std::make_unique<Certificates>(directory_.path());
   const CertificateFiles files = certificates_->Issue("server", "IP:127.0.0.1");
@@ -125,6 +147,7 @@ void HistoryStorm::StartWorker(Seat& seat) {
   seat.worker = fmt::format("w{}", ++num_workers_);
   std::vector<std::string> arguments = {"--concurrency", "2"};
   arguments.insert(arguments.end(), options_.worker_arguments.begin(), options_.worker_arguments.end());
+  federation_.programs().worker = seat.program;
   // Not to the server itself, and without what it is to be believed by.
   seat.pid = federation_
                  .StartWorker(seat.worker, arguments, (uses_http() ? "http://" : "") + network_->address(),
@@ -139,6 +162,11 @@ void HistoryStorm::KillWorker() {
   takeover_.OnKilled(seat.worker);
   ++counts_.worker_kills;
   StartWorker(seat);
+}
+
+void HistoryStorm::ReplaceServer(const std::string& sheafd) {
+  federation_.programs().sheafd = sheafd;
+  RestartServer();
 }
 
 void HistoryStorm::SetFaults(bool are_on) {

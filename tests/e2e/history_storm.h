@@ -24,6 +24,7 @@
 #include "probe/faulty_network.h"
 #include "probe/history.h"
 #include "probe/recording_transport.h"
+#include "sheaf/v1/round.pb.h"
 #include "tests/e2e/certificates.h"
 #include "tests/e2e/processes.h"
 #include "tests/e2e/rpc_relay.h"
@@ -77,6 +78,10 @@ class SteppedClock {
   absl::Duration slept_;
 };
 
+// So many tasks of up to `work`; of every other round three quarters are enough.
+v1::RoundSpec StormRound(Random& random, absl::Duration lease, int num_tasks = 60,
+                         absl::Duration work = absl::Milliseconds(300));
+
 struct StormOptions {
   int num_workers = 8;
   // Of each, besides those that it needs.
@@ -85,6 +90,9 @@ struct StormOptions {
   uint64_t seed = 1;
   // How the workers reach the relay, and the relay the server; with kHttps the former are without TLS.
   ServerAddress::Protocol protocol = ServerAddress::Protocol::kGrpc;
+  Programs programs;
+  // Paths; the workers' seats take turns at them. Empty: that of `programs`.
+  std::vector<std::string> worker_programs;
 };
 
 class HistoryStorm {
@@ -100,6 +108,8 @@ class HistoryStorm {
   void Rage(const std::string& round, absl::Duration longest);
   // One worker of them, drawn; another takes its seat.
   void KillWorker();
+  // Kills the server; from now on it is this program.
+  void ReplaceServer(const std::string& sheafd);
 
   struct Counts {
     int server_kills = 0;
@@ -118,6 +128,7 @@ class HistoryStorm {
   struct Seat {
     std::string worker;
     pid_t pid = 0;
+    std::string program;
     SteppedClock clock;
   };
 

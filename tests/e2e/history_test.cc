@@ -26,23 +26,6 @@ std::string Spread(std::vector<absl::Duration> values) {
                      absl::FormatDuration(values.back()));
 }
 
-// Sixty tasks of up to 300 ms; every other round has enough before all of them are done.
-v1::RoundSpec StormRound(Random& random, absl::Duration lease) {
-  constexpr int kTasks = 60;
-  v1::RoundSpec spec = OneHotRound({.num_tasks = kTasks, .lease = lease});
-  for (int i = 0; i < kTasks; ++i) {
-    const absl::Duration work =
-        absl::Floor(random.Between(absl::ZeroDuration(), absl::Milliseconds(300)), absl::Milliseconds(1));
-    spec.mutable_listed()->mutable_tasks(i)->set_payload(fmt::format("{} {}", absl::FormatDuration(work), i));
-  }
-  if (random.Chance(0.5)) spec.set_goal(kTasks * 3 / 4);
-  // Beyond what the clock is stepped by: the deadline is a promise in wall time.
-  *spec.mutable_deadline() = ToProto(absl::Hours(5));
-  spec.mutable_retry()->set_lost_max(1000);
-  spec.mutable_retry()->set_failed_max(1000);
-  return spec;
-}
-
 void Storm(int64_t loops, ServerAddress::Protocol protocol) {
   SystemRandom chance;
   const uint64_t seed =

@@ -82,7 +82,8 @@ CommandRun RunCommand(const std::vector<std::string>& argv, const CommandOptions
   return run;
 }
 
-Federation::Federation(FederationOptions options) : directory_(ScratchDirectory()), options_(std::move(options)) {
+Federation::Federation(FederationOptions options)
+    : directory_(ScratchDirectory()), options_(std::move(options)), programs_(options_.programs) {
   StartServer();
 }
 
@@ -97,8 +98,8 @@ Federation::~Federation() {
   for (auto& [name, worker] : workers_) worker.Terminate();
   workers_.clear();
   server_.reset();
-  for (int start = 1; start <= num_starts_; ++start) {
-    const absl::StatusOr<std::string> log = ReadFile(LogOfStart(start));
+  for (const std::string& path : judged_logs_) {
+    const absl::StatusOr<std::string> log = ReadFile(path);
     if (log.ok()) CheckNoSlowBatches(*log);
   }
 }
@@ -108,15 +109,16 @@ absl::Duration Federation::StartServer() {
   std::filesystem::remove(PortFile());
   std::filesystem::remove(HttpPortFile());
   std::vector<std::string> argv = options_.server_wrapper;
-  for (const std::string& word :
-       {BinaryPath("sheafd"), std::string("--listen"), grpc_listen_, std::string("--data-dir"), data_directory(),
-        std::string("--port-file"), PortFile()}) {
+  for (const std::string& word : {programs_.sheafd, std::string("--listen"), grpc_listen_, std::string("--data-dir"),
+                                  data_directory(), std::string("--port-file"), PortFile()}) {
     argv.push_back(word);
   }
   if (uses_http()) argv.insert(argv.end(), {"--http", http_listen_, "--http-port-file", HttpPortFile()});
   argv.insert(argv.end(), options_.server_arguments.begin(), options_.server_arguments.end());
   server_.reset();
-  server_.emplace(StartChild(std::move(argv), LogOfStart(++num_starts_)));
+  const std::string log = LogOfStart(++num_starts_);
+  if (programs_.sheafd == BinaryPath("sheafd")) judged_logs_.push_back(log);
+  server_.emplace(StartChild(std::move(argv), log));
   WaitUntil("sheafd serves", kServerStart, [&] {
     if (!server_->IsRunning()) FAIL("sheafd ended with " << server_->EndText() << ":\n" << server_->LogTail(kLogLines));
     return FileExists(PortFile()) && (!uses_http() || FileExists(HttpPortFile()));
@@ -150,7 +152,7 @@ absl::Duration Federation::StopServer() {
 ChildProcess& Federation::StartWorker(const std::string& name, const std::vector<std::string>& arguments,
                                       const std::string& server, std::vector<std::string> wrapper) {
   std::vector<std::string> argv = std::move(wrapper);
-  argv.insert(argv.end(), {BinaryPath("sheaf-worker"), "--server", server.empty() ? address_ : server, "--name", name});
+  argv.insert(argv.end(), {programs_.worker, "--server", server.empty() ? address_ : server, "--name", name});
   const std::vector<std::string> security = server.empty() ? SecurityFlags() : std::vector<std::string>();
   argv.insert(argv.end(), security.begin(), security.end());
   argv.insert(argv.end(), arguments.begin(), arguments.end());
@@ -171,7 +173,7 @@ ChildProcess& Federation::RestartWorker(const std::string& name) {
 void Federation::KillWorker(const std::string& name) { Kill(workers_.at(name)); }
 
 CommandRun Federation::Sheaf(std::vector<std::string> arguments, const CommandOptions& options) const {
-  std::vector<std::string> argv = {BinaryPath("sheaf"), "--server", address_};
+  std::vector<std::string> argv = {programs_.sheaf, "--server", address_};
   const std::vector<std::string> security = SecurityFlags();
   argv.insert(argv.end(), security.begin(), security.end());
   argv.insert(argv.end(), arguments.begin(), arguments.end());

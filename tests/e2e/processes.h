@@ -39,6 +39,13 @@ namespace sheaf {
 // Of sheafd, sheaf-worker or sheaf.
 std::string BinaryPath(const std::string& name);
 
+// Paths: what a federation starts. Those of this build, unless a test names others.
+struct Programs {
+  std::string sheafd = BinaryPath("sheafd");
+  std::string worker = BinaryPath("sheaf-worker");
+  std::string sheaf = BinaryPath("sheaf");
+};
+
 struct CommandRun {
   int exit_code = 0;
   std::string out;
@@ -67,6 +74,7 @@ struct FederationOptions {
   // How the test, its workers and its command line reach the server. kHttps wants a certificate among the arguments.
   ChannelSecurity security;
   ServerAddress::Protocol protocol = ServerAddress::Protocol::kGrpc;
+  Programs programs;
 };
 
 class Federation {
@@ -86,6 +94,8 @@ class Federation {
   const ChannelSecurity& security() const { return options_.security; }
   const Clock& clock() const { return clock_; }
   Random& random() { return random_; }
+  // What is started from now on. Whatever runs goes on.
+  Programs& programs() { return programs_; }
   // Repeats calls while the server restarts.
   Transport& transport() { return *transport_; }
   // Does not.
@@ -125,11 +135,14 @@ class Federation {
   GrpcTimer timer_;
   TemporaryDirectory directory_;
   const FederationOptions options_;
+  Programs programs_;
   std::string address_;
   // Where it listens, for its restarts.
   std::string grpc_listen_ = "127.0.0.1:0";
   std::string http_listen_ = "127.0.0.1:0";
   int num_starts_ = 0;
+  // Of the servers of this build: an older one may take as long for a batch as it did.
+  std::vector<std::string> judged_logs_;
   std::optional<ChildProcess> server_;
   std::map<std::string, ChildProcess> workers_;
   std::map<std::string, std::vector<std::string>> worker_commands_;

@@ -62,5 +62,8 @@ FOLDERS = {
     "tests": (["base/status_macros.h", "catch2/catch.hpp", "storage/sqlite/sqlite_connection.h"], TESTS, TESTS_OF),
     # They have types of the same names as other folders of tests.
     "tests/cli": (["absl/status/status.h", "catch2/catch.hpp"], "", {}),
+    "tests/compat": (["absl/status/status.h", "catch2/catch.hpp"], "", {
+        "command_storm.h": "extern Federation& federation; extern std::string id;",
+    }),
     "tests/e2e": (["absl/status/status.h", "catch2/catch.hpp", "sdk/cpp/client/round_client.h"], END_TO_END, {}),
 }
