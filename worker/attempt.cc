@@ -39,6 +39,8 @@ std::string_view PhaseName(Attempt::Phase phase) {
   switch (phase) {
     case Attempt::Phase::kPreparing:
       return "prepare";
+    case Attempt::Phase::kPrepared:
+      return "prepared";
     case Attempt::Phase::kFetching:
       return "download";
     case Attempt::Phase::kRunning:

@@ -50,6 +50,23 @@ TEST_CASE("A worker prepares a task of an announced round at once, and runs it w
   CHECK(test.LastSync().results(0).contribution() == "result");
 }
 
+TEST_CASE("The time that a prepared task waited for its round has an interval of its own, and is in no other") {
+  LoopHarness test({.worker = "w", .prepare_ahead = 1});
+  test.AnswerLastSync(Announcing({"t1"}));
+  test.clock.Advance(absl::Seconds(5));
+  test.AnswerLastSync(Opening(test));
+  test.clock.Advance(absl::Seconds(2));
+  test.FinishRun(0, "result");
+  const v1::AttemptTimings& timings = test.LastSync().results(0).timings();
+  REQUIRE(timings.intervals_size() == 2);
+  CHECK(timings.intervals(0).phase() == "prepared");
+  CHECK(timings.intervals(0).end().seconds() == 5);
+  CHECK(timings.intervals(1).phase() == "compute");
+  CHECK(timings.intervals(1).begin().seconds() == 5);
+  CHECK(timings.compute().seconds() == 2);
+  CHECK(timings.upload().seconds() == 0);
+}
+
 TEST_CASE("A worker that waits for its round to open makes progress") {
   LoopHarness test({.worker = "w", .prepare_ahead = 1});
   test.AnswerLastSync(Announcing({"t1"}));
