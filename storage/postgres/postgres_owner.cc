@@ -14,6 +14,7 @@ namespace {
 // Between two attempts to reach a database that does not serve: soon at first, then twice a second.
 constexpr int kPauseMillisecondsMax = 500;
 constexpr int64_t kLooksPerBeat = 10;
+constexpr std::string_view kLongWork = "sheafd at long work";
 
 // A server that listens on all its addresses is reached at `host`.
 std::string Reachable(const std::string& address, const std::string& host) {
@@ -115,10 +116,12 @@ absl::Status PostgresOwner::TakeRow() {
 }
 
 absl::Status PostgresOwner::EndOldConnection() {
-  return connection_.Run({.sql = R"(-- end_old_connection
+  return connection_.Run({.sql = fmt::format(R"(-- end_old_connection
       SELECT pg_terminate_backend(a.pid, 5000) FROM owners o
         JOIN pg_stat_activity a ON a.pid = o.backend_pid AND a.backend_start = o.backend_start
-       WHERE o.population = '' AND (a.state <> 'active' OR a.wait_event_type = 'Client'))"});
+       WHERE o.population = ''
+         AND NOT (a.application_name = '{}' AND a.state = 'active' AND a.wait_event_type IS DISTINCT FROM 'Client'))",
+                                             kLongWork)});
 }
 
 absl::Status PostgresOwner::CheckFree() {
@@ -152,6 +155,14 @@ PostgresConnection::Statement PostgresOwner::Fence() const {
               "WHERE population = '' AND epoch = $2 AND batch = $1 - 1",
           .values = PostgresValues().Add(batch_ + 1).Add(epoch_),
           .change = {{.num_rows = 1, .otherwise = absl::AbortedError("the fence")}}};
+}
+
+absl::Status PostgresOwner::BeginLongWork() {
+  return connection_.Run({.sql = fmt::format("-- begin_long_work\nSET application_name = '{}'", kLongWork)});
+}
+
+absl::Status PostgresOwner::EndLongWork() {
+  return connection_.Run({.sql = "-- end_long_work\nRESET application_name"});
 }
 
 PostgresConnection::Statement PostgresOwner::LateBeat() const {

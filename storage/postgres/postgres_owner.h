@@ -72,6 +72,10 @@ class PostgresOwner {
   const absl::Status& status() const { return status_; }
   // The first statement of each transaction that writes.
   PostgresConnection::Statement Fence() const;
+  // Between the two, a transaction may last for longer than others wait for the row, as long as the database works on
+  // it; they see it in pg_stat_activity, by the connection's application_name.
+  absl::Status BeginLongWork();
+  absl::Status EndLongWork();
   // The last statement of a transaction that may last for longer than takeover_after, with nothing heard meanwhile.
   PostgresConnection::Statement LateBeat() const;
   // The transaction of the last fence was committed.
@@ -104,8 +108,8 @@ class PostgresOwner {
   absl::Status CheckFree();
   // The row is this process's: takes it again for the connection that is there now, and reads `batch`.
   absl::StatusOr<int64_t> TakeAgain();
-  // Ends the connection that holds the row's lock for longer than one waits for it, unless it is at work: a server that
-  // stands still has its connection wait for it, one that migrates waits for the database.
+  // Ends the connection that holds the row's lock for longer than one waits for it, unless it is at long work. That of
+  // a server that stands still in the middle of long work waits for its client, and is ended, too.
   absl::Status EndOldConnection();
   // The same on a new connection.
   absl::StatusOr<int64_t> ConnectAndTakeAgain();

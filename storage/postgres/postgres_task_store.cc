@@ -23,8 +23,14 @@ class LateBeat final : public BatchPart {
 };
 
 absl::Status MigrateAsOwner(PostgresEngine& engine, std::span<const Migration> migrations) {
-  const LateBeat beat(engine);
-  return Migrate(engine.session(), migrations);
+  RETURN_IF_ERROR(engine.owner().BeginLongWork());
+  absl::Status status;
+  {
+    const LateBeat beat(engine);
+    status = Migrate(engine.session(), migrations);
+  }
+  RETURN_IF_ERROR(status);
+  return engine.owner().EndLongWork();
 }
 
 }  // namespace

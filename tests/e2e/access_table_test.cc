@@ -290,6 +290,15 @@ std::map<std::string, MethodRow> Table() {
       Asking<v1::GetRoundRequest>([](auto& r, const World& w, const std::string&) { r.set_round(w.round); }), looking};
   rows["sheaf.v1.RoundService/ListRounds"] = {
       Asking<v1::ListRoundsRequest>([](auto& r, const World&, const std::string& p) { r.set_population(p); }), looking};
+  rows["sheaf.v1.RoundService/OpenRound"] = {
+      Asking<v1::OpenRoundRequest>([](auto& r, const World& w, const std::string&) {
+        // Refused by the handler, past the guard: the round was never announced.
+        r.set_round(w.round);
+        r.set_request_id("open");
+      }),
+      {"submitter"},
+      Code::kPermissionDenied,
+      Code::kFailedPrecondition};
   rows["sheaf.v1.RoundService/CancelRound"] = {
       Asking<v1::CancelRoundRequest>([](auto& r, const World& w, const std::string&) {
         // Refused by the handler, past the guard: the round is still needed.
