@@ -4,8 +4,8 @@
 // somebody comes soon when there are some.
 //
 //   PaceSteering steering(limits);
-//   steering.OnCall("default", {.num_leases = 0, .now = now}, num_queued);   // Asked for how much is queued, now and
-//   then. const PaceSteering::Next next = steering.NextCall("default", {.min = min, .max = max}, now);
+//   steering.OnCall("default", {.num_leases = 0, .now = now}, num_queued);   // Asked now and then how much is queued.
+//   const PaceSteering::Next next = steering.NextCall("default", {.min = min, .max = max}, now);
 //   // The worker is told to come between next.range.min and .max from now, and next.appointment is remembered with it.
 //
 // O(1) a call, beside one look at a calendar a second. Memory is bounded: kPopulationsMax calendars; a population

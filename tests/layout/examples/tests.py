@@ -13,7 +13,6 @@ GOLDEN = "extern std::set<std::string> contract; extern Transcript& transcript; 
 
 TESTS_OF = {
     "aggregation/exact_value.h": "extern double found;",
-    "cli/trace_check.h": "extern std::string text;",
     "conformance/operator_suite.h": "extern std::span<const Operator> kMyOperators; extern Oracle MyOracle; "
                                     "extern OperatorTrial RandomTrial(Random&);",
     "conformance/shuffled_for.h": "extern RoundAccumulator& sum;",
@@ -39,6 +38,8 @@ TESTS_OF = {
     "server/unread_calls.h": "extern RunningServer& server;",
     "simulation/agenda.h": "extern SimServer& server;",
     "simulation/crash_point.h": "extern CrashPoint& point;",
+    "simulation/fleet/availability.h": "extern absl::Duration age;",
+    "simulation/fleet/time_wheel.h": "extern void Happen(uint32_t);",
     "simulation/journal.h": "extern Journal& journal; extern int counted; extern std::string task;",
     "simulation/sim_background.h": "extern Random& chance; extern Background::Job job; extern absl::Time frozen_until; "
                                    "extern void Guard(const Background::Job&);",
@@ -61,7 +62,9 @@ extern std::string round; extern std::vector<int64_t> counts; extern FaultyCalls
 FOLDERS = {
     "tests": (["base/status_macros.h", "catch2/catch.hpp", "storage/sqlite/sqlite_connection.h"], TESTS, TESTS_OF),
     # They have types of the same names as other folders of tests.
-    "tests/cli": (["absl/status/status.h", "catch2/catch.hpp"], "", {}),
+    "tests/cli": (["absl/status/status.h", "catch2/catch.hpp"], "", {
+        "trace_check.h": "extern std::string text;",
+    }),
     "tests/compat": (["absl/status/status.h", "catch2/catch.hpp"], "", {
         "command_storm.h": "extern Federation& federation; extern std::string id;",
     }),

@@ -3,8 +3,8 @@
 // can, can for some hours.
 //
 //   Availability availability(absl::Hours(3));
-//   bool can = random.Chance(availability.Part(time));
-//   absl::Duration until = can ? availability.UntilGone(random) : availability.UntilThere(time, random);
+//   bool can = random.Chance(availability.Part(age));
+//   absl::Duration until = can ? availability.UntilGone(random) : availability.UntilThere(age, random);
 //
 // Times count from a midnight. Thread-safe, but for the Random.
 #pragma once
