@@ -9,8 +9,8 @@ namespace {
 class PostgresUnderTest final : public StoreUnderTest {
  public:
   PostgresUnderTest() {
-    // Some ten thousand commits are compared by what they answer. What a power cut leaves of them is no part of it, and on
-    // a busy disk each flush takes long.
+    // Some ten thousand commits are compared by what they answer. What a power cut leaves of them is no part of it, and
+    // on a busy disk each flush takes long.
     database_->Run("ALTER SYSTEM SET fsync = off");
     database_->Run("SELECT pg_reload_conf()");
     Reopen();
