@@ -37,7 +37,11 @@ absl::Status CheckArguments(const TaskStore::MoveRoundParams& params) {
       fmt::format("round {} cannot move from {} to {}", params.round, Name(params.from), Name(params.to)));
 }
 
-absl::Status CheckArguments(const TaskStore::LeaseTasksParams& params) {
+namespace {
+
+// What LeaseTasks and LeaseAgain have in common.
+template <typename Params>
+absl::Status CheckLeasing(const Params& params) {
   if (params.worker.empty()) return absl::InvalidArgumentError("a lease needs a worker's name");
   if (params.per_worker_max < 0) {
     return absl::InvalidArgumentError(fmt::format("per_worker_max is negative: {}", params.per_worker_max));
@@ -46,6 +50,16 @@ absl::Status CheckArguments(const TaskStore::LeaseTasksParams& params) {
     if (token.empty()) return absl::InvalidArgumentError("a lease token is empty");
   }
   return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status CheckArguments(const TaskStore::LeaseTasksParams& params) { return CheckLeasing(params); }
+absl::Status CheckArguments(const TaskStore::LeaseAgainParams& params) { return CheckLeasing(params); }
+
+bool MayTryAgain(const TaskRecord& task, const TaskStore::LeaseAgainParams& params) {
+  return (params.lost_max == 0 || task.num_lost < params.lost_max) &&
+         (params.failed_max == 0 || task.num_failed < params.failed_max);
 }
 
 absl::Status CheckArguments(const TaskStore::EndAttemptParams& params) {

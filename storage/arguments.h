@@ -15,6 +15,7 @@ namespace sheaf {
 absl::Status CheckArguments(const TaskStore::CreateRoundParams& params);
 absl::Status CheckArguments(const TaskStore::MoveRoundParams& params);
 absl::Status CheckArguments(const TaskStore::LeaseTasksParams& params);
+absl::Status CheckArguments(const TaskStore::LeaseAgainParams& params);
 absl::Status CheckArguments(const TaskStore::EndAttemptParams& params);
 absl::Status CheckArguments(const TaskStore::RecordContributionParams& params);
 absl::Status CheckArguments(const TokenRecord& token);
@@ -41,6 +42,12 @@ absl::Status CheckpointGoesBack(const RoundRecord& round, int64_t sequence);
 // Error of an attempt whose accepted contribution a crash forgot.
 inline constexpr char kForgottenContribution[] =
     "its contribution was accepted, but the server stopped before a checkpoint contained it";
+
+// Error of an attempt that ran when another at the same task was accepted.
+inline constexpr char kOtherAttemptWon[] = "another attempt at the task was accepted first";
+
+// The task has not lost or failed as many attempts as it may.
+bool MayTryAgain(const TaskRecord& task, const TaskStore::LeaseAgainParams& params);
 
 // The record a new round starts with: counts, version and outcome as the store sets them.
 RoundRecord FreshRound(const TaskStore::CreateRoundParams& params);

@@ -67,6 +67,21 @@ struct RoundRecord {
   std::string task_digests;
 };
 
+// A second lease of a task that is LEASED, for a speculative attempt beside the one that runs (docs/adr/0040). The
+// task's first lease lies in the task's own fields, which are the same.
+struct SecondLease {
+  WorkerName worker;
+  LeaseToken lease_token;
+  std::string poll_id;
+  absl::Time lease_time;
+  absl::Time expire_time;
+  absl::Time attempt_deadline_time;
+  int64_t progress = 0;
+  int32_t attempt = 0;
+
+  friend bool operator==(const SecondLease&, const SecondLease&) = default;
+};
+
 struct TaskRecord {
   TaskId id;
   TaskState state = TaskState::kQueued;
@@ -91,6 +106,10 @@ struct TaskRecord {
   absl::Time attempt_deadline_time;
   // Highest progress reported under this lease.
   int64_t progress = 0;
+  // Number of the attempt that this lease is: the newest, unless a second lease was given since. 0 if not kLeased.
+  int32_t attempt = 0;
+  // kLeased only: always another worker's.
+  std::optional<SecondLease> second_lease;
   int32_t num_attempts = 0;
   // Since it was created or last requeued by an operator.
   int32_t num_failed = 0;

@@ -121,8 +121,13 @@ class TaskStore : public TaskQueries {
   virtual std::optional<absl::Time> FirstAvailable(const RoundId& /*id*/) const { return std::nullopt; }
 
   // --- Leases ----------------------------------------------------------------------------------
-  // Of the tasks that these return, only those of LeaseTasks and RequeueTask have what their submitter wrote: of the
-  // others payload and data_selector are empty.
+  // Of the tasks that these return, only those of LeaseTasks, LeaseAgain and RequeueTask have what their submitter
+  // wrote: of the others payload and data_selector are empty.
+  //
+  // A task that is LEASED may have a second lease (LeaseAgain), which is another worker's: a lease of its own, with an
+  // attempt of its own. What is asked for or done under a token, or of a worker, returns the task as that lease has it
+  // (second_lease.h). When one of the two ends without a contribution, the other is the task's only one, and the task
+  // stays LEASED; when one brings the contribution, the other's attempt ends with it, as CANCELLED.
 
   struct LeaseTasksParams {
     RoundId round;
@@ -144,12 +149,39 @@ class TaskStore : public TaskQueries {
   // FAILED_PRECONDITION if the round neither is kAnnounced nor kCollecting.
   virtual absl::StatusOr<std::vector<TaskRecord>> LeaseTasks(const LeaseTasksParams& params) = 0;
 
+  struct LeaseAgainParams {
+    // As in LeaseTasksParams.
+    RoundId round;
+    WorkerName worker;
+    std::string poll_id;
+    std::vector<LeaseToken> tokens;
+    std::vector<std::string> fulfilled_requirements;
+    int32_t per_worker_max = 0;
+    // Tasks that have lost or failed so many attempts get no other; 0: no limit.
+    int32_t lost_max = 0;
+    int32_t failed_max = 0;
+    // Of tasks whose lease began by then,
+    absl::Time begun_by;
+    // and so many of them, the longest held first, whether or not this worker may take them: bounds the work.
+    int32_t candidates_max = 64;
+    absl::Time now;
+    absl::Time expire_time;
+    absl::Time attempt_deadline_time;
+  };
+  // Gives up to tokens.size() LEASED tasks that have one lease, of another worker, a second one. An empty answer is
+  // success. FAILED_PRECONDITION if the round is not kCollecting.
+  virtual absl::StatusOr<std::vector<TaskRecord>> LeaseAgain(const LeaseAgainParams& params) = 0;
+  // Of the round's tasks that have one lease: when the first began of those leases that began after `after`. Infinite
+  // future if there is none, or the round is not kCollecting. O(log leases), but the first time it is asked of a round
+  // that has leases already. NOT_FOUND.
+  virtual absl::StatusOr<absl::Time> FirstLeaseTime(const RoundId& round, absl::Time after) = 0;
+
   // The tasks leased to a worker of this population, by id. A worker of the same name in another population is another
   // worker.
   virtual absl::StatusOr<std::vector<TaskRecord>> ListLeases(const std::string& population,
                                                              const WorkerName& worker) = 0;
 
-  // NOT_FOUND if there is none.
+  // Of a task that has two leases both, the older in its own fields. NOT_FOUND if there is none.
   virtual absl::StatusOr<TaskRecord> GetTaskState(const TaskId& id) = 0;
 
   struct RenewLeaseParams {
@@ -165,7 +197,7 @@ class TaskStore : public TaskQueries {
   // The task after renewal. FAILED_PRECONDITION if the task is not leased under this token. NOT_FOUND.
   virtual absl::StatusOr<TaskRecord> RenewLease(const RenewLeaseParams& params) = 0;
 
-  // Leased tasks whose lease or attempt ended at or before `now`, earliest first, then by id.
+  // Leased tasks whose lease or attempt ended at or before `now`, earliest first, then by id; once for each lease.
   virtual absl::StatusOr<std::vector<TaskRecord>> ListExpired(absl::Time now, int limit) = 0;
   // Earliest instant after `now` at which time alone changes something: a lease or attempt ends, a delayed task
   // becomes available, a round reaches its deadline. Infinite future if none.
@@ -173,11 +205,11 @@ class TaskStore : public TaskQueries {
 
   struct EndAttemptParams {
     TaskId task;
-    // Must be the task's current one.
+    // Must be one of the task's current ones.
     LeaseToken token;
     // kFailed, kLost, kReleased or kCancelled.
     AttemptOutcome outcome;
-    // kQueued, kFailed or kBuried.
+    // kQueued, kFailed or kBuried. If another attempt at the task runs, it stays kLeased instead.
     TaskState to;
     // Earliest next lease, where `to` is kQueued.
     absl::Time available_time;
@@ -193,7 +225,7 @@ class TaskStore : public TaskQueries {
     TaskId task;
     absl::Time now;
   };
-  // By an operator: a BURIED or FAILED task, or a LEASED one (its attempt ends as CANCELLED), becomes QUEUED
+  // By an operator: a BURIED or FAILED task, or a LEASED one (its attempts end as CANCELLED), becomes QUEUED
   // with its limits counted afresh. Requeuing a QUEUED task makes it available at once.
   // FAILED_PRECONDITION if the task succeeded or was cancelled, or its round is neither kAnnounced nor kCollecting.
   // NOT_FOUND.
@@ -230,8 +262,8 @@ class TaskStore : public TaskQueries {
     absl::Time now;
   };
   // The exactly-once step: the task becomes SUCCEEDED and its contribution gets the round's next sequence
-  // number. FAILED_PRECONDITION, with nothing changed, if the round is not kCollecting or the
-  // task is not leased under this token. NOT_FOUND.
+  // number. Another attempt at it that runs ends as CANCELLED. FAILED_PRECONDITION, with nothing changed, if the round
+  // is not kCollecting or the task is not leased under this token. NOT_FOUND.
   virtual absl::StatusOr<ContributionRecord> RecordContribution(const RecordContributionParams& params) = 0;
 
   struct SaveCheckpointParams {

@@ -46,6 +46,10 @@ class RoundDescribe final : public Command {
     fields.Add("Contributions", ContributionsText(round));
     fields.Add("Tasks", TaskCountsText(round.tasks()));
     fields.Add("Attempts", fmt::format("{} failed, {} lost", round.num_failed_attempts(), round.num_lost_attempts()));
+    if (round.num_speculative_wins() > 0) {
+      fields.Add("Speculation", fmt::format("{} accepted from a second attempt while the first still ran",
+                                            HumanCount(round.num_speculative_wins())));
+    }
     fields.Add("Created", time(round.create_time()));
     if (round.has_end_time()) {
       fields.Add("Ended", time(round.end_time()));

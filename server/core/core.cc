@@ -47,10 +47,11 @@ Core::Core(TaskStore& store, PayloadStore& payloads, Executor& executor, Random&
       creations_(context_, inline_broadcasts_, new_rounds_),
       openings_(context_, rounds_, broadcasts_, inline_broadcasts_, changes_),
       workers_(context_),
-      attempts_(context_, rounds_, closing_, due_),
+      speculation_(context_, rounds_),
+      attempts_(context_, rounds_, closing_, speculation_, due_),
       expiry_(context_, rounds_, attempts_, in_reception_, due_),
-      renewal_(context_, rounds_),
-      grants_(context_, rounds_, workers_, due_, rates_),
+      renewal_(context_, rounds_, due_),
+      grants_(context_, rounds_, workers_, speculation_, due_, rates_),
       polls_(context_, rounds_, workers_, grants_, renewal_),
       intake_(context_, {.rounds = rounds_,
                          .spools = spools_,
@@ -58,6 +59,7 @@ Core::Core(TaskStore& store, PayloadStore& payloads, Executor& executor, Random&
                          .fold = fold_,
                          .closing = closing_,
                          .attempts = attempts_,
+                         .speculation = speculation_,
                          .in_reception = in_reception_,
                          .due = due_}),
       sync_(context_, {.rounds = rounds_,
@@ -80,6 +82,8 @@ Core::Core(TaskStore& store, PayloadStore& payloads, Executor& executor, Random&
     watch_.EndWaitsOf(token);
   });
   changes_.set_on_opened([this](const RoundId& round) { polls_.OnRoundOpened(round); });
+  intake_.set_on_cancelled(
+      [this](const std::string& population, const WorkerName& worker) { polls_.OnLeaseCancelled(population, worker); });
   changes_.set_on_closed([this](const RoundId& round) {
     polls_.OnRoundClosed(round);
     retention_.OnRoundClosed();
@@ -90,6 +94,7 @@ absl::Status Core::Recover(absl::Time now) {
   start_time_ = now;
   RETURN_IF_ERROR(access_.Recover(requires_tokens_, now));
   RETURN_IF_ERROR(recovery_.Recover(now));
+  speculation_.NoteAll();
   if (!rounds_.all().empty()) LogInfo("live rounds that go on: {}", rounds_.all().size());
   return absl::OkStatus();
 }
@@ -105,6 +110,7 @@ void Core::Tick(absl::Time now, absl::Time read_until) {
   broadcasts_.Tick(now);
   executor.NoteWork("leases and polls");
   expiry_.Sweep(now, read_until);
+  speculation_.Tick(now);
   polls_.Tick(now);
   // It ends the batch.
   grants_.BeginBatch();
@@ -120,15 +126,16 @@ void Core::Tick(absl::Time now, absl::Time read_until) {
 }
 
 absl::Time Core::NextTick(absl::Time /*now*/) const {
-  return std::max(rest_until_,
-                  std::min({access_.NextTick(), closing_.NextTick(), sealer_.NextTick(), broadcasts_.NextTick(),
-                            expiry_.NextSweep(), polls_.NextTick(), watch_.NextTick(), retention_.NextTick(),
-                            worker_retention_.NextTick(), uploads_.NextTick(), next_housekeeping_}));
+  return std::max(rest_until_, std::min({access_.NextTick(), closing_.NextTick(), sealer_.NextTick(),
+                                         broadcasts_.NextTick(), expiry_.NextSweep(), speculation_.NextTick(),
+                                         polls_.NextTick(), watch_.NextTick(), retention_.NextTick(),
+                                         worker_retention_.NextTick(), uploads_.NextTick(), next_housekeeping_}));
 }
 
 absl::Status Core::OnRollback(absl::Time now) {
   access_.OnRollback(now);
   RETURN_IF_ERROR(recovery_.OnRollback(now));
+  speculation_.NoteAll();
   workers_.OnRollback();
   due_.AtOnce();
   rest_until_ = now + kRestAfterRollback;

@@ -31,6 +31,7 @@
 #include "server/core/leases/lease_grants.h"
 #include "server/core/leases/lease_renewal.h"
 #include "server/core/leases/leases_in_reception.h"
+#include "server/core/leases/speculation.h"
 #include "server/core/leases/work_rates.h"
 #include "server/core/lifecycle/new_rounds.h"
 #include "server/core/lifecycle/release_sink.h"
@@ -147,6 +148,7 @@ class Core {
   RoundCreations creations_;
   RoundOpenings openings_;
   WorkerRegistry workers_;
+  Speculation speculation_;
   DueTime due_;
   WorkRates rates_;
   LeasesInReception in_reception_;

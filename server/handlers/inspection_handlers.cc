@@ -33,10 +33,15 @@ absl::StatusOr<v1::GetTaskResponse> Get(Core& core, const v1::GetTaskRequest& re
   ASSIGN_OR_RETURN(const std::vector<AttemptRecord> attempts, core.queries().ListAttempts(id));
   v1::GetTaskResponse response;
   *response.mutable_task() = ToProto(record);
+  absl::Time others_until = absl::InfinitePast();
   for (const AttemptRecord& attempt : attempts) {
     v1::Attempt& proto = *response.mutable_task()->add_attempts();
     ASSIGN_OR_RETURN(proto, ToProto(id, attempt));
-    if (attempt.outcome == AttemptOutcome::kRunning) *proto.mutable_expire_time() = ToProto(record.expire_time);
+    proto.set_is_speculative(attempt.lease_time < others_until);
+    others_until = std::max(others_until, attempt.end_time);
+    if (attempt.outcome != AttemptOutcome::kRunning) continue;
+    const bool is_second = record.second_lease && record.second_lease->attempt == attempt.number;
+    *proto.mutable_expire_time() = ToProto(is_second ? record.second_lease->expire_time : record.expire_time);
   }
   return response;
 }

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "server/stored/run_times.h"
 #include "storage/records.h"
 
 namespace sheaf {
@@ -18,6 +19,10 @@ struct RoundProgress {
   int64_t bytes_down = 0;
   // Each value times the clients of its contribution.
   Metrics metrics;
+  // Accepted from a task's second lease, while the first was held.
+  int64_t num_speculative_wins = 0;
+  // Of the accepted attempts, where the round has a StragglerPolicy.
+  RunTimes run_times;
 };
 
 std::string EncodeProgress(const RoundProgress& progress);

@@ -97,6 +97,15 @@ void CopySpec(const From& from, To& to) {
   to.set_release(static_cast<decltype(to.release())>(from.release()));
   to.set_announced(from.announced());
   if (from.has_announce_deadline()) *to.mutable_announce_deadline() = from.announce_deadline();
+  if (!from.has_straggler()) return;
+  auto& straggler = *to.mutable_straggler();
+  straggler.set_speculate(from.straggler().speculate());
+  straggler.set_remaining_share_max(from.straggler().remaining_share_max());
+  straggler.set_quantile(from.straggler().quantile());
+  straggler.set_factor(from.straggler().factor());
+  if (from.straggler().has_age_min()) *straggler.mutable_age_min() = from.straggler().age_min();
+  straggler.set_finished_min(from.straggler().finished_min());
+  straggler.set_deadline_factor(from.straggler().deadline_factor());
 }
 
 // The first value that this version does not know, in a few words; empty if it knows all.

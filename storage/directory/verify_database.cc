@@ -1,6 +1,8 @@
 // The conservation laws of the database: each a statement that finds what breaks it.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/status_macros.h"
 #include "storage/directory/verify.h"
 #include "storage/records.h"
@@ -129,24 +131,35 @@ absl::StatusOr<Law> CheckAcceptedTasks(SqlConnection& connection) {
 
 absl::StatusOr<Law> CheckAttempts(SqlConnection& connection) {
   Law law{.name = "every lease is an attempt, running or ended"};
-  RETURN_IF_ERROR(Look(connection, R"(-- verify_attempts
+  RETURN_IF_ERROR(Look(
+      connection, R"(-- verify_attempts
       SELECT r.id, t.task_key & 4294967295, t.num_attempts, t.state = $LEASED, count(a.number), coalesce(min(a.number), 1),
-             coalesce(max(a.number), 0), coalesce(sum(a.outcome = $ATTEMPT_SUCCEEDED), 0), t.state = $TASK_SUCCEEDED
+             coalesce(max(a.number), 0), coalesce(sum(a.outcome = $ATTEMPT_SUCCEEDED), 0), t.state = $TASK_SUCCEEDED,
+             coalesce(s.attempt, 0), coalesce(s.first_attempt, t.num_attempts),
+             coalesce(sum(a.number IN (s.first_attempt, s.attempt)), 0), s.task_key IS NOT NULL
         FROM rounds r JOIN tasks t ON t.task_key BETWEEN r.round_key << 32 AND (r.round_key << 32) + 4294967295
+        LEFT JOIN second_leases s ON s.task_key = t.task_key
         LEFT JOIN attempts a ON a.task_key = t.task_key GROUP BY t.task_key)"_sql,
-                       law, [&](const SqlRow& row) {
-                         const int64_t kept = row.Int(4), deleted = row.Int(5) - 1, ended = deleted + kept;
-                         const bool is_short = deleted > 0 && kept + row.Int(3) < kAttemptsKept;
-                         if (row.Int(2) != ended + row.Int(3) || row.Int(6) != ended || is_short) {
-                           law.violations.push_back(
-                               fmt::format("task {}/{} was leased {} times; {} attempts ended and {} runs",
-                                           row.String(0), row.Int(1), row.Int(2), kept, row.Int(3)));
-                         } else if (row.Int(7) != row.Int(8)) {
-                           law.violations.push_back(fmt::format("task {}/{} has {} attempts that succeeded, and {}",
-                                                                row.String(0), row.Int(1), row.Int(7),
-                                                                row.Int(8) != 0 ? "SUCCEEDED" : "has not succeeded"));
-                         }
-                       }));
+      law, [&](const SqlRow& row) {
+        const int64_t first = row.Int(3) != 0 ? row.Int(10) : 0, second = row.Int(9);
+        const int64_t num_running = (first > 0 ? 1 : 0) + (second > 0 ? 1 : 0);
+        // A first attempt may be older than all that are kept.
+        const bool is_old = first > 0 && first < row.Int(5);
+        const int64_t kept = row.Int(4), deleted = kept == 0 ? 0 : row.Int(5) - 1 - (is_old ? 1 : 0);
+        const int64_t newest = std::max({row.Int(6), first, second});
+        const bool is_short = deleted > 0 && kept + num_running < kAttemptsKept;
+        if (row.Int(12) != 0 && row.Int(3) == 0) {
+          law.violations.push_back(
+              fmt::format("task {}/{} has a second lease, and is not leased", row.String(0), row.Int(1)));
+        } else if (row.Int(2) != deleted + kept + num_running || row.Int(2) != newest || row.Int(11) > 0 || is_short) {
+          law.violations.push_back(fmt::format("task {}/{} was leased {} times; {} attempts ended and {} runs",
+                                               row.String(0), row.Int(1), row.Int(2), kept, num_running));
+        } else if (row.Int(7) != row.Int(8)) {
+          law.violations.push_back(fmt::format("task {}/{} has {} attempts that succeeded, and {}", row.String(0),
+                                               row.Int(1), row.Int(7),
+                                               row.Int(8) != 0 ? "SUCCEEDED" : "has not succeeded"));
+        }
+      }));
   return law;
 }
 
@@ -195,6 +208,10 @@ absl::StatusOr<Law> CheckOwners(SqlConnection& connection) {
        "-- verify_input_owners\nSELECT count(*) FROM task_inputs i WHERE NOT EXISTS (SELECT 1 FROM tasks t WHERE "
        "t.task_key = "
        "i.task_key)"},
+      {"second_leases",
+       "-- verify_second_lease_owners\nSELECT count(*) FROM second_leases s WHERE NOT EXISTS (SELECT 1 FROM tasks t "
+       "WHERE "
+       "t.task_key = s.task_key)"},
       {"round_texts",
        "-- verify_text_owners\nSELECT count(*) FROM round_texts WHERE round_key NOT IN (SELECT round_key FROM rounds)"},
       {"round_requirements",

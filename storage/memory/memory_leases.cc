@@ -1,12 +1,20 @@
 // Leases, contributions, and looking at tasks.
 #include <algorithm>
+#include <limits>
 
 #include "base/check.h"
 #include "storage/arguments.h"
 #include "storage/memory/memory_task_store.h"
+#include "storage/second_lease.h"
 #include "storage/transitions.h"
 
 namespace sheaf {
+
+int64_t MemoryTaskStore::NumLeft(const Round& round, const WorkerName& worker, int32_t per_worker_max, size_t wanted) {
+  if (per_worker_max == 0) return static_cast<int64_t>(wanted);
+  const auto taken = round.taken.find(worker);
+  return std::min(static_cast<int64_t>(wanted), per_worker_max - (taken == round.taken.end() ? 0 : taken->second));
+}
 
 absl::StatusOr<std::vector<TaskRecord>> MemoryTaskStore::LeaseTasks(const LeaseTasksParams& params) {
   SHEAF_CHECK(is_in_batch_, "writing needs a batch");
@@ -14,11 +22,7 @@ absl::StatusOr<std::vector<TaskRecord>> MemoryTaskStore::LeaseTasks(const LeaseT
   Round* round = FindRound(params.round);
   if (!round) return NoSuchRound(params.round);
   if (!HandsOutTasks(round->record.state)) return RoundHasStopped(params.round, round->record.state);
-  int64_t wanted = static_cast<int64_t>(params.tokens.size());
-  if (params.per_worker_max > 0) {
-    auto taken = round->taken.find(params.worker);
-    wanted = std::min(wanted, params.per_worker_max - (taken == round->taken.end() ? 0 : taken->second));
-  }
+  const int64_t wanted = NumLeft(*round, params.worker, params.per_worker_max, params.tokens.size());
   std::set<int32_t> candidates;
   std::set<std::string> requirements(params.fulfilled_requirements.begin(), params.fulfilled_requirements.end());
   requirements.insert("");
@@ -47,14 +51,8 @@ absl::StatusOr<std::vector<TaskRecord>> MemoryTaskStore::LeaseTasks(const LeaseT
     next.lease_time = params.now;
     next.expire_time = std::min(params.expire_time, params.attempt_deadline_time);
     next.attempt_deadline_time = params.attempt_deadline_time;
-    ++next.num_attempts;
-    std::vector<AttemptRecord> attempts = task.attempts;
-    attempts.push_back({.number = next.num_attempts, .worker = params.worker, .lease_time = params.now});
-    if (next.num_attempts > kAttemptsKept) {
-      std::erase_if(attempts,
-                    [&](const AttemptRecord& attempt) { return attempt.number <= next.num_attempts - kAttemptsKept; });
-    }
-    PutAttempts(task, std::move(attempts));
+    next.attempt = ++next.num_attempts;
+    OpenAttempt(task, {.number = next.attempt, .worker = params.worker, .lease_time = params.now});
     MoveTask(*round, task, std::move(next), counts);
     leased.push_back(Show(task));
   }
@@ -66,12 +64,77 @@ absl::StatusOr<std::vector<TaskRecord>> MemoryTaskStore::LeaseTasks(const LeaseT
   return leased;
 }
 
+void MemoryTaskStore::OpenAttempt(Task& task, AttemptRecord attempt) {
+  std::vector<AttemptRecord> attempts = task.attempts;
+  const int32_t oldest_kept = attempt.number - kAttemptsKept + 1;
+  attempts.push_back(std::move(attempt));
+  std::erase_if(attempts, [&](const AttemptRecord& kept) {
+    return kept.number < oldest_kept && kept.outcome != AttemptOutcome::kRunning;
+  });
+  PutAttempts(task, std::move(attempts));
+}
+
+absl::StatusOr<std::vector<TaskRecord>> MemoryTaskStore::LeaseAgain(const LeaseAgainParams& params) {
+  SHEAF_CHECK(is_in_batch_, "writing needs a batch");
+  if (absl::Status status = CheckArguments(params); !status.ok()) return status;
+  Round* round = FindRound(params.round);
+  if (!round) return NoSuchRound(params.round);
+  if (round->record.state != RoundState::kCollecting) {
+    return RoundIsElsewhere(params.round, round->record.state, RoundState::kCollecting);
+  }
+  std::set<std::string> requirements(params.fulfilled_requirements.begin(), params.fulfilled_requirements.end());
+  requirements.insert("");
+  const int64_t wanted = NumLeft(*round, params.worker, params.per_worker_max, params.tokens.size());
+  std::vector<int32_t> chosen;
+  int32_t num_seen = 0;
+  for (const auto& [lease_time, index] : round->single_leases) {
+    if (lease_time > params.begun_by || ++num_seen > params.candidates_max) break;
+    if (static_cast<int64_t>(chosen.size()) >= wanted) break;
+    const Task& task = round->tasks[index];
+    if (task.record.worker == params.worker || !MayTryAgain(task.record, params)) continue;
+    if (!requirements.contains(task.input.requirement)) continue;
+    chosen.push_back(index);
+  }
+
+  std::vector<TaskRecord> leased;
+  for (const int32_t index : chosen) {
+    Task& task = round->tasks[index];
+    TaskRecord next = task.record;
+    const LeaseToken& token = params.tokens[leased.size()];
+    next.second_lease = {.worker = params.worker,
+                         .lease_token = token,
+                         .poll_id = params.poll_id,
+                         .lease_time = params.now,
+                         .expire_time = std::min(params.expire_time, params.attempt_deadline_time),
+                         .attempt_deadline_time = params.attempt_deadline_time,
+                         .progress = 0,
+                         .attempt = ++next.num_attempts};
+    OpenAttempt(task, {.number = next.num_attempts, .worker = params.worker, .lease_time = params.now});
+    PutTask(*round, task, std::move(next));
+    leased.push_back(AsHeldUnder(Show(task), token));
+  }
+  if (!leased.empty()) {
+    RoundRecord counts = round->record;
+    ++counts.version;
+    PutRound(*round, std::move(counts));
+    CountForWorker(*round, params.worker, &WorkerRecord::num_leased, static_cast<int64_t>(leased.size()));
+  }
+  return leased;
+}
+
+absl::StatusOr<absl::Time> MemoryTaskStore::FirstLeaseTime(const RoundId& id, absl::Time after) {
+  const Round* round = FindRound(id);
+  if (!round) return NoSuchRound(id);
+  const auto first = round->single_leases.upper_bound({after, std::numeric_limits<int32_t>::max()});
+  return first == round->single_leases.end() ? absl::InfiniteFuture() : first->first;
+}
+
 absl::StatusOr<std::vector<TaskRecord>> MemoryTaskStore::ListLeases(const std::string& population,
                                                                     const WorkerName& worker) {
   const WorkerKey key{population, worker};
   std::vector<TaskRecord> held;
   for (auto lease = leases_.lower_bound({key, TaskId()}); lease != leases_.end() && lease->first == key; ++lease) {
-    held.push_back(*GetTaskState(lease->second));
+    held.push_back(AsHeldBy(*GetTaskState(lease->second), worker));
   }
   return held;
 }
@@ -80,23 +143,25 @@ absl::StatusOr<TaskRecord> MemoryTaskStore::RenewLease(const RenewLeaseParams& p
   SHEAF_CHECK(is_in_batch_, "writing needs a batch");
   auto task = FindLease(params.task, params.token);
   if (!task.ok()) return task.status();
-  const TaskRecord& record = (*task)->record;
-  if (params.progress > record.progress || params.attempt_deadline_time_max < record.attempt_deadline_time) {
-    TaskRecord next = record;
-    next.attempt_deadline_time = std::min(next.attempt_deadline_time, params.attempt_deadline_time_max);
-    if (params.progress > next.progress) next.expire_time = params.expire_time;
-    next.progress = std::max(next.progress, params.progress);
-    next.expire_time = std::min(next.expire_time, next.attempt_deadline_time);
-    PutTask(*FindRound(params.task.round), **task, std::move(next));
+  TaskRecord seen = AsHeldUnder((*task)->record, params.token);
+  if (params.progress > seen.progress || params.attempt_deadline_time_max < seen.attempt_deadline_time) {
+    const LeaseToken first = (*task)->record.lease_token;
+    seen.attempt_deadline_time = std::min(seen.attempt_deadline_time, params.attempt_deadline_time_max);
+    if (params.progress > seen.progress) seen.expire_time = params.expire_time;
+    seen.progress = std::max(seen.progress, params.progress);
+    seen.expire_time = std::min(seen.expire_time, seen.attempt_deadline_time);
+    PutTask(*FindRound(params.task.round), **task, AsHeldUnder(std::move(seen), first));
   }
-  return ShowState(**task);
+  return AsHeldUnder(ShowState(**task), params.token);
 }
 
 absl::StatusOr<std::vector<TaskRecord>> MemoryTaskStore::ListExpired(absl::Time now, int limit) {
   std::vector<TaskRecord> expired;
-  for (const auto& [expire_time, id] : expiries_) {
+  for (const auto& [expire_time, id, is_second] : expiries_) {
     if (expire_time > now || expired.size() >= static_cast<size_t>(std::max(limit, 0))) break;
-    expired.push_back(ShowState(*FindTask(id)));
+    TaskRecord task = ShowState(*FindTask(id));
+    const LeaseToken token = is_second ? task.second_lease->lease_token : task.lease_token;
+    expired.push_back(AsHeldUnder(std::move(task), token));
   }
   return expired;
 }
@@ -107,8 +172,11 @@ absl::StatusOr<TaskRecord> MemoryTaskStore::EndAttempt(const EndAttemptParams& p
   auto task = FindLease(params.task, params.token);
   if (!task.ok()) return task.status();
   Round& round = *FindRound(params.task.round);
-  WorkerName worker = (*task)->record.worker;
-  TaskRecord next = CloseAttempt(**task, params.outcome, params.error, params.timings, 0, params.now);
+  TaskRecord seen = AsHeldUnder((*task)->record, params.token);
+  const WorkerName worker = seen.worker;
+  TaskRecord next =
+      CloseAttempt(**task, std::move(seen),
+                   {.outcome = params.outcome, .error = params.error, .timings = params.timings, .now = params.now});
   RoundRecord counts = round.record;
   ++counts.version;
   if (params.outcome == AttemptOutcome::kFailed) {
@@ -122,6 +190,12 @@ absl::StatusOr<TaskRecord> MemoryTaskStore::EndAttempt(const EndAttemptParams& p
     CountForWorker(round, worker, &WorkerRecord::num_lost, 1);
   }
   if (!params.error.empty()) next.last_error = params.error;
+  // Another attempt runs.
+  if (next.attempt != 0) {
+    PutTask(round, **task, std::move(next));
+    PutRound(round, std::move(counts));
+    return ShowState(**task);
+  }
   next.state = params.to;
   if (params.to == TaskState::kQueued) {
     next.available_time = params.available_time;
@@ -146,11 +220,17 @@ absl::StatusOr<bool> MemoryTaskStore::LimitTimes(const LimitTimesParams& params)
     if (next.state == TaskState::kLeased) {
       next.expire_time = std::min(next.expire_time, params.expire_time_max);
       next.attempt_deadline_time = std::min(next.attempt_deadline_time, params.attempt_deadline_time_max);
+      if (next.second_lease) {
+        SecondLease& second = *next.second_lease;
+        second.expire_time = std::min(second.expire_time, params.expire_time_max);
+        second.attempt_deadline_time = std::min(second.attempt_deadline_time, params.attempt_deadline_time_max);
+      }
     } else if (next.state == TaskState::kQueued && next.available_time > params.available_time_max) {
       next.available_time = params.now;
     }
     if (next.expire_time == task.record.expire_time && next.available_time == task.record.available_time &&
-        next.attempt_deadline_time == task.record.attempt_deadline_time) {
+        next.attempt_deadline_time == task.record.attempt_deadline_time &&
+        next.second_lease == task.record.second_lease) {
       continue;
     }
     PutTask(*round, task, std::move(next));
@@ -172,7 +252,7 @@ absl::StatusOr<TaskRecord> MemoryTaskStore::RequeueTask(const RequeueTaskParams&
   if (state == TaskState::kSucceeded || state == TaskState::kCancelled) return CannotRequeue(params.task, state);
 
   TaskRecord next = task->record;
-  if (state == TaskState::kLeased) next = CloseAttempt(*task, AttemptOutcome::kCancelled, "", "", 0, params.now);
+  if (state == TaskState::kLeased) next = CancelAttempts(*task, "", params.now);
   next.num_failed = next.num_lost = 0;
   next.end_time = absl::InfiniteFuture();
   if (state == TaskState::kQueued) {
@@ -200,8 +280,17 @@ absl::StatusOr<ContributionRecord> MemoryTaskStore::RecordContribution(const Rec
   auto task = FindLease(params.task, params.token);
   if (!task.ok()) return task.status();
 
-  WorkerName worker = (*task)->record.worker;
-  TaskRecord next = CloseAttempt(**task, AttemptOutcome::kSucceeded, "", params.timings, params.size_bytes, params.now);
+  TaskRecord seen = AsHeldUnder((*task)->record, params.token);
+  const WorkerName worker = seen.worker;
+  TaskRecord next = CloseAttempt(**task, std::move(seen),
+                                 {.outcome = AttemptOutcome::kSucceeded,
+                                  .timings = params.timings,
+                                  .bytes_up = params.size_bytes,
+                                  .now = params.now});
+  if (next.attempt != 0) {
+    next = CloseAttempt(**task, std::move(next),
+                        {.outcome = AttemptOutcome::kCancelled, .error = kOtherAttemptWon, .now = params.now});
+  }
   next.state = TaskState::kSucceeded;
   next.worker = worker;
   next.lease_token = params.token;
@@ -278,9 +367,17 @@ absl::StatusOr<int64_t> MemoryTaskStore::ForgetContributionsAfterCheckpoint(cons
     counts.num_clients -= forgotten.num_clients;
     counts.bytes_up -= forgotten.size_bytes;
     Task& task = *FindTask(forgotten.task);
-    TaskRecord next =
-        CloseAttempt(task, AttemptOutcome::kCancelled, kForgottenContribution, task.attempts.back().timings,
-                     task.attempts.back().bytes_up, task.attempts.back().end_time);
+    for (const AttemptRecord& attempt : std::vector<AttemptRecord>(task.attempts)) {
+      if (attempt.outcome != AttemptOutcome::kSucceeded) continue;
+      PutEnding(task, attempt.number,
+                {.outcome = AttemptOutcome::kCancelled,
+                 .error = kForgottenContribution,
+                 .timings = attempt.timings,
+                 .bytes_up = attempt.bytes_up,
+                 .now = attempt.end_time});
+    }
+    TaskRecord next = task.record;
+    EndFirstLease(next);
     next.state = TaskState::kQueued;
     next.available_time = now;
     next.end_time = absl::InfiniteFuture();
@@ -401,7 +498,11 @@ absl::StatusOr<absl::Time> MemoryTaskStore::NextDueTime(absl::Time now) {
       return;
     }
   };
-  consider(expiries_);
+  for (const auto& [expire_time, id, is_second] : expiries_) {
+    if (expire_time <= now) continue;
+    due = expire_time;
+    break;
+  }
   consider(availabilities_);
   consider(deadlines_);
   return due;

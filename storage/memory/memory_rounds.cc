@@ -137,7 +137,7 @@ absl::StatusOr<RoundRecord> MemoryTaskStore::MoveRound(const MoveRoundParams& pa
       if (IsEnded(task.record.state)) continue;
       TaskRecord ended = task.record;
       if (ended.state == TaskState::kLeased) {
-        ended = CloseAttempt(task, AttemptOutcome::kCancelled, "", "", 0, params.now);
+        ended = CancelAttempts(task, "", params.now);
       }
       ended.state = TaskState::kCancelled;
       ended.end_time = params.now;

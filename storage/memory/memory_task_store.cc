@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "storage/arguments.h"
+#include "storage/second_lease.h"
 #include "storage/transitions.h"
 
 namespace sheaf {
@@ -46,7 +47,8 @@ absl::StatusOr<MemoryTaskStore::Task*> MemoryTaskStore::FindLease(const TaskId& 
   Task* task = FindTask(id);
   if (!task) return NoSuchTask(id);
   const TaskRecord& record = task->record;
-  if (record.state != TaskState::kLeased || record.lease_token != token) return LeaseIsGone(id, record.state);
+  const bool is_leased = record.state == TaskState::kLeased;
+  if (!is_leased || AsHeldUnder(record, token).lease_token != token) return LeaseIsGone(id, record.state);
   return task;
 }
 
@@ -85,7 +87,14 @@ void MemoryTaskStore::Index(Round& round, const TaskRecord& task) {
   }
   if (task.state == TaskState::kLeased) {
     leases_.emplace(WorkerKey{round.record.population, task.worker}, task.id);
-    expiries_.emplace(task.expire_time, task.id);
+    expiries_.emplace(task.expire_time, task.id, false);
+    if (const auto& second = task.second_lease) {
+      leases_.emplace(WorkerKey{round.record.population, second->worker}, task.id);
+      expiries_.emplace(second->expire_time, task.id, true);
+      ++round.taken[second->worker];
+    } else {
+      round.single_leases.emplace(task.lease_time, task.id.index);
+    }
   }
   if (task.state == TaskState::kLeased || task.state == TaskState::kSucceeded) ++round.taken[task.worker];
 }
@@ -99,7 +108,14 @@ void MemoryTaskStore::Unindex(Round& round, const TaskRecord& task) {
   }
   if (task.state == TaskState::kLeased) {
     leases_.erase({WorkerKey{round.record.population, task.worker}, task.id});
-    expiries_.erase({task.expire_time, task.id});
+    expiries_.erase({task.expire_time, task.id, false});
+    if (const auto& second = task.second_lease) {
+      leases_.erase({WorkerKey{round.record.population, second->worker}, task.id});
+      expiries_.erase({second->expire_time, task.id, true});
+      --round.taken[second->worker];
+    } else {
+      round.single_leases.erase({task.lease_time, task.id.index});
+    }
   }
   if (task.state == TaskState::kLeased || task.state == TaskState::kSucceeded) --round.taken[task.worker];
 }
@@ -161,23 +177,30 @@ void MemoryTaskStore::EraseWorker(const WorkerKey& key) {
   workers_by_name_.erase({key.second, key.first});
 }
 
-TaskRecord MemoryTaskStore::CloseAttempt(Task& task, AttemptOutcome outcome, const std::string& error,
-                                         const std::string& timings, int64_t bytes_up, absl::Time now) {
+void MemoryTaskStore::PutEnding(Task& task, int32_t number, const AttemptEnding& ending) {
   std::vector<AttemptRecord> attempts = task.attempts;
-  AttemptRecord& attempt = attempts.back();
-  attempt.outcome = outcome;
-  attempt.error = error;
-  attempt.timings = timings;
-  attempt.bytes_up = bytes_up;
-  attempt.end_time = now;
+  const auto attempt = std::find_if(attempts.begin(), attempts.end(),
+                                    [&](const AttemptRecord& candidate) { return candidate.number == number; });
+  SHEAF_CHECK(attempt != attempts.end(), "task {} has no attempt {}", task.record.id.ToString(), number);
+  attempt->outcome = ending.outcome;
+  attempt->error = ending.error;
+  attempt->timings = ending.timings;
+  attempt->bytes_up = ending.bytes_up;
+  attempt->end_time = ending.now;
   PutAttempts(task, std::move(attempts));
+}
 
+TaskRecord MemoryTaskStore::CloseAttempt(Task& task, TaskRecord seen, const AttemptEnding& ending) {
+  PutEnding(task, seen.attempt, ending);
+  EndFirstLease(seen);
+  return seen;
+}
+
+TaskRecord MemoryTaskStore::CancelAttempts(Task& task, const std::string& error, absl::Time now) {
   TaskRecord next = task.record;
-  next.worker = WorkerName();
-  next.lease_token = LeaseToken();
-  next.poll_id.clear();
-  next.lease_time = next.expire_time = next.attempt_deadline_time = absl::Time();
-  next.progress = 0;
+  while (next.attempt != 0) {
+    next = CloseAttempt(task, std::move(next), {.outcome = AttemptOutcome::kCancelled, .error = error, .now = now});
+  }
   return next;
 }
 

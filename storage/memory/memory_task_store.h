@@ -38,6 +38,8 @@ class MemoryTaskStore : public TaskStore {
   absl::StatusOr<BlobUse> GetBlobUse(const std::string& digest) override;
 
   absl::StatusOr<std::vector<TaskRecord>> LeaseTasks(const LeaseTasksParams& params) override;
+  absl::StatusOr<std::vector<TaskRecord>> LeaseAgain(const LeaseAgainParams& params) override;
+  absl::StatusOr<absl::Time> FirstLeaseTime(const RoundId& round, absl::Time after) override;
   absl::StatusOr<std::vector<TaskRecord>> ListLeases(const std::string& population, const WorkerName& worker) override;
   absl::StatusOr<TaskRecord> RenewLease(const RenewLeaseParams& params) override;
   absl::StatusOr<std::vector<TaskRecord>> ListExpired(absl::Time now, int limit) override;
@@ -98,12 +100,14 @@ class MemoryTaskStore : public TaskStore {
     std::map<absl::Time, int64_t> queued_since;
     // Tasks that a worker holds or has completed.
     std::map<WorkerName, int64_t> taken;
+    // Of those that have one lease: when it began.
+    std::set<std::pair<absl::Time, int32_t>> single_leases;
   };
   using WorkerKey = std::pair<std::string, WorkerName>;
 
   Round* FindRound(const RoundId& id);
   Task* FindTask(const TaskId& id);
-  // FAILED_PRECONDITION or NOT_FOUND unless the task is leased under this token.
+  // FAILED_PRECONDITION or NOT_FOUND unless this token is of one of the task's leases.
   absl::StatusOr<Task*> FindLease(const TaskId& id, const LeaseToken& token);
   static RoundRecord Show(const Round& round);
   static TaskRecord Show(const Task& task);
@@ -127,9 +131,21 @@ class MemoryTaskStore : public TaskStore {
   void PutToken(const TokenRecord& token);
   void EraseToken(const TokenId& id);
 
-  // Ends the running attempt of `task` and returns the record without its lease.
-  TaskRecord CloseAttempt(Task& task, AttemptOutcome outcome, const std::string& error, const std::string& timings,
-                          int64_t bytes_up, absl::Time now);
+  struct AttemptEnding {
+    AttemptOutcome outcome = AttemptOutcome::kCancelled;
+    std::string error = {};
+    std::string timings = {};
+    int64_t bytes_up = 0;
+    absl::Time now;
+  };
+  void OpenAttempt(Task& task, AttemptRecord attempt);
+  void PutEnding(Task& task, int32_t number, const AttemptEnding& ending);
+  // Ends the attempt of the lease in the fields of `task`, as somebody sees it, and returns it without that lease.
+  TaskRecord CloseAttempt(Task& task, TaskRecord seen, const AttemptEnding& ending);
+  // Ends all that run as CANCELLED.
+  TaskRecord CancelAttempts(Task& task, const std::string& error, absl::Time now);
+  // Most tasks that this worker may still take.
+  static int64_t NumLeft(const Round& round, const WorkerName& worker, int32_t per_worker_max, size_t wanted);
   // Puts `task` where `next` says, with `round`'s counts and version following.
   void MoveTask(Round& round, Task& task, TaskRecord next, RoundRecord& counts);
   void CountForWorker(const Round& round, const WorkerName& worker, int64_t WorkerRecord::*counter, int64_t by);
@@ -154,7 +170,8 @@ class MemoryTaskStore : public TaskStore {
   std::unordered_set<std::string, KeyHash> token_hashes_;
 
   std::set<std::pair<WorkerKey, TaskId>> leases_;
-  std::set<std::pair<absl::Time, TaskId>> expiries_;
+  // And whether it is the second lease.
+  std::set<std::tuple<absl::Time, TaskId, bool>> expiries_;
   std::set<std::pair<absl::Time, TaskId>> availabilities_;
   std::set<std::pair<absl::Time, RoundId>> deadlines_;
 };

@@ -1,6 +1,7 @@
 #include "storage/postgres/postgres_migrations.h"
 
 #include "storage/migrations/postgres/0007_initial.sql.h"
+#include "storage/migrations/postgres/0008_second_leases.sql.h"
 #include "storage/postgres/postgres_session.h"
 
 namespace sheaf {
@@ -9,6 +10,8 @@ namespace {
 constexpr Migration kPostgresMigrations[] = {
     // What SQLite's steps up to 7 have made.
     {.version = 7, .minimum_compatible_version = 7, .name = "initial", .sql = kPostgres0007Initial},
+    // An older build would leave second leases behind, of tasks that it leases again.
+    {.version = 8, .minimum_compatible_version = 8, .name = "second_leases", .sql = kPostgres0008SecondLeases},
 };
 
 // Of advisory locks in this database, the one of migrations: "sheaf" in ASCII.

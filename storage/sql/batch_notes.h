@@ -29,11 +29,20 @@ class BatchNotes {
     // What the database has; the row is written only if it does.
     TaskState stored_state;
     int32_t stored_num_attempts = 0;
+    int32_t stored_attempt = 0;
+    // One of its attempts has ended.
+    bool has_ended = false;
+    // The database may have a row of second_leases for it.
+    bool may_have_second_row = false;
 
     // The database has this lease, and need only hear of its progress.
     bool IsRenewal() const {
       return record.state == TaskState::kLeased && stored_state == TaskState::kLeased &&
-             stored_num_attempts == record.num_attempts;
+             stored_num_attempts == record.num_attempts && stored_attempt == record.attempt && !has_ended;
+    }
+    // It needs a row of second_leases.
+    bool HasSecondRow() const {
+      return record.state == TaskState::kLeased && (record.second_lease || record.attempt != record.num_attempts);
     }
     // There may be attempts older than the newest kAttemptsKept.
     bool HasOldAttempts() const {
@@ -54,11 +63,17 @@ class BatchNotes {
   Task& PutTask(int64_t key, const TaskRecord& before, TaskRecord after) {
     SHEAF_CHECK(after.state == before.state || IsLegalMove(before.state, after.state),
                 "task {} cannot move from {} to {}", after.id.ToString(), Name(before.state), Name(after.state));
-    Task& task =
-        tasks_
-            .try_emplace(key,
-                         Task{.record = {}, .stored_state = before.state, .stored_num_attempts = before.num_attempts})
-            .first->second;
+    Task& task = tasks_
+                     .try_emplace(key, Task{.record = {},
+                                            .stored_state = before.state,
+                                            .stored_num_attempts = before.num_attempts,
+                                            .stored_attempt = before.attempt,
+                                            .may_have_second_row =
+                                                before.attempt != 0 &&
+                                                (before.second_lease || before.attempt != before.num_attempts)})
+                     .first->second;
+    task.has_ended = task.has_ended || before.num_failed != after.num_failed || before.num_lost != after.num_lost ||
+                     before.last_error != after.last_error;
     task.record = std::move(after);
     task.record.payload.clear();
     task.record.data_selector.clear();

@@ -4,6 +4,7 @@
 #include "base/check.h"
 #include "base/status_macros.h"
 #include "storage/arguments.h"
+#include "storage/second_lease.h"
 #include "storage/sql/sql_task_store.h"
 #include "storage/sql/state_names.h"
 #include "storage/sql/task_columns.h"
@@ -17,26 +18,32 @@ absl::StatusOr<ContributionRecord> SqlTaskStore::RecordContribution(const Record
   if (absl::IsNotFound(found.status()) || params.task.index < 0) return NoSuchTask(params.task);
   RETURN_IF_ERROR(found.status());
   Round& round = **found;
-  ASSIGN_OR_RETURN(const TaskRecord before, GetTaskState(params.task));
+  RETURN_IF_ERROR(GetTaskState(params.task).status());
   if (round.record.state != RoundState::kCollecting) {
     return RoundIsElsewhere(round.record.id, round.record.state, RoundState::kCollecting);
   }
-  if (before.state != TaskState::kLeased || before.lease_token != params.token) {
-    return LeaseIsGone(params.task, before.state);
-  }
-  RETURN_IF_ERROR(CountForWorker(round, before.worker, &WorkerRecord::num_succeeded, 1));
+  ASSIGN_OR_RETURN(const TaskRecord seen, FindLease(params.task, params.token));
+  const TaskRecord before = *leases_.Find(params.task);
+  RETURN_IF_ERROR(CountForWorker(round, seen.worker, &WorkerRecord::num_succeeded, 1));
 
   // Task, attempt, contribution and round change in one batch, or none does: a crash leaves a task that is leased, and
   // bytes in the spool that no contribution refers to, or it leaves a contribution whose bytes were flushed before it.
   // The worker and the token stay: whoever hands it in again is told that it was taken.
-  TaskRecord task = before;
-  ClearLease(task);
-  task.worker = before.worker;
-  task.lease_token = before.lease_token;
+  TaskRecord task = seen;
+  EndFirstLease(task);
+  if (task.attempt != 0) {
+    // It was too slow: whatever it brings from now on finds a task that has succeeded.
+    NoteAttempt(round, task,
+                {.end_time = params.now, .outcome = AttemptOutcome::kCancelled, .error = kOtherAttemptWon});
+    GiveBack(round, task.worker);
+    EndFirstLease(task);
+  }
+  task.worker = seen.worker;
+  task.lease_token = seen.lease_token;
   task.state = TaskState::kSucceeded;
   task.end_time = Kept(params.now);
   NoteUnleased(round, before, task, params.now);
-  NoteAttempt(round, before,
+  NoteAttempt(round, seen,
               {.end_time = params.now,
                .outcome = AttemptOutcome::kSucceeded,
                .timings = params.timings,
@@ -52,7 +59,7 @@ absl::StatusOr<ContributionRecord> SqlTaskStore::RecordContribution(const Record
   record.progress = params.progress;
   ContributionRecord contribution{.task = params.task,
                                   .sequence = record.num_contributions,
-                                  .worker = before.worker,
+                                  .worker = seen.worker,
                                   .lease_token = params.token,
                                   .digest = params.digest,
                                   .size_bytes = params.size_bytes,
@@ -137,9 +144,8 @@ absl::StatusOr<int64_t> SqlTaskStore::ForgetContributionsAfterCheckpoint(const R
                       .status());
   RETURN_IF_ERROR(Change(num_forgotten, R"(-- forget_attempts
       UPDATE attempts SET outcome = $ATTEMPT_CANCELLED, error = ?
-       WHERE (task_key, number) IN (SELECT c.task_key, t.num_attempts FROM contributions c
-                                      JOIN tasks t ON t.task_key = c.task_key
-                                     WHERE c.round_key = ? AND c.sequence > ?))"_sql,
+       WHERE outcome = $ATTEMPT_SUCCEEDED AND task_key IN
+               (SELECT task_key FROM contributions WHERE round_key = ? AND sequence > ?))"_sql,
                          {SqlBlob(kForgottenContribution), round->key, after}));
   RETURN_IF_ERROR(Change(num_forgotten, R"(-- forget_tasks
       UPDATE tasks SET state = $QUEUED, available_time = ?, delayed_until = NULL, end_time = ?, worker = NULL,

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "storage/second_lease.h"
+
 namespace sheaf {
 namespace {
 
@@ -31,6 +33,7 @@ void LeaseTable::Erase(const TaskId& id) {
 void LeaseTable::EraseRound(const RoundId& round) {
   // The entries stay in all three indexes and count for nothing (IsErased) until Sweep has taken the last of them.
   if (erased_.insert(round).second) undo_erased_.push_back(round);
+  single_leases_.erase(round);
 }
 
 void LeaseTable::Unerase(const RoundId& round) {
@@ -70,14 +73,14 @@ const TaskRecord* LeaseTable::Find(const TaskId& id) const {
   return found == tasks_.end() || IsErased(id) ? nullptr : &found->second.task;
 }
 
-std::vector<TaskId> LeaseTable::HeldBy(const std::string& population, const WorkerName& worker) const {
+std::vector<TaskRecord> LeaseTable::HeldBy(const std::string& population, const WorkerName& worker) const {
   const auto held = by_worker_.find({population, worker});
   if (held == by_worker_.end()) return {};
-  std::vector<TaskId> ids;
+  std::vector<TaskRecord> tasks;
   for (const TaskId& id : held->second) {
-    if (!IsErased(id)) ids.push_back(id);
+    if (!IsErased(id)) tasks.push_back(AsHeldBy(tasks_.at(id).task, worker));
   }
-  return ids;
+  return tasks;
 }
 
 std::vector<TaskId> LeaseTable::OfRound(const RoundId& round) const {
@@ -89,36 +92,67 @@ std::vector<TaskId> LeaseTable::OfRound(const RoundId& round) const {
   return leased;
 }
 
-std::vector<TaskId> LeaseTable::Expired(absl::Time now, int limit) const {
-  std::vector<TaskId> expired;
-  for (auto it = by_expiry_.begin(); it != by_expiry_.end() && it->first <= now; ++it) {
-    if (static_cast<int>(expired.size()) >= limit) break;
-    if (IsErased(it->second)) continue;
-    expired.push_back(it->second);
+std::vector<TaskRecord> LeaseTable::Expired(absl::Time now, int limit) const {
+  std::vector<TaskRecord> expired;
+  for (const auto& [expire_time, id, is_second] : by_expiry_) {
+    if (expire_time > now || static_cast<int>(expired.size()) >= limit) break;
+    if (IsErased(id)) continue;
+    const TaskRecord& task = tasks_.at(id).task;
+    expired.push_back(is_second ? AsHeldUnder(task, task.second_lease->lease_token) : task);
   }
   return expired;
 }
 
 absl::Time LeaseTable::NextExpiry(absl::Time now) const {
   // The next instant that absl::Time can tell from `now`, and an id before all others.
-  auto next = by_expiry_.lower_bound({now + absl::Nanoseconds(1) / 4, TaskId()});
-  while (next != by_expiry_.end() && IsErased(next->second)) ++next;
-  return next == by_expiry_.end() ? absl::InfiniteFuture() : next->first;
+  auto next = by_expiry_.lower_bound({now + absl::Nanoseconds(1) / 4, TaskId(), false});
+  while (next != by_expiry_.end() && IsErased(std::get<TaskId>(*next))) ++next;
+  return next == by_expiry_.end() ? absl::InfiniteFuture() : std::get<absl::Time>(*next);
+}
+
+const LeaseTable::SingleLeases& LeaseTable::SingleLeasesOf(const RoundId& round) {
+  const auto [leases, is_new] = single_leases_.try_emplace(round);
+  if (!is_new) return leases->second;
+  for (const TaskId& id : OfRound(round)) {
+    const TaskRecord& task = tasks_.at(id).task;
+    if (!task.second_lease) leases->second.emplace(task.lease_time, id.index);
+  }
+  return leases->second;
+}
+
+void LeaseTable::Unindex(const Lease& lease, const TaskId& id, const WorkerName& worker, absl::Time expire_time,
+                         bool is_second) {
+  const auto held = by_worker_.find({lease.population, worker});
+  held->second.erase(id);
+  if (held->second.empty()) by_worker_.erase(held);
+  by_expiry_.erase({expire_time, id, is_second});
 }
 
 LeaseTable::Tasks::node_type LeaseTable::Extract(Tasks::iterator task) {
+  const TaskId& id = task->first;
   const Lease& lease = task->second;
-  const auto held = by_worker_.find({lease.population, lease.task.worker});
-  held->second.erase(task->first);
-  if (held->second.empty()) by_worker_.erase(held);
-  by_expiry_.erase({lease.task.expire_time, task->first});
+  Unindex(lease, id, lease.task.worker, lease.task.expire_time, false);
+  if (const auto& second = lease.task.second_lease) {
+    Unindex(lease, id, second->worker, second->expire_time, true);
+  } else if (!single_leases_.empty()) {
+    const auto single = single_leases_.find(id.round);
+    if (single != single_leases_.end()) single->second.erase({lease.task.lease_time, id.index});
+  }
   return tasks_.extract(task);
 }
 
 void LeaseTable::Insert(Tasks::node_type node) {
+  const TaskId& id = node.key();
   const Lease& lease = node.mapped();
-  by_worker_[{lease.population, lease.task.worker}].insert(node.key());
-  by_expiry_.insert({lease.task.expire_time, node.key()});
+  by_worker_[{lease.population, lease.task.worker}].insert(id);
+  by_expiry_.emplace(lease.task.expire_time, id, false);
+  if (const auto& second = lease.task.second_lease) {
+    by_worker_[{lease.population, second->worker}].insert(id);
+    by_expiry_.emplace(second->expire_time, id, true);
+  } else if (!single_leases_.empty()) {
+    const auto single = single_leases_.find(id.round);
+    if (single != single_leases_.end()) single->second.emplace(lease.task.lease_time, id.index);
+  }
   tasks_.insert(std::move(node));
 }
 

@@ -2,7 +2,7 @@
 // answers needs no index in the database, which each lease would have to keep up to date twice.
 //
 //   leases.Put(population, task);
-//   const TaskRecord* found = leases.Find(id);   // Null: not leased.
+//   const TaskRecord* found = leases.Find(id);   // Null: not leased. With its second lease, if it has one.
 //   leases.Erase(id);
 //   leases.Commit();                             // Or Rollback: takes back what was done since the last of these.
 //
@@ -14,6 +14,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <tuple>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -34,13 +35,20 @@ class LeaseTable {
   void Rollback();
 
   const TaskRecord* Find(const TaskId& id) const;
-  // In the order of their ids. A worker of the same name in another population is another worker.
-  std::vector<TaskId> HeldBy(const std::string& population, const WorkerName& worker) const;
+  // In the order of their ids, as the worker holds them. A worker of the same name in another population is another
+  // worker.
+  std::vector<TaskRecord> HeldBy(const std::string& population, const WorkerName& worker) const;
   std::vector<TaskId> OfRound(const RoundId& round) const;
-  // At most `limit` that expire at or before `now`, in the order of expire_time, then id.
-  std::vector<TaskId> Expired(absl::Time now, int limit) const;
+  // At most `limit` leases that expire at or before `now`, in the order of expire_time, then id: the task as that lease
+  // has it.
+  std::vector<TaskRecord> Expired(absl::Time now, int limit) const;
   // The first expire_time after `now`; InfiniteFuture if there is none.
   absl::Time NextExpiry(absl::Time now) const;
+
+  // Of a round's tasks that have one lease: when that began, and the task's index. Kept from the first call on, which
+  // takes O(the round's leases).
+  using SingleLeases = std::set<std::pair<absl::Time, int32_t>>;
+  const SingleLeases& SingleLeasesOf(const RoundId& round);
 
  private:
   struct Lease {
@@ -59,12 +67,16 @@ class LeaseTable {
       return std::hash<std::string>()(holder.first) * 31 + std::hash<WorkerName>()(holder.second);
     }
   };
+  void Unindex(const Lease& lease, const TaskId& id, const WorkerName& worker, absl::Time expire_time, bool is_second);
   Tasks::node_type Extract(Tasks::iterator task);
   void Insert(Tasks::node_type node);
 
   Tasks tasks_;
   std::unordered_map<Holder, std::set<TaskId>, HolderHash> by_worker_;
-  std::set<std::pair<absl::Time, TaskId>> by_expiry_;
+  // And whether it is the second lease.
+  std::set<std::tuple<absl::Time, TaskId, bool>> by_expiry_;
+  // Of rounds that somebody asked for.
+  std::unordered_map<RoundId, SingleLeases> single_leases_;
   // Rounds of which there still are entries that count for nothing.
   std::set<RoundId> erased_;
   // What each change since Commit replaced; an empty node where there was nothing.

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -11,6 +12,7 @@
 #include "base/check.h"
 #include "base/status_macros.h"
 #include "storage/arguments.h"
+#include "storage/second_lease.h"
 #include "storage/sql/sql_task_store.h"
 #include "storage/sql/state_names.h"
 #include "storage/sql/task_columns.h"
@@ -26,10 +28,38 @@ constexpr int64_t kInputsReadAheadBytesMax = int64_t{1} << 20;
 
 absl::Status SqlTaskStore::LoadLeases() {
   RETURN_IF_ERROR(Run(engine_->texts().load_leases, {}, [&](const SqlRow& row) {
-                    leases_.Put(row.String(kNumTaskColumns), ReadTask(row));
+                    TaskRecord task = ReadTask(row);
+                    task.attempt = task.num_attempts;
+                    leases_.Put(row.String(kNumTaskColumns), std::move(task));
                   }).status());
+  RETURN_IF_ERROR(LoadSecondLeases());
   leases_.Commit();
   return absl::OkStatus();
+}
+
+absl::Status SqlTaskStore::LoadSecondLeases() {
+  return Run(R"(-- load_second_leases
+      SELECT r.id, r.population, s.task_key, s.first_attempt, s.attempt, s.worker, s.lease_token, s.poll_id, s.lease_time,
+             s.expire_time, s.attempt_deadline_time, s.progress
+        FROM second_leases s JOIN tasks t ON t.task_key = s.task_key JOIN rounds r ON r.round_key = t.round_key
+       WHERE r.state = $COLLECTING AND t.state = $LEASED)"_sql,
+             {},
+             [&](const SqlRow& row) {
+               TaskRecord task = *leases_.Find({RoundId(row.Bytes(0)), static_cast<int32_t>(row.Int(2) & INT32_MAX)});
+               task.attempt = static_cast<int32_t>(row.Int(3));
+               if (row.Int(4) != 0) {
+                 task.second_lease = {.worker = WorkerName(row.Bytes(5)),
+                                      .lease_token = LeaseToken(row.Bytes(6)),
+                                      .poll_id = row.String(7),
+                                      .lease_time = row.Time(8),
+                                      .expire_time = row.Time(9),
+                                      .attempt_deadline_time = row.Time(10),
+                                      .progress = row.Int(11),
+                                      .attempt = static_cast<int32_t>(row.Int(4))};
+               }
+               leases_.Put(row.String(1), std::move(task));
+             })
+      .status();
 }
 
 absl::StatusOr<int64_t> SqlTaskStore::CountTaken(Round& round, const WorkerName& worker) {
@@ -38,13 +68,22 @@ absl::StatusOr<int64_t> SqlTaskStore::CountTaken(Round& round, const WorkerName&
     std::unordered_map<WorkerName, int64_t> num_taken;
     RETURN_IF_ERROR(Run(R"(-- count_taken
         SELECT worker, count(*) FROM tasks
-         WHERE task_key BETWEEN ? AND ? AND state IN ($LEASED, $TASK_SUCCEEDED) GROUP BY worker)"_sql,
-                        {KeyOf(round, 0), KeyOf(round, INT32_MAX)},
-                        [&](const SqlRow& row) { num_taken[WorkerName(row.Bytes(0))] = row.Int(1); })
+         WHERE task_key BETWEEN ? AND ? AND state IN ($LEASED, $TASK_SUCCEEDED) GROUP BY worker
+        UNION ALL SELECT worker, count(*) FROM second_leases
+         WHERE task_key BETWEEN ? AND ? AND attempt > 0 GROUP BY worker)"_sql,
+                        {KeyOf(round, 0), KeyOf(round, INT32_MAX), KeyOf(round, 0), KeyOf(round, INT32_MAX)},
+                        [&](const SqlRow& row) { num_taken[WorkerName(row.Bytes(0))] += row.Int(1); })
                         .status());
     round.num_taken = std::move(num_taken);
   }
   return (*round.num_taken)[worker];
+}
+
+absl::StatusOr<int64_t> SqlTaskStore::NumLeft(Round& round, const WorkerName& worker, int32_t per_worker_max,
+                                              size_t wanted) {
+  if (per_worker_max == 0) return static_cast<int64_t>(wanted);
+  ASSIGN_OR_RETURN(const int64_t num_taken, CountTaken(round, worker));
+  return std::min(static_cast<int64_t>(wanted), per_worker_max - num_taken);
 }
 
 void SqlTaskStore::GiveBack(Round& round, const WorkerName& worker) {
@@ -145,11 +184,7 @@ absl::StatusOr<std::vector<TaskRecord>> SqlTaskStore::LeaseTasks(const LeaseTask
   SHEAF_CHECK(is_in_batch_, "writing needs a batch");
   RETURN_IF_ERROR(CheckArguments(params));
   ASSIGN_OR_RETURN(Round * round, FindOpenRound(params.round));
-  int64_t wanted = static_cast<int64_t>(params.tokens.size());
-  if (params.per_worker_max > 0) {
-    ASSIGN_OR_RETURN(const int64_t num_taken, CountTaken(*round, params.worker));
-    wanted = std::min(wanted, params.per_worker_max - num_taken);
-  }
+  ASSIGN_OR_RETURN(const int64_t wanted, NumLeft(*round, params.worker, params.per_worker_max, params.tokens.size()));
   if (wanted <= 0 || round->record.tasks.queued == 0) return std::vector<TaskRecord>();
 
   // Of the requirements that the worker fulfils, those that tasks wait with.
@@ -195,9 +230,8 @@ absl::StatusOr<std::vector<TaskRecord>> SqlTaskStore::LeaseTasks(const LeaseTask
     task.lease_time = Kept(params.now);
     task.expire_time = Kept(std::min(params.expire_time, params.attempt_deadline_time));
     task.attempt_deadline_time = Kept(params.attempt_deadline_time);
-    ++task.num_attempts;
-    notes_.PutTask(KeyOf(*round, task.id.index), before, task);
-    leases_.Put(round->record.population, task);
+    task.attempt = ++task.num_attempts;
+    NoteLeased(*round, before, task);
   }
   if (round->num_taken) (*round->num_taken)[params.worker] += num_leased;
   Touch(*round);
@@ -206,17 +240,69 @@ absl::StatusOr<std::vector<TaskRecord>> SqlTaskStore::LeaseTasks(const LeaseTask
   return leased;
 }
 
+absl::StatusOr<std::vector<TaskRecord>> SqlTaskStore::LeaseAgain(const LeaseAgainParams& params) {
+  SHEAF_CHECK(is_in_batch_, "writing needs a batch");
+  RETURN_IF_ERROR(CheckArguments(params));
+  ASSIGN_OR_RETURN(Round * round, FindRound(params.round));
+  if (round->record.state != RoundState::kCollecting) {
+    return RoundIsElsewhere(params.round, round->record.state, RoundState::kCollecting);
+  }
+  ASSIGN_OR_RETURN(const int64_t wanted, NumLeft(*round, params.worker, params.per_worker_max, params.tokens.size()));
+  std::vector<TaskRecord> leased;
+  int32_t num_seen = 0;
+  for (const auto& [lease_time, index] : leases_.SingleLeasesOf(params.round)) {
+    if (lease_time > params.begun_by || ++num_seen > params.candidates_max) break;
+    if (static_cast<int64_t>(leased.size()) >= wanted) break;
+    const TaskRecord& task = *leases_.Find({params.round, index});
+    if (task.worker == params.worker || !MayTryAgain(task, params)) continue;
+    if (!task.requirement.empty() &&
+        std::find(params.fulfilled_requirements.begin(), params.fulfilled_requirements.end(), task.requirement) ==
+            params.fulfilled_requirements.end()) {
+      continue;
+    }
+    leased.push_back(task);
+  }
+  if (leased.empty()) return leased;
+  // Before anything changes.
+  ASSIGN_OR_RETURN(const WaitingTasks* waiting, LoadWaiting(*round));
+  SHEAF_CHECK(waiting != nullptr, "round {} knows what waits", params.round);
+  RETURN_IF_ERROR(ReadInputs(*round, {}, params.now, leased));
+  const auto num_leased = static_cast<int64_t>(leased.size());
+  RETURN_IF_ERROR(CountForWorker(*round, params.worker, &WorkerRecord::num_leased, num_leased));
+  for (size_t i = 0; i < leased.size(); ++i) {
+    TaskRecord& task = leased[i];
+    const TaskRecord before = *leases_.Find(task.id);
+    task.second_lease = {.worker = params.worker,
+                         .lease_token = params.tokens[i],
+                         .poll_id = params.poll_id,
+                         .lease_time = Kept(params.now),
+                         .expire_time = Kept(std::min(params.expire_time, params.attempt_deadline_time)),
+                         .attempt_deadline_time = Kept(params.attempt_deadline_time),
+                         .progress = 0,
+                         .attempt = ++task.num_attempts};
+    NoteLeased(*round, before, task);
+    task = AsHeldUnder(std::move(task), params.tokens[i]);
+  }
+  if (round->num_taken) (*round->num_taken)[params.worker] += num_leased;
+  Touch(*round);
+  return leased;
+}
+
+absl::StatusOr<absl::Time> SqlTaskStore::FirstLeaseTime(const RoundId& id, absl::Time after) {
+  ASSIGN_OR_RETURN(const Round* round, FindRound(id));
+  if (round->record.state != RoundState::kCollecting) return absl::InfiniteFuture();
+  const LeaseTable::SingleLeases& leases = leases_.SingleLeasesOf(id);
+  const auto first = leases.upper_bound({after, std::numeric_limits<int32_t>::max()});
+  return first == leases.end() ? absl::InfiniteFuture() : first->first;
+}
+
 absl::StatusOr<std::vector<TaskRecord>> SqlTaskStore::ListLeases(const std::string& population,
                                                                  const WorkerName& worker) {
-  std::vector<TaskRecord> held;
-  for (const TaskId& id : leases_.HeldBy(population, worker)) held.push_back(*leases_.Find(id));
-  return held;
+  return leases_.HeldBy(population, worker);
 }
 
 absl::StatusOr<std::vector<TaskRecord>> SqlTaskStore::ListExpired(absl::Time now, int limit) {
-  std::vector<TaskRecord> expired;
-  for (const TaskId& id : leases_.Expired(now, limit)) expired.push_back(*leases_.Find(id));
-  return expired;
+  return leases_.Expired(now, limit);
 }
 
 absl::StatusOr<TaskRecord> SqlTaskStore::RenewLease(const RenewLeaseParams& params) {
@@ -226,22 +312,13 @@ absl::StatusOr<TaskRecord> SqlTaskStore::RenewLease(const RenewLeaseParams& para
   RETURN_IF_ERROR(round.status());
   ASSIGN_OR_RETURN(TaskRecord task, FindLease(params.task, params.token));
   if (params.progress <= task.progress && params.attempt_deadline_time_max >= task.attempt_deadline_time) return task;
-  const TaskRecord before = task;
+  const TaskRecord before = *leases_.Find(task.id);
   task.attempt_deadline_time = Kept(std::min(task.attempt_deadline_time, params.attempt_deadline_time_max));
   if (params.progress > task.progress) task.expire_time = params.expire_time;
   task.progress = std::max(task.progress, params.progress);
   task.expire_time = Kept(std::min(task.expire_time, task.attempt_deadline_time));
-  notes_.PutTask(KeyOf(**round, task.id.index), before, task);
-  leases_.Put((*round)->record.population, task);
+  NoteLeased(**round, before, AsHeldUnder(task, before.lease_token));
   return task;
-}
-
-void ClearLease(TaskRecord& task) {
-  task.worker = WorkerName();
-  task.lease_token = LeaseToken();
-  task.poll_id.clear();
-  task.lease_time = task.expire_time = task.attempt_deadline_time = absl::Time();
-  task.progress = 0;
 }
 
 absl::StatusOr<TaskRecord> SqlTaskStore::EndAttempt(const EndAttemptParams& params) {
@@ -251,8 +328,9 @@ absl::StatusOr<TaskRecord> SqlTaskStore::EndAttempt(const EndAttemptParams& para
   if (absl::IsNotFound(found.status())) return NoSuchTask(params.task);
   RETURN_IF_ERROR(found.status());
   Round& round = **found;
-  ASSIGN_OR_RETURN(const TaskRecord before, FindLease(params.task, params.token));
-  TaskRecord task = before;
+  ASSIGN_OR_RETURN(const TaskRecord seen, FindLease(params.task, params.token));
+  const TaskRecord before = *leases_.Find(params.task);
+  TaskRecord task = seen;
   if (params.outcome == AttemptOutcome::kFailed) {
     RETURN_IF_ERROR(CountForWorker(round, task.worker, &WorkerRecord::num_failed, 1));
     ++task.num_failed;
@@ -263,11 +341,17 @@ absl::StatusOr<TaskRecord> SqlTaskStore::EndAttempt(const EndAttemptParams& para
     ++task.num_lost;
     ++round.record.num_lost_attempts;
   }
-  NoteAttempt(round, before,
+  NoteAttempt(round, seen,
               {.end_time = params.now, .outcome = params.outcome, .error = params.error, .timings = params.timings});
   GiveBack(round, task.worker);
-  ClearLease(task);
+  EndFirstLease(task);
   if (!params.error.empty()) task.last_error = params.error;
+  Touch(round);
+  if (task.attempt != 0) {
+    // Another attempt runs.
+    NoteLeased(round, before, task);
+    return task;
+  }
   task.state = params.to;
   if (params.to == TaskState::kQueued) {
     task.available_time = Kept(params.available_time);
@@ -275,7 +359,6 @@ absl::StatusOr<TaskRecord> SqlTaskStore::EndAttempt(const EndAttemptParams& para
     task.end_time = Kept(params.now);
   }
   NoteUnleased(round, before, task, params.now);
-  Touch(round);
   --round.record.tasks.leased;
   ++CountOf(round.record.tasks, task.state);
   if (task.state == TaskState::kQueued) NoteBack(round, task);
@@ -294,10 +377,10 @@ absl::StatusOr<TaskRecord> SqlTaskStore::RequeueTask(const RequeueTaskParams& pa
   const TaskState from = task.state;
   if (from == TaskState::kSucceeded || from == TaskState::kCancelled) return CannotRequeue(params.task, from);
 
-  if (from == TaskState::kLeased) {
-    NoteAttempt(round, before, {.end_time = params.now, .outcome = AttemptOutcome::kCancelled});
+  while (task.attempt != 0) {
+    NoteAttempt(round, task, {.end_time = params.now, .outcome = AttemptOutcome::kCancelled});
     GiveBack(round, task.worker);
-    ClearLease(task);
+    EndFirstLease(task);
   }
   if (from == TaskState::kQueued) {
     // What is counted here of the batch goes with it, also where the round itself does not change.
@@ -331,7 +414,13 @@ absl::StatusOr<bool> SqlTaskStore::LimitTimes(const LimitTimesParams& params) {
   }
   for (const TaskId& id : leases_.OfRound(params.round)) {
     TaskRecord task = *leases_.Find(id);
-    if (task.expire_time <= params.expire_time_max && task.attempt_deadline_time <= params.attempt_deadline_time_max) {
+    if (task.second_lease) {
+      SecondLease& second = *task.second_lease;
+      second.expire_time = Kept(std::min(second.expire_time, params.expire_time_max));
+      second.attempt_deadline_time = Kept(std::min(second.attempt_deadline_time, params.attempt_deadline_time_max));
+    }
+    if (task.expire_time <= params.expire_time_max && task.attempt_deadline_time <= params.attempt_deadline_time_max &&
+        task.second_lease == leases_.Find(id)->second_lease) {
       continue;
     }
     task.expire_time = Kept(std::min(task.expire_time, params.expire_time_max));
@@ -339,6 +428,12 @@ absl::StatusOr<bool> SqlTaskStore::LimitTimes(const LimitTimesParams& params) {
     RETURN_IF_ERROR(Change(1, R"(-- limit_lease
         UPDATE tasks SET expire_time = ?, attempt_deadline_time = ? WHERE task_key = ? AND state = $LEASED)"_sql,
                            {ToSql(task.expire_time), ToSql(task.attempt_deadline_time), KeyOf(*round, id.index)}));
+    if (task.second_lease) {
+      RETURN_IF_ERROR(Change(1, R"(-- limit_second_lease
+          UPDATE second_leases SET expire_time = ?, attempt_deadline_time = ? WHERE task_key = ?)",
+                             {ToSql(task.second_lease->expire_time), ToSql(task.second_lease->attempt_deadline_time),
+                              KeyOf(*round, id.index)}));
+    }
     leases_.Put(round->record.population, std::move(task));
     has_changed = true;
   }

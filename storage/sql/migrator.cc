@@ -10,6 +10,7 @@
 #include "storage/migrations/sqlite/0005_tokens.sql.h"
 #include "storage/migrations/sqlite/0006_refusals_without_quotes.sql.h"
 #include "storage/migrations/sqlite/0007_large_rounds.sql.h"
+#include "storage/migrations/sqlite/0008_second_leases.sql.h"
 
 namespace sheaf {
 namespace {
@@ -37,6 +38,8 @@ constexpr Migration kSqliteMigrations[] = {
      .sql = kSqlite0006RefusalsWithoutQuotes},
     // An older build would show tasks of rounds that have ended as QUEUED.
     {.version = 7, .minimum_compatible_version = 7, .name = "large_rounds", .sql = kSqlite0007LargeRounds},
+    // An older build would leave second leases behind, of tasks that it leases again.
+    {.version = 8, .minimum_compatible_version = 8, .name = "second_leases", .sql = kSqlite0008SecondLeases},
 };
 
 enum class Databases { kAll, kEmpty };

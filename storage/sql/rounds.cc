@@ -242,9 +242,19 @@ absl::Status SqlTaskStore::WriteCancelled(const Round& round) {
   RETURN_IF_ERROR(WriteNotes());
   RETURN_IF_ERROR(Run(R"(-- cancel_attempts
       INSERT INTO attempts (task_key, number, worker, lease_time, end_time, outcome, error, timings, bytes_up)
-      SELECT task_key, num_attempts, worker, lease_time, ?, $ATTEMPT_CANCELLED, ?, ?, 0 FROM tasks
-       WHERE task_key BETWEEN ? AND ? AND state = $LEASED)"_sql,
+      SELECT t.task_key, coalesce(s.first_attempt, t.num_attempts), t.worker, t.lease_time, ?, $ATTEMPT_CANCELLED, ?, ?, 0
+        FROM tasks t LEFT JOIN second_leases s ON s.task_key = t.task_key
+       WHERE t.task_key BETWEEN ? AND ? AND t.state = $LEASED)"_sql,
                       {ToSql(round.cancel_time), SqlBlob(""), SqlBlob(""), KeyOf(round, 0), KeyOf(round, INT32_MAX)})
+                      .status());
+  RETURN_IF_ERROR(Run(R"(-- cancel_second_attempts
+      INSERT INTO attempts (task_key, number, worker, lease_time, end_time, outcome, error, timings, bytes_up)
+      SELECT task_key, attempt, worker, lease_time, ?, $ATTEMPT_CANCELLED, ?, ?, 0 FROM second_leases
+       WHERE task_key BETWEEN ? AND ? AND attempt > 0)"_sql,
+                      {ToSql(round.cancel_time), SqlBlob(""), SqlBlob(""), KeyOf(round, 0), KeyOf(round, INT32_MAX)})
+                      .status());
+  RETURN_IF_ERROR(Run("-- end_second_leases\nDELETE FROM second_leases WHERE task_key BETWEEN ? AND ?",
+                      {KeyOf(round, 0), KeyOf(round, INT32_MAX)})
                       .status());
   return Run(R"(-- cancel_tasks
       UPDATE tasks SET state = $TASK_CANCELLED, delayed_until = NULL, end_time = ?, worker = NULL, lease_token = '', poll_id = '',

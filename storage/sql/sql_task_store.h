@@ -49,6 +49,8 @@ class SqlTaskStore final : public TaskStore {
   absl::StatusOr<BlobUse> GetBlobUse(const std::string& digest) override;
 
   absl::StatusOr<std::vector<TaskRecord>> LeaseTasks(const LeaseTasksParams& params) override;
+  absl::StatusOr<std::vector<TaskRecord>> LeaseAgain(const LeaseAgainParams& params) override;
+  absl::StatusOr<absl::Time> FirstLeaseTime(const RoundId& round, absl::Time after) override;
   absl::StatusOr<std::vector<TaskRecord>> ListLeases(const std::string& population, const WorkerName& worker) override;
   absl::StatusOr<TaskRecord> RenewLease(const RenewLeaseParams& params) override;
   absl::StatusOr<std::vector<TaskRecord>> ListExpired(absl::Time now, int limit) override;
@@ -175,11 +177,20 @@ class SqlTaskStore final : public TaskStore {
   absl::StatusOr<TokenRecord> FindToken(const TokenId& id);
 
   absl::Status LoadLeases();
+  absl::Status LoadSecondLeases();
+  // Of what is noted of tasks, the rows of second_leases.
+  absl::Status WriteSecondLeases();
+  // Most tasks of the round that this worker may still take.
+  absl::StatusOr<int64_t> NumLeft(Round& round, const WorkerName& worker, int32_t per_worker_max, size_t wanted);
   // With what the submitter wrote.
   absl::StatusOr<TaskRecord> FindTask(Round& round, const TaskId& id);
-  // FAILED_PRECONDITION or NOT_FOUND unless the task is leased under this token.
+  // What a row of tasks has no place for, of a task that is leased.
+  void AddLeases(TaskRecord& task) const;
+  // As the lease of this token has it: FAILED_PRECONDITION or NOT_FOUND unless there is one.
   absl::StatusOr<TaskRecord> FindLease(const TaskId& id, const LeaseToken& token);
-  // Notes how the running attempt of `task` ended; its number, worker and begin are the task's.
+  // Notes that a task has changed that stays leased.
+  void NoteLeased(const Round& round, const TaskRecord& before, const TaskRecord& task);
+  // Notes how the attempt of the lease in the fields of `task` ended; its number, worker and begin are the task's.
   void NoteAttempt(const Round& round, const TaskRecord& task, AttemptRecord ended);
   // Notes a task that stops being leased, or moves between QUEUED, FAILED and BURIED.
   void NoteUnleased(const Round& round, const TaskRecord& before, const TaskRecord& task, absl::Time now);

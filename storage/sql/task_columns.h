@@ -13,8 +13,6 @@ inline constexpr char kTaskColumns[] =
     "t.progress, t.num_attempts, t.num_failed, t.num_lost, t.last_error, r.state, r.cancel_time";
 inline constexpr int kNumTaskColumns = 22;
 TaskRecord ReadTask(const SqlRow& row);
-// It is nobody's any more.
-void ClearLease(TaskRecord& task);
 
 // QUEUED and LEASED tasks have become CANCELLED.
 inline bool HasStopped(RoundState state) { return state >= RoundState::kSealing; }

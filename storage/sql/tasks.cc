@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "base/status_macros.h"
 #include "storage/arguments.h"
+#include "storage/second_lease.h"
 #include "storage/sql/sql_task_store.h"
 #include "storage/sql/state_names.h"
 #include "storage/sql/task_columns.h"
@@ -36,7 +37,7 @@ TaskRecord ReadTask(const SqlRow& row) {
   if (!HasStopped(static_cast<RoundState>(row.Int(20))) || IsEnded(task.state)) return task;
   task.state = TaskState::kCancelled;
   task.end_time = row.Time(21);
-  ClearLease(task);
+  EndFirstLease(task);
   return task;
 }
 
@@ -53,12 +54,23 @@ absl::StatusOr<TaskRecord> SqlTaskStore::FindTask(Round& round, const TaskId& id
   std::optional<TaskRecord> task;
   RETURN_IF_ERROR(Run(sql, {KeyOf(round, id.index)}, [&](const SqlRow& row) { task = ReadTask(row); }).status());
   if (!task) return NoSuchTask(id);
+  AddLeases(*task);
   return *std::move(task);
+}
+
+void SqlTaskStore::AddLeases(TaskRecord& task) const {
+  if (task.state != TaskState::kLeased) return;
+  const TaskRecord* leased = leases_.Find(task.id);
+  SHEAF_CHECK(leased != nullptr, "task {} is leased, and not in memory", task.id.ToString());
+  task.attempt = leased->attempt;
+  task.second_lease = leased->second_lease;
 }
 
 absl::StatusOr<TaskRecord> SqlTaskStore::FindLease(const TaskId& id, const LeaseToken& token) {
   ASSIGN_OR_RETURN(TaskRecord task, GetTaskState(id));
-  if (task.state != TaskState::kLeased || task.lease_token != token) return LeaseIsGone(id, task.state);
+  const TaskState state = task.state;
+  task = AsHeldUnder(std::move(task), token);
+  if (state != TaskState::kLeased || task.lease_token != token) return LeaseIsGone(id, state);
   return task;
 }
 
@@ -68,8 +80,13 @@ void SqlTaskStore::NoteUnleased(const Round& round, const TaskRecord& before, co
       task.state == TaskState::kQueued && task.available_time > now;
 }
 
+void SqlTaskStore::NoteLeased(const Round& round, const TaskRecord& before, const TaskRecord& task) {
+  notes_.PutTask(KeyOf(round, task.id.index), before, task);
+  leases_.Put(round.record.population, task);
+}
+
 void SqlTaskStore::NoteAttempt(const Round& round, const TaskRecord& task, AttemptRecord ended) {
-  ended.number = task.num_attempts;
+  ended.number = task.attempt;
   ended.worker = task.worker;
   ended.lease_time = task.lease_time;
   notes_.Add(BatchNotes::Attempt{.task_key = KeyOf(round, task.id.index), .record = std::move(ended)});
@@ -79,7 +96,26 @@ absl::Status SqlTaskStore::WriteNotes() {
   if (notes_.empty()) return absl::OkStatus();
   RETURN_IF_ERROR(batch_status_);
   RETURN_IF_ERROR(Broken(engine_->WriteNotes(notes_)));
+  RETURN_IF_ERROR(WriteSecondLeases());
   notes_.Clear();
+  return absl::OkStatus();
+}
+
+absl::Status SqlTaskStore::WriteSecondLeases() {
+  for (const auto& [key, noted] : notes_.tasks()) {
+    if (noted.may_have_second_row) {
+      RETURN_IF_ERROR(Run("-- end_second_lease\nDELETE FROM second_leases WHERE task_key = ?", {key}).status());
+    }
+    if (!noted.HasSecondRow()) continue;
+    const SecondLease second = noted.record.second_lease.value_or(SecondLease());
+    RETURN_IF_ERROR(Change(1, R"(-- lease_again
+        INSERT INTO second_leases (task_key, first_attempt, attempt, worker, lease_token, poll_id, lease_time, expire_time,
+                                   attempt_deadline_time, progress)
+        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?))",
+                           {key, int64_t{noted.record.attempt}, int64_t{second.attempt}, SqlText(second.worker.value()),
+                            SqlText(second.lease_token.value()), SqlText(second.poll_id), ToSql(second.lease_time),
+                            ToSql(second.expire_time), ToSql(second.attempt_deadline_time), second.progress}));
+  }
   return absl::OkStatus();
 }
 
@@ -123,10 +159,12 @@ absl::StatusOr<std::vector<AttemptRecord>> SqlTaskStore::ListAttempts(const Task
                                             .bytes_up = row.Int(7)});
                       })
                       .status());
-  // The newest, if it runs, or was cancelled with its round.
-  RETURN_IF_ERROR(Run(R"(-- last_attempt
-      SELECT num_attempts, worker, lease_time FROM tasks WHERE task_key = ? AND state = $LEASED)"_sql,
-                      {KeyOf(*round, id.index)},
+  // Those that run, or were cancelled with their round.
+  RETURN_IF_ERROR(Run(R"(-- last_attempts
+      SELECT coalesce(s.first_attempt, t.num_attempts), t.worker, t.lease_time
+        FROM tasks t LEFT JOIN second_leases s ON s.task_key = t.task_key WHERE t.task_key = ? AND t.state = $LEASED
+      UNION ALL SELECT attempt, worker, lease_time FROM second_leases WHERE task_key = ? AND attempt > 0)"_sql,
+                      {KeyOf(*round, id.index), KeyOf(*round, id.index)},
                       [&](const SqlRow& row) {
                         attempts.push_back({.number = static_cast<int32_t>(row.Int(0)),
                                             .worker = WorkerName(row.Bytes(1)),
@@ -136,6 +174,8 @@ absl::StatusOr<std::vector<AttemptRecord>> SqlTaskStore::ListAttempts(const Task
                         attempts.back().outcome = AttemptOutcome::kCancelled;
                       })
                       .status());
+  std::sort(attempts.begin(), attempts.end(),
+            [](const AttemptRecord& a, const AttemptRecord& b) { return a.number < b.number; });
   return attempts;
 }
 
@@ -175,6 +215,7 @@ absl::StatusOr<std::vector<TaskRecord>> SqlTaskStore::ListTasks(const ListTasksP
            int64_t{std::max(params.limit, 0)}},
           [&](const SqlRow& row) { tasks.push_back(ReadTask(row)); })
           .status());
+  for (TaskRecord& task : tasks) AddLeases(task);
   return tasks;
 }
 

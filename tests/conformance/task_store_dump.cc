@@ -30,12 +30,19 @@ std::string Describe(const RoundRecord& r) {
 }
 
 std::string Describe(const TaskRecord& t) {
+  std::string second;
+  if (const auto& lease = t.second_lease) {
+    second = fmt::format(" second attempt {} worker={} token={} poll={} leased={} expires={} deadline={} progress={}",
+                         lease->attempt, lease->worker, lease->lease_token, lease->poll_id, At(lease->lease_time),
+                         At(lease->expire_time), At(lease->attempt_deadline_time), lease->progress);
+  }
   return fmt::format(
       "task {} {} payload={} selector={} requirement={} created={} available={} end={} worker={} token={} poll={} "
-      "leased={} expires={} deadline={} progress={} attempts={} failed={} lost={} error={}",
+      "leased={} expires={} deadline={} progress={} attempt {} of {} failed={} lost={} error={}{}",
       t.id.ToString(), Name(t.state), t.payload, t.data_selector, t.requirement, At(t.create_time),
       At(t.available_time), At(t.end_time), t.worker, t.lease_token, t.poll_id, At(t.lease_time), At(t.expire_time),
-      At(t.attempt_deadline_time), t.progress, t.num_attempts, t.num_failed, t.num_lost, t.last_error);
+      At(t.attempt_deadline_time), t.progress, t.attempt, t.num_attempts, t.num_failed, t.num_lost, t.last_error,
+      second);
 }
 
 std::string Describe(const AttemptRecord& a) {

@@ -112,12 +112,13 @@ SEES_EVERYTHING = ["tests", "bench"]
 INTERFACE_HEADERS = {
     # Storage's interface; the stores behind it are for the binary to choose.
     **{
-        (room, "storage"): ["blob_view.h", "ids.h", "payload_store.h", "records.h", "task_queries.h", "task_store.h", "transitions.h"]
+        (room, "storage"): ["blob_view.h", "ids.h", "payload_store.h", "records.h", "second_lease.h", "task_queries.h", "task_store.h", "transitions.h"]
         for room in CORE
     },
     # The messages that are stored are that room's own.
     **{
         (room, "server/stored"): ["attempt_timings.h", "interval.h", "round_progress.h", "round_release.h", "round_spec.h",
+                                  "run_times.h",
                                   "worker_description.h"]
         for room in CORE
     },

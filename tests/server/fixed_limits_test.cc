@@ -216,6 +216,13 @@ const std::map<std::string, std::function<absl::Status(int64_t)>>& Trials() {
          spec.mutable_open_slots();
          return CheckSpec(spec);
        }},
+      {"Value of `straggler.factor` and `straggler.deadline_factor`",
+       [](int64_t most) {
+         v1::RoundSpec spec = SumRound(1);
+         spec.mutable_straggler()->set_factor(static_cast<double>(most));
+         spec.mutable_straggler()->set_deadline_factor(static_cast<double>(most));
+         return CheckSpec(spec);
+       }},
       {"Value of `priority`",
        [](int64_t most) {
          v1::RoundSpec spec = SumRound(1);

@@ -90,6 +90,19 @@ absl::StatusOr<std::vector<TaskRecord>> CrashingTaskStore::LeaseTasks(const Leas
   });
 }
 
+absl::StatusOr<std::vector<TaskRecord>> CrashingTaskStore::LeaseAgain(const LeaseAgainParams& params) {
+  return Between(point_, StoreOperation::kLeaseAgain, [&] {
+    auto result = inner_.LeaseAgain(params);
+    has_written_ |= result.ok() && !result->empty();
+    if (result.ok() && !result->empty()) monitor_.OnLeaseAgain(params, *result);
+    return result;
+  });
+}
+
+absl::StatusOr<absl::Time> CrashingTaskStore::FirstLeaseTime(const RoundId& round, absl::Time after) {
+  return Between(point_, StoreOperation::kFirstLeaseTime, [&] { return inner_.FirstLeaseTime(round, after); });
+}
+
 absl::StatusOr<TaskRecord> CrashingTaskStore::RenewLease(const RenewLeaseParams& params) {
   return Between(point_, StoreOperation::kRenewLease, [&] {
     auto result = inner_.RenewLease(params);

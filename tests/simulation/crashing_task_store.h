@@ -35,6 +35,8 @@ class CrashingTaskStore final : public TaskStore {
   absl::StatusOr<BlobUse> GetBlobUse(const std::string& digest) override;
 
   absl::StatusOr<std::vector<TaskRecord>> LeaseTasks(const LeaseTasksParams& params) override;
+  absl::StatusOr<std::vector<TaskRecord>> LeaseAgain(const LeaseAgainParams& params) override;
+  absl::StatusOr<absl::Time> FirstLeaseTime(const RoundId& round, absl::Time after) override;
   absl::StatusOr<std::vector<TaskRecord>> ListLeases(const std::string& population, const WorkerName& worker) override;
   absl::StatusOr<TaskRecord> RenewLease(const RenewLeaseParams& params) override;
   absl::StatusOr<std::vector<TaskRecord>> ListExpired(absl::Time now, int limit) override;

@@ -130,6 +130,8 @@ void Ledger::CheckRenewal(const v1::SyncRequest& request, const std::string& tas
   const StoreMonitor::Grant* grant = monitor.FindGrant(token);
   if (grant == nullptr) return;
   const v1::RoundSpec* spec = monitor.FindSpec(grant->task.round);
+  // Others have taken less time meanwhile, and so may this one.
+  if (spec->straggler().deadline_factor() > 0) return;
   const absl::Time least = std::min(arrival + FromProto(spec->lease_duration()), grant->attempt_deadline_time);
   // A store may keep whole microseconds.
   if (grant->expire_time >= least - absl::Microseconds(1)) return;

@@ -58,6 +58,17 @@ void DrawWork(Random& random, v1::RoundSpec& spec) {
   if (random.Chance(0.2)) spec.set_min_clients(UpTo(random, goal));
 }
 
+// Worlds are small: a few seconds more than a few others took make a straggler.
+void DrawStraggler(Random& random, v1::StragglerPolicy& policy) {
+  const bool has_deadline = random.Chance(0.2);
+  policy.set_speculate(!has_deadline || random.Chance(0.5));
+  if (has_deadline) policy.set_deadline_factor(1 + 5 * random.Fraction());
+  policy.set_remaining_share_max(0.25 + 0.75 * random.Fraction());
+  policy.set_quantile(0.2 + 0.7 * random.Fraction());
+  policy.set_factor(1 + random.Fraction());
+  policy.set_finished_min(UpTo(random, 2));
+}
+
 }  // namespace
 
 RoundPlan RoundPlan::Draw(int number, Random& random) {
@@ -87,6 +98,7 @@ RoundPlan RoundPlan::Draw(int number, Random& random) {
     spec.set_broadcast_digest(Sha256Hex(plan.broadcast));
   }
   spec.set_durability(random.Chance(0.65) ? v1::DURABLE : v1::EPHEMERAL);
+  if (random.Chance(0.5)) DrawStraggler(random, *spec.mutable_straggler());
   return plan;
 }
 

@@ -65,6 +65,7 @@ std::string Statistics::ToText(double seconds, int64_t violations) const {
   text += fmt::format("verdicts       {}\n", Join(verdicts));
   text += fmt::format("faults         {}\n", Join(faults));
   text += fmt::format("announced      {}\n", Join(announced));
+  text += fmt::format("stragglers     {}\n", Join(stragglers));
   if (many_servers_seeds > 0) text += fmt::format("many servers   {} seeds: {}\n", many_servers_seeds, Join(shared));
   text += fmt::format("liveness       the slowest task took {:.0f} % of what it may\n", 100 * slowest_task);
   text += Coverage("round moves", RoundMoves(), round_moves);
@@ -143,6 +144,12 @@ std::vector<std::string> Statistics::Missing() const {
   AddMissingMoves("round", RoundMoves(), round_moves, missing);
   AddMissingMoves("task", TaskMoves(), task_moves, missing);
   AddMissingCounts(kAnnounced, announced, missing);
+  for (const char* wanted :
+       {"second attempts", "contributions of the first of two attempts", "contributions of the second of two attempts",
+        "first attempts that ended while the second ran", "second attempts that ended while the first ran"}) {
+    const auto found = stragglers.find(wanted);
+    if (found == stragglers.end() || found->second == 0) missing.push_back(fmt::format("there were no {}", wanted));
+  }
   for (const StoreOperationRow& row : StoreOperations()) {
     if (!row.unreached.empty()) continue;
     const Passages& passages = operations[static_cast<size_t>(row.operation)];

@@ -29,6 +29,8 @@ struct Statistics {
   // By the state they ended in.
   std::map<std::string, int64_t> rounds;
   std::map<std::string, int64_t> faults;
+  // What became of tasks that were leased a second time.
+  std::map<std::string, int64_t> stragglers;
   // What only several servers on one database do.
   std::map<std::string, int64_t> shared;
   int64_t many_servers_seeds = 0;

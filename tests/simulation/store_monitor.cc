@@ -19,6 +19,27 @@ constexpr int kOverdueBeatsMax = 2;
 // A store may keep whole microseconds.
 constexpr absl::Duration kResolution = absl::Microseconds(1);
 
+StoreMonitor::TaskImage ImageOf(const TaskRecord& task) {
+  StoreMonitor::TaskImage image;
+  image.worker = task.worker;
+  image.token = task.lease_token;
+  image.expire_time = task.expire_time;
+  image.attempt_deadline_time = task.attempt_deadline_time;
+  image.progress = task.progress;
+  image.state = task.state;
+  image.num_attempts = task.num_attempts;
+  image.num_failed = task.num_failed;
+  image.num_lost = task.num_lost;
+  if (const auto& second = task.second_lease) {
+    image.second = StoreMonitor::LeaseImage{.worker = second->worker,
+                                            .token = second->lease_token,
+                                            .expire_time = second->expire_time,
+                                            .attempt_deadline_time = second->attempt_deadline_time,
+                                            .progress = second->progress};
+  }
+  return image;
+}
+
 }  // namespace
 
 // --- Batches -------------------------------------------------------------------------------------
@@ -86,40 +107,78 @@ void StoreMonitor::OnCreateRound(const TaskStore::CreateRoundParams& params,
   Look("CreateRound", result.round.id);
 }
 
-void StoreMonitor::OnLease(const TaskStore::LeaseTasksParams& params, const std::vector<TaskRecord>& leased) {
-  if (!is_owners_) return;
+void StoreMonitor::NoteGrants(const WorkerName& worker, const RoundId& id, absl::Time now,
+                              const std::vector<TaskRecord>& leased) {
   for (const TaskRecord& task : leased) {
-    journal_.Note("task {} leased to {} under {} until +{}", task.id.ToString(), params.worker, task.lease_token,
-                  absl::FormatDuration(task.expire_time - params.now));
+    journal_.Note("task {} leased to {} under {} until +{}", task.id.ToString(), worker, task.lease_token,
+                  absl::FormatDuration(task.expire_time - now));
     bool is_new = grants_
                       .emplace(task.lease_token.value(), Grant{.task = task.id,
-                                                               .worker = params.worker,
+                                                               .worker = worker,
                                                                .expire_time = task.expire_time,
                                                                .attempt_deadline_time = task.attempt_deadline_time})
                       .second;
     if (!is_new) journal_.Break("one token, one lease", "token {} was granted twice", task.lease_token);
-    if (task.num_lost > 0 && StateOf(params.round) == RoundState::kAnnounced) {
-      ++statistics_.announced["tasks prepared again"];
-    }
-    if (task.available_time > params.now) {
-      journal_.Break("backoff", "task {} was leased before its time", task.id.ToString());
-    }
+    if (task.num_lost > 0 && StateOf(id) == RoundState::kAnnounced) ++statistics_.announced["tasks prepared again"];
   }
-  const RoundImage* round = Find(params.round);
-  if (round != nullptr && ledger_.PopulationOf(params.worker.value()) != round->population) {
-    journal_.Break("nothing crosses populations", "worker {} was leased a task of round {}", params.worker,
-                   params.round);
+  const RoundImage* round = Find(id);
+  if (round != nullptr && ledger_.PopulationOf(worker.value()) != round->population) {
+    journal_.Break("nothing crosses populations", "worker {} was leased a task of round {}", worker, id);
   }
-  Look("LeaseTasks", params.round);
+}
+
+void StoreMonitor::CheckShare(const WorkerName& worker, const RoundId& id) {
+  const RoundImage* round = Find(id);
   if (round == nullptr) return;
   const int32_t most = round->spec.open_slots().per_worker_max();
   const auto taken = std::count_if(round->tasks.begin(), round->tasks.end(), [&](const TaskImage& task) {
-    return task.worker == params.worker && (task.state == TaskState::kLeased || task.state == TaskState::kSucceeded);
+    if (task.state == TaskState::kSucceeded) return task.worker == worker;
+    return task.state == TaskState::kLeased &&
+           (task.worker == worker || (task.second && task.second->worker == worker));
   });
   if (most > 0 && taken > most) {
-    journal_.Break("no worker has more than its share", "worker {} has {} tasks of round {}, per_worker_max {}",
-                   params.worker, taken, params.round, most);
+    journal_.Break("no worker has more than its share", "worker {} has {} tasks of round {}, per_worker_max {}", worker,
+                   taken, id, most);
   }
+}
+
+void StoreMonitor::OnLease(const TaskStore::LeaseTasksParams& params, const std::vector<TaskRecord>& leased) {
+  if (!is_owners_) return;
+  for (const TaskRecord& task : leased) {
+    if (task.available_time <= params.now) continue;
+    journal_.Break("backoff", "task {} was leased before its time", task.id.ToString());
+  }
+  NoteGrants(params.worker, params.round, params.now, leased);
+  Look("LeaseTasks", params.round);
+  CheckShare(params.worker, params.round);
+}
+
+void StoreMonitor::OnLeaseAgain(const TaskStore::LeaseAgainParams& params, const std::vector<TaskRecord>& leased) {
+  if (!is_owners_) return;
+  NoteGrants(params.worker, params.round, params.now, leased);
+  const RoundImage* round = Find(params.round);
+  if (round == nullptr) return;
+  if (!round->spec.straggler().speculate()) {
+    journal_.Break("only by policy", "round {} has no straggler policy, and leases a task twice", params.round);
+  }
+  if (round->counts.queued > 0) {
+    journal_.Break("what waits comes first", "round {} leases a task twice while {} are queued", params.round,
+                   round->counts.queued);
+  }
+  for (const TaskRecord& task : leased) {
+    ++statistics_.stragglers["second attempts"];
+    const TaskImage& before = round->tasks[task.id.index];
+    if (before.state != TaskState::kLeased || before.second) {
+      journal_.Break("two attempts at most", "task {} was {}{}, and is leased again", task.id.ToString(),
+                     Name(before.state), before.second ? " twice" : "");
+    }
+    if (before.worker == params.worker) {
+      journal_.Break("a second attempt is another worker's", "task {} is leased to {} twice", task.id.ToString(),
+                     params.worker);
+    }
+  }
+  Look("LeaseAgain", params.round);
+  CheckShare(params.worker, params.round);
 }
 
 void StoreMonitor::OnMove(const TaskStore::MoveRoundParams& params) {
@@ -161,7 +220,8 @@ void StoreMonitor::OnRenew(const TaskStore::RenewLeaseParams& params, const Task
     journal_.Break("only the holder renews", "task {} was renewed under {}, and is held under {}", task.id.ToString(),
                    params.token, task.lease_token);
   }
-  const TaskImage* before = FindTask(task.id);
+  const TaskImage* image = FindTask(task.id);
+  const LeaseImage* before = image == nullptr ? nullptr : image->LeaseOf(params.token);
   if (before != nullptr && params.progress > before->progress &&
       task.expire_time < std::min(params.expire_time, task.attempt_deadline_time) - kResolution) {
     journal_.Break("a lease is renewed by progress", "task {} made progress, and its lease was not renewed",
@@ -188,11 +248,10 @@ void StoreMonitor::BeforeEndAttempt(const TaskStore::EndAttemptParams& params) {
   if (round == nullptr || params.outcome != AttemptOutcome::kLost) return;
   // The holder itself came, with a result whose upload a crash had taken.
   if (ledger_.WasOffered(params.task.ToString(), params.token.value())) return;
-  const TaskImage& task = round->tasks[params.task.index];
-  if (task.token == params.token && task.state == TaskState::kLeased && params.now < task.expire_time &&
-      params.now < task.attempt_deadline_time) {
+  const LeaseImage* lease = round->tasks[params.task.index].LeaseOf(params.token);
+  if (lease != nullptr && params.now < lease->expire_time && params.now < lease->attempt_deadline_time) {
     journal_.Break("a task is never held by two live tokens", "the lease {} of task {} ended {} early", params.token,
-                   params.task.ToString(), absl::FormatDuration(task.expire_time - params.now));
+                   params.task.ToString(), absl::FormatDuration(lease->expire_time - params.now));
   }
 }
 
@@ -206,7 +265,17 @@ void StoreMonitor::OnEndAttempt(const TaskStore::EndAttemptParams& params) {
   if (round->state == RoundState::kAnnounced && params.outcome == AttemptOutcome::kLost) {
     ++statistics_.announced["leases lost while announced"];
   }
-  if (before.token != params.token) {
+  if (before.second) {
+    ++statistics_.stragglers[before.token == params.token ? "first attempts that ended while the second ran"
+                                                          : "second attempts that ended while the first ran"];
+    const LeaseToken& other = before.token == params.token ? before.second->token : before.token;
+    if (now.state != TaskState::kLeased || now.token != other || now.second) {
+      journal_.Break("while one attempt runs its task is not tried again",
+                     "an attempt at task {} ended {}, and the task is {} under {}", params.task.ToString(),
+                     Name(params.outcome), Name(now.state), now.token);
+    }
+  }
+  if (before.LeaseOf(params.token) == nullptr) {
     journal_.Break("only the holder's attempt ends", "task {} is held under {}, and an attempt under {} ended",
                    params.task.ToString(), before.token, params.token);
   }
@@ -232,7 +301,11 @@ void StoreMonitor::OnContribution(const TaskStore::RecordContributionParams& par
   if (round->state != RoundState::kCollecting) {
     journal_.Break("none counted after close", "task {} was counted in a round that is {}", task, Name(round->state));
   }
-  if (before.state != TaskState::kLeased || before.token != params.token) {
+  if (before.second) {
+    ++statistics_.stragglers[before.token == params.token ? "contributions of the first of two attempts"
+                                                          : "contributions of the second of two attempts"];
+  }
+  if (before.LeaseOf(params.token) == nullptr) {
     journal_.Break("only the holder's contribution counts", "task {} was {} under {} and counted under {}", task,
                    Name(before.state), before.token, token);
   }
@@ -399,7 +472,9 @@ std::string StoreMonitor::OverdueOf(const RoundImage& round, absl::Time now) {
   if (!HandsOutTasks(round.state)) return "it is still sealing";
   if (now > round.deadline_time) return "its deadline has passed";
   for (const TaskImage& task : round.tasks) {
-    if (task.state == TaskState::kLeased && now > task.expire_time) return "a lease that is over is not taken back";
+    const bool is_first_over = task.state == TaskState::kLeased && now > task.expire_time;
+    if (is_first_over || (task.second && now > task.second->expire_time))
+      return "a lease that is over is not taken back";
   }
   const TaskCounts& tasks = round.counts;
   if (tasks.succeeded >= round.spec.goal()) return "it has all it needs";
@@ -438,15 +513,7 @@ void StoreMonitor::Look(std::string_view operation, const RoundId& round) {
   for (size_t i = 0; i < tasks->size(); ++i) {
     const TaskRecord& task = (*tasks)[i];
     CheckTask(operation, *image, image->tasks[i], task);
-    image->tasks[i] = {.state = task.state,
-                       .worker = task.worker,
-                       .token = task.lease_token,
-                       .expire_time = task.expire_time,
-                       .attempt_deadline_time = task.attempt_deadline_time,
-                       .progress = task.progress,
-                       .num_attempts = task.num_attempts,
-                       .num_failed = task.num_failed,
-                       .num_lost = task.num_lost};
+    image->tasks[i] = ImageOf(task);
   }
   image->state = record->state;
   image->end_time = record->end_time;
@@ -503,20 +570,42 @@ void StoreMonitor::CheckTask(std::string_view operation, const RoundImage& round
                      now.id.ToString());
     }
     if (was_forgotten) ledger_.OnForgotten(now.id.ToString());
-  } else if (now.state == TaskState::kLeased && now.lease_token != before.token) {
+  } else if (now.state == TaskState::kLeased && now.lease_token != before.token &&
+             !(operation == "EndAttempt" && before.second && before.second->token == now.lease_token)) {
     journal_.Break("a task is never held by two live tokens", "{} replaced token {} of task {} by {}", operation,
                    before.token, now.id.ToString(), now.lease_token);
   }
+  CheckSecondLease(operation, before, now);
   if (now.state == TaskState::kLeased && (now.lease_token.empty() || now.worker.empty())) {
     journal_.Break("a lease has a holder", "task {} is leased to nobody", now.id.ToString());
   }
   const v1::RetryPolicy& retry = round.spec.retry();
   bool can_run = now.state == TaskState::kQueued || now.state == TaskState::kLeased;
-  if (now.num_failed > retry.failed_max() || now.num_lost > retry.lost_max() ||
+  // The last attempt that may be lost or fail ends no task while another runs, which may end so, too. If that was accepted
+  // and a crash forgot it, the task has one more attempt.
+  const int extra = round.spec.straggler().speculate() ? 1 : 0;
+  const bool may_be_forgotten = round.spec.durability() == v1::EPHEMERAL;
+  can_run = can_run && !(extra > 0 && (now.state == TaskState::kLeased || may_be_forgotten));
+  if (now.num_failed > retry.failed_max() + extra || now.num_lost > retry.lost_max() + extra ||
       (can_run && (now.num_failed >= retry.failed_max() || now.num_lost >= retry.lost_max()))) {
     journal_.Break("attempts within limits", "task {} is {} with {} failed and {} lost attempts, limits {} and {}",
                    now.id.ToString(), Name(now.state), now.num_failed, now.num_lost, retry.failed_max(),
                    retry.lost_max());
+  }
+}
+
+void StoreMonitor::CheckSecondLease(std::string_view operation, const TaskImage& before, const TaskRecord& now) {
+  const bool has_new = now.second_lease && !(before.second && before.second->token == now.second_lease->lease_token);
+  if (has_new && operation != "LeaseAgain") {
+    journal_.Break("two attempts at most", "{} gave task {} a second lease", operation, now.id.ToString());
+  }
+  if (!now.second_lease) return;
+  if (now.state != TaskState::kLeased) {
+    journal_.Break("two attempts at most", "task {} is {} and has a second lease", now.id.ToString(), Name(now.state));
+  }
+  if (now.second_lease->worker == now.worker || now.second_lease->lease_token == now.lease_token) {
+    journal_.Break("a second attempt is another worker's", "task {} is leased to {} twice", now.id.ToString(),
+                   now.worker);
   }
 }
 

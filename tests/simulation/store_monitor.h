@@ -44,6 +44,7 @@ class StoreMonitor {
 
   void OnCreateRound(const TaskStore::CreateRoundParams& params, const TaskStore::CreateRoundResult& result);
   void OnLease(const TaskStore::LeaseTasksParams& params, const std::vector<TaskRecord>& leased);
+  void OnLeaseAgain(const TaskStore::LeaseAgainParams& params, const std::vector<TaskRecord>& leased);
   void OnMove(const TaskStore::MoveRoundParams& params);
   void OnRenew(const TaskStore::RenewLeaseParams& params, const TaskRecord& task);
   void BeforeEndAttempt(const TaskStore::EndAttemptParams& params);
@@ -77,13 +78,22 @@ class StoreMonitor {
   // Rounds that have not ended, and the digests of their broadcasts.
   int64_t num_live() const;
   std::vector<std::string> LiveBroadcasts() const;
-  struct TaskImage {
-    TaskState state = TaskState::kQueued;
+  struct LeaseImage {
     WorkerName worker;
     LeaseToken token;
     absl::Time expire_time;
     absl::Time attempt_deadline_time;
     int64_t progress = 0;
+  };
+  struct TaskImage : LeaseImage {
+    TaskState state = TaskState::kQueued;
+    std::optional<LeaseImage> second;
+    // Of a task that is leased, the lease of this token; null if there is none.
+    const LeaseImage* LeaseOf(const LeaseToken& its_token) const {
+      if (state != TaskState::kLeased) return nullptr;
+      if (token == its_token) return this;
+      return second && second->token == its_token ? &*second : nullptr;
+    }
     int32_t num_attempts = 0;
     int32_t num_failed = 0;
     int32_t num_lost = 0;
@@ -116,6 +126,9 @@ class StoreMonitor {
     // Beats at which something of it was overdue.
     int num_overdue = 0;
   };
+  void NoteGrants(const WorkerName& worker, const RoundId& id, absl::Time now, const std::vector<TaskRecord>& leased);
+  void CheckShare(const WorkerName& worker, const RoundId& id);
+  void CheckSecondLease(std::string_view operation, const TaskImage& before, const TaskRecord& now);
   // What should have happened to it by `now`; empty if nothing.
   static std::string OverdueOf(const RoundImage& round, absl::Time now);
 

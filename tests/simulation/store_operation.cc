@@ -16,6 +16,8 @@ constexpr StoreOperationRow kOperations[] = {
     {StoreOperation::kMoveRound, "TaskStore::MoveRound"},
     {StoreOperation::kGetBlobUse, "TaskQueries::GetBlobUse"},
     {StoreOperation::kLeaseTasks, "TaskStore::LeaseTasks"},
+    {StoreOperation::kLeaseAgain, "TaskStore::LeaseAgain"},
+    {StoreOperation::kFirstLeaseTime, "TaskStore::FirstLeaseTime"},
     {StoreOperation::kListLeases, "TaskStore::ListLeases"},
     {StoreOperation::kRenewLease, "TaskStore::RenewLease"},
     {StoreOperation::kListExpired, "TaskStore::ListExpired"},

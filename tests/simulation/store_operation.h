@@ -20,6 +20,8 @@ enum class StoreOperation {
   kMoveRound,
   kGetBlobUse,
   kLeaseTasks,
+  kLeaseAgain,
+  kFirstLeaseTime,
   kListLeases,
   kRenewLease,
   kListExpired,

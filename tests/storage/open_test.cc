@@ -39,7 +39,7 @@ TEST_CASE("A store's directory is created for its owner alone") {
   REQUIRE(store.ok());
   CHECK(fs::status(directory).permissions() == fs::perms::owner_all);
   CHECK(store->tasks->GetInfo().engine == "sqlite");
-  CHECK(store->tasks->GetInfo().schema_version == 7);
+  CHECK(store->tasks->GetInfo().schema_version == 8);
   CHECK(store->payloads->PutBlob("bytes").ok());
 }
 
@@ -150,11 +150,11 @@ TEST_CASE("A store written by a newer version is refused with both versions and 
   REQUIRE(OpenStore(directory.path()).ok());
   {
     auto connection = SqliteConnection::Open(directory.path() + "/tasks.db");
-    REQUIRE((*connection)->ExecuteScript("UPDATE schema SET version = 9, minimum_compatible_version = 8").ok());
+    REQUIRE((*connection)->ExecuteScript("UPDATE schema SET version = 10, minimum_compatible_version = 9").ok());
   }
   auto store = OpenStore(directory.path());
   CHECK(store.status().code() == absl::StatusCode::kFailedPrecondition);
-  for (const char* text : {"version 9", "version 8", "version 7", "newer build"}) {
+  for (const char* text : {"version 10", "version 9", "version 8", "newer build"}) {
     INFO(store.status().ToString());
     CHECK(Mentions(store.status(), text));
   }
@@ -199,6 +199,7 @@ TEST_CASE("What a server of 0.1 stored of refused contributions is overwritten w
                                 "WHERE task_key = (SELECT min(task_key) FROM tasks);"
                                 "ALTER TABLE rounds DROP COLUMN cancel_time;"
                                 "ALTER TABLE round_texts DROP COLUMN task_digests;"
+                                "DROP TABLE second_leases;"
                                 "UPDATE schema SET version = 5")
                 .ok());
   }

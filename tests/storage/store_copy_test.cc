@@ -170,6 +170,18 @@ class FullStore {
     HandIn(f, append("behind the upload"), "behind the upload");
 
     const std::vector<TaskRecord> leased = f.LeaseUpTo(f.LeaseParams("w1", 5));
+    // Each of the first three by two workers.
+    const auto again = f.Do([&](TaskStore& s) {
+      return s.LeaseAgain({.round = kLive,
+                           .worker = WorkerName("w2"),
+                           .poll_id = "again",
+                           .tokens = {LeaseToken("again-1"), LeaseToken("again-2"), LeaseToken("again-3")},
+                           .begun_by = f.now,
+                           .now = f.now,
+                           .expire_time = f.now + absl::Hours(1),
+                           .attempt_deadline_time = f.now + absl::Hours(1)});
+    });
+    REQUIRE(Require(again).size() == 3);
     Require(f.End(leased[0], AttemptOutcome::kFailed, TaskState::kQueued, absl::Minutes(1)));
     Require(f.End(leased[1], AttemptOutcome::kLost, TaskState::kQueued));
     Require(f.End(leased[2], AttemptOutcome::kFailed, TaskState::kFailed));
@@ -225,8 +237,8 @@ TEST_CASE("A store that is copied into PostgreSQL is there row by row and payloa
     CHECK(database.Run("SELECT count(*) FROM " + table.name) == std::to_string(table.num_rows));
   }
   CHECK(tables == std::set<std::string>{"attempts", "contributions", "deleted_rounds", "round_requirements",
-                                        "round_texts", "rounds", "task_inputs", "tasks", "token_populations", "tokens",
-                                        "workers"});
+                                        "round_texts", "rounds", "second_leases", "task_inputs", "tasks",
+                                        "token_populations", "tokens", "workers"});
 
   // Nobody has it, and nobody waits for anybody.
   PostgresStore store = OpenCopy(database.conninfo(), full.beside("server"));

@@ -156,7 +156,25 @@ class Model {
         .attempt_deadline_time = now_ + Soon() * 2};
     for (uint64_t n = random_.Below(4); n > 0; --n) params.tokens.emplace_back(random_.Token(8));
     for (uint64_t n = random_.Below(3); n > 0; --n) params.fulfilled_requirements.push_back(Name("q", 3));
+    if (random_.Chance(0.4)) return LeaseAgain(params);
     Both([&](TaskStore& s) { return s.LeaseTasks(params); });
+  }
+
+  void LeaseAgain(const TaskStore::LeaseTasksParams& like) {
+    const TaskStore::LeaseAgainParams params{.round = like.round,
+                                             .worker = like.worker,
+                                             .poll_id = like.poll_id,
+                                             .tokens = like.tokens,
+                                             .fulfilled_requirements = like.fulfilled_requirements,
+                                             .per_worker_max = like.per_worker_max,
+                                             .lost_max = static_cast<int32_t>(random_.Below(3)),
+                                             .failed_max = static_cast<int32_t>(random_.Below(3)),
+                                             .begun_by = now_ - (random_.Chance(0.5) ? absl::ZeroDuration() : Soon()),
+                                             .candidates_max = random_.Chance(0.8) ? 64 : 1,
+                                             .now = now_,
+                                             .expire_time = like.expire_time,
+                                             .attempt_deadline_time = like.attempt_deadline_time};
+    Both([&](TaskStore& s) { return s.LeaseAgain(params); });
   }
 
   void EndAttempt() {
@@ -242,6 +260,8 @@ class Model {
     RoundId round = AnyRound();
     Both([&](TaskStore& s) { return s.GetRound(round); });
     Both([&](TaskStore& s) { return s.CountTasks(round); });
+    const absl::Time begun_after = random_.Chance(0.5) ? absl::InfinitePast() : now_ - Soon();
+    Both([&](TaskStore& s) { return s.FirstLeaseTime(round, begun_after); });
     // Of a round that collects; and where the one knows it, who may have to look.
     const absl::StatusOr<RoundRecord> record = memory_.GetRound(round);
     const std::optional<absl::Time> first = database_->store().FirstAvailable(round);

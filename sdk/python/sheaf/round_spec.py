@@ -78,6 +78,8 @@ class RoundOptions(TypedDict, total=False):
     priority: 1 (most urgent) to 5.
     failed_max: attempts at a task that failed, before it is given up (4).
     lost_max: attempts at a task whose worker vanished, before it is given up (16).
+    straggler: what is done about attempts that take much longer than others of the round did: a mapping of the fields of
+        `StragglerPolicy`, such as `dict(speculate=True)`, or `dict(deadline_factor=4)`. Durations are seconds.
     durability: "durable" (the default), or "ephemeral": nothing individual ever reaches the server's disk.
     contribution_bytes_max: largest contribution.
     job: groups the rounds of one program; jobs of one priority take turns.
@@ -101,6 +103,7 @@ class RoundOptions(TypedDict, total=False):
     priority: int
     failed_max: int
     lost_max: int
+    straggler: Mapping[str, Any]
     durability: Literal["durable", "ephemeral"]
     contribution_bytes_max: int
     job: str
@@ -130,9 +133,27 @@ def round_spec(computation: str, options: RoundOptions, population: str) -> roun
     for name in ("failed_max", "lost_max"):
         if name in options:
             setattr(spec.retry, name, options[name])  # type: ignore[literal-required]
+    if "straggler" in options:
+        _set_straggler(spec.straggler, options["straggler"])
     if "durability" in options:
         spec.durability = _choice(round_pb2.Durability, options["durability"], "durability")
     return spec
+
+
+def _set_straggler(policy: round_pb2.StragglerPolicy, options: Mapping[str, Any]) -> None:
+    fields = [field.name for field in policy.DESCRIPTOR.fields]
+    unknown = set(options) - set(fields)
+    if unknown:
+        raise InvalidArgument(f"straggler has no {', '.join(sorted(unknown))}; it has {', '.join(fields)}")
+    policy.SetInParent()
+    for name, value in options.items():
+        if name == "age_min":
+            policy.age_min.FromNanoseconds(round(_seconds_of(value, "straggler age_min") * 1e9))
+            continue
+        try:
+            setattr(policy, name, value)
+        except (TypeError, ValueError) as error:
+            raise InvalidArgument(f"straggler {name}: {error}") from error
 
 
 def output_spec(name: str, output: Output) -> aggregation_pb2.OutputSpec:

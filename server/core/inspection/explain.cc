@@ -10,7 +10,9 @@
 
 #include "base/plural.h"
 #include "base/status_macros.h"
+#include "proto/time.h"
 #include "server/core/inspection/worker_outlook.h"
+#include "server/core/leases/straggler_policy.h"
 #include "storage/transitions.h"
 
 namespace sheaf {
@@ -75,6 +77,7 @@ class Explanation {
                                       Ago(record_.deadline_time - now_)));
     if (tasks.leased > 0)
       Reason(fmt::format("{} being computed.", Counted(tasks.leased, "task") + (tasks.leased == 1 ? " is" : " are")));
+    if (round.spec.has_straggler() && tasks.leased > 0) Stragglers(round);
     if (tasks.queued > 0) Queued(round);
     if (tasks.buried > 0) {
       Reason(fmt::format("{} given up after too many attempts.",
@@ -121,6 +124,57 @@ class Explanation {
 
   void Reason(std::string sentence) { response_.add_reasons(std::move(sentence)); }
   void Hint(std::string sentence) { response_.add_hints(std::move(sentence)); }
+
+  // What is done about attempts that take long, and since when or why not yet.
+  void Stragglers(const LiveRound& round) {
+    const v1::StragglerPolicy& policy = round.spec.straggler();
+    const RunTimes& finished = round.progress.run_times;
+    if (finished.count() < policy.finished_min()) {
+      return Reason(fmt::format("What a straggler is, is known once {} {} succeeded; {} so far.",
+                                Counted(policy.finished_min(), "attempt"), policy.finished_min() == 1 ? "has" : "have",
+                                finished.count()));
+    }
+    const std::string measure =
+        fmt::format("the {:g} quantile of {} that succeeded, {}", policy.quantile(),
+                    Counted(finished.count(), "attempt"), Ago(finished.Quantile(policy.quantile())));
+    if (policy.speculate()) Speculating(round, measure);
+    if (policy.deadline_factor() > 0) {
+      Reason(fmt::format("An attempt is lost that takes longer than {}: {:g} times {}.",
+                         Ago(AttemptLimit(policy, finished)), policy.deadline_factor(), measure));
+    }
+    if (round.progress.num_speculative_wins > 0) {
+      Reason(fmt::format("{} accepted from a second attempt while the first still ran.",
+                         Counted(round.progress.num_speculative_wins, "contribution") +
+                             (round.progress.num_speculative_wins == 1 ? " was" : " were")));
+    }
+  }
+
+  void Speculating(const LiveRound& round, const std::string& measure) {
+    const v1::StragglerPolicy& policy = round.spec.straggler();
+    const TaskCounts& tasks = record_.tasks;
+    if (tasks.queued > 0) {
+      return Reason("No task is leased a second time while others are queued.");
+    }
+    if (const int64_t max = RemainingMax(policy, tasks.total()); tasks.leased > max) {
+      return Reason(
+          fmt::format("Tasks are leased a second time once {} or fewer are left (remaining_share_max {:g} of "
+                      "{}).",
+                      max, policy.remaining_share_max(), tasks.total()));
+    }
+    const absl::Duration age = StragglerAge({.policy = policy, .tasks = tasks, .finished = round.progress.run_times});
+    std::string first;
+    const absl::StatusOr<absl::Time> begun = context_.store.FirstLeaseTime(record_.id, absl::InfinitePast());
+    if (begun.ok() && *begun != absl::InfiniteFuture()) {
+      first = *begun <= now_ - age
+                  ? fmt::format(" The longest has run for {} and waits for another worker.", Ago(now_ - *begun))
+                  : fmt::format(" The longest without a second attempt has run for {}.", Ago(now_ - *begun));
+    }
+    Reason(fmt::format("A task whose attempt runs for more than {} is leased a second time, to another worker: {}.{}",
+                       Ago(age),
+                       age == FromProto(policy.age_min()) ? std::string("age_min")
+                                                          : fmt::format("{:g} times {}", policy.factor(), measure),
+                       first));
+  }
 
   // The goal is.
   void OutOfReach(const LiveRound& round) {

@@ -75,6 +75,7 @@ absl::StatusOr<v1::Round> ToProto(const RoundRecord& record) {
   proto.set_bytes_up(record.bytes_up);
   ASSIGN_OR_RETURN(const RoundProgress progress, DecodeProgress(record));
   proto.set_bytes_down(progress.bytes_down);
+  proto.set_num_speculative_wins(progress.num_speculative_wins);
   proto.set_error(record.error);
   if (record.state != RoundState::kSucceeded) return proto;
   ASSIGN_OR_RETURN(RoundRelease release, DecodeRelease(record));

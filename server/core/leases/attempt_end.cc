@@ -25,20 +25,29 @@ absl::Status AttemptEnd::End(LiveRound& round, const TaskRecord& task, const End
                                                               .leased = task.lease_time,
                                                               .received = ended.received.value_or(ended.now),
                                                               .ended = ended.now});
-  RETURN_IF_ERROR(context_.store
-                      .EndAttempt({.task = task.id,
-                                   .token = task.lease_token,
-                                   .outcome = ended.outcome,
-                                   .to = decision.to,
-                                   .available_time = decision.available_time,
-                                   .error = CutUtf8(ended.error, kErrorBytesMax),
-                                   .timings = EncodeTimings(timings),
-                                   .now = ended.now})
-                      .status());
-  rounds_.queue().OnLeaseEnded(round, ended.outcome);
+  ASSIGN_OR_RETURN(const TaskRecord left, context_.store.EndAttempt({.task = task.id,
+                                                                     .token = task.lease_token,
+                                                                     .outcome = ended.outcome,
+                                                                     .to = decision.to,
+                                                                     .available_time = decision.available_time,
+                                                                     .error = CutUtf8(ended.error, kErrorBytesMax),
+                                                                     .timings = EncodeTimings(timings),
+                                                                     .now = ended.now}));
+  speculation_.Note(round);
+  const bool is_left_to_another = left.state == TaskState::kLeased;
+  if (is_left_to_another) {
+    rounds_.queue().OnOneOfTwoEnded(round, ended.outcome);
+  } else {
+    rounds_.queue().OnLeaseEnded(round, ended.outcome);
+  }
   // Not the reason: a worker words it, and `sheaf task describe` shows what of it may be kept.
-  ends_.Info(ended.now, "task {}: attempt {} of worker {} {}, the task is {}", task.id.ToString(), task.num_attempts,
-             task.worker, Name(ended.outcome), Name(decision.to));
+  ends_.Info(ended.now, "task {}: attempt {} of worker {} {}, the task is {}", task.id.ToString(), task.attempt,
+             task.worker, Name(ended.outcome), Name(left.state));
+  if (is_left_to_another) {
+    // It may still be a straggler's, and a worker that may have only so many of the round's tasks may have another.
+    rounds_.work().MayHaveCome(round);
+    return absl::OkStatus();
+  }
   if (decision.to == TaskState::kQueued) {
     rounds_.work().MayHaveCome(round);
     if (decision.available_time > ended.now) {
@@ -56,6 +65,7 @@ absl::Status AttemptEnd::End(LiveRound& round, const TaskRecord& task, const End
 absl::StatusOr<TaskRecord> AttemptEnd::Requeue(const TaskId& id, absl::Time now) {
   ASSIGN_OR_RETURN(TaskRecord task, context_.store.RequeueTask({.task = id, .now = now}));
   if (LiveRound* round = rounds_.Find(id.round); round != nullptr) {
+    speculation_.Note(*round);
     rounds_.work().MayHaveCome(*round);
     rounds_.queue().NoteChange(*round);
   }

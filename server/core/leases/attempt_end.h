@@ -15,6 +15,7 @@
 #include "base/log_quota.h"
 #include "server/core/batches/core_context.h"
 #include "server/core/leases/due_time.h"
+#include "server/core/leases/speculation.h"
 #include "server/core/lifecycle/round_closing.h"
 #include "server/core/rounds/live_rounds.h"
 #include "sheaf/v1/task.pb.h"
@@ -24,8 +25,8 @@ namespace sheaf {
 class AttemptEnd {
  public:
   // All outlive this.
-  AttemptEnd(CoreContext& context, LiveRounds& rounds, RoundClosing& closing, DueTime& due)
-      : context_(context), rounds_(rounds), closing_(closing), due_(due) {}
+  AttemptEnd(CoreContext& context, LiveRounds& rounds, RoundClosing& closing, Speculation& speculation, DueTime& due)
+      : context_(context), rounds_(rounds), closing_(closing), speculation_(speculation), due_(due) {}
 
   struct Ended {
     // kFailed, kLost or kReleased.
@@ -40,7 +41,8 @@ class AttemptEnd {
     std::optional<absl::Time> received = {};
     absl::Time now;
   };
-  // Ends the attempt that `task` is leased for. Errors as TaskStore::EndAttempt.
+  // Ends the attempt that `task` is leased for. If another attempt at the task runs, the task is that one's alone, and
+  // is neither tried again nor given up before that ends, too. Errors as TaskStore::EndAttempt.
   absl::Status End(LiveRound& round, const TaskRecord& task, const Ended& ended);
 
   // An operator takes a task from its worker, or back from the buried ones. As TaskStore::RequeueTask.
@@ -50,6 +52,7 @@ class AttemptEnd {
   CoreContext& context_;
   LiveRounds& rounds_;
   RoundClosing& closing_;
+  Speculation& speculation_;
   DueTime& due_;
   LogQuota ends_;
 };

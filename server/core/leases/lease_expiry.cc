@@ -3,11 +3,14 @@
 #include <fmt/format.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/check.h"
 #include "base/log.h"
+#include "server/core/leases/straggler_policy.h"
 #include "server/core/rounds/round_states.h"
+#include "storage/second_lease.h"
 
 namespace sheaf {
 namespace {
@@ -25,17 +28,33 @@ void LeaseExpiry::Sweep(absl::Time now, absl::Time read_until) {
   const absl::StatusOr<std::vector<TaskRecord>> expired =
       context_.store.ListExpired(read_until, kPage + in_reception_.size());
   if (!expired.ok()) return;  // The batch fails with it, and the next sweep finds the same.
-  for (const TaskRecord& task : *expired) {
-    LiveRound* round = rounds_.Find(task.id.round);
+  for (const TaskRecord& found : *expired) {
+    LiveRound* round = rounds_.Find(found.id.round);
     // Its leases were cancelled with it, in this batch.
     if (round == nullptr || !HandsOutTasks(round->state)) continue;
-    if (in_reception_.Spare(task.lease_token)) continue;
+    if (in_reception_.Spare(found.lease_token)) continue;
+    TaskRecord task = found;
+    if (task.second_lease) {
+      // The other lease may have ended just now, and was counted.
+      absl::StatusOr<TaskRecord> state = context_.store.GetTaskState(found.id);
+      if (!state.ok()) return;
+      task = AsHeldUnder(*std::move(state), found.lease_token);
+    }
     const bool is_overdue = task.attempt_deadline_time <= read_until;
+    const absl::Duration limit = AttemptLimit(round->spec.straggler(), round->progress.run_times);
+    const bool is_too_slow = RunsSince(*round, task) + limit <= read_until;
     SHEAF_CHECK(is_overdue || task.expire_time <= read_until, "the lease of task {} has not run out",
                 task.id.ToString());
-    std::string error = is_overdue ? fmt::format("the attempt did not end within {}",
-                                                 absl::FormatDuration(task.attempt_deadline_time - task.lease_time))
-                                   : fmt::format("worker {} made no progress until its lease expired", task.worker);
+    std::string error = is_too_slow
+                            ? fmt::format(
+                                  "the attempt did not end within {}, as long as stragglers may take: {:g} times the "
+                                  "{:g} quantile of the {} attempts that succeeded",
+                                  absl::FormatDuration(absl::Trunc(limit, absl::Milliseconds(1))),
+                                  round->spec.straggler().deadline_factor(), round->spec.straggler().quantile(),
+                                  round->progress.run_times.count())
+                        : is_overdue ? fmt::format("the attempt did not end within {}",
+                                                   absl::FormatDuration(task.attempt_deadline_time - task.lease_time))
+                                     : fmt::format("worker {} made no progress until its lease expired", task.worker);
     const absl::Status ended =
         attempts_.End(*round, task, {.outcome = AttemptOutcome::kLost, .error = std::move(error), .now = now});
     if (!ended.ok()) LogError("task {} cannot be taken back: {}", task.id.ToString(), ended.ToString());

@@ -1,6 +1,7 @@
 #include "server/core/leases/lease_grants.h"
 
 #include <algorithm>
+#include <iterator>
 #include <unordered_set>
 #include <utility>
 #include <vector>
@@ -9,7 +10,9 @@
 #include "base/status_macros.h"
 #include "proto/time.h"
 #include "server/core/leases/lease_renewal.h"
+#include "server/core/leases/straggler_policy.h"
 #include "server/core/rounds/round_states.h"
+#include "storage/second_lease.h"
 
 namespace sheaf {
 namespace {
@@ -28,7 +31,7 @@ v1::Lease ToLease(const LiveRound& round, const TaskRecord& task, absl::Time arr
   lease.set_task(task.id.ToString());
   lease.set_round(round.id.value());
   lease.set_lease_token(task.lease_token.value());
-  lease.set_attempt(task.num_attempts);
+  lease.set_attempt(task.attempt);
   *lease.mutable_remaining() = ToProto(task.expire_time - arrival);
   *lease.mutable_computation() = round.spec.computation();
   lease.set_payload(task.payload);
@@ -73,7 +76,7 @@ absl::StatusOr<LeaseGrants::Held> LeaseGrants::Resend(const v1::SyncRequest& req
     if (WaitsForBroadcast(round->state) && worker.protocol_version < kPreparesSince) continue;
     // With what its submitter wrote.
     ASSIGN_OR_RETURN(const TaskRecord whole, context_.store.GetTask(task.id));
-    v1::Lease lease = ToLease(*round, whole, now);
+    v1::Lease lease = ToLease(*round, AsHeldUnder(whole, task.lease_token), now);
     const auto bytes = static_cast<int64_t>(lease.ByteSizeLong());
     held_by_worker.is_cut = room_.NumFitting(bytes) == 0;
     if (held_by_worker.is_cut) continue;
@@ -119,7 +122,7 @@ absl::StatusOr<bool> LeaseGrants::GrantPortion(const WorkerProfile& worker, cons
     const RequirementIndex::Match match = MatchOf(worker, *round, candidates_left);
     is_complete = is_complete && match.is_complete;
     if (match.numbers.empty()) {
-      round->may_have_work = HasQueued(round->id);
+      round->may_have_work = HasWork(*round, times.now);
       continue;
     }
     // A task's size is known once it is leased, so that only as many are leased at once as fit if all are as large as
@@ -152,31 +155,41 @@ absl::StatusOr<int32_t> LeaseGrants::LeaseFrom(LiveRound& round, const Requireme
   const int32_t per_worker_max = round.spec.open_slots().per_worker_max();
   const bool could_take_any = fulfilled.size() == round.requirements.size() && per_worker_max == 0;
   const absl::Duration lease = FromProto(round.spec.lease_duration());
-  ASSIGN_OR_RETURN(const std::vector<TaskRecord> tasks,
-                   context_.store.LeaseTasks({.round = round.id,
-                                              .worker = worker.name,
-                                              .poll_id = wish.poll_id,
-                                              .tokens = std::move(tokens),
-                                              .fulfilled_requirements = std::move(fulfilled),
-                                              .per_worker_max = per_worker_max,
-                                              .now = times.now,
-                                              .expire_time = times.now + lease,
-                                              .attempt_deadline_time = AttemptDeadline(round, times.now)}));
+  const absl::Duration limit = AttemptLimit(round.spec.straggler(), round.progress.run_times);
+  const TaskStore::LeaseTasksParams params{.round = round.id,
+                                           .worker = worker.name,
+                                           .poll_id = wish.poll_id,
+                                           .tokens = std::move(tokens),
+                                           .fulfilled_requirements = std::move(fulfilled),
+                                           .per_worker_max = per_worker_max,
+                                           .now = times.now,
+                                           .expire_time = times.now + lease,
+                                           .attempt_deadline_time = std::min(AttemptDeadline(round, times.now), times.now + limit)};
+  ASSIGN_OR_RETURN(std::vector<TaskRecord> tasks, context_.store.LeaseTasks(params));
+  ASSIGN_OR_RETURN(std::vector<TaskRecord> again, LeaseAgain(round, params, tasks.size(), times.now));
+  const auto num_first = static_cast<int64_t>(tasks.size());
+  const auto num_again = static_cast<int64_t>(again.size());
+  std::move(again.begin(), again.end(), std::back_inserter(tasks));
   const auto num_leased = static_cast<int32_t>(tasks.size());
+  if (num_leased > 0) speculation_.Note(round);
   if (num_leased < wish.want) {
     // Tasks that are queued but delayed wake everyone when their time comes; those this worker may not take stay.
-    round.may_have_work = !could_take_any && HasQueued(round.id);
+    const bool has_work = HasWork(round, times.now);
+    round.may_have_work = has_work && (!could_take_any || speculation_.HasStraggler(round, times.now));
   }
   for (const TaskRecord& task : tasks) {
     due_.NoLaterThan(task.expire_time);
-    context_.figures.task_wait_seconds.Observe(absl::ToDoubleSeconds(times.now - task.available_time));
+    if (!task.second_lease) {
+      context_.figures.task_wait_seconds.Observe(absl::ToDoubleSeconds(times.now - task.available_time));
+    }
     v1::Lease& granted = *response.add_leases() = ToLease(round, task, times.arrival);
     room_.Take(static_cast<int64_t>(granted.ByteSizeLong()));
   }
   if (num_leased > 0) {
     *response.mutable_grant_time() = ToProto(times.now);
     scheduler_.Served(round, rounds_);
-    rounds_.queue().OnLeased(round, num_leased);
+    if (num_first > 0) rounds_.queue().OnLeased(round, num_first);
+    if (num_again > 0) rounds_.queue().OnLeasedAgain(round, num_again);
     rates_.CountLeases(worker.population, num_leased, times.now);
   }
   return num_leased;
@@ -195,9 +208,29 @@ RequirementIndex::Match LeaseGrants::MatchOf(const WorkerProfile& worker, const 
   return match;
 }
 
-bool LeaseGrants::HasQueued(const RoundId& id) const {
-  const absl::StatusOr<TaskCounts> tasks = context_.store.CountTasks(id);
-  return tasks.ok() && tasks->queued > 0;
+absl::StatusOr<std::vector<TaskRecord>> LeaseGrants::LeaseAgain(const LiveRound& round,
+                                                                const TaskStore::LeaseTasksParams& like,
+                                                                size_t num_leased, absl::Time now) {
+  const absl::Time begun_by = speculation_.BegunBy(round, now);
+  if (begun_by == absl::InfinitePast() || num_leased == like.tokens.size()) return std::vector<TaskRecord>();
+  return context_.store.LeaseAgain(
+      {.round = round.id,
+       .worker = like.worker,
+       .poll_id = like.poll_id,
+       .tokens = {like.tokens.begin() + static_cast<std::ptrdiff_t>(num_leased), like.tokens.end()},
+       .fulfilled_requirements = like.fulfilled_requirements,
+       .per_worker_max = like.per_worker_max,
+       .lost_max = round.spec.retry().lost_max(),
+       .failed_max = round.spec.retry().failed_max(),
+       .begun_by = begun_by,
+       .now = now,
+       .expire_time = like.expire_time,
+       .attempt_deadline_time = like.attempt_deadline_time});
+}
+
+bool LeaseGrants::HasWork(const LiveRound& round, absl::Time now) const {
+  const absl::StatusOr<TaskCounts> tasks = context_.store.CountTasks(round.id);
+  return (tasks.ok() && tasks->queued > 0) || speculation_.HasStraggler(round, now);
 }
 
 int64_t LeaseGrants::LeaseBytesMax(const LiveRound& round) const {

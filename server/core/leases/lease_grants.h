@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -20,6 +21,7 @@
 #include "server/core/leases/due_time.h"
 #include "server/core/leases/lease_room.h"
 #include "server/core/leases/scheduler.h"
+#include "server/core/leases/speculation.h"
 #include "server/core/leases/work_rates.h"
 #include "server/core/rounds/live_rounds.h"
 #include "server/core/workers/worker_registry.h"
@@ -30,10 +32,12 @@ namespace sheaf {
 class LeaseGrants {
  public:
   // All outlive this.
-  LeaseGrants(CoreContext& context, LiveRounds& rounds, WorkerRegistry& workers, DueTime& due, WorkRates& rates)
+  LeaseGrants(CoreContext& context, LiveRounds& rounds, WorkerRegistry& workers, Speculation& speculation, DueTime& due,
+              WorkRates& rates)
       : context_(context),
         rounds_(rounds),
         workers_(workers),
+        speculation_(speculation),
         due_(due),
         rates_(rates),
         room_(context.limits.sync_leases_bytes_max, context.limits.batch_leases_bytes_max) {}
@@ -83,13 +87,18 @@ class LeaseGrants {
                                     const Portion& wish, const CallTimes& times, v1::SyncResponse& response);
   // The round's requirements that the worker fulfils, or some of them. Takes what it looks at from `candidates_left`.
   RequirementIndex::Match MatchOf(const WorkerProfile& worker, const LiveRound& round, int64_t& candidates_left);
-  bool HasQueued(const RoundId& id) const;
+  // The same of tasks that stragglers hold.
+  absl::StatusOr<std::vector<TaskRecord>> LeaseAgain(const LiveRound& round, const TaskStore::LeaseTasksParams& like,
+                                                     size_t num_leased, absl::Time now);
+  // Tasks of it wait, or may be leased again.
+  bool HasWork(const LiveRound& round, absl::Time now) const;
   // No lease of the round's is larger on the wire.
   int64_t LeaseBytesMax(const LiveRound& round) const;
 
   CoreContext& context_;
   LiveRounds& rounds_;
   WorkerRegistry& workers_;
+  Speculation& speculation_;
   DueTime& due_;
   WorkRates& rates_;
   LeaseRoom room_;

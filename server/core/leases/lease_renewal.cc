@@ -5,7 +5,9 @@
 
 #include "base/status_macros.h"
 #include "proto/time.h"
+#include "server/core/leases/straggler_policy.h"
 #include "server/core/rounds/round_states.h"
+#include "storage/second_lease.h"
 
 namespace sheaf {
 
@@ -35,18 +37,28 @@ absl::StatusOr<v1::LeaseUpdate> LeaseRenewal::Renew(const v1::HeldLease& held, c
   if (round->spec.population() != worker.population || !worker.caller->OwnsLease(held.lease_token())) return update;
   // Where there are no tokens, the name is all that tells one worker from another.
   const absl::StatusOr<TaskRecord> state = context_.store.GetTaskState(*id);
-  if (absl::IsNotFound(state.status()) || (state.ok() && state->worker != worker.name)) return update;
+  if (absl::IsNotFound(state.status())) return update;
   RETURN_IF_ERROR(state.status());
+  const LeaseToken token(held.lease_token());
+  if (state->state == TaskState::kSucceeded && state->lease_token != token) {
+    // Another attempt was accepted: this one is needed no more.
+    update.set_verdict(v1::LeaseUpdate::CANCELLED);
+    return update;
+  }
+  const TaskRecord seen = AsHeldUnder(*state, token);
+  if (seen.worker != worker.name) return update;
+  // What others of the round have taken since may leave this attempt less time than it was given.
+  const absl::Duration limit = AttemptLimit(round->spec.straggler(), round->progress.run_times);
   const bool is_news = held.announced() && !WaitsForBroadcast(round->state);
   const absl::StatusOr<TaskRecord> task = context_.store.RenewLease(
       {.task = *id,
-       .token = LeaseToken(held.lease_token()),
+       .token = token,
        .progress = held.progress(),
-       .expire_time = times.now + FromProto(round->spec.lease_duration()),
-       .attempt_deadline_time_max =
-           is_news ? AttemptDeadlineOfOpened(*round, *state, times.now) : absl::InfiniteFuture()});
+       .expire_time = std::min(times.now + FromProto(round->spec.lease_duration()), RunsSince(*round, seen) + limit),
+       .attempt_deadline_time_max = is_news ? AttemptDeadlineOfOpened(*round, seen, times.now) : absl::InfiniteFuture()});
   if (absl::IsFailedPrecondition(task.status()) || absl::IsNotFound(task.status())) return update;
   RETURN_IF_ERROR(task.status());
+  if (limit != absl::InfiniteDuration()) due_.NoLaterThan(task->expire_time);
   context_.figures.leases_renewed.Add();
   update.set_verdict(is_news ? v1::LeaseUpdate::OPENED : v1::LeaseUpdate::HELD);
   if (is_news) update.set_broadcast_digest(round->spec.broadcast_digest());

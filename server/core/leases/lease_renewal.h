@@ -9,6 +9,7 @@
 #include "absl/time/time.h"
 #include "server/core/batches/core_context.h"
 #include "server/core/leases/call_times.h"
+#include "server/core/leases/due_time.h"
 #include "server/core/rounds/live_rounds.h"
 #include "server/core/workers/worker_registry.h"
 #include "sheaf/v1/work_service.pb.h"
@@ -23,11 +24,12 @@ absl::Time AttemptDeadlineOfOpened(const LiveRound& round, const TaskRecord& tas
 
 class LeaseRenewal {
  public:
-  // Both outlive this.
-  LeaseRenewal(CoreContext& context, LiveRounds& rounds) : context_(context), rounds_(rounds) {}
+  // All outlive this.
+  LeaseRenewal(CoreContext& context, LiveRounds& rounds, DueTime& due)
+      : context_(context), rounds_(rounds), due_(due) {}
 
-  // HELD, and until when; OPENED where the worker does not know yet that its round is; CANCELLED if the round needs it
-  // no more; LOST if it is another's by now, or never was this worker's. An error is the store's.
+  // HELD, and until when; OPENED where the worker does not know yet that its round is; CANCELLED if the round, or the
+  // task, needs it no more; LOST if it is another's by now, or never was this worker's. An error is the store's.
   absl::StatusOr<v1::LeaseUpdate> Renew(const v1::HeldLease& held, const WorkerProfile& worker, const CallTimes& times);
   // The worker prepared it, and has not heard that its round is open. Once it does, it takes the place of a task that
   // the worker would have run.
@@ -36,6 +38,7 @@ class LeaseRenewal {
  private:
   CoreContext& context_;
   LiveRounds& rounds_;
+  DueTime& due_;
 };
 
 }  // namespace sheaf

@@ -21,6 +21,8 @@ inline constexpr size_t kRequestIdCharactersMax = 64;
 // Of a round, an attempt or a lease.
 inline constexpr absl::Duration kRoundTimeMax = absl::Hours(24 * 365);
 inline constexpr int kOverSelectionMax = 100;
+// An attempt that may take so many times what others take has no limit.
+inline constexpr int kStragglerFactorMax = 1000;
 // The least urgent.
 inline constexpr int kPriorityMax = 5;
 inline constexpr size_t kTokenPopulationsMax = 64;

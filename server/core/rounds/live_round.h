@@ -8,12 +8,14 @@
 // checkpoint_sequence <= folded <= submitted <= recorded. The core's.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
 
 #include "absl/time/time.h"
+#include "proto/time.h"
 #include "server/core/rounds/fold_strand.h"
 #include "server/core/rounds/requirement_index.h"
 #include "server/stored/round_progress.h"
@@ -84,6 +86,8 @@ struct LiveRound {
     TaskCounts tasks;
     // Leases, also those of this batch.
     int64_t num_leased = 0;
+    // Second leases, beside those.
+    int64_t num_second = 0;
     absl::Time first_available = absl::InfiniteFuture();
     int64_t accumulator_bytes = 0;
   };
@@ -93,5 +97,14 @@ struct LiveRound {
 // Its contributions wait on disk, in the round's spool, until a checkpoint contains them. Of the others (EPHEMERAL)
 // nothing individual ever reaches the disk.
 inline bool IsSpooled(const LiveRound& round) { return round.spec.durability() == v1::DURABLE; }
+
+// When its tasks could first run: when it was created, or when it was opened, if it had been announced. Its deadline
+// counts from then. Says nothing of a round that is still announced.
+inline absl::Time OpenTime(const LiveRound& round) { return round.deadline_time - FromProto(round.spec.deadline()); }
+
+// When the attempt in the fields of this task could begin to run.
+inline absl::Time RunsSince(const LiveRound& round, const TaskRecord& task) {
+  return std::max(task.lease_time, OpenTime(round));
+}
 
 }  // namespace sheaf

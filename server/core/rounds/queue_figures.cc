@@ -50,11 +50,21 @@ void QueueFigures::OnLeaseEnded(LiveRound& round, AttemptOutcome outcome) {
   NoteChange(round);
 }
 
+void QueueFigures::OnLeasedAgain(LiveRound& round, int64_t num_leased) {
+  Of(round).leases_granted.Add(num_leased);
+  round.counted.num_second += num_leased;
+}
+
+void QueueFigures::OnOneOfTwoEnded(LiveRound& round, AttemptOutcome outcome) {
+  Of(round).leases_ended[Place(outcome)].Add();
+  --round.counted.num_second;
+}
+
 void QueueFigures::OnClosed(LiveRound& round) {
   PopulationFigures& figures = Of(round);
-  if (round.counted.num_leased > 0)
-    figures.leases_ended[Place(AttemptOutcome::kCancelled)].Add(round.counted.num_leased);
-  round.counted.num_leased = 0;
+  const int64_t num_cancelled = round.counted.num_leased + round.counted.num_second;
+  if (num_cancelled > 0) figures.leases_ended[Place(AttemptOutcome::kCancelled)].Add(num_cancelled);
+  round.counted.num_leased = round.counted.num_second = 0;
   if (IsFinal(round.state)) figures.rounds_ended[Place(round.state)].Add();
   NoteChange(round);
 }
@@ -71,8 +81,10 @@ void QueueFigures::Refresh(TaskStore& store) {
       // A store that would have to look does not say: no task of the round has waited for longer than the round.
       if (now.tasks.queued > 0) now.first_available = store.FirstAvailable(round->id).value_or(round->create_time);
     }
+    now.num_second = std::clamp<int64_t>(round->counted.num_second, 0, now.num_leased);
     // An operator has put LEASED tasks back, or the batch that granted them has failed.
-    if (const int64_t num_gone = round->counted.num_leased - now.num_leased; num_gone > 0) {
+    const int64_t num_gone = round->counted.num_leased + round->counted.num_second - now.num_leased - now.num_second;
+    if (num_gone > 0) {
       Of(*round).leases_ended[Place(AttemptOutcome::kCancelled)].Add(num_gone);
     }
     Count(*round, now);

@@ -41,6 +41,9 @@ class QueueFigures {
   }
   void OnLeased(LiveRound& round, int64_t num_leased);
   void OnLeaseEnded(LiveRound& round, AttemptOutcome outcome);
+  // Tasks that are leased have a second lease; and of such a task one of the two leases has ended.
+  void OnLeasedAgain(LiveRound& round, int64_t num_leased);
+  void OnOneOfTwoEnded(LiveRound& round, AttemptOutcome outcome);
   // It is in another state, and collects no more: all leases that it had have been cancelled.
   void OnClosed(LiveRound& round);
   void OnSpooled(const LiveRound& round, int64_t bytes) { Of(round).spooled_bytes.Add(bytes); }

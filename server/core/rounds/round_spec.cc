@@ -179,6 +179,34 @@ absl::Status PrepareAnnouncement(v1::RoundSpec& spec, const Limits& limits) {
   return SetDuration("announce_deadline", limits.round_deadline_default, spec.mutable_announce_deadline());
 }
 
+// Each default is the field's: Spark's but for the quantile, which is MapReduce's "close to completion" and Spark's
+// former one. Of few workers' times a higher one says little.
+absl::Status PrepareStraggler(v1::StragglerPolicy& policy) {
+  if (!policy.speculate() && policy.deadline_factor() == 0) {
+    return Invalid("spec.straggler asks for nothing; set speculate, deadline_factor, or both");
+  }
+  const auto is_within = [](double value, double min, double max) { return value >= min && value <= max; };
+  if (!is_within(policy.remaining_share_max(), 0, 1)) {
+    return Invalid(fmt::format("spec.straggler.remaining_share_max is {}; it is a part of the round's tasks, up to 1",
+                               policy.remaining_share_max()));
+  }
+  if (!is_within(policy.quantile(), 0, 1) || policy.quantile() == 1) {
+    return Invalid(fmt::format("spec.straggler.quantile is {}; it must be less than 1", policy.quantile()));
+  }
+  for (const auto& [name, factor] :
+       {std::pair("factor", policy.factor()), std::pair("deadline_factor", policy.deadline_factor())}) {
+    if (factor == 0 || is_within(factor, 1, kStragglerFactorMax)) continue;
+    return Invalid(fmt::format("spec.straggler.{} is {}; an attempt may take 1 to {} times what others took", name,
+                               factor, kStragglerFactorMax));
+  }
+  if (policy.finished_min() < 0) return Invalid("spec.straggler.finished_min is negative");
+  if (policy.remaining_share_max() == 0) policy.set_remaining_share_max(0.25);
+  if (policy.quantile() == 0) policy.set_quantile(0.75);
+  if (policy.factor() == 0) policy.set_factor(1.5);
+  if (policy.finished_min() == 0) policy.set_finished_min(3);
+  return SetDuration("straggler.age_min", absl::Milliseconds(100), policy.mutable_age_min());
+}
+
 }  // namespace
 
 std::vector<std::string> KnownOperators() { return OperatorSymbols(); }
@@ -245,6 +273,7 @@ absl::StatusOr<PreparedRound> PrepareRound(const v1::RoundSpec& requested, const
     return Invalid("spec.retry limits must not be negative");
   if (spec.retry().failed_max() == 0) spec.mutable_retry()->set_failed_max(limits.failed_attempts_max);
   if (spec.retry().lost_max() == 0) spec.mutable_retry()->set_lost_max(limits.lost_attempts_max);
+  if (spec.has_straggler()) RETURN_IF_ERROR(PrepareStraggler(*spec.mutable_straggler()));
   if (spec.durability() == v1::DURABILITY_UNSPECIFIED) spec.set_durability(v1::DURABLE);
   if (!v1::Durability_IsValid(spec.durability())) return Invalid("spec.durability is not DURABLE or EPHEMERAL");
   if (spec.release() == v1::RELEASE_FORM_UNSPECIFIED) spec.set_release(v1::VALUES);

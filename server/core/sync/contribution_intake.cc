@@ -14,6 +14,7 @@
 #include "server/core/rounds/attempt_placement.h"
 #include "server/core/rounds/round_states.h"
 #include "server/core/uploads/upload_names.h"
+#include "storage/second_lease.h"
 #include "storage/transitions.h"
 
 namespace sheaf {
@@ -131,15 +132,16 @@ absl::StatusOr<ContributionIntake::Verdict> ContributionIntake::Judge(HandedIn h
   const std::optional<TaskId> id = TaskId::Parse(result.task());
   if (!id) return Verdict{v1::ResultVerdict::UNKNOWN_TASK};
   if (!sender.caller.OwnsLease(result.lease_token())) return Verdict{v1::ResultVerdict::LEASE_LOST};
-  const absl::StatusOr<TaskRecord> task = context_.store.GetTaskState(*id);
+  absl::StatusOr<TaskRecord> task = context_.store.GetTaskState(*id);
   if (absl::IsNotFound(task.status())) return Verdict{v1::ResultVerdict::UNKNOWN_TASK};
   RETURN_IF_ERROR(task.status());
+  const LeaseToken token(result.lease_token());
+  task = AsHeldUnder(*std::move(task), token);
   // Where there are no tokens, the name is all that tells one worker from another. A task that waits is nobody's.
   if (!task->worker.empty() && task->worker != sender.worker && task->lease_token.value() == result.lease_token()) {
     return Verdict{v1::ResultVerdict::LEASE_LOST};
   }
   LiveRound* round = rooms_.rounds.Find(id->round);
-  const LeaseToken token(result.lease_token());
   const bool is_held = task->state == TaskState::kLeased && task->lease_token == token;
   if (round == nullptr || !HandsOutTasks(round->state) || !is_held) {
     ASSIGN_OR_RETURN(const RoundRecord record, context_.store.GetRound(id->round));
@@ -265,6 +267,11 @@ absl::StatusOr<std::optional<Refusal>> ContributionIntake::TakeContribution(Live
   acceptance.unfolded =
       std::make_shared<Unfolded>(Unfolded({.valid = *std::move(reception.valid), .claim = std::move(reception.claim)}));
   RETURN_IF_ERROR(rooms_.fold.Accept(round, std::move(acceptance)));
+  rooms_.speculation.Note(round);
+  if (task.second_lease) {
+    rooms_.rounds.queue().OnOneOfTwoEnded(round, AttemptOutcome::kCancelled);
+    on_cancelled_(round.spec.population(), task.second_lease->worker);
+  }
   rooms_.closing.OnAccepted(round, times.now);
   return std::nullopt;
 }
@@ -330,8 +337,8 @@ LiveRound* ContributionIntake::FindRoundOf(const v1::TaskResult& result, const S
     return nullptr;
   }
   const absl::StatusOr<TaskRecord> task = context_.store.GetTaskState(*id);
-  const bool is_held =
-      task.ok() && task->state == TaskState::kLeased && task->lease_token == LeaseToken(result.lease_token());
+  const LeaseToken token(result.lease_token());
+  const bool is_held = task.ok() && task->state == TaskState::kLeased && AsHeldUnder(*task, token).lease_token == token;
   return is_held ? round : nullptr;
 }
 

@@ -28,6 +28,7 @@
 #include "server/core/leases/call_times.h"
 #include "server/core/leases/due_time.h"
 #include "server/core/leases/leases_in_reception.h"
+#include "server/core/leases/speculation.h"
 #include "server/core/lifecycle/round_closing.h"
 #include "server/core/rounds/live_rounds.h"
 #include "sheaf/v1/work_service.pb.h"
@@ -44,10 +45,15 @@ class ContributionIntake {
     ContributionFold& fold;
     RoundClosing& closing;
     AttemptEnd& attempts;
+    Speculation& speculation;
     LeasesInReception& in_reception;
     DueTime& due;
   };
   ContributionIntake(CoreContext& context, const Rooms& rooms) : context_(context), rooms_(rooms) {}
+  // Called when this worker of a population has lost a task to another that was faster.
+  void set_on_cancelled(std::function<void(const std::string&, const WorkerName&)> on_cancelled) {
+    on_cancelled_ = std::move(on_cancelled);
+  }
 
   // A worker, and who runs it.
   struct Sender {
@@ -101,6 +107,7 @@ class ContributionIntake {
 
   CoreContext& context_;
   const Rooms rooms_;
+  std::function<void(const std::string&, const WorkerName&)> on_cancelled_ = [](const auto&, const auto&) {};
 };
 
 }  // namespace sheaf

@@ -111,7 +111,7 @@ void ParkedPolls::Tick(absl::Time now) {
   // Before anything is handed out.
   SendAway(left);
   TellOfRounds(now, left);
-  TellOfDrain(now, left);
+  TellOfNews(now, left);
   EndWaits(now, left);
   HandOut(now, left);
   has_more_ = left <= 0 || grants_.IsBatchFull();
@@ -157,14 +157,14 @@ void ParkedPolls::TellOfRounds(absl::Time now, int& left) {
   }
 }
 
-void ParkedPolls::TellOfDrain(absl::Time now, int& left) {
-  while (!drain_changed_.empty() && left > 0) {
-    const auto found = by_worker_.find(*drain_changed_.begin());
+void ParkedPolls::TellOfNews(absl::Time now, int& left) {
+  while (!told_.empty() && left > 0) {
+    const auto found = by_worker_.find(*told_.begin());
     if (found != by_worker_.end()) {
       --left;
       Answer(found->second, now);
     }
-    drain_changed_.erase(drain_changed_.begin());
+    told_.erase(told_.begin());
   }
 }
 
@@ -241,8 +241,7 @@ std::optional<absl::StatusOr<v1::SyncResponse>> ParkedPolls::TryAnswer(const Par
     const std::optional<TaskId> id = TaskId::Parse(held.task());
     return id && changed_rounds_.contains(id->round);
   });
-  const bool is_over =
-      parked.until <= now || is_draining_ || drain_changed_.contains({parked.population, parked.worker});
+  const bool is_over = parked.until <= now || is_draining_ || told_.contains({parked.population, parked.worker});
   if (response.leases().empty() && !is_changed && !is_over) return std::nullopt;
   for (const v1::HeldLease& held : parked.held) {
     absl::StatusOr<v1::LeaseUpdate> update = renewal_.Renew(held, *worker, times);

@@ -63,10 +63,10 @@ class ParkedPolls {
   void OnRoundClosed(const RoundId& round) { changed_rounds_.insert(round); }
   // Who holds a lease of this round may run: the same.
   void OnRoundOpened(const RoundId& round) { changed_rounds_.insert(round); }
+  // A lease of this worker is void: if it waits, it is told.
+  void OnLeaseCancelled(const std::string& population, const WorkerName& worker) { told_.insert({population, worker}); }
   // The worker's next answer says so; one that waits is answered at the next Tick.
-  void OnDrainChanged(const std::string& population, const WorkerName& worker) {
-    drain_changed_.insert({population, worker});
-  }
+  void OnDrainChanged(const std::string& population, const WorkerName& worker) { told_.insert({population, worker}); }
 
   // Looks at the calls for which there may be an answer: a bounded number in each batch, the others in the next, which
   // comes at once. What of them is found without looking at the others.
@@ -113,7 +113,7 @@ class ParkedPolls {
   // for whose population there is work. Each takes from `left` how many calls it has looked at.
   void SendAway(int& left);
   void TellOfRounds(absl::Time now, int& left);
-  void TellOfDrain(absl::Time now, int& left);
+  void TellOfNews(absl::Time now, int& left);
   void EndWaits(absl::Time now, int& left);
   void HandOut(absl::Time now, int& left);
   // True if it was answered, and is gone.
@@ -149,7 +149,7 @@ class ParkedPolls {
   // Tokens that have become void, until nobody is parked under them any more.
   std::set<TokenId> void_tokens_;
   std::set<RoundId> changed_rounds_;
-  std::set<std::pair<std::string, WorkerName>> drain_changed_;
+  std::set<std::pair<std::string, WorkerName>> told_;
   bool is_draining_ = false;
 };
 

@@ -1,0 +1,31 @@
+#include "server/core/leases/straggler_policy.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "proto/time.h"
+
+namespace sheaf {
+
+int64_t RemainingMax(const v1::StragglerPolicy& policy, int64_t num_tasks) {
+  const double share = std::floor(policy.remaining_share_max() * static_cast<double>(num_tasks));
+  return std::max<int64_t>(static_cast<int64_t>(share), 1);
+}
+
+absl::Duration StragglerAge(const RoundPulse& pulse) {
+  const auto& [policy, tasks, finished] = pulse;
+  if (!policy.speculate() || tasks.queued > 0 || tasks.leased > RemainingMax(policy, tasks.total()) ||
+      finished.count() < policy.finished_min()) {
+    return absl::InfiniteDuration();
+  }
+  return std::max(finished.Quantile(policy.quantile()) * policy.factor(), FromProto(policy.age_min()));
+}
+
+absl::Time StragglersBegunBy(const RoundPulse& pulse, absl::Time now) { return now - StragglerAge(pulse); }
+
+absl::Duration AttemptLimit(const v1::StragglerPolicy& policy, const RunTimes& finished) {
+  if (policy.deadline_factor() == 0 || finished.count() < policy.finished_min()) return absl::InfiniteDuration();
+  return std::max(finished.Quantile(policy.quantile()) * policy.deadline_factor(), FromProto(policy.age_min()));
+}
+
+}  // namespace sheaf
