@@ -998,6 +998,18 @@ TEST_CASE("A program that is started for its task starts when its round has open
   }
 }
 
+TEST_CASE("Who prepared and asks for the broadcast of a round that was opened without one gets a file without tensors") {
+  Shop shop;
+  shop.Write("good", std::vector{Floats("w", {1, 2})});
+  shop.Serve("for turn in 1 2; do say '{\"broadcast\": true}'; hear; cp params.safetensors $SHOP/params; done; " +
+             std::string(kReturnsGood) + "say '{\"done\": true}'");
+  v1::Lease lease = shop.ALease();
+  lease.set_announced(true);
+  RunControl control;
+  ContributionOf(shop.Attempt(lease, control));
+  CHECK(shop.Read("params") == EncodeSafetensors(std::vector<NamedTensor>{}, {}));
+}
+
 TEST_CASE("A broadcast's file is kept while somebody holds it, and the newest beyond that, as far as there is room") {
   const TemporaryDirectory folder;
   BroadcastFiles files(folder.path() + "/broadcasts", 250);

@@ -16,6 +16,8 @@
 #include "aggregation/contribution_validator.h"
 #include "aggregation/operators.h"
 #include "aggregation/refusal.h"
+#include "aggregation/wire/safetensors.h"
+#include "base/checksum.h"
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "base/utf8.h"
@@ -216,11 +218,18 @@ absl::Status ExecutableTask::Say(const std::string& line) {
   return Failure(std::string(said.message()), "", /*is_permanent=*/false).status();
 }
 
+absl::Status ExecutableTask::LinkBroadcast(const std::string& digest, std::string_view bytes) {
+  ASSIGN_OR_RETURN(broadcast_, parts_.broadcasts.Hold(digest, bytes));
+  return directory_->Link(kParams, broadcast_->path());
+}
+
 absl::Status ExecutableTask::Give(const TaskInputs& inputs) {
-  // Who asks again has it.
-  if (inputs.broadcast != nullptr && broadcast_ == nullptr) {
-    ASSIGN_OR_RETURN(broadcast_, parts_.broadcasts.Hold(inputs.broadcast_digest, *inputs.broadcast));
-    RETURN_IF_ERROR(directory_->Link(kParams, broadcast_->path()));
+  // Who asks again has it. Whoever asks and gets none prepared for a round that was opened without one.
+  if (broadcast_ == nullptr && inputs.broadcast != nullptr) {
+    RETURN_IF_ERROR(LinkBroadcast(inputs.broadcast_digest, *inputs.broadcast));
+  } else if (broadcast_ == nullptr && wants_ == Wants::kBroadcast) {
+    const std::string no_tensors = EncodeSafetensors(std::vector<NamedTensor>{}, {});
+    RETURN_IF_ERROR(LinkBroadcast(Sha256Hex(no_tensors), no_tensors));
   }
   switch (wants_) {
     case Wants::kToStart:
@@ -290,7 +299,8 @@ std::optional<absl::StatusOr<TaskOutcome>> ExecutableTask::Act(SaidLine line, Ru
   }
   if (std::holds_alternative<WantedBroadcast>(line)) {
     wants_ = Wants::kBroadcast;
-    return Outcome(InputRequest{.whole_broadcast = true, .selections = {}});
+    // Whoever prepares cannot know yet whether the round will have one.
+    return Outcome(InputRequest{.whole_broadcast = true, .is_optional = lease_.announced(), .selections = {}});
   }
   if (const auto* said = std::get_if<SaidDone>(&line)) return Done(said->metrics);
   if (const auto* said = std::get_if<SaidFailed>(&line)) {

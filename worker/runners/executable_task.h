@@ -18,6 +18,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -65,6 +66,7 @@ class ExecutableTask final : public PreparedTask {
   // It waits for the next task.
   void GiveBackProcess();
   absl::Status Give(const TaskInputs& inputs);
+  absl::Status LinkBroadcast(const std::string& digest, std::string_view bytes);
   absl::Status Say(const std::string& line);
 
   // Until the program has said something that somebody else must do, or has ended.
