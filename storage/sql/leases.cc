@@ -290,7 +290,7 @@ absl::StatusOr<std::vector<TaskRecord>> SqlTaskStore::LeaseAgain(const LeaseAgai
 
 absl::StatusOr<absl::Time> SqlTaskStore::FirstLeaseTime(const RoundId& id, absl::Time after) {
   ASSIGN_OR_RETURN(const Round* round, FindRound(id));
-  if (round->record.state != RoundState::kCollecting) return absl::InfiniteFuture();
+  if (!HandsOutTasks(round->record.state)) return absl::InfiniteFuture();
   const LeaseTable::SingleLeases& leases = leases_.SingleLeasesOf(id);
   const auto first = leases.upper_bound({after, std::numeric_limits<int32_t>::max()});
   return first == leases.end() ? absl::InfiniteFuture() : first->first;
