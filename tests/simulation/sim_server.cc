@@ -25,8 +25,10 @@ constexpr int64_t kIdleBatchesMax = 100;
 constexpr absl::Duration kMeetWithin = absl::Seconds(1);
 // Beats, of a second each, at which something may be overdue, one after the other.
 constexpr int kOverdueBeatsMax = 2;
-// How often a crash is aimed at one operation.
-constexpr double kAimed = 0.3;
+// How often a crash is aimed at one operation, and how much longer the server then lives without it: a rare one comes
+// late.
+constexpr double kAimed = 0.5;
+constexpr int64_t kAimedLongerTimes = 10;
 // Down for so long, if nothing else goes wrong.
 constexpr absl::Duration kRestart = absl::Milliseconds(100);
 // As the core thread's.
@@ -85,8 +87,10 @@ void SimServer::Arm() {
   if (parts_.crash_at > 0) return;
   if (!is_faulty_ || parts_.plan.operations_per_crash == 0) return point_.Disarm();
   if (point_.is_armed()) return;
-  point_.Arm(1 + static_cast<int64_t>(parts_.chance.Below(2 * parts_.plan.operations_per_crash)));
-  if (!parts_.chance.Chance(kAimed)) return;
+  const bool is_aimed = parts_.chance.Chance(kAimed);
+  const int64_t passages_max = 2 * parts_.plan.operations_per_crash * (is_aimed ? kAimedLongerTimes : 1);
+  point_.Arm(1 + static_cast<int64_t>(parts_.chance.Below(passages_max)));
+  if (!is_aimed) return;
   point_.Aim(StoreOperations()[parts_.chance.Below(StoreOperations().size())].operation, parts_.chance.Chance(0.5));
 }
 
