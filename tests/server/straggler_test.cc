@@ -207,6 +207,23 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("The slower of two attempts is told that it may stop, while its round goes on") {
+  CoreFederation server;
+  server.CreateRound(StragglerRound(8));
+  const v1::SyncResponse two = server.Sync(Ask("slow", 2));
+  const v1::SyncResponse rest = server.Sync(Ask("fast", 6));
+  server.Advance(absl::Seconds(10));
+  for (const v1::Lease& lease : rest.leases()) server.Sync(HandIn("fast", Result(lease, 1)));
+  server.Advance(absl::Seconds(10));
+  const v1::SyncResponse granted = server.Sync(Ask("idle", 1));
+  REQUIRE(granted.leases_size() == 1);
+  REQUIRE(server.Sync(HandIn("idle", Result(granted.leases(0), 1))).verdicts(0).verdict() == Verdict::ACCEPTED);
+  for (const v1::Lease& lease : two.leases()) {
+    const bool is_beaten = lease.task() == granted.leases(0).task();
+    CHECK(Renew(server, "slow", lease, 1) == (is_beaten ? v1::LeaseUpdate::CANCELLED : v1::LeaseUpdate::HELD));
+  }
+}
+
 TEST_CASE("The slower of two workers that waits with its lease is told at once that it is needed no more") {
   CoreFederation server;
   server.CreateRound(StragglerRound(5));

@@ -148,7 +148,7 @@ def _set_straggler(policy: round_pb2.StragglerPolicy, options: Mapping[str, Any]
     policy.SetInParent()
     for name, value in options.items():
         if name == "age_min":
-            policy.age_min.FromNanoseconds(round(_seconds_of(value, "straggler age_min") * 1e9))
+            policy.age_min.FromNanoseconds(round(seconds_of(value, "straggler age_min") * 1e9))
             continue
         try:
             setattr(policy, name, value)

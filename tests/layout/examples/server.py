@@ -44,6 +44,8 @@ CORE_OF = {
     "leases/leases_in_reception.h": "extern LeasesInReception& leases;",
     "leases/retry_policy.h": "extern v1::RetryPolicy& policy;",
     "leases/scheduler.h": "extern Scheduler& scheduler;",
+    "leases/speculation.h": "extern Speculation& speculation;",
+    "leases/straggler_policy.h": "extern TaskCounts& counts;",
     "leases/work_rates.h": "extern WorkRates& rates;",
     "lifecycle/new_rounds.h": "extern NewRounds& new_rounds; extern v1::CreateRoundRequest& request;",
     "figures/batch_figures.h": "extern BatchFigures& figures;",

@@ -26,6 +26,7 @@ STORAGE_OF = {
     "postgres/unfinished_copy.h": "extern std::unique_ptr<PostgresConnection> connection;",
     "postgres/peer_address.h": "extern std::string pem, secret;",
     "postgres/value_lists.h": "extern std::vector<WorkerRecord>& workers; extern PostgresSession& session;",
+    "second_lease.h": "extern TaskId& id; extern LeaseToken& token;",
     "sql/batch_notes.h": "extern BatchNotes& notes; extern TaskRecord& before; extern TaskRecord& after;",
     "sql/inputs_ahead.h": "extern InputsAhead& inputs;",
     "sql/lease_table.h": "extern LeaseTable& leases; extern TaskRecord& task; extern TaskId& id;",

@@ -102,6 +102,10 @@ def test_an_argument_that_a_round_does_not_have_is_named():
         round_spec("one", {"outputs": N, "task": 1}, "default")
     with pytest.raises(TypeError, match="a round needs outputs"):
         round_spec("one", {"tasks": 1}, "default")
+    with pytest.raises(sheaf.InvalidArgument, match="straggler has no factr; it has speculate, .*factor"):
+        round_spec("one", {"outputs": N, "straggler": {"factr": 2}}, "default")
+    with pytest.raises(sheaf.InvalidArgument, match="straggler factor: "):
+        round_spec("one", {"outputs": N, "straggler": {"factor": "much"}}, "default")
 
 
 def test_all_of_a_round_can_be_said():
@@ -110,7 +114,7 @@ def test_all_of_a_round_can_be_said():
         "version_min": 2, "numerics": "f64", "goal": 8, "min_goal": 7, "over_selection": 1.5, "deadline": 60,
         "attempt_deadline": datetime.timedelta(seconds=1.5), "announce_deadline": 30, "lease_duration": 2.5, "min_clients": 3, "priority": 1,
         "failed_max": 5, "lost_max": 6, "durability": "ephemeral", "contribution_bytes_max": 1000, "job": "j",
-        "population": "p",
+        "population": "p", "straggler": {"speculate": True, "factor": 2.5, "age_min": datetime.timedelta(seconds=2)},
     }
     assert set(options) == set(RoundOptions.__annotations__)
     spec = round_spec("one", options, "default")
@@ -119,6 +123,7 @@ def test_all_of_a_round_can_be_said():
     unset = {field.name for field in spec.DESCRIPTOR.fields} - {field.name for field, _ in spec.ListFields()}
     # Tasks are slots here; only relays ask for partial aggregates; and `announce` announces.
     assert unset == {"listed", "release", "announced"}
+    assert spec.straggler.speculate and spec.straggler.factor == 2.5 and spec.straggler.age_min.seconds == 2
     assert spec.attempt_deadline.ToMilliseconds() == 1500 and spec.open_slots.task.payload == b'"p"'
 
 
