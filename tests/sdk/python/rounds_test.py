@@ -103,9 +103,9 @@ def test_an_argument_that_a_round_does_not_have_is_named():
     with pytest.raises(TypeError, match="a round needs outputs"):
         round_spec("one", {"tasks": 1}, "default")
     with pytest.raises(sheaf.InvalidArgument, match="straggler has no factr; it has speculate, .*factor"):
-        round_spec("one", {"outputs": N, "straggler": {"factr": 2}}, "default")
+        round_spec("one", {"outputs": N, "tasks": 1, "straggler": {"factr": 2}}, "default")
     with pytest.raises(sheaf.InvalidArgument, match="straggler factor: "):
-        round_spec("one", {"outputs": N, "straggler": {"factor": "much"}}, "default")
+        round_spec("one", {"outputs": N, "tasks": 1, "straggler": {"factor": "much"}}, "default")
 
 
 def test_all_of_a_round_can_be_said():
