@@ -200,6 +200,24 @@ TEST_CASE("Blobs that no round names are deleted when they are old, but not whil
   CHECK(FirstOf(server.ReadAggregate(round)) == 1);
 }
 
+TEST_CASE("Time in which the machine slept makes no upload stale; time in which nobody used it does") {
+  Limits limits;
+  CoreFederation server(limits);
+  v1::StartUploadRequest request;
+  request.set_request_id("upload");
+  request.set_digest(Sha256Hex("never sent"));
+  request.set_size_bytes(10);
+  REQUIRE(server.Call<v1::StartUploadResponse>("BlobService/StartUpload", request).ok());
+  const auto uploads = [&] { return server.payloads().GetUploadUse("").num_uploads; };
+  server.Advance(absl::Minutes(1));
+  for (int i = 0; i < 5; ++i) server.Advance(5 * limits.unreferenced_keep);
+  CHECK(uploads() == 1);
+  for (absl::Duration passed; passed < limits.unreferenced_keep; passed += absl::Minutes(1)) {
+    server.Advance(absl::Minutes(1));
+  }
+  CHECK(uploads() == 0);
+}
+
 TEST_CASE("Rounds and workers of long ago are forgotten, however few they are") {
   Limits limits;
   CoreFederation server(limits);

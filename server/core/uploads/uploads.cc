@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
 
 #include "base/checksum.h"
@@ -93,12 +94,19 @@ absl::StatusOr<v1::StartUploadResponse> Uploads::Begin(const UploadId& id, const
 }
 
 void Uploads::Tick(absl::Time now) {
-  if (now < next_look_) return;
-  next_look_ = now + kLookInterval;
-  context_.receptions.Run("stale uploads",
-                          [&payloads = context_.payloads, now, keep = context_.limits.unreferenced_keep] {
-                            payloads.DeleteStaleUploads(now, keep);
-                          });
+  if (now < NextTick()) return;
+  is_looking_ = true;
+  // Who used an upload between two looks that came late, or while the machine slept, did so at a time that nobody
+  // knows.
+  const absl::Duration passed = std::clamp(now - last_look_, absl::ZeroDuration(), 2 * kLookInterval);
+  look_time_ = look_time_ == absl::InfinitePast() ? now : look_time_ + passed;
+  last_look_ = now;
+  context_.receptions.Run("stale uploads", [this, time = look_time_] {
+    context_.payloads.DeleteStaleUploads(time, context_.limits.unreferenced_keep);
+    context_.executor.Post([this](absl::Time) { is_looking_ = false; });
+  });
 }
+
+absl::Time Uploads::NextTick() const { return is_looking_ ? absl::InfiniteFuture() : last_look_ + kLookInterval; }
 
 }  // namespace sheaf

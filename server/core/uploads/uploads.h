@@ -28,9 +28,10 @@ class Uploads {
   absl::StatusOr<v1::StartUploadResponse> Start(const v1::StartUploadRequest& request, const Identity& caller,
                                                 absl::Time now);
 
-  // Uploads that nobody has used for unreferenced_keep are deleted, beside the core.
+  // Uploads that nobody has used for unreferenced_keep are deleted, beside the core. Time in which nobody could look
+  // does not count.
   void Tick(absl::Time now);
-  absl::Time NextTick() const { return next_look_; }
+  absl::Time NextTick() const;
 
  private:
   absl::StatusOr<v1::StartUploadResponse> StartContribution(const v1::StartUploadRequest& request,
@@ -44,7 +45,10 @@ class Uploads {
   CoreContext& context_;
   LiveRounds& rounds_;
   Broadcasts& broadcasts_;
-  absl::Time next_look_ = absl::InfinitePast();
+  // A look is being made; when the newest began, and the time that it was told.
+  bool is_looking_ = false;
+  absl::Time last_look_ = absl::InfinitePast();
+  absl::Time look_time_ = absl::InfinitePast();
 };
 
 }  // namespace sheaf
