@@ -37,6 +37,15 @@ absl::Status CheckArguments(const TaskStore::MoveRoundParams& params) {
       fmt::format("round {} cannot move from {} to {}", params.round, Name(params.from), Name(params.to)));
 }
 
+absl::Status CheckArguments(const TaskStore::CarryOverParams& params) {
+  if (params.from == params.to) {
+    return absl::InvalidArgumentError(fmt::format("round {} cannot continue itself", params.from));
+  }
+  if (params.staleness_max >= 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      fmt::format("round {} takes tasks of a negative staleness: {}", params.to, params.staleness_max));
+}
+
 namespace {
 
 // What LeaseTasks and LeaseAgain have in common.
@@ -140,6 +149,40 @@ absl::Status LeaseIsGone(const TaskId& id, TaskState is) {
 absl::Status CannotRequeue(const TaskId& id, TaskState is) {
   return absl::FailedPreconditionError(
       fmt::format("task {} is {}: it cannot be queued again", id.ToString(), Name(is)));
+}
+
+absl::Status CannotRunAgain(const TaskId& id, const TaskId& origin) {
+  return absl::FailedPreconditionError(
+      fmt::format("task {} was carried over as {}, of an earlier round whose broadcast nobody is given any more: it "
+                  "cannot be queued again",
+                  id.ToString(), origin.ToString()));
+}
+
+absl::Status CannotCarryOver(const RoundRecord& from, const RoundRecord& to) {
+  return absl::InvalidArgumentError(fmt::format("tasks of round {} of population '{}' cannot go on in round {} of '{}'",
+                                                from.id, from.population, to.id, to.population));
+}
+
+std::string CarriedTo(const RoundId& round) { return fmt::format("carried over to round {}", round); }
+
+TaskRecord AsCarried(const TaskRecord& task, TaskId id, absl::Time create_time) {
+  TaskRecord carried = task;
+  carried.id = std::move(id);
+  carried.origin = task.origin.value_or(task.id);
+  carried.staleness = task.staleness + 1;
+  carried.create_time = create_time;
+  carried.payload.clear();
+  carried.data_selector.clear();
+  carried.requirement.clear();
+  carried.attempt = carried.num_attempts = 1;
+  if (carried.second_lease) carried.second_lease->attempt = carried.num_attempts = 2;
+  carried.num_failed = carried.num_lost = 0;
+  carried.last_error.clear();
+  return carried;
+}
+
+bool TakesContribution(const TaskRecord& task, RoundState round) {
+  return round == RoundState::kCollecting || (round == RoundState::kAnnounced && task.origin);
 }
 
 absl::Status CheckpointGoesBack(const RoundRecord& round, int64_t sequence) {

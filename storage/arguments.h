@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -14,6 +15,7 @@ namespace sheaf {
 // INVALID_ARGUMENT, naming the field.
 absl::Status CheckArguments(const TaskStore::CreateRoundParams& params);
 absl::Status CheckArguments(const TaskStore::MoveRoundParams& params);
+absl::Status CheckArguments(const TaskStore::CarryOverParams& params);
 absl::Status CheckArguments(const TaskStore::LeaseTasksParams& params);
 absl::Status CheckArguments(const TaskStore::LeaseAgainParams& params);
 absl::Status CheckArguments(const TaskStore::EndAttemptParams& params);
@@ -37,6 +39,10 @@ bool IsOpening(const TaskStore::MoveRoundParams& params);
 absl::Status RoundHasStopped(const RoundId& id, RoundState is);
 absl::Status LeaseIsGone(const TaskId& id, TaskState is);
 absl::Status CannotRequeue(const TaskId& id, TaskState is);
+// It was carried over.
+absl::Status CannotRunAgain(const TaskId& id, const TaskId& origin);
+// INVALID_ARGUMENT.
+absl::Status CannotCarryOver(const RoundRecord& from, const RoundRecord& to);
 absl::Status CheckpointGoesBack(const RoundRecord& round, int64_t sequence);
 
 // Error of an attempt whose accepted contribution a crash forgot.
@@ -45,6 +51,14 @@ inline constexpr char kForgottenContribution[] =
 
 // Error of an attempt that ran when another at the same task was accepted.
 inline constexpr char kOtherAttemptWon[] = "another attempt at the task was accepted first";
+
+// Error of an attempt that goes on in another round.
+std::string CarriedTo(const RoundId& round);
+
+// The task as it goes on in another round.
+TaskRecord AsCarried(const TaskRecord& task, TaskId id, absl::Time create_time);
+// It has contributions accepted while its round is in this state.
+bool TakesContribution(const TaskRecord& task, RoundState round);
 
 // The task has not lost or failed as many attempts as it may.
 bool MayTryAgain(const TaskRecord& task, const TaskStore::LeaseAgainParams& params);

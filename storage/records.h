@@ -115,6 +115,12 @@ struct TaskRecord {
   int32_t num_failed = 0;
   int32_t num_lost = 0;
   std::string last_error;
+  // Carried over from another round (TaskStore::CarryOver): the task that its worker was given, and through how many
+  // rounds it came. Nothing, and 0, of all others.
+  std::optional<TaskId> origin;
+  int32_t staleness = 0;
+  // kCancelled, because it was carried over: what it became.
+  std::optional<TaskId> carried_to;
 };
 
 // Of each task, the newest, the one that runs included. A task may be given back any number of times.
@@ -156,6 +162,8 @@ struct ContributionRecord {
   int64_t num_clients = 1;
   SpoolRef payload;
   absl::Time accept_time;
+  // Of its task.
+  int32_t staleness = 0;
 };
 
 struct WorkerRecord {

@@ -114,6 +114,24 @@ class TaskStore : public TaskQueries {
   // round is not in `from`. NOT_FOUND.
   virtual absl::StatusOr<RoundRecord> MoveRound(const MoveRoundParams& params) = 0;
 
+  struct CarryOverParams {
+    RoundId from;
+    // Created after `from`.
+    RoundId to;
+    // Tasks that came through so many rounds stay behind.
+    int32_t staleness_max = 0;
+    absl::Time now;
+  };
+  // The LEASED tasks of `from` become CANCELLED there, their attempts too, and each goes on as a LEASED task of `to`,
+  // behind all tasks that are there, in the order of their indexes: under the same leases, which are attempt 1 and, if
+  // it has two, attempt 2. What their submitter wrote, and their requirement, stay behind. Returns the tasks in `to`.
+  //
+  // A task that was carried over is nobody else's: an attempt at it that ends without a contribution leaves it
+  // CANCELLED; it gets no second lease, and is not requeued. It brings its contribution also while `to` is kAnnounced.
+  // INVALID_ARGUMENT if the rounds are the same, or of two populations. FAILED_PRECONDITION if `from` is not
+  // kCollecting, or `to` neither kAnnounced nor kCollecting. NOT_FOUND. O(tasks that are carried over).
+  virtual absl::StatusOr<std::vector<TaskRecord>> CarryOver(const CarryOverParams& params) = 0;
+
   // RoundRecord::tasks alone: cheap, where a record has kilobytes. NOT_FOUND if there is none.
   virtual absl::StatusOr<TaskCounts> CountTasks(const RoundId& id) = 0;
   // When the first of the round's QUEUED tasks could be leased, or can be; infinite future if none is QUEUED. Nothing
@@ -183,6 +201,10 @@ class TaskStore : public TaskQueries {
 
   // Of a task that has two leases both, the older in its own fields. NOT_FOUND if there is none.
   virtual absl::StatusOr<TaskRecord> GetTaskState(const TaskId& id) = 0;
+  // Where the task of this name is by now: itself, or what it became each time that it was carried over. A worker goes
+  // on under the name that it was given. NOT_FOUND if there is none; a round that was deleted forgets what became of
+  // its tasks, but of those that are still LEASED. O(1) for what is LEASED, else O(times that it was carried over).
+  virtual absl::StatusOr<TaskId> Locate(const TaskId& name) = 0;
 
   struct RenewLeaseParams {
     TaskId task;
@@ -209,7 +231,8 @@ class TaskStore : public TaskQueries {
     LeaseToken token;
     // kFailed, kLost, kReleased or kCancelled.
     AttemptOutcome outcome;
-    // kQueued, kFailed or kBuried. If another attempt at the task runs, it stays kLeased instead.
+    // kQueued, kFailed or kBuried. If another attempt at the task runs, it stays kLeased instead; if none does and it
+    // was carried over, it becomes kCancelled.
     TaskState to;
     // Earliest next lease, where `to` is kQueued.
     absl::Time available_time;
@@ -227,8 +250,8 @@ class TaskStore : public TaskQueries {
   };
   // By an operator: a BURIED or FAILED task, or a LEASED one (its attempts end as CANCELLED), becomes QUEUED
   // with its limits counted afresh. Requeuing a QUEUED task makes it available at once.
-  // FAILED_PRECONDITION if the task succeeded or was cancelled, or its round is neither kAnnounced nor kCollecting.
-  // NOT_FOUND.
+  // FAILED_PRECONDITION if the task succeeded, was cancelled or was carried over, or its round is neither kAnnounced
+  // nor kCollecting. NOT_FOUND.
   virtual absl::StatusOr<TaskRecord> RequeueTask(const RequeueTaskParams& params) = 0;
 
   struct LimitTimesParams {
@@ -263,7 +286,8 @@ class TaskStore : public TaskQueries {
   };
   // The exactly-once step: the task becomes SUCCEEDED and its contribution gets the round's next sequence
   // number. Another attempt at it that runs ends as CANCELLED. FAILED_PRECONDITION, with nothing changed, if the round
-  // is not kCollecting or the task is not leased under this token. NOT_FOUND.
+  // is not kCollecting (nor kAnnounced, where the task was carried over), or the task is not leased under this token.
+  // NOT_FOUND.
   virtual absl::StatusOr<ContributionRecord> RecordContribution(const RecordContributionParams& params) = 0;
 
   struct SaveCheckpointParams {
@@ -278,9 +302,9 @@ class TaskStore : public TaskQueries {
   virtual absl::Status SaveCheckpoint(const SaveCheckpointParams& params) = 0;
 
   // After a crash, for rounds that spool nothing: forgets the contributions after the checkpoint and queues their tasks
-  // again, their attempts CANCELLED; `progress` is the checkpoint's again, and a round that was kSealing collects
-  // again. Returns how many; nothing changes if there are none. FAILED_PRECONDITION if the round is neither kCollecting
-  // nor kSealing.
+  // again, their attempts CANCELLED; those that were carried over become CANCELLED. `progress` is the checkpoint's
+  // again, and a round that was kSealing collects again. Returns how many; nothing changes if there are none.
+  // FAILED_PRECONDITION if the round is neither kCollecting nor kSealing.
   virtual absl::StatusOr<int64_t> ForgetContributionsAfterCheckpoint(const RoundId& round, absl::Time now) = 0;
 
   // --- Workers ---------------------------------------------------------------------------------

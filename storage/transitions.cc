@@ -25,10 +25,11 @@ constexpr TaskMove kTaskMoves[] = {
     {TaskState::kLeased, TaskState::kQueued, "its lease was lost, released or failed, and it may be tried again"},
     {TaskState::kLeased, TaskState::kFailed, "its worker reported a failure that no retry can mend"},
     {TaskState::kLeased, TaskState::kBuried, "it used up its attempts"},
-    {TaskState::kLeased, TaskState::kCancelled, "its round stopped collecting"},
+    {TaskState::kLeased, TaskState::kCancelled, "its round stopped collecting, or it is carried over"},
     {TaskState::kBuried, TaskState::kQueued, "an operator requeued it"},
     {TaskState::kFailed, TaskState::kQueued, "an operator requeued it"},
     {TaskState::kSucceeded, TaskState::kQueued, "a crash forgot a contribution that was never spooled"},
+    {TaskState::kSucceeded, TaskState::kCancelled, "the same, of a task that was carried over"},
 };
 
 template <typename Move, typename State>

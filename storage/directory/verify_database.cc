@@ -163,6 +163,29 @@ absl::StatusOr<Law> CheckAttempts(SqlConnection& connection) {
   return law;
 }
 
+absl::StatusOr<Law> CheckCarried(SqlConnection& connection) {
+  Law law{.name = "what was carried over has left its round, and waits for nobody"};
+  RETURN_IF_ERROR(Look(connection, R"(-- verify_carried
+      SELECT r.id, t.task_key & 4294967295, t.state IN ($QUEUED, $TASK_FAILED, $BURIED),
+             f.task_key IS NOT NULL AND f.state <> $TASK_CANCELLED, c.task_key IS NOT NULL, t.requirement < 0
+        FROM rounds r JOIN tasks t ON t.task_key BETWEEN r.round_key << 32 AND (r.round_key << 32) + 4294967295
+        LEFT JOIN carried_tasks c ON c.task_key = t.task_key LEFT JOIN tasks f ON f.task_key = c.from_key)"_sql,
+                       law, [&](const SqlRow& row) {
+                         if (row.Int(4) == 0 && row.Int(5) == 0) return;
+                         if (row.Int(4) != row.Int(5)) {
+                           law.violations.push_back(fmt::format(
+                               "task {}/{} was carried over, and nothing says from where", row.String(0), row.Int(1)));
+                         } else if (row.Int(2) != 0) {
+                           law.violations.push_back(fmt::format("task {}/{} was carried over, and could run again",
+                                                                row.String(0), row.Int(1)));
+                         } else if (row.Int(3) != 0) {
+                           law.violations.push_back(fmt::format(
+                               "task {}/{} was carried over, and has not left its round", row.String(0), row.Int(1)));
+                         }
+                       }));
+  return law;
+}
+
 absl::StatusOr<Law> CheckStates(SqlConnection& connection) {
   Law law{.name = "no round that ended has live tasks, and only ended rounds have an end"};
   RETURN_IF_ERROR(
@@ -212,6 +235,9 @@ absl::StatusOr<Law> CheckOwners(SqlConnection& connection) {
        "-- verify_second_lease_owners\nSELECT count(*) FROM second_leases s WHERE NOT EXISTS (SELECT 1 FROM tasks t "
        "WHERE "
        "t.task_key = s.task_key)"},
+      {"carried_tasks",
+       "-- verify_carried_owners\nSELECT count(*) FROM carried_tasks c WHERE NOT EXISTS (SELECT 1 FROM tasks t WHERE "
+       "t.task_key = c.task_key)"},
       {"round_texts",
        "-- verify_text_owners\nSELECT count(*) FROM round_texts WHERE round_key NOT IN (SELECT round_key FROM rounds)"},
       {"round_requirements",
@@ -234,7 +260,7 @@ absl::StatusOr<Law> CheckOwners(SqlConnection& connection) {
 absl::StatusOr<std::vector<Law>> VerifyDatabase(SqlConnection& connection) {
   std::vector<Law> laws;
   for (const auto check : {CheckPagesAndIndexes, CheckTasks, CheckContributions, CheckAcceptedTasks, CheckAttempts,
-                           CheckStates, CheckOwners}) {
+                           CheckCarried, CheckStates, CheckOwners}) {
     ASSIGN_OR_RETURN(Law law, check(connection));
     laws.push_back(std::move(law));
   }

@@ -125,6 +125,7 @@ absl::StatusOr<std::vector<TaskRecord>> MemoryTaskStore::LeaseAgain(const LeaseA
 absl::StatusOr<absl::Time> MemoryTaskStore::FirstLeaseTime(const RoundId& id, absl::Time after) {
   const Round* round = FindRound(id);
   if (!round) return NoSuchRound(id);
+  if (round->record.state != RoundState::kCollecting) return absl::InfiniteFuture();
   const auto first = round->single_leases.upper_bound({after, std::numeric_limits<int32_t>::max()});
   return first == round->single_leases.end() ? absl::InfiniteFuture() : first->first;
 }
@@ -196,8 +197,8 @@ absl::StatusOr<TaskRecord> MemoryTaskStore::EndAttempt(const EndAttemptParams& p
     PutRound(round, std::move(counts));
     return ShowState(**task);
   }
-  next.state = params.to;
-  if (params.to == TaskState::kQueued) {
+  next.state = next.origin ? TaskState::kCancelled : params.to;
+  if (next.state == TaskState::kQueued) {
     next.available_time = params.available_time;
   } else {
     next.end_time = params.now;
@@ -250,6 +251,7 @@ absl::StatusOr<TaskRecord> MemoryTaskStore::RequeueTask(const RequeueTaskParams&
   if (!HandsOutTasks(round.record.state)) return RoundHasStopped(params.task.round, round.record.state);
   TaskState state = task->record.state;
   if (state == TaskState::kSucceeded || state == TaskState::kCancelled) return CannotRequeue(params.task, state);
+  if (task->record.origin) return CannotRunAgain(params.task, *task->record.origin);
 
   TaskRecord next = task->record;
   if (state == TaskState::kLeased) next = CancelAttempts(*task, "", params.now);
@@ -274,7 +276,7 @@ absl::StatusOr<ContributionRecord> MemoryTaskStore::RecordContribution(const Rec
   if (absl::Status status = CheckArguments(params); !status.ok()) return status;
   Round* round = FindRound(params.task.round);
   if (!round || !FindTask(params.task)) return NoSuchTask(params.task);
-  if (round->record.state != RoundState::kCollecting) {
+  if (!TakesContribution(FindTask(params.task)->record, round->record.state)) {
     return RoundIsElsewhere(params.task.round, round->record.state, RoundState::kCollecting);
   }
   auto task = FindLease(params.task, params.token);
@@ -312,7 +314,8 @@ absl::StatusOr<ContributionRecord> MemoryTaskStore::RecordContribution(const Rec
                                   .size_bytes = params.size_bytes,
                                   .num_clients = params.num_clients,
                                   .payload = params.payload,
-                                  .accept_time = params.now});
+                                  .accept_time = params.now,
+                                  .staleness = (*task)->record.staleness});
   undo_.push_back([round] { round->contributions.pop_back(); });
   return round->contributions.back();
 }
@@ -378,9 +381,9 @@ absl::StatusOr<int64_t> MemoryTaskStore::ForgetContributionsAfterCheckpoint(cons
     }
     TaskRecord next = task.record;
     EndFirstLease(next);
-    next.state = TaskState::kQueued;
-    next.available_time = now;
-    next.end_time = absl::InfiniteFuture();
+    next.state = next.origin ? TaskState::kCancelled : TaskState::kQueued;
+    if (!next.origin) next.available_time = now;
+    next.end_time = next.origin ? now : absl::InfiniteFuture();
     MoveTask(*round, task, std::move(next), counts);
   }
   PutRound(*round, std::move(counts));
@@ -400,6 +403,17 @@ absl::StatusOr<TaskRecord> MemoryTaskStore::GetTaskState(const TaskId& id) {
   Task* task = FindTask(id);
   if (!task) return NoSuchTask(id);
   return ShowState(*task);
+}
+
+absl::StatusOr<TaskId> MemoryTaskStore::Locate(const TaskId& name) {
+  if (const auto place = places_.find(name); place != places_.end()) return place->second;
+  TaskId id = name;
+  while (true) {
+    const Task* task = FindTask(id);
+    if (!task) return NoSuchTask(id);
+    if (!task->record.carried_to) return id;
+    id = *task->record.carried_to;
+  }
 }
 
 absl::StatusOr<std::vector<AttemptRecord>> MemoryTaskStore::ListAttempts(const TaskId& id) {
@@ -472,7 +486,9 @@ absl::StatusOr<std::vector<std::string>> MemoryTaskStore::ListRequirements(const
   Round* round = FindRound(id);
   if (!round) return NoSuchRound(id);
   std::set<std::string> requirements;
-  for (const Task& task : round->tasks) requirements.insert(task.input.requirement);
+  for (const Task& task : round->tasks) {
+    if (!task.record.origin) requirements.insert(task.input.requirement);
+  }
   return std::vector<std::string>(requirements.begin(), requirements.end());
 }
 
@@ -481,6 +497,7 @@ absl::StatusOr<std::vector<int64_t>> MemoryTaskStore::CountQueued(const RoundId&
   if (!round) return NoSuchRound(id);
   std::map<std::string, int64_t> counts;
   for (const Task& task : round->tasks) {
+    if (task.record.origin) continue;
     const bool is_queued = task.record.state == TaskState::kQueued && HandsOutTasks(round->record.state);
     counts[task.input.requirement] += is_queued ? 1 : 0;
   }

@@ -49,6 +49,13 @@ absl::StatusOr<TaskStore::DeletedRounds> MemoryTaskStore::DeleteEndedRounds(cons
     auto round = std::make_shared<std::map<RoundId, Round>::node_type>(rounds_.extract(id));
     const std::string& digest = round->mapped().aggregate_digest;
     if (!digest.empty()) deleted.aggregate_digests.push_back(digest);
+    for (const Task& task : round->mapped().tasks) {
+      Task* const from = task.from ? FindTask(*task.from) : nullptr;
+      if (from == nullptr || from->record.carried_to != task.record.id) continue;
+      TaskRecord forgotten = from->record;
+      forgotten.carried_to.reset();
+      PutTask(*FindRound(task.from->round), *from, std::move(forgotten));
+    }
     requests_.erase(round->mapped().record.request_id);
     rounds_by_age_.erase({round->mapped().record.create_time, id});
     undo_.push_back([this, round] {

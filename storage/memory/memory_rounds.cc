@@ -148,6 +148,52 @@ absl::StatusOr<RoundRecord> MemoryTaskStore::MoveRound(const MoveRoundParams& pa
   return Show(*round);
 }
 
+absl::StatusOr<std::vector<TaskRecord>> MemoryTaskStore::CarryOver(const CarryOverParams& params) {
+  SHEAF_CHECK(is_in_batch_, "writing needs a batch");
+  if (absl::Status status = CheckArguments(params); !status.ok()) return status;
+  Round* from = FindRound(params.from);
+  if (!from) return NoSuchRound(params.from);
+  Round* to = FindRound(params.to);
+  if (!to) return NoSuchRound(params.to);
+  if (from->record.population != to->record.population) return CannotCarryOver(from->record, to->record);
+  if (from->record.state != RoundState::kCollecting) {
+    return RoundIsElsewhere(params.from, from->record.state, RoundState::kCollecting);
+  }
+  if (!HandsOutTasks(to->record.state)) return RoundHasStopped(params.to, to->record.state);
+
+  std::vector<TaskRecord> carried;
+  RoundRecord left = from->record;
+  RoundRecord joined = to->record;
+  for (Task& task : from->tasks) {
+    if (task.record.state != TaskState::kLeased || task.record.staleness >= params.staleness_max) continue;
+    const TaskRecord next =
+        AsCarried(task.record, {params.to, static_cast<int32_t>(to->tasks.size())}, joined.create_time);
+    std::vector<AttemptRecord> attempts = {{.number = 1, .worker = next.worker, .lease_time = next.lease_time}};
+    if (const auto& second = next.second_lease) {
+      attempts.push_back({.number = 2, .worker = second->worker, .lease_time = second->lease_time});
+    }
+    TaskRecord ended = CancelAttempts(task, CarriedTo(params.to), params.now);
+    ended.state = TaskState::kCancelled;
+    ended.end_time = params.now;
+    ended.carried_to = next.id;
+    MoveTask(*from, task, std::move(ended), left);
+    to->tasks.push_back({.record = next, .input = {}, .attempts = std::move(attempts), .from = task.record.id});
+    Index(*to, next);
+    undo_.push_back([this, to] {
+      Unindex(*to, to->tasks.back().record);
+      to->tasks.pop_back();
+    });
+    ++joined.tasks.leased;
+    carried.push_back(next);
+  }
+  if (carried.empty()) return carried;
+  ++left.version;
+  ++joined.version;
+  PutRound(*from, std::move(left));
+  PutRound(*to, std::move(joined));
+  return carried;
+}
+
 absl::StatusOr<TaskStore::BlobUse> MemoryTaskStore::GetBlobUse(const std::string& digest) {
   BlobUse use = BlobUse::kNone;
   if (digest.empty()) return use;

@@ -88,11 +88,12 @@ void MemoryTaskStore::Index(Round& round, const TaskRecord& task) {
   if (task.state == TaskState::kLeased) {
     leases_.emplace(WorkerKey{round.record.population, task.worker}, task.id);
     expiries_.emplace(task.expire_time, task.id, false);
+    if (task.origin) places_[*task.origin] = task.id;
     if (const auto& second = task.second_lease) {
       leases_.emplace(WorkerKey{round.record.population, second->worker}, task.id);
       expiries_.emplace(second->expire_time, task.id, true);
       ++round.taken[second->worker];
-    } else {
+    } else if (!task.origin) {
       round.single_leases.emplace(task.lease_time, task.id.index);
     }
   }
@@ -109,11 +110,16 @@ void MemoryTaskStore::Unindex(Round& round, const TaskRecord& task) {
   if (task.state == TaskState::kLeased) {
     leases_.erase({WorkerKey{round.record.population, task.worker}, task.id});
     expiries_.erase({task.expire_time, task.id, false});
+    // Its next place may be there already.
+    if (const auto place = task.origin ? places_.find(*task.origin) : places_.end();
+        place != places_.end() && place->second == task.id) {
+      places_.erase(place);
+    }
     if (const auto& second = task.second_lease) {
       leases_.erase({WorkerKey{round.record.population, second->worker}, task.id});
       expiries_.erase({second->expire_time, task.id, true});
       --round.taken[second->worker];
-    } else {
+    } else if (!task.origin) {
       round.single_leases.erase({task.lease_time, task.id.index});
     }
   }

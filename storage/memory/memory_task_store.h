@@ -8,8 +8,10 @@
 // one Put function per kind of row, which keeps the image and the indexes. Not thread-safe.
 #pragma once
 
+#include <deque>
 #include <functional>
 #include <map>
+#include <optional>
 #include <set>
 #include <tuple>
 #include <unordered_map>
@@ -35,6 +37,7 @@ class MemoryTaskStore : public TaskStore {
   std::optional<absl::Time> FirstAvailable(const RoundId& id) const override;
   absl::StatusOr<std::vector<RoundRecord>> ListRounds(const ListRoundsParams& params) override;
   absl::StatusOr<RoundRecord> MoveRound(const MoveRoundParams& params) override;
+  absl::StatusOr<std::vector<TaskRecord>> CarryOver(const CarryOverParams& params) override;
   absl::StatusOr<BlobUse> GetBlobUse(const std::string& digest) override;
 
   absl::StatusOr<std::vector<TaskRecord>> LeaseTasks(const LeaseTasksParams& params) override;
@@ -55,6 +58,7 @@ class MemoryTaskStore : public TaskStore {
 
   absl::StatusOr<TaskRecord> GetTask(const TaskId& id) override;
   absl::StatusOr<TaskRecord> GetTaskState(const TaskId& id) override;
+  absl::StatusOr<TaskId> Locate(const TaskId& name) override;
   absl::StatusOr<std::vector<AttemptRecord>> ListAttempts(const TaskId& id) override;
   absl::StatusOr<std::vector<TaskRecord>> ListTasks(const ListTasksParams& params) override;
   absl::StatusOr<std::optional<TaskId>> SkipTasks(const ListTasksParams& params) override;
@@ -86,13 +90,16 @@ class MemoryTaskStore : public TaskStore {
     TaskRecord record;
     NewTask input;
     std::vector<AttemptRecord> attempts;
+    // Where it was carried over from.
+    std::optional<TaskId> from;
   };
   struct Round {
     RoundRecord record;
     std::string spec;
     std::string aggregate_digest;
     std::string checkpoint_progress;
-    std::vector<Task> tasks;
+    // What a batch can take back refers to them while others are added.
+    std::deque<Task> tasks;
     std::vector<ContributionRecord> contributions;
     // Indexes of QUEUED tasks by requirement.
     std::map<std::string, std::set<int32_t>> queued;
@@ -156,6 +163,8 @@ class MemoryTaskStore : public TaskStore {
   // Adds tasks that are available from `create_time` on.
   static void AddTasks(const RoundId& id, absl::Time create_time, std::span<const NewTask> tasks, Round& round);
 
+  // Where LEASED tasks are by now that were carried over.
+  std::map<TaskId, TaskId> places_;
   std::map<RoundId, Round> rounds_;
   // Rounds to come, which have nothing but tasks.
   std::map<RoundId, Round> staged_;

@@ -337,18 +337,18 @@ const SqlEngine::Texts& PostgresEngine::texts() const {
       SELECT {}, r.population FROM rounds r
         JOIN tasks t ON t.task_key BETWEEN (r.round_key << 32) AND (r.round_key << 32) + 2147483647
         JOIN round_requirements q ON q.round_key = t.round_key AND q.number = t.requirement
-        LEFT JOIN task_inputs i ON i.task_key = t.task_key
+        LEFT JOIN task_inputs i ON i.task_key = t.task_key {}
        WHERE r.$IS_LIVE AND r.$HANDS_OUT_TASKS AND r.num_leased > 0 AND t.state = $LEASED)"_sql,
-                                                     kTaskColumns);
+                                                     kTaskColumns, kTaskCarried);
   // The condition is kTaskState's bit among those of $9.
   static const std::string list_tasks = fmt::format(R"(-- list_tasks
       SELECT {} FROM {}
            AND (($9 >> ({})) & 1) = 1 AND ($10 = '' OR (t.worker = $11 AND NOT (r.$HAS_STOPPED AND t.$IS_OPEN)))
          ORDER BY t.task_key LIMIT $12) t
         JOIN round_requirements q ON q.round_key = t.round_key AND q.number = t.requirement
-        LEFT JOIN task_inputs i ON i.task_key = t.task_key
+        LEFT JOIN task_inputs i ON i.task_key = t.task_key {}
        WHERE {} ORDER BY r.id, t.task_key LIMIT $12)"_sql,
-                                                    kTaskColumns, kOfEachRound, kTaskState, kBetween);
+                                                    kTaskColumns, kOfEachRound, kTaskState, kTaskCarried, kBetween);
   static const std::string skip_tasks = fmt::format(R"(-- skip_tasks
       SELECT r.id, t.task_key FROM {}
          ORDER BY t.task_key LIMIT $9 + 1) t

@@ -2,6 +2,7 @@
 
 #include "storage/migrations/postgres/0007_initial.sql.h"
 #include "storage/migrations/postgres/0008_second_leases.sql.h"
+#include "storage/migrations/postgres/0009_carried_tasks.sql.h"
 #include "storage/postgres/postgres_session.h"
 
 namespace sheaf {
@@ -12,6 +13,8 @@ constexpr Migration kPostgresMigrations[] = {
     {.version = 7, .minimum_compatible_version = 7, .name = "initial", .sql = kPostgres0007Initial},
     // An older build would leave second leases behind, of tasks that it leases again.
     {.version = 8, .minimum_compatible_version = 8, .name = "second_leases", .sql = kPostgres0008SecondLeases},
+    // An older build would lease tasks again that were carried over.
+    {.version = 9, .minimum_compatible_version = 9, .name = "carried_tasks", .sql = kPostgres0009CarriedTasks},
 };
 
 // Of advisory locks in this database, the one of migrations: "sheaf" in ASCII.

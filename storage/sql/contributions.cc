@@ -18,8 +18,8 @@ absl::StatusOr<ContributionRecord> SqlTaskStore::RecordContribution(const Record
   if (absl::IsNotFound(found.status()) || params.task.index < 0) return NoSuchTask(params.task);
   RETURN_IF_ERROR(found.status());
   Round& round = **found;
-  RETURN_IF_ERROR(GetTaskState(params.task).status());
-  if (round.record.state != RoundState::kCollecting) {
+  ASSIGN_OR_RETURN(const TaskRecord state, GetTaskState(params.task));
+  if (!TakesContribution(state, round.record.state)) {
     return RoundIsElsewhere(round.record.id, round.record.state, RoundState::kCollecting);
   }
   ASSIGN_OR_RETURN(const TaskRecord seen, FindLease(params.task, params.token));
@@ -65,7 +65,8 @@ absl::StatusOr<ContributionRecord> SqlTaskStore::RecordContribution(const Record
                                   .size_bytes = params.size_bytes,
                                   .num_clients = params.num_clients,
                                   .payload = params.payload,
-                                  .accept_time = params.now};
+                                  .accept_time = params.now,
+                                  .staleness = seen.staleness};
   notes_.Add(BatchNotes::Contribution{
       .round_key = round.key, .task_key = KeyOf(round, params.task.index), .record = contribution});
   return contribution;
@@ -77,9 +78,10 @@ absl::StatusOr<std::vector<ContributionRecord>> SqlTaskStore::ListContributions(
   RETURN_IF_ERROR(WriteNotes());
   std::vector<ContributionRecord> contributions;
   RETURN_IF_ERROR(Run(R"(-- list_contributions
-      SELECT task_key, sequence, worker, lease_token, digest, size_bytes, num_clients, spool_segment, spool_offset,
-             spool_length, spool_crc, accept_time
-        FROM contributions WHERE round_key = ? AND sequence > ? ORDER BY sequence LIMIT ?)",
+      SELECT a.task_key, a.sequence, a.worker, a.lease_token, a.digest, a.size_bytes, a.num_clients, a.spool_segment,
+             a.spool_offset, a.spool_length, a.spool_crc, a.accept_time, c.staleness
+        FROM contributions a LEFT JOIN carried_tasks c ON c.task_key = a.task_key
+       WHERE a.round_key = ? AND a.sequence > ? ORDER BY a.sequence LIMIT ?)",
                       {round->key, after, int64_t{std::max(limit, 0)}},
                       [&](const SqlRow& row) {
                         contributions.push_back({.task = {id, static_cast<int32_t>(row.Int(0) & INT32_MAX)},
@@ -93,7 +95,8 @@ absl::StatusOr<std::vector<ContributionRecord>> SqlTaskStore::ListContributions(
                                                              .offset = row.Int(8),
                                                              .length = row.Int(9),
                                                              .crc = static_cast<uint32_t>(row.Int(10))},
-                                                 .accept_time = row.Time(11)});
+                                                 .accept_time = row.Time(11),
+                                                 .staleness = static_cast<int32_t>(row.Int(12))});
                       })
                       .status());
   return contributions;
@@ -147,7 +150,13 @@ absl::StatusOr<int64_t> SqlTaskStore::ForgetContributionsAfterCheckpoint(const R
        WHERE outcome = $ATTEMPT_SUCCEEDED AND task_key IN
                (SELECT task_key FROM contributions WHERE round_key = ? AND sequence > ?))"_sql,
                          {SqlBlob(kForgottenContribution), round->key, after}));
-  RETURN_IF_ERROR(Change(num_forgotten, R"(-- forget_tasks
+  // Nobody is given again what was carried over.
+  ASSIGN_OR_RETURN(const int64_t num_carried, Run(R"(-- forget_carried
+      UPDATE tasks SET state = $TASK_CANCELLED, end_time = ?, worker = NULL, lease_token = ''
+       WHERE state = $TASK_SUCCEEDED AND requirement < 0 AND task_key IN
+               (SELECT task_key FROM contributions WHERE round_key = ? AND sequence > ?))"_sql,
+                                                  {ToSql(now), round->key, after}));
+  RETURN_IF_ERROR(Change(num_forgotten - num_carried, R"(-- forget_tasks
       UPDATE tasks SET state = $QUEUED, available_time = ?, delayed_until = NULL, end_time = ?, worker = NULL,
              lease_token = ''
        WHERE state = $TASK_SUCCEEDED AND task_key IN
@@ -170,7 +179,8 @@ absl::StatusOr<int64_t> SqlTaskStore::ForgetContributionsAfterCheckpoint(const R
   record.num_clients -= num_clients;
   record.bytes_up -= bytes_up;
   record.tasks.succeeded -= num_forgotten;
-  record.tasks.queued += num_forgotten;
+  record.tasks.queued += num_forgotten - num_carried;
+  record.tasks.cancelled += num_carried;
   return num_forgotten;
 }
 

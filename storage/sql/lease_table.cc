@@ -73,6 +73,12 @@ const TaskRecord* LeaseTable::Find(const TaskId& id) const {
   return found == tasks_.end() || IsErased(id) ? nullptr : &found->second.task;
 }
 
+const TaskId* LeaseTable::PlaceOf(const TaskId& origin) const {
+  if (places_.empty()) return nullptr;
+  const auto place = places_.find(origin);
+  return place == places_.end() || IsErased(place->second) ? nullptr : &place->second;
+}
+
 std::vector<TaskRecord> LeaseTable::HeldBy(const std::string& population, const WorkerName& worker) const {
   const auto held = by_worker_.find({population, worker});
   if (held == by_worker_.end()) return {};
@@ -115,7 +121,7 @@ const LeaseTable::SingleLeases& LeaseTable::SingleLeasesOf(const RoundId& round)
   if (!is_new) return leases->second;
   for (const TaskId& id : OfRound(round)) {
     const TaskRecord& task = tasks_.at(id).task;
-    if (!task.second_lease) leases->second.emplace(task.lease_time, id.index);
+    if (!task.second_lease && !task.origin) leases->second.emplace(task.lease_time, id.index);
   }
   return leases->second;
 }
@@ -132,6 +138,11 @@ LeaseTable::Tasks::node_type LeaseTable::Extract(Tasks::iterator task) {
   const TaskId& id = task->first;
   const Lease& lease = task->second;
   Unindex(lease, id, lease.task.worker, lease.task.expire_time, false);
+  if (lease.task.origin) {
+    // Its next place may be there already.
+    const auto place = places_.find(*lease.task.origin);
+    if (place != places_.end() && place->second == id) places_.erase(place);
+  }
   if (const auto& second = lease.task.second_lease) {
     Unindex(lease, id, second->worker, second->expire_time, true);
   } else if (!single_leases_.empty()) {
@@ -146,10 +157,11 @@ void LeaseTable::Insert(Tasks::node_type node) {
   const Lease& lease = node.mapped();
   by_worker_[{lease.population, lease.task.worker}].insert(id);
   by_expiry_.emplace(lease.task.expire_time, id, false);
+  if (lease.task.origin) places_[*lease.task.origin] = id;
   if (const auto& second = lease.task.second_lease) {
     by_worker_[{lease.population, second->worker}].insert(id);
     by_expiry_.emplace(second->expire_time, id, true);
-  } else if (!single_leases_.empty()) {
+  } else if (!lease.task.origin && !single_leases_.empty()) {
     const auto single = single_leases_.find(id.round);
     if (single != single_leases_.end()) single->second.emplace(lease.task.lease_time, id.index);
   }

@@ -35,6 +35,8 @@ class LeaseTable {
   void Rollback();
 
   const TaskRecord* Find(const TaskId& id) const;
+  // Of a task that was carried over, by the name that its worker was given. Null if none of them is leased.
+  const TaskId* PlaceOf(const TaskId& origin) const;
   // In the order of their ids, as the worker holds them. A worker of the same name in another population is another
   // worker.
   std::vector<TaskRecord> HeldBy(const std::string& population, const WorkerName& worker) const;
@@ -45,8 +47,8 @@ class LeaseTable {
   // The first expire_time after `now`; InfiniteFuture if there is none.
   absl::Time NextExpiry(absl::Time now) const;
 
-  // Of a round's tasks that have one lease: when that began, and the task's index. Kept from the first call on, which
-  // takes O(the round's leases).
+  // Of a round's tasks that have one lease and were not carried over: when that began, and the task's index. Kept from
+  // the first call on, which takes O(the round's leases).
   using SingleLeases = std::set<std::pair<absl::Time, int32_t>>;
   const SingleLeases& SingleLeasesOf(const RoundId& round);
 
@@ -77,6 +79,8 @@ class LeaseTable {
   std::set<std::tuple<absl::Time, TaskId, bool>> by_expiry_;
   // Of rounds that somebody asked for.
   std::unordered_map<RoundId, SingleLeases> single_leases_;
+  // Of tasks that were carried over, by their origins.
+  std::map<TaskId, TaskId> places_;
   // Rounds of which there still are entries that count for nothing.
   std::set<RoundId> erased_;
   // What each change since Commit replaced; an empty node where there was nothing.

@@ -352,8 +352,8 @@ absl::StatusOr<TaskRecord> SqlTaskStore::EndAttempt(const EndAttemptParams& para
     NoteLeased(round, before, task);
     return task;
   }
-  task.state = params.to;
-  if (params.to == TaskState::kQueued) {
+  task.state = task.origin ? TaskState::kCancelled : params.to;
+  if (task.state == TaskState::kQueued) {
     task.available_time = Kept(params.available_time);
   } else {
     task.end_time = Kept(params.now);
@@ -376,6 +376,7 @@ absl::StatusOr<TaskRecord> SqlTaskStore::RequeueTask(const RequeueTaskParams& pa
   TaskRecord task = before;
   const TaskState from = task.state;
   if (from == TaskState::kSucceeded || from == TaskState::kCancelled) return CannotRequeue(params.task, from);
+  if (task.origin) return CannotRunAgain(params.task, *task.origin);
 
   while (task.attempt != 0) {
     NoteAttempt(round, task, {.end_time = params.now, .outcome = AttemptOutcome::kCancelled});

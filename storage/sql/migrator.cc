@@ -11,6 +11,7 @@
 #include "storage/migrations/sqlite/0006_refusals_without_quotes.sql.h"
 #include "storage/migrations/sqlite/0007_large_rounds.sql.h"
 #include "storage/migrations/sqlite/0008_second_leases.sql.h"
+#include "storage/migrations/sqlite/0009_carried_tasks.sql.h"
 
 namespace sheaf {
 namespace {
@@ -40,6 +41,8 @@ constexpr Migration kSqliteMigrations[] = {
     {.version = 7, .minimum_compatible_version = 7, .name = "large_rounds", .sql = kSqlite0007LargeRounds},
     // An older build would leave second leases behind, of tasks that it leases again.
     {.version = 8, .minimum_compatible_version = 8, .name = "second_leases", .sql = kSqlite0008SecondLeases},
+    // An older build would lease tasks again that were carried over.
+    {.version = 9, .minimum_compatible_version = 9, .name = "carried_tasks", .sql = kSqlite0009CarriedTasks},
 };
 
 enum class Databases { kAll, kEmpty };

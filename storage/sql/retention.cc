@@ -120,6 +120,8 @@ absl::StatusOr<int64_t> SqlTaskStore::DeleteTasks(int64_t round_key, int64_t tas
   RETURN_IF_ERROR(
       Run("-- delete_second_leases\nDELETE FROM second_leases WHERE task_key BETWEEN ? AND ?", {first, last}).status());
   RETURN_IF_ERROR(
+      Run("-- delete_carried\nDELETE FROM carried_tasks WHERE task_key BETWEEN ? AND ?", {first, last}).status());
+  RETURN_IF_ERROR(
       Run("-- delete_inputs\nDELETE FROM task_inputs WHERE task_key BETWEEN ? AND ?", {first, last}).status());
   return Run("-- delete_tasks\nDELETE FROM tasks WHERE task_key BETWEEN ? AND ?", {first, last});
 }

@@ -186,7 +186,7 @@ absl::StatusOr<SqlTaskStore::Round*> SqlTaskStore::FindRound(const RoundId& id) 
 absl::StatusOr<std::vector<std::string>> SqlTaskStore::ReadRequirements(int64_t round_key) {
   std::vector<std::string> requirements;
   RETURN_IF_ERROR(Run("-- list_requirements\nSELECT requirement FROM round_requirements WHERE round_key = ? "
-                      "ORDER BY number",
+                      "AND number >= 0 ORDER BY number",
                       {round_key}, [&](const SqlRow& row) { requirements.push_back(row.String(0)); })
                       .status());
   return requirements;

@@ -46,6 +46,7 @@ class SqlTaskStore final : public TaskStore {
   std::optional<absl::Time> FirstAvailable(const RoundId& id) const override;
   absl::StatusOr<std::vector<RoundRecord>> ListRounds(const ListRoundsParams& params) override;
   absl::StatusOr<RoundRecord> MoveRound(const MoveRoundParams& params) override;
+  absl::StatusOr<std::vector<TaskRecord>> CarryOver(const CarryOverParams& params) override;
   absl::StatusOr<BlobUse> GetBlobUse(const std::string& digest) override;
 
   absl::StatusOr<std::vector<TaskRecord>> LeaseTasks(const LeaseTasksParams& params) override;
@@ -66,6 +67,7 @@ class SqlTaskStore final : public TaskStore {
 
   absl::StatusOr<TaskRecord> GetTask(const TaskId& id) override;
   absl::StatusOr<TaskRecord> GetTaskState(const TaskId& id) override;
+  absl::StatusOr<TaskId> Locate(const TaskId& name) override;
   absl::StatusOr<std::vector<AttemptRecord>> ListAttempts(const TaskId& id) override;
   absl::StatusOr<std::vector<TaskRecord>> ListTasks(const ListTasksParams& params) override;
   absl::StatusOr<std::optional<TaskId>> SkipTasks(const ListTasksParams& params) override;
@@ -161,6 +163,8 @@ class SqlTaskStore final : public TaskStore {
   absl::Status CancelTasks(Round& round, absl::Time now);
   // Writes into the rows of tasks and attempts what CancelTasks left unsaid.
   absl::Status WriteCancelled(const Round& round);
+  // Of CarryOver, what the database keeps.
+  absl::Status WriteCarried(const Round& from, const Round& to, size_t num_carried, const CarryOverParams& params);
   // Counts a change of `round`; the batch writes it before anything reads it by SQL.
   void Touch(Round& round);
   absl::Status FlushRounds();

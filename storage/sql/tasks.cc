@@ -34,6 +34,9 @@ TaskRecord ReadTask(const SqlRow& row) {
                   .num_failed = static_cast<int32_t>(row.Int(17)),
                   .num_lost = static_cast<int32_t>(row.Int(18)),
                   .last_error = row.String(19)};
+  if (!row.IsNull(22)) task.origin = {RoundId(row.Bytes(22)), static_cast<int32_t>(row.Int(23))};
+  task.staleness = static_cast<int32_t>(row.Int(24));
+  if (!row.IsNull(25)) task.carried_to = {RoundId(row.Bytes(25)), static_cast<int32_t>(row.Int(26) & INT32_MAX)};
   if (!HasStopped(static_cast<RoundState>(row.Int(20))) || IsEnded(task.state)) return task;
   task.state = TaskState::kCancelled;
   task.end_time = row.Time(21);
@@ -45,9 +48,9 @@ absl::StatusOr<TaskRecord> SqlTaskStore::FindTask(Round& round, const TaskId& id
   static const std::string sql = fmt::format(R"(-- get_task
       SELECT {} FROM tasks t JOIN rounds r ON r.round_key = t.round_key
         JOIN round_requirements q ON q.round_key = t.round_key AND q.number = t.requirement
-        LEFT JOIN task_inputs i ON i.task_key = t.task_key
+        LEFT JOIN task_inputs i ON i.task_key = t.task_key {}
        WHERE t.task_key = ?)",
-                                             kTaskColumns);
+                                             kTaskColumns, kTaskCarried);
   if (id.index < 0) return NoSuchTask(id);
   RETURN_IF_ERROR(WriteNotes());
   if (HasStopped(round.record.state)) RETURN_IF_ERROR(FlushRounds());

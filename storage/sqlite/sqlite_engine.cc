@@ -193,16 +193,16 @@ const SqlEngine::Texts& SqliteEngine::texts() const {
   static const std::string load_leases = fmt::format(R"(-- load_leases
       SELECT {}, r.population FROM rounds r CROSS JOIN tasks t ON t.task_key BETWEEN (r.round_key << 32) AND (r.round_key << 32) + 2147483647
         JOIN round_requirements q ON q.round_key = t.round_key AND q.number = t.requirement
-        LEFT JOIN task_inputs i ON i.task_key = t.task_key
+        LEFT JOIN task_inputs i ON i.task_key = t.task_key {}
        WHERE r.$IS_LIVE AND r.$HANDS_OUT_TASKS AND r.num_leased > 0 AND t.state = $LEASED)"_sql,
-                                                     kTaskColumns);
+                                                     kTaskColumns, kTaskCarried);
   static const std::string list_tasks = fmt::format(R"(-- list_tasks
       SELECT {} FROM {}
         JOIN round_requirements q ON q.round_key = t.round_key AND q.number = t.requirement
-        LEFT JOIN task_inputs i ON i.task_key = t.task_key
+        LEFT JOIN task_inputs i ON i.task_key = t.task_key {}
        WHERE {} AND (? >> {}) & 1 AND (? = '' OR (t.worker = ? AND NOT (r.$HAS_STOPPED AND t.$IS_OPEN)))
        ORDER BY r.id, t.task_key LIMIT ?)"_sql,
-                                                    kTaskColumns, kTasksBetween, kOfRounds, kTaskState);
+                                                    kTaskColumns, kTasksBetween, kTaskCarried, kOfRounds, kTaskState);
   static const std::string skip_tasks = fmt::format(R"(-- skip_tasks
       SELECT r.id, t.task_key FROM {} WHERE {} ORDER BY r.id, t.task_key LIMIT 1 OFFSET ?)",
                                                     kTasksBetween, kOfRounds);

@@ -36,13 +36,16 @@ std::string Describe(const TaskRecord& t) {
                          lease->attempt, lease->worker, lease->lease_token, lease->poll_id, At(lease->lease_time),
                          At(lease->expire_time), At(lease->attempt_deadline_time), lease->progress);
   }
+  std::string carried;
+  if (t.origin) carried += fmt::format(" origin={} staleness={}", t.origin->ToString(), t.staleness);
+  if (t.carried_to) carried += fmt::format(" carried_to={}", t.carried_to->ToString());
   return fmt::format(
       "task {} {} payload={} selector={} requirement={} created={} available={} end={} worker={} token={} poll={} "
-      "leased={} expires={} deadline={} progress={} attempt {} of {} failed={} lost={} error={}{}",
+      "leased={} expires={} deadline={} progress={} attempt {} of {} failed={} lost={} error={}{}{}",
       t.id.ToString(), Name(t.state), t.payload, t.data_selector, t.requirement, At(t.create_time),
       At(t.available_time), At(t.end_time), t.worker, t.lease_token, t.poll_id, At(t.lease_time), At(t.expire_time),
       At(t.attempt_deadline_time), t.progress, t.attempt, t.num_attempts, t.num_failed, t.num_lost, t.last_error,
-      second);
+      second, carried);
 }
 
 std::string Describe(const AttemptRecord& a) {
@@ -51,9 +54,10 @@ std::string Describe(const AttemptRecord& a) {
 }
 
 std::string Describe(const ContributionRecord& c) {
-  return fmt::format("contribution {} of {} worker={} token={} digest={} size={} clients={} spool={}+{}+{}#{} at={}",
-                     c.sequence, c.task.ToString(), c.worker, c.lease_token, c.digest, c.size_bytes, c.num_clients,
-                     c.payload.segment, c.payload.offset, c.payload.length, c.payload.crc, At(c.accept_time));
+  return fmt::format(
+      "contribution {} of {} worker={} token={} digest={} size={} clients={} spool={}+{}+{}#{} at={} staleness={}",
+      c.sequence, c.task.ToString(), c.worker, c.lease_token, c.digest, c.size_bytes, c.num_clients, c.payload.segment,
+      c.payload.offset, c.payload.length, c.payload.crc, At(c.accept_time), c.staleness);
 }
 
 std::string Describe(const WorkerRecord& w) {

@@ -39,7 +39,7 @@ TEST_CASE("A store's directory is created for its owner alone") {
   REQUIRE(store.ok());
   CHECK(fs::status(directory).permissions() == fs::perms::owner_all);
   CHECK(store->tasks->GetInfo().engine == "sqlite");
-  CHECK(store->tasks->GetInfo().schema_version == 8);
+  CHECK(store->tasks->GetInfo().schema_version == 9);
   CHECK(store->payloads->PutBlob("bytes").ok());
 }
 
@@ -150,11 +150,11 @@ TEST_CASE("A store written by a newer version is refused with both versions and 
   REQUIRE(OpenStore(directory.path()).ok());
   {
     auto connection = SqliteConnection::Open(directory.path() + "/tasks.db");
-    REQUIRE((*connection)->ExecuteScript("UPDATE schema SET version = 10, minimum_compatible_version = 9").ok());
+    REQUIRE((*connection)->ExecuteScript("UPDATE schema SET version = 11, minimum_compatible_version = 10").ok());
   }
   auto store = OpenStore(directory.path());
   CHECK(store.status().code() == absl::StatusCode::kFailedPrecondition);
-  for (const char* text : {"version 10", "version 9", "version 8", "newer build"}) {
+  for (const char* text : {"version 11", "version 10", "version 9", "newer build"}) {
     INFO(store.status().ToString());
     CHECK(Mentions(store.status(), text));
   }
@@ -200,6 +200,7 @@ TEST_CASE("What a server of 0.1 stored of refused contributions is overwritten w
                                 "ALTER TABLE rounds DROP COLUMN cancel_time;"
                                 "ALTER TABLE round_texts DROP COLUMN task_digests;"
                                 "DROP TABLE second_leases;"
+                                "DROP TABLE carried_tasks;"
                                 "UPDATE schema SET version = 5")
                 .ok());
   }

@@ -236,9 +236,9 @@ TEST_CASE("A store that is copied into PostgreSQL is there row by row and payloa
     CHECK(table.num_rows > 0);
     CHECK(database.Run("SELECT count(*) FROM " + table.name) == std::to_string(table.num_rows));
   }
-  CHECK(tables == std::set<std::string>{"attempts", "contributions", "deleted_rounds", "round_requirements",
-                                        "round_texts", "rounds", "second_leases", "task_inputs", "tasks",
-                                        "token_populations", "tokens", "workers"});
+  CHECK(tables == std::set<std::string>{"attempts", "carried_tasks", "contributions", "deleted_rounds",
+                                        "round_requirements", "round_texts", "rounds", "second_leases", "task_inputs",
+                                        "tasks", "token_populations", "tokens", "workers"});
 
   // Nobody has it, and nobody waits for anybody.
   PostgresStore store = OpenCopy(database.conninfo(), full.beside("server"));

@@ -20,6 +20,7 @@ std::string Say(bool value) { return value ? "yes" : "no"; }
 std::string Say(int64_t value) { return std::to_string(value); }
 std::string Say(absl::Time value) { return absl::FormatTime(value, absl::UTCTimeZone()); }
 std::string Say(TaskStore::BlobUse value) { return std::to_string(static_cast<int>(value)); }
+std::string Say(const TaskId& value) { return value.ToString(); }
 std::string Say(const std::optional<TaskId>& value) { return value ? value->ToString() : "none"; }
 std::string Say(const TaskStore::CreateRoundResult& value) { return Say(value.created) + Describe(value.round); }
 std::string Say(const TaskStore::DeletedRounds& value) {
@@ -177,6 +178,21 @@ class Model {
     Both([&](TaskStore& s) { return s.LeaseAgain(params); });
   }
 
+  // Into a younger one, as the store may expect.
+  void CarryOver() {
+    const RoundId one = AnyRound();
+    const RoundId other = AnyRound();
+    const auto first = memory_.GetRound(one);
+    const auto second = memory_.GetRound(other);
+    const bool is_younger = first.ok() && second.ok() && first->create_time < second->create_time;
+    const TaskStore::CarryOverParams params{.from = is_younger ? one : other,
+                                            .to = is_younger ? other : one,
+                                            .staleness_max = static_cast<int32_t>(random_.Below(4)),
+                                            .now = now_};
+    if (first.ok() && second.ok() && first->create_time == second->create_time && one != other) return;
+    Both([&](TaskStore& s) { return s.CarryOver(params); });
+  }
+
   void EndAttempt() {
     auto [task, token] = AnyLease();
     TaskStore::EndAttemptParams params{
@@ -269,6 +285,7 @@ class Model {
     TaskId task = AnyTask();
     Both([&](TaskStore& s) { return s.GetTask(task); });
     Both([&](TaskStore& s) { return s.GetTaskState(task); });
+    Both([&](TaskStore& s) { return s.Locate(task); });
     Both([&](TaskStore& s) { return s.ListContributions(round, 2, 3); });
   }
 
@@ -279,7 +296,8 @@ class Model {
     if (kind < 30) return Lease();
     if (kind < 45) return Contribute();
     if (kind < 60) return EndAttempt();
-    if (kind < 68) return Look();
+    if (kind < 65) return Look();
+    if (kind < 68) return CarryOver();
     if (kind < 73) return Move();
     if (kind < 80) {
       TaskId task = AnyTask();
