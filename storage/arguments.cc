@@ -181,10 +181,6 @@ TaskRecord AsCarried(const TaskRecord& task, TaskId id, absl::Time create_time) 
   return carried;
 }
 
-bool TakesContribution(const TaskRecord& task, RoundState round) {
-  return round == RoundState::kCollecting || (round == RoundState::kAnnounced && task.origin);
-}
-
 absl::Status CheckpointGoesBack(const RoundRecord& round, int64_t sequence) {
   return absl::FailedPreconditionError(
       fmt::format("a checkpoint of round {} at contribution {} does not lie between its checkpoint at {} and its {} "

@@ -57,8 +57,6 @@ std::string CarriedTo(const RoundId& round);
 
 // The task as it goes on in another round.
 TaskRecord AsCarried(const TaskRecord& task, TaskId id, absl::Time create_time);
-// It has contributions accepted while its round is in this state.
-bool TakesContribution(const TaskRecord& task, RoundState round);
 
 // The task has not lost or failed as many attempts as it may.
 bool MayTryAgain(const TaskRecord& task, const TaskStore::LeaseAgainParams& params);

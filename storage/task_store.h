@@ -201,10 +201,9 @@ class TaskStore : public TaskQueries {
 
   // Of a task that has two leases both, the older in its own fields. NOT_FOUND if there is none.
   virtual absl::StatusOr<TaskRecord> GetTaskState(const TaskId& id) = 0;
-  // Where the task of this name is by now: itself, or what it became each time that it was carried over. A worker goes
-  // on under the name that it was given. NOT_FOUND if there is none; a round that was deleted forgets what became of
-  // its tasks, but of those that are still LEASED. O(1) for what is LEASED, else O(times that it was carried over).
-  virtual absl::StatusOr<TaskId> Locate(const TaskId& name) = 0;
+  // Where a task is by now that was carried over and is LEASED, by the name that its worker was given: whoever has a
+  // lease goes on under that. Nothing of any other. O(log leases), in memory. FindByName says it of all tasks.
+  virtual std::optional<TaskId> PlaceOf(const TaskId& name) const = 0;
 
   struct RenewLeaseParams {
     TaskId task;

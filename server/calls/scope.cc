@@ -47,7 +47,9 @@ absl::Status CheckReleaseScope(const std::string& round, const Identity& caller,
 absl::Status CheckTaskScope(const std::string& task, const Identity& caller, Core& core) {
   const std::optional<TaskId> id = TaskId::Parse(task);
   // What is no task is the handler's to refuse.
-  return id ? CheckRoundScope(id->round.value(), caller, core) : absl::OkStatus();
+  if (!id) return absl::OkStatus();
+  // A task that was carried over goes on under its name when its first round has been deleted.
+  return CheckRoundScope(core.context().store.PlaceOf(*id).value_or(*id).round.value(), caller, core);
 }
 
 absl::Status CheckBroadcastScope(const std::string& digest, const Identity& caller, Core& core) {

@@ -33,6 +33,7 @@
 #include "server/core/leases/leases_in_reception.h"
 #include "server/core/leases/speculation.h"
 #include "server/core/leases/work_rates.h"
+#include "server/core/lifecycle/carry_over.h"
 #include "server/core/lifecycle/new_rounds.h"
 #include "server/core/lifecycle/release_sink.h"
 #include "server/core/lifecycle/retention.h"
@@ -140,6 +141,7 @@ class Core {
   ContributionFold fold_;
   ValuesRelease values_release_;
   PartialAggregateRelease partial_aggregate_release_;
+  CarryOver carry_over_;
   RoundChanges changes_;
   RoundSealer sealer_;
   RoundClosing closing_;

@@ -13,6 +13,7 @@ std::string EncodeProgress(const RoundProgress& progress) {
   stored.mutable_metrics()->insert(progress.metrics.begin(), progress.metrics.end());
   stored.set_num_speculative_wins(progress.num_speculative_wins);
   stored.mutable_run_times()->insert(progress.run_times.buckets().begin(), progress.run_times.buckets().end());
+  stored.mutable_staleness()->insert(progress.staleness.begin(), progress.staleness.end());
   return stored.SerializeAsString();
 }
 
@@ -24,7 +25,8 @@ absl::StatusOr<RoundProgress> DecodeProgress(const RoundRecord& record) {
   return RoundProgress{.bytes_down = stored.bytes_down(),
                        .metrics = Metrics(stored.metrics().begin(), stored.metrics().end()),
                        .num_speculative_wins = stored.num_speculative_wins(),
-                       .run_times = RunTimes({stored.run_times().begin(), stored.run_times().end()})};
+                       .run_times = RunTimes({stored.run_times().begin(), stored.run_times().end()}),
+                       .staleness = {stored.staleness().begin(), stored.staleness().end()}};
 }
 
 }  // namespace sheaf

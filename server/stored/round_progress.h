@@ -23,6 +23,8 @@ struct RoundProgress {
   int64_t num_speculative_wins = 0;
   // Of the accepted attempts, where the round has a StragglerPolicy.
   RunTimes run_times;
+  // Contributions by staleness, where the round continues another.
+  std::map<int32_t, int64_t> staleness;
 };
 
 std::string EncodeProgress(const RoundProgress& progress);

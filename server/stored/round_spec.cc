@@ -18,6 +18,7 @@ static_assert(int{v1::KeyType_MAX} == int{stored::v1::KeyType_MAX});
 static_assert(int{v1::OutputForm_MAX} == int{stored::v1::OutputForm_MAX});
 static_assert(int{v1::DType_MAX} == int{stored::v1::DType_MAX});
 static_assert(int{v1::ReleaseForm_MAX} == int{stored::v1::ReleaseForm_MAX});
+static_assert(int{v1::StalenessFunction_MAX} == int{stored::v1::StalenessFunction_MAX});
 
 template <typename From, typename To>
 void CopyComputation(const From& from, To& to) {
@@ -97,6 +98,13 @@ void CopySpec(const From& from, To& to) {
   to.set_release(static_cast<decltype(to.release())>(from.release()));
   to.set_announced(from.announced());
   if (from.has_announce_deadline()) *to.mutable_announce_deadline() = from.announce_deadline();
+  to.set_continues(from.continues());
+  if (from.has_staleness()) {
+    auto& staleness = *to.mutable_staleness();
+    staleness.set_function(static_cast<decltype(staleness.function())>(from.staleness().function()));
+    staleness.set_exponent(from.staleness().exponent());
+    staleness.set_max(from.staleness().max());
+  }
   if (!from.has_straggler()) return;
   auto& straggler = *to.mutable_straggler();
   straggler.set_speculate(from.straggler().speculate());
@@ -112,6 +120,9 @@ void CopySpec(const From& from, To& to) {
 std::string UnknownValue(const stored::v1::RoundSpec& spec) {
   if (!stored::v1::Durability_IsValid(spec.durability())) return fmt::format("durability {}", int{spec.durability()});
   if (!stored::v1::ReleaseForm_IsValid(spec.release())) return fmt::format("release {}", int{spec.release()});
+  if (!stored::v1::StalenessFunction_IsValid(spec.staleness().function())) {
+    return fmt::format("staleness function {}", int{spec.staleness().function()});
+  }
   const stored::v1::AggregateSpec& aggregate = spec.aggregate();
   if (!stored::v1::Numerics_IsValid(aggregate.numerics())) return fmt::format("numerics {}", int{aggregate.numerics()});
   for (const stored::v1::OutputSpec& output : aggregate.outputs()) {

@@ -405,15 +405,9 @@ absl::StatusOr<TaskRecord> MemoryTaskStore::GetTaskState(const TaskId& id) {
   return ShowState(*task);
 }
 
-absl::StatusOr<TaskId> MemoryTaskStore::Locate(const TaskId& name) {
-  if (const auto place = places_.find(name); place != places_.end()) return place->second;
-  TaskId id = name;
-  while (true) {
-    const Task* task = FindTask(id);
-    if (!task) return NoSuchTask(id);
-    if (!task->record.carried_to) return id;
-    id = *task->record.carried_to;
-  }
+std::optional<TaskId> MemoryTaskStore::PlaceOf(const TaskId& name) const {
+  const auto place = places_.find(name);
+  return place == places_.end() ? std::nullopt : std::optional(place->second);
 }
 
 absl::StatusOr<std::vector<AttemptRecord>> MemoryTaskStore::ListAttempts(const TaskId& id) {

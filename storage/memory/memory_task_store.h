@@ -58,7 +58,7 @@ class MemoryTaskStore : public TaskStore {
 
   absl::StatusOr<TaskRecord> GetTask(const TaskId& id) override;
   absl::StatusOr<TaskRecord> GetTaskState(const TaskId& id) override;
-  absl::StatusOr<TaskId> Locate(const TaskId& name) override;
+  std::optional<TaskId> PlaceOf(const TaskId& name) const override;
   absl::StatusOr<std::vector<AttemptRecord>> ListAttempts(const TaskId& id) override;
   absl::StatusOr<std::vector<TaskRecord>> ListTasks(const ListTasksParams& params) override;
   absl::StatusOr<std::optional<TaskId>> SkipTasks(const ListTasksParams& params) override;

@@ -124,14 +124,6 @@ absl::Status SqlTaskStore::WriteCarried(const Round& from, const Round& to, size
                 {ToSql(params.now), first_carried, last_carried});
 }
 
-absl::StatusOr<TaskId> SqlTaskStore::Locate(const TaskId& name) {
-  if (const TaskId* place = leases_.PlaceOf(name)) return *place;
-  TaskId id = name;
-  while (true) {
-    ASSIGN_OR_RETURN(const TaskRecord task, GetTaskState(id));
-    if (!task.carried_to) return id;
-    id = *task.carried_to;
-  }
-}
+std::optional<TaskId> SqlTaskStore::PlaceOf(const TaskId& name) const { return leases_.PlaceOf(name); }
 
 }  // namespace sheaf

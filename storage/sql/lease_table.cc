@@ -73,10 +73,10 @@ const TaskRecord* LeaseTable::Find(const TaskId& id) const {
   return found == tasks_.end() || IsErased(id) ? nullptr : &found->second.task;
 }
 
-const TaskId* LeaseTable::PlaceOf(const TaskId& origin) const {
-  if (places_.empty()) return nullptr;
+std::optional<TaskId> LeaseTable::PlaceOf(const TaskId& origin) const {
   const auto place = places_.find(origin);
-  return place == places_.end() || IsErased(place->second) ? nullptr : &place->second;
+  if (place == places_.end() || IsErased(place->second)) return std::nullopt;
+  return place->second;
 }
 
 std::vector<TaskRecord> LeaseTable::HeldBy(const std::string& population, const WorkerName& worker) const {

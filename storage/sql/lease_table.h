@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <tuple>
@@ -35,8 +36,8 @@ class LeaseTable {
   void Rollback();
 
   const TaskRecord* Find(const TaskId& id) const;
-  // Of a task that was carried over, by the name that its worker was given. Null if none of them is leased.
-  const TaskId* PlaceOf(const TaskId& origin) const;
+  // As TaskStore::PlaceOf.
+  std::optional<TaskId> PlaceOf(const TaskId& origin) const;
   // In the order of their ids, as the worker holds them. A worker of the same name in another population is another
   // worker.
   std::vector<TaskRecord> HeldBy(const std::string& population, const WorkerName& worker) const;

@@ -1,5 +1,6 @@
 // Tasks that go on in another round: one lease, one contribution, whatever round it counts in.
 #include "storage/arguments.h"
+#include "storage/carried_task.h"
 #include "tests/conformance/store_fixture.h"
 
 namespace sheaf {
@@ -19,6 +20,15 @@ TaskRecord TaskOf(StoreFixture& f, const RoundId& round, int index) {
   const auto task = f.store().GetTask({round, index});
   REQUIRE(task.ok());
   return *task;
+}
+// By the name that a worker was given.
+TaskId PlaceOf(StoreFixture& f, const TaskId& name) {
+  const auto task = FindByName(f.store(), name);
+  REQUIRE(task.ok());
+  // What is in memory of those that are leased says the same.
+  const bool is_carried = task->state == TaskState::kLeased && task->origin == name;
+  CHECK(f.store().PlaceOf(name) == (is_carried ? std::optional(task->id) : std::nullopt));
+  return task->id;
 }
 RoundRecord RoundOf(StoreFixture& f, const RoundId& round) { return *f.store().GetRound(round); }
 std::vector<AttemptRecord> AttemptsOf(StoreFixture& f, const RoundId& round, int index) {
@@ -85,7 +95,7 @@ STORE_TEST("Tasks that are carried over go on behind the tasks of the other roun
 
 STORE_TEST("A task is found under the name that its worker was given, however often it was carried over") {
   const std::vector<TaskRecord> before = TwoRun(f);
-  const auto place = [&](int index) { return *f.store().Locate({f.round, index}); };
+  const auto place = [&](int index) { return PlaceOf(f, {f.round, index}); };
   CHECK(place(0) == TaskId{f.round, 0});
   REQUIRE(CarryOver(f).ok());
   CHECK(place(0) == TaskId{kNext, 1});
@@ -95,7 +105,7 @@ STORE_TEST("A task is found under the name that its worker was given, however of
   REQUIRE(CarryOver(f, kNext, kLast)->size() == 1);
   for (int restart = 0; restart < 2; ++restart) {
     CHECK(place(0) == TaskId{kLast, 1});
-    CHECK(*f.store().Locate({kNext, 1}) == TaskId{kLast, 1});
+    CHECK(PlaceOf(f, {kNext, 1}) == TaskId{kLast, 1});
     CHECK(TaskOf(f, kLast, 1).origin == TaskId{f.round, 0});
     CHECK(TaskOf(f, kLast, 1).staleness == 2);
     CHECK(place(1) == TaskId{kNext, 2});
@@ -104,8 +114,8 @@ STORE_TEST("A task is found under the name that its worker was given, however of
   REQUIRE(f.Contribute(TaskOf(f, kLast, 1)).ok());
   f.Reopen();
   CHECK(place(0) == TaskId{kLast, 1});
-  CHECK(absl::IsNotFound(f.store().Locate({RoundId("r-none"), 0}).status()));
-  CHECK(absl::IsNotFound(f.store().Locate({f.round, 7}).status()));
+  CHECK(absl::IsNotFound(FindByName(f.store(), {RoundId("r-none"), 0}).status()));
+  CHECK(absl::IsNotFound(FindByName(f.store(), {f.round, 7}).status()));
 }
 
 STORE_TEST("A contribution counts once, in the round that its task is in, and says its staleness") {
@@ -222,7 +232,7 @@ STORE_TEST("Tasks that came through as many rounds as they may stay behind, and 
   CHECK(RoundOf(f, kNext).tasks == TaskCounts{.leased = 2, .cancelled = 1});
   f.round = kNext;
   REQUIRE(f.Move(RoundState::kCollecting, RoundState::kSealing).ok());
-  CHECK(*f.store().Locate({RoundId("r-one"), 0}) == TaskId{kNext, 1});
+  CHECK(PlaceOf(f, {RoundId("r-one"), 0}) == TaskId{kNext, 1});
   CHECK(f.Task(1).state == TaskState::kCancelled);
   CHECK(!f.Task(1).carried_to);
   CHECK(f.Task(0).carried_to == TaskId{kLast, 1});
@@ -270,10 +280,10 @@ STORE_TEST("A batch that fails carries nothing over") {
           .RecordContribution(
               {.task = {kNext, 1}, .token = before[0].lease_token, .digest = "digest", .progress = "p", .now = f.now})
           .ok());
-  CHECK(*f.store().Locate({f.round, 1}) == TaskId{kNext, 2});
+  CHECK(PlaceOf(f, {f.round, 1}) == TaskId{kNext, 2});
   f.store().RollbackBatch();
   CHECK(f.DumpNow() == was);
-  CHECK(*f.store().Locate({f.round, 0}) == TaskId{f.round, 0});
+  CHECK(PlaceOf(f, {f.round, 0}) == TaskId{f.round, 0});
   REQUIRE(f.Contribute(before[0]).ok());
 }
 
@@ -287,8 +297,8 @@ STORE_TEST("A round that was deleted forgets what became of its tasks, but of th
   const auto deleted = f.Do([&](TaskStore& s) { return s.DeleteEndedRounds({.ended_by = f.now, .keep_max = 0}); });
   REQUIRE(deleted->rounds == std::vector<RoundId>{f.round});
   f.Reopen();
-  CHECK(*f.store().Locate({f.round, 0}) == TaskId{kNext, 1});
-  CHECK(absl::IsNotFound(f.store().Locate({f.round, 1}).status()));
+  CHECK(PlaceOf(f, {f.round, 0}) == TaskId{kNext, 1});
+  CHECK(absl::IsNotFound(FindByName(f.store(), {f.round, 1}).status()));
   CHECK(TaskOf(f, kNext, 1).origin == TaskId{f.round, 0});
   // The other way round: what became of it is not there any more.
   REQUIRE(CarryOver(f, kNext, kLast)->size() == 1);
@@ -298,7 +308,7 @@ STORE_TEST("A round that was deleted forgets what became of its tasks, but of th
   REQUIRE(f.Do([&](TaskStore& s) { return s.DeleteEndedRounds({.ended_by = f.now, .keep_max = 0}); })->rounds ==
           std::vector<RoundId>{kLast});
   CHECK(!TaskOf(f, kNext, 1).carried_to);
-  CHECK(*f.store().Locate({kNext, 1}) == TaskId{kNext, 1});
+  CHECK(PlaceOf(f, {kNext, 1}) == TaskId{kNext, 1});
 }
 
 STORE_TEST("Tasks are carried from a round that collects into another of its population that has not stopped") {

@@ -20,7 +20,6 @@ std::string Say(bool value) { return value ? "yes" : "no"; }
 std::string Say(int64_t value) { return std::to_string(value); }
 std::string Say(absl::Time value) { return absl::FormatTime(value, absl::UTCTimeZone()); }
 std::string Say(TaskStore::BlobUse value) { return std::to_string(static_cast<int>(value)); }
-std::string Say(const TaskId& value) { return value.ToString(); }
 std::string Say(const std::optional<TaskId>& value) { return value ? value->ToString() : "none"; }
 std::string Say(const TaskStore::CreateRoundResult& value) { return Say(value.created) + Describe(value.round); }
 std::string Say(const TaskStore::DeletedRounds& value) {
@@ -285,7 +284,7 @@ class Model {
     TaskId task = AnyTask();
     Both([&](TaskStore& s) { return s.GetTask(task); });
     Both([&](TaskStore& s) { return s.GetTaskState(task); });
-    Both([&](TaskStore& s) { return s.Locate(task); });
+    Both([&](TaskStore& s) { return s.PlaceOf(task); });
     Both([&](TaskStore& s) { return s.ListContributions(round, 2, 3); });
   }
 

@@ -11,6 +11,14 @@
 #include "base/status_macros.h"
 
 namespace sheaf {
+namespace {
+
+bool HadBefore(const LiveRound& round, const std::string& digest) {
+  return std::find(round.broadcasts_before.begin(), round.broadcasts_before.end(), digest) !=
+         round.broadcasts_before.end();
+}
+
+}  // namespace
 
 absl::Status Broadcasts::Recover(absl::Time now) {
   // Those that were to be deleted soon are known from the store alone.
@@ -89,9 +97,11 @@ bool Broadcasts::IsUnused(const std::string& digest, absl::Time now) const {
   if (!use.ok() || *use == TaskStore::BlobUse::kCurrent) return false;
   const auto touched = touched_.find(digest);
   if (touched != touched_.end() && touched->second > now) return false;
-  // An aggregate that was written, and that the store hears of in a later batch.
-  return std::none_of(rounds_.all().begin(), rounds_.all().end(),
-                      [&](const auto& entry) { return entry.second->written_aggregate == digest; });
+  // An aggregate that was written, and that the store hears of in a later batch; or a broadcast that tasks began from
+  // that were carried over.
+  return std::none_of(rounds_.all().begin(), rounds_.all().end(), [&](const auto& entry) {
+    return entry.second->written_aggregate == digest || HadBefore(*entry.second, digest);
+  });
 }
 
 absl::Status Broadcasts::Delete(const std::string& digest) const {
@@ -103,7 +113,7 @@ absl::Status Broadcasts::Delete(const std::string& digest) const {
 void Broadcasts::ForgetReaders(const std::string& digest) {
   std::set<std::string> populations;
   for (const auto& [id, round] : rounds_.all()) {
-    if (round->spec.broadcast_digest() == digest) populations.insert(round->spec.population());
+    if (round->spec.broadcast_digest() == digest || HadBefore(*round, digest)) populations.insert(round->spec.population());
   }
   readers_.Set(digest, std::move(populations));
 }

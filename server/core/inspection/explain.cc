@@ -35,8 +35,10 @@ std::string Ago(absl::Duration duration) {
 
 class Explanation {
  public:
-  Explanation(const RoundRecord& record, CoreContext& context, const WhoIsThere& who, absl::Time now)
-      : record_(record), context_(context), who_(who), now_(now) {}
+  // `successor` continues it, if it is not null.
+  Explanation(const RoundRecord& record, const LiveRound* successor, CoreContext& context, const WhoIsThere& who,
+              absl::Time now)
+      : record_(record), successor_(successor), context_(context), who_(who), now_(now) {}
 
   void Ended() {
     response_.set_summary(fmt::format("Round {} {} after {}{}.", record_.id, Name(record_.state),
@@ -96,6 +98,7 @@ class Explanation {
                       "--state FAILED` names them.",
                       record_.id));
     }
+    Carried(round);
     if (tasks.queued + tasks.leased < missing) OutOfReach(round);
     if (record_.num_lost_attempts > 0) {
       Reason(fmt::format(
@@ -119,11 +122,35 @@ class Explanation {
           Counted(tasks.buried + tasks.failed, "task") + (tasks.buried + tasks.failed == 1 ? " was" : " were")));
       Errors(tasks.buried > 0 ? TaskState::kBuried : TaskState::kFailed);
     }
+    if (record_.num_contributions > 0) {
+      Reason(fmt::format("{} accepted of tasks that were carried over from earlier rounds; it is sealed when it opens, if "
+                         "that is its goal by then.",
+                         Counted(record_.num_contributions, "contribution") +
+                             (record_.num_contributions == 1 ? " was" : " were")));
+    }
     Hint("Its program opens it (OpenRound) when the round before has ended; `sheaf round list` shows that one.");
   }
 
   void Reason(std::string sentence) { response_.add_reasons(std::move(sentence)); }
   void Hint(std::string sentence) { response_.add_hints(std::move(sentence)); }
+
+  // Which tasks came from other rounds, and where those go on that still run when this one is sealed.
+  void Carried(const LiveRound& round) {
+    const v1::RoundSpec& spec = round.spec;
+    if (!spec.continues().empty()) {
+      int64_t num_stale = 0;
+      for (const auto& [staleness, count] : round.progress.staleness) num_stale += staleness > 0 ? count : 0;
+      Reason(fmt::format("It continues round {}: {} accepted of tasks that were carried over from earlier rounds, "
+                         "through {} at most.",
+                         spec.continues(),
+                         Counted(num_stale, "contribution") + (num_stale == 1 ? " was" : " were"),
+                         Counted(spec.staleness().max(), "round")));
+    }
+    if (successor_ != nullptr && record_.tasks.leased > 0) {
+      Reason(fmt::format("Tasks that still run when it is sealed go on in round {}, which continues it.",
+                         successor_->id));
+    }
+  }
 
   // What is done about attempts that take long, and since when or why not yet.
   void Stragglers(const LiveRound& round) {
@@ -308,6 +335,7 @@ class Explanation {
   }
 
   const RoundRecord& record_;
+  const LiveRound* const successor_;
   CoreContext& context_;
   const WhoIsThere& who_;
   const absl::Time now_;
@@ -319,7 +347,7 @@ class Explanation {
 absl::StatusOr<v1::ExplainRoundResponse> ExplainRound(const RoundId& id, CoreContext& context, LiveRounds& rounds,
                                                       const WhoIsThere& who, absl::Time now) {
   ASSIGN_OR_RETURN(const RoundRecord record, context.store.GetRound(id));
-  Explanation explanation(record, context, who, now);
+  Explanation explanation(record, rounds.SuccessorOf(id), context, who, now);
   if (const LiveRound* live = rounds.Find(id); live != nullptr && !IsFinal(record.state)) {
     explanation.Live(*live);
   } else {

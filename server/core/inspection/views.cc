@@ -76,6 +76,7 @@ absl::StatusOr<v1::Round> ToProto(const RoundRecord& record) {
   ASSIGN_OR_RETURN(const RoundProgress progress, DecodeProgress(record));
   proto.set_bytes_down(progress.bytes_down);
   proto.set_num_speculative_wins(progress.num_speculative_wins);
+  proto.mutable_contributions_by_staleness()->insert(progress.staleness.begin(), progress.staleness.end());
   proto.set_error(record.error);
   if (record.state != RoundState::kSucceeded) return proto;
   ASSIGN_OR_RETURN(RoundRelease release, DecodeRelease(record));
@@ -104,6 +105,9 @@ v1::Task ToProto(const TaskRecord& record) {
   proto.set_last_error(record.last_error);
   *proto.mutable_create_time() = ToProto(record.create_time);
   if (record.end_time != absl::InfiniteFuture()) *proto.mutable_end_time() = ToProto(record.end_time);
+  if (record.origin) proto.set_origin(record.origin->ToString());
+  proto.set_staleness(record.staleness);
+  if (record.carried_to) proto.set_carried_to(record.carried_to->ToString());
   return proto;
 }
 

@@ -48,7 +48,7 @@ absl::Status AttemptEnd::End(LiveRound& round, const TaskRecord& task, const End
     rounds_.work().MayHaveCome(round);
     return absl::OkStatus();
   }
-  if (decision.to == TaskState::kQueued) {
+  if (left.state == TaskState::kQueued) {
     rounds_.work().MayHaveCome(round);
     if (decision.available_time > ended.now) {
       rounds_.work().WillCome(round, decision.available_time);

@@ -1,5 +1,6 @@
 // AttemptEnd: the end of an attempt at a task that brought no contribution: it failed, was given back, or was lost. The
-// task is tried again, now or after a backoff, or it has failed or is buried (see retry_policy.h).
+// task is tried again, now or after a backoff, or it has failed or is buried (see retry_policy.h); one that was carried
+// over from another round is cancelled.
 //
 //   RETURN_IF_ERROR(attempts.End(round, task, {.outcome = AttemptOutcome::kReleased, .error = reason, .now = now}));
 //

@@ -41,7 +41,7 @@ void LeaseExpiry::Sweep(absl::Time now, absl::Time read_until) {
       task = AsHeldUnder(*std::move(state), found.lease_token);
     }
     const bool is_overdue = task.attempt_deadline_time <= read_until;
-    const absl::Duration limit = AttemptLimit(round->spec.straggler(), round->progress.run_times);
+    const absl::Duration limit = AttemptLimitOf(*round, task);
     const bool is_too_slow = RunsSince(*round, task) + limit <= read_until;
     SHEAF_CHECK(is_overdue || task.expire_time <= read_until, "the lease of task {} has not run out",
                 task.id.ToString());

@@ -70,6 +70,8 @@ absl::StatusOr<LeaseGrants::Held> LeaseGrants::Resend(const v1::SyncRequest& req
     const LiveRound* round = rounds_.Find(task.id.round);
     if (round == nullptr) continue;
     ++held_by_worker.total;
+    // The answer that granted it is two rounds old: without its round it says nothing. It runs out.
+    if (task.origin) continue;
     if (known.contains(task.lease_token.value()) || !worker.caller->OwnsLease(task.lease_token.value())) continue;
     if (held_by_worker.is_cut) continue;
     // Whoever was restarted under this name as an older version would run it without its broadcast.

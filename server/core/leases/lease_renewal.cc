@@ -15,10 +15,32 @@ absl::Time AttemptDeadlineOfOpened(const LiveRound& round, const TaskRecord& tas
   return std::max(now + FromProto(round.spec.attempt_deadline()), task.expire_time);
 }
 
+std::optional<TaskId> LeaseRenewal::LivePlaceOf(const v1::HeldLease& held) const {
+  std::optional<TaskId> id = TaskId::Parse(held.task());
+  const auto is_live = [&] {
+    const LiveRound* round = id ? rounds_.Find(id->round) : nullptr;
+    return round != nullptr && HandsOutTasks(round->state);
+  };
+  if (!id || is_live()) return id;
+  // No look into the store's tables: many leases end with a round.
+  id = context_.store.PlaceOf(*id);
+  return is_live() ? id : std::nullopt;
+}
+
+absl::StatusOr<std::optional<std::string>> LeaseRenewal::BroadcastOf(const LiveRound& round,
+                                                                     const TaskRecord& task) const {
+  if (!task.origin) return round.spec.broadcast_digest();
+  // It was prepared for a round that has opened, and ended, before its worker heard of it.
+  const absl::StatusOr<RoundRecord> origin = context_.store.GetRound(task.origin->round);
+  if (absl::IsNotFound(origin.status())) return std::nullopt;
+  RETURN_IF_ERROR(origin.status());
+  return origin->broadcast_digest;
+}
+
 bool LeaseRenewal::WaitsForNews(const v1::HeldLease& held) const {
-  const std::optional<TaskId> id = held.announced() ? TaskId::Parse(held.task()) : std::nullopt;
-  const LiveRound* round = id ? rounds_.Find(id->round) : nullptr;
-  return round != nullptr && AcceptsContributions(round->state);
+  const std::optional<TaskId> id = held.announced() ? LivePlaceOf(held) : std::nullopt;
+  if (!id) return false;
+  return AcceptsContributions(rounds_.Find(id->round)->state) || id->ToString() != held.task();
 }
 
 absl::StatusOr<v1::LeaseUpdate> LeaseRenewal::Renew(const v1::HeldLease& held, const WorkerProfile& worker,
@@ -27,13 +49,12 @@ absl::StatusOr<v1::LeaseUpdate> LeaseRenewal::Renew(const v1::HeldLease& held, c
   update.set_task(held.task());
   update.set_lease_token(held.lease_token());
   update.set_verdict(v1::LeaseUpdate::LOST);
-  const std::optional<TaskId> id = TaskId::Parse(held.task());
-  if (!id) return update;
-  const LiveRound* round = rounds_.Find(id->round);
-  if (round == nullptr || !HandsOutTasks(round->state)) {
-    update.set_verdict(v1::LeaseUpdate::CANCELLED);
+  const std::optional<TaskId> id = LivePlaceOf(held);
+  if (!id) {
+    if (TaskId::Parse(held.task())) update.set_verdict(v1::LeaseUpdate::CANCELLED);
     return update;
   }
+  const LiveRound* round = rounds_.Find(id->round);
   if (round->spec.population() != worker.population || !worker.caller->OwnsLease(held.lease_token())) return update;
   // Where there are no tokens, the name is all that tells one worker from another.
   const absl::StatusOr<TaskRecord> state = context_.store.GetTaskState(*id);
@@ -48,8 +69,13 @@ absl::StatusOr<v1::LeaseUpdate> LeaseRenewal::Renew(const v1::HeldLease& held, c
   const TaskRecord seen = AsHeldUnder(*state, token);
   if (seen.worker != worker.name) return update;
   // What others of the round have taken since may leave this attempt less time than it was given.
-  const absl::Duration limit = AttemptLimit(round->spec.straggler(), round->progress.run_times);
-  const bool is_news = held.announced() && !WaitsForBroadcast(round->state);
+  const absl::Duration limit = AttemptLimitOf(*round, seen);
+  const bool is_news = held.announced() && (seen.origin || !WaitsForBroadcast(round->state));
+  std::optional<std::string> broadcast;
+  if (is_news) {
+    ASSIGN_OR_RETURN(broadcast, BroadcastOf(*round, seen));
+    if (!broadcast) return update;
+  }
   const absl::StatusOr<TaskRecord> task = context_.store.RenewLease(
       {.task = *id,
        .token = token,
@@ -61,7 +87,7 @@ absl::StatusOr<v1::LeaseUpdate> LeaseRenewal::Renew(const v1::HeldLease& held, c
   if (limit != absl::InfiniteDuration()) due_.NoLaterThan(task->expire_time);
   context_.figures.leases_renewed.Add();
   update.set_verdict(is_news ? v1::LeaseUpdate::OPENED : v1::LeaseUpdate::HELD);
-  if (is_news) update.set_broadcast_digest(round->spec.broadcast_digest());
+  if (is_news) update.set_broadcast_digest(*broadcast);
   *update.mutable_remaining() = ToProto(task->expire_time - times.arrival);
   return update;
 }

@@ -5,6 +5,9 @@
 // Runs in the core's thread, inside a batch.
 #pragma once
 
+#include <optional>
+#include <string>
+
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "server/core/batches/core_context.h"
@@ -28,7 +31,7 @@ class LeaseRenewal {
   LeaseRenewal(CoreContext& context, LiveRounds& rounds, DueTime& due)
       : context_(context), rounds_(rounds), due_(due) {}
 
-  // HELD, and until when; OPENED where the worker does not know yet that its round is; CANCELLED if the round, or the
+  // The task may have been carried over: its worker holds it under the name that it was given. HELD, and until when; OPENED where the worker does not know yet that its round is; CANCELLED if the round, or the
   // task, needs it no more; LOST if it is another's by now, or never was this worker's. An error is the store's.
   absl::StatusOr<v1::LeaseUpdate> Renew(const v1::HeldLease& held, const WorkerProfile& worker, const CallTimes& times);
   // The worker prepared it, and has not heard that its round is open. Once it does, it takes the place of a task that
@@ -36,6 +39,11 @@ class LeaseRenewal {
   bool WaitsForNews(const v1::HeldLease& held) const;
 
  private:
+  // Where the task is by now, if its round hands out tasks.
+  std::optional<TaskId> LivePlaceOf(const v1::HeldLease& held) const;
+  // What OPENED says of a task that its worker has prepared. Nothing if nobody knows any more.
+  absl::StatusOr<std::optional<std::string>> BroadcastOf(const LiveRound& round, const TaskRecord& task) const;
+
   CoreContext& context_;
   LiveRounds& rounds_;
   DueTime& due_;

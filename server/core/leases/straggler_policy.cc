@@ -28,4 +28,8 @@ absl::Duration AttemptLimit(const v1::StragglerPolicy& policy, const RunTimes& f
   return std::max(finished.Quantile(policy.quantile()) * policy.deadline_factor(), FromProto(policy.age_min()));
 }
 
+absl::Duration AttemptLimitOf(const LiveRound& round, const TaskRecord& task) {
+  return task.origin ? absl::InfiniteDuration() : AttemptLimit(round.spec.straggler(), round.progress.run_times);
+}
+
 }  // namespace sheaf

@@ -9,6 +9,7 @@
 #pragma once
 
 #include "absl/time/time.h"
+#include "server/core/rounds/live_round.h"
 #include "server/stored/run_times.h"
 #include "sheaf/v1/round.pb.h"
 #include "storage/records.h"
@@ -35,5 +36,7 @@ absl::Time StragglersBegunBy(const RoundPulse& pulse, absl::Time now);
 
 // How long an attempt may take by StragglerPolicy::deadline_factor. Infinite without one. As costly.
 absl::Duration AttemptLimit(const v1::StragglerPolicy& policy, const RunTimes& finished);
+// The same of a task's attempt. Infinite for one that was carried over: it is measured by another round's.
+absl::Duration AttemptLimitOf(const LiveRound& round, const TaskRecord& task);
 
 }  // namespace sheaf

@@ -11,8 +11,11 @@
 #include "base/status_macros.h"
 #include "proto/time.h"
 #include "server/core/contributions/refold.h"
+#include "server/core/rounds/continuation.h"
+#include "server/core/rounds/round_states.h"
 #include "server/core/rounds/spec_difference.h"
 #include "server/stored/round_spec.h"
+#include "storage/transitions.h"
 
 namespace sheaf {
 namespace {
@@ -40,12 +43,39 @@ RoundRecord NewRounds::RecordOf(const v1::CreateRoundRequest& request, const Pre
 absl::Status NewRounds::CheckNew(const PreparedRound& prepared) const {
   const v1::RoundSpec& spec = prepared.spec;
   RETURN_IF_ERROR(broadcasts_.CheckStored(spec.broadcast_digest()));
+  RETURN_IF_ERROR(CheckContinues(spec));
   return rounds_.CheckRoom(spec.population(), static_cast<int64_t>(prepared.tasks.size()));
+}
+
+absl::Status NewRounds::CheckContinues(const v1::RoundSpec& spec) const {
+  if (spec.continues().empty()) return absl::OkStatus();
+  const RoundId id(spec.continues());
+  const absl::StatusOr<RoundRecord> before = context_.store.GetRound(id);
+  if (!before.ok() && !absl::IsNotFound(before.status())) return before.status();
+  // Whoever knows an id of another population learns nothing of it.
+  if (!before.ok() || before->population != spec.population()) {
+    return absl::NotFoundError(
+        fmt::format("spec.continues names round {}, and population '{}' has no such round", id, spec.population()));
+  }
+  ASSIGN_OR_RETURN(const v1::RoundSpec spec_before, DecodeSpec(*before));
+  RETURN_IF_ERROR(CheckContinuation(id, spec_before, spec));
+  if (!HandsOutTasks(before->state)) {
+    return absl::FailedPreconditionError(
+        fmt::format("spec.continues names round {}, which is {}: none of its tasks runs any more; create the round that "
+                    "continues it before it has its goal",
+                    id, Name(before->state)));
+  }
+  if (const LiveRound* other = rounds_.SuccessorOf(id); other != nullptr) {
+    return absl::FailedPreconditionError(
+        fmt::format("spec.continues names round {}, which round {} continues already; continue that one", id, other->id));
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<RoundRecord> NewRounds::Validate(const v1::CreateRoundRequest& request, const PreparedRound& prepared,
                                                 absl::Time now) const {
   RETURN_IF_ERROR(broadcasts_.CheckStored(prepared.spec.broadcast_digest()));
+  RETURN_IF_ERROR(CheckContinues(prepared.spec));
   RoundRecord record = RecordOf(request, prepared, now);
   record.tasks.queued = static_cast<int64_t>(prepared.tasks.size());
   return record;
@@ -137,9 +167,20 @@ absl::StatusOr<std::string> NewRounds::DifferenceFrom(const RoundRecord& earlier
   if (stored.announced()) stored.clear_broadcast_digest();
   if (std::string difference = SpecDifference(stored, asked, prepared.spec); !difference.empty()) return difference;
   const std::vector<TaskStore::NewTask>& tasks = prepared.tasks;
-  if (earlier.tasks.total() != static_cast<int64_t>(tasks.size())) {
-    return fmt::format("{} tasks -> {}", earlier.tasks.total(), tasks.size());
+  const auto num_tasks = static_cast<int64_t>(tasks.size());
+  bool has_as_many = earlier.tasks.total() == num_tasks;
+  if (earlier.tasks.total() > num_tasks && !stored.continues().empty()) {
+    // Those that were carried over lie behind its own.
+    const auto is_own = [&](int64_t index) -> absl::StatusOr<bool> {
+      ASSIGN_OR_RETURN(const TaskRecord task,
+                       context_.store.GetTaskState({earlier.id, static_cast<int32_t>(index)}));
+      return !task.origin;
+    };
+    ASSIGN_OR_RETURN(const bool is_last_own, is_own(num_tasks - 1));
+    ASSIGN_OR_RETURN(const bool is_next_own, is_own(num_tasks));
+    has_as_many = is_last_own && !is_next_own;
   }
+  if (!has_as_many) return fmt::format("{} tasks -> {}", earlier.tasks.total(), num_tasks);
   size_t first = 0;
   size_t end = tasks.size();
   // An older version stored none.

@@ -57,6 +57,8 @@ class NewRounds {
   static RoundRecord RecordOf(const v1::CreateRoundRequest& request, const PreparedRound& prepared, absl::Time now);
   // Why no such round may be created.
   absl::Status CheckNew(const PreparedRound& prepared) const;
+  // Why it cannot continue the round that it names, if it names one.
+  absl::Status CheckContinues(const v1::RoundSpec& spec) const;
   // A round was created, by this call or, if nothing else was asked for, by an earlier one.
   absl::StatusOr<RoundRecord> OnCreated(const v1::CreateRoundRequest& request, const PreparedRound& prepared,
                                         TaskStore::CreateRoundResult created);

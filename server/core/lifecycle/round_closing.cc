@@ -18,7 +18,8 @@ constexpr size_t kReasonBytesMax = 1024;
 
 void RoundClosing::OnAccepted(LiveRound& round, absl::Time now) {
   if (round.recorded >= round.spec.goal()) {
-    sealer_.Begin(round, now);
+    // What tasks that were carried over have brought to an announced round seals it when it opens.
+    if (!WaitsForBroadcast(round.state)) sealer_.Begin(round, now);
   } else {
     CheckExhausted(round, now);
   }
@@ -32,7 +33,8 @@ void RoundClosing::CheckExhausted(LiveRound& round, absl::Time now) {
   // A BURIED task may still be requeued by an operator; a FAILED one was said to be beyond help.
   const int64_t num_possible = tasks.succeeded + tasks.queued + tasks.leased + tasks.buried;
   if (num_possible >= round.spec.min_goal()) {
-    if (tasks.queued + tasks.leased == 0 && tasks.succeeded >= round.spec.min_goal()) sealer_.Begin(round, now);
+    const bool has_all = tasks.queued + tasks.leased == 0 && tasks.succeeded >= round.spec.min_goal();
+    if (has_all && !WaitsForBroadcast(round.state)) sealer_.Begin(round, now);
     return;
   }
   changes_.End(round, RoundState::kFailed,

@@ -2,7 +2,7 @@
 // can still come, or somebody cancels it. Then it is sealed with what it has, or it fails.
 //
 //   RETURN_IF_ERROR(fold.Accept(round, std::move(acceptance)));
-//   closing.OnAccepted(round, now);
+//   closing.OnAccepted(round, now);              // And OnOpened.
 //   closing.CheckExhausted(round, now);          // A task of it failed for good.
 //   closing.Tick(now, read_until);               // Deadlines.
 //
@@ -28,6 +28,8 @@ class RoundClosing {
 
   // A contribution was recorded in this batch.
   void OnAccepted(LiveRound& round, absl::Time now);
+  // An announced round was opened in this batch: tasks that were carried over may have brought it all that it needs.
+  void OnOpened(LiveRound& round, absl::Time now) { OnAccepted(round, now); }
   // An attempt ended without a contribution: perhaps no task of the round can run any more.
   void CheckExhausted(LiveRound& round, absl::Time now);
   // NOT_FOUND; FAILED_PRECONDITION if it is SEALING or ended otherwise.

@@ -33,6 +33,7 @@ absl::StatusOr<RoundRecord> RoundOpenings::OpenWith(const RoundId& id, const std
   if (round != nullptr && WaitsForBroadcast(round->state)) {
     RETURN_IF_ERROR(broadcasts_.CheckStored(digest));
     RETURN_IF_ERROR(changes_.Open(*round, digest, now));
+    closing_.OnOpened(*round, now);
     return context_.store.GetRound(id);
   }
   ASSIGN_OR_RETURN(const v1::RoundSpec spec, DecodeSpec(record));

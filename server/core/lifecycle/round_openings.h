@@ -14,6 +14,7 @@
 #include "server/core/broadcasts/broadcasts.h"
 #include "server/core/broadcasts/inline_broadcasts.h"
 #include "server/core/lifecycle/round_changes.h"
+#include "server/core/lifecycle/round_closing.h"
 #include "server/core/rounds/live_rounds.h"
 #include "sheaf/v1/round_service.pb.h"
 
@@ -23,12 +24,13 @@ class RoundOpenings {
  public:
   // All outlive this.
   RoundOpenings(CoreContext& context, LiveRounds& rounds, Broadcasts& broadcasts, InlineBroadcasts& inline_broadcasts,
-                RoundChanges& changes)
+                RoundChanges& changes, RoundClosing& closing)
       : context_(context),
         rounds_(rounds),
         broadcasts_(broadcasts),
         inline_broadcasts_(inline_broadcasts),
-        changes_(changes) {}
+        changes_(changes),
+        closing_(closing) {}
 
   // NOT_FOUND (the round, the broadcast), FAILED_PRECONDITION, INVALID_ARGUMENT; see RoundService.OpenRound. The
   // request must live until the reply.
@@ -42,6 +44,7 @@ class RoundOpenings {
   Broadcasts& broadcasts_;
   InlineBroadcasts& inline_broadcasts_;
   RoundChanges& changes_;
+  RoundClosing& closing_;
 };
 
 }  // namespace sheaf

@@ -49,8 +49,9 @@ absl::Status RoundRecovery::Load(const RoundRecord& record, absl::Time now) {
   ASSIGN_OR_RETURN(std::vector<std::string> requirements, context_.store.ListRequirements(record.id));
   ASSIGN_OR_RETURN(std::unique_ptr<LiveRound> loaded,
                    Refold(context_, record, RequirementIndex(std::move(requirements)), now));
-  const LiveRound& round = rounds_.Add(std::move(loaded));
+  LiveRound& round = rounds_.Add(std::move(loaded));
   broadcasts_.OnRoundAdded(round.spec.broadcast_digest(), round.spec.population());
+  RETURN_IF_ERROR(carry_over_.Recover(round));
   if (round.state == RoundState::kSealing) sealer_.GoOn(round.id);
   return absl::OkStatus();
 }
@@ -124,6 +125,7 @@ absl::Status RoundRecovery::Reread(LiveRound& round, const RoundRecord& record, 
   }
   if (EndsAtDeadline(round.state)) rounds_.MoveDeadline(round, record.deadline_time);
   round.recorded = record.num_contributions;
+  rounds_.SetNumTasks(round, record.tasks.total());
   // No checkpoint would make room for it, and the disk may be full.
   if (round.recorded == round.checkpoint_sequence) spools_.Drop(round);
   rounds_.work().MayHaveCome(round);

@@ -12,6 +12,7 @@
 #include "server/core/batches/core_context.h"
 #include "server/core/broadcasts/broadcasts.h"
 #include "server/core/contributions/spools.h"
+#include "server/core/lifecycle/carry_over.h"
 #include "server/core/lifecycle/round_closing.h"
 #include "server/core/lifecycle/round_sealer.h"
 #include "server/core/rounds/live_rounds.h"
@@ -21,12 +22,13 @@ namespace sheaf {
 class RoundRecovery {
  public:
   // All outlive this.
-  RoundRecovery(CoreContext& context, LiveRounds& rounds, Broadcasts& broadcasts, Spools& spools, RoundSealer& sealer,
-                RoundClosing& closing)
+  RoundRecovery(CoreContext& context, LiveRounds& rounds, Broadcasts& broadcasts, Spools& spools,
+                CarryOver& carry_over, RoundSealer& sealer, RoundClosing& closing)
       : context_(context),
         rounds_(rounds),
         broadcasts_(broadcasts),
         spools_(spools),
+        carry_over_(carry_over),
         sealer_(sealer),
         closing_(closing) {}
 
@@ -48,6 +50,7 @@ class RoundRecovery {
   LiveRounds& rounds_;
   Broadcasts& broadcasts_;
   Spools& spools_;
+  CarryOver& carry_over_;
   RoundSealer& sealer_;
   RoundClosing& closing_;
 };

@@ -24,6 +24,7 @@ constexpr absl::Duration kAgainAfter = absl::Seconds(1);
 }  // namespace
 
 void RoundSealer::Begin(LiveRound& round, absl::Time now) {
+  carry_over_.Move(round, now);
   if (const absl::Status moved = changes_.Make(round, {.to = RoundState::kSealing, .now = now}); !moved.ok()) {
     LogError("round {} cannot be sealed: {}", round.id, moved.ToString());
     return;

@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "server/core/batches/core_context.h"
+#include "server/core/lifecycle/carry_over.h"
 #include "server/core/lifecycle/release_sink.h"
 #include "server/core/lifecycle/round_changes.h"
 #include "server/core/rounds/critical_path.h"
@@ -27,10 +28,11 @@ class RoundSealer {
     ReleaseSink& partial_aggregate;
   };
   // All outlive this.
-  RoundSealer(CoreContext& context, LiveRounds& rounds, RoundChanges& changes, Sinks sinks)
-      : context_(context), rounds_(rounds), changes_(changes), sinks_(sinks) {}
+  RoundSealer(CoreContext& context, LiveRounds& rounds, CarryOver& carry_over, RoundChanges& changes, Sinks sinks)
+      : context_(context), rounds_(rounds), carry_over_(carry_over), changes_(changes), sinks_(sinks) {}
 
-  // From COLLECTING: no further contribution is taken.
+  // From COLLECTING: no further contribution is taken. Tasks that still run go on in the round that continues it, or
+  // are cancelled.
   void Begin(LiveRound& round, absl::Time now);
   // One that a restart, or a batch that failed, finds SEALING.
   void GoOn(const RoundId& id);
@@ -51,6 +53,7 @@ class RoundSealer {
 
   CoreContext& context_;
   LiveRounds& rounds_;
+  CarryOver& carry_over_;
   RoundChanges& changes_;
   const Sinks sinks_;
   // Rounds that could not write their aggregate, and when to try again.

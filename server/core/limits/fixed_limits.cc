@@ -25,6 +25,7 @@ std::span<const FixedLimit> FixedLimits() {
        static_cast<uint64_t>(absl::ToInt64Seconds(kRoundTimeMax)), "INVALID_ARGUMENT"},
       {"Value of `over_selection`", kOverSelectionMax, "INVALID_ARGUMENT"},
       {"Value of `straggler.factor` and `straggler.deadline_factor`", kStragglerFactorMax, "INVALID_ARGUMENT"},
+      {"Value of `staleness.max`", kStalenessMax, "INVALID_ARGUMENT"},
       {"Value of `priority`", kPriorityMax, "INVALID_ARGUMENT"},
       {"Populations of a token that is bound to some", kTokenPopulationsMax, "INVALID_ARGUMENT"},
       {"Characters of the certificate's name that a token stands for", kCertificateNameCharactersMax,

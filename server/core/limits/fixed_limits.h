@@ -23,6 +23,8 @@ inline constexpr absl::Duration kRoundTimeMax = absl::Hours(24 * 365);
 inline constexpr int kOverSelectionMax = 100;
 // An attempt that may take so many times what others take has no limit.
 inline constexpr int kStragglerFactorMax = 1000;
+// Rounds that a task may be carried through: as many broadcasts stay readable.
+inline constexpr int kStalenessMax = 100;
 // The least urgent.
 inline constexpr int kPriorityMax = 5;
 inline constexpr size_t kTokenPopulationsMax = 64;

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/time/time.h"
 #include "proto/time.h"
@@ -56,6 +57,8 @@ struct LiveRound {
   // In the spool, on disk: also what batches that failed have left there.
   int64_t spool_disk_bytes = 0;
   int64_t num_tasks = 0;
+  // Of rounds before this one, the newest first: tasks that were carried over may still read them.
+  std::vector<std::string> broadcasts_before;
   // A checkpoint, or the aggregate, is being written or recorded.
   bool is_checkpointing = false;
   bool is_releasing = false;

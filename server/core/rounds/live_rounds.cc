@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "server/core/rounds/round_states.h"
+#include "storage/transitions.h"
 
 namespace sheaf {
 
@@ -16,6 +17,7 @@ LiveRound& LiveRounds::Add(std::unique_ptr<LiveRound> added) {
   num_tasks_.Add(round.spec.population(), round.num_tasks);
   spooled_bytes_.Add(round.spec.population(), round.spool_disk_bytes);
   if (EndsAtDeadline(round.state)) AwaitDeadline(round);
+  if (!round.spec.continues().empty()) successors_.insert_or_assign(RoundId(round.spec.continues()), round.id);
   work_.MayHaveCome(round);
   queue_.Begin(round);
   return round;
@@ -26,6 +28,11 @@ std::unique_ptr<LiveRound> LiveRounds::Remove(const RoundId& id) {
   SHEAF_CHECK(found != by_id_.end(), "round {} is not live", id);
   std::unique_ptr<LiveRound> round = std::move(found->second);
   by_id_.erase(found);
+  // Another may continue the same one by now: this one has ended.
+  if (const auto successor = successors_.find(RoundId(round->spec.continues()));
+      successor != successors_.end() && successor->second == id) {
+    successors_.erase(successor);
+  }
   work_.Forget(*round);
   queue_.End(*round);
   deadlines_.erase({round->deadline_time, id});
@@ -39,6 +46,22 @@ std::unique_ptr<LiveRound> LiveRounds::Remove(const RoundId& id) {
 LiveRound* LiveRounds::Find(const RoundId& id) {
   const auto found = by_id_.find(id);
   return found == by_id_.end() ? nullptr : found->second.get();
+}
+
+LiveRound* LiveRounds::SuccessorOf(const RoundId& id) {
+  const auto successor = successors_.find(id);
+  LiveRound* const round = successor == successors_.end() ? nullptr : Find(successor->second);
+  return round != nullptr && HandsOutTasks(round->state) ? round : nullptr;
+}
+
+void LiveRounds::OnCarriedOver(LiveRound& from, LiveRound& to, const Carried& carried) {
+  SetNumTasks(to, to.num_tasks + carried.num_tasks);
+  queue_.OnCarriedOver(from, to, carried.num_tasks, carried.num_second);
+}
+
+void LiveRounds::SetNumTasks(LiveRound& round, int64_t num_tasks) {
+  num_tasks_.Add(round.spec.population(), num_tasks - round.num_tasks);
+  round.num_tasks = num_tasks;
 }
 
 absl::Status LiveRounds::CheckRoom(const std::string& population, int64_t num_tasks) const {

@@ -41,6 +41,8 @@ class LiveRounds {
   // Null if it has ended or never was.
   LiveRound* Find(const RoundId& id);
   const ById& all() const { return by_id_; }
+  // The one that continues it, as long as that takes tasks. Null if there is none.
+  LiveRound* SuccessorOf(const RoundId& id);
   // Some round of this population is live.
   bool HasAny(const std::string& population) const { return num_rounds_.Of(population) > 0; }
 
@@ -64,6 +66,15 @@ class LiveRounds {
   std::vector<RoundId> TakeDue(absl::Time until);
   absl::Time NextDeadline() const { return deadlines_.empty() ? absl::InfiniteFuture() : deadlines_.begin()->first; }
 
+  struct Carried {
+    int64_t num_tasks = 0;
+    // Of these, those with a second lease.
+    int64_t num_second = 0;
+  };
+  void OnCarriedOver(LiveRound& from, LiveRound& to, const Carried& carried);
+  // It has so many tasks.
+  void SetNumTasks(LiveRound& round, int64_t num_tasks);
+
   // So many more bytes, or fewer, lie in the round's spool on disk.
   void CountSpooled(LiveRound& round, int64_t bytes);
   const PopulationShare& spooled_bytes() const { return spooled_bytes_; }
@@ -71,6 +82,8 @@ class LiveRounds {
  private:
   const Limits& limits_;
   ById by_id_;
+  // Rounds that continue another, by that one's id.
+  std::map<RoundId, RoundId> successors_;
   RoundWork work_;
   // Of those that wait for theirs, and perhaps of some that have closed.
   std::set<std::pair<absl::Time, RoundId>> deadlines_;

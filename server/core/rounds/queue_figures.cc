@@ -60,6 +60,15 @@ void QueueFigures::OnOneOfTwoEnded(LiveRound& round, AttemptOutcome outcome) {
   --round.counted.num_second;
 }
 
+void QueueFigures::OnCarriedOver(LiveRound& from, LiveRound& to, int64_t num_tasks, int64_t num_second) {
+  from.counted.num_leased -= num_tasks;
+  from.counted.num_second -= num_second;
+  to.counted.num_leased += num_tasks;
+  to.counted.num_second += num_second;
+  NoteChange(from);
+  NoteChange(to);
+}
+
 void QueueFigures::OnClosed(LiveRound& round) {
   PopulationFigures& figures = Of(round);
   const int64_t num_cancelled = round.counted.num_leased + round.counted.num_second;

@@ -44,6 +44,8 @@ class QueueFigures {
   // Tasks that are leased have a second lease; and of such a task one of the two leases has ended.
   void OnLeasedAgain(LiveRound& round, int64_t num_leased);
   void OnOneOfTwoEnded(LiveRound& round, AttemptOutcome outcome);
+  // So many leases of tasks, and second leases of these, go on in another round.
+  void OnCarriedOver(LiveRound& from, LiveRound& to, int64_t num_tasks, int64_t num_second);
   // It is in another state, and collects no more: all leases that it had have been cancelled.
   void OnClosed(LiveRound& round);
   void OnSpooled(const LiveRound& round, int64_t bytes) { Of(round).spooled_bytes.Add(bytes); }

@@ -21,6 +21,9 @@
 namespace sheaf {
 namespace {
 
+// Of staleness.max.
+constexpr int kStalenessDefault = 10;
+
 absl::Status Invalid(const std::string& message) { return absl::InvalidArgumentError(message); }
 
 // What the number of open slots is derived from.
@@ -207,6 +210,25 @@ absl::Status PrepareStraggler(v1::StragglerPolicy& policy) {
   return SetDuration("straggler.age_min", absl::Milliseconds(100), policy.mutable_age_min());
 }
 
+absl::Status PrepareStaleness(v1::RoundSpec& spec) {
+  if (spec.continues().empty()) {
+    if (!spec.has_staleness()) return absl::OkStatus();
+    return Invalid("spec.staleness is for a round that continues another; set spec.continues, or leave it out");
+  }
+  v1::StalenessPolicy& policy = *spec.mutable_staleness();
+  if (policy.function() == v1::STALENESS_FUNCTION_UNSPECIFIED) policy.set_function(v1::CONSTANT);
+  if (policy.function() != v1::CONSTANT) {
+    return Invalid("spec.staleness.function must be CONSTANT; this server computes no other discount");
+  }
+  if (policy.exponent() != 0) return Invalid("spec.staleness.exponent is for POLYNOMIAL; leave it out");
+  if (policy.max() < 0 || policy.max() > kStalenessMax) {
+    return Invalid(fmt::format("spec.staleness.max is {}; a task is carried through 1 to {} rounds, or 0 for {}",
+                               policy.max(), kStalenessMax, kStalenessDefault));
+  }
+  if (policy.max() == 0) policy.set_max(kStalenessDefault);
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 std::vector<std::string> KnownOperators() { return OperatorSymbols(); }
@@ -274,6 +296,7 @@ absl::StatusOr<PreparedRound> PrepareRound(const v1::RoundSpec& requested, const
   if (spec.retry().failed_max() == 0) spec.mutable_retry()->set_failed_max(limits.failed_attempts_max);
   if (spec.retry().lost_max() == 0) spec.mutable_retry()->set_lost_max(limits.lost_attempts_max);
   if (spec.has_straggler()) RETURN_IF_ERROR(PrepareStraggler(*spec.mutable_straggler()));
+  RETURN_IF_ERROR(PrepareStaleness(spec));
   if (spec.durability() == v1::DURABILITY_UNSPECIFIED) spec.set_durability(v1::DURABLE);
   if (!v1::Durability_IsValid(spec.durability())) return Invalid("spec.durability is not DURABLE or EPHEMERAL");
   if (spec.release() == v1::RELEASE_FORM_UNSPECIFIED) spec.set_release(v1::VALUES);

@@ -14,6 +14,7 @@
 #include "server/core/rounds/attempt_placement.h"
 #include "server/core/rounds/round_states.h"
 #include "server/core/uploads/upload_names.h"
+#include "storage/carried_task.h"
 #include "storage/second_lease.h"
 #include "storage/transitions.h"
 
@@ -132,7 +133,7 @@ absl::StatusOr<ContributionIntake::Verdict> ContributionIntake::Judge(HandedIn h
   const std::optional<TaskId> id = TaskId::Parse(result.task());
   if (!id) return Verdict{v1::ResultVerdict::UNKNOWN_TASK};
   if (!sender.caller.OwnsLease(result.lease_token())) return Verdict{v1::ResultVerdict::LEASE_LOST};
-  absl::StatusOr<TaskRecord> task = context_.store.GetTaskState(*id);
+  absl::StatusOr<TaskRecord> task = FindByName(context_.store, *id);
   if (absl::IsNotFound(task.status())) return Verdict{v1::ResultVerdict::UNKNOWN_TASK};
   RETURN_IF_ERROR(task.status());
   const LeaseToken token(result.lease_token());
@@ -141,10 +142,10 @@ absl::StatusOr<ContributionIntake::Verdict> ContributionIntake::Judge(HandedIn h
   if (!task->worker.empty() && task->worker != sender.worker && task->lease_token.value() == result.lease_token()) {
     return Verdict{v1::ResultVerdict::LEASE_LOST};
   }
-  LiveRound* round = rooms_.rounds.Find(id->round);
+  LiveRound* round = rooms_.rounds.Find(task->id.round);
   const bool is_held = task->state == TaskState::kLeased && task->lease_token == token;
   if (round == nullptr || !HandsOutTasks(round->state) || !is_held) {
-    ASSIGN_OR_RETURN(const RoundRecord record, context_.store.GetRound(id->round));
+    ASSIGN_OR_RETURN(const RoundRecord record, context_.store.GetRound(task->id.round));
     if (record.population != sender.population) return Verdict{v1::ResultVerdict::UNKNOWN_TASK};
     return Verdict{VerdictOnLost(record, *task, token)};
   }
@@ -162,7 +163,7 @@ absl::StatusOr<ContributionIntake::Verdict> ContributionIntake::JudgeHeld(LiveRo
   switch (result.outcome_case()) {
     case v1::TaskResult::kContribution:
     case v1::TaskResult::kUploadId:
-      if (WaitsForBroadcast(round.state)) {
+      if (!TakesContribution(task, round.state)) {
         ended.error = "a contribution came before the round was opened";
         RETURN_IF_ERROR(rooms_.attempts.End(round, task, ended));
         return Verdict{v1::ResultVerdict::REJECTED, ended.error};
@@ -212,7 +213,8 @@ absl::StatusOr<ContributionIntake::Verdict> ContributionIntake::JudgeContributio
                                result.upload_id())};
   }
   RETURN_IF_ERROR(reception.error);
-  if (UploadIsGone(reception, result, task.id, caller)) {
+  // It was begun under the name that its worker was given.
+  if (UploadIsGone(reception, result, task.origin.value_or(task.id), caller)) {
     ended.error = "its upload is gone: the server that had it in memory ended, or nobody used it for unreferenced_keep";
     RETURN_IF_ERROR(rooms_.attempts.End(round, task, ended));
     return Verdict{v1::ResultVerdict::LEASE_LOST};
@@ -332,13 +334,14 @@ absl::StatusOr<std::optional<Refusal>> ContributionIntake::CheckMemory(const Liv
 LiveRound* ContributionIntake::FindRoundOf(const v1::TaskResult& result, const Sender& sender) {
   const std::optional<TaskId> id = TaskId::Parse(result.task());
   if (!id || !sender.caller.OwnsLease(result.lease_token())) return nullptr;
-  LiveRound* round = rooms_.rounds.Find(id->round);
-  if (round == nullptr || !AcceptsContributions(round->state) || round->spec.population() != sender.population) {
+  const absl::StatusOr<TaskRecord> task = FindByName(context_.store, *id);
+  LiveRound* round = task.ok() ? rooms_.rounds.Find(task->id.round) : nullptr;
+  if (round == nullptr || !TakesContribution(*task, round->state) ||
+      round->spec.population() != sender.population) {
     return nullptr;
   }
-  const absl::StatusOr<TaskRecord> task = context_.store.GetTaskState(*id);
   const LeaseToken token(result.lease_token());
-  const bool is_held = task.ok() && task->state == TaskState::kLeased && AsHeldUnder(*task, token).lease_token == token;
+  const bool is_held = task->state == TaskState::kLeased && AsHeldUnder(*task, token).lease_token == token;
   return is_held ? round : nullptr;
 }
 

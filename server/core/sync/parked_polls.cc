@@ -54,10 +54,11 @@ void ParkedPolls::Park(const v1::SyncRequest& request, const Poll& poll, absl::T
   if (poll.want + poll.want_announced > 0)
     wanting_[worker.population].emplace(std::pair(parked->looked_at, parked->number), parked);
   for (const v1::HeldLease& held : parked->held) {
-    if (const std::optional<TaskId> id = TaskId::Parse(held.task())) {
-      by_held_.emplace(std::pair(id->round, parked->number), parked);
-    }
+    const std::optional<TaskId> id = TaskId::Parse(held.task());
+    // When it is carried over, the call is answered.
+    if (id) parked->held_rounds.insert(context_.store.PlaceOf(*id).value_or(*id).round);
   }
+  for (const RoundId& round : parked->held_rounds) by_held_.emplace(std::pair(round, parked->number), parked);
   num_parked_.Add(worker.population, 1);
   context_.figures.Of(worker.slot).parked_polls.Add(1);
   bytes_.Add(worker.population, parked->bytes);
@@ -71,9 +72,7 @@ ParkedPolls::List::iterator ParkedPolls::Unpark(List::iterator parked) {
     wanting->second.erase({parked->looked_at, parked->number});
     if (wanting->second.empty()) wanting_.erase(wanting);
   }
-  for (const v1::HeldLease& held : parked->held) {
-    if (const std::optional<TaskId> id = TaskId::Parse(held.task())) by_held_.erase({id->round, parked->number});
-  }
+  for (const RoundId& round : parked->held_rounds) by_held_.erase({round, parked->number});
   num_parked_.Add(parked->population, -1);
   context_.figures.Of(parked->slot).parked_polls.Add(-1);
   bytes_.Add(parked->population, -parked->bytes);
@@ -237,10 +236,8 @@ std::optional<absl::StatusOr<v1::SyncResponse>> ParkedPolls::TryAnswer(const Par
                                      .status();
     if (!granted.ok()) return granted;
   }
-  const bool is_changed = std::any_of(parked.held.begin(), parked.held.end(), [&](const v1::HeldLease& held) {
-    const std::optional<TaskId> id = TaskId::Parse(held.task());
-    return id && changed_rounds_.contains(id->round);
-  });
+  const bool is_changed = std::any_of(parked.held_rounds.begin(), parked.held_rounds.end(),
+                                      [&](const RoundId& round) { return changed_rounds_.contains(round); });
   const bool is_over = parked.until <= now || is_draining_ || told_.contains({parked.population, parked.worker});
   if (response.leases().empty() && !is_changed && !is_over) return std::nullopt;
   for (const v1::HeldLease& held : parked.held) {

@@ -92,6 +92,8 @@ class ParkedPolls {
     int32_t want = 0;
     int32_t want_announced = 0;
     std::vector<v1::HeldLease> held;
+    // Where their tasks were when the call came.
+    std::set<RoundId> held_rounds = {};
     IdentityPtr caller;
     CallId call;
     // Grows from one to the next.

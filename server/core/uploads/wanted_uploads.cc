@@ -7,18 +7,19 @@
 
 #include "base/status_macros.h"
 #include "server/core/contributions/contribution_size.h"
-#include "server/core/rounds/round_states.h"
+#include "storage/carried_task.h"
 #include "storage/second_lease.h"
+#include "storage/transitions.h"
 
 namespace sheaf {
 
 absl::StatusOr<UploadWish> AskForUpload(TaskStore& store, LiveRounds& rounds, const OfferedUpload& offered,
                                         const Identity& caller) {
   if (!caller.OwnsLease(offered.token.value())) return UploadWish::kLeaseLost;
-  ASSIGN_OR_RETURN(TaskRecord task, store.GetTaskState(offered.task));
+  ASSIGN_OR_RETURN(TaskRecord task, FindByName(store, offered.task));
   task = AsHeldUnder(std::move(task), offered.token);
-  const LiveRound* round = rounds.Find(offered.task.round);
-  if (round == nullptr || !AcceptsContributions(round->state)) return UploadWish::kNotNeeded;
+  const LiveRound* round = rounds.Find(task.id.round);
+  if (round == nullptr || !TakesContribution(task, round->state)) return UploadWish::kNotNeeded;
   if (task.lease_token != offered.token) return UploadWish::kLeaseLost;
   if (task.state == TaskState::kSucceeded) return UploadWish::kNotNeeded;
   if (task.state != TaskState::kLeased) return UploadWish::kLeaseLost;
