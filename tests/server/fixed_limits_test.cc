@@ -223,6 +223,17 @@ const std::map<std::string, std::function<absl::Status(int64_t)>>& Trials() {
          spec.mutable_straggler()->set_deadline_factor(static_cast<double>(most));
          return CheckSpec(spec);
        }},
+      {"Value of `staleness.max`",
+       [](int64_t most) {
+         CoreFederation server;
+         v1::RoundSpec spec = SumRound(1);
+         spec.set_continues(server.CreateRound(spec));
+         spec.mutable_staleness()->set_max(static_cast<int32_t>(most));
+         v1::CreateRoundRequest request;
+         request.set_request_id("continue");
+         *request.mutable_spec() = spec;
+         return server.Call<v1::CreateRoundResponse>("RoundService/CreateRound", request).status();
+       }},
       {"Value of `priority`",
        [](int64_t most) {
          v1::RoundSpec spec = SumRound(1);
