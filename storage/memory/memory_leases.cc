@@ -355,14 +355,12 @@ absl::StatusOr<int64_t> MemoryTaskStore::ForgetContributionsAfterCheckpoint(cons
   SHEAF_CHECK(is_in_batch_, "writing needs a batch");
   Round* round = FindRound(id);
   if (!round) return NoSuchRound(id);
-  if (round->record.state != RoundState::kSealing && round->record.state != RoundState::kCollecting) {
-    return RoundIsElsewhere(id, round->record.state, RoundState::kCollecting);
-  }
+  if (IsFinal(round->record.state)) return RoundIsElsewhere(id, round->record.state, RoundState::kCollecting);
   int64_t num_forgotten = round->record.num_contributions - round->record.checkpoint_sequence;
   if (num_forgotten == 0) return 0;
   RoundRecord counts = round->record;
   ++counts.version;
-  counts.state = RoundState::kCollecting;
+  if (counts.state == RoundState::kSealing) counts.state = RoundState::kCollecting;
   counts.progress = round->checkpoint_progress;
   counts.num_contributions = counts.checkpoint_sequence;
   for (size_t i = counts.checkpoint_sequence; i < round->contributions.size(); ++i) {

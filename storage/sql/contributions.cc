@@ -8,6 +8,7 @@
 #include "storage/sql/sql_task_store.h"
 #include "storage/sql/state_names.h"
 #include "storage/sql/task_columns.h"
+#include "storage/transitions.h"
 
 namespace sheaf {
 
@@ -123,9 +124,7 @@ absl::StatusOr<int64_t> SqlTaskStore::ForgetContributionsAfterCheckpoint(const R
   SHEAF_CHECK(is_in_batch_, "writing needs a batch");
   ASSIGN_OR_RETURN(Round * round, FindRound(id));
   RoundRecord& record = round->record;
-  if (record.state != RoundState::kSealing && record.state != RoundState::kCollecting) {
-    return RoundIsElsewhere(id, record.state, RoundState::kCollecting);
-  }
+  if (IsFinal(record.state)) return RoundIsElsewhere(id, record.state, RoundState::kCollecting);
   int64_t after = record.checkpoint_sequence;
   int64_t num_forgotten = record.num_contributions - after;
   if (num_forgotten == 0) return 0;
@@ -173,7 +172,7 @@ absl::StatusOr<int64_t> SqlTaskStore::ForgetContributionsAfterCheckpoint(const R
   Touch(*round);
   round->num_taken.reset();
   round->waiting.reset();
-  record.state = RoundState::kCollecting;
+  if (record.state == RoundState::kSealing) record.state = RoundState::kCollecting;
   record.progress = std::move(progress);
   record.num_contributions = after;
   record.num_clients -= num_clients;

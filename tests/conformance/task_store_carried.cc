@@ -270,6 +270,17 @@ STORE_TEST("A crash that forgets contributions cancels carried tasks, and queues
   }
 }
 
+STORE_TEST("A round that is announced forgets contributions, too, and stays announced") {
+  TwoRun(f, RoundState::kAnnounced);
+  REQUIRE(CarryOver(f).ok());
+  REQUIRE(f.Contribute(TaskOf(f, kNext, 1), 0).ok());
+  REQUIRE(*f.Do([&](TaskStore& s) { return s.ForgetContributionsAfterCheckpoint(kNext, f.now); }) == 1);
+  f.Reopen();
+  CHECK(RoundOf(f, kNext).state == RoundState::kAnnounced);
+  CHECK(RoundOf(f, kNext).num_contributions == 0);
+  CHECK(TaskOf(f, kNext, 1).state == TaskState::kCancelled);
+}
+
 STORE_TEST("A batch that fails carries nothing over") {
   const std::vector<TaskRecord> before = TwoRun(f);
   const std::string was = f.DumpNow();

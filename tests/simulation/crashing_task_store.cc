@@ -81,6 +81,19 @@ absl::StatusOr<RoundRecord> CrashingTaskStore::MoveRound(const MoveRoundParams& 
   });
 }
 
+absl::StatusOr<std::vector<TaskRecord>> CrashingTaskStore::CarryOver(const CarryOverParams& params) {
+  return Between(point_, StoreOperation::kCarryOver, [&] {
+    auto result = inner_.CarryOver(params);
+    has_written_ |= result.ok() && !result->empty();
+    if (result.ok()) monitor_.OnCarryOver(params, *result);
+    return result;
+  });
+}
+
+std::optional<TaskId> CrashingTaskStore::PlaceOf(const TaskId& name) const {
+  return Between(point_, StoreOperation::kPlaceOf, [&] { return inner_.PlaceOf(name); });
+}
+
 absl::StatusOr<std::vector<TaskRecord>> CrashingTaskStore::LeaseTasks(const LeaseTasksParams& params) {
   return Between(point_, StoreOperation::kLeaseTasks, [&] {
     auto result = inner_.LeaseTasks(params);

@@ -32,6 +32,7 @@ class CrashingTaskStore final : public TaskStore {
   absl::StatusOr<TaskCounts> CountTasks(const RoundId& id) override;
   absl::StatusOr<std::vector<RoundRecord>> ListRounds(const ListRoundsParams& params) override;
   absl::StatusOr<RoundRecord> MoveRound(const MoveRoundParams& params) override;
+  absl::StatusOr<std::vector<TaskRecord>> CarryOver(const CarryOverParams& params) override;
   absl::StatusOr<BlobUse> GetBlobUse(const std::string& digest) override;
 
   absl::StatusOr<std::vector<TaskRecord>> LeaseTasks(const LeaseTasksParams& params) override;
@@ -52,6 +53,7 @@ class CrashingTaskStore final : public TaskStore {
 
   absl::StatusOr<TaskRecord> GetTask(const TaskId& id) override;
   absl::StatusOr<TaskRecord> GetTaskState(const TaskId& id) override;
+  std::optional<TaskId> PlaceOf(const TaskId& name) const override;
   absl::StatusOr<std::vector<AttemptRecord>> ListAttempts(const TaskId& id) override;
   absl::StatusOr<std::vector<TaskRecord>> ListTasks(const ListTasksParams& params) override;
   absl::StatusOr<std::optional<TaskId>> SkipTasks(const ListTasksParams& params) override;

@@ -63,6 +63,7 @@ void Ledger::OnSyncAnswered(int64_t call, const v1::SyncRequest& request, const 
     }
   }
   for (const v1::Lease& lease : response.leases()) {
+    payloads_[lease.lease_token()] = lease.payload();
     CheckPromise("granted", request, lease.task(), lease.lease_token(), lease.remaining(), arrival, monitor);
     CheckLease(request, lease, times, store, monitor);
   }
@@ -79,12 +80,18 @@ void Ledger::CheckVerdict(const v1::TaskResult& result, const v1::ResultVerdict&
   if (verdict.task() != name || verdict.lease_token() != token) {
     journal_.Break("every result gets a verdict", "the verdict on task {} is for {}", name, verdict.task());
   }
-  std::optional<TaskId> id = TaskId::Parse(name);
+  // Where it is by now.
+  const StoreMonitor::Place place = monitor.PlaceOf(*TaskId::Parse(name));
+  const std::optional<TaskId> id = place.id;
   const StoreMonitor::TaskImage* task = monitor.FindTask(*id);
   if (task == nullptr) return journal_.Break("rounds exist", "a worker has task {}, which never was", name);
   const bool was_deleted = monitor.WasDeleted(id->round);
+  if (task->origin) {
+    statistics_.carried["results repeated"] += verdict.verdict() == V::DUPLICATE;
+    statistics_.carried["results that were not needed"] += verdict.verdict() == V::NOT_NEEDED;
+  }
   if (verdict.verdict() == V::UNKNOWN_TASK) {
-    if (!was_deleted) journal_.Break("verdicts are true", "task {} exists and was called unknown", name);
+    if (place.is_traceable) journal_.Break("verdicts are true", "task {} exists and was called unknown", name);
     return;
   }
   const absl::StatusOr<TaskRecord> stored = store.GetTask(*id);
@@ -129,10 +136,14 @@ void Ledger::CheckRenewal(const v1::SyncRequest& request, const std::string& tas
                           absl::Time arrival, const StoreMonitor& monitor) {
   const StoreMonitor::Grant* grant = monitor.FindGrant(token);
   if (grant == nullptr) return;
-  const v1::RoundSpec* spec = monitor.FindSpec(grant->task.round);
-  // Others have taken less time meanwhile, and so may this one.
-  if (spec->straggler().deadline_factor() > 0) return;
-  const absl::Time least = std::min(arrival + FromProto(spec->lease_duration()), grant->attempt_deadline_time);
+  // The call may have been read before the task was carried over, and answered after.
+  absl::Time least = grant->attempt_deadline_time;
+  for (std::optional<TaskId> place = grant->task; place; place = monitor.FindTask(*place)->carried_to) {
+    const v1::RoundSpec* spec = monitor.FindSpec(place->round);
+    // Others have taken less time meanwhile, and so may this one.
+    if (spec->straggler().deadline_factor() > 0) return;
+    least = std::min(least, arrival + FromProto(spec->lease_duration()));
+  }
   // A store may keep whole microseconds.
   if (grant->expire_time >= least - absl::Microseconds(1)) return;
   journal_.Break("a lease is renewed by progress", "worker {} made progress with task {}, and its lease ends {} early",
@@ -163,8 +174,11 @@ void Ledger::CheckOpened(const v1::HeldLease& held, const v1::LeaseUpdate& updat
   if (!goes_on || !task.has_value() || (!is_told && !held.announced())) return;
   // In the batch that this answers.
   if (monitor.WasDeleted(task->round)) return;
+  // Also where the task was carried over since, it runs on what it was prepared for.
   const absl::StatusOr<RoundRecord> round = store.GetRound(task->round);
   if (!round.ok()) return journal_.Break("the store answers", "{}", round.status().ToString());
+  const TaskId place = monitor.PlaceOf(*task).id;
+  if (is_told && place != *task) ++statistics_.carried["told of the opening of a round before"];
   if (!is_told) {
     if (monitor.OpenTimeOf(task->round) < times.arrival) {
       journal_.Break("who prepares hears of the opening", "task {} is held as announced, and its round is open",
@@ -180,7 +194,7 @@ void Ledger::CheckOpened(const v1::HeldLease& held, const v1::LeaseUpdate& updat
     journal_.Break("OPENED is true", "the holder of task {} was told of the broadcast \"{}\" and not of \"{}\"",
                    held.task(), update.broadcast_digest(), round->broadcast_digest);
   }
-  CheckAttemptDeadline(*task, held.lease_token(), times.now, monitor);
+  CheckAttemptDeadline(place, held.lease_token(), times.now, monitor);
   const bool is_new = told_open_.insert(held.lease_token()).second;
   const bool was_parked = monitor.OpenTimeOf(task->round) > times.arrival;
   ++statistics_.announced[!is_new      ? "leases told again"
@@ -234,7 +248,8 @@ void Ledger::CheckNothingWithheld(const v1::SyncRequest& request, const v1::Sync
   for (const v1::HeldLease& held : request.held()) known.insert(held.lease_token());
   for (const v1::Lease& lease : response.leases()) known.insert(lease.lease_token());
   for (const TaskRecord& task : *leases) {
-    if (!known.contains(task.lease_token.value())) {
+    // What was carried over is not: its round is not the one that it was granted of.
+    if (!known.contains(task.lease_token.value()) && !task.origin) {
       journal_.Break("a lease the worker does not know of is sent again", "worker {} was not told of task {} under {}",
                      request.worker(), task.id.ToString(), task.lease_token);
     }

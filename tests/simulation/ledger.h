@@ -24,6 +24,12 @@ class Ledger {
  public:
   Ledger(Journal& journal, Statistics& statistics) : journal_(journal), statistics_(statistics) {}
 
+  // What the task of this lease was to be computed from, as its worker was told.
+  std::string PayloadOf(const std::string& token) const {
+    const auto found = payloads_.find(token);
+    return found == payloads_.end() ? "-1" : found->second;
+  }
+
   // A worker comes to life.
   void Register(const std::string& worker, const std::string& population) { populations_[worker] = population; }
   const std::string& PopulationOf(const std::string& worker) const { return populations_.at(worker); }
@@ -84,6 +90,8 @@ class Ledger {
   std::set<std::pair<std::string, std::string>> offered_;
   std::map<std::string, std::string> acked_;
   std::set<std::string> told_open_;
+  // Of leases.
+  std::map<std::string, std::string> payloads_;
   // Workers that ever asked for something to prepare.
   std::set<std::string> prepares_;
   // Tokens that were granted to be prepared.

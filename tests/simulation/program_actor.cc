@@ -13,11 +13,13 @@ constexpr int64_t kChunkBytes = 64;
 
 }  // namespace
 
-ProgramActor::ProgramActor(Weather& weather, SimServers& server, const std::string& authorization, RoundPlan plan)
+ProgramActor::ProgramActor(Weather& weather, SimServers& server, const std::string& authorization, RoundPlan plan,
+                           const ProgramActor* continued)
     : weather_(weather),
       server_(server),
       transport_(weather, server, authorization),
       plan_(std::move(plan)),
+      continued_(continued),
       opens_inline_(plan_.opens_inline) {
   const bool uploads_first = !plan_.broadcast.empty() && !plan_.spec.announced();
   weather_.agenda.After(plan_.create_after, [this, uploads_first] { uploads_first ? Upload() : Create(); });
@@ -63,8 +65,24 @@ void ProgramActor::Create() {
   v1::CreateRoundRequest request;
   request.set_request_id(plan_.request_id);
   *request.mutable_spec() = plan_.spec;
+  if (continued_ != nullptr) {
+    // Soon there will be one.
+    if (continued_->round().empty()) return weather_.agenda.After(Pause(), [this] { Create(); });
+    request.mutable_spec()->set_continues(continued_->round());
+  } else {
+    request.mutable_spec()->clear_staleness();
+  }
   Call(transport_, kCreateRound, request, {.timeout = absl::Seconds(5)},
        [this](const absl::StatusOr<v1::CreateRoundResponse>& response) {
+         const bool cannot_continue =
+             absl::IsFailedPrecondition(response.status()) ||
+             (absl::IsNotFound(response.status()) && server_.monitor().WasDeleted(RoundId(continued_ == nullptr ? "" : continued_->round())));
+         if (continued_ != nullptr && cannot_continue) {
+           // The other has its goal already. So this one is a round like any other.
+           ++weather_.statistics.carried["creations refused because it was too late"];
+           continued_ = nullptr;
+           return weather_.agenda.After(Pause(), [this] { Create(); });
+         }
          if (absl::IsInvalidArgument(response.status())) {
            return weather_.journal.Break("the spec is right", "{}: {}", plan_.request_id, response.status().ToString());
          }

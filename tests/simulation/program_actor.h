@@ -14,7 +14,9 @@ namespace sheaf::simulation {
 class ProgramActor {
  public:
   // Both outlive the actor.
-  ProgramActor(Weather& weather, SimServers& server, const std::string& authorization, RoundPlan plan);
+  // `continued` creates the round that this one's continues; null, if it continues none. It outlives the actor, too.
+  ProgramActor(Weather& weather, SimServers& server, const std::string& authorization, RoundPlan plan,
+               const ProgramActor* continued = nullptr);
 
   // It has seen the round's end.
   bool is_done() const { return is_done_; }
@@ -47,6 +49,7 @@ class ProgramActor {
   SimServers& server_;
   FaultyTransport transport_;
   const RoundPlan plan_;
+  const ProgramActor* continued_;
   std::string round_;
   std::string etag_;
   // As far as it is read.

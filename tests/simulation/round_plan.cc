@@ -102,6 +102,30 @@ RoundPlan RoundPlan::Draw(int number, Random& random) {
   return plan;
 }
 
+RoundPlan RoundPlan::DrawContinued(int number, Random& random) {
+  RoundPlan plan = Draw(number, random);
+  v1::RoundSpec& spec = plan.spec;
+  spec.clear_work();
+  const int count = 3 + UpTo(random, kTasksMax - 3);
+  for (int i = 0; i < count; ++i) *spec.mutable_listed()->add_tasks() = Task(i, random);
+  spec.set_goal(UpTo(random, 3));
+  spec.set_min_goal(UpTo(random, spec.goal()));
+  spec.clear_min_clients();
+  return plan;
+}
+
+RoundPlan RoundPlan::DrawContinuing(int number, const RoundPlan& before, Random& random) {
+  RoundPlan plan = DrawContinued(number, random);
+  plan.create_after = before.create_after + random.Between(absl::ZeroDuration(), absl::Seconds(10));
+  plan.continues = before.request_id;
+  plan.spec.set_population(before.spec.population());
+  plan.spec.set_job(before.spec.job());
+  *plan.spec.mutable_aggregate() = before.spec.aggregate();
+  plan.spec.set_durability(before.spec.durability());
+  if (random.Chance(0.5)) plan.spec.mutable_staleness()->set_max(UpTo(random, 2));
+  return plan;
+}
+
 void RoundPlan::Announce(Random& random) {
   spec.set_announced(true);
   *spec.mutable_announce_deadline() = ToProto(random.Between(absl::Seconds(5), absl::Seconds(90)));

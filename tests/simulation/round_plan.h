@@ -29,7 +29,14 @@ struct RoundPlan {
   enum class OpensAgain { kNever, kWithTheSame, kWithAnother };
   OpensAgain opens_again = OpensAgain::kNever;
 
+  // --- Of a round that continues another ---
+  // The request_id of the program that creates that one; empty: none.
+  std::string continues;
+
   static RoundPlan Draw(int number, Random& random);
+  // One that others can continue, because it has its goal while tasks still run; and one that can continue `before`.
+  static RoundPlan DrawContinued(int number, Random& random);
+  static RoundPlan DrawContinuing(int number, const RoundPlan& before, Random& random);
   // The round is announced first, and gets its broadcast later, if at all.
   void Announce(Random& random);
 };

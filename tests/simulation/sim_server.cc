@@ -518,7 +518,9 @@ bool SimServer::HasNews(const Pending& call) {
   return std::any_of(sync->held().begin(), sync->held().end(), [this](const v1::HeldLease& held) {
     const std::optional<TaskId> task = TaskId::Parse(held.task());
     if (!task.has_value()) return false;
-    const RoundState state = monitor_.StateOf(task->round);
+    const TaskId place = monitor_.PlaceOf(*task).id;
+    const RoundState state = monitor_.StateOf(place.round);
+    if (place != *task) return held.announced() || !HandsOutTasks(state);
     return held.announced() ? state != RoundState::kAnnounced : state != RoundState::kCollecting;
   });
 }

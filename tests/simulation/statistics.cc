@@ -66,6 +66,7 @@ std::string Statistics::ToText(double seconds, int64_t violations) const {
   text += fmt::format("faults         {}\n", Join(faults));
   text += fmt::format("announced      {}\n", Join(announced));
   text += fmt::format("stragglers     {}\n", Join(stragglers));
+  text += fmt::format("carried over   {}\n", Join(carried));
   if (many_servers_seeds > 0) text += fmt::format("many servers   {} seeds: {}\n", many_servers_seeds, Join(shared));
   text += fmt::format("liveness       the slowest task took {:.0f} % of what it may\n", 100 * slowest_task);
   text += Coverage("round moves", RoundMoves(), round_moves);
@@ -118,6 +119,26 @@ constexpr std::string_view kAnnounced[] = {"rounds announced",
                                            "openings refused after a cancellation",
                                            "runs of what was prepared"};
 
+// Of rounds that continue others.
+constexpr std::string_view kCarried[] = {"rounds that continue another",
+                                         "creations refused because it was too late",
+                                         "tasks carried over",
+                                         "tasks carried through several rounds",
+                                         "second leases carried over",
+                                         "tasks left behind",
+                                         "leases renewed after it",
+                                         "contributions",
+                                         "contributions to an announced round",
+                                         "rounds sealed as they opened",
+                                         "attempts that failed",
+                                         "attempts that were lost",
+                                         "contributions forgotten",
+                                         "results repeated",
+                                         "results that were not needed",
+                                         "told of the opening of a round before",
+                                         "carry-overs undone",
+                                         "tasks recovered"};
+
 }  // namespace
 
 std::vector<std::string> Statistics::MissingOfMany() const {
@@ -136,6 +157,7 @@ std::vector<std::string> Statistics::MissingOfMany() const {
   std::vector<std::string> missing;
   AddMissingCounts(kWanted, shared, missing);
   AddMissingCounts(kAnnounced, announced, missing);
+  AddMissingCounts(kCarried, carried, missing);
   return missing;
 }
 
@@ -144,6 +166,7 @@ std::vector<std::string> Statistics::Missing() const {
   AddMissingMoves("round", RoundMoves(), round_moves, missing);
   AddMissingMoves("task", TaskMoves(), task_moves, missing);
   AddMissingCounts(kAnnounced, announced, missing);
+  AddMissingCounts(kCarried, carried, missing);
   for (const char* wanted :
        {"second attempts", "contributions of the first of two attempts", "contributions of the second of two attempts",
         "first attempts that ended while the second ran", "second attempts that ended while the first ran"}) {

@@ -36,6 +36,8 @@ struct Statistics {
   int64_t many_servers_seeds = 0;
   // What became of announced rounds.
   std::map<std::string, int64_t> announced;
+  // What became of tasks that other rounds took over.
+  std::map<std::string, int64_t> carried;
   std::map<std::string, int64_t> verdicts;
   std::map<std::pair<RoundState, RoundState>, int64_t> round_moves;
   std::map<std::pair<TaskState, TaskState>, int64_t> task_moves;

@@ -30,6 +30,8 @@ StoreMonitor::TaskImage ImageOf(const TaskRecord& task) {
   image.num_attempts = task.num_attempts;
   image.num_failed = task.num_failed;
   image.num_lost = task.num_lost;
+  image.origin = task.origin;
+  image.carried_to = task.carried_to;
   if (const auto& second = task.second_lease) {
     image.second = StoreMonitor::LeaseImage{.worker = second->worker,
                                             .token = second->lease_token,
@@ -45,7 +47,9 @@ StoreMonitor::TaskImage ImageOf(const TaskRecord& task) {
 // --- Batches -------------------------------------------------------------------------------------
 
 void StoreMonitor::OnBegin() {
-  if (is_owners_) before_batch_.clear();
+  if (!is_owners_) return;
+  before_batch_.clear();
+  num_carried_ = 0;
 }
 
 void StoreMonitor::OnCommit() {
@@ -56,6 +60,7 @@ void StoreMonitor::OnCommit() {
     if (IsFinal(round.state) && !had_ended && !round.is_deleted) on_ended_(id);
     if (!before.has_value() || before->state != RoundState::kAnnounced) continue;
     statistics_.announced["rounds opened"] += round.state == RoundState::kCollecting;
+    statistics_.carried["rounds sealed as they opened"] += round.state == RoundState::kSealing;
     statistics_.announced["rounds that ran out"] += round.state == RoundState::kFailed;
     statistics_.announced["rounds cancelled before opening"] += round.state == RoundState::kCancelled;
   }
@@ -63,6 +68,7 @@ void StoreMonitor::OnCommit() {
 
 void StoreMonitor::OnRollback() {
   if (!is_owners_) return;
+  statistics_.carried["carry-overs undone"] += std::exchange(num_carried_, 0) > 0;
   for (auto& [id, image] : before_batch_) {
     if (image.has_value()) {
       const bool was_opened = image->state == RoundState::kAnnounced && rounds_[id].state == RoundState::kCollecting;
@@ -101,6 +107,7 @@ void StoreMonitor::OnCreateRound(const TaskStore::CreateRoundParams& params,
                      result.round.id);
     }
   }
+  if (!image.spec.continues().empty()) CheckContinues(result.round.id, image.spec);
   image.tasks.resize(static_cast<size_t>(params.num_staged) + params.tasks.size());
   before_batch_.emplace(result.round.id, std::nullopt);
   rounds_[result.round.id] = std::move(image);
@@ -191,6 +198,73 @@ void StoreMonitor::OnMove(const TaskStore::MoveRoundParams& params) {
   Look("MoveRound", params.round);
 }
 
+void StoreMonitor::CheckContinues(const RoundId& id, const v1::RoundSpec& spec) {
+  ++statistics_.carried["rounds that continue another"];
+  const RoundImage* before = Find(RoundId(spec.continues()));
+  if (before == nullptr) return;
+  if (!HandsOutTasks(before->state) || before->population != spec.population()) {
+    journal_.Break("what can be continued runs", "round {} continues round {} of population {}, which is {}", id,
+                   spec.continues(), before->population, Name(before->state));
+  }
+  for (const auto& [other, image] : rounds_) {
+    if (other == id || image.is_deleted || !HandsOutTasks(image.state)) continue;
+    if (image.spec.continues() != spec.continues()) continue;
+    journal_.Break("one round continues another", "rounds {} and {} both continue {}", other, id, spec.continues());
+  }
+}
+
+void StoreMonitor::OnCarryOver(const TaskStore::CarryOverParams& params, const std::vector<TaskRecord>& carried) {
+  if (!is_owners_) return;
+  RoundImage* from = Find(params.from);
+  RoundImage* to = Find(params.to);
+  if (from == nullptr || to == nullptr) return;
+  if (to->spec.continues() != params.from.value()) {
+    journal_.Break("one round continues another", "tasks of round {} are carried to round {}, which continues \"{}\"",
+                   params.from, params.to, to->spec.continues());
+  }
+  before_batch_.emplace(params.from, *from);
+  before_batch_.emplace(params.to, *to);
+  num_carried_ += static_cast<int64_t>(carried.size());
+  const auto find = [&](const TaskRecord& task) -> TaskImage* {
+    for (TaskImage& image : from->tasks) {
+      if (image.LeaseOf(task.lease_token) != nullptr) return &image;
+    }
+    return nullptr;
+  };
+  for (const TaskRecord& task : carried) {
+    ++statistics_.carried["tasks carried over"];
+    statistics_.carried["tasks carried through several rounds"] += task.staleness > 1;
+    statistics_.carried["second leases carried over"] += task.second_lease.has_value();
+    const TaskImage* image = find(task);
+    if (image == nullptr) {
+      journal_.Break("what is carried over ran", "task {} has the token {}, which no task of round {} has",
+                     task.id.ToString(), task.lease_token, params.from);
+      continue;
+    }
+    TaskImage now = ImageOf(task);
+    const auto same = [](const LeaseImage& a, const LeaseImage& b) {
+      return a.worker == b.worker && a.token == b.token && a.expire_time == b.expire_time &&
+             a.attempt_deadline_time == b.attempt_deadline_time && a.progress == b.progress;
+    };
+    if (!same(*image, now) || image->second.has_value() != now.second.has_value() ||
+        (now.second && !same(*image->second, *now.second))) {
+      journal_.Break("what is carried over keeps its leases", "task {} is not held as {} was", task.id.ToString(),
+                     task.origin->ToString());
+    }
+    if (task.staleness > to->spec.staleness().max()) {
+      journal_.Break("nothing is staler than it may be", "task {} came through {} rounds, staleness.max is {}",
+                     task.id.ToString(), task.staleness, to->spec.staleness().max());
+    }
+    to->tasks.push_back(std::move(now));
+  }
+  const auto num_left = std::count_if(from->tasks.begin(), from->tasks.end(),
+                                      [](const TaskImage& image) { return image.state == TaskState::kLeased; }) -
+                        static_cast<int64_t>(carried.size());
+  statistics_.carried["tasks left behind"] += num_left;
+  Look("CarryOver", params.from);
+  Look("CarryOver", params.to);
+}
+
 void StoreMonitor::NoteOpening(const TaskStore::MoveRoundParams& params, RoundImage& round) {
   before_batch_.emplace(params.round, round);
   if (round.open_time < absl::InfiniteFuture()) {
@@ -239,6 +313,7 @@ void StoreMonitor::OnRenew(const TaskStore::RenewLeaseParams& params, const Task
     journal_.Break("an attempt ends at its deadline", "that of task {} was put off", task.id.ToString());
   }
   grant->second.attempt_deadline_time = task.attempt_deadline_time;
+  statistics_.carried["leases renewed after it"] += task.origin.has_value();
   Look("RenewLease", task.id.round);
 }
 
@@ -247,7 +322,8 @@ void StoreMonitor::BeforeEndAttempt(const TaskStore::EndAttemptParams& params) {
   RoundImage* round = Find(params.task.round);
   if (round == nullptr || params.outcome != AttemptOutcome::kLost) return;
   // The holder itself came, with a result whose upload a crash had taken.
-  if (ledger_.WasOffered(params.task.ToString(), params.token.value())) return;
+  const TaskImage* image = FindTask(params.task);
+  if (image != nullptr && ledger_.WasOffered(image->origin.value_or(params.task).ToString(), params.token.value())) return;
   const LeaseImage* lease = round->tasks[params.task.index].LeaseOf(params.token);
   if (lease != nullptr && params.now < lease->expire_time && params.now < lease->attempt_deadline_time) {
     journal_.Break("a task is never held by two live tokens", "the lease {} of task {} ended {} early", params.token,
@@ -262,7 +338,15 @@ void StoreMonitor::OnEndAttempt(const TaskStore::EndAttemptParams& params) {
   const TaskImage before = round->tasks[params.task.index];
   Look("EndAttempt", params.task.round);
   const TaskImage& now = round->tasks[params.task.index];
-  if (round->state == RoundState::kAnnounced && params.outcome == AttemptOutcome::kLost) {
+  if (before.origin) {
+    statistics_.carried["attempts that failed"] += params.outcome == AttemptOutcome::kFailed;
+    statistics_.carried["attempts that were lost"] += params.outcome == AttemptOutcome::kLost;
+    if (!before.second && now.state != TaskState::kCancelled) {
+      journal_.Break("what was carried over is nobody else's", "the attempt at task {} ended {}, and the task is {}",
+                     params.task.ToString(), Name(params.outcome), Name(now.state));
+    }
+  }
+  if (round->state == RoundState::kAnnounced && params.outcome == AttemptOutcome::kLost && !before.origin) {
     ++statistics_.announced["leases lost while announced"];
   }
   if (before.second) {
@@ -298,7 +382,11 @@ void StoreMonitor::OnContribution(const TaskStore::RecordContributionParams& par
   const RoundImage* round = Find(params.task.round);
   if (round == nullptr) return;
   const TaskImage& before = round->tasks[params.task.index];
-  if (round->state != RoundState::kCollecting) {
+  if (before.origin) {
+    ++statistics_.carried["contributions"];
+    statistics_.carried["contributions to an announced round"] += round->state == RoundState::kAnnounced;
+  }
+  if (round->state != RoundState::kCollecting && !(before.origin && round->state == RoundState::kAnnounced)) {
     journal_.Break("none counted after close", "task {} was counted in a round that is {}", task, Name(round->state));
   }
   if (before.second) {
@@ -309,7 +397,7 @@ void StoreMonitor::OnContribution(const TaskStore::RecordContributionParams& par
     journal_.Break("only the holder's contribution counts", "task {} was {} under {} and counted under {}", task,
                    Name(before.state), before.token, token);
   }
-  if (!ledger_.WasOffered(task, token)) {
+  if (!ledger_.WasOffered(before.origin.value_or(params.task).ToString(), token)) {
     journal_.Break("counted, so attempted", "no worker offered a contribution of task {} under {}", task, token);
   }
   if (record.sequence != round->num_contributions + 1) {
@@ -428,6 +516,11 @@ bool StoreMonitor::WasDeleted(const RoundId& round) const {
 }
 
 void StoreMonitor::NoteRecovered() {
+  for (const auto& [id, round] : rounds_) {
+    statistics_.carried["tasks recovered"] +=
+        std::count_if(round.tasks.begin(), round.tasks.end(),
+                      [](const TaskImage& task) { return task.state == TaskState::kLeased && task.origin; });
+  }
   statistics_.announced["announced rounds recovered"] += std::count_if(
       rounds_.begin(), rounds_.end(), [](const auto& entry) { return entry.second.state == RoundState::kAnnounced; });
 }
@@ -440,7 +533,13 @@ std::vector<std::string> StoreMonitor::LiveBroadcasts() const {
   std::vector<std::string> digests;
   for (const auto& [id, round] : rounds_) {
     const std::string& digest = round.spec.broadcast_digest();
-    if (!IsFinal(round.state) && !digest.empty()) digests.push_back(digest);
+    if (IsFinal(round.state)) continue;
+    if (!digest.empty()) digests.push_back(digest);
+    for (const TaskImage& task : round.tasks) {
+      if (task.state != TaskState::kLeased || !task.origin || WasDeleted(task.origin->round)) continue;
+      const std::string& began = BroadcastOf(task.origin->round);
+      if (!began.empty()) digests.push_back(began);
+    }
   }
   return digests;
 }
@@ -451,6 +550,19 @@ const StoreMonitor::TaskImage* StoreMonitor::FindTask(const TaskId& task) const 
     return nullptr;
   }
   return &found->second.tasks[task.index];
+}
+
+StoreMonitor::Place StoreMonitor::PlaceOf(const TaskId& name) const {
+  Place place{.id = name};
+  for (const TaskImage* task = FindTask(name); task != nullptr && task->carried_to; task = FindTask(place.id)) {
+    place.is_traceable = place.is_traceable && !WasDeleted(place.id.round);
+    place.id = *task->carried_to;
+  }
+  place.is_traceable = place.is_traceable && !WasDeleted(place.id.round);
+  const TaskImage* task = FindTask(place.id);
+  // Memory has those that are leased.
+  if (task != nullptr && task->state == TaskState::kLeased) place.is_traceable = true;
+  return place;
 }
 
 const std::string* StoreMonitor::FindRequestId(const RoundId& round) const {
@@ -477,6 +589,8 @@ std::string StoreMonitor::OverdueOf(const RoundImage& round, absl::Time now) {
       return "a lease that is over is not taken back";
   }
   const TaskCounts& tasks = round.counts;
+  // It may have all that it needs, and waits for its broadcast.
+  if (round.state == RoundState::kAnnounced && tasks.succeeded >= round.spec.min_goal()) return "";
   if (tasks.succeeded >= round.spec.goal()) return "it has all it needs";
   const bool can_end =
       tasks.succeeded >= round.spec.min_goal() || tasks.succeeded + tasks.buried < round.spec.min_goal();
@@ -564,18 +678,30 @@ void StoreMonitor::CheckTask(std::string_view operation, const RoundImage& round
       journal_.Break("states move along the table", "{} moved task {} from {} to {}", operation, now.id.ToString(),
                      Name(before.state), Name(now.state));
     }
-    bool was_forgotten = before.state == TaskState::kSucceeded && now.state == TaskState::kQueued;
+    const bool was_forgotten = before.state == TaskState::kSucceeded;
     if (was_forgotten && (operation != "Forget" || round.spec.durability() != v1::EPHEMERAL)) {
       journal_.Break("durable is durable", "{} queued task {} again, whose contribution was accepted", operation,
                      now.id.ToString());
     }
-    if (was_forgotten) ledger_.OnForgotten(now.id.ToString());
+    if (was_forgotten) ledger_.OnForgotten(now.origin.value_or(now.id).ToString());
+    if (was_forgotten && now.origin) ++statistics_.carried["contributions forgotten"];
+    if (was_forgotten && now.state != (now.origin ? TaskState::kCancelled : TaskState::kQueued)) {
+      journal_.Break("what is forgotten runs again, but what was carried over", "task {} is {}", now.id.ToString(),
+                     Name(now.state));
+    }
   } else if (now.state == TaskState::kLeased && now.lease_token != before.token &&
              !(operation == "EndAttempt" && before.second && before.second->token == now.lease_token)) {
     journal_.Break("a task is never held by two live tokens", "{} replaced token {} of task {} by {}", operation,
                    before.token, now.id.ToString(), now.lease_token);
   }
   CheckSecondLease(operation, before, now);
+  if (before.origin != now.origin || (before.carried_to && before.carried_to != now.carried_to)) {
+    journal_.Break("a task goes on in one place", "{} changed where task {} comes from or goes to", operation,
+                   now.id.ToString());
+  }
+  if (now.origin && now.state == TaskState::kQueued) {
+    journal_.Break("what was carried over is nobody else's", "{} queued task {}", operation, now.id.ToString());
+  }
   if (now.state == TaskState::kLeased && (now.lease_token.empty() || now.worker.empty())) {
     journal_.Break("a lease has a holder", "task {} is leased to nobody", now.id.ToString());
   }
@@ -596,6 +722,9 @@ void StoreMonitor::CheckTask(std::string_view operation, const RoundImage& round
 
 void StoreMonitor::CheckSecondLease(std::string_view operation, const TaskImage& before, const TaskRecord& now) {
   const bool has_new = now.second_lease && !(before.second && before.second->token == now.second_lease->lease_token);
+  if (has_new && now.origin) {
+    journal_.Break("what was carried over is nobody else's", "task {} got a second lease", now.id.ToString());
+  }
   if (has_new && operation != "LeaseAgain") {
     journal_.Break("two attempts at most", "{} gave task {} a second lease", operation, now.id.ToString());
   }

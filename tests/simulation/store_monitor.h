@@ -2,7 +2,8 @@
 // states move only along the table of transitions.h, counts equal a recount, a contribution is taken only from the
 // holder and only while its round collects, leases end only by right and are renewed by progress, rounds are sealed
 // only when it is time, nothing crosses populations, limits hold, what is final stays as it is until it is deleted, and
-// only that is deleted whose time has come; an announced round is opened once, with one broadcast, and its deadline
+// only that is deleted whose time has come; a task that is carried over keeps its leases, goes on in one round, and is given
+// to nobody else; an announced round is opened once, with one broadcast, and its deadline
 // counts from then. It keeps an image of what it saw last, also of rounds that were deleted since.
 #pragma once
 
@@ -46,6 +47,7 @@ class StoreMonitor {
   void OnLease(const TaskStore::LeaseTasksParams& params, const std::vector<TaskRecord>& leased);
   void OnLeaseAgain(const TaskStore::LeaseAgainParams& params, const std::vector<TaskRecord>& leased);
   void OnMove(const TaskStore::MoveRoundParams& params);
+  void OnCarryOver(const TaskStore::CarryOverParams& params, const std::vector<TaskRecord>& carried);
   void OnRenew(const TaskStore::RenewLeaseParams& params, const TaskRecord& task);
   void BeforeEndAttempt(const TaskStore::EndAttemptParams& params);
   void OnEndAttempt(const TaskStore::EndAttemptParams& params);
@@ -75,7 +77,8 @@ class StoreMonitor {
   // When it was opened; never, if it was not announced, or not opened yet.
   absl::Time OpenTimeOf(const RoundId& round) const { return rounds_.at(round).open_time; }
   const std::string& BroadcastOf(const RoundId& round) const { return rounds_.at(round).spec.broadcast_digest(); }
-  // Rounds that have not ended, and the digests of their broadcasts.
+  // Rounds that have not ended, and the digests of their broadcasts, and of those from which tasks began that they took
+  // over.
   int64_t num_live() const;
   std::vector<std::string> LiveBroadcasts() const;
   struct LeaseImage {
@@ -97,9 +100,17 @@ class StoreMonitor {
     int32_t num_attempts = 0;
     int32_t num_failed = 0;
     int32_t num_lost = 0;
+    std::optional<TaskId> origin;
+    std::optional<TaskId> carried_to;
   };
   // As it was last, also of a round that was deleted since. Null if there never was such a task.
   const TaskImage* FindTask(const TaskId& task) const;
+  // Where the task of this name is by now, and whether a round that it came through was deleted.
+  struct Place {
+    TaskId id;
+    bool is_traceable = true;
+  };
+  Place PlaceOf(const TaskId& name) const;
   // Null if there never was such a round.
   const std::string* FindRequestId(const RoundId& round) const;
   // A crash happened since the round was last seen whole.
@@ -128,6 +139,8 @@ class StoreMonitor {
   };
   void NoteGrants(const WorkerName& worker, const RoundId& id, absl::Time now, const std::vector<TaskRecord>& leased);
   void CheckShare(const WorkerName& worker, const RoundId& id);
+  // A round that continues another.
+  void CheckContinues(const RoundId& id, const v1::RoundSpec& spec);
   void CheckSecondLease(std::string_view operation, const TaskImage& before, const TaskRecord& now);
   // What should have happened to it by `now`; empty if nothing.
   static std::string OverdueOf(const RoundImage& round, absl::Time now);
@@ -149,6 +162,8 @@ class StoreMonitor {
   // As they were when the batch began; nothing for those it created.
   std::map<RoundId, std::optional<RoundImage>> before_batch_;
   std::map<std::string, Grant> grants_;
+  // In this batch.
+  int64_t num_carried_ = 0;
   std::function<void(const RoundId&)> on_ended_ = [](const RoundId&) {};
   bool has_crashed_ = false;
   bool is_owners_ = true;

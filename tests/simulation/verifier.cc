@@ -7,6 +7,7 @@
 
 #include "aggregation/wire/safetensors.h"
 #include "proto/time.h"
+#include "server/stored/round_progress.h"
 #include "storage/transitions.h"
 
 namespace sheaf::simulation {
@@ -85,7 +86,7 @@ void Verifier::CheckEnd(const EndedRound& round) {
     journal_.Break("nothing is released below min_goal", "round {} SUCCEEDED with {} contributions of {} clients",
                    record.id, record.num_contributions, record.num_clients);
   }
-  if (record.state == RoundState::kFailed && has_enough && round.spec.durability() == v1::DURABLE) {
+  if (record.state == RoundState::kFailed && has_enough && round.was_opened && round.spec.durability() == v1::DURABLE) {
     journal_.Break("a round with enough succeeds", "round {} FAILED with {} contributions, min_goal {}: {}", record.id,
                    record.num_contributions, round.spec.min_goal(), record.error);
   }
@@ -129,10 +130,13 @@ void Verifier::CheckCriticalPath(const EndedRound& round) {
 }
 
 void Verifier::CheckContributions(const EndedRound& round) {
-  if (round.record.state == RoundState::kAnnounced && !round.contributions.empty()) {
+  const bool has_own = std::any_of(round.contributions.begin(), round.contributions.end(),
+                                   [](const ContributionRecord& contribution) { return contribution.staleness == 0; });
+  if (round.record.state == RoundState::kAnnounced && has_own) {
     journal_.Break("nothing is counted before the opening", "round {} is ANNOUNCED and has {} contributions",
                    round.record.id, round.contributions.size());
   }
+  CheckStaleness(round);
   std::set<TaskId> counted;
   for (size_t i = 0; i < round.contributions.size(); ++i) {
     const ContributionRecord& contribution = round.contributions[i];
@@ -150,12 +154,31 @@ void Verifier::CheckContributions(const EndedRound& round) {
       journal_.Break("counted once", "task {} is {} and has {} contribution", name, Name(task.state),
                      is_counted ? "no" : "a");
     }
-    auto acked = ledger_.acked().find(name);
+    // Whatever was accepted was under the name that its worker knows, and counts where the task is.
+    if (task.carried_to) continue;
+    auto acked = ledger_.acked().find(task.origin.value_or(task.id).ToString());
     if (acked == ledger_.acked().end()) continue;
     if (!is_counted || task.lease_token.value() != acked->second) {
       journal_.Break("accepted, so counted", "task {} was accepted under {} and is {} under {}", name, acked->second,
                      Name(task.state), task.lease_token);
     }
+  }
+}
+
+void Verifier::CheckStaleness(const EndedRound& round) {
+  std::map<int32_t, int64_t> counted;
+  for (const ContributionRecord& contribution : round.contributions) {
+    const TaskRecord& task = round.tasks[static_cast<size_t>(contribution.task.index)];
+    if (contribution.staleness != task.staleness) {
+      journal_.Break("a contribution says its staleness", "that of task {} says {} and not {}", task.id.ToString(),
+                     contribution.staleness, task.staleness);
+    }
+    ++counted[contribution.staleness];
+  }
+  if (round.spec.continues().empty()) counted.clear();
+  const absl::StatusOr<RoundProgress> progress = DecodeProgress(round.record);
+  if (!progress.ok() || progress->staleness != counted) {
+    journal_.Break("a round says how stale its contributions are", "round {} does not", round.record.id);
   }
 }
 
@@ -165,7 +188,8 @@ void Verifier::CheckAggregate(const EndedRound& round) {
   std::map<int64_t, double> sparse;
   for (const TaskRecord& task : round.tasks) {
     if (task.state != TaskState::kSucceeded) continue;
-    int64_t position = std::stoll(task.payload);
+    // What was carried over was computed from what its worker was given.
+    int64_t position = std::stoll(task.origin ? ledger_.PayloadOf(task.lease_token.value()) : task.payload);
     dense[position] += 1;
     sparse[position] += 1;
     sparse[0] += 1;

@@ -28,6 +28,8 @@ struct EndedRound {
   RoundRelease release;
   std::string aggregate;
   bool was_cancelled = false;
+  // Or never announced.
+  bool was_opened = true;
   // Of an announced round: what its program meant to open it with.
   std::string broadcast_digest;
 };
@@ -44,6 +46,7 @@ class Verifier {
 
  private:
   void CheckEnd(const EndedRound& round);
+  void CheckStaleness(const EndedRound& round);
   void CheckAggregate(const EndedRound& round);
   void CheckCriticalPath(const EndedRound& round);
 

@@ -1,5 +1,7 @@
 #include "tests/simulation/world.h"
 
+#include <google/protobuf/util/message_differencer.h>
+
 #include <algorithm>
 
 #include "base/checksum.h"
@@ -24,6 +26,7 @@ World::World(const WorldOptions& options, Statistics& statistics)
       statistics_(statistics),
       chance_(options.seed),
       announcing_(options.seed ^ 0x616e6e6f),
+      carrying_(options.seed ^ 0x63617272),
       core_random_(options.seed ^ 0x636f7265),
       worker_random_(options.seed ^ 0x776f726b),
       weather_{.agenda = agenda_,
@@ -62,6 +65,7 @@ World::World(const WorldOptions& options, Statistics& statistics)
     programs_.push_back(std::make_unique<ProgramActor>(weather_, server_, credentials_.submitter, std::move(plan)));
     links.push_back(&programs_.back()->link());
   }
+  if (carrying_.Chance(0.4)) CreateChain(count, links);
   swizzle_ = std::make_unique<Swizzle>(weather_, std::move(links));
   server_.BecomeFaulty();
   if (options.mode == Mode::kLiveness) {
@@ -70,6 +74,21 @@ World::World(const WorldOptions& options, Statistics& statistics)
     agenda_.After(chance_.Between(absl::Seconds(60), absl::Seconds(240)), [this] { is_over_ = true; });
   }
   Beat();
+}
+
+void World::CreateChain(int number, std::vector<FaultyTransport*>& links) {
+  const bool announces = carrying_.Chance(0.6);
+  RoundPlan plan = RoundPlan::DrawContinued(number, carrying_);
+  const ProgramActor* before = nullptr;
+  for (int left = 1 + static_cast<int>(carrying_.Below(4)); left >= 0; --left) {
+    RoundPlan next = RoundPlan::DrawContinuing(++number, plan, carrying_);
+    if (announces && before != nullptr) plan.Announce(carrying_);
+    programs_.push_back(
+        std::make_unique<ProgramActor>(weather_, server_, credentials_.submitter, std::move(plan), before));
+    before = programs_.back().get();
+    links.push_back(&programs_.back()->link());
+    plan = std::move(next);
+  }
 }
 
 World::~World() {
@@ -159,6 +178,8 @@ const ProgramActor* World::ProgramOf(const std::string& request_id) const {
 EndedRound World::ReadRound(const RoundRecord& record) {
   EndedRound round{.record = record};
   const ProgramActor* program = ProgramOf(record.request_id);
+  round.was_opened = !server_.monitor().FindSpec(record.id)->announced() ||
+                     server_.monitor().OpenTimeOf(record.id) < absl::InfiniteFuture();
   round.was_cancelled = program != nullptr && program->has_cancelled();
   if (program != nullptr && !program->plan().broadcast.empty()) {
     round.broadcast_digest = Sha256Hex(program->plan().broadcast);
@@ -261,7 +282,7 @@ void World::VerifyShown(const RoundRecord& record) {
   const auto shown = Ask(kGetRound, get);
   if (server_.monitor().WasDeleted(record.id)) return;
   const auto stored = ToProto(record);
-  if (!shown.ok() || !stored.ok() || shown->round().SerializeAsString() != stored->SerializeAsString()) {
+  if (!shown.ok() || !stored.ok() || !google::protobuf::util::MessageDifferencer::Equals(shown->round(), *stored)) {
     return journal_.Break("what is shown is what is stored", "round {}: {}", record.id, shown.status().ToString());
   }
   if (record.state != RoundState::kSucceeded) return;

@@ -49,6 +49,8 @@ class World {
   int64_t num_passages() const { return server_.num_passages(); }
 
  private:
+  // Programs whose rounds continue one another, from this number on.
+  void CreateChain(int number, std::vector<FaultyTransport*>& links);
   // Once a second.
   void Beat();
   void BecomeCalm();
@@ -79,6 +81,8 @@ class World {
   SeededRandom chance_;
   // For announced rounds.
   SeededRandom announcing_;
+  // For rounds that continue others.
+  SeededRandom carrying_;
   SeededRandom core_random_;
   SeededRandom worker_random_;
   Weather weather_;
