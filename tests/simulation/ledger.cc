@@ -99,8 +99,9 @@ void Ledger::CheckVerdict(const v1::TaskResult& result, const v1::ResultVerdict&
     return journal_.Break("the store answers", "task {} is {} in the store", name,
                           stored.ok() ? std::string(Name(stored->state)) : stored.status().ToString());
   }
-  CheckReason(verdict, id->round, store);
   bool is_counted = task->state == TaskState::kSucceeded && task->token.value() == token;
+  // A round that was deleted forgets what has become of its tasks: then nobody can tell that it was counted.
+  if (place.is_traceable) CheckReason(verdict, id->round, store);
   if (!IsContribution(result)) return;
   // What a worker hands in wrong in this world is not even a message.
   if (verdict.verdict() == V::REJECTED && verdict.message().find("not a serialised") == std::string::npos) {
@@ -111,7 +112,7 @@ void Ledger::CheckVerdict(const v1::TaskResult& result, const v1::ResultVerdict&
     journal_.Break("accepted, so counted", "task {} under {} got {} and is {} under {}", name, token,
                    V::Verdict_Name(verdict.verdict()), Name(task->state), task->token);
   }
-  if (!is_said_counted && is_counted) {
+  if (!is_said_counted && is_counted && place.is_traceable) {
     journal_.Break("verdicts are true", "task {} under {} is counted and got {}", name, token,
                    V::Verdict_Name(verdict.verdict()));
   }

@@ -111,12 +111,21 @@ RoundPlan RoundPlan::DrawContinued(int number, Random& random) {
   spec.set_goal(UpTo(random, 3));
   spec.set_min_goal(UpTo(random, spec.goal()));
   spec.clear_min_clients();
+  // Second leases, too, are carried over.
+  if (random.Chance(0.5)) {
+    v1::StragglerPolicy& policy = *spec.mutable_straggler();
+    DrawStraggler(random, policy);
+    policy.set_speculate(true);
+    policy.clear_deadline_factor();
+    policy.set_remaining_share_max(1);
+    policy.set_finished_min(1);
+  }
   return plan;
 }
 
 RoundPlan RoundPlan::DrawContinuing(int number, const RoundPlan& before, Random& random) {
   RoundPlan plan = DrawContinued(number, random);
-  plan.create_after = before.create_after + random.Between(absl::ZeroDuration(), absl::Seconds(10));
+  plan.create_after = before.create_after + random.Between(absl::ZeroDuration(), absl::Seconds(3));
   plan.continues = before.request_id;
   plan.spec.set_population(before.spec.population());
   plan.spec.set_job(before.spec.job());

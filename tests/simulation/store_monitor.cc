@@ -232,6 +232,8 @@ void StoreMonitor::OnCarryOver(const TaskStore::CarryOverParams& params, const s
     return nullptr;
   };
   for (const TaskRecord& task : carried) {
+    journal_.Note("task {} of worker {} goes on as {}, through {} rounds so far", task.origin->ToString(), task.worker,
+                  task.id.ToString(), task.staleness);
     ++statistics_.carried["tasks carried over"];
     statistics_.carried["tasks carried through several rounds"] += task.staleness > 1;
     statistics_.carried["second leases carried over"] += task.second_lease.has_value();
@@ -553,13 +555,12 @@ const StoreMonitor::TaskImage* StoreMonitor::FindTask(const TaskId& task) const 
 }
 
 StoreMonitor::Place StoreMonitor::PlaceOf(const TaskId& name) const {
-  Place place{.id = name};
-  for (const TaskImage* task = FindTask(name); task != nullptr && task->carried_to; task = FindTask(place.id)) {
-    place.is_traceable = place.is_traceable && !WasDeleted(place.id.round);
+  Place place{.id = name, .is_traceable = !WasDeleted(name.round)};
+  const TaskImage* task = FindTask(name);
+  for (; task != nullptr && task->carried_to; task = FindTask(place.id)) {
     place.id = *task->carried_to;
+    place.is_traceable = place.is_traceable && !WasDeleted(place.id.round);
   }
-  place.is_traceable = place.is_traceable && !WasDeleted(place.id.round);
-  const TaskImage* task = FindTask(place.id);
   // Memory has those that are leased.
   if (task != nullptr && task->state == TaskState::kLeased) place.is_traceable = true;
   return place;
@@ -627,7 +628,10 @@ void StoreMonitor::Look(std::string_view operation, const RoundId& round) {
   for (size_t i = 0; i < tasks->size(); ++i) {
     const TaskRecord& task = (*tasks)[i];
     CheckTask(operation, *image, image->tasks[i], task);
+    // The store forgets what has gone on in a round that was deleted.
+    const std::optional<TaskId> gone_on = task.carried_to ? task.carried_to : image->tasks[i].carried_to;
     image->tasks[i] = ImageOf(task);
+    image->tasks[i].carried_to = gone_on;
   }
   image->state = record->state;
   image->end_time = record->end_time;
@@ -695,7 +699,9 @@ void StoreMonitor::CheckTask(std::string_view operation, const RoundImage& round
                    before.token, now.id.ToString(), now.lease_token);
   }
   CheckSecondLease(operation, before, now);
-  if (before.origin != now.origin || (before.carried_to && before.carried_to != now.carried_to)) {
+  const bool has_lost_place = before.carried_to && before.carried_to != now.carried_to &&
+                              (now.carried_to || !WasDeleted(before.carried_to->round));
+  if (before.origin != now.origin || has_lost_place) {
     journal_.Break("a task goes on in one place", "{} changed where task {} comes from or goes to", operation,
                    now.id.ToString());
   }
@@ -709,7 +715,8 @@ void StoreMonitor::CheckTask(std::string_view operation, const RoundImage& round
   bool can_run = now.state == TaskState::kQueued || now.state == TaskState::kLeased;
   // The last attempt that may be lost or fail ends no task while another runs, which may end so, too. If that was accepted
   // and a crash forgot it, the task has one more attempt.
-  const int extra = round.spec.straggler().speculate() ? 1 : 0;
+  // What was carried over may have come with a second attempt.
+  const int extra = round.spec.straggler().speculate() || now.origin ? 1 : 0;
   const bool may_be_forgotten = round.spec.durability() == v1::EPHEMERAL;
   can_run = can_run && !(extra > 0 && (now.state == TaskState::kLeased || may_be_forgotten));
   if (now.num_failed > retry.failed_max() + extra || now.num_lost > retry.lost_max() + extra ||

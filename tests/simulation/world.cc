@@ -195,6 +195,8 @@ EndedRound World::ReadRound(const RoundRecord& record) {
   round.spec = *std::move(spec);
   round.release = *std::move(release);
   round.tasks = *std::move(tasks);
+  // The store forgets where a task went whose round was deleted since.
+  for (TaskRecord& task : round.tasks) task.carried_to = server_.monitor().FindTask(task.id)->carried_to;
   round.contributions = *std::move(contributions);
   if (record.state != RoundState::kSucceeded) return round;
   const std::string& digest = round.release.aggregate.digest();

@@ -38,7 +38,8 @@ class Loop {
         ahead_(server, {.plan = [&program](int number) { return program.Plan(number); },
                         .broadcast = [&program](int number) { return program.Broadcast(number); },
                         .rounds = options.rounds,
-                        .ahead = options.ahead}),
+                        .ahead = options.ahead,
+                        .buffered = options.buffered}),
         watch_(server.clock) {}
 
   absl::StatusOr<std::vector<RoundOutcome>> Run() {
@@ -84,7 +85,7 @@ class Loop {
     }
     RETURN_IF_ERROR(program_.Apply(number, aggregate, outcome.round));
     outcome.timings.apply = watch_.Lap();
-    if (options_.ahead > 0 && number < options_.rounds) {
+    if ((options_.ahead > 0 || options_.buffered) && number < options_.rounds) {
       RETURN_IF_ERROR(OpenNext());
       watch_.Lap();
     }

@@ -115,6 +115,10 @@ struct ProgramOptions {
   // How many rounds are announced ahead of the one that runs (K), so that workers prepare them meanwhile. 0, because
   // the loop cannot know whether Plan depends on what the rounds before release.
   int ahead = 0;
+  // Each round continues the one before it: tasks that still run when a round has its goal go on in the next, and their
+  // contributions count there (RoundSpec.continues; Plan may set `staleness`). For plans of more tasks than their goal.
+  // At least one round is announced ahead. What a round releases then depends on who was fast.
+  bool buffered = false;
   // Call Program::Verify on every round. A mismatch is reported, not an error.
   bool verify = false;
   // Give up on a round after this long, whatever its own deadline says.

@@ -33,6 +33,8 @@ RoundsAhead::~RoundsAhead() {
 }
 
 absl::StatusOr<BegunRound> RoundsAhead::Open() {
+  // Before it opens: it may have its goal then, and what runs of it goes on in the next.
+  if (options_.buffered) RETURN_IF_ERROR(Announce(std::max(options_.ahead, 1) + 1));
   const absl::Time start = server_.clock.Now();
   number_ = announced_.empty() ? num_planned_ + 1 : announced_.front().number;
   BegunRound begun;
@@ -53,17 +55,25 @@ absl::StatusOr<BegunRound> RoundsAhead::Open() {
   return begun;
 }
 
-absl::Status RoundsAhead::Announce() {
-  while (static_cast<int>(announced_.size()) < options_.ahead && num_planned_ < options_.rounds) {
+absl::Status RoundsAhead::Announce() { return Announce(options_.ahead); }
+
+absl::Status RoundsAhead::Announce(int ahead) {
+  while (static_cast<int>(announced_.size()) < ahead && num_planned_ < options_.rounds) {
     const absl::Time start = server_.clock.Now();
     number_ = num_planned_ + 1;
     ASSIGN_OR_RETURN(BegunRound begun, Plan(number_));
     v1::RoundSpec spec = begun.plan.spec;
     if (!spec.has_announce_deadline()) {
-      *spec.mutable_announce_deadline() = ToProto(AnnounceDeadline(spec, options_.ahead));
+      *spec.mutable_announce_deadline() = ToProto(AnnounceDeadline(spec, ahead));
+    }
+    if (options_.buffered) {
+      spec.set_continues(newest_);
+      // Of the first, which continues none, it says nothing.
+      if (newest_.empty()) spec.clear_staleness();
     }
     ASSIGN_OR_RETURN(begun.round, AnnounceRound(server_.transport, server_.random, std::move(spec)));
     begun.took = server_.clock.Now() - start;
+    newest_ = begun.round.id();
     announced_.push_back(std::move(begun));
   }
   return absl::OkStatus();

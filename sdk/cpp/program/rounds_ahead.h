@@ -40,6 +40,8 @@ class RoundsAhead {
     int rounds = 0;
     // How many are announced beside the one that is open.
     int ahead = 0;
+    // Each continues the one before it, and is announced before that one opens: at least one is ahead.
+    bool buffered = false;
   };
   // What the connection refers to outlives it.
   RoundsAhead(const Connection& server, Options options) : server_(server), options_(std::move(options)) {}
@@ -57,12 +59,15 @@ class RoundsAhead {
   int number() const { return number_; }
 
  private:
+  absl::Status Announce(int ahead);
   absl::StatusOr<BegunRound> Plan(int number);
   absl::Status Create(BegunRound& begun);
 
   const Connection server_;
   const Options options_;
   std::deque<BegunRound> announced_;
+  // Of the round that was announced last.
+  std::string newest_;
   int num_planned_ = 0;
   int number_ = 0;
 };

@@ -164,12 +164,12 @@ class Server:
         population = self._connection.link.security.population
         return Round(self._connection, await self._connection.run(round_calls.announce(computation, options, population)))
 
-    async def loop(self, computation: str, /, *, rounds: int | None = None, ahead: int = 0,
+    async def loop(self, computation: str, /, *, rounds: int | None = None, ahead: int = 0, buffered: bool = False,
                    apply: Callable[[Result], object] | None = None, timeout: float | None = None, progress: bool | None = None,
                    **options: Any) -> AsyncIterator[Result]:
         """As `sheaf.Server.loop`, for `async for`. Who leaves it with `ahead` closes it, as contextlib.aclosing does."""
         run = self._connection.run
-        begun = RoundsAhead(computation, options, self._connection.link.security.population, rounds, ahead)
+        begun = RoundsAhead(computation, options, self._connection.link.security.population, rounds, ahead, buffered)
         try:
             while begun.has_next:
                 try:

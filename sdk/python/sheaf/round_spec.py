@@ -80,6 +80,9 @@ class RoundOptions(TypedDict, total=False):
     lost_max: attempts at a task whose worker vanished, before it is given up (16).
     straggler: what is done about attempts that take much longer than others of the round did: a mapping of the fields of
         `StragglerPolicy`, such as `dict(speculate=True)`, or `dict(deadline_factor=4)`. Durations are seconds.
+    continues: id of a round whose tasks that still run when it has its goal go on in this one (see `buffered` of `Server.loop`).
+    staleness: of a round that continues another, what it takes over: a mapping of the fields of `StalenessPolicy`, such as
+        `dict(max=5)`: a task goes on through five rounds at most.
     durability: "durable" (the default), or "ephemeral": nothing individual ever reaches the server's disk.
     contribution_bytes_max: largest contribution.
     job: groups the rounds of one program; jobs of one priority take turns.
@@ -104,6 +107,8 @@ class RoundOptions(TypedDict, total=False):
     failed_max: int
     lost_max: int
     straggler: Mapping[str, Any]
+    continues: str
+    staleness: Mapping[str, Any]
     durability: Literal["durable", "ephemeral"]
     contribution_bytes_max: int
     job: str
@@ -123,7 +128,7 @@ def round_spec(computation: str, options: RoundOptions, population: str) -> roun
     spec.computation.config = to_bytes(options.get("config"), "config")
     _set_outputs(spec.aggregate, options["outputs"], options.get("numerics", "exact"))
     _set_tasks(spec, options.get("tasks"), options.get("goal", 0))
-    for name in ("job", "goal", "min_goal", "over_selection", "min_clients", "priority", "contribution_bytes_max"):
+    for name in ("job", "continues", "goal", "min_goal", "over_selection", "min_clients", "priority", "contribution_bytes_max"):
         if name in options:
             setattr(spec, name, options[name])  # type: ignore[literal-required]
     for name in ("deadline", "attempt_deadline", "announce_deadline", "lease_duration"):
@@ -135,6 +140,8 @@ def round_spec(computation: str, options: RoundOptions, population: str) -> roun
             setattr(spec.retry, name, options[name])  # type: ignore[literal-required]
     if "straggler" in options:
         _set_straggler(spec.straggler, options["straggler"])
+    if "staleness" in options:
+        _set_staleness(spec.staleness, options["staleness"])
     if "durability" in options:
         spec.durability = _choice(round_pb2.Durability, options["durability"], "durability")
     return spec
@@ -154,6 +161,22 @@ def _set_straggler(policy: round_pb2.StragglerPolicy, options: Mapping[str, Any]
             setattr(policy, name, value)
         except (TypeError, ValueError) as error:
             raise InvalidArgument(f"straggler {name}: {error}") from error
+
+
+def _set_staleness(policy: round_pb2.StalenessPolicy, options: Mapping[str, Any]) -> None:
+    fields = [field.name for field in policy.DESCRIPTOR.fields]
+    unknown = set(options) - set(fields)
+    if unknown:
+        raise InvalidArgument(f"staleness has no {', '.join(sorted(unknown))}; it has {', '.join(fields)}")
+    policy.SetInParent()
+    for name, value in options.items():
+        if name == "function":
+            policy.function = _choice(round_pb2.StalenessFunction, value, "staleness function")
+            continue
+        try:
+            setattr(policy, name, value)
+        except (TypeError, ValueError) as error:
+            raise InvalidArgument(f"staleness {name}: {error}") from error
 
 
 def output_spec(name: str, output: Output) -> aggregation_pb2.OutputSpec:

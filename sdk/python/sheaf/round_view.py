@@ -67,6 +67,11 @@ class RoundView:
         return int(self.message.num_clients)
 
     @property
+    def contributions_by_staleness(self) -> dict[int, int]:
+        """Of a round that continues another: how many contributions came through so many rounds; 0 for its own tasks."""
+        return {int(staleness): int(count) for staleness, count in self.message.contributions_by_staleness.items()}
+
+    @property
     def phases(self) -> dict[str, float]:
         """Where its wall time went, in seconds: wait, download, prepare, compute, upload, fold, commit. Once it has ended."""
         phases: Any = self.message.phases

@@ -27,13 +27,15 @@ class RoundsAhead:
     connection.run(ahead.cancel())
     """
 
-    def __init__(self, computation: str, options: Mapping[str, Any], population: str, rounds: int | None, ahead: int) -> None:
+    def __init__(self, computation: str, options: Mapping[str, Any], population: str, rounds: int | None, ahead: int,
+                 buffered: bool = False) -> None:
         if ahead < 0:
             raise InvalidArgument(f"a loop announces 0 or more rounds ahead, and not {ahead}")
         self._computation, self._population = computation, population
         self._options = dict(options)
         self._broadcast = self._options.pop("broadcast", None)
-        self._rounds, self._ahead = rounds, ahead
+        self._rounds, self._ahead = rounds, max(ahead, 1) if buffered else ahead
+        self._buffered, self._newest = buffered, ""
         self._announced: deque[round_pb2.Round] = deque()
         self._opened: round_pb2.Round | None = None
         self._num_begun = self._num_given = 0
@@ -76,6 +78,9 @@ class RoundsAhead:
                 return
 
     def _open(self) -> Steps[None]:
+        if self._buffered:
+            # Before it opens: it may have its goal then, and what runs of it goes on in the next.
+            yield from self._announce(self._ahead + 1)
         self.number = self._num_given + 1
         if self._announced:
             self._opened = yield from round_calls.open(self._announced[0].id, self._current_broadcast())
@@ -85,14 +90,21 @@ class RoundsAhead:
             options["broadcast"] = self._current_broadcast()
             self._num_begun += 1
             self._opened = yield from round_calls.create(self._computation, options, self._population)
-        yield from self._announce()
+        yield from self._announce(self._ahead)
 
-    def _announce(self) -> Steps[None]:
-        while len(self._announced) < self._ahead and (self._rounds is None or self._num_begun < self._rounds):
+    def _announce(self, ahead: int) -> Steps[None]:
+        while len(self._announced) < ahead and (self._rounds is None or self._num_begun < self._rounds):
             self.number = self._num_begun + 1
             options = round_calls.current(self._options)
-            options.setdefault("announce_deadline", _announce_seconds(options, self._ahead))
-            self._announced.append((yield from round_calls.announce(self._computation, options, self._population)))
+            options.setdefault("announce_deadline", _announce_seconds(options, ahead))
+            if self._buffered and self._newest:
+                options["continues"] = self._newest
+            elif self._buffered:
+                # The first continues none.
+                options.pop("staleness", None)
+            announced = yield from round_calls.announce(self._computation, options, self._population)
+            self._announced.append(announced)
+            self._newest = announced.id
             self._num_begun += 1
 
     def _current_broadcast(self) -> Any:

@@ -114,7 +114,7 @@ class Server:
         population = self._connection.link.security.population
         return Round(self._connection, self._connection.run(round_calls.announce(computation, options, population)))
 
-    def loop(self, computation: str, /, *, rounds: int | None = None, ahead: int = 0,
+    def loop(self, computation: str, /, *, rounds: int | None = None, ahead: int = 0, buffered: bool = False,
              apply: Callable[[Result], object] | None = None, timeout: float | None = None, progress: bool | None = None,
              **options: Any) -> Iterator[Result]:
         """One round after the other; the results, as they come.
@@ -130,10 +130,12 @@ class Server:
         tasks meanwhile (see `sheaf-worker --prepare-ahead`). All of their options are asked for then, but for the broadcast, which
         is asked for when the round is opened: the values that the rounds release are the same with any `ahead`. apply: called
         with each result before it comes; with `ahead` the next round is opened right after it, so that the loop's body, which
-        evaluates, runs beside the workers. A loop that is left, or in which something is raised, cancels what it began ahead.
+        evaluates, runs beside the workers. buffered: each round continues the one before it: tasks that still run when a round has
+        its `goal` are not cancelled, but go on in the next, where their contributions count (see `staleness` of RoundOptions). Give
+        a goal, and more tasks than that. One round is announced ahead at least. A loop that is left, or in which something is raised, cancels what it began ahead.
         """
         run = self._connection.run
-        begun = RoundsAhead(computation, options, self._connection.link.security.population, rounds, ahead)
+        begun = RoundsAhead(computation, options, self._connection.link.security.population, rounds, ahead, buffered)
         try:
             while begun.has_next:
                 try:

@@ -19,7 +19,7 @@ constexpr int64_t kEphemeralMin = 2;
 
 void Checkpoints::WriteIfDue(LiveRound& round) {
   // Of a round that is sealed the aggregate is written next, and makes a checkpoint needless.
-  if (!AcceptsContributions(round.state)) return;
+  if (!HandsOutTasks(round.state)) return;
   const Limits& limits = context_.limits;
   const int64_t contributions = round.submitted - round.checkpoint_sequence;
   if (contributions < limits.checkpoint_contributions) {
@@ -38,7 +38,7 @@ void Checkpoints::WriteAll() {
     // Of rounds that spool nothing first: should there be no time for the others, their spools are still there.
     for (const bool is_spooled : {false, true}) {
       for (const auto& [id, round] : rounds_.all()) {
-        if (AcceptsContributions(round->state) && IsSpooled(*round) == is_spooled) Write(*round);
+        if (HandsOutTasks(round->state) && IsSpooled(*round) == is_spooled) Write(*round);
       }
     }
   });

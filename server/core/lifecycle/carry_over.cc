@@ -43,7 +43,8 @@ absl::Status CarryOver::Recover(LiveRound& round) {
     // Nobody can be told any more what the broadcast of a round was that was deleted.
     if (absl::IsNotFound(record.status())) break;
     RETURN_IF_ERROR(record.status());
-    if (!record->broadcast_digest.empty() && IsFinal(record->state)) {
+    // Also of one that still runs: a crash may have had it collect again, after its tasks were carried over.
+    if (!record->broadcast_digest.empty()) {
       round.broadcasts_before.push_back(record->broadcast_digest);
       broadcasts_.OnRoundAdded(record->broadcast_digest, round.spec.population());
     }
