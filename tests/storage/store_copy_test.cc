@@ -100,6 +100,7 @@ class FullStore {
       REQUIRE(tasks.size() == 3);
       Require(f.Contribute(tasks[0]));
       Require(f.End(tasks[1], AttemptOutcome::kFailed, TaskState::kBuried));
+      if (id == "r-done") CarryOver(f);
       Require(f.Move(RoundState::kCollecting, RoundState::kSealing));
       Require(f.Move(RoundState::kSealing, RoundState::kFailed));
       f.now += absl::Seconds(1);
@@ -125,6 +126,21 @@ class FullStore {
       Require(f.Do([&](TaskStore& s) { return s.CreateToken(token); }));
     }
     f.round = kLive;
+  }
+
+  // What still runs of r-done, into a round that is cancelled then.
+  static void CarryOver(StoreFixture& f) {
+    f.CreateRound({.id = "r-next"});
+    const auto carried = Require(f.Do([&](TaskStore& s) {
+      return s.CarryOver({.from = f.round, .to = RoundId("r-next"), .staleness_max = 1, .now = f.now});
+    }));
+    REQUIRE(carried.size() == 1);
+    Require(f.Do([&](TaskStore& s) {
+      return s.MoveRound({.round = RoundId("r-next"),
+                          .from = RoundState::kCollecting,
+                          .to = RoundState::kCancelled,
+                          .now = f.now});
+    }));
   }
 
   void HandIn(StoreFixture& f, const SpoolRef& payload, const std::string& bytes) {
