@@ -264,7 +264,8 @@ class TaskStore : public TaskQueries {
     // Of its QUEUED tasks: one that would wait for longer is available at `now`.
     absl::Time available_time_max;
   };
-  // After a restart, for a clock that was set back meanwhile: no instant of the round lies further ahead than it can.
+  // After a restart, for a clock that was set back meanwhile: no instant of the round lies further ahead than it can;
+  // but those of tasks that were carried over, which another round has given.
   // Those that do become the maximum. Returns whether any did. FAILED_PRECONDITION if the round is neither kAnnounced
   // nor kCollecting. NOT_FOUND.
   virtual absl::StatusOr<bool> LimitTimes(const LimitTimesParams& params) = 0;

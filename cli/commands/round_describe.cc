@@ -1,5 +1,9 @@
 #include <fmt/format.h>
 
+#include <map>
+#include <string>
+#include <vector>
+
 #include "absl/strings/str_join.h"
 #include "cli/commands.h"
 #include "cli/terminal/field_list.h"
@@ -9,6 +13,19 @@
 
 namespace sheaf {
 namespace {
+
+// "12 of its own, 3 through 1 round".
+std::string StalenessText(const v1::Round& round) {
+  const std::map<int32_t, int64_t> counts(round.contributions_by_staleness().begin(),
+                                          round.contributions_by_staleness().end());
+  std::vector<std::string> parts;
+  for (const auto& [staleness, count] : counts) {
+    parts.push_back(staleness == 0
+                        ? fmt::format("{} of its own", HumanCount(count))
+                        : fmt::format("{} through {} round{}", HumanCount(count), staleness, staleness == 1 ? "" : "s"));
+  }
+  return absl::StrJoin(parts, ", ");
+}
 
 class RoundDescribe final : public Command {
  public:
@@ -50,6 +67,8 @@ class RoundDescribe final : public Command {
       fields.Add("Speculation", fmt::format("{} accepted from a second attempt while the first still ran",
                                             HumanCount(round.num_speculative_wins())));
     }
+    fields.AddIf("Continues", spec.continues());
+    if (!round.contributions_by_staleness().empty()) fields.Add("Staleness", StalenessText(round));
     fields.Add("Created", time(round.create_time()));
     if (round.has_end_time()) {
       fields.Add("Ended", time(round.end_time()));

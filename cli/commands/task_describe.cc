@@ -39,6 +39,11 @@ class TaskDescribe final : public Command {
     fields.Add("State", StateCell(task.state()));
     fields.AddIf("Data", task.data_selector());
     fields.AddIf("Worker", task.worker());
+    if (!task.origin().empty()) {
+      fields.Add("Carried over", fmt::format("from {}, through {} round{}", task.origin(), task.staleness(),
+                                             task.staleness() == 1 ? "" : "s"));
+    }
+    fields.AddIf("Goes on as", task.carried_to());
     fields.Add("Attempts",
                fmt::format("{}, of these {} failed, {} lost", task.num_attempts(), task.num_failed(), task.num_lost()));
     fields.AddIf("Last error", {task.last_error(), Color::kRed});

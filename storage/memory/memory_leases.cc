@@ -125,7 +125,6 @@ absl::StatusOr<std::vector<TaskRecord>> MemoryTaskStore::LeaseAgain(const LeaseA
 absl::StatusOr<absl::Time> MemoryTaskStore::FirstLeaseTime(const RoundId& id, absl::Time after) {
   const Round* round = FindRound(id);
   if (!round) return NoSuchRound(id);
-  if (round->record.state != RoundState::kCollecting) return absl::InfiniteFuture();
   const auto first = round->single_leases.upper_bound({after, std::numeric_limits<int32_t>::max()});
   return first == round->single_leases.end() ? absl::InfiniteFuture() : first->first;
 }
@@ -217,6 +216,7 @@ absl::StatusOr<bool> MemoryTaskStore::LimitTimes(const LimitTimesParams& params)
   limited.deadline_time = std::min(limited.deadline_time, params.deadline_time_max);
   bool has_changed = limited.deadline_time != round->record.deadline_time;
   for (Task& task : round->tasks) {
+    if (task.record.origin) continue;
     TaskRecord next = task.record;
     if (next.state == TaskState::kLeased) {
       next.expire_time = std::min(next.expire_time, params.expire_time_max);

@@ -415,6 +415,7 @@ absl::StatusOr<bool> SqlTaskStore::LimitTimes(const LimitTimesParams& params) {
   }
   for (const TaskId& id : leases_.OfRound(params.round)) {
     TaskRecord task = *leases_.Find(id);
+    if (task.origin) continue;
     if (task.second_lease) {
       SecondLease& second = *task.second_lease;
       second.expire_time = Kept(std::min(second.expire_time, params.expire_time_max));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstring>
+#include <utility>
 
 #include "sdk/cpp/client/round_client.h"
 #include "tests/sdk/program_local_server.h"
@@ -224,6 +225,24 @@ TEST_CASE("With rounds announced ahead, the next is opened with its broadcast be
                                                         "1 ended", "2 COLLECTING", "2 SUCCEEDED", "3 started r-2",
                                                         "2 ended", "3 COLLECTING", "3 SUCCEEDED", "3 ended"});
   CHECK(setup.server.num_calls(kOpenRound.name) == 2);
+}
+
+TEST_CASE("In a buffered loop each round continues the one before it, and is announced before that one opens") {
+  AheadSetup setup;
+  const auto outcomes = RunProgram({setup.server, setup.clock, setup.random}, setup.program,
+                                   {.rounds = 4, .buffered = true, .observer = &setup.diary});
+  INFO(outcomes.status().ToString());
+  REQUIRE(outcomes.ok());
+  CHECK(setup.program.steps ==
+        std::vector<std::string>{"plan 1", "plan 2", "broadcast 1 of 0", "apply 1", "plan 3", "broadcast 2 of 7",
+                                 "evaluate 1", "apply 2", "plan 4", "broadcast 3 of 14", "evaluate 2", "apply 3",
+                                 "broadcast 4 of 21", "evaluate 3", "apply 4", "evaluate 4"});
+  std::string before;
+  for (const v1::Round& round : setup.server.rounds()) {
+    CHECK(round.spec().announced());
+    CHECK(round.spec().continues() == std::exchange(before, round.id()));
+  }
+  CHECK(StatesOf(setup.server) == std::vector<v1::RoundState>(4, v1::SUCCEEDED));
 }
 
 TEST_CASE("As many rounds as asked for are announced ahead, and none beyond the last") {

@@ -110,6 +110,36 @@ def test_options_are_asked_for_ahead_and_the_broadcast_when_the_round_before_was
     assert states(server, job) == ["SUCCEEDED"] * 3
 
 
+def test_a_buffered_loop_takes_what_slow_workers_bring_into_a_later_round(server, offer):
+    def uneven(task):
+        time.sleep(0.7 if task.payload == "slow" else 0.05)
+        return {"n": 100.0 if task.payload == "slow" else 1.0}
+
+    for _ in range(3):
+        offer(uneven=uneven)
+    job, payloads = f"buffered-{time.monotonic_ns()}", iter(["slow"])
+
+    def tasks():
+        return [sheaf.Task(payload=next(payloads, "fast")), *[sheaf.Task(payload="fast")] * 3]
+
+    results = []
+    for result in server.loop("uneven", buffered=True, outputs=N, tasks=tasks, goal=2, staleness={"max": 100}, job=job):
+        results.append(result)
+        if result["n"] >= 100:
+            break
+        assert len(results) < 100, "what the slow one brings is lost"
+    # It counts once, in the round that was there when it came; its worker knows nothing of it.
+    assert [result["n"] >= 100 for result in results] == [False] * (len(results) - 1) + [True] and len(results) > 1
+    assert all(result.num_contributions >= 2 for result in results)
+    staleness = results[-1].round.contributions_by_staleness
+    assert max(staleness) == len(results) - 1 and sum(staleness.values()) == results[-1].num_contributions
+    assert results[0].round.contributions_by_staleness == {}
+    with pytest.raises(sheaf.InvalidArgument, match="staleness has no least; it has function, exponent, max"):
+        server.create("uneven", outputs=N, tasks=1, staleness={"least": 1})
+    with pytest.raises(sheaf.NotFound, match="spec.continues names round r-none"):
+        server.create("uneven", outputs=N, tasks=1, continues="r-none")
+
+
 def test_a_loop_that_is_left_cancels_what_it_began_ahead(server, offer):
     offer(add_one=add_one)
     for apply, num_left in ((None, 3), (lambda result: None, 4)):
