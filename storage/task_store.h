@@ -302,8 +302,8 @@ class TaskStore : public TaskQueries {
   virtual absl::Status SaveCheckpoint(const SaveCheckpointParams& params) = 0;
 
   // After a crash, for rounds that spool nothing: forgets the contributions after the checkpoint and queues their tasks
-  // again, their attempts CANCELLED; those that were carried over become CANCELLED. `progress` is the checkpoint's again,
-  // and a round that was kSealing collects again. Returns how many; nothing changes if there are none.
+  // again, their attempts CANCELLED; those that were carried over become CANCELLED. `progress` is the checkpoint's
+  // again, and a round that was kSealing collects again. Returns how many; nothing changes if there are none.
   // FAILED_PRECONDITION if the round has ended.
   virtual absl::StatusOr<int64_t> ForgetContributionsAfterCheckpoint(const RoundId& round, absl::Time now) = 0;
 

@@ -35,8 +35,8 @@ bool IsLegalMove(TaskState from, TaskState to);
 constexpr bool HandsOutTasks(RoundState state) {
   return state == RoundState::kAnnounced || state == RoundState::kCollecting;
 }
-// A contribution to this task is accepted while its round is in this state: while it is COLLECTING; that of a task that was
-// carried over also while it is ANNOUNCED.
+// A contribution to this task is accepted while its round is in this state: while it is COLLECTING; that of a task that
+// was carried over also while it is ANNOUNCED.
 inline bool TakesContribution(const TaskRecord& task, RoundState round) {
   return round == RoundState::kCollecting || (round == RoundState::kAnnounced && task.origin);
 }

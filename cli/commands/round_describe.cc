@@ -20,9 +20,9 @@ std::string StalenessText(const v1::Round& round) {
                                           round.contributions_by_staleness().end());
   std::vector<std::string> parts;
   for (const auto& [staleness, count] : counts) {
-    parts.push_back(staleness == 0
-                        ? fmt::format("{} of its own", HumanCount(count))
-                        : fmt::format("{} through {} round{}", HumanCount(count), staleness, staleness == 1 ? "" : "s"));
+    parts.push_back(
+        staleness == 0 ? fmt::format("{} of its own", HumanCount(count))
+                       : fmt::format("{} through {} round{}", HumanCount(count), staleness, staleness == 1 ? "" : "s"));
   }
   return absl::StrJoin(parts, ", ");
 }

@@ -112,7 +112,7 @@ SEES_EVERYTHING = ["tests", "bench"]
 INTERFACE_HEADERS = {
     # Storage's interface; the stores behind it are for the binary to choose.
     **{
-        (room, "storage"): ["blob_view.h", "ids.h", "payload_store.h", "records.h", "second_lease.h", "task_queries.h", "task_store.h", "transitions.h"]
+        (room, "storage"): ["blob_view.h", "ids.h", "payload_store.h", "records.h", "second_lease.h", "carried_task.h", "task_queries.h", "task_store.h", "transitions.h"]
         for room in CORE
     },
     # The messages that are stored are that room's own.

@@ -233,10 +233,10 @@ TEST_CASE("In a buffered loop each round continues the one before it, and is ann
                                    {.rounds = 4, .buffered = true, .observer = &setup.diary});
   INFO(outcomes.status().ToString());
   REQUIRE(outcomes.ok());
-  CHECK(setup.program.steps ==
-        std::vector<std::string>{"plan 1", "plan 2", "broadcast 1 of 0", "apply 1", "plan 3", "broadcast 2 of 7",
-                                 "evaluate 1", "apply 2", "plan 4", "broadcast 3 of 14", "evaluate 2", "apply 3",
-                                 "broadcast 4 of 21", "evaluate 3", "apply 4", "evaluate 4"});
+  CHECK(setup.program.steps == std::vector<std::string>{"plan 1", "plan 2", "broadcast 1 of 0", "apply 1", "plan 3",
+                                                        "broadcast 2 of 7", "evaluate 1", "apply 2", "plan 4",
+                                                        "broadcast 3 of 14", "evaluate 2", "apply 3",
+                                                        "broadcast 4 of 21", "evaluate 3", "apply 4", "evaluate 4"});
   std::string before;
   for (const v1::Round& round : setup.server.rounds()) {
     CHECK(round.spec().announced());

@@ -76,7 +76,8 @@ void ProgramActor::Create() {
        [this](const absl::StatusOr<v1::CreateRoundResponse>& response) {
          const bool cannot_continue =
              absl::IsFailedPrecondition(response.status()) ||
-             (absl::IsNotFound(response.status()) && server_.monitor().WasDeleted(RoundId(continued_ == nullptr ? "" : continued_->round())));
+             (absl::IsNotFound(response.status()) &&
+              server_.monitor().WasDeleted(RoundId(continued_ == nullptr ? "" : continued_->round())));
          if (continued_ != nullptr && cannot_continue) {
            // The other has its goal already. So this one is a round like any other.
            ++weather_.statistics.carried["creations refused because it was too late"];

@@ -325,7 +325,8 @@ void StoreMonitor::BeforeEndAttempt(const TaskStore::EndAttemptParams& params) {
   if (round == nullptr || params.outcome != AttemptOutcome::kLost) return;
   // The holder itself came, with a result whose upload a crash had taken.
   const TaskImage* image = FindTask(params.task);
-  if (image != nullptr && ledger_.WasOffered(image->origin.value_or(params.task).ToString(), params.token.value())) return;
+  if (image != nullptr && ledger_.WasOffered(image->origin.value_or(params.task).ToString(), params.token.value()))
+    return;
   const LeaseImage* lease = round->tasks[params.task.index].LeaseOf(params.token);
   if (lease != nullptr && params.now < lease->expire_time && params.now < lease->attempt_deadline_time) {
     journal_.Break("a task is never held by two live tokens", "the lease {} of task {} ended {} early", params.token,
@@ -713,9 +714,9 @@ void StoreMonitor::CheckTask(std::string_view operation, const RoundImage& round
   }
   const v1::RetryPolicy& retry = round.spec.retry();
   bool can_run = now.state == TaskState::kQueued || now.state == TaskState::kLeased;
-  // The last attempt that may be lost or fail ends no task while another runs, which may end so, too. If that was accepted
-  // and a crash forgot it, the task has one more attempt.
-  // What was carried over may have come with a second attempt.
+  // The last attempt that may be lost or fail ends no task while another runs, which may end so, too. If that was
+  // accepted and a crash forgot it, the task has one more attempt. What was carried over may have come with a second
+  // attempt.
   const int extra = round.spec.straggler().speculate() || now.origin ? 1 : 0;
   const bool may_be_forgotten = round.spec.durability() == v1::EPHEMERAL;
   can_run = can_run && !(extra > 0 && (now.state == TaskState::kLeased || may_be_forgotten));

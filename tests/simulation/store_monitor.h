@@ -2,9 +2,9 @@
 // states move only along the table of transitions.h, counts equal a recount, a contribution is taken only from the
 // holder and only while its round collects, leases end only by right and are renewed by progress, rounds are sealed
 // only when it is time, nothing crosses populations, limits hold, what is final stays as it is until it is deleted, and
-// only that is deleted whose time has come; a task that is carried over keeps its leases, goes on in one round, and is given
-// to nobody else; an announced round is opened once, with one broadcast, and its deadline
-// counts from then. It keeps an image of what it saw last, also of rounds that were deleted since.
+// only that is deleted whose time has come; a task that is carried over keeps its leases, goes on in one round, and is
+// given to nobody else; an announced round is opened once, with one broadcast, and its deadline counts from then. It
+// keeps an image of what it saw last, also of rounds that were deleted since.
 #pragma once
 
 #include <functional>

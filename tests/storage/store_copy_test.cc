@@ -136,10 +136,8 @@ class FullStore {
     }));
     REQUIRE(carried.size() == 1);
     Require(f.Do([&](TaskStore& s) {
-      return s.MoveRound({.round = RoundId("r-next"),
-                          .from = RoundState::kCollecting,
-                          .to = RoundState::kCancelled,
-                          .now = f.now});
+      return s.MoveRound(
+          {.round = RoundId("r-next"), .from = RoundState::kCollecting, .to = RoundState::kCancelled, .now = f.now});
     }));
   }
 
@@ -334,7 +332,7 @@ TEST_CASE("A row that is not what was copied is named") {
   };
   const std::vector<Change> changes = {
       {"workers", "UPDATE workers SET num_leased = num_leased + 1 WHERE name = 'w2'", "row w2, others"},
-      {"tasks", "UPDATE tasks SET delayed_until = NULL WHERE delayed_until IS NOT NULL", "row 1288490"},
+      {"tasks", "UPDATE tasks SET delayed_until = NULL WHERE delayed_until IS NOT NULL", "row 1717986"},
       {"round_texts", "UPDATE round_texts SET spec = spec || '\\x00' WHERE round_key = 3", "row 3 "},
       {"token_populations", "DELETE FROM token_populations WHERE population = 'default'", "row t-two, default"},
       {"attempts", "DELETE FROM attempts WHERE ctid = (SELECT max(ctid) FROM attempts)", "table attempts"},
@@ -448,13 +446,13 @@ TEST_CASE("A copy overwrites nothing, and takes no store from anybody") {
   refused("the newer build");
   {
     const auto connection = Require(SqliteConnection::Open(full.path() + "/tasks.db"));
-    Require(connection->ExecuteScript("UPDATE schema SET version = 8, minimum_compatible_version = 8"));
+    Require(connection->ExecuteScript("UPDATE schema SET version = 9, minimum_compatible_version = 9"));
   }
   CHECK(full.CopyTo("postgresql://sheaf:hunter2@db/sheaf").status().code() == absl::StatusCode::kInvalidArgument);
   Require(full.CopyTo(database.conninfo()));
   const absl::Status again = full.CopyTo(database.conninfo()).status();
   CHECK(again.code() == absl::StatusCode::kFailedPrecondition);
-  CHECK_THAT(std::string(again.message()), Contains("rows in attempts, contributions, deleted_rounds"));
+  CHECK_THAT(std::string(again.message()), Contains("rows in attempts, carried_tasks, contributions"));
   PostgresStore store = OpenCopy(database.conninfo(), full.beside("server"));
   CHECK(Dump(store.task_store(), full.now()) == full.dump());
 }

@@ -113,7 +113,8 @@ absl::Status Broadcasts::Delete(const std::string& digest) const {
 void Broadcasts::ForgetReaders(const std::string& digest) {
   std::set<std::string> populations;
   for (const auto& [id, round] : rounds_.all()) {
-    if (round->spec.broadcast_digest() == digest || HadBefore(*round, digest)) populations.insert(round->spec.population());
+    if (round->spec.broadcast_digest() == digest || HadBefore(*round, digest))
+      populations.insert(round->spec.population());
   }
   readers_.Set(digest, std::move(populations));
 }

@@ -59,7 +59,8 @@ absl::Status ContributionFold::Accept(LiveRound& round, Acceptance acceptance) {
   RoundProgress progress = round.progress;
   Add(acceptance.timings.durations, contribution, num_clients, progress);
   if (!round.spec.continues().empty()) ++progress.staleness[acceptance.task.staleness];
-  if (round.spec.has_straggler() && !acceptance.task.origin) progress.run_times.Add(acceptance.now - RunsSince(round, acceptance.task));
+  if (round.spec.has_straggler() && !acceptance.task.origin)
+    progress.run_times.Add(acceptance.now - RunsSince(round, acceptance.task));
   const std::optional<SecondLease>& beaten = acceptance.task.second_lease;
   if (beaten && beaten->attempt < acceptance.task.attempt) ++progress.num_speculative_wins;
   ASSIGN_OR_RETURN(const ContributionRecord record,

@@ -123,10 +123,10 @@ class Explanation {
       Errors(tasks.buried > 0 ? TaskState::kBuried : TaskState::kFailed);
     }
     if (record_.num_contributions > 0) {
-      Reason(fmt::format("{} accepted of tasks that were carried over from earlier rounds; it is sealed when it opens, if "
-                         "that is its goal by then.",
-                         Counted(record_.num_contributions, "contribution") +
-                             (record_.num_contributions == 1 ? " was" : " were")));
+      Reason(fmt::format(
+          "{} accepted of tasks that were carried over from earlier rounds; it is sealed when it opens, if "
+          "that is its goal by then.",
+          Counted(record_.num_contributions, "contribution") + (record_.num_contributions == 1 ? " was" : " were")));
     }
     Hint("Its program opens it (OpenRound) when the round before has ended; `sheaf round list` shows that one.");
   }
@@ -140,15 +140,15 @@ class Explanation {
     if (!spec.continues().empty()) {
       int64_t num_stale = 0;
       for (const auto& [staleness, count] : round.progress.staleness) num_stale += staleness > 0 ? count : 0;
-      Reason(fmt::format("It continues round {}: {} accepted of tasks that were carried over from earlier rounds, "
-                         "through {} at most.",
-                         spec.continues(),
-                         Counted(num_stale, "contribution") + (num_stale == 1 ? " was" : " were"),
-                         Counted(spec.staleness().max(), "round")));
+      Reason(
+          fmt::format("It continues round {}: {} accepted of tasks that were carried over from earlier rounds, "
+                      "through {} at most.",
+                      spec.continues(), Counted(num_stale, "contribution") + (num_stale == 1 ? " was" : " were"),
+                      Counted(spec.staleness().max(), "round")));
     }
     if (successor_ != nullptr && record_.tasks.leased > 0) {
-      Reason(fmt::format("Tasks that still run when it is sealed go on in round {}, which continues it.",
-                         successor_->id));
+      Reason(
+          fmt::format("Tasks that still run when it is sealed go on in round {}, which continues it.", successor_->id));
     }
   }
 

@@ -158,15 +158,16 @@ absl::StatusOr<int32_t> LeaseGrants::LeaseFrom(LiveRound& round, const Requireme
   const bool could_take_any = fulfilled.size() == round.requirements.size() && per_worker_max == 0;
   const absl::Duration lease = FromProto(round.spec.lease_duration());
   const absl::Duration limit = AttemptLimit(round.spec.straggler(), round.progress.run_times);
-  const TaskStore::LeaseTasksParams params{.round = round.id,
-                                           .worker = worker.name,
-                                           .poll_id = wish.poll_id,
-                                           .tokens = std::move(tokens),
-                                           .fulfilled_requirements = std::move(fulfilled),
-                                           .per_worker_max = per_worker_max,
-                                           .now = times.now,
-                                           .expire_time = times.now + lease,
-                                           .attempt_deadline_time = std::min(AttemptDeadline(round, times.now), times.now + limit)};
+  const TaskStore::LeaseTasksParams params{
+      .round = round.id,
+      .worker = worker.name,
+      .poll_id = wish.poll_id,
+      .tokens = std::move(tokens),
+      .fulfilled_requirements = std::move(fulfilled),
+      .per_worker_max = per_worker_max,
+      .now = times.now,
+      .expire_time = times.now + lease,
+      .attempt_deadline_time = std::min(AttemptDeadline(round, times.now), times.now + limit)};
   ASSIGN_OR_RETURN(std::vector<TaskRecord> tasks, context_.store.LeaseTasks(params));
   ASSIGN_OR_RETURN(std::vector<TaskRecord> again, LeaseAgain(round, params, tasks.size(), times.now));
   const auto num_first = static_cast<int64_t>(tasks.size());

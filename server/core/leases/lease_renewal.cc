@@ -79,12 +79,13 @@ absl::StatusOr<v1::LeaseUpdate> LeaseRenewal::Renew(const v1::HeldLease& held, c
   // What was carried over was promised by another round's lease_duration, and that stays promised.
   const absl::Time renewed_until =
       std::min(times.now + FromProto(round->spec.lease_duration()), RunsSince(*round, seen) + limit);
-  const absl::StatusOr<TaskRecord> task = context_.store.RenewLease(
-      {.task = *id,
-       .token = token,
-       .progress = held.progress(),
-       .expire_time = seen.origin ? std::max(renewed_until, seen.expire_time) : renewed_until,
-       .attempt_deadline_time_max = is_news ? AttemptDeadlineOfOpened(*round, seen, times.now) : absl::InfiniteFuture()});
+  const absl::StatusOr<TaskRecord> task =
+      context_.store.RenewLease({.task = *id,
+                                 .token = token,
+                                 .progress = held.progress(),
+                                 .expire_time = seen.origin ? std::max(renewed_until, seen.expire_time) : renewed_until,
+                                 .attempt_deadline_time_max = is_news ? AttemptDeadlineOfOpened(*round, seen, times.now)
+                                                                      : absl::InfiniteFuture()});
   if (absl::IsFailedPrecondition(task.status()) || absl::IsNotFound(task.status())) return update;
   RETURN_IF_ERROR(task.status());
   if (limit != absl::InfiniteDuration()) due_.NoLaterThan(task->expire_time);

@@ -31,8 +31,9 @@ class LeaseRenewal {
   LeaseRenewal(CoreContext& context, LiveRounds& rounds, DueTime& due)
       : context_(context), rounds_(rounds), due_(due) {}
 
-  // The task may have been carried over: its worker holds it under the name that it was given. HELD, and until when; OPENED where the worker does not know yet that its round is; CANCELLED if the round, or the
-  // task, needs it no more; LOST if it is another's by now, or never was this worker's. An error is the store's.
+  // The task may have been carried over: its worker holds it under the name that it was given. HELD, and until when;
+  // OPENED where the worker does not know yet that its round is; CANCELLED if the round, or the task, needs it no more;
+  // LOST if it is another's by now, or never was this worker's. An error is the store's.
   absl::StatusOr<v1::LeaseUpdate> Renew(const v1::HeldLease& held, const WorkerProfile& worker, const CallTimes& times);
   // The worker prepared it, and has not heard that its round is open. Once it does, it takes the place of a task that
   // the worker would have run.

@@ -60,14 +60,14 @@ absl::Status NewRounds::CheckContinues(const v1::RoundSpec& spec) const {
   ASSIGN_OR_RETURN(const v1::RoundSpec spec_before, DecodeSpec(*before));
   RETURN_IF_ERROR(CheckContinuation(id, spec_before, spec));
   if (!HandsOutTasks(before->state)) {
-    return absl::FailedPreconditionError(
-        fmt::format("spec.continues names round {}, which is {}: none of its tasks runs any more; create the round that "
-                    "continues it before it has its goal",
-                    id, Name(before->state)));
+    return absl::FailedPreconditionError(fmt::format(
+        "spec.continues names round {}, which is {}: none of its tasks runs any more; create the round that "
+        "continues it before it has its goal",
+        id, Name(before->state)));
   }
   if (const LiveRound* other = rounds_.SuccessorOf(id); other != nullptr) {
-    return absl::FailedPreconditionError(
-        fmt::format("spec.continues names round {}, which round {} continues already; continue that one", id, other->id));
+    return absl::FailedPreconditionError(fmt::format(
+        "spec.continues names round {}, which round {} continues already; continue that one", id, other->id));
   }
   return absl::OkStatus();
 }
@@ -172,8 +172,7 @@ absl::StatusOr<std::string> NewRounds::DifferenceFrom(const RoundRecord& earlier
   if (earlier.tasks.total() > num_tasks && !stored.continues().empty()) {
     // Those that were carried over lie behind its own.
     const auto is_own = [&](int64_t index) -> absl::StatusOr<bool> {
-      ASSIGN_OR_RETURN(const TaskRecord task,
-                       context_.store.GetTaskState({earlier.id, static_cast<int32_t>(index)}));
+      ASSIGN_OR_RETURN(const TaskRecord task, context_.store.GetTaskState({earlier.id, static_cast<int32_t>(index)}));
       return !task.origin;
     };
     ASSIGN_OR_RETURN(const bool is_last_own, is_own(num_tasks - 1));

@@ -48,8 +48,8 @@ absl::StatusOr<RoundRecord> RoundClosing::Cancel(const RoundId& id, const std::s
   if (record.state == RoundState::kCancelled) return record;
   LiveRound* round = rounds_.Find(id);
   if (round == nullptr || !IsLegalMove(round->state, RoundState::kCancelled)) {
-    return absl::FailedPreconditionError(
-        fmt::format("round {} is {}; only a round that is ANNOUNCED or COLLECTING can be cancelled", id, Name(record.state)));
+    return absl::FailedPreconditionError(fmt::format(
+        "round {} is {}; only a round that is ANNOUNCED or COLLECTING can be cancelled", id, Name(record.state)));
   }
   changes_.End(*round, RoundState::kCancelled,
                reason.empty() ? "cancelled by request" : CutUtf8(reason, kReasonBytesMax), now);

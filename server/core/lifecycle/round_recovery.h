@@ -22,8 +22,8 @@ namespace sheaf {
 class RoundRecovery {
  public:
   // All outlive this.
-  RoundRecovery(CoreContext& context, LiveRounds& rounds, Broadcasts& broadcasts, Spools& spools,
-                CarryOver& carry_over, RoundSealer& sealer, RoundClosing& closing)
+  RoundRecovery(CoreContext& context, LiveRounds& rounds, Broadcasts& broadcasts, Spools& spools, CarryOver& carry_over,
+                RoundSealer& sealer, RoundClosing& closing)
       : context_(context),
         rounds_(rounds),
         broadcasts_(broadcasts),

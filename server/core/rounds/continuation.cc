@@ -16,10 +16,10 @@ namespace {
 constexpr size_t kDifferenceBytesMax = 200;
 
 absl::Status Differs(const RoundId& before, std::string_view what) {
-  return absl::InvalidArgumentError(
-      fmt::format("spec.continues names round {}, which cannot be continued by this one: {}; make them the same, or leave "
-                  "spec.continues out",
-                  before, what));
+  return absl::InvalidArgumentError(fmt::format(
+      "spec.continues names round {}, which cannot be continued by this one: {}; make them the same, or leave "
+      "spec.continues out",
+      before, what));
 }
 
 // "outputs[0].nnz_max: 5 -> 7".
@@ -42,8 +42,9 @@ absl::Status CheckContinuation(const RoundId& before_id, const v1::RoundSpec& be
   const v1::Computation& was = before.computation();
   const v1::Computation& is = spec.computation();
   if (was.name() != is.name() || was.version_min() != is.version_min()) {
-    return Differs(before_id, fmt::format("its computation is {} (version_min {}), that of this one {} (version_min {})",
-                                          was.name(), was.version_min(), is.name(), is.version_min()));
+    return Differs(before_id,
+                   fmt::format("its computation is {} (version_min {}), that of this one {} (version_min {})",
+                               was.name(), was.version_min(), is.name(), is.version_min()));
   }
   if (const std::string difference = FirstDifference(before.aggregate(), spec.aggregate()); !difference.empty()) {
     return Differs(before_id, fmt::format("the aggregates differ in {}", difference));

@@ -1,7 +1,7 @@
-// Whether a round may take over tasks of another: their contributions were asked for by the other's spec, and are judged
-// and folded by its own. Pure.
+// Whether a round may take over tasks of another: their contributions were asked for by the other's spec, and are
+// judged and folded by its own. Pure.
 //
-//   RETURN_IF_ERROR(CheckContinuation(before, spec));   // "spec.job is 'b', and round r-... is of job 'a'"
+//   RETURN_IF_ERROR(CheckContinuation(RoundId("r-7k2m9q4x"), before, spec));   // "it is of job 'a', this one of 'b'"
 #pragma once
 
 #include "absl/status/status.h"

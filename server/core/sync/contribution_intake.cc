@@ -336,8 +336,7 @@ LiveRound* ContributionIntake::FindRoundOf(const v1::TaskResult& result, const S
   if (!id || !sender.caller.OwnsLease(result.lease_token())) return nullptr;
   const absl::StatusOr<TaskRecord> task = FindByName(context_.store, *id);
   LiveRound* round = task.ok() ? rooms_.rounds.Find(task->id.round) : nullptr;
-  if (round == nullptr || !TakesContribution(*task, round->state) ||
-      round->spec.population() != sender.population) {
+  if (round == nullptr || !TakesContribution(*task, round->state) || round->spec.population() != sender.population) {
     return nullptr;
   }
   const LeaseToken token(result.lease_token());

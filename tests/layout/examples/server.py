@@ -55,6 +55,8 @@ CORE_OF = {
     "lifecycle/release_sink.h": "extern v1::Aggregate& aggregate;",
     "lifecycle/retention.h": "extern Retention& retention;",
     "lifecycle/round_changes.h": "extern RoundChanges& changes;",
+    "lifecycle/carry_over.h": "extern CarryOver& carry_over;",
+    "rounds/continuation.h": "extern const v1::RoundSpec before; extern const v1::RoundSpec spec;",
     "lifecycle/round_closing.h": "extern RoundClosing& closing; extern ContributionFold::Acceptance& acceptance;",
     "lifecycle/round_openings.h": "extern RoundOpenings& openings; extern v1::OpenRoundRequest& request; extern Reply<RoundRecord> reply;",
     "lifecycle/round_creations.h": "extern RoundCreations& creations; extern v1::CreateRoundRequest& request; extern Reply<RoundRecord> reply;",

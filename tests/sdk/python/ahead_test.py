@@ -111,19 +111,18 @@ def test_options_are_asked_for_ahead_and_the_broadcast_when_the_round_before_was
 
 
 def test_a_buffered_loop_takes_what_slow_workers_bring_into_a_later_round(server, offer):
-    def uneven(task):
-        time.sleep(0.7 if task.payload == "slow" else 0.05)
-        return {"n": 100.0 if task.payload == "slow" else 1.0}
+    def slow(task):
+        time.sleep(0.7)
+        return {"n": 100.0}
 
-    for _ in range(3):
-        offer(uneven=uneven)
-    job, payloads = f"buffered-{time.monotonic_ns()}", iter(["slow"])
+    def fast(task):
+        time.sleep(0.05)
+        return {"n": 1.0}
 
-    def tasks():
-        return [sheaf.Task(payload=next(payloads, "fast")), *[sheaf.Task(payload="fast")] * 3]
-
-    results = []
-    for result in server.loop("uneven", buffered=True, outputs=N, tasks=tasks, goal=2, staleness={"max": 100}, job=job):
+    for function in (slow, fast, fast):
+        offer(uneven=function)
+    results, tasks = [], sheaf.Slots(3, per_worker_max=1)
+    for result in server.loop("uneven", buffered=True, outputs=N, tasks=tasks, goal=2, staleness={"max": 100}):
         results.append(result)
         if result["n"] >= 100:
             break
