@@ -1,5 +1,6 @@
 // A task by the name that a worker was given, wherever it was carried over to since.
 //
+//   const TaskId name{RoundId("r-7k2m9q4x"), 17};
 //   ASSIGN_OR_RETURN(const TaskRecord task, FindByName(store, name));   // task.id says where it is.
 #pragma once
 
