@@ -346,6 +346,43 @@ TEST_CASE("After a crash an EPHEMERAL round does not wait for carried contributi
   CHECK(FirstOf(server.ReadAggregate(second)) == 1100);
 }
 
+TEST_CASE("A server that stops saves what an announced EPHEMERAL round has been brought") {
+  CoreFederation server;
+  v1::RoundSpec spec = Buffer(3, 1);
+  spec.set_durability(v1::EPHEMERAL);
+  const std::string first = server.CreateRound(spec);
+  const v1::Lease a = Lease(server, "a");
+  const v1::Lease b = Lease(server, "b");
+  spec = Announced(Continuing(first, 2, 2));
+  spec.set_durability(v1::EPHEMERAL);
+  const std::string second = server.CreateRound(spec);
+  REQUIRE(HandIn(server, "fast", Lease(server, "fast"), 1) == Verdict::ACCEPTED);
+  REQUIRE(HandIn(server, "a", a, 10) == Verdict::ACCEPTED);
+  REQUIRE(HandIn(server, "b", b, 100) == Verdict::ACCEPTED);
+  server.Post([&](absl::Time now) { server.core().CheckpointAll(now); });
+  server.Run();
+  server.CrashAndRestart();
+  CHECK(server.GetRound(second).num_contributions() == 2);
+  REQUIRE(Open(server, second).ok());
+  CHECK(FirstOf(server.ReadAggregate(second)) == 110);
+}
+
+TEST_CASE("What a lease was promised for stays promised in a round of shorter leases") {
+  CoreFederation server;
+  const std::string first = server.CreateRound(Buffer(2, 1));
+  const v1::Lease slow = Lease(server, "slow");
+  v1::RoundSpec spec = Continuing(first, 1, 1);
+  *spec.mutable_lease_duration() = ToProto(absl::Seconds(2));
+  const std::string second = server.CreateRound(spec);
+  REQUIRE(HandIn(server, "fast", Lease(server, "fast"), 1) == Verdict::ACCEPTED);
+  server.Advance(absl::Seconds(10));
+  CHECK(FromProto(Renew(server, "slow", slow, 1).remaining()) == absl::Seconds(20));
+  server.Advance(absl::Seconds(19));
+  CHECK(FromProto(Renew(server, "slow", slow, 2).remaining()) == absl::Seconds(2));
+  server.Advance(absl::Seconds(3));
+  CHECK(HandIn(server, "slow", slow, 1) == Verdict::LEASE_LOST);
+}
+
 TEST_CASE("What cannot be continued is named, with the difference and the remedy") {
   CoreFederation server;
   const std::string first = server.CreateRound(Buffer(2, 1));
