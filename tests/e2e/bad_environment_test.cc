@@ -38,7 +38,7 @@ TEST_CASE("A store of a newer version is refused with both versions, and left as
   const CommandRun run = RunServer({"--listen", "127.0.0.1:0", "--data-dir", data});
   INFO(run.err);
   CHECK(run.exit_code == 1);
-  CHECK_THAT(run.err, Contains("version 99") && Contains("98") && Contains("version 8") && Contains(database));
+  CHECK_THAT(run.err, Contains("version 99") && Contains("98") && Contains("version 9") && Contains(database));
   CHECK(std::filesystem::file_size(database) == size);
 }
 

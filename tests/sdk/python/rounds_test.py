@@ -104,6 +104,10 @@ def test_an_argument_that_a_round_does_not_have_is_named():
         round_spec("one", {"tasks": 1}, "default")
     with pytest.raises(sheaf.InvalidArgument, match="straggler has no factr; it has speculate, .*factor"):
         round_spec("one", {"outputs": N, "tasks": 1, "straggler": {"factr": 2}}, "default")
+    with pytest.raises(sheaf.InvalidArgument, match="staleness function is 'constant' or 'polynomial', and not 'linear'"):
+        round_spec("one", {"outputs": N, "tasks": 1, "staleness": {"function": "linear"}}, "default")
+    with pytest.raises(sheaf.InvalidArgument, match="staleness max: "):
+        round_spec("one", {"outputs": N, "tasks": 1, "staleness": {"max": "much"}}, "default")
     with pytest.raises(sheaf.InvalidArgument, match="straggler factor: "):
         round_spec("one", {"outputs": N, "tasks": 1, "straggler": {"factor": "much"}}, "default")
 
@@ -115,6 +119,7 @@ def test_all_of_a_round_can_be_said():
         "attempt_deadline": datetime.timedelta(seconds=1.5), "announce_deadline": 30, "lease_duration": 2.5, "min_clients": 3, "priority": 1,
         "failed_max": 5, "lost_max": 6, "durability": "ephemeral", "contribution_bytes_max": 1000, "job": "j",
         "population": "p", "straggler": {"speculate": True, "factor": 2.5, "age_min": datetime.timedelta(seconds=2)},
+        "continues": "r-before", "staleness": {"function": "constant", "max": 5},
     }
     assert set(options) == set(RoundOptions.__annotations__)
     spec = round_spec("one", options, "default")
@@ -124,6 +129,7 @@ def test_all_of_a_round_can_be_said():
     # Tasks are slots here; only relays ask for partial aggregates; and `announce` announces.
     assert unset == {"listed", "release", "announced"}
     assert spec.straggler.speculate and spec.straggler.factor == 2.5 and spec.straggler.age_min.seconds == 2
+    assert spec.continues == "r-before" and spec.staleness.max == 5
     assert spec.attempt_deadline.ToMilliseconds() == 1500 and spec.open_slots.task.payload == b'"p"'
 
 
