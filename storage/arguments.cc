@@ -41,6 +41,9 @@ absl::Status CheckArguments(const TaskStore::CarryOverParams& params) {
   if (params.from == params.to) {
     return absl::InvalidArgumentError(fmt::format("round {} cannot continue itself", params.from));
   }
+  if (params.tasks_max < 0) {
+    return absl::InvalidArgumentError(fmt::format("round {} takes over {} tasks", params.to, params.tasks_max));
+  }
   if (params.staleness_max >= 0) return absl::OkStatus();
   return absl::InvalidArgumentError(
       fmt::format("round {} takes tasks of a negative staleness: {}", params.to, params.staleness_max));

@@ -31,6 +31,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
@@ -120,6 +121,8 @@ class TaskStore : public TaskQueries {
     RoundId to;
     // Tasks that came through so many rounds stay behind.
     int32_t staleness_max = 0;
+    // Of the others, those behind the first so many.
+    int32_t tasks_max = std::numeric_limits<int32_t>::max();
     absl::Time now;
   };
   // The LEASED tasks of `from` become CANCELLED there, their attempts too, and each goes on as a LEASED task of `to`,
@@ -129,7 +132,8 @@ class TaskStore : public TaskQueries {
   // A task that was carried over is nobody else's: an attempt at it that ends without a contribution leaves it
   // CANCELLED; it gets no second lease, and is not requeued. It brings its contribution also while `to` is kAnnounced.
   // INVALID_ARGUMENT if the rounds are the same, or of two populations. FAILED_PRECONDITION if `from` is not
-  // kCollecting, or `to` neither kAnnounced nor kCollecting. NOT_FOUND. O(tasks that are carried over).
+  // kCollecting, or `to` neither kAnnounced nor kCollecting. NOT_FOUND. O(leases of `from`), and a database reads its
+  // tasks from the first to the last that is carried over.
   virtual absl::StatusOr<std::vector<TaskRecord>> CarryOver(const CarryOverParams& params) = 0;
 
   // RoundRecord::tasks alone: cheap, where a record has kilobytes. NOT_FOUND if there is none.

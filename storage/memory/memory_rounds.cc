@@ -165,6 +165,7 @@ absl::StatusOr<std::vector<TaskRecord>> MemoryTaskStore::CarryOver(const CarryOv
   RoundRecord left = from->record;
   RoundRecord joined = to->record;
   for (Task& task : from->tasks) {
+    if (static_cast<int64_t>(carried.size()) == params.tasks_max) break;
     if (task.record.state != TaskState::kLeased || task.record.staleness >= params.staleness_max) continue;
     const TaskRecord next =
         AsCarried(task.record, {params.to, static_cast<int32_t>(to->tasks.size())}, joined.create_time);

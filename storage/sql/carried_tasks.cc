@@ -27,11 +27,12 @@ absl::StatusOr<std::vector<TaskRecord>> SqlTaskStore::CarryOver(const CarryOverP
 
   std::vector<TaskRecord> before;
   for (const TaskId& id : leases_.OfRound(params.from)) {
+    if (static_cast<int64_t>(before.size()) == params.tasks_max) break;
     const TaskRecord& task = *leases_.Find(id);
     if (task.staleness < params.staleness_max) before.push_back(task);
   }
   if (before.empty()) return before;
-  RETURN_IF_ERROR(WriteCarried(*from, *to, before.size(), params));
+  RETURN_IF_ERROR(WriteCarried(*from, *to, before, params));
 
   std::vector<TaskRecord> carried;
   auto index = static_cast<int32_t>(to->record.tasks.total());
@@ -55,13 +56,13 @@ absl::StatusOr<std::vector<TaskRecord>> SqlTaskStore::CarryOver(const CarryOverP
   return carried;
 }
 
-absl::Status SqlTaskStore::WriteCarried(const Round& from, const Round& to, size_t num_carried,
+absl::Status SqlTaskStore::WriteCarried(const Round& from, const Round& to, const std::vector<TaskRecord>& before,
                                         const CarryOverParams& params) {
   // What follows reads the rows: a statement for each table, however many tasks there are.
   RETURN_IF_ERROR(WriteNotes());
-  const auto num_rows = static_cast<int64_t>(num_carried);
-  const int64_t first = KeyOf(from, 0);
-  const int64_t last = KeyOf(from, INT32_MAX);
+  const auto num_rows = static_cast<int64_t>(before.size());
+  const int64_t first = KeyOf(from, before.front().id.index);
+  const int64_t last = KeyOf(from, before.back().id.index);
   const int64_t first_carried = KeyOf(to, static_cast<int32_t>(to.record.tasks.total()));
   const int64_t last_carried = first_carried + num_rows - 1;
   RETURN_IF_ERROR(Run("-- carry_requirement\nINSERT INTO round_requirements (round_key, number, requirement) "
@@ -79,14 +80,14 @@ absl::Status SqlTaskStore::WriteCarried(const Round& from, const Round& to, size
         LEFT JOIN carried_tasks c ON c.task_key = t.task_key
        WHERE t.task_key BETWEEN ? AND ? AND t.state = $LEASED AND coalesce(c.staleness, 0) < ?)"_sql,
                          {first_carried, to.key, SqlBlob(""), first, last, int64_t{params.staleness_max}}));
-  RETURN_IF_ERROR(
-      Change(num_rows, R"(-- carry_over
+  RETURN_IF_ERROR(Change(
+      num_rows, R"(-- carry_over
       INSERT INTO carried_tasks (task_key, from_key, origin_round, origin_index, staleness)
       SELECT ? + row_number() OVER (ORDER BY t.task_key) - 1, t.task_key, coalesce(c.origin_round, ?),
              coalesce(c.origin_index, t.task_key - ?), coalesce(c.staleness, 0) + 1
         FROM tasks t LEFT JOIN carried_tasks c ON c.task_key = t.task_key
        WHERE t.task_key BETWEEN ? AND ? AND t.state = $LEASED AND coalesce(c.staleness, 0) < ?)"_sql,
-             {first_carried, SqlText(from.record.id.value()), first, first, last, int64_t{params.staleness_max}}));
+      {first_carried, SqlText(from.record.id.value()), KeyOf(from, 0), first, last, int64_t{params.staleness_max}}));
   // The rest goes by the rows that say what was carried.
   RETURN_IF_ERROR(Change(num_rows, R"(-- carry_attempts
       INSERT INTO attempts (task_key, number, worker, lease_time, end_time, outcome, error, timings, bytes_up)

@@ -42,7 +42,7 @@ absl::Status SqlTaskStore::LoadSecondLeases() {
       SELECT r.id, r.population, s.task_key, s.first_attempt, s.attempt, s.worker, s.lease_token, s.poll_id, s.lease_time,
              s.expire_time, s.attempt_deadline_time, s.progress
         FROM second_leases s JOIN tasks t ON t.task_key = s.task_key JOIN rounds r ON r.round_key = t.round_key
-       WHERE r.state = $COLLECTING AND t.state = $LEASED)"_sql,
+       WHERE r.$IS_LIVE AND r.$HANDS_OUT_TASKS AND t.state = $LEASED)"_sql,
              {},
              [&](const SqlRow& row) {
                TaskRecord task = *leases_.Find({RoundId(row.Bytes(0)), static_cast<int32_t>(row.Int(2) & INT32_MAX)});

@@ -164,7 +164,8 @@ class SqlTaskStore final : public TaskStore {
   // Writes into the rows of tasks and attempts what CancelTasks left unsaid.
   absl::Status WriteCancelled(const Round& round);
   // Of CarryOver, what the database keeps.
-  absl::Status WriteCarried(const Round& from, const Round& to, size_t num_carried, const CarryOverParams& params);
+  absl::Status WriteCarried(const Round& from, const Round& to, const std::vector<TaskRecord>& before,
+                            const CarryOverParams& params);
   // Counts a change of `round`; the batch writes it before anything reads it by SQL.
   void Touch(Round& round);
   absl::Status FlushRounds();

@@ -178,8 +178,8 @@ STORE_TEST("A carried task is nobody else's: lost, failed or given back it is ca
   CHECK(again->empty());
 }
 
-STORE_TEST("A second lease comes along, as attempt 2 of the carried task") {
-  const TaskRecord first = TwoRun(f)[0];
+// The first task of TwoRun, to w3 as well.
+void LeaseFirstAgain(StoreFixture& f) {
   const TaskStore::LeaseAgainParams params{.round = f.round,
                                            .worker = WorkerName("w3"),
                                            .poll_id = "again",
@@ -190,6 +190,36 @@ STORE_TEST("A second lease comes along, as attempt 2 of the carried task") {
                                            .expire_time = f.now + absl::Seconds(9),
                                            .attempt_deadline_time = f.now + absl::Seconds(9)};
   REQUIRE(f.Do([&](TaskStore& s) { return s.LeaseAgain(params); })->size() == 1);
+}
+
+STORE_TEST("A second lease that was carried into an announced round survives a restart") {
+  const std::vector<TaskRecord> before = TwoRun(f, RoundState::kAnnounced);
+  LeaseFirstAgain(f);
+  REQUIRE(CarryOver(f)->size() == 2);
+  f.Reopen();
+  const TaskRecord task = TaskOf(f, kNext, 1);
+  CHECK(task.attempt == 1);
+  CHECK(task.lease_token == before[0].lease_token);
+  REQUIRE(task.second_lease);
+  CHECK(task.second_lease->lease_token == LeaseToken("again"));
+  CHECK(f.End(task, AttemptOutcome::kLost, TaskState::kQueued)->lease_token == LeaseToken("again"));
+}
+
+STORE_TEST("No more tasks are carried over than may be: the first ones") {
+  const std::vector<TaskRecord> before = TwoRun(f);
+  const auto carried = f.Do([&](TaskStore& s) {
+    return s.CarryOver({.from = f.round, .to = kNext, .staleness_max = 1, .tasks_max = 1, .now = f.now});
+  });
+  REQUIRE(carried->size() == 1);
+  CHECK(carried->front().lease_token == before[0].lease_token);
+  CHECK(f.Task(1).state == TaskState::kLeased);
+  CHECK(RoundOf(f, f.round).tasks.leased == 1);
+  CHECK(RoundOf(f, kNext).tasks.leased == 1);
+}
+
+STORE_TEST("A second lease comes along, as attempt 2 of the carried task") {
+  TwoRun(f);
+  LeaseFirstAgain(f);
   REQUIRE(CarryOver(f).ok());
   for (int restart = 0; restart < 2; ++restart) {
     const TaskRecord task = TaskOf(f, kNext, 1);

@@ -410,6 +410,28 @@ TEST_CASE("What a lease was promised for stays promised in a round of shorter le
   CHECK(HandIn(server, "slow", slow, 1) == Verdict::LEASE_LOST);
 }
 
+TEST_CASE("Who holds a carried task keeps it where a crash has the round before collect again") {
+  CoreFederation server;
+  v1::RoundSpec spec = Buffer(2, 1);
+  spec.set_durability(v1::EPHEMERAL);
+  const std::string first = server.CreateRound(spec);
+  const v1::Lease slow = Lease(server, "slow");
+  const v1::Lease fast = Lease(server, "fast");
+  v1::RoundSpec next = Continuing(first, 2, 2);
+  next.set_durability(v1::EPHEMERAL);
+  const std::string second = server.CreateRound(next);
+  v1::SyncRequest request = Ask("fast", 0);
+  *request.add_results() = Result(fast, 1);
+  // It is sealed, and nothing of its contribution is on a disk.
+  REQUIRE((*server.CallInOneBatch<v1::SyncResponse>("WorkService/Sync", request))->ok());
+  server.CrashAndRestart();
+  CHECK(server.GetRound(first).state() == v1::COLLECTING);
+  CHECK(server.GetRound(second).tasks().leased() == 1);
+  CHECK(Renew(server, "slow", slow, 1).verdict() == v1::LeaseUpdate::HELD);
+  CHECK(HandIn(server, "slow", slow, 10) == Verdict::ACCEPTED);
+  CHECK(server.GetRound(second).num_contributions() == 1);
+}
+
 TEST_CASE("What cannot be continued is named, with the difference and the remedy") {
   CoreFederation server;
   const std::string first = server.CreateRound(Buffer(2, 1));
@@ -429,9 +451,17 @@ TEST_CASE("What cannot be continued is named, with the difference and the remedy
   refused(kInvalid, "it is of job 'default', this one of 'b'", [](auto& spec) { spec.set_job("b"); });
   refused(kInvalid, "its computation is noop (version_min 0), that of this one other (version_min 0)",
           [](auto& spec) { spec.mutable_computation()->set_name("other"); });
+  refused(kInvalid, "that of this one noop (version_min 2)",
+          [](auto& spec) { spec.mutable_computation()->set_version_min(2); });
+  refused(kInvalid, "and this one's only 1000", [](auto& spec) { spec.set_contribution_bytes_max(1000); });
   refused(kInvalid, "the aggregates differ in outputs[0].name: \"x\" -> \"y\"",
           [](auto& spec) { spec.mutable_aggregate()->mutable_outputs(0)->set_name("y"); });
   refused(kInvalid, "it is DURABLE, this one EPHEMERAL", [](auto& spec) { spec.set_durability(v1::EPHEMERAL); });
+  refused(kInvalid, "it releases ", [](auto& spec) { spec.set_release(v1::PARTIAL_AGGREGATE); });
+  v1::RoundSpec combining = Buffer(2, 1);
+  combining.set_min_clients(3);
+  const std::string of_three = server.CreateRound(combining);
+  refused(kInvalid, "its min_clients is 3, and this one's only 1", [&](auto& spec) { spec.set_continues(of_three); });
   refused(kInvalid, "spec.staleness.max is -1", [](auto& spec) { spec.mutable_staleness()->set_max(-1); });
   refused(kInvalid, "spec.staleness is for a round that continues another", [](auto& spec) {
     spec.clear_continues();

@@ -67,9 +67,9 @@ absl::Status RoundsAhead::Announce(int ahead) {
       *spec.mutable_announce_deadline() = ToProto(AnnounceDeadline(spec, ahead));
     }
     if (options_.buffered) {
-      spec.set_continues(newest_);
-      // Of the first, which continues none, it says nothing.
-      if (newest_.empty()) spec.clear_staleness();
+      if (!newest_.empty()) spec.set_continues(newest_);
+      // The first continues none, unless its program says so.
+      if (spec.continues().empty()) spec.clear_staleness();
     }
     ASSIGN_OR_RETURN(begun.round, AnnounceRound(server_.transport, server_.random, std::move(spec)));
     begun.took = server_.clock.Now() - start;

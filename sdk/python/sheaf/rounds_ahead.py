@@ -99,8 +99,8 @@ class RoundsAhead:
             options.setdefault("announce_deadline", _announce_seconds(options, ahead))
             if self._buffered and self._newest:
                 options["continues"] = self._newest
-            elif self._buffered:
-                # The first continues none.
+            elif self._buffered and not options.get("continues"):
+                # The first continues none, unless its program says so.
                 options.pop("staleness", None)
             announced = yield from round_calls.announce(self._computation, options, self._population)
             self._announced.append(announced)

@@ -56,8 +56,10 @@ absl::Status ForgetUnsaved(CoreContext& context, LiveRound& round) {
   round.state = record.state;
   round.recorded = record.num_contributions;
   ASSIGN_OR_RETURN(round.progress, DecodeProgress(record));
-  LogInfo("round {}: {} contributions since the last checkpoint were not kept; their tasks are queued again", round.id,
-          *forgotten);
+  LogInfo(
+      "round {}: {} contributions since the last checkpoint were not kept; their tasks are queued again, but for those "
+      "of other rounds",
+      round.id, *forgotten);
   return absl::OkStatus();
 }
 

@@ -115,7 +115,7 @@ class Explanation {
     response_.set_summary(fmt::format("Round {} is announced, and waits for its broadcast; {} left until it fails.",
                                       record_.id, Ago(record_.deadline_time - now_)));
     Reason(fmt::format("Workers prepare {} of its {}; the others wait for workers, or for the round to open.",
-                       tasks.leased, Counted(tasks.total(), "task")));
+                       tasks.leased, Counted(tasks.total() - tasks.cancelled, "task")));
     if (tasks.buried + tasks.failed > 0) {
       Reason(fmt::format(
           "{} given up while it was prepared.",

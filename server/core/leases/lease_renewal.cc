@@ -17,14 +17,12 @@ absl::Time AttemptDeadlineOfOpened(const LiveRound& round, const TaskRecord& tas
 
 std::optional<TaskId> LeaseRenewal::LivePlaceOf(const v1::HeldLease& held) const {
   std::optional<TaskId> id = TaskId::Parse(held.task());
-  const auto is_live = [&] {
-    const LiveRound* round = id ? rounds_.Find(id->round) : nullptr;
-    return round != nullptr && HandsOutTasks(round->state);
-  };
-  if (!id || is_live()) return id;
-  // No look into the store's tables: many leases end with a round.
-  id = context_.store.PlaceOf(*id);
-  return is_live() ? id : std::nullopt;
+  if (!id) return std::nullopt;
+  // No look into the store's tables: many leases end with a round. The round by whose name it goes may be live, too:
+  // after a crash an EPHEMERAL one may collect again whose tasks were carried over.
+  id = context_.store.PlaceOf(*id).value_or(*id);
+  const LiveRound* round = rounds_.Find(id->round);
+  return round != nullptr && HandsOutTasks(round->state) ? id : std::nullopt;
 }
 
 absl::StatusOr<std::optional<std::string>> LeaseRenewal::BroadcastOf(const LiveRound& round,

@@ -15,8 +15,12 @@ namespace sheaf {
 void CarryOver::Move(LiveRound& from, absl::Time now) {
   LiveRound* const to = rounds_.SuccessorOf(from.id);
   if (to == nullptr) return;
-  const absl::StatusOr<std::vector<TaskRecord>> carried = context_.store.CarryOver(
-      {.from = from.id, .to = to->id, .staleness_max = to->spec.staleness().max(), .now = now});
+  const absl::StatusOr<std::vector<TaskRecord>> carried =
+      context_.store.CarryOver({.from = from.id,
+                                .to = to->id,
+                                .staleness_max = to->spec.staleness().max(),
+                                .tasks_max = context_.limits.tasks_per_batch_max,
+                                .now = now});
   if (!carried.ok()) {
     LogError("the tasks of round {} cannot go on in round {}: {}", from.id, to->id, carried.status().ToString());
     return;

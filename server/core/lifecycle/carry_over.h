@@ -21,7 +21,8 @@ class CarryOver {
   CarryOver(CoreContext& context, LiveRounds& rounds, Broadcasts& broadcasts)
       : context_(context), rounds_(rounds), broadcasts_(broadcasts) {}
 
-  // Nothing, if no live round continues this one. Where the store fails, its tasks are cancelled with it.
+  // Up to tasks_per_batch_max of them: the others are cancelled with their round. Nothing, if no live round continues
+  // this one.
   void Move(LiveRound& from, absl::Time now);
 
   // The broadcasts that tasks of this round may have begun from. O(staleness.max) rounds are looked at.

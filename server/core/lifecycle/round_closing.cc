@@ -39,7 +39,7 @@ void RoundClosing::CheckExhausted(LiveRound& round, absl::Time now) {
   }
   changes_.End(round, RoundState::kFailed,
                fmt::format("{} of {} tasks failed for good, so at most {} contributions can come; min_goal is {}",
-                           tasks.failed, tasks.total(), num_possible, round.spec.min_goal()),
+                           tasks.failed, tasks.total() - tasks.cancelled, num_possible, round.spec.min_goal()),
                now);
 }
 

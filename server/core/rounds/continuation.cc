@@ -62,6 +62,10 @@ absl::Status CheckContinuation(const RoundId& before_id, const v1::RoundSpec& be
     return Differs(before_id, fmt::format("its min_clients is {}, and this one's only {}", before.min_clients(),
                                           spec.min_clients()));
   }
+  if (before.contribution_bytes_max() > spec.contribution_bytes_max()) {
+    return Differs(before_id, fmt::format("its contribution_bytes_max is {}, and this one's only {}",
+                                          before.contribution_bytes_max(), spec.contribution_bytes_max()));
+  }
   return absl::OkStatus();
 }
 

@@ -17,7 +17,7 @@ LiveRound& LiveRounds::Add(std::unique_ptr<LiveRound> added) {
   num_tasks_.Add(round.spec.population(), round.num_tasks);
   spooled_bytes_.Add(round.spec.population(), round.spool_disk_bytes);
   if (EndsAtDeadline(round.state)) AwaitDeadline(round);
-  if (!round.spec.continues().empty()) successors_.insert_or_assign(RoundId(round.spec.continues()), round.id);
+  if (!round.spec.continues().empty()) successors_.emplace(RoundId(round.spec.continues()), round.id);
   work_.MayHaveCome(round);
   queue_.Begin(round);
   return round;
@@ -28,11 +28,7 @@ std::unique_ptr<LiveRound> LiveRounds::Remove(const RoundId& id) {
   SHEAF_CHECK(found != by_id_.end(), "round {} is not live", id);
   std::unique_ptr<LiveRound> round = std::move(found->second);
   by_id_.erase(found);
-  // Another may continue the same one by now: this one has ended.
-  if (const auto successor = successors_.find(RoundId(round->spec.continues()));
-      successor != successors_.end() && successor->second == id) {
-    successors_.erase(successor);
-  }
+  successors_.erase({RoundId(round->spec.continues()), id});
   work_.Forget(*round);
   queue_.End(*round);
   deadlines_.erase({round->deadline_time, id});
@@ -49,9 +45,12 @@ LiveRound* LiveRounds::Find(const RoundId& id) {
 }
 
 LiveRound* LiveRounds::SuccessorOf(const RoundId& id) {
-  const auto successor = successors_.find(id);
-  LiveRound* const round = successor == successors_.end() ? nullptr : Find(successor->second);
-  return round != nullptr && HandsOutTasks(round->state) ? round : nullptr;
+  // One that was sealed, or is not opened any more, may have left its place to another.
+  for (auto it = successors_.lower_bound({id, RoundId()}); it != successors_.end() && it->first == id; ++it) {
+    LiveRound* const round = Find(it->second);
+    if (round != nullptr && HandsOutTasks(round->state)) return round;
+  }
+  return nullptr;
 }
 
 void LiveRounds::OnCarriedOver(LiveRound& from, LiveRound& to, const Carried& carried) {

@@ -82,8 +82,8 @@ class LiveRounds {
  private:
   const Limits& limits_;
   ById by_id_;
-  // Rounds that continue another, by that one's id.
-  std::map<RoundId, RoundId> successors_;
+  // A round, and one that continues it: there may be several, of which one takes tasks.
+  std::set<std::pair<RoundId, RoundId>> successors_;
   RoundWork work_;
   // Of those that wait for theirs, and perhaps of some that have closed.
   std::set<std::pair<absl::Time, RoundId>> deadlines_;

@@ -334,11 +334,12 @@ absl::StatusOr<std::optional<Refusal>> ContributionIntake::CheckMemory(const Liv
 LiveRound* ContributionIntake::FindRoundOf(const v1::TaskResult& result, const Sender& sender) {
   const std::optional<TaskId> id = TaskId::Parse(result.task());
   if (!id || !sender.caller.OwnsLease(result.lease_token())) return nullptr;
-  const absl::StatusOr<TaskRecord> task = FindByName(context_.store, *id);
-  LiveRound* round = task.ok() ? rooms_.rounds.Find(task->id.round) : nullptr;
-  if (round == nullptr || !TakesContribution(*task, round->state) || round->spec.population() != sender.population) {
-    return nullptr;
-  }
+  // Whatever is leased has its place in memory.
+  const TaskId place = context_.store.PlaceOf(*id).value_or(*id);
+  LiveRound* round = rooms_.rounds.Find(place.round);
+  if (round == nullptr || round->spec.population() != sender.population) return nullptr;
+  const absl::StatusOr<TaskRecord> task = context_.store.GetTaskState(place);
+  if (!task.ok() || !TakesContribution(*task, round->state)) return nullptr;
   const LeaseToken token(result.lease_token());
   const bool is_held = task->state == TaskState::kLeased && AsHeldUnder(*task, token).lease_token == token;
   return is_held ? round : nullptr;
