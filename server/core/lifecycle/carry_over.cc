@@ -1,6 +1,7 @@
 #include "server/core/lifecycle/carry_over.h"
 
 #include <algorithm>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,12 +16,13 @@ namespace sheaf {
 void CarryOver::Move(LiveRound& from, absl::Time now) {
   LiveRound* const to = rounds_.SuccessorOf(from.id);
   if (to == nullptr) return;
-  const absl::StatusOr<std::vector<TaskRecord>> carried =
-      context_.store.CarryOver({.from = from.id,
-                                .to = to->id,
-                                .staleness_max = to->spec.staleness().max(),
-                                .tasks_max = context_.limits.tasks_per_batch_max,
-                                .now = now});
+  constexpr Limits::Count kIndexes = std::numeric_limits<int32_t>::max();
+  const absl::StatusOr<std::vector<TaskRecord>> carried = context_.store.CarryOver(
+      {.from = from.id,
+       .to = to->id,
+       .staleness_max = to->spec.staleness().max(),
+       .tasks_max = static_cast<int32_t>(std::min(context_.limits.tasks_per_batch_max, kIndexes)),
+       .now = now});
   if (!carried.ok()) {
     LogError("the tasks of round {} cannot go on in round {}: {}", from.id, to->id, carried.status().ToString());
     return;
