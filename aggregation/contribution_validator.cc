@@ -1,9 +1,12 @@
 #include "aggregation/contribution_validator.h"
 
+#include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "aggregation/contribution_check.h"
 #include "aggregation/fold_growth.h"
+#include "base/check.h"
 #include "base/status_macros.h"
 
 namespace sheaf {
@@ -22,6 +25,16 @@ int64_t ValidContribution::memory_bytes() const {
     if (output.partial != nullptr) bytes += output.partial->memory_bytes();
   }
   return bytes;
+}
+
+bool ValidContribution::is_partial() const { return checked_->outputs.front().partial != nullptr; }
+
+void ValidContribution::Discount(float factor) {
+  SHEAF_CHECK(factor > 0 && factor <= 1, "a discount of {}", factor);
+  SHEAF_CHECK(!is_partial(), "a partial aggregate is discounted");
+  for (CheckedOutput& output : checked_->outputs) {
+    output.value.weight = std::max(output.value.weight * factor, std::numeric_limits<float>::denorm_min());
+  }
 }
 
 ContributionValidator::ContributionValidator(std::vector<OutputLayout> layouts)

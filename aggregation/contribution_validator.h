@@ -38,6 +38,11 @@ class ValidContribution {
   int64_t num_clients() const;
   // Bytes of memory that the states of a partial aggregate hold, which may be many times those it came in; else 0.
   int64_t memory_bytes() const;
+  // It carries states, which have their weights inside, and not values.
+  bool is_partial() const;
+  // Multiplies the weight that it has in weighted operators, and rounds the product to FLOAT32, up where that would be
+  // 0. 0 < factor <= 1; it is no partial aggregate.
+  void Discount(float factor);
 
  private:
   friend class ContributionValidator;

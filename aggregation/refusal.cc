@@ -51,6 +51,8 @@ std::string_view TextOf(RefusalKind kind) {
       return "its number of clients is not possible";
     case RefusalKind::kState:
       return "its state is not one that an honest fold writes";
+    case RefusalKind::kStale:
+      return "a partial aggregate cannot be discounted by its staleness";
     case RefusalKind::kDType:
       return "a tensor has another dtype than the round declares";
     case RefusalKind::kShape:

@@ -39,6 +39,7 @@ enum class RefusalKind {
   kWeight,
   kNumClients,
   kState,
+  kStale,
   kDType,
   kShape,
   kNumBytes,

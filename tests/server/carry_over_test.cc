@@ -1,11 +1,15 @@
 // Rounds that continue others: tasks that still run are carried over, and their workers need not know.
 #include <catch2/catch.hpp>
+#include <cmath>
+#include <limits>
 #include <map>
 #include <string>
 
+#include "aggregation/round_accumulator.h"
 #include "base/checksum.h"
 #include "base/status_macros.h"
 #include "proto/time.h"
+#include "server/core/contributions/staleness_discount.h"
 #include "tests/server/core_federation.h"
 
 namespace sheaf {
@@ -174,6 +178,105 @@ TEST_CASE("A task that came through staleness.max rounds ends with its round: CA
   upload.mutable_contribution()->set_lease_token(slow.lease_token());
   CHECK(server.Call<v1::StartUploadResponse>("BlobService/StartUpload", upload)->verdict() ==
         v1::StartUploadResponse::NOT_NEEDED);
+}
+
+// Of a weighted mean, discounted where it is stale.
+v1::RoundSpec Discounting(v1::RoundSpec spec) {
+  spec.mutable_aggregate()->mutable_outputs(0)->set_operator_("weighted_mean");
+  if (!spec.continues().empty()) spec.mutable_staleness()->set_function(v1::POLYNOMIAL);
+  return spec;
+}
+
+TEST_CASE("POLYNOMIAL discounts what is stale by its staleness, also where it is folded again") {
+  CoreFederation server;
+  std::string round = server.CreateRound(Discounting(Buffer(3, 1)));
+  const v1::Lease slow = Lease(server, "slow");
+  const v1::Lease slower = Lease(server, "slower");
+  for (int i = 1; i <= 2; ++i) {
+    const std::string next = server.CreateRound(Announced(Discounting(Continuing(round, 4, i == 1 ? 1 : 4))));
+    REQUIRE(HandIn(server, "fast", Lease(server, "fast"), 1) == Verdict::ACCEPTED);
+    CHECK(server.GetRound(round).state() == v1::SUCCEEDED);
+    round = next;
+    REQUIRE(Open(server, round).ok());
+  }
+  CHECK(server.GetRound(round).spec().staleness().exponent() == 0.5);
+  const auto weighted = [](v1::TaskResult result, float weight) {
+    v1::Contribution contribution;
+    REQUIRE(contribution.ParseFromString(result.contribution()));
+    contribution.set_weight(weight);
+    result.set_contribution(contribution.SerializeAsString());
+    return result;
+  };
+  const auto hand_in = [&](const std::string& worker, const v1::Lease& lease, float value, float weight) {
+    v1::SyncRequest request = Ask(worker, 0);
+    *request.add_results() = weighted(Result(lease, value), weight);
+    CHECK(server.Sync(request).verdicts(0).verdict() == Verdict::ACCEPTED);
+  };
+  hand_in("slow", slow, 10, 3);
+  SECTION("and a crash comes before the rest") { server.CrashAndRestart(); }
+  SECTION("and nothing happens") {}
+  hand_in("fast", Lease(server, "fast"), 100, 7);
+  hand_in("slower", slower, 1000, 1);
+  server.CrashAndRestart();
+  hand_in("fast", Lease(server, "fast"), 10'000, 1);
+  REQUIRE(server.GetRound(round).state() == v1::SUCCEEDED);
+  CHECK(Histogram(server, round) == std::map<int32_t, int64_t>{{0, 2}, {2, 2}});
+  const float factor = static_cast<float>(1 / std::sqrt(3.0));
+  const double of_slow = 3 * factor, of_slower = factor;
+  const double weight = of_slow + 7 + of_slower + 1;
+  CHECK(FirstOf(server.ReadAggregate(round)) ==
+        static_cast<float>((of_slow * 10 + 7 * 100 + of_slower * 1000 + 10'000) / weight));
+}
+
+TEST_CASE("A partial aggregate of a stale task is refused where it cannot be discounted, and its task has ended") {
+  CoreFederation server;
+  const v1::RoundSpec spec = Discounting(Buffer(3, 1));
+  const std::string first = server.CreateRound(spec);
+  const v1::Lease slow = Lease(server, "slow");
+  const std::string second = server.CreateRound(Discounting(Continuing(first, 2, 1)));
+  const auto partial = [&](const v1::Lease& lease) {
+    auto sum = RoundAccumulator::Create(spec.aggregate());
+    REQUIRE(sum.ok());
+    v1::Contribution contribution;
+    REQUIRE(contribution.ParseFromString(Result(lease, 1).contribution()));
+    const auto valid = sum->Validate(contribution);
+    REQUIRE(valid.ok());
+    for (int i = 0; i < 2; ++i) sum->Accumulate(*valid);
+    v1::TaskResult result = Result(lease, 1);
+    result.set_contribution(sum->PartialAggregate().SerializeAsString());
+    return result;
+  };
+  const auto hand_in = [&](const std::string& worker, const v1::Lease& lease) {
+    v1::SyncRequest request = Ask(worker, 0);
+    *request.add_results() = partial(lease);
+    return server.Sync(request).verdicts(0);
+  };
+  CHECK(hand_in("fast", Lease(server, "fast")).verdict() == Verdict::ACCEPTED);
+  REQUIRE(server.GetRound(first).state() == v1::SUCCEEDED);
+  const Verdict refused = hand_in("slow", slow);
+  CHECK(refused.verdict() == Verdict::REJECTED);
+  CHECK(refused.message() ==
+        "the task was carried through 1 round, and this one discounts what is stale (staleness.function POLYNOMIAL): a "
+        "partial aggregate has its weights inside its states, where no discount reaches them");
+  const v1::Task task = server.GetTask(slow.task());
+  CHECK(server.GetTask(task.carried_to()).state() == v1::TASK_CANCELLED);
+  CHECK(hand_in("fast", Lease(server, "fast")).verdict() == Verdict::ACCEPTED);
+}
+
+TEST_CASE("A discount is a power of the rounds that a task came through, in FLOAT32") {
+  v1::StalenessPolicy policy;
+  CHECK(StalenessDiscount(policy, 7) == 1);
+  policy.set_function(v1::CONSTANT);
+  CHECK(StalenessDiscount(policy, 7) == 1);
+  policy.set_function(v1::POLYNOMIAL);
+  policy.set_exponent(0.5);
+  CHECK(StalenessDiscount(policy, 0) == 1);
+  CHECK(StalenessDiscount(policy, 1) == 0.70710677f);
+  CHECK(StalenessDiscount(policy, 3) == 0.5f);
+  policy.set_exponent(1);
+  CHECK(StalenessDiscount(policy, 2) == 1.0f / 3);
+  policy.set_exponent(10);
+  CHECK(StalenessDiscount(policy, 100) == static_cast<float>(1 / std::pow(101.0, 10)));
 }
 
 TEST_CASE("A carried task that is lost, fails or is given back is not run again") {
@@ -467,6 +570,31 @@ TEST_CASE("What cannot be continued is named, with the difference and the remedy
     spec.clear_continues();
     spec.mutable_staleness()->set_max(1);
   });
+  refused(kInvalid, "spec.staleness.exponent is for POLYNOMIAL; leave it out",
+          [](auto& spec) { spec.mutable_staleness()->set_exponent(1); });
+  refused(kInvalid, "spec.staleness.function is not CONSTANT or POLYNOMIAL",
+          [](auto& spec) { spec.mutable_staleness()->set_function(static_cast<v1::StalenessFunction>(7)); });
+  const auto discounted = [&](const std::string& said, double exponent, auto... operators) {
+    refused(kInvalid, said, [&](auto& spec) {
+      spec.mutable_staleness()->set_function(v1::POLYNOMIAL);
+      spec.mutable_staleness()->set_exponent(exponent);
+      const v1::OutputSpec output = spec.aggregate().outputs(0);
+      spec.mutable_aggregate()->clear_outputs();
+      for (const char* symbol : {operators...}) {
+        v1::OutputSpec& added = *spec.mutable_aggregate()->add_outputs();
+        added = output;
+        added.set_name(symbol);
+        added.set_operator_(symbol);
+      }
+    });
+  };
+  discounted("spec.staleness.exponent is -1; it must be over 0, and at most 10, or 0 for 0.5", -1, "weighted_mean");
+  discounted("spec.staleness.exponent is nan", std::numeric_limits<double>::quiet_NaN(), "weighted_mean");
+  discounted("no output has an operator with weights, such as 'weighted_mean'; use one, or CONSTANT", 0, "sum", "max");
+  discounted(
+      "output 'mean': the discount of spec.staleness.function POLYNOMIAL is one of weights, and 'mean' has none; "
+      "use 'weighted_mean'",
+      0, "weighted_mean", "mean");
   // One at a time; whoever repeats the call has its round.
   const v1::RoundSpec spec = Announced(Continuing(first, 2, 1));
   REQUIRE(Refusal(server, spec, "second").ok());

@@ -111,6 +111,9 @@ RoundPlan RoundPlan::DrawContinued(int number, Random& random) {
   spec.set_goal(UpTo(random, 3));
   spec.set_min_goal(UpTo(random, spec.goal()));
   spec.clear_min_clients();
+  // What a discount shows in.
+  AddOutput("mean", "weighted_mean", random, *spec.mutable_aggregate());
+  spec.mutable_aggregate()->mutable_outputs(2)->set_dtype(v1::FLOAT64);
   // Second leases, too, are carried over.
   if (random.Chance(0.5)) {
     v1::StragglerPolicy& policy = *spec.mutable_straggler();
@@ -132,6 +135,10 @@ RoundPlan RoundPlan::DrawContinuing(int number, const RoundPlan& before, Random&
   *plan.spec.mutable_aggregate() = before.spec.aggregate();
   plan.spec.set_durability(before.spec.durability());
   if (random.Chance(0.5)) plan.spec.mutable_staleness()->set_max(UpTo(random, 2));
+  if (random.Chance(0.5)) {
+    plan.spec.mutable_staleness()->set_function(v1::POLYNOMIAL);
+    if (random.Chance(0.5)) plan.spec.mutable_staleness()->set_exponent(0.1 + random.Fraction());
+  }
   return plan;
 }
 

@@ -1,6 +1,7 @@
 #include "tests/simulation/verifier.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <map>
 #include <set>
@@ -38,8 +39,9 @@ std::vector<double> Values(const TensorView& tensor) {
 }
 
 // The non-zero elements of a released output.
-absl::StatusOr<std::map<int64_t, double>> Elements(const SafetensorsView& file, bool is_sparse) {
-  absl::StatusOr<const TensorView*> values = file.Find(is_sparse ? "sparse.values" : "dense");
+absl::StatusOr<std::map<int64_t, double>> Elements(const SafetensorsView& file, std::string_view output) {
+  const bool is_sparse = output == "sparse";
+  absl::StatusOr<const TensorView*> values = file.Find(is_sparse ? "sparse.values" : output);
   if (!values.ok()) return values.status();
   std::vector<double> positions;
   if (is_sparse) {
@@ -184,8 +186,11 @@ void Verifier::CheckStaleness(const EndedRound& round) {
 
 void Verifier::CheckAggregate(const EndedRound& round) {
   ++statistics_.aggregates_checked;
-  std::map<int64_t, double> dense;
-  std::map<int64_t, double> sparse;
+  std::map<std::string_view, std::map<int64_t, double>> expected{{"dense", {}}, {"sparse", {}}};
+  std::map<int64_t, double>& dense = expected["dense"];
+  std::map<int64_t, double>& sparse = expected["sparse"];
+  std::map<int64_t, double> weights;
+  double all_weights = 0;
   for (const TaskRecord& task : round.tasks) {
     if (task.state != TaskState::kSucceeded) continue;
     // What was carried over was computed from what its worker was given.
@@ -193,19 +198,27 @@ void Verifier::CheckAggregate(const EndedRound& round) {
     dense[position] += 1;
     sparse[position] += 1;
     sparse[0] += 1;
+    const v1::StalenessPolicy& policy = round.spec.staleness();
+    const bool is_discounted = policy.function() == v1::POLYNOMIAL && task.staleness > 0;
+    const auto weight = static_cast<float>(is_discounted ? std::pow(1.0 + task.staleness, -policy.exponent()) : 1.0);
+    weights[position] += weight;
+    all_weights += weight;
+    statistics_.carried["contributions with a discount"] += is_discounted;
+  }
+  if (round.spec.aggregate().outputs_size() == 3) {
+    // So few floats add up without rounding.
+    for (const auto& [position, weight] : weights) expected["mean"][position] = weight / all_weights;
   }
   absl::StatusOr<SafetensorsView> file = SafetensorsView::Parse(round.aggregate);
   if (!file.ok()) {
     return journal_.Break("the aggregate is what was counted", "round {}: {}", round.record.id,
                           file.status().ToString());
   }
-  for (bool is_sparse : {false, true}) {
-    absl::StatusOr<std::map<int64_t, double>> released = Elements(*file, is_sparse);
-    const std::map<int64_t, double>& expected = is_sparse ? sparse : dense;
-    if (!released.ok() || *released != expected) {
+  for (const auto& [output, elements] : expected) {
+    absl::StatusOr<std::map<int64_t, double>> released = Elements(*file, output);
+    if (!released.ok() || *released != elements) {
       journal_.Break("the aggregate is what was counted", "round {} released {}{} and counted{}", round.record.id,
-                     is_sparse ? "sparse" : "dense", released.ok() ? Text(*released) : released.status().ToString(),
-                     Text(expected));
+                     output, released.ok() ? Text(*released) : released.status().ToString(), Text(elements));
     }
   }
   if (round.release.aggregate.num_contributions() != round.record.num_contributions) {

@@ -82,7 +82,8 @@ class RoundOptions(TypedDict, total=False):
         `StragglerPolicy`, such as `dict(speculate=True)`, or `dict(deadline_factor=4)`. Durations are seconds.
     continues: id of a round whose tasks that still run when it has its goal go on in this one (see `buffered` of `Server.loop`).
     staleness: of a round that continues another, what it takes over: a mapping of the fields of `StalenessPolicy`, such as
-        `dict(max=5)`: a task goes on through five rounds at most.
+        `dict(max=5)`: a task goes on through five rounds at most. `dict(function="polynomial", exponent=0.5)` multiplies
+        the weight of a contribution by (1 + staleness)^-exponent; all means of the round must be weighted.
     durability: "durable" (the default), or "ephemeral": nothing individual ever reaches the server's disk.
     contribution_bytes_max: largest contribution.
     job: groups the rounds of one program; jobs of one priority take turns.

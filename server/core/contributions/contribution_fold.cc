@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/status_macros.h"
+#include "server/core/contributions/staleness_discount.h"
 #include "server/stored/attempt_timings.h"
 #include "storage/transitions.h"
 
@@ -40,8 +41,10 @@ std::string StoredProgress(const LiveRound& round, const RoundProgress& progress
 absl::Status ContributionFold::Accept(LiveRound& round, Acceptance acceptance) {
   SHEAF_CHECK(acceptance.task.state == TaskState::kLeased, "task {} is {}", acceptance.task.id.ToString(),
               Name(acceptance.task.state));
-  const v1::Contribution& contribution = (*acceptance.unfolded)->valid.contribution();
-  const int64_t num_clients = (*acceptance.unfolded)->valid.num_clients();
+  ValidContribution& valid = (*acceptance.unfolded)->valid;
+  const v1::Contribution& contribution = valid.contribution();
+  const int64_t num_clients = valid.num_clients();
+  DiscountStale(round.spec.staleness(), acceptance.task.staleness, valid);
   const int64_t size_bytes = acceptance.size_bytes;
   // 1. The bytes. They are flushed before the batch is committed (BatchRunner), so that no record promises bytes that
   // are not there. A crash before the commit leaves bytes that no record names: they are counted against the disk's

@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "base/status_macros.h"
+#include "server/core/contributions/staleness_discount.h"
 #include "server/stored/round_spec.h"
 
 namespace sheaf {
@@ -75,7 +76,7 @@ absl::Status FoldSpooled(CoreContext& context, LiveRound& round) {
     }
     for (const ContributionRecord& record : page) {
       ASSIGN_OR_RETURN(const std::string bytes, Recorded(context.payloads.ReadFromSpool(round.id, record.payload)));
-      const absl::StatusOr<ValidContribution> valid = Parse(*round.strand.validator(), bytes, context.parallel);
+      absl::StatusOr<ValidContribution> valid = Parse(*round.strand.validator(), bytes, context.parallel);
       if (!valid.ok()) {
         return absl::DataLossError(
             fmt::format("contribution {} of round {} was accepted, but cannot be folded again: {}", record.sequence,
@@ -83,6 +84,7 @@ absl::Status FoldSpooled(CoreContext& context, LiveRound& round) {
       }
       SHEAF_CHECK(record.sequence == round.folded + 1, "round {} refolds {} after {}", round.id, record.sequence,
                   round.folded);
+      DiscountStale(round.spec.staleness(), record.staleness, *valid);
       accumulator.Accumulate(*valid, context.parallel);
       round.folded = record.sequence;
       round.spooled_bytes += record.size_bytes;

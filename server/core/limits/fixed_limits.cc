@@ -26,6 +26,7 @@ std::span<const FixedLimit> FixedLimits() {
       {"Value of `over_selection`", kOverSelectionMax, "INVALID_ARGUMENT"},
       {"Value of `straggler.factor` and `straggler.deadline_factor`", kStragglerFactorMax, "INVALID_ARGUMENT"},
       {"Value of `staleness.max`", kStalenessMax, "INVALID_ARGUMENT"},
+      {"Value of `staleness.exponent`", kStalenessExponentMax, "INVALID_ARGUMENT"},
       {"Value of `priority`", kPriorityMax, "INVALID_ARGUMENT"},
       {"Populations of a token that is bound to some", kTokenPopulationsMax, "INVALID_ARGUMENT"},
       {"Characters of the certificate's name that a token stands for", kCertificateNameCharactersMax,

@@ -25,6 +25,7 @@ inline constexpr int kOverSelectionMax = 100;
 inline constexpr int kStragglerFactorMax = 1000;
 // Rounds that a task may be carried through: as many broadcasts stay readable.
 inline constexpr int kStalenessMax = 100;
+inline constexpr int kStalenessExponentMax = 10;
 // The least urgent.
 inline constexpr int kPriorityMax = 5;
 inline constexpr size_t kTokenPopulationsMax = 64;

@@ -21,8 +21,9 @@
 namespace sheaf {
 namespace {
 
-// Of staleness.max.
+// Of staleness.max, and of staleness.exponent.
 constexpr int kStalenessDefault = 10;
+constexpr double kStalenessExponentDefault = 0.5;
 
 absl::Status Invalid(const std::string& message) { return absl::InvalidArgumentError(message); }
 
@@ -210,6 +211,29 @@ absl::Status PrepareStraggler(v1::StragglerPolicy& policy) {
   return SetDuration("straggler.age_min", absl::Milliseconds(100), policy.mutable_age_min());
 }
 
+// A discount is one of weights. What is no mean, such as a count of examples, has none, and is what it is.
+absl::Status PreparePolynomial(const v1::AggregateSpec& aggregate, v1::StalenessPolicy& policy) {
+  if (policy.exponent() != 0 && !(policy.exponent() > 0 && policy.exponent() <= kStalenessExponentMax)) {
+    return Invalid(fmt::format("spec.staleness.exponent is {}; it must be over 0, and at most {}, or 0 for {}",
+                               policy.exponent(), kStalenessExponentMax, kStalenessExponentDefault));
+  }
+  if (policy.exponent() == 0) policy.set_exponent(kStalenessExponentDefault);
+  bool has_weights = false;
+  for (const v1::OutputSpec& output : aggregate.outputs()) {
+    const Operator& op = *FindOperator(Operators(), output.operator_());
+    has_weights = has_weights || op.is_weighted();
+    if (op.is_weighted() || op.divisor == Divisor::kNone) continue;
+    return Invalid(
+        fmt::format("output '{}': the discount of spec.staleness.function POLYNOMIAL is one of weights, and "
+                    "'{}' has none; use 'weighted_{}'",
+                    output.name(), op.symbol, op.symbol));
+  }
+  if (has_weights) return absl::OkStatus();
+  return Invalid(
+      "spec.staleness.function is POLYNOMIAL, which discounts the weights of stale contributions, and no output has an "
+      "operator with weights, such as 'weighted_mean'; use one, or CONSTANT");
+}
+
 absl::Status PrepareStaleness(v1::RoundSpec& spec) {
   if (spec.continues().empty()) {
     if (!spec.has_staleness()) return absl::OkStatus();
@@ -217,15 +241,16 @@ absl::Status PrepareStaleness(v1::RoundSpec& spec) {
   }
   v1::StalenessPolicy& policy = *spec.mutable_staleness();
   if (policy.function() == v1::STALENESS_FUNCTION_UNSPECIFIED) policy.set_function(v1::CONSTANT);
-  if (policy.function() != v1::CONSTANT) {
-    return Invalid("spec.staleness.function must be CONSTANT; this server computes no other discount");
+  if (!v1::StalenessFunction_IsValid(policy.function())) {
+    return Invalid("spec.staleness.function is not CONSTANT or POLYNOMIAL");
   }
-  if (policy.exponent() != 0) return Invalid("spec.staleness.exponent is for POLYNOMIAL; leave it out");
   if (policy.max() < 0 || policy.max() > kStalenessMax) {
     return Invalid(fmt::format("spec.staleness.max is {}; a task is carried through 1 to {} rounds, or 0 for {}",
                                policy.max(), kStalenessMax, kStalenessDefault));
   }
   if (policy.max() == 0) policy.set_max(kStalenessDefault);
+  if (policy.function() == v1::POLYNOMIAL) return PreparePolynomial(spec.aggregate(), policy);
+  if (policy.exponent() != 0) return Invalid("spec.staleness.exponent is for POLYNOMIAL; leave it out");
   return absl::OkStatus();
 }
 

@@ -8,9 +8,11 @@
 #include <vector>
 
 #include "base/log.h"
+#include "base/plural.h"
 #include "base/retry_hint.h"
 #include "base/status_macros.h"
 #include "base/utf8.h"
+#include "server/core/contributions/staleness_discount.h"
 #include "server/core/rounds/attempt_placement.h"
 #include "server/core/rounds/round_states.h"
 #include "server/core/uploads/upload_names.h"
@@ -82,6 +84,16 @@ std::optional<Refusal> CheckUpload(const Reception& reception, const v1::TaskRes
                 fmt::format("the upload has {} of {} bytes and is not finished; call FinishUpload before the Sync that "
                             "hands it in",
                             reception.upload->committed_bytes, reception.upload->size_bytes));
+}
+
+// Why it cannot be discounted, where its round discounts what is stale.
+std::optional<Refusal> CheckStaleness(const LiveRound& round, const TaskRecord& task, const ValidContribution& valid) {
+  if (!valid.is_partial() || StalenessDiscount(round.spec.staleness(), task.staleness) == 1) return std::nullopt;
+  return Refuse(RefusalKind::kStale,
+                fmt::format("the task was carried through {}, and this one discounts what is stale "
+                            "(staleness.function POLYNOMIAL): a partial aggregate has its weights inside its states, "
+                            "where no discount reaches them",
+                            Counted(task.staleness, "round")));
 }
 
 // What to say of a lease that is no longer the task's: never ACCEPTED.
@@ -237,6 +249,7 @@ absl::StatusOr<std::optional<Refusal>> ContributionIntake::TakeContribution(Live
   if (IsUploaded(result)) {
     if (std::optional<Refusal> refusal = CheckUpload(reception, result)) return refusal;
   }
+  if (std::optional<Refusal> refusal = CheckStaleness(round, task, *reception.valid)) return refusal;
   if (std::optional<Refusal> refusal = CheckMetrics(reception.valid->contribution(), round)) return refusal;
   int64_t growth_bytes = 0;
   ASSIGN_OR_RETURN(std::optional<Refusal> has_no_memory, CheckMemory(round, *reception.valid, growth_bytes));
