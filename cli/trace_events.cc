@@ -241,6 +241,8 @@ void WriteAttempt(const TracedAttempt& traced, const Track& track, TraceWriter& 
   Stretch rest = traced.stretch;
   for (const v1::PhaseInterval& interval : attempt.intervals()) {
     if (interval.phase() == kWait) {
+      // Since its task became available the first attempt ran.
+      if (attempt.is_speculative()) continue;
       const absl::Time begin = std::min(FromProto(interval.begin_time()), traced.stretch.begin);
       writer.AsyncSlice(track, kWait, traced.id(), {.begin = begin, .end = traced.stretch.begin},
                         {{"task", traced.task->id()}, {"attempt", attempt.number()}});

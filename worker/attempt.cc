@@ -295,8 +295,9 @@ void Attempt::Release(std::string_view reason) {
 }
 
 void Attempt::Extend(absl::Time sent, absl::Duration remaining) {
-  // An answer that was overtaken says less than is known by now.
-  if (sent + remaining < deadline_) return;
+  // An answer that was overtaken. A later one may say less: others have shown how long such tasks take.
+  if (sent < extended_) return;
+  extended_ = sent;
   deadline_ = sent + remaining;
   renew_time_ = sent + std::max(remaining / 3, kRenewalPauseMin);
 }

@@ -131,6 +131,8 @@ class Attempt : public std::enable_shared_from_this<Attempt> {
   absl::Time phase_start_;
   bool busy_ = false;
   absl::Time deadline_ = absl::InfinitePast();
+  // When the call was sent whose answer says so.
+  absl::Time extended_ = absl::InfinitePast();
   absl::Time renew_time_ = absl::InfinitePast();
   int64_t steps_ = 0;
   int64_t progress_base_ = 0;

@@ -87,6 +87,7 @@ Core::Core(TaskStore& store, PayloadStore& payloads, Executor& executor, Random&
       [this](const std::string& population, const WorkerName& worker) { polls_.OnLeaseCancelled(population, worker); });
   changes_.set_on_closed([this](const RoundId& round) {
     polls_.OnRoundClosed(round);
+    speculation_.OnRoundClosed(round);
     retention_.OnRoundClosed();
   });
 }

@@ -107,7 +107,7 @@ absl::Status SqlTaskStore::WriteNotes() {
 absl::Status SqlTaskStore::WriteSecondLeases() {
   for (const auto& [key, noted] : notes_.tasks()) {
     if (noted.may_have_second_row) {
-      RETURN_IF_ERROR(Run("-- end_second_lease\nDELETE FROM second_leases WHERE task_key = ?", {key}).status());
+      RETURN_IF_ERROR(Change(1, "-- end_second_lease\nDELETE FROM second_leases WHERE task_key = ?", {key}));
     }
     if (!noted.HasSecondRow()) continue;
     const SecondLease second = noted.record.second_lease.value_or(SecondLease());

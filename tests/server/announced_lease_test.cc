@@ -62,6 +62,37 @@ TEST_CASE(
   CHECK(server.Sync(hand_in).verdicts(0).verdict() == v1::ResultVerdict::ACCEPTED);
 }
 
+TEST_CASE("Who hears that its round is open when the others are long done is told that its lease is lost, not OPENED") {
+  CoreFederation server;
+  v1::RoundSpec spec = Announced(4);
+  spec.mutable_straggler()->set_deadline_factor(3);
+  *spec.mutable_lease_duration() = ToProto(absl::Minutes(10));
+  const std::string round = server.CreateRound(spec);
+  const v1::Lease late = server.Sync(AskAhead("late", 1)).leases(0);
+  const v1::SyncResponse others = server.Sync(AskAhead("w", 3));
+  Open(server, round);
+  server.Advance(absl::Seconds(1));
+  for (const v1::Lease& lease : others.leases()) {
+    v1::SyncRequest hand_in = Ask("w", 0);
+    *hand_in.add_results() = Result(lease, 1);
+    server.Sync(hand_in);
+  }
+  v1::SyncRequest hears = AskAhead("late", 0);
+  *hears.add_held() = HeldAhead(late, int64_t{1} << 40);
+  SECTION("in time") {
+    const v1::LeaseUpdate update = server.Sync(hears).held(0);
+    CHECK(update.verdict() == v1::LeaseUpdate::OPENED);
+    CHECK(FromProto(update.remaining()) > absl::ZeroDuration());
+    CHECK(FromProto(update.remaining()) < absl::Seconds(3));
+  }
+  SECTION("too late") {
+    server.Advance(absl::Seconds(9));
+    CHECK(server.Sync(hears).held(0).verdict() == v1::LeaseUpdate::LOST);
+    CHECK(TaskOf(server, late).state == TaskState::kQueued);
+    CHECK(TaskOf(server, late).num_lost == 1);
+  }
+}
+
 TEST_CASE("The time of an attempt that was prepared counts from when its worker first hears that the round is open") {
   CoreFederation server;
   const std::string round = server.CreateRound(Announced(2));

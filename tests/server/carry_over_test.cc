@@ -643,6 +643,8 @@ TEST_CASE("What is explained of a round says where tasks come from and go to") {
   };
   CHECK_THAT(explain(first), Catch::Contains("go on in round " + second));
   REQUIRE(HandIn(server, "fast", Lease(server, "fast"), 1) == Verdict::ACCEPTED);
+  CHECK_THAT(explain(second),
+             Catch::Contains("Workers have 1 of its 3 tasks: they prepare them, or go on with those of"));
   REQUIRE(HandIn(server, "slow", slow, 1) == Verdict::ACCEPTED);
   CHECK_THAT(explain(second), Catch::Contains("1 contribution was accepted of tasks that were carried over"));
   REQUIRE(Open(server, second).ok());

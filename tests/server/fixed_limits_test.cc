@@ -25,6 +25,18 @@ absl::Status CheckSpec(const v1::RoundSpec& spec) {
   return server.Call<v1::CreateRoundResponse>("RoundService/CreateRound", request).status();
 }
 
+absl::Status CheckStaleness(const v1::StalenessPolicy& policy) {
+  CoreFederation server;
+  v1::RoundSpec spec = SumRound(1);
+  spec.mutable_aggregate()->mutable_outputs(0)->set_operator_("weighted_mean");
+  spec.set_continues(server.CreateRound(spec));
+  *spec.mutable_staleness() = policy;
+  v1::CreateRoundRequest request;
+  request.set_request_id("continue");
+  *request.mutable_spec() = spec;
+  return server.Call<v1::CreateRoundResponse>("RoundService/CreateRound", request).status();
+}
+
 absl::Status CheckOutput(const std::function<void(v1::OutputSpec&)>& change) {
   v1::RoundSpec spec = SumRound(1);
   change(*spec.mutable_aggregate()->mutable_outputs(0));
@@ -225,14 +237,16 @@ const std::map<std::string, std::function<absl::Status(int64_t)>>& Trials() {
        }},
       {"Value of `staleness.max`",
        [](int64_t most) {
-         CoreFederation server;
-         v1::RoundSpec spec = SumRound(1);
-         spec.set_continues(server.CreateRound(spec));
-         spec.mutable_staleness()->set_max(static_cast<int32_t>(most));
-         v1::CreateRoundRequest request;
-         request.set_request_id("continue");
-         *request.mutable_spec() = spec;
-         return server.Call<v1::CreateRoundResponse>("RoundService/CreateRound", request).status();
+         v1::StalenessPolicy policy;
+         policy.set_max(static_cast<int32_t>(most));
+         return CheckStaleness(policy);
+       }},
+      {"Value of `staleness.exponent`",
+       [](int64_t most) {
+         v1::StalenessPolicy policy;
+         policy.set_function(v1::POLYNOMIAL);
+         policy.set_exponent(static_cast<double>(most));
+         return CheckStaleness(policy);
        }},
       {"Value of `priority`",
        [](int64_t most) {

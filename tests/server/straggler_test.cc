@@ -1,4 +1,6 @@
 // Stragglers: second attempts, and deadlines by what others took.
+#include <fmt/format.h>
+
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <string>
@@ -105,7 +107,17 @@ TEST_CASE(
   CHECK(age({.leased = 1, .succeeded = 7}) == absl::Minutes(1));
   policy.set_finished_min(4);
   CHECK(age({.leased = 1, .succeeded = 7}) == absl::InfiniteDuration());
-  CHECK(AttemptLimit(policy, finished) == absl::InfiniteDuration());
+  v1::RoundSpec spec;
+  spec.set_goal(8);
+  *spec.mutable_straggler() = policy;
+  spec.mutable_straggler()->set_deadline_factor(3);
+  CHECK(FinishedForLimit(spec) == 6);
+  for (int i = 4; i <= 6; ++i) {
+    CHECK(AttemptLimit(spec, finished) == absl::InfiniteDuration());
+    finished.Add(absl::Seconds(30));
+  }
+  CHECK(AttemptLimit(spec, finished) >= absl::Seconds(90));
+  CHECK(AttemptLimit(spec, finished) <= absl::Seconds(100));
 }
 
 TEST_CASE("The task of a straggler is given to another worker, never to the same, and the first contribution wins") {
@@ -332,6 +344,74 @@ TEST_CASE("An attempt that takes too many times what others took is lost, also o
              Contains("as long as stragglers may take: 3 times the 0.75 quantile of the 3 attempts"));
 }
 
+TEST_CASE("A few that were quick do not make the others too slow") {
+  CoreFederation server;
+  v1::RoundSpec spec = StragglerRound(8);
+  spec.mutable_straggler()->set_speculate(false);
+  spec.mutable_straggler()->set_deadline_factor(3);
+  server.CreateRound(spec);
+  const v1::SyncResponse quick = server.Sync(Ask("quick", 3));
+  server.Advance(absl::Milliseconds(100));
+  for (const v1::Lease& lease : quick.leases()) server.Sync(HandIn("quick", Result(lease, 1)));
+  const v1::Lease other = server.Sync(Ask("other", 1)).leases(0);
+  server.Advance(absl::Seconds(1));
+  CHECK(Renew(server, "other", other, 1) == v1::LeaseUpdate::HELD);
+}
+
+TEST_CASE("A lease that is short because others were quick grows when others take longer") {
+  CoreFederation server;
+  v1::RoundSpec spec = StragglerRound(8);
+  spec.mutable_straggler()->set_speculate(false);
+  spec.mutable_straggler()->set_deadline_factor(3);
+  spec.mutable_straggler()->set_quantile(0.5);
+  server.CreateRound(spec);
+  const v1::SyncResponse slower = server.Sync(Ask("slower", 3));
+  const v1::SyncResponse quick = server.Sync(Ask("quick", 4));
+  server.Advance(absl::Seconds(1));
+  for (const v1::Lease& lease : quick.leases()) server.Sync(HandIn("quick", Result(lease, 1)));
+  const v1::Lease last = server.Sync(Ask("last", 1)).leases(0);
+  CHECK(FromProto(last.remaining()) >= absl::Seconds(3));
+  CHECK(FromProto(last.remaining()) < absl::Seconds(4));
+  server.Advance(absl::Milliseconds(1'500));
+  // The median of seven is one of theirs only if there are more of them.
+  for (const v1::Lease& lease : slower.leases()) server.Sync(HandIn("slower", Result(lease, 1)));
+  CHECK(Renew(server, "last", last, 1) == v1::LeaseUpdate::HELD);
+  server.Advance(absl::Milliseconds(1'400));
+  CHECK(Renew(server, "last", last, 2) == v1::LeaseUpdate::HELD);
+}
+
+TEST_CASE("Whose second attempt fails at once is not given the task again and again") {
+  CoreFederation server;
+  server.CreateRound(StragglerRound(4));
+  const v1::Lease slow = AllButOneDone(server, 4);
+  server.Advance(absl::Seconds(10));
+  const v1::Lease second = server.Sync(Ask("bad", 1)).leases(0);
+  server.Sync(HandIn("bad", Failure(second, "disk full")));
+  CHECK(server.Sync(Ask("bad", 1)).leases().empty());
+  CHECK(server.Sync(Ask("other", 1)).leases().empty());
+  CHECK(Renew(server, "slow", slow, 1) == v1::LeaseUpdate::HELD);
+  CHECK(server.Sync(HandIn("slow", Result(slow, 1))).verdicts(0).verdict() == Verdict::ACCEPTED);
+}
+
+TEST_CASE("A worker that was beaten may have the next straggler's task, where it may have only one") {
+  CoreFederation server;
+  v1::RoundSpec spec = StragglerRound(0);
+  spec.mutable_open_slots()->set_count(8);
+  spec.mutable_open_slots()->set_per_worker_max(1);
+  server.CreateRound(spec);
+  server.Advance(absl::Minutes(2));
+  const v1::Lease slow = server.Sync(Ask("slow1", 1)).leases(0);
+  REQUIRE(server.Sync(Ask("slow2", 1)).leases_size() == 1);
+  std::vector<v1::Lease> fast;
+  for (int i = 0; i < 6; ++i) fast.push_back(server.Sync(Ask(fmt::format("f{}", i), 1)).leases(0));
+  server.Advance(absl::Seconds(10));
+  for (size_t i = 0; i < 6; ++i) server.Sync(HandIn(fmt::format("f{}", i), Result(fast[i], 1)));
+  server.Advance(absl::Seconds(10));
+  REQUIRE(server.Sync(Ask("idle", 2)).leases_size() == 1);
+  REQUIRE(server.Sync(HandIn("slow1", Result(slow, 1))).verdicts(0).verdict() == Verdict::ACCEPTED);
+  CHECK(server.Sync(Ask("idle", 2)).leases_size() == 1);
+}
+
 TEST_CASE("What is done about stragglers is explained") {
   CoreFederation server;
   v1::RoundSpec spec = StragglerRound(8);
@@ -345,8 +425,10 @@ TEST_CASE("What is done about stragglers is explained") {
   CHECK_THAT(Explained(server, round), Contains("No task is leased a second time while others are queued."));
   const v1::Lease last = server.Sync(Ask("fast2", 1)).leases(0);
   CHECK_THAT(Explained(server, round), Contains("once 2 or fewer are left (remaining_share_max 0.25 of 8)"));
-  CHECK_THAT(Explained(server, round), Contains("An attempt is lost that takes longer than 1m"));
+  CHECK_THAT(Explained(server, round),
+             Contains("How long an attempt may take is known once 6 have succeeded, 0.75 of the goal; 3 so far."));
   for (int i = 3; i < 6; ++i) server.Sync(HandIn("fast", Result(others.leases(i), 1)));
+  CHECK_THAT(Explained(server, round), Contains("An attempt is lost that takes longer than 1m"));
   CHECK_THAT(Explained(server, round), Contains("1.5 times the 0.75 quantile of 6 attempts that succeeded, 10"));
   server.Advance(absl::Seconds(10));
   CHECK_THAT(Explained(server, round), Contains("The longest has run for 20s and waits for another worker."));

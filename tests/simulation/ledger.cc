@@ -159,6 +159,10 @@ void Ledger::CheckPromise(std::string_view what, const v1::SyncRequest& request,
     return journal_.Break("a lease has a holder", "worker {} was {} task {} under {}, which it was not granted",
                           request.worker(), what, task, token);
   }
+  if (FromProto(remaining) <= absl::ZeroDuration()) {
+    journal_.Break("what is held runs", "worker {} was {} task {} for {}", request.worker(), what, task,
+                   absl::FormatDuration(FromProto(remaining)));
+  }
   // The worker counts from when it sent the call, which is not later than its arrival.
   absl::Time promised = arrival + FromProto(remaining);
   if (promised > grant->expire_time + absl::Microseconds(1)) {

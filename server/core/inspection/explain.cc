@@ -72,7 +72,7 @@ class Explanation {
       response_.set_summary(fmt::format("Round {} has all it needs; its aggregate is being written.", record_.id));
       return;
     }
-    if (record_.state == RoundState::kAnnounced) return Announced();
+    if (record_.state == RoundState::kAnnounced) return Announced(round);
     const int64_t missing = round.spec.goal() - record_.num_contributions;
     response_.set_summary(fmt::format("Round {} waits for {} of {}; {} left until its deadline.", record_.id,
                                       Counted(missing, "contribution"), round.spec.goal(),
@@ -110,12 +110,15 @@ class Explanation {
   v1::ExplainRoundResponse Take() && { return std::move(response_); }
 
  private:
-  void Announced() {
+  void Announced(const LiveRound& round) {
     const TaskCounts& tasks = record_.tasks;
     response_.set_summary(fmt::format("Round {} is announced, and waits for its broadcast; {} left until it fails.",
                                       record_.id, Ago(record_.deadline_time - now_)));
-    Reason(fmt::format("Workers prepare {} of its {}; the others wait for workers, or for the round to open.",
-                       tasks.leased, Counted(tasks.total() - tasks.cancelled, "task")));
+    const bool is_continuing = !round.spec.continues().empty();
+    Reason(fmt::format("Workers {} {} of its {}{}; the others wait for workers, or for the round to open.",
+                       is_continuing ? "have" : "prepare", tasks.leased,
+                       Counted(tasks.total() - tasks.cancelled, "task"),
+                       is_continuing ? ": they prepare them, or go on with those of the round before" : ""));
     if (tasks.buried + tasks.failed > 0) {
       Reason(fmt::format(
           "{} given up while it was prepared.",
@@ -165,9 +168,12 @@ class Explanation {
         fmt::format("the {:g} quantile of {} that succeeded, {}", policy.quantile(),
                     Counted(finished.count(), "attempt"), Ago(finished.Quantile(policy.quantile())));
     if (policy.speculate()) Speculating(round, measure);
-    if (policy.deadline_factor() > 0) {
+    if (policy.deadline_factor() > 0 && finished.count() < FinishedForLimit(round.spec)) {
+      Reason(fmt::format("How long an attempt may take is known once {} have succeeded, {:g} of the goal; {} so far.",
+                         FinishedForLimit(round.spec), policy.quantile(), finished.count()));
+    } else if (policy.deadline_factor() > 0) {
       Reason(fmt::format("An attempt is lost that takes longer than {}: {:g} times {}.",
-                         Ago(AttemptLimit(policy, finished)), policy.deadline_factor(), measure));
+                         Ago(AttemptLimit(round.spec, finished)), policy.deadline_factor(), measure));
     }
     if (round.progress.num_speculative_wins > 0) {
       Reason(fmt::format("{} accepted from a second attempt while the first still ran.",
@@ -192,9 +198,10 @@ class Explanation {
     std::string first;
     const absl::StatusOr<absl::Time> begun = context_.store.FirstLeaseTime(record_.id, absl::InfinitePast());
     if (begun.ok() && *begun != absl::InfiniteFuture()) {
-      first = *begun <= now_ - age
-                  ? fmt::format(" The longest has run for {} and waits for another worker.", Ago(now_ - *begun))
-                  : fmt::format(" The longest without a second attempt has run for {}.", Ago(now_ - *begun));
+      // Those that were prepared run since the opening.
+      const absl::Duration longest = now_ - std::max(*begun, OpenTime(round));
+      first = longest >= age ? fmt::format(" The longest has run for {} and waits for another worker.", Ago(longest))
+                             : fmt::format(" The longest without a second attempt has run for {}.", Ago(longest));
     }
     Reason(fmt::format("A task whose attempt runs for more than {} is leased a second time, to another worker: {}.{}",
                        Ago(age),

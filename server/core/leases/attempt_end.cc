@@ -63,8 +63,10 @@ absl::Status AttemptEnd::End(LiveRound& round, const TaskRecord& task, const End
 }
 
 absl::StatusOr<TaskRecord> AttemptEnd::Requeue(const TaskId& id, absl::Time now) {
+  const absl::StatusOr<TaskRecord> before = context_.store.GetTaskState(id);
   ASSIGN_OR_RETURN(TaskRecord task, context_.store.RequeueTask({.task = id, .now = now}));
   if (LiveRound* round = rounds_.Find(id.round); round != nullptr) {
+    if (before.ok() && before->second_lease) rounds_.queue().OnOneOfTwoEnded(*round, AttemptOutcome::kCancelled);
     speculation_.Note(*round);
     rounds_.work().MayHaveCome(*round);
     rounds_.queue().NoteChange(*round);

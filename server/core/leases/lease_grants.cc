@@ -74,6 +74,8 @@ absl::StatusOr<LeaseGrants::Held> LeaseGrants::Resend(const v1::SyncRequest& req
     if (task.origin) continue;
     if (known.contains(task.lease_token.value()) || !worker.caller->OwnsLease(task.lease_token.value())) continue;
     if (held_by_worker.is_cut) continue;
+    // It has run out while no batch could be committed, and is taken back in this one.
+    if (task.expire_time <= now) continue;
     // Whoever was restarted under this name as an older version would run it without its broadcast.
     if (WaitsForBroadcast(round->state) && worker.protocol_version < kPreparesSince) continue;
     // With what its submitter wrote.
@@ -157,17 +159,17 @@ absl::StatusOr<int32_t> LeaseGrants::LeaseFrom(LiveRound& round, const Requireme
   const int32_t per_worker_max = round.spec.open_slots().per_worker_max();
   const bool could_take_any = fulfilled.size() == round.requirements.size() && per_worker_max == 0;
   const absl::Duration lease = FromProto(round.spec.lease_duration());
-  const absl::Duration limit = AttemptLimit(round.spec.straggler(), round.progress.run_times);
-  const TaskStore::LeaseTasksParams params{
-      .round = round.id,
-      .worker = worker.name,
-      .poll_id = wish.poll_id,
-      .tokens = std::move(tokens),
-      .fulfilled_requirements = std::move(fulfilled),
-      .per_worker_max = per_worker_max,
-      .now = times.now,
-      .expire_time = times.now + lease,
-      .attempt_deadline_time = std::min(AttemptDeadline(round, times.now), times.now + limit)};
+  // What is too slow now may not be when more attempts have succeeded: each renewal asks again.
+  const absl::Duration limit = AttemptLimit(round.spec, round.progress.run_times);
+  const TaskStore::LeaseTasksParams params{.round = round.id,
+                                           .worker = worker.name,
+                                           .poll_id = wish.poll_id,
+                                           .tokens = std::move(tokens),
+                                           .fulfilled_requirements = std::move(fulfilled),
+                                           .per_worker_max = per_worker_max,
+                                           .now = times.now,
+                                           .expire_time = times.now + std::min(lease, limit),
+                                           .attempt_deadline_time = AttemptDeadline(round, times.now)};
   ASSIGN_OR_RETURN(std::vector<TaskRecord> tasks, context_.store.LeaseTasks(params));
   ASSIGN_OR_RETURN(std::vector<TaskRecord> again, LeaseAgain(round, params, tasks.size(), times.now));
   const auto num_first = static_cast<int64_t>(tasks.size());

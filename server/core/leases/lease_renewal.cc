@@ -87,6 +87,8 @@ absl::StatusOr<v1::LeaseUpdate> LeaseRenewal::Renew(const v1::HeldLease& held, c
   if (absl::IsFailedPrecondition(task.status()) || absl::IsNotFound(task.status())) return update;
   RETURN_IF_ERROR(task.status());
   if (limit != absl::InfiniteDuration()) due_.NoLaterThan(task->expire_time);
+  // It is too slow already: it is taken back in this batch.
+  if (task->expire_time <= times.now) return update;
   context_.figures.leases_renewed.Add();
   update.set_verdict(is_news ? v1::LeaseUpdate::OPENED : v1::LeaseUpdate::HELD);
   if (is_news) update.set_broadcast_digest(*broadcast);

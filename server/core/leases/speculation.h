@@ -31,6 +31,7 @@ class Speculation {
   }
   // After a restart, or of a batch that failed.
   void NoteAll();
+  void OnRoundClosed(const RoundId& round) { Forget(round); }
 
   // Of a round's tasks those may be leased again whose lease began by then. Infinite past: none.
   absl::Time BegunBy(const LiveRound& round, absl::Time now) const;

@@ -23,13 +23,19 @@ absl::Duration StragglerAge(const RoundPulse& pulse) {
 
 absl::Time StragglersBegunBy(const RoundPulse& pulse, absl::Time now) { return now - StragglerAge(pulse); }
 
-absl::Duration AttemptLimit(const v1::StragglerPolicy& policy, const RunTimes& finished) {
-  if (policy.deadline_factor() == 0 || finished.count() < policy.finished_min()) return absl::InfiniteDuration();
+int64_t FinishedForLimit(const v1::RoundSpec& spec) {
+  const double share = std::ceil(spec.straggler().quantile() * spec.goal());
+  return std::max<int64_t>(static_cast<int64_t>(share), spec.straggler().finished_min());
+}
+
+absl::Duration AttemptLimit(const v1::RoundSpec& spec, const RunTimes& finished) {
+  const v1::StragglerPolicy& policy = spec.straggler();
+  if (policy.deadline_factor() == 0 || finished.count() < FinishedForLimit(spec)) return absl::InfiniteDuration();
   return std::max(finished.Quantile(policy.quantile()) * policy.deadline_factor(), FromProto(policy.age_min()));
 }
 
 absl::Duration AttemptLimitOf(const LiveRound& round, const TaskRecord& task) {
-  return task.origin ? absl::InfiniteDuration() : AttemptLimit(round.spec.straggler(), round.progress.run_times);
+  return task.origin ? absl::InfiniteDuration() : AttemptLimit(round.spec, round.progress.run_times);
 }
 
 }  // namespace sheaf

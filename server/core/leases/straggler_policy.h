@@ -34,8 +34,12 @@ absl::Duration StragglerAge(const RoundPulse& pulse);
 // Attempts that began by then are stragglers at `now`. Infinite past: none.
 absl::Time StragglersBegunBy(const RoundPulse& pulse, absl::Time now);
 
-// How long an attempt may take by StragglerPolicy::deadline_factor. Infinite without one. As costly.
-absl::Duration AttemptLimit(const v1::StragglerPolicy& policy, const RunTimes& finished);
+// How long an attempt may take by StragglerPolicy::deadline_factor. Infinite without one, and until FinishedForLimit
+// attempts have succeeded: those that are quick are the first to, and what they took says nothing of the others. As
+// costly.
+absl::Duration AttemptLimit(const v1::RoundSpec& spec, const RunTimes& finished);
+// The quantile's part of the goal; finished_min at least.
+int64_t FinishedForLimit(const v1::RoundSpec& spec);
 // The same of a task's attempt. Infinite for one that was carried over: it is measured by another round's.
 absl::Duration AttemptLimitOf(const LiveRound& round, const TaskRecord& task);
 

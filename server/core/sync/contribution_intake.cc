@@ -285,6 +285,8 @@ absl::StatusOr<std::optional<Refusal>> ContributionIntake::TakeContribution(Live
   rooms_.speculation.Note(round);
   if (task.second_lease) {
     rooms_.rounds.queue().OnOneOfTwoEnded(round, AttemptOutcome::kCancelled);
+    // Its worker, which may have only so many of the round's tasks, may have another.
+    if (round.spec.open_slots().per_worker_max() > 0) rooms_.rounds.work().MayHaveCome(round);
     on_cancelled_(round.spec.population(), task.second_lease->worker);
   }
   rooms_.closing.OnAccepted(round, times.now);

@@ -66,6 +66,8 @@ export class Attempt {
   /** A prepare or run has been started and has not come back. */
   isBusy = false;
   deadline = -Infinity;
+  /** When the call was sent whose answer says so. */
+  private extended = -Infinity;
   renewTime = -Infinity;
   /** When `isReady`. */
   readonly result: TaskResult;
@@ -150,8 +152,9 @@ export class Attempt {
 
   /** The lease runs for `remaining` from `sent` on, the time of the request that granted or renewed it. */
   extend(sent: number, remaining: number): void {
-    // An answer that was overtaken says less than is known by now.
-    if (sent + remaining < this.deadline) return;
+    // An answer that was overtaken. A later one may say less: others have shown how long such tasks take.
+    if (sent < this.extended) return;
+    this.extended = sent;
     this.deadline = sent + remaining;
     this.renewTime = sent + Math.max(remaining / 3, RENEWAL_PAUSE_MIN);
   }
