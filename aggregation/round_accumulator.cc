@@ -8,12 +8,12 @@
 
 #include "aggregation/aggregate_spec.h"
 #include "aggregation/contribution_check.h"
-#include "aggregation/memory/huge_pages.h"
 #include "aggregation/operators.h"
 #include "aggregation/output/output_accumulator.h"
 #include "aggregation/output/output_layout.h"
 #include "aggregation/wire/state_envelope.h"
 #include "base/check.h"
+#include "base/huge_pages.h"
 #include "base/status_macros.h"
 
 namespace sheaf {

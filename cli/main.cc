@@ -1,4 +1,5 @@
 // The binary `sheaf`: the real machine behind a Host.
+#include <malloc.h>
 #include <poll.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -42,6 +43,9 @@ std::optional<std::string> Environment(const std::string& name) {
 int main(int argc, char** argv) {
   // A reader that has seen enough (`| head`) ends us quietly, as it ends other tools; but see InterruptGuard.
   std::signal(SIGPIPE, SIG_DFL);
+  // `demo` sends models. Megabyte buffers come and go with every chunk: keep them.
+  mallopt(M_MMAP_THRESHOLD, 64 << 20);
+  mallopt(M_TRIM_THRESHOLD, 128 << 20);
   sheaf::ConfigureLog("sheaf", sheaf::LogLevel::kWarning);
   if (!Environment("GRPC_VERBOSITY").has_value()) sheaf::RouteGrpcLog();
   sheaf::SystemClock clock;

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "aggregation/memory/huge_pages.h"
+#include "base/huge_pages.h"
 #include "base/mutex.h"
 
 namespace sheaf {

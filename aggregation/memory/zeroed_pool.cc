@@ -7,7 +7,7 @@
 #include <cstring>
 #include <new>
 
-#include "aggregation/memory/huge_pages.h"
+#include "base/huge_pages.h"
 
 namespace sheaf {
 namespace {

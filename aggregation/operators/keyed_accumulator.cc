@@ -26,8 +26,8 @@ constexpr uint64_t kSignBit = uint64_t{1} << 63;
 // Rows whose slots are looked up together.
 constexpr size_t kBatch = 256;
 // Rows of one released piece take so many bytes, about; and all pieces that wait for one before them.
-constexpr size_t kPieceBytes = 64 << 10;
-constexpr size_t kWaitingBytes = 16 << 20;
+constexpr size_t kTablePieceBytes = 64 << 10;
+constexpr size_t kTableWaitingBytes = 16 << 20;
 
 // The keys there are, and the slots of their rows.
 class KeySet {
@@ -170,8 +170,8 @@ class KeyedAccumulator final : public OutputAccumulator {
                           const std::function<absl::Status(Piece& piece)>& give) const {
     const auto row_bytes = static_cast<size_t>(layout().width * DTypeSize(layout().released_dtype()));
     const size_t run =
-        layout().width == 1 ? std::max<size_t>(slots.size(), 1) : kPieceBytes / std::max<size_t>(row_bytes, 1) + 1;
-    const size_t waiting_max = std::clamp<size_t>(kWaitingBytes / std::max<size_t>(run * row_bytes, 1), 2, 128);
+        layout().width == 1 ? std::max<size_t>(slots.size(), 1) : kTablePieceBytes / std::max<size_t>(row_bytes, 1) + 1;
+    const size_t waiting_max = std::clamp<size_t>(kTableWaitingBytes / std::max<size_t>(run * row_bytes, 1), 2, 128);
     return OrderedFor<Piece>(
         parallel,
         {.num_parts = static_cast<int64_t>((slots.size() + run - 1) / run),
@@ -210,7 +210,7 @@ class KeyedAccumulator final : public OutputAccumulator {
     std::string bytes;
     absl::Status Append(std::string_view piece) {
       bytes += piece;
-      return bytes.size() < kPieceBytes ? absl::OkStatus() : Flush();
+      return bytes.size() < kTablePieceBytes ? absl::OkStatus() : Flush();
     }
     absl::Status Append(int64_t number) { return Append({reinterpret_cast<const char*>(&number), sizeof number}); }
     absl::Status Flush() {

@@ -7,12 +7,12 @@
 #include <vector>
 
 #include "aggregation/cells/cell_stream.h"
-#include "aggregation/memory/huge_pages.h"
 #include "aggregation/operators/row_release.h"
 #include "aggregation/operators/weight_sum.h"
 #include "aggregation/sparse/make_sparse_store.h"
 #include "aggregation/sparse/union_growth.h"
 #include "aggregation/wire/tensor.h"
+#include "base/huge_pages.h"
 #include "base/ordered_for.h"
 #include "base/status_macros.h"
 

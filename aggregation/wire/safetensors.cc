@@ -7,6 +7,7 @@
 
 #include "aggregation/wire/state_bytes.h"
 #include "base/check.h"
+#include "base/huge_pages.h"
 #include "base/status_macros.h"
 
 namespace sheaf {
@@ -71,12 +72,19 @@ std::string EncodeSafetensors(const std::vector<NamedTensor>& tensors,
 std::string EncodeSafetensors(const std::vector<TensorView>& tensors,
                               const std::map<std::string, std::string>& metadata) {
   std::vector<ReleasedTensor> released;
+  size_t data_bytes = 0;
   for (const TensorView& tensor : tensors) {
+    data_bytes += tensor.data.size();
     released.push_back(
         {tensor.name, tensor.dtype, tensor.shape, [data = tensor.data](const ByteSink& take) { return take(data); }});
   }
   std::string file;
-  const absl::Status written = WriteSafetensors(released, metadata, [&file](std::string_view piece) {
+  const absl::Status written = WriteSafetensors(released, metadata, [&file, data_bytes](std::string_view piece) {
+    if (file.empty()) {
+      // Behind the header, which comes first.
+      file.reserve(piece.size() + data_bytes);
+      AdviseHugePages(file.data(), file.capacity());
+    }
     file += piece;
     return absl::OkStatus();
   });

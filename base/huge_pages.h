@@ -1,5 +1,5 @@
-// Memory on huge pages, where the system grants them: a fold touches memory all over an accumulator, and 4 KiB pages
-// would cost it a TLB miss per row.
+// Memory on huge pages, where the system grants them. A fold touches memory all over an accumulator, and 4 KiB pages
+// would cost it a TLB miss per row; a large buffer is written once, and each new page costs a fault.
 #pragma once
 
 #include <cstddef>
