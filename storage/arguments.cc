@@ -70,8 +70,6 @@ absl::Status CheckArguments(const TaskStore::LeaseTasksParams& params) { return 
 absl::Status CheckArguments(const TaskStore::LeaseAgainParams& params) { return CheckLeasing(params); }
 
 bool MayTryAgain(const TaskRecord& task, const TaskStore::LeaseAgainParams& params) {
-  // An attempt is made a second time once: what made the other end may make the next one end at once.
-  if (task.num_attempts > task.attempt) return false;
   return (params.lost_max == 0 || task.num_lost < params.lost_max) &&
          (params.failed_max == 0 || task.num_failed < params.failed_max);
 }

@@ -29,6 +29,10 @@ TaskRecord AsHeldBy(TaskRecord task, const WorkerName& worker) {
   return task;
 }
 
+bool MayBeLeasedAgain(const TaskRecord& task) {
+  return !task.second_lease && !task.origin && task.attempt == task.num_attempts;
+}
+
 void EndFirstLease(TaskRecord& task) {
   if (!task.second_lease) task.second_lease.emplace();
   SwapLeases(task);

@@ -17,6 +17,10 @@ TaskRecord AsHeldUnder(TaskRecord task, const LeaseToken& token);
 // The same for a task that this worker holds.
 TaskRecord AsHeldBy(TaskRecord task, const WorkerName& worker);
 
+// A LEASED task may be given a second one: it has one lease, was not carried over, and its attempt has not had a second
+// one beside it. What ended that may end the next one, too, at once and again and again.
+bool MayBeLeasedAgain(const TaskRecord& task);
+
 // The task without the lease in its own fields: the second one, if there is any, is now the only one. Otherwise it is
 // nobody's.
 void EndFirstLease(TaskRecord& task);

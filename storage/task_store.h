@@ -190,10 +190,10 @@ class TaskStore : public TaskQueries {
     absl::Time expire_time;
     absl::Time attempt_deadline_time;
   };
-  // Gives up to tokens.size() LEASED tasks that have one lease, of another worker, a second one. An empty answer is
-  // success. FAILED_PRECONDITION if the round is not kCollecting.
+  // Gives up to tokens.size() LEASED tasks that have one lease, of another worker, a second one; none to whose attempt
+  // had one before. An empty answer is success. FAILED_PRECONDITION if the round is not kCollecting.
   virtual absl::StatusOr<std::vector<TaskRecord>> LeaseAgain(const LeaseAgainParams& params) = 0;
-  // Of the round's tasks that have one lease: when the first began of those leases that began after `after`. Infinite
+  // Of the round's tasks that may have a second lease: when the first began of those leases that began after `after`. Infinite
   // future if there is none, or the round is not kCollecting. O(log leases), but the first time it is asked of a round
   // that has leases already. NOT_FOUND.
   virtual absl::StatusOr<absl::Time> FirstLeaseTime(const RoundId& round, absl::Time after) = 0;

@@ -93,7 +93,7 @@ void MemoryTaskStore::Index(Round& round, const TaskRecord& task) {
       leases_.emplace(WorkerKey{round.record.population, second->worker}, task.id);
       expiries_.emplace(second->expire_time, task.id, true);
       ++round.taken[second->worker];
-    } else if (!task.origin) {
+    } else if (MayBeLeasedAgain(task)) {
       round.single_leases.emplace(task.lease_time, task.id.index);
     }
   }

@@ -121,7 +121,7 @@ const LeaseTable::SingleLeases& LeaseTable::SingleLeasesOf(const RoundId& round)
   if (!is_new) return leases->second;
   for (const TaskId& id : OfRound(round)) {
     const TaskRecord& task = tasks_.at(id).task;
-    if (!task.second_lease && !task.origin) leases->second.emplace(task.lease_time, id.index);
+    if (MayBeLeasedAgain(task)) leases->second.emplace(task.lease_time, id.index);
   }
   return leases->second;
 }
@@ -161,7 +161,7 @@ void LeaseTable::Insert(Tasks::node_type node) {
   if (const auto& second = lease.task.second_lease) {
     by_worker_[{lease.population, second->worker}].insert(id);
     by_expiry_.emplace(second->expire_time, id, true);
-  } else if (!lease.task.origin && !single_leases_.empty()) {
+  } else if (MayBeLeasedAgain(lease.task) && !single_leases_.empty()) {
     const auto single = single_leases_.find(id.round);
     if (single != single_leases_.end()) single->second.emplace(lease.task.lease_time, id.index);
   }

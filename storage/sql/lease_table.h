@@ -48,7 +48,7 @@ class LeaseTable {
   // The first expire_time after `now`; InfiniteFuture if there is none.
   absl::Time NextExpiry(absl::Time now) const;
 
-  // Of a round's tasks that have one lease and were not carried over: when that began, and the task's index. Kept from
+  // Of a round's tasks that may be leased again (MayBeLeasedAgain): when their lease began, and the task's index. Kept from
   // the first call on, which takes O(the round's leases).
   using SingleLeases = std::set<std::pair<absl::Time, int32_t>>;
   const SingleLeases& SingleLeasesOf(const RoundId& round);
