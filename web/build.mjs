@@ -32,6 +32,8 @@ const {metafile} = await build({
   jsx: "automatic", jsxImportSource: "preact", loader: {".svg": "copy"},
   entryNames: "[name]-[hash]", assetNames: "[name]-[hash]",
   minify: true, legalComments: "none", charset: "utf8", metafile: true, logLevel: "warning",
+  // The names of what is built hash paths, too: they must not depend on where node_modules is a link to.
+  preserveSymlinks: true,
 });
 const outputs = Object.entries(metafile.outputs);
 const nameOf = (source) => basename(outputs.find(([, output]) => output.entryPoint === source || Object.keys(output.inputs)[0] === source)[0]);

@@ -7,6 +7,7 @@ import type {RoundRow} from "../../web/src/live/rounds.js";
 import {curvesOf, ticksBetween} from "../../web/src/text/curves.js";
 import {coordinatesOf, denseBytesOf, isSparse} from "../../web/src/text/density.js";
 import {age, bytes, count, duration, metric, percent, plural, seconds, sentence} from "../../web/src/text/format.js";
+import {carriedOn, placeOf, stalenessOf, stalenessText, stragglerTexts} from "../../web/src/text/policies.js";
 
 test("Numbers are written as `sheaf` writes them", () => {
   // The examples of tests/cli and cli/terminal/human_text.h.
@@ -70,4 +71,32 @@ test("A round's outputs are compared with the same as dense tensors", () => {
   assert.equal(coordinatesOf({operator: "sparse_sum", denseShape: ["7", "3"]}), 21);
   assert.ok(isSparse(rows as never) && isSparse({operator: "slices_sum"}) && !isSparse(bias as never));
   assert.equal(denseBytesOf([{operator: "sum", keyType: "STRING_KEYS"}]), null);
+});
+
+test("Contributions are listed by their staleness, freshest first, with what they weigh", () => {
+  assert.deepEqual(stalenessOf({}), []);
+  const contributionsByStaleness = {10: "1", 3: "2", 0: "17"};
+  const weights = (staleness: object) => stalenessOf({spec: {staleness}, contributionsByStaleness}).map(({weight}) => Number(weight.toPrecision(3)));
+  assert.deepEqual(stalenessOf({contributionsByStaleness}).map(({rounds, contributions}) => [rounds, contributions]), [[0, 17], [3, 2], [10, 1]]);
+  assert.deepEqual(weights({}), [1, 1, 1]);
+  assert.deepEqual(weights({function: "CONSTANT", exponent: 2}), [1, 1, 1]);
+  assert.deepEqual(weights({function: "POLYNOMIAL"}), [1, 0.5, 0.302]);
+  assert.deepEqual(weights({function: "POLYNOMIAL", exponent: 1}), [1, 0.25, 0.0909]);
+  assert.deepEqual([0, 1, 2].map(stalenessText), ["of its own", "through 1 round", "through 2 rounds"]);
+});
+
+test("Tasks that were carried over went on in one round", () => {
+  assert.deepEqual(placeOf("r-7k2m9q4x/17"), {round: "r-7k2m9q4x", index: "17"});
+  assert.deepEqual(placeOf("nonsense"), {round: "", index: "nonsense"});
+  assert.equal(carriedOn([{state: "TASK_SUCCEEDED"}, {}]), null);
+  assert.deepEqual(carriedOn([{}, {carriedTo: "r-b/4"}, {carriedTo: "r-b/5"}]), {round: "r-b", tasks: 2});
+});
+
+test("What is done about stragglers is a sentence for each thing", () => {
+  assert.deepEqual(stragglerTexts(undefined), []);
+  assert.deepEqual(stragglerTexts({}), []);
+  assert.deepEqual(stragglerTexts({speculate: true}), [
+    "A second attempt begins beside one that takes longer than 1.5 times what 75 % of the others took, and than 100ms, when no more than 25 % of the tasks still run (known once 3 have succeeded)."]);
+  assert.deepEqual(stragglerTexts({quantile: 0.999, finishedMin: 10, deadlineFactor: 4}), [
+    "An attempt is lost that takes longer than 4 times what 99.9 % of the others took (known once 10 have succeeded)."]);
 });

@@ -20,6 +20,8 @@ const {metafile} = await build({
   absWorkingDir: here, entryPoints: {join: "page.ts", "join-worker": "worker.ts", "join-style": "join.css", "join-icon": "../src/icon.svg"}, outdir: folder,
   bundle: true, format: "esm", platform: "browser", target: ["es2022", "chrome123", "firefox120", "safari17.5"],
   loader: {".svg": "copy"}, entryNames: "[name]-[hash]", assetNames: "[name]-[hash]", minify: true, legalComments: "none", charset: "utf8", metafile: true, logLevel: "warning",
+  // As in ../build.mjs.
+  preserveSymlinks: true,
 });
 const outputs = Object.entries(metafile.outputs);
 const nameOf = (source) => basename(outputs.find(([, {entryPoint, inputs}]) => entryPoint === source || Object.keys(inputs)[0] === source)[0]);

@@ -45,6 +45,17 @@ export function dataLoss(message: string): SheafError {
   return new SheafError("DATA_LOSS", message);
 }
 
+/** Adds to an error's text where it happened. It stays the error that it is; one that lets nothing be changed stays as it is. */
+export function addNote(error: unknown, note: string): void {
+  if (!(error instanceof Error)) return;
+  const {message, stack} = error;
+  const noted = message === "" ? note : `${message} (${note})`;
+  // By Reflect, as a frozen one, or a DOMException, throws at an assignment.
+  if (!Reflect.set(error, "message", noted) || stack === undefined || message === "") return;
+  // Which is what is shown of an error that nobody catches.
+  Reflect.set(error, "stack", stack.replace(message, () => noted));
+}
+
 /** A round ended without an aggregate: `state` is "FAILED" or "CANCELLED". */
 export class RoundFailed extends SheafError {
   override readonly name: string = "RoundFailed";

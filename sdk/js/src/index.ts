@@ -41,8 +41,11 @@ export {type Computation, type ComputationFunction, ComputationRunner, type Retu
 export {LeasedTask, Params} from "./worker/leased_task.js";
 export {Worker, type WorkerConfig} from "./worker/worker.js";
 export {type WorkerCounters, WorkerLoop, type WorkerOptions, type WorkerState} from "./worker/worker_loop.js";
-export {connect, Round, Server, type ServerConfig, type WaitOptions} from "./program/server.js";
+export {connect, type LoopOptions, Round, Server, type ServerConfig, type WaitOptions} from "./program/server.js";
 export {Result, type Summary} from "./program/result.js";
-export {type Broadcast, type RoundOptions, type Slots, type Task} from "./program/round_spec.js";
+export {
+  type Broadcast, type RoundOptions, type Slots, type Staleness, type Straggler, type Task,
+} from "./program/round_spec.js";
+export {type ChangingOptions} from "./program/rounds_ahead.js";
 export {RoundView} from "./program/round_view.js";
 export {VERSION} from "./version.js";

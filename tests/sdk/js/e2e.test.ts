@@ -259,7 +259,7 @@ test("Coordinates that too few clients touched are withheld, and rounds follow o
   await working({share}, async () => {
     const outputs = {w: coordinate_mean(10, {minContributors: 2})};
     let rounds = 0;
-    for await (const result of server.loop("share", () => ({outputs, tasks: [{payload: 1}, {payload: 2 + rounds}]}), 2)) {
+    for await (const result of server.loop("share", {outputs, tasks: () => [{payload: 1}, {payload: 2 + rounds}]}, {rounds: 2})) {
       ++rounds;
       assert.deepEqual((result.get("w") as Sparse).rows, [9]);
       assert.equal(result.summaries["w"]!.touched, 3);

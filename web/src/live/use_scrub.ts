@@ -6,8 +6,15 @@ import {useState} from "preact/hooks";
 
 const PAGE = 10;
 
-export function useScrub(count: number, textOf: (index: number) => string, label: string, indexAt: (x: number, y: number) => number) {
-  const [chosen, choose] = useState<number | null>(null);
+export function useScrub(
+  count: number, textOf: (index: number) => string, label: string, indexAt: (x: number, y: number) => number,
+  /** The one that is chosen at first, if it is not negative. */
+  first = () => -1,
+) {
+  const [chosen, choose] = useState(() => {
+    const index = first();
+    return index < 0 ? null : index;
+  });
   const index = chosen === null || count === 0 ? null : Math.min(chosen, count - 1);
   const props = {
     role: "slider" as const,

@@ -10,11 +10,13 @@ import {fetchRounds, isLive, numTasks, PHASES, phasesOf, rowOf} from "../live/ro
 import {client} from "../live/session.js";
 import {LONG_POLL, useLive} from "../live/use_live.js";
 import {Action, Bar, Fields, Figure, Missing, Notice, Section, Spark, State} from "../parts/basics.js";
+import {Carried} from "../parts/carried.js";
 import {PhaseStack, Progress, took} from "../parts/rounds_table.js";
 import {CancelAction} from "../parts/task_action.js";
 import {TaskStrip} from "../parts/task_strip.js";
 import {coordinatesOf, denseBytesOf, isKeyed, isSparse} from "../text/density.js";
 import {age, at, bytes, count, duration, int, metric, percent, plural} from "../text/format.js";
+import {stragglerTexts} from "../text/policies.js";
 
 const WAIT = "25s";
 const TASKS_MAX = 10_000;
@@ -148,6 +150,9 @@ export function RoundPage({id, rights}: {id: string; rights: Rights}) {
   const row = rowOf(round);
   const spec = round.spec ?? {};
   const isOperator = rights.isOperator;
+  const isAnnounced = round.state === "ANNOUNCED";
+  const left = duration(Math.max(0, at(round.deadlineTime) - Date.now()) / 1000);
+  const stragglers = stragglerTexts(spec.straggler);
   const isForRelays = round.spec?.release === "PARTIAL_AGGREGATE";
   const refresh = () => {
     tasks.refresh();
@@ -166,7 +171,7 @@ export function RoundPage({id, rights}: {id: string; rights: Rights}) {
     <dl class="figures">
       <Figure name="Contributions" note={<Progress round={row}/>}>{count(row.contributions)}</Figure>
       <Figure name="Clients">{count(row.clients)}</Figure>
-      <Figure name={goesOn ? "Running for" : "Took"} note={goesOn && `ends at the latest in ${duration(Math.max(0, at(round.deadlineTime) - Date.now()) / 1000)}`}>{took(row)}</Figure>
+      <Figure name={isAnnounced ? "Announced for" : goesOn ? "Running for" : "Took"} note={goesOn && (isAnnounced ? `fails in ${left} unless it is opened` : `ends at the latest in ${left}`)}>{took(row)}</Figure>
       <Figure name="Attempts failed" tone={int(round.numFailedAttempts) > 0 ? "bad" : ""}>{count(round.numFailedAttempts)}</Figure>
       <Figure name="Attempts lost" tone={int(round.numLostAttempts) > 0 ? "bad" : ""}>{count(round.numLostAttempts)}</Figure>
     </dl>
@@ -177,6 +182,7 @@ export function RoundPage({id, rights}: {id: string; rights: Rights}) {
           <Missing live={tasks} what="the tasks"/>
           {shown.current.length > 0 && <TaskStrip tasks={shown.current} refresh={refresh} isOperator={isOperator}/>}
         </Section>
+        <Carried round={round} tasks={shown.current}/>
         <Section title="Bytes, and how sparse it is"><Sparsity round={round}/></Section>
       </div>
       <div>
@@ -194,8 +200,11 @@ export function RoundPage({id, rights}: {id: string; rights: Rights}) {
             spec.job && ["Job", <a href={linkTo("jobs", spec.job)}>{spec.job}</a>], ["Population", population],
             ["Computation", `${spec.computation?.name}${spec.computation?.versionMin ? `, version ${spec.computation.versionMin} or newer` : ""}`],
             ["Created", <time dateTime={round.createTime}>{age(round.createTime)} ago</time>],
+            spec.announced && ["Announced", isAnnounced ? "its broadcast comes when it is opened" : "before its broadcast was known"],
             ["Priority", spec.priority || 3], ["Durability", spec.durability === "EPHEMERAL" ? "ephemeral" : "durable"],
             int(spec.minClients) > 1 && ["Clients at the least", count(spec.minClients)],
+            stragglers.length > 0 && ["Stragglers", <span class="sentences">{stragglers.join(" ")}</span>],
+            int(round.numSpeculativeWins) > 0 && ["Speculation", `${count(round.numSpeculativeWins)} accepted from a second attempt while the first still ran`],
             spec.broadcastDigest && ["Broadcast", <span class="digest">{spec.broadcastDigest}</span>],
             round.aggregate && [isForRelays ? "Partial aggregate" : "Result", <>{bytes(int(round.aggregate.sizeBytes))}, sha256 <span class="digest">{round.aggregate.digest}</span></>],
           ]}/>

@@ -1,14 +1,15 @@
 // TaskStrip: the tasks of a round, a cell each in the order of their indexes; below, the one that is chosen.
 //
-// All cells of a state are one path: ten thousand are six elements.
+// All cells of a state are one path: ten thousand are six elements. A link may say which is chosen at first: "?task=17".
 import type {AttemptJson, TaskJson} from "../../gen/sheaf/v1/task_pb.js";
 import {client} from "../live/session.js";
-import {linkTo} from "../live/location.js";
+import {linkTo, place} from "../live/location.js";
 import {useLive} from "../live/use_live.js";
 import {useScrub} from "../live/use_scrub.js";
 import {useWidth} from "../live/use_width.js";
-import {age, at, bytes, count, duration, int, seconds} from "../text/format.js";
+import {age, at, bytes, count, duration, int, plural, seconds} from "../text/format.js";
 import {Missing, State, stateName} from "./basics.js";
+import {TaskLink} from "./carried.js";
 import {TaskAction} from "./task_action.js";
 
 const STATES = ["QUEUED", "LEASED", "TASK_SUCCEEDED", "TASK_FAILED", "BURIED", "TASK_CANCELLED"];
@@ -31,7 +32,7 @@ function Attempt({attempt}: {attempt: AttemptJson}) {
     <State of={attempt.outcome ?? "RUNNING"}/> {attempt.worker}, {duration(took)}
     {times.length > 0 && <span class="dim"> ({times.join(", ")})</span>}
     {int(attempt.bytesUp) > 0 && `, ${bytes(int(attempt.bytesUp))} up`}
-    {attempt.error && <div class="problem">{attempt.error}</div>}
+    {attempt.error && <div class={attempt.outcome === "ATTEMPT_CANCELLED" ? "dim" : "problem"}>{attempt.error}</div>}
   </li>;
 }
 
@@ -45,6 +46,8 @@ function TaskDetail({task, refresh, isOperator}: {task: TaskJson; refresh: () =>
       {task.worker && <>, <a href={linkTo("workers", "", {name: task.worker})}>{task.worker}</a></>}
       {task.createTime && <span class="dim">, {age(task.createTime)} old</span>} {isOperator && <TaskAction task={task} done={refresh}/>}
     </p>
+    {task.origin && <p>Carried over from <TaskLink id={task.origin}/>, through {plural(task.staleness ?? 0, "round")}.</p>}
+    {task.carriedTo && <p>It goes on as <TaskLink id={task.carriedTo}/>.</p>}
     <Missing live={live} what="the attempts"/>
     {attempts.length > 0 && <ol aria-label="Attempts">{attempts.map((attempt) => <Attempt key={attempt.number} attempt={attempt}/>)}</ol>}
   </div>;
@@ -56,8 +59,10 @@ export function TaskStrip({tasks, refresh, isOperator}: {tasks: TaskJson[]; refr
   const columns = Math.max(1, Math.floor((width || 600) / size));
   const rows = Math.ceil(tasks.length / columns);
   const textOf = (i: number) => `task ${tasks[i]!.index ?? 0}: ${stateName(tasks[i]!.state).toLowerCase()}${tasks[i]!.worker ? `, ${tasks[i]!.worker}` : ""}`;
+  const wanted = place.value.query.get("task");
   const scrub = useScrub(tasks.length, textOf, "Tasks, by index", (x, y) => (
-    x < columns * size ? Math.floor(y / size) * columns + Math.floor(x / size) : -1));
+    x < columns * size ? Math.floor(y / size) * columns + Math.floor(x / size) : -1),
+    () => wanted === null ? -1 : tasks.findIndex(({index = 0}) => String(index) === wanted));
   const paths = new Map<string, string>();
   tasks.forEach((task, i) => paths.set(task.state!, (paths.get(task.state!) ?? "") + squareAt(i, columns, size)));
   return <>

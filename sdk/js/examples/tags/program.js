@@ -21,9 +21,9 @@ const clients = all.filter((client) => !testers.has(client));
 const unseen = [...testers].flatMap((client) => maintainers[client]);
 
 const training = new Training(makeModel(numWords));
-const tasks = () => ({tasks: sample(clients, 50).map(String)});
+const tasks = () => sample(clients, 50).map(String);
 let number = 0;
-for await (const result of training.rounds(connect(), "tags", tasks, Number(rounds))) {
+for await (const result of training.rounds(connect(), "tags", {tasks}, {rounds: Number(rounds)})) {
   const {bytesUp, bytesDown} = result.round.message;
   console.log(`round ${++number}  loss ${result.metrics.loss.toFixed(4)}  recall@5 ${recallAt5(training.model, unseen).toFixed(3)}  ` +
     `${bytesUp} bytes up  ${bytesDown} bytes down`);

@@ -1,8 +1,10 @@
-// What a round is to do, from the arguments of `Server.run`, `create` and `loop`.
+// What a round is to do, from the arguments of `Server.run`, `create`, `announce` and `loop`.
 import {create, type MessageInitShape} from "@bufbuild/protobuf";
 
 import {type AggregateSpec, AggregateSpecSchema, Numerics} from "../../gen/sheaf/v1/aggregation_pb.js";
-import {Durability, type RoundSpec, RoundSpecSchema} from "../../gen/sheaf/v1/round_pb.js";
+import {
+  Durability, type RoundSpec, RoundSpecSchema, StalenessFunction, type StalenessPolicySchema, type StragglerPolicySchema,
+} from "../../gen/sheaf/v1/round_pb.js";
 import {type TaskSpec, TaskSpecSchema} from "../../gen/sheaf/v1/task_pb.js";
 import {toDuration} from "../durations.js";
 import {invalidArgument} from "../errors.js";
@@ -33,6 +35,34 @@ export interface Slots {
 /** Tensors by name, bytes of a safetensors file, or the digest that `upload` returned. */
 export type Broadcast = Readonly<Record<string, TensorLike | Sparse>> | Uint8Array | string;
 
+/** What is done about attempts that take much longer than others of the round did. What is left out is the server's default. */
+export interface Straggler {
+  /** Once nothing is queued and few tasks remain, the task of a straggler is leased a second time; the first contribution wins. */
+  speculate?: boolean;
+  /** Few remain: no more than this part of the round's tasks (0.25). */
+  remainingShareMax?: number;
+  /** Of the durations of the attempts that succeeded, the quantile by which the others are measured (0.75). */
+  quantile?: number;
+  /** A straggler has run for longer than this times the quantile (1.5). */
+  factor?: number;
+  /** No attempt that has run for fewer seconds is one (0.1). */
+  ageMin?: number;
+  /** So many attempts must have succeeded before there is a quantile (3). */
+  finishedMin?: number;
+  /** An attempt that takes longer than this times the quantile is lost; none, if it is left out. */
+  deadlineFactor?: number;
+}
+
+/** What a round that continues another takes over. */
+export interface Staleness {
+  /** What a contribution weighs whose task was carried through tau rounds: 1 ("constant"), or (1 + tau) ** -exponent. */
+  function?: "constant" | "polynomial";
+  /** Of "polynomial" (0.5). */
+  exponent?: number;
+  /** A task goes on through so many rounds at the most (10). */
+  max?: number;
+}
+
 /** The arguments of a round. What is left out is the server's default. */
 export interface RoundOptions {
   /** What is returned and how it is combined: an operator for each name. */
@@ -57,6 +87,11 @@ export interface RoundOptions {
   deadline?: number;
   /** One attempt at a task may take so many seconds. */
   attemptDeadline?: number;
+  /**
+   * Of a round that is announced: it fails if it is not opened within so many seconds (one hour; of a loop, as long as the rounds
+   * before it may take).
+   */
+  announceDeadline?: number;
   /** A worker without progress for so many seconds loses its task (30). */
   leaseDuration?: number;
   /** Release nothing unless at least so many clients are combined. */
@@ -67,6 +102,12 @@ export interface RoundOptions {
   failedMax?: number;
   /** Attempts at a task whose worker vanished, before it is given up (16). */
   lostMax?: number;
+  /** What is done about attempts that take much longer than others of the round did, such as {speculate: true}. */
+  straggler?: Straggler;
+  /** Id of a round whose tasks that still run when it has its goal go on in this one (see `buffered` of `Server.loop`). */
+  continues?: string;
+  /** Of a round that continues another, what it takes over, such as {max: 5}: a task goes on through five rounds at most. */
+  staleness?: Staleness;
   /** "durable" if left out; "ephemeral": nothing individual ever reaches the server's disk. */
   durability?: "durable" | "ephemeral";
   /** Largest contribution. */
@@ -79,9 +120,15 @@ export interface RoundOptions {
 
 const KNOWN: ReadonlySet<string> = new Set<keyof RoundOptions>([
   "outputs", "tasks", "broadcast", "config", "versionMin", "numerics", "goal", "minGoal", "overSelection", "deadline",
-  "attemptDeadline", "leaseDuration", "minClients", "priority", "failedMax", "lostMax", "durability", "contributionBytesMax",
-  "job", "population",
+  "attemptDeadline", "announceDeadline", "leaseDuration", "minClients", "priority", "failedMax", "lostMax", "straggler", "continues",
+  "staleness", "durability", "contributionBytesMax", "job", "population",
 ]);
+type Kind = "boolean" | "integer" | "number" | "string";
+const STRAGGLER: Readonly<Record<keyof Straggler, Kind>> = {
+  speculate: "boolean", remainingShareMax: "number", quantile: "number", factor: "number", ageMin: "number", finishedMin: "integer",
+  deadlineFactor: "number",
+};
+const STALENESS: Readonly<Record<keyof Staleness, Kind>> = {function: "string", exponent: "number", max: "integer"};
 
 /** The message, but for the broadcast, which is uploaded. INVALID_ARGUMENT if an argument is of the wrong kind. */
 export function roundSpec(computation: string, options: RoundOptions, population: string): RoundSpec {
@@ -99,10 +146,14 @@ export function roundSpec(computation: string, options: RoundOptions, population
     overSelection: options.overSelection,
     deadline: durationOf(options.deadline, "deadline"),
     attemptDeadline: durationOf(options.attemptDeadline, "attemptDeadline"),
+    announceDeadline: durationOf(options.announceDeadline, "announceDeadline"),
     leaseDuration: durationOf(options.leaseDuration, "leaseDuration"),
     minClients: BigInt(options.minClients ?? 0),
     priority: options.priority,
     retry: {failedMax: options.failedMax, lostMax: options.lostMax},
+    straggler: stragglerPolicy(options.straggler),
+    continues: options.continues,
+    staleness: stalenessPolicy(options.staleness),
     durability: choice(options.durability, {durable: Durability.DURABLE, ephemeral: Durability.EPHEMERAL}, "durability"),
     contributionBytesMax: BigInt(options.contributionBytesMax ?? 0),
   });
@@ -151,6 +202,33 @@ function taskSpec({payload, dataSelector, requires}: Task): TaskSpec {
   return create(TaskSpecSchema, {payload: toBytes(payload, "payload"), dataSelector, requirements: requires});
 }
 
+function stragglerPolicy(straggler: Straggler | undefined): MessageInitShape<typeof StragglerPolicySchema> | undefined {
+  if (straggler === undefined) return undefined;
+  checkFields(straggler, STRAGGLER, "straggler");
+  return {...straggler, ageMin: durationOf(straggler.ageMin, "straggler ageMin")};
+}
+
+function stalenessPolicy(staleness: Staleness | undefined): MessageInitShape<typeof StalenessPolicySchema> | undefined {
+  if (staleness === undefined) return undefined;
+  checkFields(staleness, STALENESS, "staleness");
+  const {function: name, exponent, max} = staleness;
+  const {CONSTANT, POLYNOMIAL} = StalenessFunction;
+  return {function: choice(name, {constant: CONSTANT, polynomial: POLYNOMIAL}, "staleness function"), exponent, max};
+}
+
+function checkFields(fields: object, kinds: Readonly<Record<string, Kind>>, what: string): void {
+  const known = Object.keys(kinds);
+  if (typeof fields !== "object" || fields === null) {
+    throw invalidArgument(`${what} is an object with some of ${known.join(", ")}, and not ${fields}`);
+  }
+  for (const [name, value] of Object.entries(fields)) {
+    if (!known.includes(name)) throw invalidArgument(`${what} has no ${name}; it has ${known.join(", ")}`);
+    const kind = kinds[name]!;
+    const isRight = value === undefined || (kind === "integer" ? Number.isInteger(value) : typeof value === kind);
+    if (!isRight) throw invalidArgument(`${what} ${name} is ${kind === "integer" ? "an" : "a"} ${kind}, and not ${JSON.stringify(value)}`);
+  }
+}
+
 /** A config or payload on the wire: bytes as they are, nothing for undefined and null, else JSON. */
 function toBytes(value: unknown, what: string): Uint8Array {
   if (value === undefined || value === null) return new Uint8Array();
@@ -164,8 +242,12 @@ function toBytes(value: unknown, what: string): Uint8Array {
   throw invalidArgument(`${what} is neither bytes nor what JSON can say`);
 }
 
-function durationOf(seconds: number | undefined, what: string) {
-  if (seconds === undefined) return undefined;
+/** INVALID_ARGUMENT, naming what it is of, if it is no length of time in seconds. */
+export function checkSeconds(seconds: number, what: string): number {
   if (!(seconds > 0 && seconds < 1e10)) throw invalidArgument(`${what} is a positive number of seconds, and not ${seconds}`);
-  return toDuration(seconds * 1000);
+  return seconds;
+}
+
+function durationOf(seconds: number | undefined, what: string) {
+  return seconds === undefined ? undefined : toDuration(checkSeconds(seconds, what) * 1000);
 }

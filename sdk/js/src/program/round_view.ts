@@ -18,7 +18,7 @@ export class RoundView {
     return this.message.id;
   }
 
-  /** COLLECTING, SEALING, SUCCEEDED, FAILED or CANCELLED. */
+  /** ANNOUNCED, COLLECTING, SEALING, SUCCEEDED, FAILED or CANCELLED. */
   get state(): string {
     return RoundState[this.message.state] ?? String(this.message.state);
   }
@@ -70,6 +70,12 @@ export class RoundView {
   /** That these combine. */
   get numClients(): number {
     return Number(this.message.numClients);
+  }
+
+  /** Of a round that continues another: how many contributions came through so many rounds; 0 for its own tasks. */
+  get contributionsByStaleness(): Readonly<Record<number, number>> {
+    return Object.fromEntries(
+      Object.entries(this.message.contributionsByStaleness).map(([staleness, count]) => [staleness, Number(count)]));
   }
 
   /** Where its wall time went, in seconds. Once it has ended. */

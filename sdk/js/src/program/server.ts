@@ -3,35 +3,30 @@
 //   const server = connect({server: "https://HOST:7443"});
 //   const result = await server.run("mean_age", {outputs: {age: weighted_mean([])}, tasks: 20});
 //   console.log(result.get("age").item(), result.numClients);
-import {BlobService, StartUploadResponse_Verdict as Verdict} from "../../gen/sheaf/v1/blob_service_pb.js";
 import {type GetServerInfoResponse, InspectionService} from "../../gen/sheaf/v1/inspection_service_pb.js";
 import {type Round as RoundMessage, RoundState} from "../../gen/sheaf/v1/round_pb.js";
 import {RoundService} from "../../gen/sheaf/v1/round_service_pb.js";
 import {ConnectTransport, type Token} from "../connect_transport.js";
 import {toDuration} from "../durations.js";
-import {dataLoss, invalidArgument, RoundFailed, RoundStuck, SheafError} from "../errors.js";
+import {addNote, dataLoss, invalidArgument, RoundFailed, RoundStuck, SheafError} from "../errors.js";
 import {type Random, SystemRandom} from "../random.js";
 import {RangeJoiner} from "../transfer/range_joiner.js";
 import {sha256Hex} from "../transfer/sha256.js";
-import {UploadSession} from "../transfer/upload_session.js";
 import type {Transport} from "../transport.js";
-import {encodeSafetensors} from "../values/safetensors.js";
-import {Sparse} from "../values/sparse.js";
-import {Tensor, toTensor} from "../values/tensor.js";
 import {type Clock, SystemClock} from "../worker/clock.js";
 import {ownOrigin} from "../own_origin.js";
 import {Caller} from "./caller.js";
 import {Result} from "./result.js";
-import {type Broadcast, type RoundOptions, roundSpec} from "./round_spec.js";
+import {announceRound, cancelRound, createRound, INLINE_BYTES_MAX, openRound, roundOf, uploadBroadcast} from "./round_calls.js";
+import type {Broadcast, RoundOptions} from "./round_spec.js";
 import {RoundView} from "./round_view.js";
+import {type ChangingOptions, RoundsAhead} from "./rounds_ahead.js";
 
 // How long one call stays parked at the server, and what it may take beyond that before it counts as lost.
 const POLL_MS = 20_000;
 const POLL_GRACE_MS = 10_000;
 // After an answer without news that came although the server could have waited.
 const NO_NEWS_MS = 100;
-// What travels along with another call, instead of in calls of its own: a server's inline_bytes_max.
-const INLINE_BYTES_MAX = 1 << 20;
 // As much as is read of one aggregate unless somebody asks for more.
 const READ_BYTES_MAX = 1 << 30;
 
@@ -41,6 +36,31 @@ export interface WaitOptions {
   /** Called whenever the round has changed. */
   onProgress?: (round: RoundView) => void;
 }
+
+/** How the rounds of a loop follow one another, beside how each is waited for. */
+export interface LoopOptions extends WaitOptions {
+  /** How many; left out, it goes on until the loop is left. */
+  rounds?: number;
+  /**
+   * How many rounds are announced ahead of the one that runs, so that workers read and preprocess the data of their tasks meanwhile
+   * (0). All options are asked for then, but for the broadcast, which is asked for when the round is opened: the values that the
+   * rounds release are the same with any `ahead`.
+   */
+  ahead?: number;
+  /**
+   * Called with each result before it comes, and awaited. With `ahead` the next round is opened right after it, so that the loop's
+   * body, which evaluates, runs beside the workers.
+   */
+  apply?: (result: Result) => unknown;
+  /**
+   * Each round continues the one before it: tasks that still run when a round has its `goal` are not cancelled, but go on in the
+   * next, where their contributions count (see `staleness` of RoundOptions). Give a goal, and more tasks than that. One round is
+   * announced ahead at least.
+   */
+  buffered?: boolean;
+}
+
+const LOOP_KNOWN: ReadonlySet<string> = new Set<keyof LoopOptions>(["rounds", "ahead", "apply", "buffered", "timeout", "onProgress"]);
 
 /** A round at a server. What its properties say is what was seen last: `refresh` and `wait` look again. */
 export class Round extends RoundView {
@@ -85,10 +105,19 @@ export class Round extends RoundView {
     return new Result(this, file);
   }
 
+  /**
+   * Opens a round that `announce` made: its tasks get this broadcast, and are computed. Opening it again with the same broadcast
+   * changes nothing. FAILED_PRECONDITION if it was opened with another one, was not announced, or has ended: also because it
+   * was not opened within its announceDeadline.
+   */
+  async open(broadcast?: Broadcast): Promise<this> {
+    this.message = await openRound(this.caller, this.id, broadcast);
+    return this;
+  }
+
   /** Ends it without an aggregate. FAILED_PRECONDITION if it ended otherwise before. */
   async cancel(reason = "cancelled by its program"): Promise<this> {
-    const requestId = this.caller.newRequestId();
-    this.message = roundOf(await this.caller.call(RoundService.method.cancelRound, {requestId, round: this.id, reason}));
+    this.message = await cancelRound(this.caller, this.id, reason);
     return this;
   }
 
@@ -161,40 +190,53 @@ export class Server {
 
   /** Uploads the broadcast, if there is one, creates a round, and does not wait for it. */
   async create(computation: string, options: RoundOptions): Promise<Round> {
-    const spec = roundSpec(computation, options, this.population);
-    const requestId = this.caller.newRequestId();
-    const make = async (broadcast: Uint8Array): Promise<Round> => {
-      return new Round(this.caller, roundOf(
-        await this.caller.call(RoundService.method.createRound, {requestId, spec, broadcast})));
-    };
-    const {broadcast} = options;
-    if (broadcast === undefined) return make(new Uint8Array());
-    if (typeof broadcast === "string") {
-      spec.broadcastDigest = broadcast;
-      return make(new Uint8Array());
-    }
-    const bytes = bytesOfBroadcast(broadcast);
-    if (bytes.length > 0 && bytes.length <= INLINE_BYTES_MAX) {
-      spec.broadcastDigest = sha256Hex(bytes);
-      try {
-        return await make(bytes);
-      } catch (error) {
-        // A server of 0.1 looks for it among the uploads; another may take less at a time.
-        if (!(error instanceof SheafError && ["NOT_FOUND", "RESOURCE_EXHAUSTED"].includes(error.code))) throw error;
-      }
-    }
-    spec.broadcastDigest = await this.upload(bytes);
-    return make(new Uint8Array());
+    return new Round(this.caller, await createRound(this.caller, computation, options, this.population));
   }
 
   /**
-   * One round after the other; the results, as they come. What of the options is a function without arguments is called before
-   * each round: after the loop's body has seen the result of the last one.
+   * Creates a round whose broadcast is not known yet: workers prepare its tasks, and compute when it is opened.
    *
-   *     for await (const result of server.loop("tags", () => ({outputs, tasks: 50, broadcast: {w}}), 20)) update(w, result);
+   *     const round = await server.announce("tags", {outputs, tasks: 50});
+   *     const result = await (await round.open({w})).result();
+   *
+   * It fails if it is not opened within its announceDeadline.
    */
-  async *loop(computation: string, options: () => RoundOptions, rounds = Infinity): AsyncGenerator<Result, void> {
-    for (let number = 0; number < rounds; ++number) yield await this.run(computation, options());
+  async announce(computation: string, options: Omit<RoundOptions, "broadcast">): Promise<Round> {
+    return new Round(this.caller, await announceRound(this.caller, computation, options, this.population));
+  }
+
+  /**
+   * One round after the other; the results, as they come.
+   *
+   *     for await (const result of server.loop("tags", {outputs, tasks: 50, broadcast: () => ({w})}, {rounds: 20})) update(w, result);
+   *
+   * Each of the options may also be a function without arguments, asynchronous if need be, which is called before each round:
+   * after the loop's body has seen the result of the last one. An error says in which round it was thrown.
+   *
+   * A loop that is left, or in which something is thrown, cancels what it began `ahead`.
+   */
+  async *loop(computation: string, options: ChangingOptions, how: LoopOptions = {}): AsyncGenerator<Result, void> {
+    checkLoop(options, how);
+    const {rounds = Infinity, ahead = 0, buffered = false, apply, ...waiting} = how;
+    const begun = new RoundsAhead(this.caller, computation, options, this.population, {rounds, ahead, buffered});
+    try {
+      while (begun.hasNext) {
+        let result: Result;
+        try {
+          result = await new Round(this.caller, await begun.next()).result(waiting);
+          if (apply !== undefined) {
+            await apply(result);
+            await begun.openEarly();
+          }
+        } catch (error) {
+          addNote(error, `in round ${begun.number}${rounds === Infinity ? "" : ` of ${rounds}`} of the loop`);
+          throw error;
+        }
+        yield result;
+      }
+    } finally {
+      await begun.cancel();
+    }
   }
 
   /** The round of this id, as it is now. NOT_FOUND if there is none. */
@@ -223,13 +265,8 @@ export class Server {
    * Uploads a broadcast, once for several rounds; its digest, for their `broadcast`. What the server has already does not
    * travel. It keeps what no round names for an hour.
    */
-  async upload(content: Exclude<Broadcast, string>): Promise<string> {
-    const upload = new UploadSession({bytes: bytesOfBroadcast(content), requestId: this.caller.newRequestId()});
-    await this.caller.drive(upload);
-    if (upload.verdict !== Verdict.SEND && upload.verdict !== Verdict.ALREADY_STORED) {
-      throw new SheafError("INTERNAL", `the server answered ${BlobService.method.startUpload.name} with ${upload.verdict}`);
-    }
-    return upload.digest;
+  upload(content: Exclude<Broadcast, string>): Promise<string> {
+    return uploadBroadcast(this.caller, content);
   }
 
   /** Version, uptime, store, operators and limits of the server: sheaf.v1.GetServerInfoResponse. */
@@ -238,24 +275,16 @@ export class Server {
   }
 }
 
-function roundOf({round}: {round?: RoundMessage | undefined}): RoundMessage {
-  if (round === undefined) throw dataLoss("the server's answer has no round");
-  return round;
-}
-
-function bytesOfBroadcast(content: Exclude<Broadcast, string>): Uint8Array {
-  if (content instanceof Uint8Array) return content;
-  const tensors: Record<string, Tensor> = {};
-  for (const [name, value] of Object.entries(content)) {
-    if (value instanceof Sparse) {
-      tensors[`${name}.indices`] = value.indices;
-      tensors[`${name}.values`] = value.values;
-      tensors[`${name}.dense_shape`] = new Tensor(BigInt64Array.from(value.shape, BigInt));
-    } else {
-      tensors[name] = toTensor(value, `"${name}" of the broadcast`);
-    }
+// What types do not hold in plain JavaScript: a loop that takes its rounds for something else would not end.
+function checkLoop(options: ChangingOptions, how: LoopOptions): void {
+  if (typeof options !== "object" || options === null) {
+    throw invalidArgument("the options of a loop are an object; what changes from round to round is a function in it, such as " +
+      "broadcast: () => ({w})");
   }
-  return encodeSafetensors(tensors);
+  if (typeof how !== "object" || how === null) throw invalidArgument(`how many rounds a loop has is said by {rounds: ${how}}`);
+  for (const name of Object.keys(how)) {
+    if (!LOOP_KNOWN.has(name)) throw invalidArgument(`a loop has no argument ${name}; it has ${[...LOOP_KNOWN].join(", ")}`);
+  }
 }
 
 export interface ServerConfig {

@@ -2,7 +2,7 @@
 import * as tf from "@tensorflow/tfjs";
 
 import {
-  type Output, type Result, type RoundOptions, type Server, SheafError, Sparse, type SparseOptions, Tensor,
+  type ChangingOptions, type LoopOptions, type Output, type Result, type Server, SheafError, Sparse, type SparseOptions, Tensor,
   type Shape, weighted_coordinate_mean, weighted_mean,
 } from "../index.js";
 import {isEmbedding, type Weight, weightsOf} from "./weights.js";
@@ -20,7 +20,7 @@ export interface TrainingOptions {
  * A model that rounds train: what they broadcast, what they return, and how it moves the model, in place.
  *
  *     const training = new Training(makeModel());
- *     for await (const result of training.rounds(server, "tags", () => ({tasks: 50}), 20)) console.log(result.metrics.loss);
+ *     for await (const result of training.rounds(server, "tags", {tasks: 50}, {rounds: 20})) console.log(result.metrics.loss);
  */
 export class Training {
   readonly model: tf.LayersModel;
@@ -65,14 +65,12 @@ export class Training {
     }
   }
 
-  /** Rounds one after the other; each is applied before its result comes. `options` are asked for before each round. */
-  async *rounds(
-    server: Server, computation: string, options: () => Omit<RoundOptions, "outputs" | "broadcast">, rounds = Infinity,
+  /** Rounds one after the other, as of `Server.loop`; each is applied before its result comes. */
+  rounds(
+    server: Server, computation: string, options: Omit<ChangingOptions, "outputs" | "broadcast">,
+    how: Omit<LoopOptions, "apply"> = {},
   ): AsyncGenerator<Result, void> {
-    const all = () => ({...options(), outputs: this.outputs, broadcast: this.broadcast()});
-    for await (const result of server.loop(computation, all, rounds)) {
-      this.apply(result);
-      yield result;
-    }
+    return server.loop(computation, {...options, outputs: this.outputs, broadcast: () => this.broadcast()},
+                       {...how, apply: (result) => this.apply(result)});
   }
 }
