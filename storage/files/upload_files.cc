@@ -165,28 +165,41 @@ absl::StatusOr<PayloadStore::Upload> UploadFiles::Get(const UploadId& id) {
 absl::StatusOr<int64_t> UploadFiles::WriteChunk(const UploadId& id, int64_t offset, std::string_view data,
                                                 const PayloadStore::ChunkTaken& taken) {
   ASSIGN_OR_RETURN(std::shared_ptr<Entry> entry, Find(id));
-  MutexLock lock(entry->mutex);
-  if (entry->is_gone) return NoSuchUpload(id);
-  const int64_t committed = entry->committed_bytes;
+  const int64_t length = static_cast<int64_t>(data.size());
+  {
+    MutexLock lock(entry->mutex);
+    ASSIGN_OR_RETURN(data, WriteNew(id, *entry, offset, data, taken));
+    if (data.empty()) return entry->committed_bytes;
+    // It is hashed while the next chunk is written, and before that one is.
+    entry->hash_mutex.Lock();
+  }
+  if (entry->hash) entry->hash->Update(data);
+  entry->hash_mutex.Unlock();
+  return offset + length;
+}
+
+absl::StatusOr<std::string_view> UploadFiles::WriteNew(const UploadId& id, Entry& entry, int64_t offset,
+                                                       std::string_view data, const PayloadStore::ChunkTaken& taken) {
+  if (entry.is_gone) return NoSuchUpload(id);
+  const int64_t committed = entry.committed_bytes;
   const int64_t length = static_cast<int64_t>(data.size());
   if (offset < 0 || offset > committed) {
     return absl::OutOfRangeError(
         fmt::format("the chunk at {} of upload {} leaves a gap: continue at {}", offset, id, committed));
   }
-  if (length > entry->size_bytes - offset) {
+  if (length > entry.size_bytes - offset) {
     return absl::OutOfRangeError(
-        fmt::format("the chunk at {} of upload {} runs past the announced {} bytes", offset, id, entry->size_bytes));
+        fmt::format("the chunk at {} of upload {} runs past the announced {} bytes", offset, id, entry.size_bytes));
   }
-  if (offset + length <= committed) return committed;
+  if (offset + length <= committed) return std::string_view();
   data.remove_prefix(committed - offset);
-  entry->is_fresh = true;
-  if (taken && offset + length < entry->size_bytes && !entry->has_failed) taken(offset + length);
-  entry->has_failed = true;
-  RETURN_IF_ERROR(Write(*entry, data));
-  entry->has_failed = false;
-  if (entry->hash) entry->hash->Update(data);
-  entry->committed_bytes = offset + length;
-  return offset + length;
+  entry.is_fresh = true;
+  if (taken && offset + length < entry.size_bytes && !entry.has_failed) taken(offset + length);
+  entry.has_failed = true;
+  RETURN_IF_ERROR(Write(entry, data));
+  entry.has_failed = false;
+  entry.committed_bytes = offset + length;
+  return data;
 }
 
 absl::Status UploadFiles::Write(Entry& entry, std::string_view data) {
@@ -210,6 +223,7 @@ absl::Status UploadFiles::Write(Entry& entry, std::string_view data) {
 }
 
 absl::StatusOr<std::string> UploadFiles::DigestOf(Entry& entry) {
+  MutexLock lock(entry.hash_mutex);
   if (!entry.hash) {
     RETURN_IF_ERROR(OpenFile(entry, FileSystem::kWrite));
     Sha256 hash;

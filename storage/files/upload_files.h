@@ -125,8 +125,10 @@ class UploadFiles {
     std::unique_ptr<File> file GUARDED_BY(mutex);
     // The bytes of an upload in memory; null for one on the disk.
     std::shared_ptr<std::string> memory GUARDED_BY(mutex);
+    // Taken by who has the other, and kept for longer: chunks are hashed in the order in which they are written.
+    Mutex hash_mutex;
     // Of the bytes committed so far; nothing if they came from an earlier process.
-    std::optional<Sha256> hash GUARDED_BY(mutex);
+    std::optional<Sha256> hash GUARDED_BY(hash_mutex);
     // Finished by an earlier process, so the digest has yet to be checked by this one.
     bool is_unchecked GUARDED_BY(mutex) = false;
     // The newest chunk was not written.
@@ -157,6 +159,9 @@ class UploadFiles {
   absl::Status OpenFile(Entry& entry, FileSystem::Mode mode) REQUIRES(entry.mutex);
   absl::StatusOr<std::shared_ptr<Entry>> Begin(const std::string& key, const PayloadStore::Upload& upload,
                                                UploadMedium medium) REQUIRES(mutex_);
+  // As WriteChunk, but for the hash: what of the chunk was new, and is written.
+  absl::StatusOr<std::string_view> WriteNew(const UploadId& id, Entry& entry, int64_t offset, std::string_view data,
+                                            const PayloadStore::ChunkTaken& taken) REQUIRES(entry.mutex);
   absl::Status Write(Entry& entry, std::string_view data) REQUIRES(entry.mutex);
   absl::Status Remove(Entry& entry) REQUIRES(entry.mutex) EXCLUDES(mutex_);
   void Forget(Entry& entry) REQUIRES(entry.mutex) EXCLUDES(mutex_);

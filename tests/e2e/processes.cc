@@ -1,6 +1,10 @@
 #include "tests/e2e/processes.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <signal.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <exception>
 #include <filesystem>
@@ -56,6 +60,18 @@ TemporaryDirectory ScratchDirectory() {
       TemporaryDirectory::Create(std::filesystem::temp_directory_path(), "sheaf-e2e-");
   SHEAF_CHECK(directory.ok(), "{}", directory.status().ToString());
   return *std::move(directory);
+}
+
+int FreePort() {
+  const int probe = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  REQUIRE(::bind(probe, reinterpret_cast<sockaddr*>(&address), size) == 0);
+  REQUIRE(::getsockname(probe, reinterpret_cast<sockaddr*>(&address), &size) == 0);
+  ::close(probe);
+  return ntohs(address.sin_port);
 }
 
 std::string EndOf(ChildProcess& process, absl::Duration within) {

@@ -152,6 +152,8 @@ class Federation {
 };
 
 TemporaryDirectory ScratchDirectory();
+// Of 127.0.0.1, for a program that must be told one before it listens.
+int FreePort();
 
 // Prints what a test measured.
 template <typename... Arguments>

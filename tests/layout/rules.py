@@ -261,7 +261,11 @@ THIRD_PARTY = [
       ("tests/simulation/", "a program by itself"), ("bench/", "a program by itself")]),
     ("toml++", r"toml\+\+/", [("settings/config_file.cc", "configuration files")]),
     ("prometheus-cpp", r"prometheus/", [("server/metrics/", "the text of /metrics")]),
-    ("yaml-cpp", r"yaml-cpp/", [("cli/input/yaml_document.cc", "rounds as YAML")]),
+    (
+        "yaml-cpp",
+        r"yaml-cpp/",
+        [("cli/input/yaml_document.cc", "rounds as YAML"), ("tests/e2e/compose_test.cc", "aliases, as Docker reads them")],
+    ),
     ("std ranges", r"ranges", []),  # clang-14 cannot compile libstdc++ 12's views.
 ]
 
