@@ -29,6 +29,7 @@ CORE_OF = {
     "contributions/reception.h": "extern MemoryBudget& budget; extern int64_t bytes_max;",
     "contributions/refold.h": "extern RoundRecord& record; extern RequirementIndex& requirements;",
     "contributions/spools.h": "extern Spools& spools;",
+    "contributions/staleness_discount.h": "extern ValidContribution& valid;",
     "core.h": "extern IdentityPtr caller;",
     "inspection/explain.h": "extern UnmetRequirements::Found& unmet; extern WorkerRegistry& workers; extern ParkedPolls& polls;",
     "inspection/round_watch.h": "extern RoundWatch& watch; extern v1::GetRoundRequest& request; extern IdentityPtr caller; extern Reply<v1::GetRoundResponse> reply;",

@@ -35,6 +35,7 @@ TESTS_OF = {
     "golden/transcript.h": "extern std::string text; extern void Parse(const std::string&);",
     "server/http/http_client.h": "extern RunningServer& server; extern std::string bytes;",
     "server/raw_connection.h": "extern RunningServer& server;",
+    "server/slow_devices.h": "extern v1::RoundSpec& spec; extern v1::RoundSpec& spec_of_the_next;",
     "server/unread_calls.h": "extern RunningServer& server;",
     "simulation/agenda.h": "extern SimServer& server;",
     "simulation/crash_point.h": "extern CrashPoint& point;",
