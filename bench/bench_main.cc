@@ -110,6 +110,7 @@ int Main(int argc, char** argv) {
   setup.self = std::filesystem::read_symlink("/proc/self/exe");
   std::vector<std::string> only;
   double seconds = 2;
+  double snapshot_seconds = 60;
   bool is_echo = false;
   bool is_http_echo = false;
   std::string echo_certificate;
@@ -129,7 +130,10 @@ int Main(int argc, char** argv) {
                  "sync, delivery, round, idle, uploads, security, endurance, http, overload, postgres, pipeline.");
   app.add_option("--row", setup.row,
                  "Of sync: only rows whose name contains this, such as \"64 workers, 1 per\"; of pipeline only such "
-                 "parts: sleeping, opening, back to back, memory, tags.");
+                 "parts: sleeping, opening, back to back, memory, tags; of postgres: cycles, delays, forwarding, "
+                 "contributions, snapshot; of endurance: directory, postgres.");
+  app.add_option("--snapshot-seconds", snapshot_seconds, "Of postgres: how long somebody holds a snapshot.");
+  app.add_option("--rounds", setup.rounds, "Of endurance: how many.");
   app.add_flag("--pin,!--no-pin", is_pinned, "Server and clients on a CPU each.");
   app.add_flag("--echo-server", is_echo, "Be the yardstick.");
   app.add_flag("--http-echo-server", is_http_echo, "Be the yardstick of HTTP.");
@@ -152,6 +156,7 @@ int Main(int argc, char** argv) {
     }
   }
   setup.duration = absl::Seconds(seconds);
+  setup.snapshot = absl::Seconds(snapshot_seconds);
   if (is_pinned) {
     setup.server_cpu = 0;
     PinTo(1);

@@ -1,6 +1,5 @@
 #include "bench/child_process.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <sched.h>
 #include <signal.h>
@@ -58,24 +57,35 @@ void Unpin() {
 absl::StatusOr<std::unique_ptr<ChildProcess>> ChildProcess::Start(const Options& options) {
   int ends[2];
   if (pipe(ends) != 0) return absl::InternalError("no pipe");
-  // Its log is not read any more once it listens, and must not block it.
-  fcntl(ends[0], F_SETPIPE_SZ, 1 << 20);
   const pid_t pid = fork();
   if (pid < 0) return absl::InternalError("no process");
   if (pid == 0) RunChild(options, ends[1]);
   close(ends[1]);
   std::unique_ptr<ChildProcess> child(new ChildProcess(pid, ends[0]));
-  if (!options.listens) return child;
+  if (!options.listens) {
+    child->ReadOn();
+    return child;
+  }
   std::string printed;
   char buffer[4096];
   for (ssize_t n = read(ends[0], buffer, sizeof buffer); n > 0; n = read(ends[0], buffer, sizeof buffer)) {
     printed.append(buffer, static_cast<size_t>(n));
     if (const auto address = FindAddress(printed)) {
       child->address_ = *address;
+      child->ReadOn();
       return child;
     }
   }
   return absl::UnavailableError(fmt::format("{} did not start: {}", options.words.front(), printed));
+}
+
+// What it logs is of no interest any more. Unread, it would fill the pipe after some ten thousand rounds, and the next
+// line would hold up the server for ever.
+void ChildProcess::ReadOn() {
+  log_ = std::thread([output = output_] {
+    char line[4096];
+    while (read(output, line, sizeof line) > 0) continue;
+  });
 }
 
 void ChildProcess::Stop() {
@@ -89,6 +99,7 @@ ChildProcess::~ChildProcess() {
     kill(pid_, SIGKILL);
     waitpid(pid_, nullptr, 0);
   }
+  if (log_.joinable()) log_.join();
   close(output_);
 }
 

@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -32,7 +33,7 @@ class ChildProcess {
     // Added to this process's environment.
     std::vector<std::pair<std::string, std::string>> variables;
     std::optional<int> cpu;
-    // A worker does not: then Start returns at once, and it must print little.
+    // A worker does not: then Start returns at once.
     bool listens = true;
   };
   // Returns when it listens. UNAVAILABLE, with what it printed, if it ends before.
@@ -53,10 +54,14 @@ class ChildProcess {
  private:
   ChildProcess(pid_t pid, int output) : pid_(pid), output_(output) {}
 
+  void ReadOn();
+
   const pid_t pid_;
   const int output_;
   bool is_stopped_ = false;
   std::string address_;
+  // Reads its output until it ends.
+  std::thread log_;
 };
 
 }  // namespace sheaf::bench

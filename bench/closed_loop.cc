@@ -18,7 +18,12 @@ class Loop {
     LoopResult result = {.num_calls = -num_calls_, .num_units = -num_units_};
     const absl::Time start = clock_.Now();
     const absl::Duration cpu_start = cpu_time();
-    Wait(options.duration);
+    int64_t num_before = num_units_;
+    for (int part = 1; part <= options.parts; ++part) {
+      Wait(start + options.duration * part / options.parts - clock_.Now());
+      result.units_of_parts.push_back(num_units_ - num_before);
+      num_before += result.units_of_parts.back();
+    }
     result.num_calls += num_calls_;
     result.num_units += num_units_;
     result.elapsed = clock_.Now() - start;

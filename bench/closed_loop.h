@@ -27,11 +27,14 @@ class Caller {
 struct LoopOptions {
   absl::Duration warm_up = absl::Seconds(0.3);
   absl::Duration duration = absl::Seconds(2);
+  // Equal ones of it, whose units are counted apart.
+  int parts = 1;
 };
 
 struct LoopResult {
   int64_t num_calls = 0;
   int64_t num_units = 0;
+  std::vector<int64_t> units_of_parts;
   absl::Duration elapsed;
   absl::Duration cpu_time;
 

@@ -1,58 +1,25 @@
-// A store in PostgreSQL: against the cycle that people write by hand, and against our own on SQLite; and what calls
-// cost that come to another server than the owner.
+// A store in PostgreSQL: against the cycle that people write by hand, and against our own on SQLite; what calls cost
+// that come to another server than the owner; and what it costs that somebody keeps old versions of rows from being
+// removed.
 #include <fmt/format.h>
-#include <sched.h>
 
-#include <filesystem>
 #include <memory>
+#include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "base/status_macros.h"
 #include "bench/bench.h"
 #include "bench/delays.h"
+#include "bench/postgres_servers.h"
 #include "bench/rounds.h"
 #include "bench/skip_locked.h"
 #include "bench/sync_loop.h"
 #include "bench/uploads.h"
-#include "tests/postgres/postgres_cluster.h"
 
 namespace sheaf::bench {
 namespace {
-
-// Servers that share a database of their own; the first owns it.
-class Servers {
- public:
-  static absl::StatusOr<std::unique_ptr<Servers>> Start(const Setup& setup, PostgresCluster& cluster, int count) {
-    std::unique_ptr<Servers> servers(new Servers(cluster));
-    for (int i = 0; i < count; ++i) {
-      const std::string directory = fmt::format("{}/server-{}", setup.directory, i);
-      std::filesystem::remove_all(directory);
-      ASSIGN_OR_RETURN(servers->processes_.emplace_back(),
-                       ChildProcess::Start({.words = {setup.sheafd, "--listen", "127.0.0.1:0", "--data-dir", directory,
-                                                      "--store", servers->database_.conninfo()},
-                                            .variables = {},
-                                            .cpu = std::nullopt}));
-    }
-    return servers;
-  }
-  // The servers end before their database goes.
-  ~Servers() { processes_.clear(); }
-
-  const ChildProcess& owner() const { return *processes_.front(); }
-  const ChildProcess& other() const { return *processes_.back(); }
-  std::vector<const ChildProcess*> all() const {
-    std::vector<const ChildProcess*> all;
-    for (const auto& process : processes_) all.push_back(process.get());
-    return all;
-  }
-
- private:
-  explicit Servers(PostgresCluster& cluster) : database_(cluster) {}
-
-  PostgresDatabase database_;
-  std::vector<std::unique_ptr<ChildProcess>> processes_;
-};
 
 // One after the other, so that each run of one is beside a run of the others.
 absl::Status MeasureCycles(const Setup& setup, PostgresCluster& cluster, const SyncLoad& load,
@@ -71,9 +38,9 @@ absl::Status MeasureCycles(const Setup& setup, PostgresCluster& cluster, const S
       ASSIGN_OR_RETURN(const LoopResult result, RunSyncLoop(setup, {server.get()}, load, {}));
       sqlite = result.units_per_second();
     }
-    ASSIGN_OR_RETURN(const auto one, Servers::Start(setup, cluster, 1));
+    ASSIGN_OR_RETURN(const auto one, PostgresServers::Start(setup, cluster, 1));
     ASSIGN_OR_RETURN(const LoopResult result, RunSyncLoop(setup, one->all(), load, {}));
-    ASSIGN_OR_RETURN(const auto three, Servers::Start(setup, cluster, 3));
+    ASSIGN_OR_RETURN(const auto three, PostgresServers::Start(setup, cluster, 3));
     ASSIGN_OR_RETURN(const LoopResult result_of_three, RunSyncLoop(setup, three->all(), load, {}));
     const double rate = result.units_per_second();
     rates.push_back(rate);
@@ -99,7 +66,7 @@ absl::Status MeasureCycles(const Setup& setup, PostgresCluster& cluster, const S
 
 absl::Status MeasureDelays(const Setup& setup, PostgresCluster& cluster, Table& table) {
   {
-    ASSIGN_OR_RETURN(const auto servers, Servers::Start(setup, cluster, 1));
+    ASSIGN_OR_RETURN(const auto servers, PostgresServers::Start(setup, cluster, 1));
     ASSIGN_OR_RETURN(std::vector<double> millis, RoundMillis(setup, servers->owner().address(), 50));
     table.Add({.what = "round of 50 workers that computes nothing, created -> aggregate read",
                .figure = fmt::format("p50 {:.1f} ms, p90 {:.1f} ms", Quantile(millis, 0.5), Quantile(millis, 0.9)),
@@ -107,7 +74,7 @@ absl::Status MeasureDelays(const Setup& setup, PostgresCluster& cluster, Table& 
                .target = "<= 60 ms"});
   }
   for (const bool is_forwarded : {false, true}) {
-    ASSIGN_OR_RETURN(const auto servers, Servers::Start(setup, cluster, 2));
+    ASSIGN_OR_RETURN(const auto servers, PostgresServers::Start(setup, cluster, 2));
     const ChildProcess& called = is_forwarded ? servers->other() : servers->owner();
     ASSIGN_OR_RETURN(std::vector<double> millis, DeliveryMillis(setup, called.address(), 64));
     table.Add({.what = fmt::format("create a task -> one of 64 parked workers has it, {}",
@@ -126,11 +93,11 @@ absl::Status MeasureForwarding(const Setup& setup, PostgresCluster& cluster, Tab
   for (int i = 0; i < setup.repeats; ++i) {
     double direct = 0;
     {
-      ASSIGN_OR_RETURN(const auto servers, Servers::Start(setup, cluster, 2));
+      ASSIGN_OR_RETURN(const auto servers, PostgresServers::Start(setup, cluster, 2));
       ASSIGN_OR_RETURN(const LoopResult result, RunSyncLoop(setup, {&servers->owner()}, kLoad, {}));
       direct = result.cpu_micros_per_unit() / 1000;
     }
-    ASSIGN_OR_RETURN(const auto servers, Servers::Start(setup, cluster, 2));
+    ASSIGN_OR_RETURN(const auto servers, PostgresServers::Start(setup, cluster, 2));
     const absl::Duration owner_before = servers->owner().cpu_time();
     ASSIGN_OR_RETURN(const LoopResult result, RunSyncLoop(setup, {&servers->other()}, kLoad, {}));
     const absl::Duration owner = servers->owner().cpu_time() - owner_before;
@@ -150,7 +117,7 @@ absl::Status MeasureForwarding(const Setup& setup, PostgresCluster& cluster, Tab
 absl::Status MeasureContributions(const Setup& setup, PostgresCluster& cluster, Table& table) {
   constexpr int kCount = 100;
   const std::string contribution = AContribution(kUploadElements);
-  ASSIGN_OR_RETURN(const auto servers, Servers::Start(setup, cluster, 1));
+  ASSIGN_OR_RETURN(const auto servers, PostgresServers::Start(setup, cluster, 1));
   const absl::Time start = setup.clock.Now();
   RETURN_IF_ERROR(HandIn(servers->owner().address(), contribution, kUploadElements, kCount));
   const double seconds = absl::ToDoubleSeconds(setup.clock.Now() - start);
@@ -161,18 +128,57 @@ absl::Status MeasureContributions(const Setup& setup, PostgresCluster& cluster, 
   return absl::OkStatus();
 }
 
-}  // namespace
-
-// A cluster of tests saves memory. This one is as PostgreSQL is installed.
-void SetUsual(PostgresCluster& cluster) {
-  PostgresDatabase database(cluster);
-  for (const std::string setting :
-       {"max_connections = 100", "shared_buffers = '128MB'", "autovacuum_naptime = '1min'"}) {
-    database.Run("ALTER SYSTEM SET " + setting);
+// With and without a session that somebody has forgotten in turns, each on a new database.
+absl::Status MeasureSnapshot(const Setup& setup, PostgresCluster& cluster, Table& table) {
+  constexpr int kParts = 6;
+  constexpr int kTasksPerRound = 100'000;
+  // No server of this machine completes more.
+  constexpr double kTasksPerSecondMax = 25'000;
+  Setup whole = setup;
+  whole.duration = setup.snapshot;
+  const int num_rounds =
+      1 + static_cast<int>(absl::ToDoubleSeconds(setup.snapshot) * kTasksPerSecondMax / kTasksPerRound);
+  const SyncLoad load = {
+      .workers = 64, .batch = 1, .num_rounds = num_rounds, .tasks_per_round = kTasksPerRound, .parts = kParts};
+  std::vector<double> rates, held_rates, ratios, last_ratios;
+  // With and without, of the last turn.
+  std::string sizes[2];
+  for (int i = 0; i < setup.repeats; ++i) {
+    LoopResult results[2];
+    for (const bool is_held : {false, true}) {
+      ASSIGN_OR_RETURN(const auto servers, PostgresServers::Start(setup, cluster, 1));
+      std::optional<PostgresSnapshot> snapshot;
+      if (is_held) snapshot.emplace(servers->database());
+      ASSIGN_OR_RETURN(results[is_held], RunSyncLoop(whole, servers->all(), load, {}));
+      sizes[is_held] = servers->database().Run(R"(
+          SELECT string_agg(format('%s %s + %s KiB', relname, pg_table_size(oid) / 1024, pg_indexes_size(oid) / 1024),
+                            ', ' ORDER BY relname)
+            FROM pg_class WHERE relname IN ('owners', 'rounds', 'workers'))");
+    }
+    const auto& [without, with] = results;
+    rates.push_back(without.units_per_second());
+    held_rates.push_back(with.units_per_second());
+    ratios.push_back(held_rates.back() / rates.back());
+    last_ratios.push_back(static_cast<double>(with.units_of_parts.back()) /
+                          static_cast<double>(without.units_of_parts.back()));
   }
-  cluster.Stop("fast");
-  cluster.Start();
+  table.Add({.what = fmt::format("{} workers, {} per Sync, while somebody holds a snapshot for {}", load.workers,
+                                 load.batch, absl::FormatDuration(setup.snapshot)),
+             .figure = fmt::format("{:.0f} tasks/s", Quantile(held_rates, 0.5)),
+             .ratio = fmt::format("{:.2f}x of {:.0f} without, {:.2f}x in the last {} of it", Quantile(ratios, 0.5),
+                                  Quantile(rates, 0.5), Quantile(last_ratios, 0.5),
+                                  absl::FormatDuration(setup.snapshot / kParts)),
+             .target = ">= 0.65x"});
+  for (const bool is_held : {false, true}) {
+    table.Add({.what = fmt::format("tables and their indexes then, {} it", is_held ? "with" : "without"),
+               .figure = sizes[is_held],
+               .ratio = "",
+               .target = ""});
+  }
+  return absl::OkStatus();
 }
+
+}  // namespace
 
 // Nothing is pinned: the database's processes would share a CPU with one side or the other.
 absl::Status MeasurePostgres(const Setup& pinned, Table& table) {
@@ -182,11 +188,16 @@ absl::Status MeasurePostgres(const Setup& pinned, Table& table) {
   absl::Status status = [&] {
     PostgresCluster cluster;
     SetUsual(cluster);
-    RETURN_IF_ERROR(MeasureCycles(setup, cluster, {64, 1, 2, 100'000}, ">= 1x, >= 0.3x", table));
-    RETURN_IF_ERROR(MeasureCycles(setup, cluster, {64, 16, 3, 100'000}, ">= 1x, >= 0.5x", table));
-    RETURN_IF_ERROR(MeasureDelays(setup, cluster, table));
-    RETURN_IF_ERROR(MeasureForwarding(setup, cluster, table));
-    return MeasureContributions(setup, cluster, table);
+    const auto is_wanted = [&](std::string_view part) { return part.find(setup.row) != std::string_view::npos; };
+    if (is_wanted("cycles")) {
+      RETURN_IF_ERROR(MeasureCycles(setup, cluster, {64, 1, 2, 100'000}, ">= 1x, >= 0.3x", table));
+      RETURN_IF_ERROR(MeasureCycles(setup, cluster, {64, 16, 3, 100'000}, ">= 1x, >= 0.5x", table));
+    }
+    if (is_wanted("delays")) RETURN_IF_ERROR(MeasureDelays(setup, cluster, table));
+    if (is_wanted("forwarding")) RETURN_IF_ERROR(MeasureForwarding(setup, cluster, table));
+    if (is_wanted("contributions")) RETURN_IF_ERROR(MeasureContributions(setup, cluster, table));
+    if (is_wanted("snapshot")) RETURN_IF_ERROR(MeasureSnapshot(setup, cluster, table));
+    return absl::OkStatus();
   }();
   if (pinned.server_cpu) PinTo(1);
   return status;

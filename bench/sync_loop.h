@@ -18,6 +18,8 @@ struct SyncLoad {
   // At least as many tasks as the server can possibly complete; a round holds at most 100,000.
   int num_rounds;
   int tasks_per_round;
+  // See LoopOptions.
+  int parts = 1;
 };
 
 // Creates the rounds and runs the loop for the set-up's duration; a unit of the result is an accepted contribution.

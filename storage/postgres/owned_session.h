@@ -57,8 +57,9 @@ class OwnedSession final : public SqlConnection {
   std::string name() const override { return session_.name(); }
 
   // As PostgresSession's: a change of the transaction, with values from `$1`.
-  void Queue(int64_t num_rows, std::string sql, PostgresValues values) {
-    session_.Queue(num_rows, std::move(sql), std::move(values));
+  void Queue(int64_t num_rows, std::string sql, PostgresValues values, std::string returning = "",
+             PostgresSession::OnRow on_row = nullptr) {
+    session_.Queue(num_rows, std::move(sql), std::move(values), std::move(returning), std::move(on_row));
   }
   // The same of any number of rows.
   void Queue(std::string sql, PostgresValues values) {

@@ -93,9 +93,14 @@ std::string_view Trimmed(std::string_view text) {
 
 // A statement that changes another number of rows fails: by a division by zero, in the database, so that nothing that
 // flies behind it happens.
-std::string Counted(std::string_view sql, size_t place) {
-  return fmt::format("{}\nWITH changed AS (\n{} RETURNING 1) SELECT 1 / (count(*) = ${})::integer FROM changed",
-                     FirstLine(sql), sql, place);
+std::string Counted(std::string_view sql, const PostgresConnection::Change& change, size_t place) {
+  const std::string count = fmt::format("SELECT 1 / (count(*) = ${})::integer AS is_right FROM changed", place);
+  if (change.returning.empty()) {
+    return fmt::format("{}\nWITH changed AS (\n{} RETURNING 1) {}", FirstLine(sql), sql, count);
+  }
+  // The count is a row also where nothing was changed.
+  return fmt::format("{}\nWITH changed AS (\n{} RETURNING {}) SELECT * FROM ({}) AS counted LEFT JOIN changed ON true",
+                     FirstLine(sql), sql, change.returning, count);
 }
 constexpr std::string_view kDivisionByZero = "22012";
 
@@ -206,7 +211,7 @@ std::string PostgresConnection::local_host() const {
 void PostgresConnection::Queue(Statement statement) {
   if (statement.change) {
     statement.values.Add(statement.change->num_rows);
-    statement.sql = Counted(statement.sql, statement.values.size());
+    statement.sql = Counted(statement.sql, *statement.change, statement.values.size());
   }
   queue_.push_back(std::move(statement));
 }

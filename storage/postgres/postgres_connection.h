@@ -64,15 +64,17 @@ class PostgresConnection {
     int64_t num_rows = 0;
     // What Fly returns if it was another number; where it is.
     absl::Status otherwise;
+    // Of each changed row, what its statement's RETURNING may name: columns of on_row behind one of no interest.
+    std::string returning;
   };
   struct Statement {
     // Begins with "-- its_name\n", which errors name. `$1` marks the place of the first value.
     std::string sql;
     PostgresValues values;
-    // For an INSERT, UPDATE or DELETE without RETURNING.
+    // For an INSERT, UPDATE or DELETE without RETURNING of its own.
     std::optional<Change> change;
     // Called for each row of the answer, if nothing before failed. Columns are bigint, integer, smallint, boolean,
-    // bytea or text.
+    // bytea, text or tid.
     std::function<void(const SqlRow& row)> on_row;
     // If not null: set to the number of rows that were changed, or read.
     int64_t* num_rows = nullptr;

@@ -5,9 +5,11 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/status_macros.h"
 #include "storage/postgres/postgres_migrations.h"
+#include "storage/postgres/postgres_place.h"
 #include "storage/postgres/value_lists.h"
 #include "storage/sql/state_names.h"
 #include "storage/sql/task_columns.h"
@@ -42,6 +44,17 @@ TaskStore::Info PostgresEngine::GetInfo() const {
 }
 
 // --- Rows ----------------------------------------------------------------------------------------
+
+namespace {
+
+// Of "n.number, ctid" of changed rows, numbered from 1.
+PostgresSession::OnRow Keep(std::vector<RowPlace*> places) {
+  return [places = std::move(places)](const SqlRow& row) {
+    *places[static_cast<size_t>(row.Int(1) - 1)] = PlaceOf(row, 2);
+  };
+}
+
+}  // namespace
 
 absl::Status PostgresEngine::WriteNotes(const BatchNotes& notes) {
   WriteTasks(notes);
@@ -173,8 +186,12 @@ void PostgresEngine::WriteContributions(const BatchNotes& notes) {
                  lists.Values());
 }
 
+// Rows that each batch changes are looked for on the page where the last change has put them, which is a hint. By its
+// key a look-up passes all versions of the row that nobody could remove yet. IS NOT DISTINCT FROM is an equation for
+// which no index is looked at. To scan the page, and not just to fetch the row, rids it of old versions.
 absl::Status PostgresEngine::PutRounds(std::span<const RoundRow> rounds) {
   ValueLists lists;
+  std::vector<RowPlace*> places;
   for (const RoundRow& row : rounds) {
     const RoundRecord& r = *row.record;
     lists.BeginRow()
@@ -198,7 +215,10 @@ absl::Status PostgresEngine::PutRounds(std::span<const RoundRow> rounds) {
         .Add(ToSql(row.cancel_time))
         .Add(r.checkpoint)
         .Add(r.progress)
-        .Add(r.error);
+        .Add(r.error)
+        .Add(BeginOf(*row.place))
+        .Add(EndOf(*row.place));
+    places.push_back(row.place);
   }
   session_.Queue(lists.num_rows(), R"(-- put_rounds
       UPDATE rounds r SET state = n.state, version = n.version, end_time = n.end_time, num_queued = n.num_queued,
@@ -208,40 +228,66 @@ absl::Status PostgresEngine::PutRounds(std::span<const RoundRow> rounds) {
              num_contributions = n.num_contributions, num_clients = n.num_clients, bytes_up = n.bytes_up,
              checkpoint_sequence = n.checkpoint_sequence, cancel_time = n.cancel_time, checkpoint = n.checkpoint,
              progress = n.progress, error = n.error
-        FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21)
+        FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21,
+                    $22, $23) WITH ORDINALITY
           AS n (round_key, stored_version, state, version, end_time, num_queued, num_leased, num_succeeded, num_failed,
                 num_cancelled, num_buried, num_failed_attempts, num_lost_attempts, num_contributions, num_clients,
-                bytes_up, checkpoint_sequence, cancel_time, checkpoint, progress, error)
-       WHERE r.round_key = n.round_key AND r.version = n.stored_version)",
-                 lists.Values());
+                bytes_up, checkpoint_sequence, cancel_time, checkpoint, progress, error, page, next_page, number)
+       WHERE r.ctid = coalesce((SELECT ctid FROM rounds
+                                 WHERE ctid >= n.page AND ctid < n.next_page
+                                   AND round_key IS NOT DISTINCT FROM n.round_key),
+                               (SELECT ctid FROM rounds WHERE round_key = n.round_key))
+         AND r.version = n.stored_version)",
+                 lists.Values(), "n.number, r.ctid", Keep(std::move(places)));
   return absl::OkStatus();
 }
 
-absl::Status PostgresEngine::PutWorkers(std::span<const WorkerRecord* const> workers) {
-  ValueLists lists;
-  for (const WorkerRecord* worker : workers) {
-    const WorkerRecord& w = *worker;
+absl::Status PostgresEngine::PutWorkers(std::span<const WorkerRow> workers) {
+  ValueLists added;
+  ValueLists changed;
+  std::vector<RowPlace*> places;
+  for (const WorkerRow& row : workers) {
+    const WorkerRecord& w = *row.record;
+    ValueLists& lists = row.is_stored ? changed : added;
     lists.BeginRow()
         .Add(w.name.value())
         .Add(w.population)
         .Add(w.description)
-        .Add(ToSql(w.first_seen_time))
         .Add(ToSql(w.last_seen_time))
         .Add(int64_t{w.is_draining})
         .Add(w.num_leased)
         .Add(w.num_succeeded)
         .Add(w.num_failed)
         .Add(w.num_lost);
+    if (row.is_stored) {
+      lists.Add(BeginOf(*row.place)).Add(EndOf(*row.place));
+      places.push_back(row.place);
+    } else {
+      lists.Add(ToSql(w.first_seen_time));
+    }
   }
-  session_.Queue(lists.num_rows(), R"(-- put_workers
-      INSERT INTO workers (name, population, description, first_seen_time, last_seen_time, is_draining, num_leased,
-                           num_succeeded, num_failed, num_lost)
-      SELECT * FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
-      ON CONFLICT (name, population) DO UPDATE SET description = excluded.description,
-        last_seen_time = excluded.last_seen_time, is_draining = excluded.is_draining,
-        num_leased = excluded.num_leased, num_succeeded = excluded.num_succeeded, num_failed = excluded.num_failed,
-        num_lost = excluded.num_lost)",
-                 lists.Values());
+  if (!added.empty()) {
+    session_.Queue(added.num_rows(), R"(-- add_workers
+      INSERT INTO workers (name, population, description, last_seen_time, is_draining, num_leased, num_succeeded,
+                           num_failed, num_lost, first_seen_time)
+      SELECT * FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) AS n (name, population)
+       WHERE NOT EXISTS (SELECT FROM workers w WHERE w.name = n.name AND w.population = n.population))",
+                   added.Values());
+  }
+  if (changed.empty()) return absl::OkStatus();
+  session_.Queue(changed.num_rows(), R"(-- put_workers
+      UPDATE workers w SET description = n.description, last_seen_time = n.last_seen_time, is_draining = n.is_draining,
+             num_leased = n.num_leased, num_succeeded = n.num_succeeded, num_failed = n.num_failed,
+             num_lost = n.num_lost
+        FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) WITH ORDINALITY
+          AS n (name, population, description, last_seen_time, is_draining, num_leased, num_succeeded, num_failed,
+                num_lost, page, next_page, number)
+       WHERE w.ctid = coalesce(
+               (SELECT ctid FROM workers
+                 WHERE ctid >= n.page AND ctid < n.next_page
+                   AND name IS NOT DISTINCT FROM n.name AND population IS NOT DISTINCT FROM n.population),
+               (SELECT ctid FROM workers WHERE name = n.name AND population = n.population)))",
+                 changed.Values(), "n.number, w.ctid", Keep(std::move(places)));
   return absl::OkStatus();
 }
 

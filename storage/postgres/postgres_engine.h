@@ -31,7 +31,7 @@ class PostgresEngine final : public SqlEngine {
   bool is_far() const override { return true; }
   absl::Status WriteNotes(const BatchNotes& notes) override;
   absl::Status PutRounds(std::span<const RoundRow> rounds) override;
-  absl::Status PutWorkers(std::span<const WorkerRecord* const> workers) override;
+  absl::Status PutWorkers(std::span<const WorkerRow> workers) override;
   absl::StatusOr<std::vector<TaskStore::WorkerAge>> DeleteWorkers(
       std::span<const TaskStore::WorkerAge> workers) override;
   absl::Status InsertTasks(const NewTasks& tasks) override;

@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "base/status_macros.h"
+#include "storage/postgres/postgres_place.h"
 
 namespace sheaf {
 namespace {
@@ -149,12 +150,17 @@ absl::Status PostgresOwner::CheckFree() {
   return status;
 }
 
-PostgresConnection::Statement PostgresOwner::Fence() const {
-  return {.sql =
-              "-- fence\nUPDATE owners SET batch = $1, heartbeat_time = clock_timestamp() "
-              "WHERE population = '' AND epoch = $2 AND batch = $1 - 1",
-          .values = PostgresValues().Add(batch_ + 1).Add(epoch_),
-          .change = {{.num_rows = 1, .otherwise = absl::AbortedError("the fence")}}};
+PostgresConnection::Statement PostgresOwner::Fence() {
+  // Where the row lies is a hint; whose it is, is said by its numbers, which are compared when its lock is held.
+  return {.sql = R"(-- fence
+      UPDATE owners SET batch = $1, heartbeat_time = clock_timestamp()
+       WHERE ctid = coalesce((SELECT ctid FROM owners
+                               WHERE ctid >= $3 AND ctid < $4 AND population IS NOT DISTINCT FROM ''),
+                             (SELECT ctid FROM owners WHERE population = ''))
+         AND epoch = $2 AND batch = $1 - 1)",
+          .values = PostgresValues().Add(batch_ + 1).Add(epoch_).Add(BeginOf(place_)).Add(EndOf(place_)),
+          .change = {{.num_rows = 1, .otherwise = absl::AbortedError("the fence"), .returning = "ctid"}},
+          .on_row = [this](const SqlRow& row) { place_ = PlaceOf(row, 1); }};
 }
 
 absl::Status PostgresOwner::BeginLongWork() {

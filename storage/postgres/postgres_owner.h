@@ -29,6 +29,7 @@
 #include "absl/time/time.h"
 #include "storage/postgres/peer_address.h"
 #include "storage/postgres/postgres_connection.h"
+#include "storage/sql/row_place.h"
 
 namespace sheaf {
 
@@ -71,7 +72,7 @@ class PostgresOwner {
   // OK as long as nobody has taken over, as far as this server has heard.
   const absl::Status& status() const { return status_; }
   // The first statement of each transaction that writes.
-  PostgresConnection::Statement Fence() const;
+  PostgresConnection::Statement Fence();
   // Between the two, a transaction may last for longer than others wait for the row, as long as the database works on
   // it; they see it in pg_stat_activity, by the connection's application_name.
   absl::Status BeginLongWork();
@@ -129,6 +130,8 @@ class PostgresOwner {
   int64_t epoch_ = 0;
   // The last that was committed.
   int64_t batch_ = 0;
+  // Of the row. Each fence makes a new version of it.
+  RowPlace place_;
 };
 
 }  // namespace sheaf

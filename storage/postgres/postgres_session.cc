@@ -60,12 +60,15 @@ absl::Status PostgresSession::Change(int64_t num_rows, std::string_view sql, std
   return absl::OkStatus();
 }
 
-void PostgresSession::Queue(int64_t num_rows, std::string sql, PostgresValues values) {
+void PostgresSession::Queue(int64_t num_rows, std::string sql, PostgresValues values, std::string returning,
+                            OnRow on_row) {
   SHEAF_CHECK(is_in_transaction_, "writing needs a transaction");
   absl::Status otherwise = ChangedOtherwise(sql, num_rows);
-  connection_.Queue({.sql = std::move(sql),
-                     .values = std::move(values),
-                     .change = {{.num_rows = num_rows, .otherwise = std::move(otherwise)}}});
+  connection_.Queue(
+      {.sql = std::move(sql),
+       .values = std::move(values),
+       .change = {{.num_rows = num_rows, .otherwise = std::move(otherwise), .returning = std::move(returning)}},
+       .on_row = std::move(on_row)});
 }
 
 absl::Status PostgresSession::ExecuteScript(const std::string& sql) {

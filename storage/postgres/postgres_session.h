@@ -43,8 +43,11 @@ class PostgresSession final : public SqlConnection {
   absl::Status ExecuteScript(const std::string& sql) override;
   std::string name() const override { return connection_.name(); }
 
-  // For writers that know PostgreSQL: an INSERT, UPDATE or DELETE of the transaction, with values from `$1`.
-  void Queue(int64_t num_rows, std::string sql, PostgresValues values);
+  // For writers that know PostgreSQL: an INSERT, UPDATE or DELETE of the transaction, with values from `$1`. See
+  // PostgresConnection::Change for `returning`.
+  using OnRow = std::function<void(const SqlRow& row)>;
+  void Queue(int64_t num_rows, std::string sql, PostgresValues values, std::string returning = "",
+             OnRow on_row = nullptr);
   // What is queued is sent by somebody else: from here on there is something to roll back.
   void BeginsNow() { has_begun_ = is_in_transaction_; }
 

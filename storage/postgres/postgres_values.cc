@@ -32,6 +32,27 @@ PostgresValues& PostgresValues::Add(int64_t number) {
   return *this;
 }
 
+// A page in four bytes, and a row's number on it in two, from 1.
+void PostgresValues::AppendPage(PostgresPage page) {
+  AppendInt32(page.number);
+  bytes_.append(2, '\0');
+}
+
+PostgresValues& PostgresValues::Add(PostgresPage page) {
+  AddOne(kTid, {});
+  AppendPage(page);
+  return *this;
+}
+
+PostgresValues& PostgresValues::AddPages(std::span<const PostgresPage> pages) {
+  BeginArray(kTids, kTid, pages.size(), false);
+  for (const PostgresPage page : pages) {
+    AppendInt32(kTidBytes);
+    AppendPage(page);
+  }
+  return *this;
+}
+
 PostgresValues& PostgresValues::Add(SqlNull) { return AddOne(kAny, {}); }
 
 PostgresValues& PostgresValues::Add(const SqlValue& value) {

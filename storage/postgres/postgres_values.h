@@ -4,7 +4,7 @@
 //   PostgresValues().Add(key).Add(SqlBlob(bytes)).AddInts(keys).AddBytes(names)
 //
 // Two types suffice: bigint, and bytea for all bytes and all text (docs/adr/0032). A list is one value, an array of
-// either; `unnest` makes rows of it.
+// either; `unnest` makes rows of it. A third is tid, by which a page is named.
 #pragma once
 
 #include <cstddef>
@@ -19,6 +19,11 @@
 
 namespace sheaf {
 
+// The tid that no row of this page of a table is before.
+struct PostgresPage {
+  uint32_t number = 0;
+};
+
 class PostgresValues {
  public:
   PostgresValues& Add(int64_t number);
@@ -27,6 +32,8 @@ class PostgresValues {
   // Of the type that the statement asks for.
   PostgresValues& Add(SqlNull);
   PostgresValues& Add(const SqlValue& value);
+  PostgresValues& Add(PostgresPage page);
+  PostgresValues& AddPages(std::span<const PostgresPage> pages);
   PostgresValues& AddInts(std::span<const int64_t> numbers);
   PostgresValues& AddInts(std::span<const std::optional<int64_t>> numbers);
   PostgresValues& AddBytes(std::span<const std::string_view> values);
@@ -44,6 +51,9 @@ class PostgresValues {
   static constexpr unsigned kAny = 0;
   static constexpr unsigned kBytes = 17;
   static constexpr unsigned kInt = 20;
+  static constexpr unsigned kTid = 27;
+  static constexpr unsigned kTids = 1010;
+  static constexpr uint32_t kTidBytes = 6;
   static constexpr unsigned kInts = 1016;
   static constexpr unsigned kListOfBytes = 1001;
 
@@ -52,6 +62,7 @@ class PostgresValues {
   void AppendInt32(uint32_t value);
   void AppendInt64(uint64_t value);
   void AppendElement(std::string_view bytes);
+  void AppendPage(PostgresPage page);
 
   std::string bytes_;
   std::vector<unsigned> types_;

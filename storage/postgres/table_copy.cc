@@ -168,7 +168,9 @@ absl::Status TableCopy::ReadColumns() {
   RETURN_IF_ERROR(to_->Run({.sql = R"(-- list_columns
       SELECT a.attname::text, a.atttypid = 'bytea'::regtype,
              coalesce(array_position(i.indkey::smallint[], a.attnum), -1)::bigint
-        FROM pg_attribute a LEFT JOIN pg_index i ON i.indrelid = a.attrelid AND i.indisprimary
+        FROM pg_attribute a
+        LEFT JOIN pg_index i ON i.indexrelid = (SELECT k.indexrelid FROM pg_index k WHERE k.indrelid = a.attrelid
+                                                 ORDER BY k.indisprimary DESC, k.indexrelid LIMIT 1)
        WHERE a.attrelid = to_regclass(convert_from($1, 'UTF8')) AND a.attnum > 0 AND NOT a.attisdropped
        ORDER BY a.attnum)",
                             .values = PostgresValues().Add(SqlText(table_)),

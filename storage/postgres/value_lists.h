@@ -32,6 +32,7 @@ class ValueLists {
   ValueLists& AddOptional(std::optional<int64_t> number) { return Put(number); }
   ValueLists& AddOptional(std::optional<std::string_view> bytes) { return Put(bytes); }
   ValueLists& Add(std::string_view bytes) { return Put(std::optional<std::string_view>(bytes)); }
+  ValueLists& Add(PostgresPage page) { return Put(page); }
 
   int64_t num_rows() const { return num_rows_; }
   bool empty() const { return num_rows_ == 0; }
@@ -41,6 +42,7 @@ class ValueLists {
     for (const Column& column : columns_) {
       if (const auto* numbers = std::get_if<Numbers>(&column)) values.AddInts(*numbers);
       if (const auto* texts = std::get_if<Texts>(&column)) values.AddBytes(*texts);
+      if (const auto* pages = std::get_if<Pages>(&column)) values.AddPages(*pages);
     }
     return values;
   }
@@ -48,15 +50,16 @@ class ValueLists {
  private:
   using Numbers = std::vector<std::optional<int64_t>>;
   using Texts = std::vector<std::optional<std::string_view>>;
-  using Column = std::variant<Numbers, Texts>;
+  using Pages = std::vector<PostgresPage>;
+  using Column = std::variant<Numbers, Texts, Pages>;
 
   template <typename Value>
-  ValueLists& Put(std::optional<Value> value) {
+  ValueLists& Put(Value value) {
     if (column_ == columns_.size()) {
       SHEAF_CHECK(num_rows_ == 1, "a row has more columns than the first");
-      columns_.emplace_back(std::vector<std::optional<Value>>());
+      columns_.emplace_back(std::vector<Value>());
     }
-    std::get<std::vector<std::optional<Value>>>(columns_[column_++]).push_back(value);
+    std::get<std::vector<Value>>(columns_[column_++]).push_back(value);
     return *this;
   }
 

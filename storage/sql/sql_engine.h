@@ -18,6 +18,7 @@
 #include "absl/time/time.h"
 #include "storage/records.h"
 #include "storage/sql/batch_notes.h"
+#include "storage/sql/row_place.h"
 #include "storage/sql/sql_connection.h"
 #include "storage/task_store.h"
 
@@ -48,11 +49,20 @@ class SqlEngine {
     absl::Time cancel_time;
     // What the database has.
     int64_t stored_version = 0;
+    // For the engine's use; stays where it is until this was answered.
+    RowPlace* place = nullptr;
   };
   virtual absl::Status PutRounds(std::span<const RoundRow> rounds) = 0;
 
+  struct WorkerRow {
+    const WorkerRecord* record = nullptr;
+    // The database has a row of it.
+    bool is_stored = false;
+    // As a round's.
+    RowPlace* place = nullptr;
+  };
   // Each once.
-  virtual absl::Status PutWorkers(std::span<const WorkerRecord* const> workers) = 0;
+  virtual absl::Status PutWorkers(std::span<const WorkerRow> workers) = 0;
   // Of these those that were not seen since; returns which, in the same order.
   virtual absl::StatusOr<std::vector<TaskStore::WorkerAge>> DeleteWorkers(
       std::span<const TaskStore::WorkerAge> workers) = 0;

@@ -213,7 +213,8 @@ absl::Status SqlTaskStore::FlushRounds() {
     rows.push_back({.key = round.key,
                     .record = &round.record,
                     .cancel_time = round.cancel_time,
-                    .stored_version = std::exchange(round.stored_version, round.record.version)});
+                    .stored_version = std::exchange(round.stored_version, round.record.version),
+                    .place = &round.place});
   }
   if (rows.empty()) return absl::OkStatus();
   SHEAF_CHECK(is_in_batch_, "writing needs a batch");

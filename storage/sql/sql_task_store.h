@@ -105,6 +105,7 @@ class SqlTaskStore final : public TaskStore {
     bool has_inputs = false;
     // What the database has; 0 if it has no row yet.
     int64_t stored_version = 0;
+    RowPlace place;
     // When it stopped collecting: the rows of tasks that were QUEUED or LEASED then still say so.
     absl::Time cancel_time;
     // Per worker the tasks it holds or has done, once somebody had to count them.
@@ -118,6 +119,8 @@ class SqlTaskStore final : public TaskStore {
   struct Worker {
     WorkerRecord record;
     bool is_dirty = false;
+    bool is_stored = false;
+    RowPlace place;
   };
   // Past these, who is not in use is read again when somebody asks for it.
   static constexpr size_t kCachedWorkersMax = 100'000;

@@ -34,13 +34,14 @@ absl::StatusOr<SqlTaskStore::Worker*> SqlTaskStore::FindWorker(const WorkerKey& 
   }
   Worker* worker = nullptr;
   if (known_workers_ == Known::kAll) return worker;
-  RETURN_IF_ERROR(Run(R"(-- get_worker
+  RETURN_IF_ERROR(
+      Run(R"(-- get_worker
       SELECT name, population, description, first_seen_time, last_seen_time, is_draining, num_leased, num_succeeded,
              num_failed, num_lost
         FROM workers WHERE name = ? AND population = ?)",
-                      {SqlText(key.second.value()), SqlText(key.first)},
-                      [&](const SqlRow& row) { worker = &(workers_[key] = {.record = ReadWorker(row)}); })
-                      .status());
+          {SqlText(key.second.value()), SqlText(key.first)},
+          [&](const SqlRow& row) { worker = &(workers_[key] = {.record = ReadWorker(row), .is_stored = true}); })
+          .status());
   return worker;
 }
 
@@ -61,14 +62,16 @@ absl::Status SqlTaskStore::CountForWorker(const Round& round, const WorkerName& 
 }
 
 absl::Status SqlTaskStore::FlushWorkers() {
-  std::vector<const WorkerRecord*> records;
+  std::vector<SqlEngine::WorkerRow> rows;
   for (const WorkerKey& key : touched_workers_) {
     Worker& worker = workers_.at(key);
-    if (std::exchange(worker.is_dirty, false)) records.push_back(&worker.record);
+    if (!std::exchange(worker.is_dirty, false)) continue;
+    rows.push_back(
+        {.record = &worker.record, .is_stored = std::exchange(worker.is_stored, true), .place = &worker.place});
   }
-  if (records.empty()) return absl::OkStatus();
+  if (rows.empty()) return absl::OkStatus();
   RETURN_IF_ERROR(batch_status_);
-  return Broken(engine_->PutWorkers(records));
+  return Broken(engine_->PutWorkers(rows));
 }
 
 absl::Status SqlTaskStore::LoadWorkers() {
@@ -83,7 +86,7 @@ absl::Status SqlTaskStore::LoadWorkers() {
                         ++num_workers;
                         WorkerRecord worker = ReadWorker(row);
                         WorkerKey key{worker.population, worker.name};
-                        workers_.try_emplace(std::move(key), Worker{.record = std::move(worker)});
+                        workers_.try_emplace(std::move(key), Worker{.record = std::move(worker), .is_stored = true});
                       })
                       .status());
   known_workers_ = num_workers > kCachedWorkersMax ? Known::kSome : Known::kAll;

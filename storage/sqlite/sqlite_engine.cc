@@ -110,9 +110,9 @@ absl::Status SqliteEngine::PutRounds(std::span<const RoundRow> rounds) {
   return absl::OkStatus();
 }
 
-absl::Status SqliteEngine::PutWorkers(std::span<const WorkerRecord* const> workers) {
-  for (const WorkerRecord* worker : workers) {
-    const WorkerRecord& w = *worker;
+absl::Status SqliteEngine::PutWorkers(std::span<const WorkerRow> workers) {
+  for (const WorkerRow& row : workers) {
+    const WorkerRecord& w = *row.record;
     RETURN_IF_ERROR(connection_->Change(
         1, R"(-- put_worker
         INSERT INTO workers (name, population, description, first_seen_time, last_seen_time, is_draining, num_leased,

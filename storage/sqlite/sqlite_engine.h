@@ -25,7 +25,7 @@ class SqliteEngine final : public SqlEngine {
   bool is_far() const override { return false; }
   absl::Status WriteNotes(const BatchNotes& notes) override;
   absl::Status PutRounds(std::span<const RoundRow> rounds) override;
-  absl::Status PutWorkers(std::span<const WorkerRecord* const> workers) override;
+  absl::Status PutWorkers(std::span<const WorkerRow> workers) override;
   absl::StatusOr<std::vector<TaskStore::WorkerAge>> DeleteWorkers(
       std::span<const TaskStore::WorkerAge> workers) override;
   absl::Status InsertTasks(const NewTasks& tasks) override;

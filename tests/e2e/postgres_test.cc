@@ -338,10 +338,17 @@ TEST_CASE("While a database refuses connections or has none left, its server say
   CHECK(says("serves again"));
 }
 
+// Who may neither mount nor make a namespace cannot fill a disk of its own, and must not fill everybody's.
+bool IsWithoutSmallDisk(PostgresCluster& cluster, const std::string& place) {
+  const std::string why_not = cluster.MakeSmallDisk(place, 64);
+  if (!why_not.empty()) WARN("skipped: " << why_not);
+  return !why_not.empty();
+}
+
 // Contributions are too large for a Sync: what fills the disk is in the middle of an upload, a spool or a commit.
 TEST_CASE("A database whose disk is full refuses what needs room in a sentence, loses nothing, and goes on by itself") {
   PostgresCluster cluster;
-  cluster.MakeSmallDisk("data", 64);
+  if (IsWithoutSmallDisk(cluster, "data")) return;
   PostgresDatabase database(cluster);
   PostgresDatabase other(cluster);
   other.Run("ALTER DATABASE " + database.name() + " SET TABLESPACE small");
@@ -395,7 +402,7 @@ TEST_CASE("A database whose disk is full refuses what needs room in a sentence, 
 
 TEST_CASE("A database that falls because its log has no room is waited for, and nothing is lost or counts twice") {
   PostgresCluster cluster;
-  cluster.MakeSmallDisk("wal", 64);
+  if (IsWithoutSmallDisk(cluster, "wal")) return;
   PostgresDatabase database(cluster);
   Federation federation(On(database));
   for (int i = 0; i < 3; ++i) federation.StartWorker(fmt::format("w{}", i), {"--concurrency", "4"});

@@ -178,6 +178,8 @@ BANS = [
             ("server/threads/core_thread.h", "the core's thread"),
             ("server/threads/core_thread.cc", "the core's thread"),
             ("bench/http_clients.cc", "the thread of the clients"),
+            ("bench/child_process.h", "the thread that reads what a server logs"),
+            ("bench/child_process.cc", "the thread that reads what a server logs"),
             ("bench/skip_locked.cc", "a thread for each connection of the yardstick, whose calls wait"),
             ("bench/measure_http_overload.cc", "the thread of the crowd, of another priority"),
             ("server/net/listener.h", "the thread that takes connections"),

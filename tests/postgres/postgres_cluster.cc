@@ -17,15 +17,24 @@
 namespace sheaf {
 namespace {
 
-std::string RunOn(const std::string& conninfo, const std::string& sql) {
-  const std::unique_ptr<PGconn, void (*)(PGconn*)> connection(PQconnectdb(conninfo.c_str()), PQfinish);
-  SHEAF_CHECK(PQstatus(connection.get()) == CONNECTION_OK, "{}", PQerrorMessage(connection.get()));
+PGconn* Connect(const std::string& conninfo) {
+  PGconn* const connection = PQconnectdb(conninfo.c_str());
+  SHEAF_CHECK(PQstatus(connection) == CONNECTION_OK, "{}", PQerrorMessage(connection));
   PQsetNoticeProcessor(
-      connection.get(), [](void*, const char*) {}, nullptr);
-  const std::unique_ptr<PGresult, void (*)(PGresult*)> result(PQexec(connection.get(), sql.c_str()), PQclear);
+      connection, [](void*, const char*) {}, nullptr);
+  return connection;
+}
+
+std::string RunOn(PGconn* connection, const std::string& sql) {
+  const std::unique_ptr<PGresult, void (*)(PGresult*)> result(PQexec(connection, sql.c_str()), PQclear);
   const ExecStatusType status = PQresultStatus(result.get());
-  SHEAF_CHECK(status == PGRES_COMMAND_OK || status == PGRES_TUPLES_OK, "{}: {}", sql, PQerrorMessage(connection.get()));
+  SHEAF_CHECK(status == PGRES_COMMAND_OK || status == PGRES_TUPLES_OK, "{}: {}", sql, PQerrorMessage(connection));
   return PQntuples(result.get()) > 0 ? PQgetvalue(result.get(), 0, 0) : "";
+}
+
+std::string RunOn(const std::string& conninfo, const std::string& sql) {
+  const std::unique_ptr<PGconn, void (*)(PGconn*)> connection(Connect(conninfo), PQfinish);
+  return RunOn(connection.get(), sql);
 }
 
 }  // namespace
@@ -74,10 +83,14 @@ std::string PostgresCluster::ReadLine() {
   return line;
 }
 
-std::string PostgresCluster::Order(const std::string& order) {
+std::string PostgresCluster::Ask(const std::string& order) {
   const std::string line = order + "\n";
   SHEAF_CHECK(::write(input_, line.data(), line.size()) == static_cast<ssize_t>(line.size()));
-  const std::string answer = ReadLine();
+  return ReadLine();
+}
+
+std::string PostgresCluster::Order(const std::string& order) {
+  const std::string answer = Ask(order);
   SHEAF_CHECK(answer.starts_with("ok"), "{}: {}", order, answer);
   return answer.substr(2);
 }
@@ -92,8 +105,10 @@ void PostgresCluster::FailOver() {
   std::swap(port_, standby_port_);
 }
 
-void PostgresCluster::MakeSmallDisk(const std::string& place, int mebibytes) {
-  Order(fmt::format("small {} {}", place, mebibytes));
+std::string PostgresCluster::MakeSmallDisk(const std::string& place, int mebibytes) {
+  std::string answer = Ask(fmt::format("small {} {}", place, mebibytes));
+  SHEAF_CHECK(answer == "ok" || answer.starts_with("this user may not mount"), "{}", answer);
+  return answer == "ok" ? "" : answer;
 }
 void PostgresCluster::FillDisk() { Order("fill"); }
 void PostgresCluster::FreeDisk() { Order("free"); }
@@ -122,6 +137,14 @@ PostgresDatabase::~PostgresDatabase() {
 }
 
 std::string PostgresDatabase::Run(const std::string& sql) { return RunOn(conninfo(), sql); }
+
+PostgresSnapshot::PostgresSnapshot(const PostgresDatabase& database) : connection_(Connect(database.conninfo())) {
+  RunOn(connection_, "BEGIN ISOLATION LEVEL REPEATABLE READ");
+  // Only what reads has a snapshot.
+  RunOn(connection_, "SELECT 1");
+}
+
+PostgresSnapshot::~PostgresSnapshot() { PQfinish(connection_); }
 
 namespace {
 

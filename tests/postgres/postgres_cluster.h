@@ -19,6 +19,8 @@
 #include <memory>
 #include <string>
 
+struct pg_conn;
+
 namespace sheaf {
 
 class PostgresCluster {
@@ -45,8 +47,9 @@ class PostgresCluster {
   // kill -9 of the server. Its standby is promoted, and is the server from here on.
   void FailOver();
   // A disk of so many MiB of its own, for what lies in the tablespace "small" or for the write-ahead log. The server is
-  // restarted for it.
-  void MakeSmallDisk(const std::string& place, int mebibytes);
+  // restarted for it. Returns why there is none, in a sentence, where this user may not mount one; then the cluster is
+  // good for nothing more.
+  std::string MakeSmallDisk(const std::string& place, int mebibytes);
   // Takes all the room that is left there. A full "wal" ends the server.
   void FillDisk();
   // Gives it back, and starts the server if it has ended.
@@ -56,6 +59,8 @@ class PostgresCluster {
 
  private:
   std::string ReadLine();
+  // The answer to an order, whatever it is.
+  std::string Ask(const std::string& order);
   // What is answered behind "ok".
   std::string Order(const std::string& order);
 
@@ -86,6 +91,19 @@ class PostgresDatabase {
  private:
   PostgresCluster& cluster_;
   std::string name_;
+};
+
+// A session that somebody has forgotten, or a long report: as long as it is there, the database removes no version of a
+// row that was current when it began, nor any later one.
+class PostgresSnapshot {
+ public:
+  explicit PostgresSnapshot(const PostgresDatabase& database);
+  ~PostgresSnapshot();
+  PostgresSnapshot(const PostgresSnapshot&) = delete;
+  PostgresSnapshot& operator=(const PostgresSnapshot&) = delete;
+
+ private:
+  pg_conn* const connection_;
 };
 
 // An empty database with its schema, for cases that change no schema: to make one takes a second, which cases share by

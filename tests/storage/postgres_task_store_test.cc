@@ -11,6 +11,7 @@
 #include <catch2/catch.hpp>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -228,6 +229,43 @@ TEST_CASE("Rows that change with every batch are updated in place, and no index 
   CHECK(percent("rounds") >= 90);
   CHECK(percent("workers") >= 90);
   CHECK(percent("tasks") >= 80);
+}
+
+TEST_CASE("Rows that change with every batch are found where they lie, not by passing all their old versions") {
+  PostgresDatabase database;
+  auto store = Open(database);
+  REQUIRE(store->tasks().BeginBatch().ok());
+  REQUIRE(store->tasks().CreateRound(ARound("r", 1000)).ok());
+  REQUIRE(store->tasks().CommitBatch().ok());
+  std::optional<PostgresSnapshot> report(std::in_place, database);
+  constexpr int kTurns = 40;
+  for (int turn = 0; turn < kTurns; ++turn) FlightsOfBatch(*store, 8, turn);
+  SECTION("of which there are many, as long as somebody looks at an old state of the database") {
+    store.reset();
+    const auto num_scans = [&](const std::string& index) {
+      return std::stoll(database.Run("SELECT idx_scan FROM pg_stat_user_indexes WHERE indexrelname = '" + index + "'"));
+    };
+    // A process of the database tells its figures when it ends.
+    WaitUntil("the figures are there", absl::Seconds(20), [&] { return num_scans("tasks_pkey") >= kTurns; });
+    CHECK(num_scans("owners_pkey") < kTurns / 4);
+    CHECK(num_scans("rounds_pkey") < kTurns / 4);
+    // Each when it is new, and once again.
+    CHECK(num_scans("workers_by_name") < 2 * 8 + kTurns / 4);
+    CHECK(database.Run("SELECT count(*) FROM workers WHERE num_succeeded = " + std::to_string(kTurns - 1)) == "8");
+  }
+  SECTION("and by their keys, where somebody has moved them") {
+    report.reset();
+    int turn = kTurns;
+    for (const std::string table : {"owners", "rounds", "workers"}) {
+      database.Run("VACUUM FULL " + table);
+      FlightsOfBatch(*store, 8, turn++);
+    }
+    // Backwards, so that others lie where they lay.
+    database.Run("CREATE INDEX backwards ON workers (name DESC)");
+    database.Run("CLUSTER workers USING backwards");
+    FlightsOfBatch(*store, 8, turn);
+    CHECK(database.Run("SELECT count(*) FROM workers WHERE num_succeeded = " + std::to_string(turn)) == "8");
+  }
 }
 
 // --- Owners --------------------------------------------------------------------------------------

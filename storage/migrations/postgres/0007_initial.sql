@@ -151,9 +151,11 @@ CREATE TABLE workers (
   num_leased BIGINT NOT NULL,
   num_succeeded BIGINT NOT NULL,
   num_failed BIGINT NOT NULL,
-  num_lost BIGINT NOT NULL,
-  PRIMARY KEY (name, population)
+  num_lost BIGINT NOT NULL
 ) WITH (fillfactor = 50);
+-- Each once; add_workers sees to that. A unique index would look at all versions of a worker whenever one of them goes to
+-- another page, and while a transaction of somebody's stays open there are very many (docs/adr/0045).
+CREATE INDEX workers_by_name ON workers (name, population);
 
 -- Keys of rounds that were deleted and whose tasks are still being deleted, some in each batch; and of rounds that are yet
 -- to be created, while their tasks are stored over several batches.
