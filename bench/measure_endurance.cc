@@ -1,5 +1,6 @@
 // Ten thousand small rounds: what the server's memory and its store grow to, in a directory and in PostgreSQL.
 #include <fmt/format.h>
+#include <poll.h>
 
 #include <filesystem>
 #include <map>
@@ -37,17 +38,24 @@ int64_t BytesBelow(const std::string& directory) {
 
 class Rounds {
  public:
-  explicit Rounds(const ChildProcess& server)
-      : submitter_(server.address(), {.own_connection = true}), workers_(server.address(), kWorkers, [] {}) {}
-  absl::Status Run(int count) {
+  Rounds(const Clock& clock, const ChildProcess& server)
+      : clock_(clock),
+        submitter_(server.address(), {.own_connection = true}),
+        workers_(server.address(), kWorkers, [] {}) {}
+  // One begins `pace` after the other, or when that has ended.
+  absl::Status Run(int count, absl::Duration pace = absl::ZeroDuration()) {
     for (int i = 0; i < count; ++i) {
+      const absl::Time start = clock_.Now();
       RETURN_IF_ERROR(RunRound(submitter_, fmt::format("round-{}", ++num_rounds_), kWorkers));
+      const absl::Duration left = start + pace - clock_.Now();
+      if (left > absl::ZeroDuration()) ::poll(nullptr, 0, static_cast<int>(absl::ToInt64Milliseconds(left)));
     }
     return absl::OkStatus();
   }
   int count() const { return num_rounds_; }
 
  private:
+  const Clock& clock_;
   GrpcTransport submitter_;
   const NoopWorkers workers_;
   int num_rounds_ = 0;
@@ -57,7 +65,7 @@ std::vector<std::string> Keeping() { return {"--ended-rounds-max", fmt::format("
 
 absl::Status MeasureDirectory(const Setup& setup, Table& table) {
   ASSIGN_OR_RETURN(const std::unique_ptr<ChildProcess> server, StartSheafd(setup, Keeping()));
-  Rounds rounds(*server);
+  Rounds rounds(setup.clock, *server);
   for (const int until : {setup.rounds / 10, setup.rounds / 2, setup.rounds}) {
     RETURN_IF_ERROR(rounds.Run(until - rounds.count()));
     table.Add({.what = fmt::format("after {} rounds of {} tasks, of which {} are kept", until, kWorkers, kKept),
@@ -97,21 +105,22 @@ Sizes Medians(const std::vector<Sizes>& samples) {
 
 // Once a minute PostgreSQL looks for what to vacuum. Until it has done so a few times, tables grow by what was deleted
 // since they were made; from then on what they have depends on how long ago it was, and each figure is the median over
-// some of these times.
+// some of these times. It also depends on how many rounds a minute has, so that all have as many.
 constexpr int kVacuums = 3;
 constexpr int kRoundsPerLook = 50;
+constexpr absl::Duration kPace = absl::Milliseconds(100);
 
 absl::Status MeasureDatabase(const Setup& setup, Table& table) {
   PostgresCluster cluster;
   SetUsual(cluster);
   ASSIGN_OR_RETURN(const auto servers, PostgresServers::Start(setup, cluster, 1, Keeping()));
-  Rounds rounds(servers->owner());
+  Rounds rounds(setup.clock, servers->owner());
   const auto num_vacuums = [&] {
     return std::stoll(
         servers->database().Run("SELECT autovacuum_count FROM pg_stat_user_tables WHERE relname = 'tasks'"));
   };
   const int fifth = setup.rounds / 5;
-  while (rounds.count() < fifth || num_vacuums() < kVacuums) RETURN_IF_ERROR(rounds.Run(kRoundsPerLook));
+  while (rounds.count() < fifth || num_vacuums() < kVacuums) RETURN_IF_ERROR(rounds.Run(kRoundsPerLook, kPace));
   std::optional<Sizes> before;
   std::string larger;
   for (int i = 0; i < 4; ++i) {
@@ -119,7 +128,7 @@ absl::Status MeasureDatabase(const Setup& setup, Table& table) {
     const int64_t vacuums_before = num_vacuums();
     std::vector<Sizes> samples;
     while (rounds.count() < first + fifth) {
-      RETURN_IF_ERROR(rounds.Run(kRoundsPerLook));
+      RETURN_IF_ERROR(rounds.Run(kRoundsPerLook, kPace));
       samples.push_back(SizesOf(*servers));
     }
     Sizes now = Medians(samples);
