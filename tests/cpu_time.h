@@ -11,10 +11,12 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <ctime>
 #include <functional>
 #include <limits>
+#include <thread>
 
 namespace sheaf {
 
@@ -42,14 +44,18 @@ using WorkOfSize = std::function<std::function<void()>(int64_t size)>;
 
 // The time that 10 * size takes by the time that `size` takes: the least of some measurements, each with inputs of its
 // own, because where they lie in memory makes a difference, too. Ends early once the ratio is within `wanted`: noise
-// only ever makes it larger.
+// only ever makes it larger. A neighbour that fills the caches does so for seconds: what is not within it soon is
+// measured again later.
 inline double CpuRatio(const WorkOfSize& make, int64_t size, double wanted = kLinear) {
-  constexpr int kMeasurements = 5;
+  constexpr int kMeasurements = 25;
+  constexpr int kMeasurementsAtOnce = 5;
+  constexpr auto kLater = std::chrono::milliseconds(500);
   constexpr int kRuns = 20;
   constexpr int kSmallRuns = 10;
   constexpr double kHopeless = 4;
   double least = std::numeric_limits<double>::max();
   for (int measurement = 0; measurement < kMeasurements && least > 0.95 * wanted; ++measurement) {
+    if (measurement >= kMeasurementsAtOnce) std::this_thread::sleep_for(kLater);
     const std::function<void()> small = make(size);
     const std::function<void()> large = make(10 * size);
     double small_seconds = std::numeric_limits<double>::max();
@@ -61,6 +67,7 @@ inline double CpuRatio(const WorkOfSize& make, int64_t size, double wanted = kLi
       if (run > 0 && (ratio <= 0.95 * wanted || ratio > kHopeless * wanted)) break;
     }
     least = std::min(least, large_seconds / small_seconds);
+    if (least > kHopeless * wanted) break;
   }
   return least;
 }

@@ -9,6 +9,12 @@
 #include "server/core/core.h"
 
 namespace sheaf {
+namespace {
+
+// To write as much takes less than to hand it over.
+constexpr size_t kWrittenAtOnceBytesMax = 64 << 10;
+
+}  // namespace
 
 Dispatcher::Dispatcher(const MethodTable& methods, Executor& executor, Core& core, Admission& admission, CallPool* pool)
     : methods_(methods),
@@ -78,8 +84,16 @@ void Dispatcher::RunInBatch(const Dispatched& call) const {
 
 void Dispatcher::AnswerAfterBatch(const Dispatched& call, absl::Status status) const {
   executor_.Defer([this, call, status = std::move(status)](const absl::Status& commit) {
-    if (commit.ok()) return call.done(status);
+    if (commit.ok()) return Answer(call, status);
     LooksAgain(call, commit) && !absl::IsCancelled(status) ? LookAgain(call) : call.done(commit);
+  });
+}
+
+void Dispatcher::Answer(const Dispatched& call, const absl::Status& status) const {
+  if (!status.ok() || call.response->ByteSizeLong() <= kWrittenAtOnceBytesMax) return call.done(status);
+  pool_.Run(call.context.caller->name, CallPool::Length::kShort, [call, status] {
+    const LogScope scope(call.context.log_source);
+    call.done(status);
   });
 }
 

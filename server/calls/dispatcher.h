@@ -63,6 +63,8 @@ class Dispatcher {
   // The core's thread. In a batch: the call is answered when the batch is durable.
   void RunInBatch(const Dispatched& call) const;
   void AnswerAfterBatch(const Dispatched& call, absl::Status status) const;
+  // What is large is written, and freed, by the pool: leases with much of their own are megabytes.
+  void Answer(const Dispatched& call, const absl::Status& status) const;
   // Whether a call whose batch failed so is made again.
   static bool LooksAgain(const Dispatched& call, const absl::Status& commit);
   // After a batch that failed, and outside of any: nothing of it has happened, and what can be read is durable.

@@ -148,6 +148,37 @@ class HeldCalls final : public CallPool {
   std::vector<std::function<void()>> held;
 };
 
+TEST_CASE("A large answer of a batch is written outside of it, and a small one at once") {
+  CoreFederation server;
+  v1::RoundSpec spec = SumRound(3);
+  spec.mutable_computation()->set_config(std::string(60'000, 'c'));
+  server.CreateRound(spec);
+  HeldCalls pool;
+  const Dispatcher dispatcher(server.parts().methods, server, server.core(), server.parts().admission, &pool);
+  const auto answer_to = [&](const std::string& worker, int want, v1::SyncResponse& response) {
+    auto answer = std::make_shared<std::optional<absl::Status>>();
+    const v1::SyncRequest request = Ask(worker, want);
+    dispatcher.Dispatch("sheaf.v1.WorkService/Sync", {.id = dispatcher.NewCall()}, request, &response,
+                        [answer](absl::Status status) { *answer = std::move(status); });
+    server.Run();
+    return answer;
+  };
+  v1::SyncResponse small;
+  const auto at_once = answer_to("w", 1, small);
+  REQUIRE(at_once->has_value());
+  REQUIRE((*at_once)->ok());
+  CHECK(small.leases_size() == 1);
+  CHECK(pool.held.empty());
+  v1::SyncResponse large;
+  const auto later = answer_to("v", 2, large);
+  CHECK_FALSE(later->has_value());
+  REQUIRE(pool.held.size() == 1);
+  pool.held[0]();
+  REQUIRE(later->has_value());
+  CHECK((*later)->ok());
+  CHECK(large.leases_size() == 2);
+}
+
 TEST_CASE("An aggregate is looked up in a batch, and read outside of it") {
   CoreFederation server;
   const std::string id = server.CreateRound(SumRound(1));

@@ -34,7 +34,7 @@ try {
   const files = process.argv.slice(2).map((file) => join(folder, file.replace(/\.ts$/, ".mjs")));
   const missing = files.filter((file) => !existsSync(file));
   if (missing.length > 0) throw new Error(`nothing was built of ${missing.join(", ")}`);
-  process.exitCode = spawnSync(process.execPath, ["--enable-source-maps", "--test", "--test-timeout=240000", ...files], {
+  process.exitCode = spawnSync(process.execPath, ["--enable-source-maps", "--test", "--test-timeout=600000", ...files], {
     stdio: "inherit", env: {...process.env, SHEAF_WEB_BUILT: join(folder, "built"), SHEAF_JOIN_BUILT: join(folder, "join")},
   }).status ?? 1;
 } finally {

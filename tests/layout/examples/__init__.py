@@ -23,6 +23,7 @@ BENCH_OF = {
     "listening_workers.h": "extern std::string address;",
     "noop_workers.h": "extern std::unique_ptr<ChildProcess> server; extern int num_leases;",
     "delays.h": "extern Setup& setup; extern std::unique_ptr<ChildProcess> server;",
+    "postgres_servers.h": "extern Setup& setup; extern SyncLoad load;",
     "skip_locked.h": "extern Setup& setup; extern std::string conninfo;",
 }
 
