@@ -75,7 +75,7 @@ class TaskQueries {
     std::string population;
     std::optional<RoundId> round;
     std::vector<TaskState> states;
-    WorkerName worker;
+    WorkerName worker;  // That has or had either lease.
     // In order of round id, then index; only tasks after this one.
     std::optional<TaskId> after;
     // The last to look at.

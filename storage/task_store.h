@@ -184,7 +184,7 @@ class TaskStore : public TaskQueries {
     int32_t failed_max = 0;
     // Of tasks whose lease began by then,
     absl::Time begun_by;
-    // and so many of them, the longest held first, whether or not this worker may take them: bounds the work.
+    // and so many of those with a fulfilled requirement, the longest held first, its own included: bounds the work.
     int32_t candidates_max = 64;
     absl::Time now;
     absl::Time expire_time;
@@ -193,9 +193,9 @@ class TaskStore : public TaskQueries {
   // Gives up to tokens.size() LEASED tasks that have one lease, of another worker, a second one; none to whose attempt
   // had one before. An empty answer is success. FAILED_PRECONDITION if the round is not kCollecting.
   virtual absl::StatusOr<std::vector<TaskRecord>> LeaseAgain(const LeaseAgainParams& params) = 0;
-  // Of the round's tasks that may have a second lease: when the first began of those leases that began after `after`. Infinite
-  // future if there is none, or the round is not kCollecting. O(log leases), but the first time it is asked of a round
-  // that has leases already. NOT_FOUND.
+  // Of the round's tasks that may have a second lease: when the first began of those leases that began after `after`.
+  // Infinite future if there is none, or the round is not kCollecting. O(log leases), but the first time it is asked of
+  // a round that has leases already. NOT_FOUND.
   virtual absl::StatusOr<absl::Time> FirstLeaseTime(const RoundId& round, absl::Time after) = 0;
 
   // The tasks leased to a worker of this population, by id. A worker of the same name in another population is another

@@ -1,6 +1,5 @@
 // Leases, contributions, and looking at tasks.
 #include <algorithm>
-#include <limits>
 
 #include "base/check.h"
 #include "storage/arguments.h"
@@ -82,18 +81,13 @@ absl::StatusOr<std::vector<TaskRecord>> MemoryTaskStore::LeaseAgain(const LeaseA
   if (round->record.state != RoundState::kCollecting) {
     return RoundIsElsewhere(params.round, round->record.state, RoundState::kCollecting);
   }
-  std::set<std::string> requirements(params.fulfilled_requirements.begin(), params.fulfilled_requirements.end());
-  requirements.insert("");
   const int64_t wanted = NumLeft(*round, params.worker, params.per_worker_max, params.tokens.size());
   std::vector<int32_t> chosen;
-  int32_t num_seen = 0;
-  for (const auto& [lease_time, index] : round->single_leases) {
-    if (lease_time > params.begun_by || ++num_seen > params.candidates_max) break;
+  for (const int32_t index :
+       round->single_leases.LongestHeld(params.fulfilled_requirements, params.begun_by, params.candidates_max)) {
     if (static_cast<int64_t>(chosen.size()) >= wanted) break;
-    const Task& task = round->tasks[index];
-    if (task.record.worker == params.worker || !MayTryAgain(task.record, params)) continue;
-    if (!requirements.contains(task.input.requirement)) continue;
-    chosen.push_back(index);
+    const TaskRecord& task = round->tasks[index].record;
+    if (task.worker != params.worker && MayTryAgain(task, params)) chosen.push_back(index);
   }
 
   std::vector<TaskRecord> leased;
@@ -125,8 +119,7 @@ absl::StatusOr<std::vector<TaskRecord>> MemoryTaskStore::LeaseAgain(const LeaseA
 absl::StatusOr<absl::Time> MemoryTaskStore::FirstLeaseTime(const RoundId& id, absl::Time after) {
   const Round* round = FindRound(id);
   if (!round) return NoSuchRound(id);
-  const auto first = round->single_leases.upper_bound({after, std::numeric_limits<int32_t>::max()});
-  return first == round->single_leases.end() ? absl::InfiniteFuture() : first->first;
+  return round->single_leases.FirstAfter(after);
 }
 
 absl::StatusOr<std::vector<TaskRecord>> MemoryTaskStore::ListLeases(const std::string& population,
@@ -436,7 +429,8 @@ absl::StatusOr<std::vector<TaskRecord>> MemoryTaskStore::ListTasks(const ListTas
     if (params.until && id > *params.until) return false;
     const bool is_wanted =
         (params.states.empty() || std::count(params.states.begin(), params.states.end(), task.record.state)) &&
-        (params.worker.empty() || params.worker == task.record.worker);
+        (params.worker.empty() || params.worker == task.record.worker ||
+         (task.record.second_lease && params.worker == task.record.second_lease->worker));
     if (is_wanted) page.push_back(Show(task));
     return true;
   });

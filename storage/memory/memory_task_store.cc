@@ -94,7 +94,7 @@ void MemoryTaskStore::Index(Round& round, const TaskRecord& task) {
       expiries_.emplace(second->expire_time, task.id, true);
       ++round.taken[second->worker];
     } else if (MayBeLeasedAgain(task)) {
-      round.single_leases.emplace(task.lease_time, task.id.index);
+      round.single_leases.Insert(round.tasks[task.id.index].input.requirement, task.lease_time, task.id.index);
     }
   }
   if (task.state == TaskState::kLeased || task.state == TaskState::kSucceeded) ++round.taken[task.worker];
@@ -120,7 +120,7 @@ void MemoryTaskStore::Unindex(Round& round, const TaskRecord& task) {
       expiries_.erase({second->expire_time, task.id, true});
       --round.taken[second->worker];
     } else if (!task.origin) {
-      round.single_leases.erase({task.lease_time, task.id.index});
+      round.single_leases.Erase(round.tasks[task.id.index].input.requirement, task.lease_time, task.id.index);
     }
   }
   if (task.state == TaskState::kLeased || task.state == TaskState::kSucceeded) --round.taken[task.worker];

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "base/key_hash.h"
+#include "storage/single_leases.h"
 #include "storage/task_store.h"
 
 namespace sheaf {
@@ -107,8 +108,7 @@ class MemoryTaskStore : public TaskStore {
     std::map<absl::Time, int64_t> queued_since;
     // Tasks that a worker holds or has completed.
     std::map<WorkerName, int64_t> taken;
-    // Of those that have one lease: when it began.
-    std::set<std::pair<absl::Time, int32_t>> single_leases;
+    SingleLeases single_leases;
   };
   using WorkerKey = std::pair<std::string, WorkerName>;
 

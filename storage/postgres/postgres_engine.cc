@@ -389,11 +389,12 @@ const SqlEngine::Texts& PostgresEngine::texts() const {
   // The condition is kTaskState's bit among those of $9.
   static const std::string list_tasks = fmt::format(R"(-- list_tasks
       SELECT {} FROM {}
-           AND (($9 >> ({})) & 1) = 1 AND ($10 = '' OR (t.worker = $11 AND NOT (r.$HAS_STOPPED AND t.$IS_OPEN)))
-         ORDER BY t.task_key LIMIT $12) t
+           AND (($9 >> ({})) & 1) = 1 AND ($10 = '' OR (NOT (r.$HAS_STOPPED AND t.$IS_OPEN) AND (t.worker = $11 OR EXISTS (
+               SELECT 1 FROM second_leases s WHERE s.task_key = t.task_key AND s.worker = $12))))
+         ORDER BY t.task_key LIMIT $13) t
         JOIN round_requirements q ON q.round_key = t.round_key AND q.number = t.requirement
         LEFT JOIN task_inputs i ON i.task_key = t.task_key {}
-       WHERE {} ORDER BY r.id, t.task_key LIMIT $12)"_sql,
+       WHERE {} ORDER BY r.id, t.task_key LIMIT $13)"_sql,
                                                     kTaskColumns, kOfEachRound, kTaskState, kTaskCarried, kBetween);
   static const std::string skip_tasks = fmt::format(R"(-- skip_tasks
       SELECT r.id, t.task_key FROM {}

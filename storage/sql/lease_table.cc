@@ -116,12 +116,12 @@ absl::Time LeaseTable::NextExpiry(absl::Time now) const {
   return next == by_expiry_.end() ? absl::InfiniteFuture() : std::get<absl::Time>(*next);
 }
 
-const LeaseTable::SingleLeases& LeaseTable::SingleLeasesOf(const RoundId& round) {
+const SingleLeases& LeaseTable::SingleLeasesOf(const RoundId& round) {
   const auto [leases, is_new] = single_leases_.try_emplace(round);
   if (!is_new) return leases->second;
   for (const TaskId& id : OfRound(round)) {
     const TaskRecord& task = tasks_.at(id).task;
-    if (MayBeLeasedAgain(task)) leases->second.emplace(task.lease_time, id.index);
+    if (MayBeLeasedAgain(task)) leases->second.Insert(task.requirement, task.lease_time, id.index);
   }
   return leases->second;
 }
@@ -147,7 +147,9 @@ LeaseTable::Tasks::node_type LeaseTable::Extract(Tasks::iterator task) {
     Unindex(lease, id, second->worker, second->expire_time, true);
   } else if (!single_leases_.empty()) {
     const auto single = single_leases_.find(id.round);
-    if (single != single_leases_.end()) single->second.erase({lease.task.lease_time, id.index});
+    if (single != single_leases_.end()) {
+      single->second.Erase(lease.task.requirement, lease.task.lease_time, id.index);
+    }
   }
   return tasks_.extract(task);
 }
@@ -163,7 +165,9 @@ void LeaseTable::Insert(Tasks::node_type node) {
     by_expiry_.emplace(second->expire_time, id, true);
   } else if (MayBeLeasedAgain(lease.task) && !single_leases_.empty()) {
     const auto single = single_leases_.find(id.round);
-    if (single != single_leases_.end()) single->second.emplace(lease.task.lease_time, id.index);
+    if (single != single_leases_.end()) {
+      single->second.Insert(lease.task.requirement, lease.task.lease_time, id.index);
+    }
   }
   tasks_.insert(std::move(node));
 }

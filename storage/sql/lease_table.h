@@ -22,6 +22,7 @@
 
 #include "absl/time/time.h"
 #include "storage/records.h"
+#include "storage/single_leases.h"
 
 namespace sheaf {
 
@@ -48,9 +49,7 @@ class LeaseTable {
   // The first expire_time after `now`; InfiniteFuture if there is none.
   absl::Time NextExpiry(absl::Time now) const;
 
-  // Of a round's tasks that may be leased again (MayBeLeasedAgain): when their lease began, and the task's index. Kept from
-  // the first call on, which takes O(the round's leases).
-  using SingleLeases = std::set<std::pair<absl::Time, int32_t>>;
+  // Of a round's tasks those that may be leased again. Kept from the first call on, which takes O(the round's leases).
   const SingleLeases& SingleLeasesOf(const RoundId& round);
 
  private:

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -249,18 +248,11 @@ absl::StatusOr<std::vector<TaskRecord>> SqlTaskStore::LeaseAgain(const LeaseAgai
   }
   ASSIGN_OR_RETURN(const int64_t wanted, NumLeft(*round, params.worker, params.per_worker_max, params.tokens.size()));
   std::vector<TaskRecord> leased;
-  int32_t num_seen = 0;
-  for (const auto& [lease_time, index] : leases_.SingleLeasesOf(params.round)) {
-    if (lease_time > params.begun_by || ++num_seen > params.candidates_max) break;
+  for (const int32_t index : leases_.SingleLeasesOf(params.round)
+                                 .LongestHeld(params.fulfilled_requirements, params.begun_by, params.candidates_max)) {
     if (static_cast<int64_t>(leased.size()) >= wanted) break;
     const TaskRecord& task = *leases_.Find({params.round, index});
-    if (task.worker == params.worker || !MayTryAgain(task, params)) continue;
-    if (!task.requirement.empty() &&
-        std::find(params.fulfilled_requirements.begin(), params.fulfilled_requirements.end(), task.requirement) ==
-            params.fulfilled_requirements.end()) {
-      continue;
-    }
-    leased.push_back(task);
+    if (task.worker != params.worker && MayTryAgain(task, params)) leased.push_back(task);
   }
   if (leased.empty()) return leased;
   // Before anything changes.
@@ -291,9 +283,7 @@ absl::StatusOr<std::vector<TaskRecord>> SqlTaskStore::LeaseAgain(const LeaseAgai
 absl::StatusOr<absl::Time> SqlTaskStore::FirstLeaseTime(const RoundId& id, absl::Time after) {
   ASSIGN_OR_RETURN(const Round* round, FindRound(id));
   if (!HandsOutTasks(round->record.state)) return absl::InfiniteFuture();
-  const LeaseTable::SingleLeases& leases = leases_.SingleLeasesOf(id);
-  const auto first = leases.upper_bound({after, std::numeric_limits<int32_t>::max()});
-  return first == leases.end() ? absl::InfiniteFuture() : first->first;
+  return leases_.SingleLeasesOf(id).FirstAfter(after);
 }
 
 absl::StatusOr<std::vector<TaskRecord>> SqlTaskStore::ListLeases(const std::string& population,

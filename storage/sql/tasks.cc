@@ -215,7 +215,7 @@ absl::StatusOr<std::vector<TaskRecord>> SqlTaskStore::ListTasks(const ListTasksP
           {SqlText(between.after.round.value()), int64_t{between.after.index}, SqlText(between.until.round.value()),
            int64_t{between.until.index}, SqlText(between.first), SqlText(between.last), SqlText(params.population),
            SqlText(params.population), states, SqlText(params.worker.value()), SqlText(params.worker.value()),
-           int64_t{std::max(params.limit, 0)}},
+           SqlText(params.worker.value()), int64_t{std::max(params.limit, 0)}},
           [&](const SqlRow& row) { tasks.push_back(ReadTask(row)); })
           .status());
   for (TaskRecord& task : tasks) AddLeases(task);

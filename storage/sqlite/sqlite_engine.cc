@@ -200,7 +200,8 @@ const SqlEngine::Texts& SqliteEngine::texts() const {
       SELECT {} FROM {}
         JOIN round_requirements q ON q.round_key = t.round_key AND q.number = t.requirement
         LEFT JOIN task_inputs i ON i.task_key = t.task_key {}
-       WHERE {} AND (? >> {}) & 1 AND (? = '' OR (t.worker = ? AND NOT (r.$HAS_STOPPED AND t.$IS_OPEN)))
+       WHERE {} AND (? >> {}) & 1 AND (? = '' OR (NOT (r.$HAS_STOPPED AND t.$IS_OPEN) AND (t.worker = ? OR EXISTS (
+             SELECT 1 FROM second_leases s WHERE s.task_key = t.task_key AND s.worker = ?))))
        ORDER BY r.id, t.task_key LIMIT ?)"_sql,
                                                     kTaskColumns, kTasksBetween, kTaskCarried, kOfRounds, kTaskState);
   static const std::string skip_tasks = fmt::format(R"(-- skip_tasks

@@ -115,6 +115,62 @@ STORE_TEST(
   CHECK(absl::IsNotFound(f.store().FirstLeaseTime(RoundId("r-none"), absl::InfinitePast()).status()));
 }
 
+STORE_TEST("Tasks that a worker may not take hide none that it may, however long they are held") {
+  auto round = f.RoundParams({.num_tasks = 5});
+  round.tasks[0].requirement = round.tasks[1].requirement = "gpu";
+  round.tasks[3].requirement = "arm";
+  REQUIRE(f.Do([&](TaskStore& s) { return s.CreateRound(round); }).ok());
+  auto first = f.LeaseParams("w1", 1);
+  first.fulfilled_requirements = {"arm", "gpu"};
+  first.expire_time = first.attempt_deadline_time = f.now + absl::Hours(1);
+  for (int i = 0; i < 5; ++i) {
+    first.tokens = {LeaseToken(fmt::format("first-{}", i))};
+    first.now = f.now;
+    REQUIRE(f.LeaseUpTo(first).size() == 1);
+    f.now += absl::Seconds(1);
+  }
+  const auto indexes = [&](const TaskStore::LeaseAgainParams& params) {
+    std::vector<int32_t> found;
+    for (const TaskRecord& task : LeaseAgain(f, params)) found.push_back(task.id.index);
+    return found;
+  };
+  auto params = AgainParams(f, "w2", 5);
+  params.candidates_max = 1;
+  CHECK(indexes(params) == std::vector<int32_t>{2});
+  params = AgainParams(f, "w3", 5);
+  params.fulfilled_requirements = {"arm", "arm"};
+  CHECK(indexes(params) == std::vector<int32_t>{3, 4});
+  params = AgainParams(f, "w4", 5);
+  params.fulfilled_requirements = {"gpu"};
+  CHECK(indexes(params) == std::vector<int32_t>{0, 1});
+}
+
+STORE_TEST("The tasks of a worker are those of its second leases, too") {
+  HeldByW1(f, 3);
+  auto params = AgainParams(f, "w2");
+  LeaseAgain(f, params);
+  const auto indexes = [&](const std::string& worker) {
+    std::vector<int32_t> found;
+    const auto tasks = f.store().ListTasks({.worker = WorkerName(worker)});
+    REQUIRE(tasks.ok());
+    for (const TaskRecord& task : *tasks) found.push_back(task.id.index);
+    return found;
+  };
+  CHECK(indexes("w1") == std::vector<int32_t>{0, 1, 2});
+  CHECK(indexes("w2") == std::vector<int32_t>{0});
+  CHECK(indexes("w3").empty());
+  f.Reopen();
+  CHECK(indexes("w2") == std::vector<int32_t>{0});
+  REQUIRE(f.Do([&](TaskStore& s) {
+             return s.MoveRound({.round = f.round,
+                                 .from = RoundState::kCollecting,
+                                 .to = RoundState::kCancelled,
+                                 .now = f.now,
+                                 .error = "enough"});
+           }).ok());
+  CHECK(indexes("w2").empty());
+}
+
 STORE_TEST("A second lease needs the requirement, counts against per_worker_max, and a round that collects") {
   f.CreateRound({.num_tasks = 2, .requirement = "gpu"});
   auto first = f.LeaseParams("w1", 2);

@@ -28,6 +28,8 @@ STORAGE_OF = {
     "postgres/peer_address.h": "extern std::string pem, secret;",
     "postgres/value_lists.h": "extern std::vector<WorkerRecord>& workers; extern PostgresSession& session;",
     "second_lease.h": "extern TaskId& id; extern LeaseToken& token;",
+    "single_leases.h": "extern std::string& requirement; extern TaskRecord& task; extern std::vector<std::string>& fulfilled; "
+                       "extern int n;",
     "sql/batch_notes.h": "extern BatchNotes& notes; extern TaskRecord& before; extern TaskRecord& after;",
     "sql/inputs_ahead.h": "extern InputsAhead& inputs;",
     "sql/lease_table.h": "extern LeaseTable& leases; extern TaskRecord& task; extern TaskId& id;",
