@@ -24,8 +24,10 @@ before(async () => {
 after(() => sheafd.close());
 
 /** A worker, for as long as a test runs. */
-function offer(context: TestContext, computations: Record<string, ComputationFunction>): void {
-  const worker = new Worker({server: sheafd.http, computations, log: silent, graceMs: 500});
+function offer(
+  context: TestContext, computations: Record<string, ComputationFunction>, options: {prepareAhead?: number} = {},
+): void {
+  const worker = new Worker({server: sheafd.http, computations, log: silent, graceMs: 500, ...options});
   const running = worker.run();
   context.after(async () => {
     worker.stop();
@@ -69,6 +71,68 @@ test("An announced round is opened with its broadcast", async (context) => {
   assert.deepEqual(valuesOf(await round.result()), [4, 6, 8]);
   // Asking again, as somebody does who has not heard the answer.
   assert.equal((await round.open({w})).state, "SUCCEEDED");
+});
+
+test("A task of an announced round runs until it asks for the broadcast, and goes on when the round is open", async (context) => {
+  const begun: string[] = [];
+  const asked: string[] = [];
+  const rows: ComputationFunction = async (task) => {
+    begun.push(task.dataSelector);
+    await sleep(20);
+    asked.push(task.dataSelector);
+    const w = await task.rows("w", [2, 0]);
+    return {n: Number((w.data as Float64Array)[0])};
+  };
+  offer(context, {rows}, {prepareAhead: 2});
+  const round = await server.announce("rows", {outputs: N, tasks: ["a", "b", "c"]});
+  await until("two tasks are prepared", () => asked.length === 2);
+  // The third waits for a place.
+  await sleep(200);
+  assert.deepEqual(begun.sort(), ["a", "b"]);
+  assert.equal(round.state, "ANNOUNCED");
+  assert.deepEqual(valuesOf(await (await round.open({w: [5, 6, 7]})).result(), "n"), [21]);
+  assert.deepEqual(begun.sort(), ["a", "b", "c"]);
+});
+
+test("What is prepared is computed once, whatever the round opens with", async (context) => {
+  let runs = 0;
+  // What each asks for, if anything.
+  const asks: ComputationFunction = async (task) => {
+    ++runs;
+    if (task.dataSelector === "nothing") return {n: 1};
+    if (task.dataSelector === "both") await Promise.all([task.params(), task.rows("w", [0])]);
+    const found = task.dataSelector === "rows" ? task.rows("w", [0]) : task.params();
+    return found.then(() => ({n: 10}), (error: Error) => ({n: /has no broadcast/.test(error.message) ? 100 : NaN}));
+  };
+  offer(context, {asks}, {prepareAhead: 4});
+  const released = async (tasks: string[], broadcast?: Record<string, number[]>): Promise<number> => {
+    const round = await server.announce("asks", {outputs: N, tasks});
+    runs = 0;
+    await until("all are prepared", () => runs === tasks.length);
+    return valuesOf(await (await round.open(broadcast)).result(), "n")[0]!;
+  };
+  assert.equal(await released(["nothing", "params", "rows"]), 201);
+  assert.equal(await released(["nothing", "params", "rows", "both"], {w: [0]}), 31);
+  assert.equal(runs, 4);
+});
+
+test("A worker that prepares nothing ahead, or stops, leaves announced tasks to others", async (context) => {
+  const begun: string[] = [];
+  const named = (name: string): ComputationFunction => async (task) => {
+    begun.push(name);
+    await task.params();
+    return {n: 1};
+  };
+  offer(context, {waits: named("never")}, {prepareAhead: 0});
+  const stopping = new Worker({server: sheafd.http, computations: {waits: named("stopped")}, log: silent, graceMs: 60_000});
+  const running = stopping.run();
+  const round = await server.announce("waits", {outputs: N, tasks: 1});
+  await until("it is prepared", () => begun.length === 1);
+  assert.deepEqual(begun, ["stopped"]);
+  stopping.stop();
+  await running;
+  assert.deepEqual(valuesOf(await (await round.open({w: [0]})).result(), "n"), [1]);
+  assert.deepEqual(begun, ["stopped", "never"]);
 });
 
 test("A broadcast of any kind opens a round", async (context) => {

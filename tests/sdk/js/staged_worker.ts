@@ -99,9 +99,10 @@ export class StagedWorker {
   // A timer that is set anew makes the old one void.
   private timer = 0;
 
-  constructor(agenda: Agenda, transport: Transport, worker: string, start: {concurrency: number; seed: number}) {
+  constructor(agenda: Agenda, transport: Transport, worker: string, start: {concurrency: number; seed: number; prepare_ahead?: number}) {
     this.agenda = agenda;
-    this.loop = new WorkerLoop({worker, softwareVersion: "golden", concurrency: start.concurrency}, {
+    const {concurrency, prepare_ahead: prepareAhead = 0} = start;
+    this.loop = new WorkerLoop({worker, softwareVersion: "golden", concurrency, prepareAhead}, {
       transport,
       runner: new GoldenRunner(agenda),
       cache: new BlobCache(1 << 20),

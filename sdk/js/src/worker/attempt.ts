@@ -1,11 +1,12 @@
 // Attempt: one lease, from being handed out until the server has said what became of its result.
 //
-//                    v-----------+
-//   preparing -> fetching -> running -> (uploading ->) ready            ended: nothing to report any more
+//                                   v-----------+
+//   preparing -> (prepared ->) fetching -> running -> (uploading ->) ready         ended: nothing to report any more
 //
-// Prepare says what of the broadcast the task needs, the rows or the file are fetched, the computation runs, perhaps until it
-// needs more, and a contribution too large for Sync is uploaded first (asking before sending). An error on the way becomes a
-// failure to report. Advances by inbox events and by `step`.
+// The lease of an announced round is taken ahead: when it is prepared it waits until the round has opened, and until the loop has
+// room for it to run. Prepare says what of the broadcast the task needs, the rows or the file are fetched, the computation runs,
+// perhaps until it needs more, and a contribution too large for Sync is uploaded first (asking before sending). An error on the
+// way becomes a failure to report. Advances by inbox events and by `step`.
 import {create} from "@bufbuild/protobuf";
 
 import type {AggregateSpec} from "../../gen/sheaf/v1/aggregation_pb.js";
@@ -39,7 +40,9 @@ const PROGRESS_PER_SECOND_BITS = 30n;
 const INTERVALS_MAX = 64;
 const MANY_PHASES = "various";
 // As PhaseInterval.phase has them; what is not here is upload.
-const PHASE_NAMES: Readonly<Record<string, string>> = {preparing: "prepare", fetching: "download", running: "compute"};
+const PHASE_NAMES: Readonly<Record<string, string>> = {
+  preparing: "prepare", prepared: "prepared", fetching: "download", running: "compute",
+};
 
 /** Owned by the loop; one for all its attempts. */
 export interface AttemptParts extends DriverParts {
@@ -54,11 +57,12 @@ export interface AttemptParts extends DriverParts {
   chunkSize: ChunkSize;
   /** As the server last said. */
   inlineBytesMax: number;
-  /** Prepares and runs that were started and have not come back, also of attempts that are gone. */
+  /** Prepares and runs that were started and have not come back, also of attempts that are gone; and prepares of those ahead. */
   busy: number;
+  busyAhead: number;
 }
 
-export type Phase = "preparing" | "fetching" | "running" | "uploading" | "ready" | "ended";
+export type Phase = "preparing" | "prepared" | "fetching" | "running" | "uploading" | "ready" | "ended";
 
 export class Attempt {
   readonly lease: Lease;
@@ -71,7 +75,10 @@ export class Attempt {
   renewTime = -Infinity;
   /** When `isReady`. */
   readonly result: TaskResult;
+  /** Its round's broadcast is known. */
+  isOpen: boolean;
 
+  private broadcastDigest: string;
   private readonly parts: AttemptParts;
   private readonly control = new RunControl();
   private readonly timings: AttemptTimings;
@@ -88,6 +95,8 @@ export class Attempt {
   constructor(lease: Lease, parts: AttemptParts) {
     this.lease = lease;
     this.parts = parts;
+    this.isOpen = !lease.announced;
+    this.broadcastDigest = lease.broadcastDigest;
     this.timings = create(AttemptTimingsSchema);
     this.result = create(TaskResultSchema, {task: lease.task, leaseToken: lease.leaseToken, timings: this.timings});
   }
@@ -99,6 +108,11 @@ export class Attempt {
   /** It has a result to hand in. */
   get isReady(): boolean {
     return this.phase === "ready";
+  }
+
+  /** It prepares, or has prepared, a task of a round that was announced. */
+  get isAhead(): boolean {
+    return this.lease.announced && (this.phase === "preparing" || this.phase === "prepared");
   }
 
   /** Grows while anything moves. */
@@ -118,17 +132,31 @@ export class Attempt {
     if (bytes > this.parts.contributionBytesMax) {
       return this.fail(this.tooLarge("the dense outputs of the round take", bytes));
     }
-    this.begin();
+    const counter = this.lease.announced ? "busyAhead" : "busy";
+    this.begin(counter);
     this.parts.runner.prepare(this.lease, this.control, (error, task) => {
       this.parts.inbox.post((when) => {
-        this.end();
+        this.end(counter);
         if (this.phase !== "preparing") return;
-        this.enter("fetching", when);
+        this.enter(this.lease.announced ? "prepared" : "fetching", when);
         if (error !== null) return this.fail(error);
         this.task = task;
-        this.fetch(task!.inputRequest, when);
+        if (!this.lease.announced) this.fetch(task!.inputRequest, when);
       });
     });
+  }
+
+  /** The round has opened with this broadcast (empty: none). */
+  open(broadcastDigest: string): void {
+    if (this.isOpen) return;
+    this.isOpen = true;
+    this.broadcastDigest = broadcastDigest;
+  }
+
+  /** Its turn to run. When it is "prepared" and has opened. */
+  goOn(now: number): void {
+    this.enter("fetching", now);
+    this.fetch(this.task!.inputRequest, now);
   }
 
   /** Continues what waited for a pause to end. */
@@ -159,28 +187,33 @@ export class Attempt {
     this.renewTime = sent + Math.max(remaining / 3, RENEWAL_PAUSE_MIN);
   }
 
-  /** A renewal was asked for at `now`: do not ask again at once. */
-  noteRenewalSent(now: number): void {
+  /**
+   * A renewal was asked for at `now`: do not ask again at once. Who waits for the round to open, or for another run to end, makes
+   * progress; who waits for runs that were stopped and do not notice (no place) makes none.
+   */
+  noteRenewalSent(now: number, hasPlace: boolean): void {
     this.renewTime = now + Math.max((this.deadline - now) / 3, RENEWAL_PAUSE_MIN);
-    // A result that waits to be handed in is not a hung computation.
-    if (this.isReady) ++this.steps;
+    // A result that waits to be handed in is not a hung computation, and neither is who waits for its round or its turn.
+    if (this.isReady || (this.phase === "prepared" && (hasPlace || !this.isOpen))) ++this.steps;
   }
 
-  private begin(): void {
+  private begin(counter: "busy" | "busyAhead"): void {
     this.isBusy = true;
-    ++this.parts.busy;
+    ++this.parts[counter];
   }
 
-  private end(): void {
+  private end(counter: "busy" | "busyAhead"): void {
     this.isBusy = false;
-    --this.parts.busy;
+    --this.parts[counter];
   }
 
   private fetch(request: InputRequest, now: number): void {
     this.request = request;
     this.inputs = {broadcast: null, selected: []};
-    const {broadcastDigest, computation, round} = this.lease;
+    const {computation, round} = this.lease;
+    const {broadcastDigest} = this;
     if ((request.wholeBroadcast || request.selections.length > 0) && broadcastDigest === "") {
+      if (request.isOptional === true) return this.run(now);
       return this.fail(invalidArgument(
         `computation "${computation?.name}" needs a broadcast and round ${round} has none: create the round with one`));
     }
@@ -199,7 +232,7 @@ export class Attempt {
 
   private fetchRows(now: number): void {
     if (this.request.selections.length === 0) return this.run(now);
-    const fetch = new RowFetch(this.lease.broadcastDigest, this.request.selections, this.parts.broadcastBytesMax);
+    const fetch = new RowFetch(this.broadcastDigest, this.request.selections, this.parts.broadcastBytesMax);
     this.drive(fetch, now, (when) => {
       if (fetch.error !== null) return this.fail(fetch.error);
       this.timings.bytesDown += BigInt(fetch.bytesReceived);
@@ -210,10 +243,10 @@ export class Attempt {
 
   private run(now: number): void {
     this.enter("running", now);
-    this.begin();
+    this.begin("busy");
     this.parts.runner.run(this.task!, this.inputs, this.control, (error, outcome) => {
       this.parts.inbox.post((when) => {
-        this.end();
+        this.end("busy");
         this.onRun(error, outcome, when);
       });
     });
@@ -327,6 +360,9 @@ export class Attempt {
     switch (this.phase) {
       case "preparing":
         timings.prepare = add(timings.prepare);
+        break;
+      case "prepared":
+        // It waited, and did nothing.
         break;
       case "fetching":
         timings.download = add(timings.download);

@@ -9,7 +9,7 @@ import type {Log} from "../log.js";
 import type {WantedRows} from "../transfer/row_fetch.js";
 import {Update, type Values} from "../update.js";
 import type {Tensor} from "../values/tensor.js";
-import {LeasedTask, type TaskHost} from "./leased_task.js";
+import {LeasedTask, noBroadcast, type TaskHost} from "./leased_task.js";
 import type {RunControl} from "./run_control.js";
 import type {InputRequest, PreparedTask, Runner, RunOutcome, TaskInputs} from "./runner.js";
 
@@ -38,9 +38,12 @@ interface Question {
 
 const NOTHING: InputRequest = {wholeBroadcast: false, selections: []};
 
-/** One task under way. Its function runs at most while a `done` waits, but for what it does not await. */
+/**
+ * One task under way. Its function runs at most while a `done` waits, but for what it does not await. That of an announced round
+ * runs until it asks for something of the broadcast, and is prepared then.
+ */
 class RunningTask implements PreparedTask, TaskHost {
-  readonly inputRequest = NOTHING;
+  inputRequest = NOTHING;
   readonly datasets: Readonly<Record<string, unknown>>;
   private readonly control: RunControl;
   private readonly start: (host: TaskHost) => Promise<RunOutcome>;
@@ -77,6 +80,14 @@ class RunningTask implements PreparedTask, TaskHost {
     this.control.reportProgress();
   }
 
+  prepareAhead(done: (error: SheafError | null, task: RunningTask | null) => void): void {
+    this.run({broadcast: null, selected: []}, (error, outcome) => {
+      // One that ended without asking for anything says so once more when the round is open.
+      if (outcome?.kind === "request") this.inputRequest = outcome.request;
+      done(error, error === null ? this : null);
+    });
+  }
+
   run(inputs: TaskInputs, done: RunDone): void {
     this.done = done;
     if (!this.hasStarted) {
@@ -89,6 +100,10 @@ class RunningTask implements PreparedTask, TaskHost {
     let at = 0;
     for (const question of this.asked.splice(0)) {
       const count = question.rows?.length ?? 0;
+      if (question.rows === null ? inputs.broadcast === null : inputs.selected.length < at + count) {
+        question.reject(noBroadcast());
+        continue;
+      }
       question.resolve({broadcast: inputs.broadcast, selected: inputs.selected.slice(at, at + count)});
       at += count;
     }
@@ -114,6 +129,7 @@ class RunningTask implements PreparedTask, TaskHost {
         request: {
           wholeBroadcast: this.asked.some(({rows}) => rows === null),
           selections: this.asked.flatMap(({rows}) => rows ?? []),
+          isOptional: true,
         },
       });
     });
@@ -158,7 +174,9 @@ export class ComputationRunner implements Runner<RunningTask> {
       return done(new SheafError("UNIMPLEMENTED", `this worker's "${name}" has version ${found.version} and the round needs ` +
         `${wanted}: upgrade it`), null);
     }
-    done(null, new RunningTask(control, this.options.datasets ?? {}, (host) => this.compute(found.run, lease, host)));
+    const task = new RunningTask(control, this.options.datasets ?? {}, (host) => this.compute(found.run, lease, host));
+    if (lease.announced) task.prepareAhead(done);
+    else done(null, task);
   }
 
   run(task: RunningTask, inputs: TaskInputs, control: RunControl, done: RunDone): void {

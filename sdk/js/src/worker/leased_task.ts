@@ -62,9 +62,9 @@ export class LeasedTask {
     this.host = host;
   }
 
-  /** The round's broadcast. NOT_FOUND if it has none. */
+  /** The round's broadcast; of an announced round once it is open. NOT_FOUND if it has none. */
   params(): Promise<Params> {
-    if (this.lease.broadcastDigest === "") return Promise.reject(noBroadcast());
+    if (this.hasNoBroadcast()) return Promise.reject(noBroadcast());
     this.fetched ??= this.host.broadcast().then((bytes) => new Params(bytes));
     return this.fetched;
   }
@@ -79,7 +79,7 @@ export class LeasedTask {
 
   /** As `rows`, of several tensors at once: row numbers by tensor give rows by tensor, for the price of one question. */
   async rowsOf(indices: Readonly<Record<string, TensorLike>>): Promise<Record<string, Tensor>> {
-    if (this.lease.broadcastDigest === "") throw noBroadcast();
+    if (this.hasNoBroadcast()) throw noBroadcast();
     const wanted = Object.entries(indices).map(([tensor, numbers]) => ({tensor, rows: rowNumbers(numbers)}));
     const found = await this.host.rows(wanted);
     return Object.fromEntries(wanted.map(({tensor}, i) => [tensor, found[i]!]));
@@ -182,9 +182,14 @@ export class LeasedTask {
   get numerics(): string {
     return Numerics[this.lease.aggregate?.numerics || Numerics.EXACT]!;
   }
+
+  // What an announced round opens with, nobody knows before.
+  private hasNoBroadcast(): boolean {
+    return this.lease.broadcastDigest === "" && !this.lease.announced;
+  }
 }
 
-function noBroadcast(): SheafError {
+export function noBroadcast(): SheafError {
   return new SheafError("NOT_FOUND", "the round has no broadcast, hence no rows");
 }
 

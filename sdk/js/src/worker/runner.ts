@@ -13,6 +13,8 @@ import type {RunControl} from "./run_control.js";
 export interface InputRequest {
   wholeBroadcast: boolean;
   selections: readonly WantedRows[];
+  /** And no error if the round has no broadcast. Of an announced round nobody knows while its tasks are prepared. */
+  isOptional?: boolean;
 }
 
 /** What was requested: the whole broadcast, if it was; one tensor for each selection. */

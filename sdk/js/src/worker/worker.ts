@@ -70,7 +70,7 @@ export class Worker {
     this.onChange = onChange;
     this.transport = transport ?? new ConnectTransport({server: server ?? ownOrigin(), token, insecure});
     this.loop = new WorkerLoop({
-      worker: `js-${random.token(10)}`, softwareVersion: SOFTWARE_VERSION, broadcastBytesMax: 1 << 30,
+      worker: `js-${random.token(10)}`, softwareVersion: SOFTWARE_VERSION, prepareAhead: 1, broadcastBytesMax: 1 << 30,
       contributionBytesMax: 256 << 20, ...options,
     }, {
       transport: this.transport,

@@ -17,6 +17,9 @@
 // transport and runs through the runner; when one of them ends, the loop notes it, calls `wake`, and acts upon it in its next
 // step.
 //
+// Tasks of announced rounds are prepared beside those that run, and run when their rounds have opened and there is a place (see
+// WorkerOptions.prepareAhead).
+//
 // A lease's time counts from when the request was SENT that granted or renewed it. One failed call is not a lost lease: only
 // when its time has run out is the attempt stopped, and its result is still offered for a moment. A server drains a worker, and
 // takes it back: drained, it finishes what it holds, wants nothing, and keeps a call parked by which it hears that it is wanted
@@ -39,8 +42,9 @@ import type {BlobCache} from "./blob_cache.js";
 import {Inbox} from "./inbox.js";
 import type {Runner} from "./runner.js";
 
-/** The highest that this worker speaks. */
-export const PROTOCOL_VERSION_MAX = 1;
+/** Those that this worker speaks. */
+export const PROTOCOL_VERSION_MIN = 1;
+export const PROTOCOL_VERSION_MAX = 2;
 
 // A result is offered for this long after its lease lapsed: the server's clock decides, and says LEASE_LOST if so.
 const DELIVERY_MARGIN = 5_000;
@@ -82,6 +86,8 @@ export interface WorkerOptions {
   labels?: Record<string, string>;
   /** Tasks at a time. */
   concurrency?: number;
+  /** Tasks of announced rounds that it holds beside those, to prepare them before their rounds open. */
+  prepareAhead?: number;
   /** How long a poll may be parked when there is no work. At most 60 s. */
   pollWaitMs?: number;
   /** How long an answer may take in addition. */
@@ -123,6 +129,7 @@ export interface WorkerCounters {
 /** A Sync that was sent and not answered yet. */
 interface OpenSync {
   sent: number;
+  protocolVersion: number;
   /** Empty if it asks for no leases. */
   pollId: string;
   /** The server may keep it for this long. */
@@ -158,6 +165,9 @@ export class WorkerLoop {
   // The newest call was refused like one before, and its results may be why.
   private renewsFirst = false;
   private suggestedConcurrency = 0;
+  // There are announced rounds.
+  private hasAnnounced = false;
+  private protocolVersion = PROTOCOL_VERSION_MAX;
 
   // As the server last said: it is given nothing until it is taken back into service.
   private isDrained = false;
@@ -177,6 +187,7 @@ export class WorkerLoop {
       softwareVersion: "",
       labels: {},
       concurrency: 1,
+      prepareAhead: 0,
       pollWaitMs: 30_000,
       callTimeoutMs: 10_000,
       graceMs: 20_000,
@@ -200,6 +211,7 @@ export class WorkerLoop {
       chunkSize: new ChunkSize(),
       inlineBytesMax: 64 << 10,
       busy: 0,
+      busyAhead: 0,
     };
   }
 
@@ -214,6 +226,7 @@ export class WorkerLoop {
     this.expireLeases(now);
     this.sweepEndedAttempts();
     this.stepDrain(now);
+    this.runOpened(now);
     if (!this.hasEnded && this.syncIsDue(now)) this.sendSync(now);
     return this.inbox.isEmpty ? this.nextStep(now) : now;
   }
@@ -258,7 +271,7 @@ export class WorkerLoop {
     const isAny = (...phases: string[]) => this.attempts.some((attempt) => phases.includes(attempt.phase));
     if (isAny("uploading", "ready")) return "submitting";
     if (isAny("running")) return "running";
-    if (isAny("preparing", "fetching")) return "fetching";
+    if (isAny("preparing", "prepared", "fetching")) return "fetching";
     if (this.isDrained) return "drained";
     return this.openSyncs.size === 0 ? "idle" : "pulling";
   }
@@ -286,7 +299,7 @@ export class WorkerLoop {
       return;
     }
     ++this.counters.leases;
-    const hasRoom = this.wantedLeases() > 0;
+    const hasRoom = (lease.announced ? this.wantedAhead() : this.wantedLeases()) > 0;
     if (!hasRoom) {
       // It waits for the server to hear of it, with what that takes.
       lease.computation = undefined;
@@ -341,17 +354,52 @@ export class WorkerLoop {
     for (const attempt of this.attempts.filter(({phase}) => phase === "ended")) this.forget(attempt.token);
   }
 
+  // Attempts that run or are about to, and runs that were stopped and have not noticed.
+  private get numRunning(): number {
+    const active = this.attempts.filter((attempt) => !attempt.isReady && attempt.phase !== "ended" && !attempt.isAhead);
+    return this.attemptParts.busy + active.filter(({isBusy}) => !isBusy).length;
+  }
+
+  // Runs that were stopped and have not noticed.
+  private get numUnnoticed(): number {
+    const busy = this.attempts.filter((attempt) =>
+      attempt.isBusy && !attempt.isAhead && !attempt.isReady && attempt.phase !== "ended");
+    return this.attemptParts.busy - busy.length;
+  }
+
   private wantedLeases(): number {
     if (this.isDraining || this.isDrained) return 0;
     let limit = this.options.concurrency;
     if (this.suggestedConcurrency > 0) limit = Math.min(limit, this.suggestedConcurrency);
-    // A slot is taken by an attempt that has no result yet, and by a run that was stopped and has not noticed.
-    let taken = this.attemptParts.busy;
+    // Whose round has opened runs before anything new.
+    const numOpened = this.attempts.filter((attempt) => attempt.isAhead && attempt.isOpen).length;
+    return Math.min(Math.max(limit - this.numRunning - numOpened, 0), ITEMS_MAX);
+  }
+
+  private wantedAhead(): number {
+    if (this.isDraining || this.isDrained) return 0;
+    // Those that run by now leave their place to others. A prepare that was stopped and has not noticed takes one.
+    const taken = this.attemptParts.busyAhead + this.attempts.filter((attempt) => attempt.isAhead && !attempt.isBusy).length;
+    return Math.min(Math.max(this.options.prepareAhead - taken, 0), ITEMS_MAX);
+  }
+
+  private wantsPoll(): boolean {
+    return this.wantedLeases() > 0 || (this.hasAnnounced && this.wantedAhead() > 0);
+  }
+
+  // Those that have prepared, and whose rounds have opened, as far as there is room, the oldest lease first.
+  private runOpened(now: number): void {
+    let places = this.options.concurrency - this.numRunning;
     for (const attempt of this.attempts) {
-      const isActive = !attempt.isReady && attempt.phase !== "ended";
-      if (isActive && !attempt.isBusy) ++taken;
+      if (places <= 0) return;
+      if (attempt.phase !== "prepared" || !attempt.isOpen) continue;
+      attempt.goOn(now);
+      --places;
     }
-    return Math.min(Math.max(limit - taken, 0), ITEMS_MAX);
+  }
+
+  private releaseAhead(reason: string): void {
+    for (const attempt of this.attempts) if (attempt.isAhead && !attempt.isOpen) attempt.release(reason);
   }
 
   // --- Sync ---
@@ -379,16 +427,16 @@ export class WorkerLoop {
     if (newest !== undefined && newest.wait <= 0) return false;
     if (this.hasUnsentResult()) return true;
     if (this.isDraining && !this.drainAnnounced) return newest === undefined || !newest.draining;
-    return newest === undefined && (this.wantedLeases() > 0 || this.isDrained) && now >= this.nextPoll;
+    return newest === undefined && (this.wantsPoll() || this.isDrained) && now >= this.nextPoll;
   }
 
   private sendSync(now: number): void {
     const sync: OpenSync = {
-      sent: now, pollId: "", wait: 0, draining: this.isDraining, results: new Set(),
+      sent: now, protocolVersion: this.protocolVersion, pollId: "", wait: 0, draining: this.isDraining, results: new Set(),
       renewsOnly: this.renewsFirst && this.hasUnsentResult(), abandon: () => {},
     };
     const request = create(SyncRequestSchema, {
-      protocolVersion: PROTOCOL_VERSION_MAX,
+      protocolVersion: this.protocolVersion,
       worker: this.options.worker,
       population: this.options.population,
       softwareVersion: this.options.softwareVersion,
@@ -428,9 +476,12 @@ export class WorkerLoop {
       if (request.held.length === ITEMS_MAX) break;
       request.held.push(create(HeldLeaseSchema, {
         task: attempt.lease.task, leaseToken: attempt.token, progress: attempt.progress,
+        announced: !attempt.isOpen,
       }));
     }
-    for (const attempt of this.attempts) attempt.noteRenewalSent(now);
+    // Where runs that were stopped go on in all places, what has opened may run elsewhere when its lease is over.
+    const hasPlace = this.numUnnoticed < this.options.concurrency;
+    for (const attempt of this.attempts) attempt.noteRenewalSent(now, hasPlace);
   }
 
   private addPoll(now: number, request: SyncRequest, sync: OpenSync): void {
@@ -445,10 +496,12 @@ export class WorkerLoop {
       return;
     }
     const want = this.wantedLeases();
+    const wantAnnounced = this.wantsPoll() ? this.wantedAhead() : 0;
     const supersedesPoll = (this.openSyncs.get(this.newestSync)?.pollId ?? "") !== "";
-    if (want === 0 || (now < this.nextPoll && !supersedesPoll && request.results.length === 0)) return;
+    if (want + wantAnnounced === 0 || (now < this.nextPoll && !supersedesPoll && request.results.length === 0)) return;
     if (this.pollId === "") this.pollId = this.parts.random.token(16);
     request.want = want;
+    request.wantAnnounced = wantAnnounced;
     request.pollId = this.pollId;
     request.wait = toDuration(wait);
     sync.pollId = this.pollId;
@@ -469,7 +522,7 @@ export class WorkerLoop {
   private onSyncFailed(sync: OpenSync, error: SheafError, now: number): void {
     // Perhaps it is another one when it is back.
     this.parksDrained = true;
-    if (error.code === "FAILED_PRECONDITION") return this.finish(error);
+    if (error.code === "FAILED_PRECONDITION") return this.onVersionRefused(sync, error);
     const {log, random} = this.parts;
     if (REFUSALS.has(error.code)) {
       // Somebody is about to mend it, or else the leases are lost: a token is replaced and revoked, in one order or the other.
@@ -488,6 +541,15 @@ export class WorkerLoop {
     this.backoffUntil = now + this.backoff.next(error, random);
   }
 
+  private onVersionRefused(sync: OpenSync, error: SheafError): void {
+    // Of a call that was overtaken: its successor says a lower one already.
+    if (sync.protocolVersion > this.protocolVersion) return;
+    if (this.protocolVersion === PROTOCOL_VERSION_MIN) return this.finish(error);
+    // 0.1 refuses whoever also speaks later ones; those after it answer in their highest.
+    --this.protocolVersion;
+    this.parts.log.info(`the server does not serve protocol ${sync.protocolVersion}; trying ${this.protocolVersion}`);
+  }
+
   private onAnswer(sync: OpenSync, response: SyncResponse, isNewest: boolean, now: number): void {
     // Renewals tell nothing of whether there is room again.
     if (!sync.renewsOnly) {
@@ -499,7 +561,12 @@ export class WorkerLoop {
     if (response.inlineBytesMax > 0n) {
       this.attemptParts.inlineBytesMax = Math.min(Number(response.inlineBytesMax), INLINE_BYTES_MAX);
     }
+    // Another server may be there since.
+    if (response.protocolVersionMax > 0) {
+      this.protocolVersion = Math.min(Math.max(response.protocolVersionMax, PROTOCOL_VERSION_MIN), PROTOCOL_VERSION_MAX);
+    }
     this.suggestedConcurrency = response.suggestedConcurrency;
+    this.hasAnnounced = response.hasAnnounced;
     if (sync.draining) this.drainAnnounced = true;
 
     // Of what one call may ask for; there is no answer to more.
@@ -582,6 +649,10 @@ export class WorkerLoop {
       case LeaseUpdate_Verdict.LOST:
         if (!attempt.isReady) this.stop(attempt, "the server took its lease away");
         break;
+      case LeaseUpdate_Verdict.OPENED:
+        attempt.open(update.broadcastDigest);
+        attempt.extend(sent, fromDuration(update.remaining));
+        break;
       default:
         attempt.extend(sent, fromDuration(update.remaining));
     }
@@ -597,6 +668,7 @@ export class WorkerLoop {
     this.parts.log.info(isDrained
       ? `drained by an operator: finishing what it holds (${this.attempts.length}), and waiting to be taken back into service`
       : "taken back into service");
+    if (isDrained) this.releaseAhead("the worker was drained");
   }
 
   // --- Stopping ---
@@ -606,6 +678,7 @@ export class WorkerLoop {
     this.parts.log.info(`stopping, because ${why}; leases held: ${this.attempts.length}`);
     this.isDraining = true;
     this.graceEnd = now + this.options.graceMs;
+    this.releaseAhead("the worker is stopping");
   }
 
   private stepDrain(now: number): void {
@@ -631,7 +704,7 @@ export class WorkerLoop {
     // The next call: for a renewal, a poll or a result, but not during a backoff.
     let sync = this.nextRenewal();
     const isOpen = this.openSyncs.has(this.newestSync);
-    if (!isOpen && (this.wantedLeases() > 0 || this.isDrained)) sync = Math.min(sync, this.nextPoll);
+    if (!isOpen && (this.wantsPoll() || this.isDrained)) sync = Math.min(sync, this.nextPoll);
     if (this.hasUnsentResult() || (this.isDraining && !this.drainAnnounced)) sync = isOpen ? sync : now;
     let next = Math.max(sync, this.backoffUntil);
     for (const attempt of this.attempts) {
