@@ -10,13 +10,13 @@
 //   CHECK(CpuRatio([&](int64_t n) { return [input = MakeInput(n)] { Parse(input); }; }, 10'000) <= kLinear);
 #pragma once
 
+#include <poll.h>
+
 #include <algorithm>
-#include <chrono>
 #include <cstdint>
 #include <ctime>
 #include <functional>
 #include <limits>
-#include <thread>
 
 namespace sheaf {
 
@@ -49,13 +49,13 @@ using WorkOfSize = std::function<std::function<void()>(int64_t size)>;
 inline double CpuRatio(const WorkOfSize& make, int64_t size, double wanted = kLinear) {
   constexpr int kMeasurements = 25;
   constexpr int kMeasurementsAtOnce = 5;
-  constexpr auto kLater = std::chrono::milliseconds(500);
+  constexpr int kLaterMilliseconds = 500;
   constexpr int kRuns = 20;
   constexpr int kSmallRuns = 10;
   constexpr double kHopeless = 4;
   double least = std::numeric_limits<double>::max();
   for (int measurement = 0; measurement < kMeasurements && least > 0.95 * wanted; ++measurement) {
-    if (measurement >= kMeasurementsAtOnce) std::this_thread::sleep_for(kLater);
+    if (measurement >= kMeasurementsAtOnce) ::poll(nullptr, 0, kLaterMilliseconds);
     const std::function<void()> small = make(size);
     const std::function<void()> large = make(10 * size);
     double small_seconds = std::numeric_limits<double>::max();
@@ -67,7 +67,7 @@ inline double CpuRatio(const WorkOfSize& make, int64_t size, double wanted = kLi
       if (run > 0 && (ratio <= 0.95 * wanted || ratio > kHopeless * wanted)) break;
     }
     least = std::min(least, large_seconds / small_seconds);
-    if (least > kHopeless * wanted) break;
+    if (measurement + 1 >= kMeasurementsAtOnce && least > kHopeless * wanted) break;
   }
   return least;
 }

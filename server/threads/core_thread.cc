@@ -124,10 +124,7 @@ void CoreThread::Run() {
     Control control(*this, batch, now);
     const absl::Status status = runner_->Run(std::exchange(batch.events, {}), now, control);
     RefreshFigures();
-    if (const absl::Duration cost = meter_.End(); cost > kBatchCpuMax) {
-      LogWarning("a batch took {} ms of the core's thread, more than {}: {}", absl::ToInt64Milliseconds(cost),
-                 absl::ToInt64Milliseconds(kBatchCpuMax), meter_.Describe());
-    }
+    if (meter_.End() > kBatchCpuMax) LogWarning("{}", meter_.Warning(kBatchCpuMax));
     const absl::Duration took = control.took();
     if (absl::IsInternal(status) || absl::IsDataLoss(status) || absl::IsAborted(status)) return on_failure_(status);
     if (!status.ok()) LogError("a batch was refused: {}", status.ToString());

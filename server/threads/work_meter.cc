@@ -4,8 +4,6 @@
 
 #include <algorithm>
 
-#include "base/cpu_time.h"
-
 namespace sheaf {
 namespace {
 
@@ -18,6 +16,7 @@ constexpr absl::Duration kReadAfter = absl::Microseconds(100);
 
 void WorkMeter::Begin() {
   parts_.clear();
+  faults_ = ThreadPageFaults();
   begin_ = read_ = ThreadCpuTime();
   since_read_ = absl::ZeroDuration();
   noted_ = MonotonicTime();
@@ -69,6 +68,12 @@ std::string WorkMeter::Describe() const {
                         part.count);
   }
   return text;
+}
+
+std::string WorkMeter::Warning(absl::Duration cost_max) const {
+  return fmt::format("a batch took {} ms of the core's thread, more than {}: {}; page faults: {}",
+                     absl::ToInt64Milliseconds(read_ - begin_), absl::ToInt64Milliseconds(cost_max), Describe(),
+                     ThreadPageFaults() - faults_);
 }
 
 }  // namespace sheaf

@@ -5,17 +5,19 @@
 //   meter.Begin();
 //   meter.Note("WorkService/Sync");                  // From here on,
 //   meter.Note("leases and polls");                  // and from here on something else.
-//   if (meter.End() > kBatchCpuMax) LogWarning("a batch took {}", meter.Describe());
+//   if (meter.End() > kBatchCpuMax) LogWarning("{}", meter.Warning(kBatchCpuMax));
 //
 // Not thread-safe: it measures the thread that calls it.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "absl/time/time.h"
+#include "base/cpu_time.h"
 
 namespace sheaf {
 
@@ -32,6 +34,9 @@ class WorkMeter {
   }
   // "WorkService/Sync 61 ms (14), leases and polls 3 ms (1)": the dearest first.
   std::string Describe() const;
+  // "a batch took 64 ms of the core's thread, more than 50: WorkService/Sync 61 ms (14), ..; page faults: 7": of what
+  // all of it has cost, and of the pages of memory that were touched for the first time since Begin.
+  std::string Warning(absl::Duration cost_max) const;
 
  private:
   struct Part {
@@ -46,6 +51,7 @@ class WorkMeter {
   std::vector<Part> parts_;
   size_t current_ = 0;
   absl::Duration begin_;
+  int64_t faults_ = 0;
   // When the processor's time was asked for last, and what parts have been given since.
   absl::Duration read_;
   absl::Duration since_read_;

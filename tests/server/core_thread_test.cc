@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <catch2/catch.hpp>
+#include <functional>
 #include <memory>
 #include <set>
 #include <string>
@@ -16,6 +17,7 @@
 #include "storage/memory/memory_payload_store.h"
 #include "storage/memory/memory_task_store.h"
 #include "tests/server/core_federation.h"
+#include "tests/slow_batches.h"
 
 namespace sheaf {
 namespace {
@@ -189,6 +191,31 @@ TEST_CASE("What a batch costs is told by what was done in it, the dearest first"
   CHECK(meter.Describe().rfind("spinning 2", 0) == 0);
   CHECK(meter.Describe().find("(2), ") != std::string::npos);
 }
+
+#ifdef SHEAF_JUDGE_BATCHES
+TEST_CASE("A batch that took too long fails a test, and one that was slow to get its memory does not") {
+  const auto judged = [](const std::function<void()>& work) {
+    WorkMeter meter;
+    meter.Begin();
+    work();
+    meter.End();
+    const std::string warning = meter.Warning(absl::Milliseconds(50));
+    INFO(warning);
+    return SlowBatchesIn("2026-01-01T00:00:00.000 sheafd warning " + warning + "\n").size();
+  };
+  CHECK(judged([] {
+          const absl::Duration begin = ThreadCpuTime();
+          while (ThreadCpuTime() - begin < absl::Milliseconds(60)) {
+          }
+        }) == 1);
+  CHECK(judged([] {}) == 0);
+  const std::string slow =
+      "a batch took 100 ms of the core's thread, more than 50: the batch 100 ms (1); page faults: ";
+  CHECK(SlowBatchesIn(slow + "0").size() == 1);
+  CHECK(SlowBatchesIn(slow + "4000", [] { return 0.012; }).size() == 1);
+  CHECK(SlowBatchesIn(slow + "5000", [] { return 0.012; }).empty());
+}
+#endif
 
 // As many leases of one round, each of another worker.
 std::vector<v1::Lease> LeaseAll(RunningCore& core, int num_workers) {

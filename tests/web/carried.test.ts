@@ -19,7 +19,7 @@ const running: Promise<void>[] = [];
 /** A worker until the end. */
 function work(name: string, concurrency: number, carry: ComputationFunction): void {
   const worker = new Worker({
-    server: sheafd.http, worker: name, labels: {name}, concurrency, computations: {carry}, log: silent, graceMs: 100,
+    server: sheafd.http, worker: name, labels: {name}, concurrency, prepareAhead: 0, computations: {carry}, log: silent, graceMs: 100,
   });
   workers.push(worker);
   running.push(worker.run());

@@ -106,8 +106,8 @@ test("What is prepared is computed once, whatever the round opens with", async (
   };
   offer(context, {asks}, {prepareAhead: 4});
   const released = async (tasks: string[], broadcast?: Record<string, number[]>): Promise<number> => {
-    const round = await server.announce("asks", {outputs: N, tasks});
     runs = 0;
+    const round = await server.announce("asks", {outputs: N, tasks});
     await until("all are prepared", () => runs === tasks.length);
     return valuesOf(await (await round.open(broadcast)).result(), "n")[0]!;
   };
