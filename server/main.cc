@@ -71,11 +71,11 @@ void BlockStopSignals() {
   std::signal(SIGPIPE, SIG_IGN);
 }
 
-// Takes one that comes within `duration`.
-bool IsToldToStopWithin(absl::Duration duration) {
+// Takes the signal that says so.
+bool IsToldToStop() {
   const sigset_t signals = StopSignals();
-  const timespec timeout = absl::ToTimespec(duration);
-  return sigtimedwait(&signals, nullptr, &timeout) > 0;
+  const timespec at_once = {};
+  return sigtimedwait(&signals, nullptr, &at_once) > 0;
 }
 
 // The second signal then ends the process at once.
@@ -108,9 +108,6 @@ void RemovePortFiles(const Config& config) {
 constexpr int kPeerSecretCharacters = 32;
 // A database hears from its owner so many times before another may take over.
 constexpr int kBeats = 5;
-// Between two looks at who owns a database.
-constexpr absl::Duration kLook = absl::Milliseconds(100);
-
 // Between two looks at its tokens.
 constexpr absl::Duration kTokenLook = absl::Seconds(1);
 
@@ -178,7 +175,7 @@ class Turn {
       standby_->SetOwner(
           {{.name = server, .address = peer.address, .certificate = peer.certificate, .secret = peer.secret}});
     }
-    was_stopped_ = status_.ok() && IsToldToStopWithin(kLook);
+    was_stopped_ = status_.ok() && IsToldToStop();
     return status_.ok() && !was_stopped_;
   }
   bool was_stopped() const { return was_stopped_; }

@@ -10,6 +10,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <limits>
 #include <utility>
 
 #include "base/check.h"
@@ -317,6 +318,21 @@ absl::Status PostgresConnection::Wait() {
   if (ready == 0) return Broken(fmt::format("no answer within {}", absl::FormatDuration(options_.timeout)));
   // Also where it can only be written: reading nothing is harmless.
   if (PQconsumeInput(connection_) != 1) return Broken("-- receive");
+  return absl::OkStatus();
+}
+
+absl::Status PostgresConnection::AwaitNotice(absl::Duration timeout) {
+  const auto milliseconds =
+      static_cast<int>(std::clamp<int64_t>(absl::ToInt64Milliseconds(timeout), 0, std::numeric_limits<int>::max()));
+  if (!is_connected_) {
+    poll(nullptr, 0, milliseconds);
+    return absl::OkStatus();
+  }
+  pollfd socket{.fd = PQsocket(connection_), .events = POLLIN, .revents = 0};
+  if (poll(&socket, 1, milliseconds) <= 0) return absl::OkStatus();
+  if (PQconsumeInput(connection_) != 1) return Broken("-- notice");
+  // What they say is what they are: something has happened.
+  while (PGnotify* const notice = PQnotifies(connection_)) PQfreemem(notice);
   return absl::OkStatus();
 }
 

@@ -92,6 +92,9 @@ class PostgresConnection {
   }
   // Several statements without values, as one transaction unless they say otherwise. A round trip of its own.
   absl::Status RunScript(const std::string& sql);
+  // Returns when somebody tells a channel to which this connection listens (LISTEN, NOTIFY), and after `timeout`, also
+  // where there is no connection. UNAVAILABLE if it breaks meanwhile.
+  absl::Status AwaitNotice(absl::Duration timeout);
 
   bool is_connected() const { return is_connected_; }
   // Ends the connection, if there is one, and makes a new one. What is queued stays so.

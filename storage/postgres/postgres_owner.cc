@@ -15,7 +15,12 @@ namespace {
 // Between two attempts to reach a database that does not serve: soon at first, then twice a second.
 constexpr int kPauseMillisecondsMax = 500;
 constexpr int64_t kLooksPerBeat = 10;
+// How long whoever may take the row waits for a transaction of the owner of whom nothing was heard.
+constexpr absl::Duration kPatienceMin = absl::Milliseconds(100);
+constexpr absl::Duration kPatienceMax = absl::Seconds(10);
 constexpr std::string_view kLongWork = "sheafd at long work";
+// The channel that hears of each owner that has given the store back.
+constexpr std::string_view kFreedChannel = "sheaf_store_freed";
 
 // A server that listens on all its addresses is reached at `host`.
 std::string Reachable(const std::string& address, const std::string& host) {
@@ -31,11 +36,16 @@ absl::StatusOr<std::unique_ptr<PostgresOwner>> PostgresOwner::Take(PostgresConne
                                                                    const Options& options) {
   std::unique_ptr<PostgresOwner> owner(new PostgresOwner(connection, options));
   RETURN_IF_ERROR(owner->Join());
+  // Before the first look: whoever frees the store later than that is heard.
+  if (options.wait) RETURN_IF_ERROR(owner->Listen());
   absl::Status status = owner->TryToTake();
   for (int64_t num_looks = 1; (absl::IsNotFound(status) || absl::IsUnavailable(status)) && options.wait &&
                               options.wait({.why = status, .owner = owner->owner_});
        ++num_looks) {
+    connection.AwaitNotice(options.look_interval).IgnoreError();
     status = owner->TryToTake();
+    // It broke since the look before, which only an attempt to use it may tell.
+    if (!connection.is_connected()) status = owner->TryToTake();
     // Whoever lists the servers sees that it lives.
     if (absl::IsNotFound(status) && num_looks % kLooksPerBeat == 0) owner->Beat().IgnoreError();
   }
@@ -46,14 +56,31 @@ absl::StatusOr<std::unique_ptr<PostgresOwner>> PostgresOwner::Take(PostgresConne
 }
 
 absl::Status PostgresOwner::TryToTake() {
-  if (!connection_.is_connected()) RETURN_IF_ERROR(connection_.Connect());
+  if (!connection_.is_connected()) {
+    RETURN_IF_ERROR(connection_.Connect());
+    RETURN_IF_ERROR(Listen());
+  }
   // Many may wait for long: what locks the row would hold up its owner's commits each time.
   RETURN_IF_ERROR(CheckFree());
-  absl::Status status = TakeRow();
-  if (!absl::IsUnavailable(status) || !connection_.is_connected()) return status;
-  // Somebody holds the lock for longer than a commit takes: it stands still in the middle of one.
-  RETURN_IF_ERROR(EndOldConnection());
-  return TakeRow();
+  const auto is_locked = [this](const absl::Status& status) {
+    return absl::IsUnavailable(status) && connection_.is_connected();
+  };
+  absl::Status status = TakeRow(std::clamp(options_.takeover_after / 4, kPatienceMin, kPatienceMax));
+  if (is_locked(status)) {
+    // The lock's holder, of whom nothing was heard for long, is ended if it stands still in the middle of a flight.
+    RETURN_IF_ERROR(EndOldConnection(Ending::kIfItsClientIsSilent));
+    status = TakeRow(kPatienceMax);
+  }
+  if (is_locked(status)) {
+    // No commit takes so long.
+    RETURN_IF_ERROR(EndOldConnection(Ending::kAnyhow));
+    status = TakeRow(kPatienceMax);
+  }
+  return status;
+}
+
+absl::Status PostgresOwner::Listen() {
+  return connection_.Run({.sql = fmt::format("-- listen\nLISTEN {}", kFreedChannel)});
 }
 
 absl::Status PostgresOwner::Leave() {
@@ -87,8 +114,12 @@ absl::Status PostgresOwner::Join() {
                           .on_row = [this](const SqlRow& row) { server_epoch_ = row.Int(0); }});
 }
 
-absl::Status PostgresOwner::TakeRow() {
+absl::Status PostgresOwner::TakeRow(absl::Duration patience) {
   bool is_taken = false;
+  connection_.Queue({.sql = R"(-- patience
+      SELECT set_config('lock_timeout', least($1, setting::bigint)::text, true)
+        FROM pg_settings WHERE name = 'lock_timeout')",
+                     .values = PostgresValues().Add(absl::ToInt64Milliseconds(patience))});
   RETURN_IF_ERROR(connection_.Run({.sql = R"(-- take
       INSERT INTO owners (population, server, server_epoch, epoch, batch, take_time, heartbeat_time, backend_pid,
                           backend_start)
@@ -116,13 +147,14 @@ absl::Status PostgresOwner::TakeRow() {
   return is_taken ? absl::OkStatus() : absl::NotFoundError("another server has just taken the store");
 }
 
-absl::Status PostgresOwner::EndOldConnection() {
+absl::Status PostgresOwner::EndOldConnection(Ending ending) {
   return connection_.Run({.sql = fmt::format(R"(-- end_old_connection
       SELECT pg_terminate_backend(a.pid, 5000) FROM owners o
         JOIN pg_stat_activity a ON a.pid = o.backend_pid AND a.backend_start = o.backend_start
        WHERE o.population = ''
+         AND ({} OR a.state LIKE 'idle in transaction%' OR a.wait_event_type = 'Client')
          AND NOT (a.application_name = '{}' AND a.state = 'active' AND a.wait_event_type IS DISTINCT FROM 'Client'))",
-                                             kLongWork)});
+                                             ending == Ending::kAnyhow, kLongWork)});
 }
 
 absl::Status PostgresOwner::CheckFree() {
@@ -232,7 +264,7 @@ absl::StatusOr<int64_t> PostgresOwner::ConnectAndTakeAgain() {
   absl::StatusOr<int64_t> batch = TakeAgain();
   if (absl::IsUnavailable(batch.status()) && connection_.is_connected()) {
     // The old connection holds the lock: it got part of the flight, and still waits for the rest.
-    if (EndOldConnection().ok()) batch = TakeAgain();
+    if (EndOldConnection(Ending::kAnyhow).ok()) batch = TakeAgain();
   }
   return batch;
 }
@@ -271,9 +303,10 @@ absl::Status PostgresOwner::Release() {
   RETURN_IF_ERROR(status_);
   Lose("has given the store back").IgnoreError();
   // No server has the epoch 0, so that no heartbeat keeps the row.
-  RETURN_IF_ERROR(connection_.Run({.sql = "-- release\nUPDATE owners SET epoch = epoch + 1, server_epoch = 0, "
-                                          "heartbeat_time = to_timestamp(0) WHERE population = '' AND epoch = $1",
-                                   .values = PostgresValues().Add(epoch_)}));
+  connection_.Queue({.sql = "-- release\nUPDATE owners SET epoch = epoch + 1, server_epoch = 0, "
+                            "heartbeat_time = to_timestamp(0) WHERE population = '' AND epoch = $1",
+                     .values = PostgresValues().Add(epoch_)});
+  connection_.Queue({.sql = fmt::format("-- tell\nNOTIFY {}", kFreedChannel)});
   return Leave();
 }
 

@@ -58,9 +58,11 @@ class PostgresOwner {
     // An owner that has not been heard of for so long, by the database's clock, is taken over. Of one that lives, its
     // commits and Beat are what is heard.
     absl::Duration takeover_after = absl::Seconds(4);
-    // Who waits for its turn: called after each look that found no turn; pauses, and says whether to look again.
-    // Without it Take returns at once.
+    // Who waits for its turn: called after each look that found no turn, and says whether to look again. Without it
+    // Take returns at once.
     std::function<bool(const Waiting&)> wait;
+    // Then it looks again after so long, or at once when the owner gives the store back.
+    absl::Duration look_interval = absl::Milliseconds(100);
     // How often a lost connection is made again before the store is given up, some half a second apart.
     int attempts_max = 60;
   };
@@ -101,17 +103,20 @@ class PostgresOwner {
   // And forgets servers that nobody has heard of for long.
   absl::Status Join();
   absl::Status Leave();
+  // To owners that give the store back.
+  absl::Status Listen();
   // NOT_FOUND, naming it, if another server owns the row and lives.
   absl::Status TryToTake();
-  // The same, without a name.
-  absl::Status TakeRow();
+  // The same, without a name. UNAVAILABLE if somebody holds its lock for longer than `patience`.
+  absl::Status TakeRow(absl::Duration patience);
   // The same of a look, which locks nothing.
   absl::Status CheckFree();
   // The row is this process's: takes it again for the connection that is there now, and reads `batch`.
   absl::StatusOr<int64_t> TakeAgain();
+  enum class Ending { kIfItsClientIsSilent, kAnyhow };
   // Ends the connection that holds the row's lock for longer than one waits for it, unless it is at long work. That of
   // a server that stands still in the middle of long work waits for its client, and is ended, too.
-  absl::Status EndOldConnection();
+  absl::Status EndOldConnection(Ending ending);
   // The same on a new connection.
   absl::StatusOr<int64_t> ConnectAndTakeAgain();
   // The same as soon as there is one; the last attempt's error after attempts_max. Logs why it waits.

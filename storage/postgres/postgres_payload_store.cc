@@ -28,7 +28,7 @@ class UnnamedContent {
   UnnamedContent(const UnnamedContent&) = delete;
   UnnamedContent& operator=(const UnnamedContent&) = delete;
   ~UnnamedContent() {
-    // What cannot be deleted now goes when the store is opened next.
+    // What cannot be deleted now goes with the stale uploads of the next server.
     const absl::Status deleted = Delete();
     if (!deleted.ok()) LogWarning("the bytes of a deleted blob stay for now: {}", deleted.ToString());
   }
@@ -58,8 +58,6 @@ absl::StatusOr<std::unique_ptr<PostgresPayloadStore>> PostgresPayloadStore::Open
     const PostgresConnection::Options& database, FileSystem& files, const Options& options) {
   std::unique_ptr<PostgresPayloadStore> store(new PostgresPayloadStore(database, files, options));
   RETURN_IF_ERROR(store->fetched_.Open());
-  ASSIGN_OR_RETURN(const PostgresPool::Borrowed connection, store->pool_->Borrow());
-  RETURN_IF_ERROR(DeleteUnusedContents(*connection));
   return store;
 }
 
@@ -131,7 +129,17 @@ absl::Status PostgresPayloadStore::DeleteUpload(const UploadId& id) {
   return IsInMemory(id) ? memory_.Delete(id) : uploads_.Delete(id);
 }
 
+absl::Status PostgresPayloadStore::DeleteUnused() {
+  ASSIGN_OR_RETURN(const PostgresPool::Borrowed connection, pool_->Borrow());
+  return DeleteUnusedContents(*connection);
+}
+
 int64_t PostgresPayloadStore::DeleteStaleUploads(absl::Time now, absl::Duration keep) {
+  if (const absl::Status deleted = has_deleted_unused_.exchange(true) ? absl::OkStatus() : DeleteUnused();
+      !deleted.ok()) {
+    has_deleted_unused_ = false;
+    LogWarning("bytes that no longer belong to anything stay for now: {}", deleted.ToString());
+  }
   const int64_t num_in_memory = memory_.DeleteStale(now, keep);
   const absl::StatusOr<int64_t> num_rows = uploads_.DeleteStale(now, keep);
   if (num_rows.ok()) return num_in_memory + *num_rows;

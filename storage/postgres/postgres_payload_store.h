@@ -14,6 +14,7 @@
 // the database does not answer.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <vector>
@@ -55,6 +56,8 @@ class PostgresPayloadStore final : public PayloadStore {
   absl::StatusOr<SpoolRef> AddUploadToSpool(const UploadId& id, const RoundId& round) override;
   absl::StatusOr<std::shared_ptr<const BlobView>> OpenUpload(const UploadId& id) override;
   absl::Status DeleteUpload(const UploadId& id) override;
+  // The first call also deletes what an earlier process left without a name. That takes a time in proportion to what
+  // the database holds, which a server that takes over cannot wait for.
   int64_t DeleteStaleUploads(absl::Time now, absl::Duration keep) override;
 
   absl::StatusOr<std::string> WriteBlob(const std::function<absl::Status(const ByteSink& take)>& write) override;
@@ -88,6 +91,7 @@ class PostgresPayloadStore final : public PayloadStore {
   // NOT_FOUND.
   absl::StatusOr<BlobRow> FindBlob(const std::string& digest);
   absl::Status ReadWhole(int64_t content_key, int64_t size_bytes, const ByteSink& take);
+  absl::Status DeleteUnused();
 
   // Outlived by what views and remains of blobs still need of it.
   const std::shared_ptr<PostgresPool> pool_;
@@ -96,6 +100,7 @@ class PostgresPayloadStore final : public PayloadStore {
   PostgresUploads uploads_;
   PostgresSpools spools_;
   FetchedBlobs fetched_;
+  std::atomic<bool> has_deleted_unused_ = false;
 };
 
 }  // namespace sheaf

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "base/checksum.h"
+#include "base/clock.h"
 #include "storage/postgres/postgres_token_watch.h"
 #include "tests/conformance/task_store_suite.h"
 #include "tests/postgres/postgres_cluster.h"
@@ -300,12 +301,15 @@ TEST_CASE("Who waits for its turn hears which server owns the store, and how to 
   const std::string seen = "SELECT heartbeat_time > '2020-01-02' FROM servers WHERE id = 'server-2'";
   std::string is_seen;
   const auto second = PostgresTaskStore::Open({.connection = {.conninfo = database.conninfo()},
-                                               .owner = {.server = "server-2", .wait = [&](const auto& waiting) {
-                                                           looks.push_back(waiting);
-                                                           if (looks.size() == 1) database.Run(forget);
-                                                           is_seen = database.Run(seen);
-                                                           return looks.size() < 25;
-                                                         }}});
+                                               .owner = {.server = "server-2",
+                                                         .wait =
+                                                             [&](const auto& waiting) {
+                                                               looks.push_back(waiting);
+                                                               if (looks.size() == 1) database.Run(forget);
+                                                               is_seen = database.Run(seen);
+                                                               return looks.size() < 25;
+                                                             },
+                                                         .look_interval = absl::ZeroDuration()}});
   CHECK(second.status().code() == absl::StatusCode::kFailedPrecondition);
   REQUIRE(looks.size() == 25);
   for (const PostgresOwner::Waiting& look : looks) {
@@ -322,6 +326,34 @@ TEST_CASE("Who waits for its turn hears which server owns the store, and how to 
   CHECK(database.Run("SELECT count(*) FROM servers WHERE id = 'server-2'") == "0");
 }
 
+TEST_CASE("Who waits for its turn has it as soon as the owner gives the store back, and again after the database") {
+  PostgresDatabase database;
+  const bool is_cut_off = GENERATE(false, true);
+  INFO("the connection of the one that waits is cut: " << is_cut_off);
+  auto first = Open(database, {.name = "server-1"});
+  std::atomic<int> num_looks = 0;
+  absl::StatusOr<std::unique_ptr<PostgresTaskStore>> second = absl::UnknownError("never opened");
+  std::thread waiting([&] {
+    second = PostgresTaskStore::Open({.connection = {.conninfo = database.conninfo()},
+                                      .owner = {.server = "server-2",
+                                                .takeover_after = absl::Hours(1),
+                                                .wait = [&](const auto&) { return ++num_looks < 5; },
+                                                .look_interval = absl::Hours(1)}});
+  });
+  WaitUntil("the second server waits", absl::Seconds(10), [&] { return num_looks == 1; });
+  if (is_cut_off) {
+    database.Run("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE '%-- owner%' "
+                 "AND pid <> pg_backend_pid()");
+    // It looks at once, and listens again.
+    WaitUntil("it has looked again", absl::Seconds(10), [&] { return num_looks == 2; });
+  }
+  REQUIRE(first->Release().ok());
+  waiting.join();
+  INFO(second.status().ToString());
+  REQUIRE(second.ok());
+  CHECK(See((*second)->tasks(), "w1").ok());
+}
+
 TEST_CASE("A server of a newer build migrates when its turn has come, and an older one then takes the store no more") {
   PostgresDatabase database;
   const std::span<const Migration> known = PostgresMigrations();
@@ -334,7 +366,10 @@ TEST_CASE("A server of a newer build migrates when its turn has come, and an old
   const std::string schema = "SELECT version FROM schema";
   const auto waiting = [&](const std::string& name, auto wait) {
     return PostgresTaskStore::Options{.connection = {.conninfo = database.conninfo()},
-                                      .owner = {.server = name, .takeover_after = absl::Hours(1), .wait = wait}};
+                                      .owner = {.server = name,
+                                                .takeover_after = absl::Hours(1),
+                                                .wait = wait,
+                                                .look_interval = absl::ZeroDuration()}};
   };
   auto older = Open(database, {.name = "older"});
   // Two wait for it, of which one is as old. The older one has its turn last.
@@ -380,7 +415,10 @@ TEST_CASE(
   const auto options = [&](const std::string& name, std::function<bool(const PostgresOwner::Waiting&)> wait) {
     return PostgresTaskStore::Options{
         .connection = {.conninfo = database.conninfo(), .lock_timeout = absl::Milliseconds(500)},
-        .owner = {.server = name, .takeover_after = absl::Seconds(1), .wait = std::move(wait)},
+        .owner = {.server = name,
+                  .takeover_after = absl::Seconds(1),
+                  .wait = std::move(wait),
+                  .look_interval = absl::ZeroDuration()},
         .migrations = migrations};
   };
   absl::StatusOr<std::unique_ptr<PostgresTaskStore>> first = absl::UnknownError("never opened");
@@ -604,6 +642,25 @@ TEST_CASE("A takeover from a commit that stands still ends it, and nothing of it
   REQUIRE(See(second->tasks(), "w2").ok());
   CHECK(first.Wait() == 0);
   CHECK(Workers(database) == "w2");
+}
+
+TEST_CASE("An owner that stands still in the middle of a flight is replaced soon after it was to be heard of") {
+  PostgresDatabase database;
+  auto first = Open(database);
+  REQUIRE(See(first->tasks(), "w1").ok());
+  // What a process that is stopped leaves behind, from the database's side: a lock, and a client that says no more.
+  PostgresConnection& connection = first->connection();
+  connection.Queue({.sql = "-- begin\nBEGIN"});
+  connection.Queue({.sql = "-- hold\nUPDATE owners SET batch = batch"});
+  REQUIRE(connection.Fly().ok());
+  const SystemClock clock;
+  const absl::Time start = clock.Now();
+  auto second = Open(database, {.name = "server-2", .takeover_after = absl::ZeroDuration()});
+  CHECK(clock.Now() - start < absl::Seconds(3));
+  CHECK(second->tasks().ListWorkers({})->size() == 1);
+  CHECK(absl::IsAborted(See(first->tasks(), "w2")));
+  REQUIRE(See(second->tasks(), "w3").ok());
+  CHECK(Workers(database) == "w1 w3");
 }
 
 // --- Commits whose answer was lost ---------------------------------------------------------------
