@@ -58,6 +58,8 @@ class TaskQueries {
     kFormer,
   };
   virtual absl::StatusOr<BlobUse> GetBlobUse(const std::string& digest) = 0;
+  // All digests that are kFormer, in their order. One look, however many there are.
+  virtual absl::StatusOr<std::vector<std::string>> ListFormerBroadcasts() = 0;
 
   // In order of sequence, those with sequence > after.
   virtual absl::StatusOr<std::vector<ContributionRecord>> ListContributions(const RoundId& round, int64_t after,

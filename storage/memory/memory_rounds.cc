@@ -1,5 +1,6 @@
 // Rounds and workers.
 #include <algorithm>
+#include <set>
 
 #include "base/check.h"
 #include "storage/arguments.h"
@@ -204,6 +205,17 @@ absl::StatusOr<TaskStore::BlobUse> MemoryTaskStore::GetBlobUse(const std::string
     if (is_broadcast) use = BlobUse::kFormer;
   }
   return use;
+}
+
+absl::StatusOr<std::vector<std::string>> MemoryTaskStore::ListFormerBroadcasts() {
+  std::set<std::string> former;
+  for (const auto& [id, round] : rounds_) former.insert(round.record.broadcast_digest);
+  former.erase("");
+  for (const auto& [id, round] : rounds_) {
+    former.erase(round.aggregate_digest);
+    if (!IsFinal(round.record.state)) former.erase(round.record.broadcast_digest);
+  }
+  return std::vector<std::string>(former.begin(), former.end());
 }
 
 absl::StatusOr<WorkerRecord> MemoryTaskStore::SawWorker(const SawWorkerParams& params) {

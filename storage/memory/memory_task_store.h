@@ -40,6 +40,7 @@ class MemoryTaskStore : public TaskStore {
   absl::StatusOr<RoundRecord> MoveRound(const MoveRoundParams& params) override;
   absl::StatusOr<std::vector<TaskRecord>> CarryOver(const CarryOverParams& params) override;
   absl::StatusOr<BlobUse> GetBlobUse(const std::string& digest) override;
+  absl::StatusOr<std::vector<std::string>> ListFormerBroadcasts() override;
 
   absl::StatusOr<std::vector<TaskRecord>> LeaseTasks(const LeaseTasksParams& params) override;
   absl::StatusOr<std::vector<TaskRecord>> LeaseAgain(const LeaseAgainParams& params) override;

@@ -47,19 +47,28 @@ constexpr Migration kSqliteMigrations[] = {
 
 enum class Databases { kAll, kEmpty };
 
+struct SchemaVersion {
+  int64_t version = 0;
+  int64_t minimum_compatible = 0;
+};
+
+absl::StatusOr<SchemaVersion> ReadSchemaVersion(SqlConnection& connection) {
+  SchemaVersion schema;
+  RETURN_IF_ERROR(connection
+                      .Execute("-- read_schema\nSELECT version, minimum_compatible_version FROM schema", {},
+                               [&](const SqlRow& row) {
+                                 schema = {.version = row.Int(0), .minimum_compatible = row.Int(1)};
+                               })
+                      .status());
+  return schema;
+}
+
 absl::Status MigrateInTransaction(SqlConnection& connection, std::span<const Migration> migrations, Databases which) {
   RETURN_IF_ERROR(connection.ExecuteScript(
       "CREATE TABLE IF NOT EXISTS schema (id INTEGER PRIMARY KEY CHECK (id = 1), version INTEGER NOT NULL, "
       "minimum_compatible_version INTEGER NOT NULL)"));
-  int64_t version = 0;
-  int64_t minimum = 0;
-  RETURN_IF_ERROR(connection
-                      .Execute("-- read_schema\nSELECT version, minimum_compatible_version FROM schema", {},
-                               [&](const SqlRow& row) {
-                                 version = row.Int(0);
-                                 minimum = row.Int(1);
-                               })
-                      .status());
+  ASSIGN_OR_RETURN(const SchemaVersion schema, ReadSchemaVersion(connection));
+  const auto [version, minimum] = schema;
   int newest = migrations.back().version;
   if (minimum > newest) {
     return absl::FailedPreconditionError(
@@ -96,6 +105,12 @@ std::span<const Migration> SqliteMigrations() { return kSqliteMigrations; }
 
 absl::Status Migrate(SqlConnection& connection, std::span<const Migration> migrations) {
   return MigrateThose(connection, migrations, Databases::kAll);
+}
+
+absl::StatusOr<bool> IsMigrated(SqlConnection& connection, std::span<const Migration> migrations) {
+  ASSIGN_OR_RETURN(const SchemaVersion schema, ReadSchemaVersion(connection));
+  const int newest = migrations.back().version;
+  return schema.version >= newest && schema.minimum_compatible <= newest;
 }
 
 absl::Status MakeSchema(SqlConnection& connection, std::span<const Migration> migrations) {

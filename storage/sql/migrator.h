@@ -8,6 +8,7 @@
 #include <span>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "storage/sql/sql_connection.h"
 
 namespace sheaf {
@@ -25,6 +26,9 @@ std::span<const Migration> SqliteMigrations();
 
 // FAILED_PRECONDITION, naming both versions, if a newer build wrote the data and this one is too old for it.
 absl::Status Migrate(SqlConnection& connection, std::span<const Migration> migrations);
+
+// Migrate has nothing to do: the data have this build's schema, or a newer one that it may use.
+absl::StatusOr<bool> IsMigrated(SqlConnection& connection, std::span<const Migration> migrations);
 
 // The same where somebody else may be at work: makes the schema of an empty database, and changes no other.
 absl::Status MakeSchema(SqlConnection& connection, std::span<const Migration> migrations);

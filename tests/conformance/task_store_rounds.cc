@@ -277,8 +277,34 @@ STORE_TEST("A broadcast is in use until the last round that names it has ended")
   CHECK(*f.store().GetBlobUse("abc") == Use::kCurrent);
   REQUIRE(f.Move(RoundState::kSealing, RoundState::kFailed).ok());
   CHECK(*f.store().GetBlobUse("abc") == Use::kFormer);
+  CHECK(*f.store().ListFormerBroadcasts() == std::vector<std::string>{"abc"});
   f.CreateRound({.id = "r-two", .broadcast = "abc"});
   CHECK(*f.store().GetBlobUse("abc") == Use::kCurrent);
+  CHECK(f.store().ListFormerBroadcasts()->empty());
+}
+
+STORE_TEST("The broadcasts of which all rounds have ended are listed, each once") {
+  const auto end = [&](const char* id, RoundState as) {
+    f.round = RoundId(id);
+    REQUIRE(f.Move(RoundState::kCollecting, RoundState::kSealing).ok());
+    REQUIRE(f.Move(RoundState::kSealing, as).ok());
+  };
+  CHECK(f.store().ListFormerBroadcasts()->empty());
+  f.CreateRound({.id = "r-1", .broadcast = "b"});
+  f.CreateRound({.id = "r-2", .broadcast = "b"});
+  f.CreateRound({.id = "r-3", .broadcast = "a"});
+  f.CreateRound({.id = "r-4", .broadcast = "digest of the aggregate"});
+  f.CreateRound({.id = "r-5", .broadcast = ""});
+  f.CreateRound({.id = "r-6", .broadcast = "c"});
+  for (const char* id : {"r-1", "r-3", "r-5"}) end(id, RoundState::kFailed);
+  // r-2 still has "b".
+  CHECK(*f.store().ListFormerBroadcasts() == std::vector<std::string>{"a"});
+  end("r-2", RoundState::kFailed);
+  // It releases what was its broadcast.
+  end("r-4", RoundState::kSucceeded);
+  CHECK(*f.store().ListFormerBroadcasts() == std::vector<std::string>{"a", "b"});
+  f.Reopen();
+  CHECK(*f.store().ListFormerBroadcasts() == std::vector<std::string>{"a", "b"});
 }
 
 STORE_TEST("The aggregate of a round stays in use, also where a later round broadcasts it") {

@@ -246,6 +246,9 @@ absl::StatusOr<std::vector<RoundRecord>> CrashingTaskStore::ListRounds(const Lis
 absl::StatusOr<TaskStore::BlobUse> CrashingTaskStore::GetBlobUse(const std::string& digest) {
   return Between(point_, StoreOperation::kGetBlobUse, [&] { return inner_.GetBlobUse(digest); });
 }
+absl::StatusOr<std::vector<std::string>> CrashingTaskStore::ListFormerBroadcasts() {
+  return Between(point_, StoreOperation::kListFormerBroadcasts, [&] { return inner_.ListFormerBroadcasts(); });
+}
 absl::StatusOr<std::vector<TaskRecord>> CrashingTaskStore::ListLeases(const std::string& population,
                                                                       const WorkerName& worker) {
   return Between(point_, StoreOperation::kListLeases, [&] { return inner_.ListLeases(population, worker); });

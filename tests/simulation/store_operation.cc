@@ -16,6 +16,7 @@ constexpr StoreOperationRow kOperations[] = {
     {StoreOperation::kMoveRound, "TaskStore::MoveRound"},
     {StoreOperation::kCarryOver, "TaskStore::CarryOver"},
     {StoreOperation::kGetBlobUse, "TaskQueries::GetBlobUse"},
+    {StoreOperation::kListFormerBroadcasts, "TaskQueries::ListFormerBroadcasts"},
     {StoreOperation::kLeaseTasks, "TaskStore::LeaseTasks"},
     {StoreOperation::kLeaseAgain, "TaskStore::LeaseAgain"},
     {StoreOperation::kFirstLeaseTime, "TaskStore::FirstLeaseTime"},

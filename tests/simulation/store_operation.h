@@ -20,6 +20,7 @@ enum class StoreOperation {
   kMoveRound,
   kCarryOver,
   kGetBlobUse,
+  kListFormerBroadcasts,
   kLeaseTasks,
   kLeaseAgain,
   kFirstLeaseTime,

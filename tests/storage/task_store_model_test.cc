@@ -16,6 +16,7 @@ namespace {
 constexpr int kNumOperations = 20'000;
 
 std::string Say(const absl::Status& status) { return status.ToString(); }
+std::string Say(const std::string& value) { return value; }
 std::string Say(bool value) { return value ? "yes" : "no"; }
 std::string Say(int64_t value) { return std::to_string(value); }
 std::string Say(absl::Time value) { return absl::FormatTime(value, absl::UTCTimeZone()); }
@@ -272,6 +273,7 @@ class Model {
     Both([&](TaskStore& s) { return s.SkipTasks(tasks); });
     std::string digest = Name("b", 3);
     Both([&](TaskStore& s) { return s.GetBlobUse(digest); });
+    Both([&](TaskStore& s) { return s.ListFormerBroadcasts(); });
     RoundId round = AnyRound();
     Both([&](TaskStore& s) { return s.GetRound(round); });
     Both([&](TaskStore& s) { return s.CountTasks(round); });

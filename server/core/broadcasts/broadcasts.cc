@@ -22,10 +22,11 @@ bool HadBefore(const LiveRound& round, const std::string& digest) {
 
 absl::Status Broadcasts::Recover(absl::Time now) {
   // Those that were to be deleted soon are known from the store alone.
+  ASSIGN_OR_RETURN(const std::vector<std::string> former, context_.store.ListFormerBroadcasts());
+  if (former.empty()) return absl::OkStatus();
   ASSIGN_OR_RETURN(const std::vector<PayloadStore::BlobInfo> blobs, context_.payloads.ListBlobs());
   for (const PayloadStore::BlobInfo& blob : blobs) {
-    ASSIGN_OR_RETURN(const TaskStore::BlobUse use, context_.store.GetBlobUse(blob.digest));
-    if (use == TaskStore::BlobUse::kFormer) OnRoundEnded(blob.digest, now);
+    if (std::binary_search(former.begin(), former.end(), blob.digest)) OnRoundEnded(blob.digest, now);
   }
   return absl::OkStatus();
 }
