@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <memory>
 #include <optional>
 #include <string>
@@ -182,9 +183,15 @@ class Turn {
   // Why it cannot wait.
   const absl::Status& status() const { return status_; }
 
-  // The wait is over. The doors are there again; whoever comes waits at them.
+  // The wait is over: nothing is forwarded any more. Returns at once.
+  void BeginEnd() {
+    if (standby_ == nullptr) return;
+    ending_ = std::async(std::launch::async, [standby = std::move(standby_)] { return standby->Stop(); });
+  }
+  // The doors are there again; whoever comes waits at them.
   void End() {
-    if (standby_ != nullptr) doors_ = std::exchange(standby_, nullptr)->Stop();
+    BeginEnd();
+    if (ending_.valid()) doors_ = ending_.get();
   }
 
  private:
@@ -214,6 +221,8 @@ class Turn {
   absl::Time next_token_look_ = absl::InfinitePast();
   std::unique_ptr<PostgresTokenWatch> watch_;
   std::unique_ptr<Standby> standby_;
+  // What it leaves, once it has stopped.
+  std::future<Doors> ending_;
 };
 
 struct ChosenStore {
@@ -293,6 +302,7 @@ absl::Status Serve(const Config& config) {
                .certificate = options.for_peers.shown.certificate,
                .secret = options.for_peers.secret};
     as.wait = [&turn](const PostgresOwner::Waiting& waiting) { return turn.Wait(waiting); };
+    as.taken = [&turn] { turn.BeginEnd(); };
   }
   const absl::StatusOr<ChosenStore> chosen = ChooseStore(config, random, std::move(as));
   turn.End();

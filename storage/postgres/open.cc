@@ -46,15 +46,21 @@ absl::StatusOr<PostgresStore> OpenPostgresStore(const PostgresStoreOptions& opti
   }
   ASSIGN_OR_RETURN(const std::string name, NameOf(*store.files, options.directory, random));
   const PostgresConnection::Options connection = {.conninfo = options.conninfo};
-  ASSIGN_OR_RETURN(store.tasks, PostgresTaskStore::Open({.connection = connection,
-                                                         .owner = {.server = name,
-                                                                   .version = kVersion,
-                                                                   .address = options.address,
-                                                                   .peer = options.peer,
-                                                                   .takeover_after = options.takeover_after,
-                                                                   .wait = options.wait}}));
   ASSIGN_OR_RETURN(store.payloads,
                    PostgresPayloadStore::Open(connection, *store.files, {.directory = options.directory + "/fetched"}));
+  PostgresOwner::Options owner = {.server = name,
+                                  .version = kVersion,
+                                  .address = options.address,
+                                  .peer = options.peer,
+                                  .takeover_after = options.takeover_after,
+                                  .taken = options.taken};
+  if (options.wait) {
+    owner.wait = [&, is_warm = false](const PostgresOwner::Waiting& waiting) mutable {
+      if (absl::IsNotFound(waiting.why) && !is_warm) is_warm = store.payloads->WarmUp().ok();
+      return options.wait(waiting);
+    };
+  }
+  ASSIGN_OR_RETURN(store.tasks, PostgresTaskStore::Open({.connection = connection, .owner = std::move(owner)}));
   store.payloads->JoinBatches(store.tasks->session());
   return store;
 }

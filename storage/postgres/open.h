@@ -25,7 +25,7 @@
 
 namespace sheaf {
 
-// The members are in the order of their making.
+// Each member needs those before it.
 struct PostgresStore {
   std::unique_ptr<FileSystem> files;
   std::unique_ptr<DirectoryLock> lock;
@@ -43,6 +43,7 @@ struct PostgresStoreOptions {
   PeerAddress peer;
   absl::Duration takeover_after = absl::Seconds(4);
   std::function<bool(const PostgresOwner::Waiting&)> wait;
+  std::function<void()> taken;
 };
 // `random` names a server that has no name yet.
 absl::StatusOr<PostgresStore> OpenPostgresStore(const PostgresStoreOptions& options, Random& random);

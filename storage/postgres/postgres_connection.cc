@@ -329,10 +329,12 @@ absl::Status PostgresConnection::AwaitNotice(absl::Duration timeout) {
     return absl::OkStatus();
   }
   pollfd socket{.fd = PQsocket(connection_), .events = POLLIN, .revents = 0};
-  if (poll(&socket, 1, milliseconds) <= 0) return absl::OkStatus();
-  if (PQconsumeInput(connection_) != 1) return Broken("-- notice");
-  // What they say is what they are: something has happened.
-  while (PGnotify* const notice = PQnotifies(connection_)) PQfreemem(notice);
+  // Before the end of a connection come the database's last words.
+  for (int ready = poll(&socket, 1, milliseconds); ready > 0; ready = poll(&socket, 1, 0)) {
+    if (PQconsumeInput(connection_) != 1) return Broken("-- notice");
+    // What they say is what they are: something has happened.
+    while (PGnotify* const notice = PQnotifies(connection_)) PQfreemem(notice);
+  }
   return absl::OkStatus();
 }
 

@@ -52,6 +52,7 @@ absl::StatusOr<std::unique_ptr<PostgresOwner>> PostgresOwner::Take(PostgresConne
   if (!status.ok() && connection.is_connected()) owner->Leave().IgnoreError();
   if (absl::IsNotFound(status)) return absl::FailedPreconditionError(status.message());
   RETURN_IF_ERROR(status);
+  if (options.taken) options.taken();
   return owner;
 }
 

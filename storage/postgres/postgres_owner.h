@@ -61,7 +61,9 @@ class PostgresOwner {
     // Who waits for its turn: called after each look that found no turn, and says whether to look again. Without it
     // Take returns at once.
     std::function<bool(const Waiting&)> wait;
-    // Then it looks again after so long, or at once when the owner gives the store back.
+    // Called when its turn has come, before the store is read. May be null.
+    std::function<void()> taken;
+    // Who waits looks again after so long, or at once when the owner gives the store back.
     absl::Duration look_interval = absl::Milliseconds(100);
     // How often a lost connection is made again before the store is given up, some half a second apart.
     int attempts_max = 60;

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "storage/files/checkpoint_files.h"
+#include "storage/postgres/warm_up.h"
 
 namespace sheaf {
 namespace {
@@ -59,6 +60,11 @@ absl::StatusOr<std::unique_ptr<PostgresPayloadStore>> PostgresPayloadStore::Open
   std::unique_ptr<PostgresPayloadStore> store(new PostgresPayloadStore(database, files, options));
   RETURN_IF_ERROR(store->fetched_.Open());
   return store;
+}
+
+absl::Status PostgresPayloadStore::WarmUp() {
+  ASSIGN_OR_RETURN(const PostgresPool::Borrowed connection, pool_->Borrow());
+  return sheaf::WarmUp(*connection);
 }
 
 absl::Status PostgresPayloadStore::ReadWhole(int64_t content_key, int64_t size_bytes, const ByteSink& take) {

@@ -41,6 +41,10 @@ class PostgresPayloadStore final : public PayloadStore {
   static absl::StatusOr<std::unique_ptr<PostgresPayloadStore>> Open(const PostgresConnection::Options& database,
                                                                     FileSystem& files, const Options& options);
 
+  // Makes a connection, and has the database read what it must know: a server whose turn may come soon then waits for
+  // neither.
+  absl::Status WarmUp();
+
   // What is appended to spools travels in the batches of this session from here on (postgres_spools.h).
   void JoinBatches(OwnedSession& session) { spools_.JoinBatches(session); }
 

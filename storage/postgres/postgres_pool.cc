@@ -36,6 +36,8 @@ absl::StatusOr<PostgresPool::Borrowed> PostgresPool::Borrow() {
     if (opened.ok()) return Borrowed(*this, *std::move(opened));
     connected = opened.status();
   } else {
+    // One that broke while nobody used it is made anew.
+    connection->AwaitNotice(absl::ZeroDuration()).IgnoreError();
     if (!connection->is_connected()) connected = connection->Connect();
     if (connected.ok()) return Borrowed(*this, std::move(connection));
   }

@@ -5,6 +5,7 @@
 #include "base/status_macros.h"
 #include "storage/postgres/postgres_engine.h"
 #include "storage/postgres/unfinished_copy.h"
+#include "storage/postgres/warm_up.h"
 #include "storage/sql/sql_task_store.h"
 
 namespace sheaf {
@@ -43,7 +44,18 @@ absl::StatusOr<std::unique_ptr<PostgresTaskStore>> PostgresTaskStore::Open(const
   RETURN_IF_ERROR(MakePostgresSchema(*connection, options.migrations));
   // Before it waits for anybody, and of one that has begun meanwhile.
   RETURN_IF_ERROR(CheckNoUnfinishedCopy(*connection));
-  ASSIGN_OR_RETURN(auto owner, PostgresOwner::Take(*connection, options.owner));
+  PostgresOwner::Options as = options.owner;
+  if (as.wait) {
+    as.wait = [&options, &connection, warm_pid = 0](const PostgresOwner::Waiting& waiting) mutable {
+      // There is time now. What goes wrong shows at the next look.
+      if (absl::IsNotFound(waiting.why) && connection->backend_pid() != warm_pid) {
+        warm_pid = connection->backend_pid();
+        WarmUp(*connection).IgnoreError();
+      }
+      return options.owner.wait(waiting);
+    };
+  }
+  ASSIGN_OR_RETURN(auto owner, PostgresOwner::Take(*connection, as));
   RETURN_IF_ERROR(CheckNoUnfinishedCopy(*connection));
   auto engine = std::make_unique<PostgresEngine>(std::move(connection), std::move(owner));
   PostgresEngine& shared = *engine;

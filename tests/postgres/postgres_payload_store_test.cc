@@ -145,6 +145,20 @@ TEST_CASE("The bytes of a deleted blob go where what remains of it is dropped, o
   CHECK(NumPieces(database) == 1);
 }
 
+TEST_CASE("A connection that broke while nobody used it is made anew, and no call fails for it") {
+  PostgresDatabase database;
+  Server server(database);
+  REQUIRE(server.store->WarmUp().ok());
+  const std::string others = "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()";
+  CHECK(database.Run("SELECT count(*) " + others) == "1");
+  database.Run("SELECT pg_terminate_backend(pid, 5000) " + others);
+  const absl::StatusOr<std::string> digest = server.store->PutBlob("bytes");
+  INFO(digest.status().ToString());
+  REQUIRE(digest.ok());
+  database.Run("SELECT pg_terminate_backend(pid, 5000) " + others);
+  CHECK(server.store->HasBlob(*digest));
+}
+
 TEST_CASE("A blob that was put twice is stored once") {
   PostgresDatabase database;
   Server one(database);

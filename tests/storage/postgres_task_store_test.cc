@@ -19,9 +19,12 @@
 
 #include "base/checksum.h"
 #include "base/clock.h"
+#include "base/random.h"
+#include "storage/postgres/open.h"
 #include "storage/postgres/postgres_token_watch.h"
 #include "tests/conformance/task_store_suite.h"
 #include "tests/postgres/postgres_cluster.h"
+#include "tests/storage/temporary_directory.h"
 #include "tests/wait_until.h"
 
 namespace sheaf {
@@ -326,6 +329,41 @@ TEST_CASE("Who waits for its turn hears which server owns the store, and how to 
   CHECK(database.Run("SELECT count(*) FROM servers WHERE id = 'server-2'") == "0");
 }
 
+TEST_CASE("Who waits for its turn has connected and read ahead by then, also where a connection broke meanwhile") {
+  PostgresDatabase database;
+  auto first = Ok(PostgresTaskStore::Open({.connection = {.conninfo = database.conninfo()}, .owner = {.server = "s-1"}}));
+  const TemporaryDirectory directory;
+  SystemRandom random;
+  // Of how many connections that was the last question; a look for its turn comes after it.
+  const std::string warm =
+      "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'SELECT FROM %rounds "
+      "LIMIT 0;%'";
+  std::string num_warm;
+  int num_looks = 0;
+  bool was_taken = false;
+  const auto second = OpenPostgresStore(
+      {.conninfo = database.conninfo(),
+       .directory = directory.path(),
+       .wait =
+           [&](const PostgresOwner::Waiting&) {
+             CHECK_FALSE(was_taken);
+             num_warm += database.Run(warm);
+             ++num_looks;
+             if (num_looks == 2) {
+               database.Run("SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE query LIKE '%-- owner%' "
+                            "AND pid <> pg_backend_pid()");
+             }
+             if (num_looks == 4) REQUIRE(first->Release().ok());
+             return num_looks < 20;
+           },
+       .taken = [&] { was_taken = true; }},
+      random);
+  INFO(second.status().ToString());
+  REQUIRE(second.ok());
+  CHECK(was_taken);
+  CHECK(num_warm == "2121");
+}
+
 TEST_CASE("Who waits for its turn has it as soon as the owner gives the store back, and again after the database") {
   PostgresDatabase database;
   const bool is_cut_off = GENERATE(false, true);
@@ -342,8 +380,10 @@ TEST_CASE("Who waits for its turn has it as soon as the owner gives the store ba
   });
   WaitUntil("the second server waits", absl::Seconds(10), [&] { return num_looks == 1; });
   if (is_cut_off) {
-    database.Run("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE '%-- owner%' "
-                 "AND pid <> pg_backend_pid()");
+    database.Run(
+        fmt::format("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() "
+                    "AND pid NOT IN (pg_backend_pid(), {})",
+                    first->connection().backend_pid()));
     // It looks at once, and listens again.
     WaitUntil("it has looked again", absl::Seconds(10), [&] { return num_looks == 2; });
   }
