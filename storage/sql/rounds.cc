@@ -283,11 +283,13 @@ absl::StatusOr<TaskStore::BlobUse> SqlTaskStore::GetBlobUse(const std::string& d
 absl::StatusOr<std::vector<std::string>> SqlTaskStore::ListFormerBroadcasts() {
   RETURN_IF_ERROR(FlushRounds());
   std::vector<std::string> digests;
+  // With its OFFSET the condition is no join, for which a plan without statistics may compare all with all.
   RETURN_IF_ERROR(Run(R"(-- list_former_broadcasts
       SELECT r.broadcast_digest FROM rounds r
        WHERE r.broadcast_digest <> ''
          AND NOT EXISTS (SELECT 1 FROM round_texts x
-                          WHERE x.aggregate_digest = r.broadcast_digest AND x.aggregate_digest <> '')
+                          WHERE x.aggregate_digest = r.broadcast_digest AND x.aggregate_digest <> ''
+                          LIMIT 1 OFFSET 0)
        GROUP BY r.broadcast_digest HAVING sum(CASE WHEN r.$IS_LIVE THEN 1 ELSE 0 END) = 0
        ORDER BY r.broadcast_digest)"_sql,
                       {}, [&](const SqlRow& row) { digests.push_back(row.String(0)); })
