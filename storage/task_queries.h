@@ -140,6 +140,8 @@ class TaskQueries {
     // "memory", "sqlite" or "postgresql".
     std::string engine;
     int schema_version = 0;
+    // Other servers may be waiting for their turn at it.
+    bool is_shared = false;
   };
   virtual Info GetInfo() const = 0;
 

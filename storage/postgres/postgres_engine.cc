@@ -40,7 +40,7 @@ absl::StatusOr<std::vector<ServerRecord>> PostgresEngine::ListServers(const Task
 }
 
 TaskStore::Info PostgresEngine::GetInfo() const {
-  return {.engine = "postgresql", .schema_version = PostgresMigrations().back().version};
+  return {.engine = "postgresql", .schema_version = PostgresMigrations().back().version, .is_shared = true};
 }
 
 // --- Rows ----------------------------------------------------------------------------------------

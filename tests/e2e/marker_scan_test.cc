@@ -77,7 +77,7 @@ std::set<std::string> FilesWith(const std::vector<std::string>& markers, const s
     std::ifstream file(entry.path(), std::ios::binary);
     const std::string bytes(std::istreambuf_iterator<char>(file), {});
     for (const std::string& marker : markers) {
-      if (bytes.find(marker) != std::string::npos) found.insert(fs::relative(entry.path(), directory).string());
+      if (bytes.find(marker) != std::string::npos) found.insert(entry.path().lexically_relative(directory).string());
     }
   }
   return found;

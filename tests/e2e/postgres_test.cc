@@ -7,9 +7,11 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <future>
 #include <memory>
 
 #include "proto/methods.h"
+#include "proto/time.h"
 #include "sdk/cpp/client/blob_client.h"
 #include "sdk/cpp/client/round_client.h"
 #include "storage/postgres/postgres_connection.h"
@@ -195,6 +197,13 @@ TEST_CASE(
     const std::unique_ptr<Transport> transport = second.Connect();
     // Through the one that waits.
     CHECK(RoundOf(*transport, round).num_contributions() == 2);
+    const v1::SyncRequest poll = APoll("idle", "poll-1", 1, absl::Seconds(30));
+    auto parked = std::async(std::launch::async, [&] { return BlockingCall(*transport, kSync, poll); });
+    WaitUntil("it is parked", absl::Seconds(10), [&] {
+      const auto listed = BlockingCall(*transport, kListWorkers, {});
+      return listed.ok() && std::any_of(listed->workers().begin(), listed->workers().end(),
+                                        [](const auto& worker) { return worker.is_parked(); });
+    });
     const absl::Time end = clock.Now();
     if (is_killed) {
       first.KillServer();
@@ -204,6 +213,9 @@ TEST_CASE(
     const absl::Time ended = clock.Now();
     WaitUntil("the second server owns the store", absl::Seconds(20), [&] { return second.Owns(); });
     const absl::Duration without = clock.Now() - ended;
+    const absl::StatusOr<v1::SyncResponse> sent_away = parked.get();
+    // Whoever is idle need not wait for longer than the store does.
+    if (!is_killed) CHECK((sent_away.ok() && FromProto(sent_away->next_max()) == absl::Milliseconds(500)));
     CHECK(without < (is_killed ? absl::Seconds(7) : absl::Seconds(1)));
     Measured("{}: ended within {}, and served again {} later", is_killed ? "SIGKILL" : "SIGTERM",
              absl::FormatDuration(ended - end), absl::FormatDuration(without));

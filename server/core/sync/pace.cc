@@ -17,6 +17,8 @@ PaceRange RangeOf(Pace pace) {
       return about(absl::Seconds(10));
     case Pace::kAfterRestart:
       return about(absl::Seconds(2));
+    case Pace::kAfterHandover:
+      return about(absl::Milliseconds(500));
   }
   return {.min = absl::ZeroDuration(), .max = absl::ZeroDuration()};
 }

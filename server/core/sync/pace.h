@@ -23,6 +23,8 @@ enum class Pace {
   kNowAndThen,
   // The server stops, and is given this long to come back.
   kAfterRestart,
+  // The server stops, and another one that waits has the store next.
+  kAfterHandover,
 };
 
 struct PaceRange {

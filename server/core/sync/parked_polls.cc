@@ -99,7 +99,7 @@ void ParkedPolls::Supersede(const std::string& population, const WorkerName& wor
   const WorkerProfile* profile = workers_.Find(population, worker);
   v1::SyncResponse response =
       profile == nullptr ? v1::SyncResponse() : BeginResponse(*profile, rounds_, context_.limits);
-  SetPace(is_draining_ ? Pace::kAfterRestart : Pace::kSoon, response);
+  SetPace(is_draining_ ? drain_pace() : Pace::kSoon, response);
   const Reply<v1::SyncResponse> reply = std::move(found->second->reply);
   Unpark(found->second);
   reply(std::move(response));
@@ -125,6 +125,10 @@ void ParkedPolls::BeginDrain() {
   is_draining_ = true;
   // The batch's tick answers them.
   has_more_ = true;
+}
+
+Pace ParkedPolls::drain_pace() const {
+  return context_.store.GetInfo().is_shared ? Pace::kAfterHandover : Pace::kAfterRestart;
 }
 
 void ParkedPolls::SendAway(int& left) {
@@ -245,7 +249,7 @@ std::optional<absl::StatusOr<v1::SyncResponse>> ParkedPolls::TryAnswer(const Par
     if (!update.ok()) return update.status();
     *response.add_held() = *std::move(update);
   }
-  SetPace(is_draining_ ? Pace::kAfterRestart : Pace::kSoon, response);
+  SetPace(is_draining_ ? drain_pace() : Pace::kSoon, response);
   return response;
 }
 

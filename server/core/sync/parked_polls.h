@@ -30,6 +30,7 @@
 #include "server/core/leases/lease_renewal.h"
 #include "server/core/limits/population_share.h"
 #include "server/core/rounds/live_rounds.h"
+#include "server/core/sync/pace.h"
 #include "server/core/workers/worker_registry.h"
 #include "sheaf/v1/work_service.pb.h"
 
@@ -76,6 +77,8 @@ class ParkedPolls {
   // The server stops: from here on nobody waits and nobody is given work.
   void BeginDrain();
   bool is_draining() const { return is_draining_; }
+  // For those who call while it does.
+  Pace drain_pace() const;
 
   int64_t Num(const std::string& population) const { return num_parked_.Of(population); }
   bool IsParked(const std::string& population, const WorkerName& worker) const {

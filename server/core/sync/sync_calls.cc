@@ -154,7 +154,7 @@ void SyncCalls::SetPaceOf(const v1::SyncRequest& request, const WorkerProfile& w
                           v1::SyncResponse& response) const {
   const bool may_wait = MayWait(request, worker) && (!WantsLeases(request) || outcome.has_room());
   const bool is_back_in_service = request.drained() && !worker.is_draining;
-  SetPace(rooms_.polls.is_draining()    ? Pace::kAfterRestart
+  SetPace(rooms_.polls.is_draining()    ? rooms_.polls.drain_pace()
           : is_back_in_service          ? Pace::kAtOnce
           : !may_wait                   ? Pace::kLater
           : response.verdicts().empty() ? Pace::kSoon
