@@ -8,7 +8,6 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
-#include <future>
 #include <memory>
 #include <optional>
 #include <string>
@@ -183,15 +182,9 @@ class Turn {
   // Why it cannot wait.
   const absl::Status& status() const { return status_; }
 
-  // The wait is over: nothing is forwarded any more. Returns at once.
-  void BeginEnd() {
-    if (standby_ == nullptr) return;
-    ending_ = std::async(std::launch::async, [standby = std::move(standby_)] { return standby->Stop(); });
-  }
-  // The doors are there again; whoever comes waits at them.
+  // The wait is over. The doors are there again; whoever comes waits at them.
   void End() {
-    BeginEnd();
-    if (ending_.valid()) doors_ = ending_.get();
+    if (standby_ != nullptr) doors_ = std::exchange(standby_, nullptr)->Stop();
   }
 
  private:
@@ -221,8 +214,6 @@ class Turn {
   absl::Time next_token_look_ = absl::InfinitePast();
   std::unique_ptr<PostgresTokenWatch> watch_;
   std::unique_ptr<Standby> standby_;
-  // What it leaves, once it has stopped.
-  std::future<Doors> ending_;
 };
 
 struct ChosenStore {
@@ -302,7 +293,6 @@ absl::Status Serve(const Config& config) {
                .certificate = options.for_peers.shown.certificate,
                .secret = options.for_peers.secret};
     as.wait = [&turn](const PostgresOwner::Waiting& waiting) { return turn.Wait(waiting); };
-    as.taken = [&turn] { turn.BeginEnd(); };
   }
   const absl::StatusOr<ChosenStore> chosen = ChooseStore(config, random, std::move(as));
   turn.End();
