@@ -7,8 +7,8 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <future>
 #include <memory>
-#include <thread>
 
 #include "proto/methods.h"
 #include "proto/time.h"
@@ -198,8 +198,10 @@ TEST_CASE(
     // Through the one that waits.
     CHECK(RoundOf(*transport, round).num_contributions() == 2);
     const v1::SyncRequest poll = APoll("idle", "poll-1", 1, absl::Seconds(30));
-    absl::StatusOr<v1::SyncResponse> sent_away = absl::UnknownError("not answered");
-    std::jthread parked([&] { sent_away = BlockingCall(*transport, kSync, poll); });
+    v1::SyncResponse sent_away;
+    std::promise<absl::Status> parked;
+    transport->CallMethod(kSync.name, poll, &sent_away, {.timeout = absl::Seconds(40)},
+                          [&parked](const absl::Status& status) { parked.set_value(status); });
     WaitUntil("it is parked", absl::Seconds(10), [&] {
       const auto listed = BlockingCall(*transport, kListWorkers, {});
       return listed.ok() && std::any_of(listed->workers().begin(), listed->workers().end(),
@@ -214,9 +216,9 @@ TEST_CASE(
     const absl::Time ended = clock.Now();
     WaitUntil("the second server owns the store", absl::Seconds(20), [&] { return second.Owns(); });
     const absl::Duration without = clock.Now() - ended;
-    parked.join();
+    const absl::Status answered = parked.get_future().get();
     // Whoever is idle need not wait for longer than the store does.
-    if (!is_killed) CHECK((sent_away.ok() && FromProto(sent_away->next_max()) == absl::Milliseconds(500)));
+    if (!is_killed) CHECK((answered.ok() && FromProto(sent_away.next_max()) == absl::Milliseconds(500)));
     CHECK(without < (is_killed ? absl::Seconds(7) : absl::Seconds(1)));
     Measured("{}: ended within {}, and served again {} later", is_killed ? "SIGKILL" : "SIGTERM",
              absl::FormatDuration(ended - end), absl::FormatDuration(without));
