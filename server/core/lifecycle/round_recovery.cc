@@ -17,6 +17,8 @@ namespace sheaf {
 namespace {
 
 constexpr int kPage = 1000;
+// A store reads the queue of a smaller one in less than a millisecond.
+constexpr int64_t kLongQueue = 1000;
 
 }  // namespace
 
@@ -33,6 +35,7 @@ absl::Status RoundRecovery::Recover(absl::Time now) {
     if (static_cast<int>(page.size()) == kPage) after = page.back().id;
   } while (!after.empty());
   RETURN_IF_ERROR(LimitTimes(now));
+  RETURN_IF_ERROR(ReadLongQueues());
   // A server of 0.1 went on with rounds that could not reach their goal.
   for (const auto& [id, round] : rounds_.all()) {
     context_.executor.Post([this, id = id](absl::Time at) {
@@ -81,6 +84,15 @@ absl::Status RoundRecovery::LimitTimes(absl::Time now) {
     rounds_.MoveDeadline(*round, std::min(round->deadline_time, deadline_time_max));
   }
   return context_.store.CommitBatch();
+}
+
+absl::Status RoundRecovery::ReadLongQueues() {
+  for (const auto& [id, round] : rounds_.all()) {
+    if (!HandsOutTasks(round->state)) continue;
+    ASSIGN_OR_RETURN(const TaskCounts tasks, context_.store.CountTasks(id));
+    if (tasks.queued > kLongQueue) RETURN_IF_ERROR(context_.store.CountQueued(id).status());
+  }
+  return absl::OkStatus();
 }
 
 absl::Status RoundRecovery::DeleteEnded() {

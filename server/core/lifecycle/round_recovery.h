@@ -42,6 +42,9 @@ class RoundRecovery {
   // The clock may have been set back while the server was down: nothing that is planned lies further ahead than it
   // would from now.
   absl::Status LimitTimes(absl::Time now);
+  // Has the store read what waits in rounds of many tasks: it would in the first Sync that leases of them, for which all
+  // others would wait.
+  absl::Status ReadLongQueues();
   // Deletes what a crash left of rounds that had ended.
   absl::Status DeleteEnded();
   absl::Status Reread(LiveRound& round, const RoundRecord& record, absl::Time now);
