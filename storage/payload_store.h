@@ -109,7 +109,9 @@ class PayloadStore {
   // The same, of the bytes that `write` gives: nobody need put large ones together. Its error is returned, and nothing
   // was stored.
   virtual absl::StatusOr<std::string> WriteBlob(const std::function<absl::Status(const ByteSink& take)>& write) = 0;
-  virtual bool HasBlob(const std::string& digest) = 0;
+  // NOT_FOUND.
+  virtual absl::StatusOr<int64_t> GetBlobSize(const std::string& digest) = 0;
+  bool HasBlob(const std::string& digest) { return GetBlobSize(digest).ok(); }
   // NOT_FOUND.
   virtual absl::StatusOr<std::shared_ptr<const BlobView>> OpenBlob(const std::string& digest) = 0;
   // What is left of a blob that has no name any more. To free the bytes of a large one takes its time (on Linux some

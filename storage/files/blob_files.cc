@@ -12,6 +12,10 @@ constexpr std::string_view kTemporarySuffix = ".tmp";
 constexpr size_t kWriteBytes = 256 << 10;
 // Bytes that a flush in between waits for: some ten milliseconds on a slow disk.
 constexpr int64_t kFlushBytes = 8 << 20;
+
+absl::Status NoSuchBlob(const std::string& digest) {
+  return absl::NotFoundError(fmt::format("there is no blob {}", digest));
+}
 }  // namespace
 
 absl::Status WriteFileWhole(FileSystem& files, const std::string& directory, const std::string& temporary,
@@ -100,14 +104,16 @@ void BlobFiles::MarkChecked(const std::string& digest) {
   checked_.insert(digest);
 }
 
-bool BlobFiles::Has(const std::string& digest) {
-  if (!IsSha256Hex(digest)) return false;
+absl::StatusOr<int64_t> BlobFiles::GetSize(const std::string& digest) {
+  if (!IsSha256Hex(digest)) return NoSuchBlob(digest);
   const absl::StatusOr<FileSystem::Stat> stat = files_.GetStat(PathOf(digest));
-  return stat.ok() && stat->is_file;
+  if (absl::IsNotFound(stat.status()) || (stat.ok() && !stat->is_file)) return NoSuchBlob(digest);
+  RETURN_IF_ERROR(stat.status());
+  return stat->size_bytes;
 }
 
 absl::StatusOr<std::shared_ptr<const BlobView>> BlobFiles::OpenBlob(const std::string& digest) {
-  if (!IsSha256Hex(digest)) return absl::NotFoundError(fmt::format("there is no blob {}", digest));
+  if (!IsSha256Hex(digest)) return NoSuchBlob(digest);
   bool is_checked;
   {
     MutexLock lock(mutex_);
@@ -118,7 +124,7 @@ absl::StatusOr<std::shared_ptr<const BlobView>> BlobFiles::OpenBlob(const std::s
     is_checked = checked_.contains(digest);
   }
   auto mapped = files_.Map(PathOf(digest));
-  if (absl::IsNotFound(mapped.status())) return absl::NotFoundError(fmt::format("there is no blob {}", digest));
+  if (absl::IsNotFound(mapped.status())) return NoSuchBlob(digest);
   RETURN_IF_ERROR(mapped.status());
   std::shared_ptr<const BlobView> view = *std::move(mapped);
   if (!is_checked) {

@@ -25,7 +25,7 @@ class BlobFiles {
   absl::StatusOr<std::string> Write(const std::function<absl::Status(const ByteSink& take)>& write);
   // Takes a durable file whose bytes are known to have this digest.
   absl::Status Adopt(const std::string& path, const std::string& digest);
-  bool Has(const std::string& digest);
+  absl::StatusOr<int64_t> GetSize(const std::string& digest);
   absl::StatusOr<std::shared_ptr<const BlobView>> OpenBlob(const std::string& digest);
   absl::StatusOr<PayloadStore::BlobRemains> Delete(const std::string& digest);
   absl::StatusOr<std::vector<PayloadStore::BlobInfo>> List();

@@ -64,7 +64,7 @@ absl::StatusOr<std::string> FilePayloadStore::WriteBlob(
     const std::function<absl::Status(const ByteSink& take)>& write) {
   return blobs_.Write(write);
 }
-bool FilePayloadStore::HasBlob(const std::string& digest) { return blobs_.Has(digest); }
+absl::StatusOr<int64_t> FilePayloadStore::GetBlobSize(const std::string& digest) { return blobs_.GetSize(digest); }
 absl::StatusOr<std::shared_ptr<const BlobView>> FilePayloadStore::OpenBlob(const std::string& digest) {
   return blobs_.OpenBlob(digest);
 }

@@ -210,9 +210,9 @@ absl::StatusOr<std::string> MemoryPayloadStore::WriteBlob(
   return digest;
 }
 
-bool MemoryPayloadStore::HasBlob(const std::string& digest) {
-  MutexLock lock(mutex_);
-  return blobs_.contains(digest);
+absl::StatusOr<int64_t> MemoryPayloadStore::GetBlobSize(const std::string& digest) {
+  ASSIGN_OR_RETURN(const std::shared_ptr<const BlobView> blob, OpenBlob(digest));
+  return blob->size_bytes();
 }
 
 absl::StatusOr<std::shared_ptr<const BlobView>> MemoryPayloadStore::OpenBlob(const std::string& digest) {

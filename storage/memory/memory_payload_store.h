@@ -42,7 +42,7 @@ class MemoryPayloadStore final : public PayloadStore {
   int64_t DeleteStaleUploads(absl::Time now, absl::Duration keep) override;
 
   absl::StatusOr<std::string> WriteBlob(const std::function<absl::Status(const ByteSink& take)>& write) override;
-  bool HasBlob(const std::string& digest) override;
+  absl::StatusOr<int64_t> GetBlobSize(const std::string& digest) override;
   absl::StatusOr<std::shared_ptr<const BlobView>> OpenBlob(const std::string& digest) override;
   absl::StatusOr<BlobRemains> DeleteBlob(const std::string& digest) override;
   absl::StatusOr<std::vector<BlobInfo>> ListBlobs() override;

@@ -184,10 +184,13 @@ absl::StatusOr<PostgresPayloadStore::BlobRow> PostgresPayloadStore::FindBlob(con
   return *found;
 }
 
-bool PostgresPayloadStore::HasBlob(const std::string& digest) {
-  const absl::Status found = FindBlob(digest).status();
-  if (!found.ok() && !absl::IsNotFound(found)) LogWarning("blob {} cannot be looked for: {}", digest, found.ToString());
-  return found.ok();
+absl::StatusOr<int64_t> PostgresPayloadStore::GetBlobSize(const std::string& digest) {
+  const absl::StatusOr<BlobRow> found = FindBlob(digest);
+  if (found.ok()) return found->size_bytes;
+  if (!absl::IsNotFound(found.status())) {
+    LogWarning("blob {} cannot be looked for: {}", digest, found.status().ToString());
+  }
+  return found.status();
 }
 
 absl::StatusOr<std::shared_ptr<const BlobView>> PostgresPayloadStore::OpenBlob(const std::string& digest) {

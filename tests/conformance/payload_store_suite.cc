@@ -56,6 +56,7 @@ PAYLOAD_TEST("An upload of several chunks becomes a blob of its digest") {
   REQUIRE(blobs.size() == 1);
   CHECK(blobs[0].digest == digest);
   CHECK(blobs[0].size_bytes == 11);
+  CHECK(*store.GetBlobSize(digest) == 11);
 }
 
 PAYLOAD_TEST("Chunks may come again and overlap, but leave no gap and never run past the end") {
@@ -243,6 +244,7 @@ PAYLOAD_TEST("A blob is stored once, read until it is deleted, and an open view 
   CHECK_FALSE(store.HasBlob(digest));
   CHECK(store.OpenBlob(digest).status().code() == Code::kNotFound);
   CHECK(WholeOf(*view) == "bytes");
+  CHECK(store.GetBlobSize(digest).status().code() == Code::kNotFound);
   CHECK_FALSE(store.HasBlob("../uploads"));
   CHECK(store.OpenBlob("../uploads").status().code() == Code::kNotFound);
 }

@@ -864,6 +864,19 @@ void AddEffectsOnWhatIsKept(std::map<std::string, std::function<void()>>& rows) 
     CHECK(broadcast_after(server, absl::Seconds(4)));
     CHECK_FALSE(broadcast_after(server, absl::Seconds(5)));
   };
+  rows["lingering_bytes_max"] = [] {
+    CoreFederation server(With([](Limits& l) { l.lingering_bytes_max = 8; }));
+    v1::RoundSpec spec = SumRound(1);
+    std::vector<std::string> models;
+    for (const std::string bytes : {"model 1", "model 2"}) {
+      spec.set_broadcast_digest(models.emplace_back(*server.payloads().PutBlob(bytes)));
+      server.CreateRound(spec);
+      REQUIRE(Contribute(server, "w1", 1) == v1::ResultVerdict::ACCEPTED);
+    }
+    server.Advance(absl::Milliseconds(1));
+    CHECK_FALSE(server.payloads().HasBlob(models[0]));
+    CHECK(server.payloads().HasBlob(models[1]));
+  };
 }
 
 void AddEffectsOnBatchesAndCheckpoints(std::map<std::string, std::function<void()>>& rows) {

@@ -89,6 +89,88 @@ TEST_CASE("A broadcast that was just uploaded stays for its round, although anot
   CHECK_FALSE(server.payloads().HasBlob(spec.broadcast_digest()));
 }
 
+// Of rounds that end one after the other, each with a broadcast of eight bytes.
+class ShortRounds {
+ public:
+  explicit ShortRounds(CoreFederation& server) : server_(server) {}
+
+  std::string Run(const std::string& bytes) {
+    FinishUpload(server_, AlmostUpload(server_, bytes));
+    return RunStored(bytes);
+  }
+  std::string RunStored(const std::string& bytes) {
+    v1::RoundSpec spec = SumRound(1);
+    spec.set_broadcast_digest(Sha256Hex(bytes));
+    server_.CreateRound(spec);
+    REQUIRE(Contribute(server_, "w", 1) == Verdict::ACCEPTED);
+    server_.Advance(absl::Milliseconds(500));
+    return spec.broadcast_digest();
+  }
+
+ private:
+  CoreFederation& server_;
+};
+
+TEST_CASE("A loop of short rounds leaves its last models, and no more bytes of them than the limit") {
+  Limits limits;
+  limits.lingering_bytes_max = 20;
+  CoreFederation server(limits);
+  ShortRounds rounds(server);
+  std::vector<std::string> models;
+  for (int i = 0; i < 8; ++i) {
+    models.push_back(rounds.Run("model " + std::to_string(i) + "!"));
+    for (int j = 0; j <= i; ++j) CHECK(server.payloads().HasBlob(models[static_cast<size_t>(j)]) == (j >= i - 1));
+  }
+  // However large it is, the latest stays its time.
+  const std::string large = rounds.Run("a model of more bytes than all that may stay");
+  CHECK(server.payloads().HasBlob(large));
+  CHECK_FALSE(server.payloads().HasBlob(models.back()));
+  server.Advance(limits.broadcast_linger);
+  CHECK_FALSE(server.payloads().HasBlob(large));
+}
+
+TEST_CASE("A model that a program was told to be there outlives others for the round to come") {
+  Limits limits;
+  limits.lingering_bytes_max = 8;
+  CoreFederation server(limits);
+  ShortRounds rounds(server);
+  const std::string awaited = rounds.Run("awaited!");
+  v1::StartUploadRequest start;
+  start.set_request_id("another program's");
+  start.set_size_bytes(8);
+  start.set_digest(awaited);
+  const auto told = server.Call<v1::StartUploadResponse>("BlobService/StartUpload", start);
+  REQUIRE(told.ok());
+  REQUIRE(told->verdict() == v1::StartUploadResponse::ALREADY_STORED);
+  rounds.Run("model 1!");
+  rounds.Run("model 2!");
+  REQUIRE(server.payloads().HasBlob(awaited));
+  CHECK(rounds.RunStored("awaited!") == awaited);
+  rounds.Run("model 3!");
+  CHECK_FALSE(server.payloads().HasBlob(awaited));
+}
+
+TEST_CASE("A model of a round that goes on stays when another of its rounds ends, however few bytes may linger") {
+  Limits limits;
+  limits.lingering_bytes_max = 1;
+  CoreFederation server(limits);
+  v1::RoundSpec spec = SumRound(1);
+  const std::string shared = *server.payloads().PutBlob("a model of two rounds");
+  spec.set_broadcast_digest(shared);
+  server.CreateRound(spec);
+  REQUIRE(Contribute(server, "w", 1) == Verdict::ACCEPTED);
+  const std::string live = server.CreateRound(spec);
+  spec.set_broadcast_digest(*server.payloads().PutBlob("another model"));
+  v1::CancelRoundRequest cancel;
+  cancel.set_request_id("cancel");
+  cancel.set_round(server.CreateRound(spec));
+  REQUIRE(server.Call<v1::CancelRoundResponse>("RoundService/CancelRound", cancel).ok());
+  server.Advance(absl::Seconds(1));
+  CHECK(server.payloads().HasBlob(shared));
+  REQUIRE(Contribute(server, "w", 1) == Verdict::ACCEPTED);
+  CHECK(server.GetRound(live).state() == v1::SUCCEEDED);
+}
+
 TEST_CASE("An aggregate that the next round broadcasts stays readable when that round has ended") {
   Limits limits;
   CoreFederation server(limits);

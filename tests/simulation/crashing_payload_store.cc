@@ -79,8 +79,8 @@ absl::Status CrashingPayloadStore::DeleteUpload(const UploadId& id) {
 int64_t CrashingPayloadStore::DeleteStaleUploads(absl::Time now, absl::Duration keep) {
   return Between(point_, StoreOperation::kDeleteStaleUploads, [&] { return inner_.DeleteStaleUploads(now, keep); });
 }
-bool CrashingPayloadStore::HasBlob(const std::string& digest) {
-  return Between(point_, StoreOperation::kHasBlob, [&] { return inner_.HasBlob(digest); });
+absl::StatusOr<int64_t> CrashingPayloadStore::GetBlobSize(const std::string& digest) {
+  return Between(point_, StoreOperation::kGetBlobSize, [&] { return inner_.GetBlobSize(digest); });
 }
 absl::StatusOr<std::shared_ptr<const BlobView>> CrashingPayloadStore::OpenBlob(const std::string& digest) {
   return Between(point_, StoreOperation::kOpenBlob, [&] { return inner_.OpenBlob(digest); });

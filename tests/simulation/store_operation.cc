@@ -64,7 +64,7 @@ constexpr StoreOperationRow kOperations[] = {
     {StoreOperation::kDeleteUpload, "PayloadStore::DeleteUpload"},
     {StoreOperation::kDeleteStaleUploads, "PayloadStore::DeleteStaleUploads"},
     {StoreOperation::kWriteBlob, "PayloadStore::WriteBlob"},
-    {StoreOperation::kHasBlob, "PayloadStore::HasBlob"},
+    {StoreOperation::kGetBlobSize, "PayloadStore::GetBlobSize"},
     {StoreOperation::kOpenBlob, "PayloadStore::OpenBlob"},
     {StoreOperation::kDeleteBlob, "PayloadStore::DeleteBlob"},
     {StoreOperation::kListBlobs, "PayloadStore::ListBlobs"},

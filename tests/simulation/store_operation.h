@@ -68,7 +68,7 @@ enum class StoreOperation {
   kDeleteUpload,
   kDeleteStaleUploads,
   kWriteBlob,
-  kHasBlob,
+  kGetBlobSize,
   kOpenBlob,
   kDeleteBlob,
   kListBlobs,

@@ -57,7 +57,7 @@ struct UploadParams {
   std::string task;
   std::string lease_token;
   // Chunks are as large as the server allows, up to this.
-  int64_t chunk_bytes_max = 1 << 20;
+  int64_t chunk_bytes_max = 2 << 20;
   // Null: a size of this session's own. Must outlive it.
   ChunkSize* chunk_size = nullptr;
 };

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <set>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -26,21 +27,24 @@ absl::Status Broadcasts::Recover(absl::Time now) {
   if (former.empty()) return absl::OkStatus();
   ASSIGN_OR_RETURN(const std::vector<PayloadStore::BlobInfo> blobs, context_.payloads.ListBlobs());
   for (const PayloadStore::BlobInfo& blob : blobs) {
-    if (std::binary_search(former.begin(), former.end(), blob.digest)) OnRoundEnded(blob.digest, now);
+    if (std::binary_search(former.begin(), former.end(), blob.digest)) Retire(blob.digest, blob.size_bytes, now);
   }
   return absl::OkStatus();
 }
 
 void Broadcasts::Touch(const std::string& digest, absl::Duration keep, absl::Time now) {
-  std::erase_if(touched_, [now](const auto& entry) { return entry.second <= now; });
-  absl::Time& until = touched_.try_emplace(digest, now).first->second;
-  until = std::max(until, now + keep);
+  std::erase_if(told_, [now](const auto& entry) { return entry.second.until <= now; });
+  Told& told = told_.try_emplace(digest, Told{.until = now}).first->second;
+  told.until = std::max(told.until, now + keep);
+  ++told.num_awaited;
   const auto found = retired_.find(digest);
-  if (found != retired_.end()) found->second = until;
+  if (found != retired_.end()) found->second.delete_time = told.until;
 }
 
 absl::Status Broadcasts::CheckStored(const std::string& digest) const {
-  if (digest.empty() || context_.payloads.HasBlob(digest)) return absl::OkStatus();
+  if (digest.empty()) return absl::OkStatus();
+  const absl::Status found = context_.payloads.GetBlobSize(digest).status();
+  if (!absl::IsNotFound(found)) return found;
   return absl::NotFoundError(fmt::format(
       "the broadcast {} was not uploaded; upload it first (sheaf round create --broadcast FILE does both)", digest));
 }
@@ -51,15 +55,44 @@ void Broadcasts::OnRoundAdded(const std::string& digest, const std::string& popu
 
 void Broadcasts::OnRoundCreated(const std::string& digest, absl::Time now) {
   context_.executor.Defer([this, digest, now](const absl::Status& commit) {
-    const auto touched = touched_.find(digest);
-    if (commit.ok() && touched != touched_.end()) {
-      touched->second = std::min(touched->second, now + context_.limits.broadcast_linger);
-    }
+    const auto told = told_.find(digest);
+    if (!commit.ok() || told == told_.end()) return;
+    told->second.until = std::min(told->second.until, now + context_.limits.broadcast_linger);
+    told->second.num_awaited = std::max<int64_t>(told->second.num_awaited - 1, 0);
   });
 }
 
 void Broadcasts::OnRoundEnded(const std::string& digest, absl::Time now) {
-  if (!digest.empty()) retired_[digest] = now + context_.limits.broadcast_linger;
+  if (digest.empty()) return;
+  // One that is not known to be there takes no room.
+  Retire(digest, context_.payloads.GetBlobSize(digest).value_or(0), now);
+  LimitLingering(digest, now);
+}
+
+void Broadcasts::Retire(const std::string& digest, int64_t size_bytes, absl::Time now) {
+  retired_[digest] = {.delete_time = now + context_.limits.broadcast_linger, .size_bytes = size_bytes};
+}
+
+void Broadcasts::LimitLingering(const std::string& newest, absl::Time now) {
+  int64_t total_bytes = 0;
+  std::vector<std::pair<absl::Time, const std::string*>> earliest;
+  for (const auto& [digest, retired] : retired_) {
+    if (retired.delete_time <= now) continue;
+    total_bytes += retired.size_bytes;
+    if (digest != newest) earliest.emplace_back(retired.delete_time, &digest);
+  }
+  if (total_bytes <= context_.limits.lingering_bytes_max) return;
+  std::sort(earliest.begin(), earliest.end(),
+            [](const auto& a, const auto& b) { return std::tie(a.first, *a.second) < std::tie(b.first, *b.second); });
+  for (const auto& [time, digest] : earliest) {
+    if (total_bytes <= context_.limits.lingering_bytes_max) return;
+    const auto told = told_.find(*digest);
+    if (told != told_.end() && told->second.num_awaited > 0) continue;
+    if (told != told_.end()) told_.erase(told);
+    Retired& retired = retired_[*digest];
+    retired.delete_time = now;
+    total_bytes -= retired.size_bytes;
+  }
 }
 
 void Broadcasts::OnRoundUndone(const std::string& digest) {
@@ -68,11 +101,11 @@ void Broadcasts::OnRoundUndone(const std::string& digest) {
 
 void Broadcasts::Tick(absl::Time now) {
   std::vector<std::string> due;
-  for (const auto& [digest, time] : retired_) {
-    if (time <= now) due.push_back(digest);
+  for (const auto& [digest, retired] : retired_) {
+    if (retired.delete_time <= now) due.push_back(digest);
   }
   if (due.empty()) return;
-  for (const std::string& digest : due) retired_[digest] = now + context_.limits.broadcast_linger;
+  for (const std::string& digest : due) retired_[digest].delete_time = now + context_.limits.broadcast_linger;
   // What this batch says of the rounds that had it may yet come to nothing.
   context_.executor.Defer([this, due = std::move(due), now](const absl::Status& commit) {
     if (!commit.ok()) return;
@@ -89,15 +122,15 @@ void Broadcasts::Tick(absl::Time now) {
 
 absl::Time Broadcasts::NextTick() const {
   absl::Time next = absl::InfiniteFuture();
-  for (const auto& [digest, time] : retired_) next = std::min(next, time);
+  for (const auto& [digest, retired] : retired_) next = std::min(next, retired.delete_time);
   return next;
 }
 
 bool Broadcasts::IsUnused(const std::string& digest, absl::Time now) const {
   const absl::StatusOr<TaskStore::BlobUse> use = context_.store.GetBlobUse(digest);
   if (!use.ok() || *use == TaskStore::BlobUse::kCurrent) return false;
-  const auto touched = touched_.find(digest);
-  if (touched != touched_.end() && touched->second > now) return false;
+  const auto told = told_.find(digest);
+  if (told != told_.end() && told->second.until > now) return false;
   // An aggregate that was written, and that the store hears of in a later batch; or a broadcast that tasks began from
   // that were carried over.
   return std::none_of(rounds_.all().begin(), rounds_.all().end(), [&](const auto& entry) {

@@ -32,7 +32,7 @@ class Broadcasts {
 
   // It stays for `keep`, or until a round has named it and has ended.
   void Touch(const std::string& digest, absl::Duration keep, absl::Time now);
-  // NOT_FOUND if the round names one that is not there.
+  // NOT_FOUND if the round names one that is not there; errors of the store.
   absl::Status CheckStored(const std::string& digest) const;
 
   // A round is live that has it (nothing, if `digest` is empty).
@@ -40,7 +40,7 @@ class Broadcasts {
   // A round was created in this batch that has it: from its commit on it lives as its rounds do, and not for as long as
   // one was waited for.
   void OnRoundCreated(const std::string& digest, absl::Time now);
-  // A round that had it is not live any more: it has ended, or the batch that created it failed.
+  // A round that had it is not live any more: it has ended (O(those that linger)), or the batch that created it failed.
   void OnRoundEnded(const std::string& digest, absl::Time now);
   void OnRoundUndone(const std::string& digest);
 
@@ -59,16 +59,29 @@ class Broadcasts {
   absl::Status Delete(const std::string& digest) const;
 
  private:
+  // A program was told that it is there.
+  struct Told {
+    // It stays until then.
+    absl::Time until;
+    // How often it was told since a round named it last.
+    int64_t num_awaited = 0;
+  };
+  // Its rounds have ended.
+  struct Retired {
+    absl::Time delete_time;
+    int64_t size_bytes = 0;
+  };
+  void Retire(const std::string& digest, int64_t size_bytes, absl::Time now);
+  // Of those that linger, lets go of the earliest until the others are few enough bytes; `newest` stays.
+  void LimitLingering(const std::string& newest, absl::Time now);
   // Who may read `digest` from now on: the populations of the live rounds that have it.
   void ForgetReaders(const std::string& digest);
 
   CoreContext& context_;
   LiveRounds& rounds_;
   BroadcastReaders readers_;
-  // Those that a program was told to be there, and until when they stay.
-  std::map<std::string, absl::Time> touched_;
-  // When to delete those whose rounds have ended.
-  std::map<std::string, absl::Time> retired_;
+  std::map<std::string, Told> told_;
+  std::map<std::string, Retired> retired_;
 };
 
 }  // namespace sheaf
