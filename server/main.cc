@@ -28,6 +28,7 @@
 #include "server/rpc/forwarded_metadata.h"
 #include "server/runtime.h"
 #include "server/standby.h"
+#include "server/threads/strand_pool.h"
 #include "storage/directory/open.h"
 #include "storage/memory/memory_payload_store.h"
 #include "storage/memory/memory_task_store.h"
@@ -182,9 +183,16 @@ class Turn {
   // Why it cannot wait.
   const absl::Status& status() const { return status_; }
 
-  // The wait is over. The doors are there again; whoever comes waits at them.
+  // The wait is over: nothing is forwarded any more. Returns at once.
+  void BeginEnd() {
+    if (standby_ == nullptr) return;
+    ending_.Run("forwarding",
+                [this, standby = std::shared_ptr<Standby>(std::move(standby_))] { doors_ = standby->Stop(); });
+  }
+  // The doors are there again; whoever comes waits at them.
   void End() {
-    if (standby_ != nullptr) doors_ = std::exchange(standby_, nullptr)->Stop();
+    BeginEnd();
+    ending_.WaitUntilIdle(clock_, absl::InfiniteDuration());
   }
 
  private:
@@ -214,6 +222,8 @@ class Turn {
   absl::Time next_token_look_ = absl::InfinitePast();
   std::unique_ptr<PostgresTokenWatch> watch_;
   std::unique_ptr<Standby> standby_;
+  // Beside the store's opening.
+  StrandPool ending_{1};
 };
 
 struct ChosenStore {
@@ -293,6 +303,7 @@ absl::Status Serve(const Config& config) {
                .certificate = options.for_peers.shown.certificate,
                .secret = options.for_peers.secret};
     as.wait = [&turn](const PostgresOwner::Waiting& waiting) { return turn.Wait(waiting); };
+    as.taken = [&turn] { turn.BeginEnd(); };
   }
   const absl::StatusOr<ChosenStore> chosen = ChooseStore(config, random, std::move(as));
   turn.End();

@@ -909,17 +909,17 @@ TEST_CASE(
     return static_cast<const v1::WriteChunkRequest&>(*test.transport.calls[call].request);
   };
   begin(0);
-  CHECK(sent().data().size() == 1 << 20);
+  CHECK(sent().data().size() == 2 << 20);
   time_out();
-  CHECK(sent().data().size() == 128 << 10);
+  CHECK(sent().data().size() == 256 << 10);
   v1::WriteChunkResponse written;
-  written.set_committed_bytes(128 << 10);
+  written.set_committed_bytes(256 << 10);
   test.Answer(test.Calls(kWriteChunk.name).back(), std::make_unique<v1::WriteChunkResponse>(written));
-  CHECK(sent().offset() == 128 << 10);
-  CHECK(sent().data().size() == 128 << 10);
+  CHECK(sent().offset() == 256 << 10);
+  CHECK(sent().data().size() == 256 << 10);
   // Never less than 64 KiB.
   for (int i = 0; i < 3; ++i) time_out();
-  CHECK(sent().offset() == 128 << 10);
+  CHECK(sent().offset() == 256 << 10);
   CHECK(sent().data().size() == 64 << 10);
   begin(1);
   CHECK(sent().upload_id() == "u1");
