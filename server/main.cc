@@ -283,6 +283,7 @@ absl::Status PrintOperatorToken(const Config& config) {
   SystemRandom random;
   ASSIGN_OR_RETURN(const ChosenStore store, ChooseStore(config, random));
   ASSIGN_OR_RETURN(const std::string secret, CreateOperatorToken(*store.tasks, random, clock.Now()));
+  GiveBack(store);
   fmt::print("{}\n", secret);
   fmt::print(stderr,
              "sheafd: this token of the role operator is shown once; keep it in a file of mode 0600 for "

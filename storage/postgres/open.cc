@@ -52,15 +52,17 @@ absl::StatusOr<PostgresStore> OpenPostgresStore(const PostgresStoreOptions& opti
                                   .version = kVersion,
                                   .address = options.address,
                                   .peer = options.peer,
-                                  .takeover_after = options.takeover_after,
-                                  .taken = options.taken};
+                                  .takeover_after = options.takeover_after};
   if (options.wait) {
     owner.wait = [&, is_warm = false](const PostgresOwner::Waiting& waiting) mutable {
-      if (absl::IsNotFound(waiting.why) && !is_warm) is_warm = store.payloads->WarmUp().ok();
+      // Once: what keeps the database from it does so for longer than until the next look.
+      if (absl::IsNotFound(waiting.why) && !std::exchange(is_warm, true)) store.payloads->WarmUp().IgnoreError();
       return options.wait(waiting);
     };
   }
-  ASSIGN_OR_RETURN(store.tasks, PostgresTaskStore::Open({.connection = connection, .owner = std::move(owner)}));
+  ASSIGN_OR_RETURN(store.tasks, PostgresTaskStore::Open({.connection = connection,
+                                                         .owner = std::move(owner),
+                                                         .taken = options.taken}));
   store.payloads->JoinBatches(store.tasks->session());
   return store;
 }

@@ -328,12 +328,19 @@ absl::Status PostgresConnection::AwaitNotice(absl::Duration timeout) {
     poll(nullptr, 0, milliseconds);
     return absl::OkStatus();
   }
+  // What they say is what they are: something has happened.
+  const auto take_notices = [this] {
+    bool were_there = false;
+    for (; PGnotify* const notice = PQnotifies(connection_); were_there = true) PQfreemem(notice);
+    return were_there;
+  };
+  // They may have come with the answers before.
+  if (take_notices()) return absl::OkStatus();
   pollfd socket{.fd = PQsocket(connection_), .events = POLLIN, .revents = 0};
   // Before the end of a connection come the database's last words.
   for (int ready = poll(&socket, 1, milliseconds); ready > 0; ready = poll(&socket, 1, 0)) {
     if (PQconsumeInput(connection_) != 1) return Broken("-- notice");
-    // What they say is what they are: something has happened.
-    while (PGnotify* const notice = PQnotifies(connection_)) PQfreemem(notice);
+    take_notices();
   }
   return absl::OkStatus();
 }

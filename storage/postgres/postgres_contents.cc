@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <optional>
 #include <utility>
 
 #include "base/checksum.h"
@@ -14,6 +15,8 @@ namespace {
 constexpr size_t kPieceBytes = 1 << 20;
 // In one flight.
 constexpr int64_t kFlightPieces = 4;
+// So many are looked at in one statement: none takes long, and what it has done is done.
+constexpr int64_t kPiecesAtATime = 1000;
 
 constexpr char kNotUsed[] =
     "NOT EXISTS (SELECT FROM blobs WHERE blobs.content_key = pieces.content_key)\n"
@@ -91,8 +94,19 @@ void QueueDeleteContent(PostgresConnection& connection, int64_t key) {
 }
 
 absl::Status DeleteUnusedContents(PostgresConnection& connection) {
-  return connection.Run(
-      {.sql = fmt::format("-- delete_unused_contents\nDELETE FROM content_pieces AS pieces\nWHERE {}", kNotUsed)});
+  for (std::optional<int64_t> after, through = 0;;) {
+    after = std::exchange(through, std::nullopt);
+    RETURN_IF_ERROR(connection.Run({.sql = R"(-- next_contents
+        SELECT max(content_key) FROM (SELECT content_key FROM content_pieces WHERE content_key > $1
+                                       ORDER BY content_key LIMIT $2) AS portion HAVING count(*) > 0)",
+                                    .values = PostgresValues().Add(*after).Add(kPiecesAtATime),
+                                    .on_row = [&](const SqlRow& row) { through = row.Int(0); }}));
+    if (!through.has_value()) return absl::OkStatus();
+    RETURN_IF_ERROR(connection.Run({.sql = fmt::format("-- delete_unused_contents\nDELETE FROM content_pieces AS pieces\n"
+                                                       "WHERE content_key > $1 AND content_key <= $2 AND {}",
+                                                       kNotUsed),
+                                    .values = PostgresValues().Add(*after).Add(*through)}));
+  }
 }
 
 }  // namespace sheaf

@@ -43,16 +43,16 @@ absl::StatusOr<std::unique_ptr<PostgresOwner>> PostgresOwner::Take(PostgresConne
                               options.wait({.why = status, .owner = owner->owner_});
        ++num_looks) {
     connection.AwaitNotice(options.look_interval).IgnoreError();
+    const bool was_connected = connection.is_connected();
     status = owner->TryToTake();
     // It broke since the look before, which only an attempt to use it may tell.
-    if (!connection.is_connected()) status = owner->TryToTake();
+    if (was_connected && !connection.is_connected()) status = owner->TryToTake();
     // Whoever lists the servers sees that it lives.
     if (absl::IsNotFound(status) && num_looks % kLooksPerBeat == 0) owner->Beat().IgnoreError();
   }
   if (!status.ok() && connection.is_connected()) owner->Leave().IgnoreError();
   if (absl::IsNotFound(status)) return absl::FailedPreconditionError(status.message());
   RETURN_IF_ERROR(status);
-  if (options.taken) options.taken();
   return owner;
 }
 
@@ -152,10 +152,16 @@ absl::Status PostgresOwner::EndOldConnection(Ending ending) {
   return connection_.Run({.sql = fmt::format(R"(-- end_old_connection
       SELECT pg_terminate_backend(a.pid, 5000) FROM owners o
         JOIN pg_stat_activity a ON a.pid = o.backend_pid AND a.backend_start = o.backend_start
+        LEFT JOIN servers s ON s.id = o.server AND s.epoch = o.server_epoch
        WHERE o.population = ''
+         AND (o.server = $1 OR greatest(o.heartbeat_time, s.heartbeat_time) + $2 * interval '1 microsecond'
+                <= clock_timestamp())
          AND ({} OR a.state LIKE 'idle in transaction%' OR a.wait_event_type = 'Client')
          AND NOT (a.application_name = '{}' AND a.state = 'active' AND a.wait_event_type IS DISTINCT FROM 'Client'))",
-                                             ending == Ending::kAnyhow, kLongWork)});
+                                             ending == Ending::kAnyhow, kLongWork),
+                          .values = PostgresValues()
+                                        .Add(SqlText(options_.server))
+                                        .Add(absl::ToInt64Microseconds(options_.takeover_after))});
 }
 
 absl::Status PostgresOwner::CheckFree() {
@@ -175,9 +181,10 @@ absl::Status PostgresOwner::CheckFree() {
          owner_ = {.server = row.String(0),
                    .peer = {.address = row.String(3), .certificate = row.String(4), .secret = row.String(5)}};
          status = absl::NotFoundError(
-             fmt::format("{}: server {} at {} owns the store, and was heard of {} s ago; it is taken over {} after "
+             fmt::format("{}: server {}{} owns the store, and was heard of {} s ago; it is taken over {} after "
                          "it was heard of last",
-                         connection_.name(), row.Bytes(0), row.Bytes(1), row.Int(2),
+                         connection_.name(), row.Bytes(0),
+                         row.Bytes(1).empty() ? "" : fmt::format(" at {}", row.Bytes(1)), row.Int(2),
                          absl::FormatDuration(options_.takeover_after)));
        }}));
   return status;

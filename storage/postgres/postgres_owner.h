@@ -61,8 +61,6 @@ class PostgresOwner {
     // Who waits for its turn: called after each look that found no turn, and says whether to look again. Without it
     // Take returns at once.
     std::function<bool(const Waiting&)> wait;
-    // Called when its turn has come, before the store is read. May be null.
-    std::function<void()> taken;
     // Who waits looks again after so long, or at once when the owner gives the store back.
     absl::Duration look_interval = absl::Milliseconds(100);
     // How often a lost connection is made again before the store is given up, some half a second apart.
@@ -116,7 +114,8 @@ class PostgresOwner {
   // The row is this process's: takes it again for the connection that is there now, and reads `batch`.
   absl::StatusOr<int64_t> TakeAgain();
   enum class Ending { kIfItsClientIsSilent, kAnyhow };
-  // Ends the connection that holds the row's lock for longer than one waits for it, unless it is at long work. That of
+  // Ends the connection of an owner of whom nothing was heard for long, or of this server's former process, that holds
+  // the row's lock for longer than one waits for it, unless it is at long work. That of
   // a server that stands still in the middle of long work waits for its client, and is ended, too.
   absl::Status EndOldConnection(Ending ending);
   // The same on a new connection.

@@ -64,6 +64,7 @@ absl::StatusOr<std::unique_ptr<PostgresTaskStore>> PostgresTaskStore::Open(const
     shared.owner().Release().IgnoreError();
     return status;
   }
+  if (options.taken) options.taken();
   ASSIGN_OR_RETURN(std::unique_ptr<TaskStore> tasks, SqlTaskStore::Open(std::move(engine)));
   return std::unique_ptr<PostgresTaskStore>(new PostgresTaskStore(shared, std::move(tasks)));
 }

@@ -11,6 +11,7 @@
 // batch cannot be known: the store is over, also for looks, and is opened anew. Not thread-safe.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <utility>
@@ -32,6 +33,8 @@ class PostgresTaskStore {
   struct Options {
     PostgresConnection::Options connection;
     PostgresOwner::Options owner;
+    // Called when its turn has come and the schema is this build's, before the store is read. May be null.
+    std::function<void()> taken;
     // Those of this build.
     std::span<const Migration> migrations = PostgresMigrations();
   };

@@ -138,6 +138,19 @@ TEST_CASE("The server takes each setting that compose.yaml gives it, and each se
   CHECK(directories.size() == kServers);
 }
 
+// Its image makes the volume a directory of the image's user, in which everybody may make theirs, and which only that
+// user may close to others, as PostgreSQL wants of its data.
+TEST_CASE("The database of compose.yaml, which runs as whoever starts it, has a directory of its own in its volume") {
+  const Composition composition;
+  const Service& database = composition.services.at("database");
+  REQUIRE(database.contains("user"));
+  const std::string volume = Words(database.at("volumes")).front();
+  const std::string mount = volume.substr(volume.find(':') + 1);
+  const std::string data = Members(database.at("environment")).at("PGDATA").Scalar();
+  INFO(mount << " " << data);
+  CHECK(data.starts_with(mount + "/"));
+}
+
 TEST_CASE("The images of compose.yaml are in the Dockerfile, and are made from what is there") {
   const Composition composition;
   std::set<std::string> stages;

@@ -146,8 +146,40 @@ TEST_CASE("A model that a program was told to be there outlives others for the r
   rounds.Run("model 2!");
   REQUIRE(server.payloads().HasBlob(awaited));
   CHECK(rounds.RunStored("awaited!") == awaited);
-  rounds.Run("model 3!");
+  server.Advance(limits.broadcast_linger);
   CHECK_FALSE(server.payloads().HasBlob(awaited));
+}
+
+TEST_CASE("A model that several rounds have named stays its time, whatever others leave") {
+  Limits limits;
+  limits.lingering_bytes_max = 8;
+  CoreFederation server(limits);
+  ShortRounds rounds(server);
+  const std::string shared = rounds.Run("shared!!");
+  rounds.RunStored("shared!!");
+  rounds.Run("model 1!");
+  rounds.Run("model 2!");
+  CHECK(server.payloads().HasBlob(shared));
+  server.Advance(limits.broadcast_linger);
+  CHECK_FALSE(server.payloads().HasBlob(shared));
+}
+
+TEST_CASE("A model that a live round has does not count among those that linger") {
+  Limits limits;
+  limits.lingering_bytes_max = 8;
+  CoreFederation server(limits);
+  ShortRounds rounds(server);
+  const std::string large = "a model of two rounds, one of which goes on";
+  v1::RoundSpec spec = SumRound(1);
+  spec.set_broadcast_digest(*server.payloads().PutBlob(large));
+  const std::string other = rounds.Run("model 1!");
+  v1::CancelRoundRequest cancel;
+  cancel.set_request_id("cancel");
+  cancel.set_round(server.CreateRound(spec));
+  server.CreateRound(spec);
+  REQUIRE(server.Call<v1::CancelRoundResponse>("RoundService/CancelRound", cancel).ok());
+  server.Advance(absl::Milliseconds(1));
+  CHECK(server.payloads().HasBlob(other));
 }
 
 TEST_CASE("A model of a round that goes on stays when another of its rounds ends, however few bytes may linger") {

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <set>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -62,34 +61,62 @@ void Broadcasts::OnRoundCreated(const std::string& digest, absl::Time now) {
   });
 }
 
-void Broadcasts::OnRoundEnded(const std::string& digest, absl::Time now) {
-  if (digest.empty()) return;
-  // One that is not known to be there takes no room.
-  Retire(digest, context_.payloads.GetBlobSize(digest).value_or(0), now);
+void Broadcasts::OnRoundEnded(const LiveRound& round, absl::Time now) {
+  for (const std::string& before : round.broadcasts_before) Retire(before, now);
+  const std::string& digest = round.spec.broadcast_digest();
+  if (!digest.empty()) ++Retire(digest, now).num_rounds;
   LimitLingering(digest, now);
 }
 
-void Broadcasts::Retire(const std::string& digest, int64_t size_bytes, absl::Time now) {
-  retired_[digest] = {.delete_time = now + context_.limits.broadcast_linger, .size_bytes = size_bytes};
+Broadcasts::Retired& Broadcasts::Retire(const std::string& digest, absl::Time now) {
+  // One that is not known to be there takes no room.
+  return Retire(digest, context_.payloads.GetBlobSize(digest).value_or(0), now);
+}
+
+Broadcasts::Retired& Broadcasts::Retire(const std::string& digest, int64_t size_bytes, absl::Time now) {
+  Retired& retired = retired_[digest];
+  retired.delete_time = now + context_.limits.broadcast_linger;
+  retired.size_bytes = size_bytes;
+  ++retired.num_times;
+  return retired;
+}
+
+std::set<std::string> Broadcasts::StillHad() const {
+  std::set<std::string> had;
+  const auto note = [&](const std::string& digest) {
+    if (retired_.contains(digest)) had.insert(digest);
+  };
+  for (const auto& [id, round] : rounds_.all()) {
+    note(round->spec.broadcast_digest());
+    for (const std::string& before : round->broadcasts_before) note(before);
+  }
+  return had;
 }
 
 void Broadcasts::LimitLingering(const std::string& newest, absl::Time now) {
+  const auto lingers = [now](const Retired& retired) { return retired.delete_time > now; };
   int64_t total_bytes = 0;
-  std::vector<std::pair<absl::Time, const std::string*>> earliest;
-  for (const auto& [digest, retired] : retired_) {
-    if (retired.delete_time <= now) continue;
-    total_bytes += retired.size_bytes;
-    if (digest != newest) earliest.emplace_back(retired.delete_time, &digest);
-  }
+  for (const auto& [digest, retired] : retired_) total_bytes += lingers(retired) ? retired.size_bytes : 0;
   if (total_bytes <= context_.limits.lingering_bytes_max) return;
-  std::sort(earliest.begin(), earliest.end(),
-            [](const auto& a, const auto& b) { return std::tie(a.first, *a.second) < std::tie(b.first, *b.second); });
+  const std::set<std::string> had = StillHad();
+  std::vector<std::pair<absl::Time, std::string>> earliest;
+  for (const auto& [digest, retired] : retired_) {
+    if (!lingers(retired)) continue;
+    if (had.contains(digest)) {
+      total_bytes -= retired.size_bytes;
+      continue;
+    }
+    const auto told = told_.find(digest);
+    const bool is_awaited = told != told_.end() && told->second.until > now && told->second.num_awaited > 0;
+    // Who names one in round after round need not ask whether it is there.
+    const bool is_named_again = retired.num_rounds > 1;
+    if (digest != newest && !is_awaited && !is_named_again) earliest.emplace_back(retired.delete_time, digest);
+  }
+  std::sort(earliest.begin(), earliest.end());
   for (const auto& [time, digest] : earliest) {
     if (total_bytes <= context_.limits.lingering_bytes_max) return;
-    const auto told = told_.find(*digest);
-    if (told != told_.end() && told->second.num_awaited > 0) continue;
-    if (told != told_.end()) told_.erase(told);
-    Retired& retired = retired_[*digest];
+    told_.erase(digest);
+    Retired& retired = retired_.at(digest);
     retired.delete_time = now;
     total_bytes -= retired.size_bytes;
   }
@@ -100,21 +127,25 @@ void Broadcasts::OnRoundUndone(const std::string& digest) {
 }
 
 void Broadcasts::Tick(absl::Time now) {
-  std::vector<std::string> due;
-  for (const auto& [digest, retired] : retired_) {
-    if (retired.delete_time <= now) due.push_back(digest);
+  std::vector<std::pair<std::string, int64_t>> due;
+  for (auto& [digest, retired] : retired_) {
+    if (retired.delete_time > now) continue;
+    due.emplace_back(digest, retired.num_times);
+    retired.delete_time = now + context_.limits.broadcast_linger;
   }
   if (due.empty()) return;
-  for (const std::string& digest : due) retired_[digest].delete_time = now + context_.limits.broadcast_linger;
   // What this batch says of the rounds that had it may yet come to nothing.
   context_.executor.Defer([this, due = std::move(due), now](const absl::Status& commit) {
     if (!commit.ok()) return;
-    for (const std::string& digest : due) {
+    for (const auto& [digest, num_times] : due) {
+      const auto retired = retired_.find(digest);
+      // Another round that had it has ended meanwhile.
+      if (retired == retired_.end() || retired->second.num_times != num_times) continue;
       if (IsUnused(digest, now)) {
         const absl::Status status = Delete(digest);
         if (!status.ok()) LogWarning("broadcast {} stays on disk: {}", digest, status.ToString());
       }
-      retired_.erase(digest);
+      retired_.erase(retired);
       ForgetReaders(digest);
     }
   });

@@ -3,7 +3,7 @@
 //
 //   broadcasts.Touch(digest, absl::Hours(1), now);           // A program was told that this blob is stored.
 //   broadcasts.OnRoundAdded(digest, "default");              // From now on this population may read it.
-//   broadcasts.OnRoundEnded(digest, now);                    // It goes in a while, unless another round names it.
+//   broadcasts.OnRoundEnded(*round, now);                    // It goes in a while, unless another round names it.
 //   if (broadcasts.IsUnused(digest, now)) RETURN_IF_ERROR(broadcasts.Delete(digest));
 //   const bool may_read = broadcasts.readers().MayRead(digest, caller);  // On any thread.
 //
@@ -12,6 +12,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 
 #include "absl/status/status.h"
@@ -40,8 +41,10 @@ class Broadcasts {
   // A round was created in this batch that has it: from its commit on it lives as its rounds do, and not for as long as
   // one was waited for.
   void OnRoundCreated(const std::string& digest, absl::Time now);
-  // A round that had it is not live any more: it has ended (O(those that linger)), or the batch that created it failed.
-  void OnRoundEnded(const std::string& digest, absl::Time now);
+  // A round has ended, and is not among the live ones any more. O(those that linger), and where these are too many
+  // bytes O(live rounds x log(those that linger)).
+  void OnRoundEnded(const LiveRound& round, absl::Time now);
+  // The batch that created a round with it has failed.
   void OnRoundUndone(const std::string& digest);
 
   // Deletes those whose time has come.
@@ -66,14 +69,21 @@ class Broadcasts {
     // How often it was told since a round named it last.
     int64_t num_awaited = 0;
   };
-  // Its rounds have ended.
+  // A round has ended that had it.
   struct Retired {
     absl::Time delete_time;
     int64_t size_bytes = 0;
+    // Of how many rounds it was the broadcast, since it lingers.
+    int64_t num_rounds = 0;
+    // How often it was retired.
+    int64_t num_times = 0;
   };
-  void Retire(const std::string& digest, int64_t size_bytes, absl::Time now);
+  Retired& Retire(const std::string& digest, int64_t size_bytes, absl::Time now);
+  Retired& Retire(const std::string& digest, absl::Time now);
   // Of those that linger, lets go of the earliest until the others are few enough bytes; `newest` stays.
   void LimitLingering(const std::string& newest, absl::Time now);
+  // Of those that linger, what live rounds have.
+  std::set<std::string> StillHad() const;
   // Who may read `digest` from now on: the populations of the live rounds that have it.
   void ForgetReaders(const std::string& digest);
 

@@ -70,8 +70,7 @@ void RoundChanges::End(LiveRound& round, RoundState to, const std::string& error
 void RoundChanges::Forget(const RoundId& id, absl::Time now) {
   if (rounds_.Find(id) == nullptr) return;
   std::unique_ptr<LiveRound> round = rounds_.Remove(id);
-  broadcasts_.OnRoundEnded(round->spec.broadcast_digest(), now);
-  for (const std::string& before : round->broadcasts_before) broadcasts_.OnRoundEnded(before, now);
+  broadcasts_.OnRoundEnded(*round, now);
   // Behind a checkpoint that is still being written. What a crash leaves of it, the next start deletes: its round is
   // not live any more (RoundRecovery).
   std::move(round->strand).Retire([&payloads = context_.payloads, id] {

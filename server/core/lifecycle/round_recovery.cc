@@ -90,7 +90,14 @@ absl::Status RoundRecovery::ReadLongQueues() {
   for (const auto& [id, round] : rounds_.all()) {
     if (!HandsOutTasks(round->state)) continue;
     ASSIGN_OR_RETURN(const TaskCounts tasks, context_.store.CountTasks(id));
-    if (tasks.queued > kLongQueue) RETURN_IF_ERROR(context_.store.CountQueued(id).status());
+    if (tasks.queued <= kLongQueue) continue;
+    // A batch each: whoever waits for a store hears that its new owner lives.
+    RETURN_IF_ERROR(context_.store.BeginBatch());
+    if (const absl::Status read = context_.store.CountQueued(id).status(); !read.ok()) {
+      context_.store.RollbackBatch();
+      return read;
+    }
+    RETURN_IF_ERROR(context_.store.CommitBatch());
   }
   return absl::OkStatus();
 }

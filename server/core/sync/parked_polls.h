@@ -78,7 +78,7 @@ class ParkedPolls {
   void BeginDrain();
   bool is_draining() const { return is_draining_; }
   // For those who call while it does.
-  Pace drain_pace() const;
+  Pace drain_pace() const { return drain_pace_; }
 
   int64_t Num(const std::string& population) const { return num_parked_.Of(population); }
   bool IsParked(const std::string& population, const WorkerName& worker) const {
@@ -156,6 +156,7 @@ class ParkedPolls {
   std::set<RoundId> changed_rounds_;
   std::set<std::pair<std::string, WorkerName>> told_;
   bool is_draining_ = false;
+  Pace drain_pace_ = Pace::kAfterRestart;
 };
 
 }  // namespace sheaf
