@@ -40,10 +40,11 @@ void Broadcasts::Touch(const std::string& digest, absl::Duration keep, absl::Tim
   if (found != retired_.end()) found->second.delete_time = told.until;
 }
 
-absl::Status Broadcasts::CheckStored(const std::string& digest) const {
+absl::Status Broadcasts::CheckStored(const std::string& digest) {
   if (digest.empty()) return absl::OkStatus();
-  const absl::Status found = context_.payloads.GetBlobSize(digest).status();
-  if (!absl::IsNotFound(found)) return found;
+  const absl::StatusOr<int64_t> size_bytes = context_.payloads.GetBlobSize(digest);
+  if (size_bytes.ok()) last_found_ = {digest, *size_bytes};
+  if (!absl::IsNotFound(size_bytes.status())) return size_bytes.status();
   return absl::NotFoundError(fmt::format(
       "the broadcast {} was not uploaded; upload it first (sheaf round create --broadcast FILE does both)", digest));
 }
@@ -53,6 +54,7 @@ void Broadcasts::OnRoundAdded(const std::string& digest, const std::string& popu
 }
 
 void Broadcasts::OnRoundCreated(const std::string& digest, absl::Time now) {
+  if (!digest.empty() && last_found_.first == digest) sizes_.insert(last_found_);
   context_.executor.Defer([this, digest, now](const absl::Status& commit) {
     const auto told = told_.find(digest);
     if (!commit.ok() || told == told_.end()) return;
@@ -69,8 +71,11 @@ void Broadcasts::OnRoundEnded(const LiveRound& round, absl::Time now) {
 }
 
 Broadcasts::Retired& Broadcasts::Retire(const std::string& digest, absl::Time now) {
+  const auto found = sizes_.find(digest);
   // One that is not known to be there takes no room.
-  return Retire(digest, context_.payloads.GetBlobSize(digest).value_or(0), now);
+  const int64_t size_bytes =
+      found != sizes_.end() ? found->second : context_.payloads.GetBlobSize(digest).value_or(0);
+  return Retire(digest, size_bytes, now);
 }
 
 Broadcasts::Retired& Broadcasts::Retire(const std::string& digest, int64_t size_bytes, absl::Time now) {
@@ -181,6 +186,7 @@ void Broadcasts::ForgetReaders(const std::string& digest) {
     if (round->spec.broadcast_digest() == digest || HadBefore(*round, digest))
       populations.insert(round->spec.population());
   }
+  if (populations.empty()) sizes_.erase(digest);
   readers_.Set(digest, std::move(populations));
 }
 

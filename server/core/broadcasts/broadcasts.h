@@ -14,6 +14,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
@@ -34,7 +35,7 @@ class Broadcasts {
   // It stays for `keep`, or until a round has named it and has ended.
   void Touch(const std::string& digest, absl::Duration keep, absl::Time now);
   // NOT_FOUND if the round names one that is not there; errors of the store.
-  absl::Status CheckStored(const std::string& digest) const;
+  absl::Status CheckStored(const std::string& digest);
 
   // A round is live that has it (nothing, if `digest` is empty).
   void OnRoundAdded(const std::string& digest, const std::string& population);
@@ -90,6 +91,10 @@ class Broadcasts {
   CoreContext& context_;
   LiveRounds& rounds_;
   BroadcastReaders readers_;
+  // Of those that live rounds have, as far as it is known: a store that is far is not asked again.
+  std::map<std::string, int64_t> sizes_;
+  // The digest and the size that CheckStored found last.
+  std::pair<std::string, int64_t> last_found_;
   std::map<std::string, Told> told_;
   std::map<std::string, Retired> retired_;
 };
