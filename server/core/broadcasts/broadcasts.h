@@ -3,7 +3,7 @@
 //
 //   broadcasts.Touch(digest, absl::Hours(1), now);           // A program was told that this blob is stored.
 //   broadcasts.OnRoundAdded(digest, "default");              // From now on this population may read it.
-//   broadcasts.OnRoundEnded(*round, now);                    // It goes in a while, unless another round names it.
+//   broadcasts.OnRoundEnded(round, now);                     // It goes in a while, unless another round names it.
 //   if (broadcasts.IsUnused(digest, now)) RETURN_IF_ERROR(broadcasts.Delete(digest));
 //   const bool may_read = broadcasts.readers().MayRead(digest, caller);  // On any thread.
 //
