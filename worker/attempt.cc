@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "proto/time.h"
 #include "sdk/cpp/client/blob_client.h"
+#include "sdk/cpp/client/broadcast_fetch.h"
 
 namespace sheaf {
 namespace {
@@ -161,17 +162,19 @@ void Attempt::FetchBroadcast(absl::Time now) {
   if (!request_.whole_broadcast) return FetchRows(now);
   inputs_->broadcast = parts_.cache.Find(broadcast_digest_);
   if (inputs_->broadcast != nullptr) return FetchRows(now);
-  Drive(std::make_unique<BlobFetch>(broadcast_digest_, parts_.broadcast_bytes_max, &parts_.chunk_size), now,
-        &Attempt::OnBroadcast);
+  const auto find = [&cache = parts_.cache](const std::string& digest) { return cache.Find(digest); };
+  BroadcastFetch::Options options = {
+      .find = find, .bytes_max = parts_.broadcast_bytes_max, .chunk_size = &parts_.chunk_size};
+  Drive(std::make_unique<BroadcastFetch>(broadcast_digest_, std::move(options)), now, &Attempt::OnBroadcast);
 }
 
 void Attempt::OnBroadcast(absl::Time now) {
-  auto& fetch = static_cast<BlobFetch&>(driver_->sequence());
+  auto& fetch = static_cast<BroadcastFetch&>(driver_->sequence());
   if (!fetch.status().ok()) return Fail(fetch.status());
   inputs_->broadcast = std::make_shared<const std::string>(fetch.TakeBytes());
   parts_.cache.Insert(broadcast_digest_, inputs_->broadcast);
   v1::AttemptTimings* timings = result_.mutable_timings();
-  timings->set_bytes_down(timings->bytes_down() + static_cast<int64_t>(inputs_->broadcast->size()));
+  timings->set_bytes_down(timings->bytes_down() + fetch.bytes_received());
   FetchRows(now);
 }
 

@@ -53,7 +53,11 @@ absl::Status CheckTaskScope(const std::string& task, const Identity& caller, Cor
 }
 
 absl::Status CheckBroadcastScope(const std::string& digest, const Identity& caller, Core& core) {
-  if (core.broadcasts().readers().MayRead(digest, caller)) return absl::OkStatus();
+  const BroadcastReaders& readers = core.broadcasts().readers();
+  if (readers.MayRead(digest, caller)) return absl::OkStatus();
+  if (!readers.is_complete()) {
+    return absl::UnavailableError("the server has just started, and reads which broadcasts its rounds have; try again");
+  }
   return absl::PermissionDeniedError(
       fmt::format("no round in a population that token {} of {} reaches has the broadcast {}", caller.token,
                   caller.name, digest.substr(0, 64)));

@@ -105,6 +105,7 @@ class Core {
   AccessControl& access() { return access_; }
   LiveRounds& rounds() { return rounds_; }
   Broadcasts& broadcasts() { return broadcasts_; }
+  OpenBlobs& open_blobs() { return open_blobs_; }
   NewRounds& new_rounds() { return new_rounds_; }
   RoundCreations& creations() { return creations_; }
   RoundOpenings& openings() { return openings_; }
@@ -134,6 +135,7 @@ class Core {
   const bool requires_tokens_;
   AccessControl access_;
   LiveRounds rounds_;
+  OpenBlobs open_blobs_;
   Broadcasts broadcasts_;
   InlineBroadcasts inline_broadcasts_;
   Spools spools_;

@@ -8,7 +8,7 @@
 
 #include "base/status_macros.h"
 #include "proto/time.h"
-#include "server/core/broadcasts/broadcast_check.h"
+#include "server/core/broadcasts/open_blobs.h"
 #include "server/core/broadcasts/row_selection.h"
 #include "server/core/core.h"
 
@@ -24,7 +24,7 @@ v1::FinishUploadResponse Finished(const Limits& limits) {
 }  // namespace
 
 BlobHandlers::BlobHandlers(Core& core, PayloadStore& payloads)
-    : core_(core), payloads_(payloads), open_blobs_(payloads, core.limits()) {}
+    : core_(core), payloads_(payloads) {}
 
 void BlobHandlers::StartUpload(const v1::StartUploadRequest& request, const CallContext& call,
                                Reply<v1::StartUploadResponse> reply) {
@@ -83,48 +83,68 @@ void BlobHandlers::FinishUpload(const v1::FinishUploadRequest& request, Reply<v1
   absl::StatusOr<UploadName> parsed = ParseUploadName(request.upload_id());
   if (!parsed.ok()) return reply(parsed.status());
   // Here is what takes long: the digest, the flush, and the header of a broadcast.
-  absl::Status finished = payloads_.FinishUpload(parsed->id);
-  if (finished.ok() && parsed->is_broadcast) {
-    finished = CheckUploadedBroadcast(parsed->id);
-    if (!finished.ok()) return reply(finished);
-  }
+  const absl::Status finished = payloads_.FinishUpload(parsed->id);
   if (!parsed->is_broadcast) {
     if (!finished.ok()) return reply(finished);
     return reply(Finished(core_.limits()));
   }
+  absl::StatusOr<std::vector<std::string>> checked = std::vector<std::string>();
+  if (!finished.ok()) {
+    checked = finished;
+  } else if (checked = CheckUploadedBroadcast(parsed->id); !checked.ok()) {
+    return reply(checked.status());
+  }
   Executor& executor = core_.context().executor;
-  executor.Post([this, &executor, broadcast = *std::move(parsed), finished, reply = std::move(reply)](absl::Time now) {
-    executor.Defer([reply, answer = MoveToBlob(broadcast, finished, now)](const absl::Status& commit) {
+  executor.Post([this, &executor, broadcast = *std::move(parsed), checked = std::move(checked),
+                 reply = std::move(reply)](absl::Time now) {
+    executor.Defer([reply, answer = MoveToBlob(broadcast, checked, now)](const absl::Status& commit) {
       reply(commit.ok() ? answer : commit);
     });
   });
 }
 
-absl::Status BlobHandlers::CheckUploadedBroadcast(const UploadId& id) {
+absl::StatusOr<std::vector<std::string>> BlobHandlers::CheckUploadedBroadcast(const UploadId& id) {
   const absl::StatusOr<std::shared_ptr<const BlobView>> upload = payloads_.OpenUpload(id);
   // Another call has just moved it, after the same check.
-  if (absl::IsNotFound(upload.status())) return absl::OkStatus();
+  if (absl::IsNotFound(upload.status())) return std::vector<std::string>();
   RETURN_IF_ERROR(upload.status());
-  absl::Status status = CheckBroadcast(**upload, core_.limits());
-  if (!absl::IsInvalidArgument(status) && !absl::IsResourceExhausted(status)) return status;
+  absl::StatusOr<std::vector<std::string>> bases = core_.open_blobs().Check(**upload);
+  if (!absl::IsInvalidArgument(bases.status()) && !absl::IsResourceExhausted(bases.status())) return bases;
   // It will be no better when it is asked for again.
   RETURN_IF_ERROR(payloads_.DeleteUpload(id));
-  return status;
+  return bases;
 }
 
-absl::StatusOr<v1::FinishUploadResponse> BlobHandlers::MoveToBlob(const UploadName& broadcast,
-                                                                  const absl::Status& finished, absl::Time now) {
-  const absl::Status moved = finished.ok() ? payloads_.MoveUploadToBlob(broadcast.id) : finished;
+absl::StatusOr<v1::FinishUploadResponse> BlobHandlers::MoveToBlob(
+    const UploadName& broadcast, const absl::StatusOr<std::vector<std::string>>& checked, absl::Time now) {
+  const absl::Status moved = checked.ok() ? payloads_.MoveUploadToBlob(broadcast.id) : checked.status();
   // The answer to an earlier call was lost: the upload is the blob by now.
   const bool was_moved = absl::IsNotFound(moved) && payloads_.HasBlob(broadcast.digest);
   if (!was_moved) RETURN_IF_ERROR(moved);
+  // What was moved before was noted before.
+  if (!was_moved) {
+    if (absl::Status noted = core_.broadcasts().Note(broadcast.digest, *checked); !noted.ok()) {
+      RETURN_IF_ERROR(core_.broadcasts().Delete(broadcast.digest, now));
+      return noted;
+    }
+  }
   core_.broadcasts().Touch(broadcast.digest, core_.limits().unreferenced_keep, now);
   return Finished(core_.limits());
 }
 
+absl::Status BlobHandlers::CheckWhole(const std::string& digest) {
+  ASSIGN_OR_RETURN(const std::vector<std::string> bases, core_.open_blobs().FindBases(digest));
+  if (bases.empty()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      fmt::format("broadcast {} is a patch of {}, and this worker reads only whole ones: update it, or have the "
+                  "program send whole broadcasts",
+                  digest, bases.front()));
+}
+
 absl::StatusOr<v1::ReadBlobResponse> BlobHandlers::ReadBlob(const v1::ReadBlobRequest& request,
                                                             int64_t answer_bytes_max) {
-  ASSIGN_OR_RETURN(const std::shared_ptr<const OpenBlob> blob, open_blobs_.Open(request.digest()));
+  ASSIGN_OR_RETURN(const std::shared_ptr<const OpenBlob> blob, core_.open_blobs().Open(request.digest()));
+  if (!request.takes_patches()) RETURN_IF_ERROR(CheckWhole(request.digest()));
   const int64_t size_bytes = blob->bytes().size_bytes();
   if (request.length() < 0) {
     return absl::InvalidArgumentError(fmt::format("length is {}; it must not be negative", request.length()));
@@ -145,12 +165,13 @@ absl::StatusOr<v1::ReadBlobResponse> BlobHandlers::ReadBlob(const v1::ReadBlobRe
 
 absl::StatusOr<v1::SelectRowsResponse> BlobHandlers::SelectRows(const v1::SelectRowsRequest& request,
                                                                 int64_t answer_bytes_max) {
-  ASSIGN_OR_RETURN(const std::shared_ptr<const OpenBlob> blob, open_blobs_.OpenTensors(request.digest()));
-  absl::StatusOr<v1::SelectRowsResponse> rows = SelectRowsOf(blob->header(), blob->bytes(), request, answer_bytes_max);
+  ASSIGN_OR_RETURN(const std::shared_ptr<const OpenBlob> blob, core_.open_blobs().OpenTensors(request.digest()));
+  absl::StatusOr<v1::SelectRowsResponse> rows =
+      SelectRowsOf(blob->header(), blob->content(), request, answer_bytes_max);
   // A row that is too large for the room there is goes as long as it is not too large for a whole chunk.
   const int64_t chunk = core_.limits().chunk_bytes_max;
   if (absl::IsResourceExhausted(rows.status()) && answer_bytes_max < chunk) {
-    rows = SelectRowsOf(blob->header(), blob->bytes(), request, chunk);
+    rows = SelectRowsOf(blob->header(), blob->content(), request, chunk);
   }
   return rows;
 }

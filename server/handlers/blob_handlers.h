@@ -6,7 +6,6 @@
 #include "absl/time/time.h"
 #include "server/calls/call_context.h"
 #include "server/core/batches/reply.h"
-#include "server/core/broadcasts/open_blobs.h"
 #include "server/core/uploads/upload_names.h"
 #include "sheaf/v1/blob_service.pb.h"
 #include "storage/payload_store.h"
@@ -36,14 +35,17 @@ class BlobHandlers {
  private:
   // What the chunk is of.
   absl::StatusOr<UploadId> CheckChunk(const v1::WriteChunkRequest& request) const;
-  // OK if it may become a broadcast; one that may not is deleted, with the reason.
-  absl::Status CheckUploadedBroadcast(const UploadId& id);
-  absl::StatusOr<v1::FinishUploadResponse> MoveToBlob(const UploadName& broadcast, const absl::Status& finished,
+  // What it is a patch of (OpenBlobs::Check). If it may not become a broadcast it is deleted, with the reason.
+  absl::StatusOr<std::vector<std::string>> CheckUploadedBroadcast(const UploadId& id);
+  // With what FinishUpload and CheckUploadedBroadcast said of it.
+  absl::StatusOr<v1::FinishUploadResponse> MoveToBlob(const UploadName& broadcast,
+                                                      const absl::StatusOr<std::vector<std::string>>& checked,
                                                       absl::Time now);
+  // FAILED_PRECONDITION if the blob is a patch.
+  absl::Status CheckWhole(const std::string& digest);
 
   Core& core_;
   PayloadStore& payloads_;
-  OpenBlobs open_blobs_;
 };
 
 }  // namespace sheaf

@@ -3,6 +3,7 @@
 #include <bit>
 #include <utility>
 
+#include "aggregation/wire/safetensors_patch.h"
 #include "base/checksum.h"
 #include "base/status_macros.h"
 #include "proto/time.h"
@@ -69,12 +70,23 @@ absl::StatusOr<std::string> RecoProgram::Broadcast(int) {
   return EncodeSafetensors(tensors, {{"computation", kRecoComputation}});
 }
 
+absl::StatusOr<std::optional<std::string>> RecoProgram::Patch(int, const std::string& base) {
+  const std::vector<float> rows = model_.Gather(moved_rows_);
+  const TensorChange change = {.tensor = kRecoItemsTensor,
+                               .rows = moved_rows_,
+                               .dtype = v1::FLOAT32,
+                               .shape = {static_cast<int64_t>(moved_rows_.size()), model_.width},
+                               .data = AsBytes(rows)};
+  return EncodeSafetensorsPatch(base, {&change, 1});
+}
+
 absl::Status RecoProgram::Apply(int, const SafetensorsView& aggregate, const v1::Round&) {
   ASSIGN_OR_RETURN(ReleasedRows rows,
                    ReadReleasedRows(aggregate, kRecoRowsOutput, {.num_rows = model_.num_items, .width = model_.width}));
   // Clients send gradients; the model goes the other way.
   for (float& value : rows.values) value = -value;
-  return optimizer_.MoveRows(kRecoItemsTensor, rows.indices, rows.values, model_.width, model_.weights);
+  moved_rows_ = std::move(rows.indices);
+  return optimizer_.MoveRows(kRecoItemsTensor, moved_rows_, rows.values, model_.width, model_.weights);
 }
 
 absl::StatusOr<std::map<std::string, double>> RecoProgram::Evaluate(int) {

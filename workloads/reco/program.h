@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -48,6 +49,7 @@ class RecoProgram final : public Program {
 
   absl::StatusOr<v1::RoundSpec> Plan(int number) override;
   absl::StatusOr<std::string> Broadcast(int number) override;
+  absl::StatusOr<std::optional<std::string>> Patch(int number, const std::string& base) override;
   absl::Status Apply(int number, const SafetensorsView& aggregate, const v1::Round& round) override;
   absl::StatusOr<std::map<std::string, double>> Evaluate(int number) override;
   // Computes every client of the round here, combines them with ReferenceAggregate and compares all released bits.
@@ -66,6 +68,8 @@ class RecoProgram final : public Program {
   RecoProgramOptions options_;
   std::vector<int> training_clients_;
   RecoModel model_;
+  // By the newest aggregate.
+  std::vector<int64_t> moved_rows_;
   ServerOptimizer optimizer_;
 };
 

@@ -5,6 +5,7 @@
 #include <bit>
 #include <utility>
 
+#include "aggregation/wire/safetensors_patch.h"
 #include "base/checksum.h"
 #include "base/status_macros.h"
 #include "proto/time.h"
@@ -95,13 +96,27 @@ absl::StatusOr<std::string> TagsProgram::Broadcast(int) {
   return EncodeSafetensors(tensors, {{"computation", kTagsComputation}});
 }
 
+absl::StatusOr<std::optional<std::string>> TagsProgram::Patch(int, const std::string& base) {
+  const std::vector<float> rows = model_.Gather(moved_rows_);
+  const std::vector<TensorChange> changes = {
+      {.tensor = kTagsWeightsTensor,
+       .rows = moved_rows_,
+       .dtype = v1::FLOAT32,
+       .shape = {static_cast<int64_t>(moved_rows_.size()), model_.num_labels},
+       .data = AsBytes(rows)},
+      {.tensor = kTagsBiasTensor, .dtype = v1::FLOAT32, .shape = {model_.num_labels}, .data = AsBytes(model_.bias)},
+  };
+  return EncodeSafetensorsPatch(base, changes);
+}
+
 absl::Status TagsProgram::Apply(int, const SafetensorsView& aggregate, const v1::Round&) {
   ASSIGN_OR_RETURN(
-      const ReleasedRows rows,
+      ReleasedRows rows,
       ReadReleasedRows(aggregate, kTagsRowsOutput, {.num_rows = model_.num_features, .width = model_.num_labels}));
   ASSIGN_OR_RETURN(const std::vector<float> bias, ReadReleasedVector(aggregate, kTagsBiasOutput, model_.num_labels));
   RETURN_IF_ERROR(
       optimizer_.MoveRows(kTagsWeightsTensor, rows.indices, rows.values, model_.num_labels, model_.weights));
+  moved_rows_ = std::move(rows.indices);
   return optimizer_.MoveDense(kTagsBiasTensor, bias, model_.bias);
 }
 

@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -54,6 +55,7 @@ class TagsProgram final : public Program {
 
   absl::StatusOr<v1::RoundSpec> Plan(int number) override;
   absl::StatusOr<std::string> Broadcast(int number) override;
+  absl::StatusOr<std::optional<std::string>> Patch(int number, const std::string& base) override;
   absl::Status Apply(int number, const SafetensorsView& aggregate, const v1::Round& round) override;
   absl::StatusOr<std::map<std::string, double>> Evaluate(int number) override;
   // Trains every client of the round here, combines them with ReferenceAggregate and compares all released bits.
@@ -75,6 +77,8 @@ class TagsProgram final : public Program {
   TagsProgramOptions options_;
   std::vector<int> training_clients_;
   TagsModel model_;
+  // By the newest aggregate.
+  std::vector<int64_t> moved_rows_;
   ServerOptimizer optimizer_;
 };
 

@@ -34,6 +34,7 @@ CallSequence::NextCall BlobFetch::Next() {
   auto request = std::make_shared<v1::ReadBlobRequest>();
   request->set_digest(digest_);
   request->set_offset(file_.offset());
+  request->set_takes_patches(true);
   if (chunk_size_ != nullptr && chunk_size_->bytes_max() < kChunkBytes) request->set_length(chunk_size_->bytes_max());
   asked_bytes_ = request->length();
   response_ = std::make_shared<v1::ReadBlobResponse>();
@@ -181,10 +182,15 @@ void RowFetch::End(absl::Status status) {
   done_ = true;
 }
 
-absl::StatusOr<std::string> UploadBlob(Transport& transport, Random& random, std::string_view bytes) {
+absl::StatusOr<UploadedBroadcast> UploadBroadcast(Transport& transport, Random& random, std::string_view bytes) {
   UploadSession session({.bytes = bytes, .request_id = random.Token(16)});
   RETURN_IF_ERROR(RunBlocking(transport, session));
-  return session.digest();
+  return UploadedBroadcast{.digest = session.digest(), .takes_patches = session.takes_patches()};
+}
+
+absl::StatusOr<std::string> UploadBlob(Transport& transport, Random& random, std::string_view bytes) {
+  ASSIGN_OR_RETURN(UploadedBroadcast uploaded, UploadBroadcast(transport, random, bytes));
+  return std::move(uploaded.digest);
 }
 
 absl::StatusOr<ContributionUploadOutcome> UploadContribution(Transport& transport, UploadParams params) {

@@ -79,6 +79,8 @@ class UploadSession final : public CallSequence {
   // no byte sent; SEND and OK mean that everything arrived.
   v1::StartUploadResponse::Verdict verdict() const { return verdict_; }
   const std::string& upload_id() const { return upload_id_; }
+  // The server takes patches of this broadcast.
+  bool takes_patches() const { return takes_patches_; }
   const std::string& digest() const { return params_.digest; }
 
  private:
@@ -94,6 +96,7 @@ class UploadSession final : public CallSequence {
   absl::Status status_;
   v1::StartUploadResponse::Verdict verdict_ = v1::StartUploadResponse::VERDICT_UNSPECIFIED;
   std::string upload_id_;
+  bool takes_patches_ = false;
   int64_t committed_ = 0;
   // The most that was ever committed, and how often the server has had less since.
   int64_t most_committed_ = 0;
@@ -107,7 +110,7 @@ class UploadSession final : public CallSequence {
   std::shared_ptr<google::protobuf::Message> response_;
 };
 
-// Reads a whole blob by ranges and checks its digest.
+// Reads a blob by ranges and checks its digest. Of a patch these are its own bytes (BroadcastFetch puts it together).
 class BlobFetch final : public CallSequence {
  public:
   // RESOURCE_EXHAUSTED, before more than a piece has arrived, if it is larger than `bytes_max`.
@@ -185,8 +188,16 @@ class RowFetch final : public CallSequence {
   std::shared_ptr<v1::SelectRowsResponse> response_;
 };
 
-// Uploads a broadcast unless the server has it, and returns its digest.
+struct UploadedBroadcast {
+  std::string digest;
+  // Later ones may be patches of it.
+  bool takes_patches = false;
+};
+
+// Uploads a broadcast unless the server has it. INVALID_ARGUMENT if it is malformed, or a patch that does not fit;
 // RESOURCE_EXHAUSTED if it is too large; UNAVAILABLE if the server cannot be reached.
+absl::StatusOr<UploadedBroadcast> UploadBroadcast(Transport& transport, Random& random, std::string_view bytes);
+// The same, and returns the digest.
 absl::StatusOr<std::string> UploadBlob(Transport& transport, Random& random, std::string_view bytes);
 
 struct ContributionUploadOutcome {

@@ -17,8 +17,6 @@ namespace {
 // What a parked call may take beyond its wait before it counts as lost.
 constexpr absl::Duration kPollGrace = absl::Seconds(10);
 constexpr absl::Duration kPollMax = absl::Seconds(60);
-// A broadcast or an aggregate up to this size travels with the call that is about its round.
-constexpr int64_t kInlineBytesMax = 1 << 20;
 // After an answer without news that came although the server could have waited: one that never waits must not be
 // hammered.
 constexpr absl::Duration kNoNewsPause = absl::Milliseconds(100);
@@ -56,18 +54,26 @@ absl::StatusOr<v1::Round> AnnounceRound(Transport& transport, Random& random, v1
 
 absl::StatusOr<v1::Round> OpenRound(Transport& transport, Random& random, const std::string& round,
                                     std::string_view broadcast) {
-  v1::OpenRoundRequest request;
-  request.set_request_id(random.Token(16));
-  request.set_round(round);
   if (static_cast<int64_t>(broadcast.size()) <= kInlineBytesMax) {
+    v1::OpenRoundRequest request;
+    request.set_request_id(random.Token(16));
+    request.set_round(round);
     request.set_broadcast(std::string(broadcast));
     absl::StatusOr<v1::OpenRoundResponse> opened = BlockingCall(transport, kOpenRound, request);
     if (opened.ok()) return std::move(*opened->mutable_round());
     // This server may take less at a time.
     if (!absl::IsResourceExhausted(opened.status())) return opened.status();
-    request.clear_broadcast();
   }
-  ASSIGN_OR_RETURN(*request.mutable_broadcast_digest(), UploadBlob(transport, random, broadcast));
+  ASSIGN_OR_RETURN(const std::string digest, UploadBlob(transport, random, broadcast));
+  return OpenRoundWith(transport, random, round, digest);
+}
+
+absl::StatusOr<v1::Round> OpenRoundWith(Transport& transport, Random& random, const std::string& round,
+                                        const std::string& broadcast_digest) {
+  v1::OpenRoundRequest request;
+  request.set_request_id(random.Token(16));
+  request.set_round(round);
+  request.set_broadcast_digest(broadcast_digest);
   ASSIGN_OR_RETURN(v1::OpenRoundResponse response, BlockingCall(transport, kOpenRound, request));
   return std::move(*response.mutable_round());
 }

@@ -38,10 +38,16 @@ absl::StatusOr<v1::Round> CreateRound(Transport& transport, const std::string& r
 // created.
 absl::StatusOr<v1::Round> AnnounceRound(Transport& transport, Random& random, v1::RoundSpec spec);
 
+// A broadcast or an aggregate up to this size travels with the call that is about its round.
+inline constexpr int64_t kInlineBytesMax = 1 << 20;
+
 // Opens it with this broadcast; empty: none. A small one travels in the same call, a larger one is uploaded before.
 // Errors as RoundService.OpenRound.
 absl::StatusOr<v1::Round> OpenRound(Transport& transport, Random& random, const std::string& round,
                                     std::string_view broadcast);
+// The same with one that was uploaded before.
+absl::StatusOr<v1::Round> OpenRoundWith(Transport& transport, Random& random, const std::string& round,
+                                        const std::string& broadcast_digest);
 
 // Errors as RoundService.CancelRound.
 absl::Status CancelRound(Transport& transport, Random& random, const std::string& round, std::string_view reason);

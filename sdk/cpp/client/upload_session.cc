@@ -89,6 +89,7 @@ void UploadSession::OnDone(const absl::Status& call) {
 
 void UploadSession::OnStarted(const v1::StartUploadResponse& response) {
   verdict_ = response.verdict();
+  takes_patches_ = response.takes_patches();
   if (verdict_ != v1::StartUploadResponse::SEND) {
     const bool is_known = verdict_ == v1::StartUploadResponse::ALREADY_STORED ||
                           verdict_ == v1::StartUploadResponse::NOT_NEEDED ||

@@ -37,6 +37,8 @@ class Loop {
         observer_(observer),
         ahead_(server, {.plan = [&program](int number) { return program.Plan(number); },
                         .broadcast = [&program](int number) { return program.Broadcast(number); },
+                        .patch = [&program](int number,
+                                            const std::string& base) { return program.Patch(number, base); },
                         .rounds = options.rounds,
                         .ahead = options.ahead,
                         .buffered = options.buffered}),
@@ -143,6 +145,10 @@ class Loop {
 }  // namespace
 
 absl::StatusOr<std::string> Program::Broadcast(int) { return std::string(); }
+
+absl::StatusOr<std::optional<std::string>> Program::Patch(int, const std::string&) {
+  return std::optional<std::string>();
+}
 
 absl::StatusOr<std::map<std::string, double>> Program::Evaluate(int) { return std::map<std::string, double>(); }
 

@@ -8,9 +8,8 @@
 //   ServerConnection server("127.0.0.1:7433");
 //   ASSIGN_OR_RETURN(std::vector<RoundOutcome> outcomes, RunProgram(server, program, {.rounds = 20}));
 //
-// Each round: Plan -> Broadcast, which is uploaded -> create the round -> wait -> read the aggregate -> (Verify) ->
-// Apply
-// -> Evaluate. With ProgramOptions::ahead the rounds that come next are planned and announced while one runs, and the
+// Each round: Plan -> Broadcast or Patch, which is uploaded -> create the round -> wait -> read the aggregate ->
+// (Verify) -> Apply -> Evaluate. With ProgramOptions::ahead the rounds that come next are planned and announced while one runs, and the
 // next is opened with its broadcast between Apply and Evaluate: workers read and preprocess their data meanwhile, and
 // the program evaluates while they compute. The model is the same, to the last bit.
 //
@@ -58,6 +57,11 @@ class Program {
   // A safetensors file for the workers, when the rounds before have been applied. Empty when the computation needs
   // none, as by default.
   virtual absl::StatusOr<std::string> Broadcast(int number);
+  // The same as a patch (EncodeSafetensorsPatch): what of the round before's broadcast, whose digest is `base`, Apply has
+  // changed since. A model of which a round moves some rows need not be sent again. Nothing, as by default, if there is
+  // nothing to be saved. Asked for instead of Broadcast where the server takes one; if it refuses, Broadcast is asked
+  // for, too.
+  virtual absl::StatusOr<std::optional<std::string>> Patch(int number, const std::string& base);
   // Takes over what the round released.
   virtual absl::Status Apply(int number, const SafetensorsView& aggregate, const v1::Round& round) = 0;
   // Named figures of merit, after Apply. None by default.

@@ -12,7 +12,7 @@ namespace sheaf {
 struct RoundPlan {
   // As Program::Plan returned it.
   v1::RoundSpec spec;
-  // As Program::Broadcast returned it.
+  // What was sent: as Program::Broadcast returned it, or Program::Patch.
   std::string broadcast;
 };
 

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/checksum.h"
 #include "base/status_macros.h"
 #include "proto/time.h"
-#include "sdk/cpp/client/blob_client.h"
 #include "sdk/cpp/client/round_client.h"
 
 namespace sheaf {
@@ -14,6 +14,14 @@ namespace {
 // What a server takes a deadline to be that nobody has set, and the longest that it takes.
 constexpr absl::Duration kDeadlineDefault = absl::Hours(1);
 constexpr absl::Duration kDeadlineMax = absl::Hours(24 * 365);
+
+// So many patches of a broadcast are sent before the next whole one: whoever reads it whole reads them all.
+constexpr int kPatchesMax = 16;
+
+// What the server says of a patch that it does not take, or whose base has gone.
+bool MayTakeWhole(const absl::Status& status) {
+  return absl::IsInvalidArgument(status) || absl::IsResourceExhausted(status) || absl::IsNotFound(status);
+}
 
 // It waits for the end of as many rounds as there are ahead of it, each of which may take until its own deadline.
 absl::Duration AnnounceDeadline(const v1::RoundSpec& spec, int ahead) {
@@ -37,22 +45,64 @@ absl::StatusOr<BegunRound> RoundsAhead::Open() {
   if (options_.buffered) RETURN_IF_ERROR(Announce(std::max(options_.ahead, 1) + 1));
   const absl::Time start = server_.clock.Now();
   number_ = announced_.empty() ? num_planned_ + 1 : announced_.front().number;
-  BegunRound begun;
   if (announced_.empty()) {
-    ASSIGN_OR_RETURN(begun, Plan(number_));
-    ASSIGN_OR_RETURN(begun.plan.broadcast, options_.broadcast(number_));
-    RETURN_IF_ERROR(Create(begun));
-  } else {
-    ASSIGN_OR_RETURN(std::string broadcast, options_.broadcast(number_));
-    ASSIGN_OR_RETURN(v1::Round round,
-                     OpenRound(server_.transport, server_.random, announced_.front().round.id(), broadcast));
-    begun = std::move(announced_.front());
-    announced_.pop_front();
-    begun.plan.broadcast = std::move(broadcast);
-    begun.round = std::move(round);
+    ASSIGN_OR_RETURN(BegunRound planned, Plan(number_));
+    RETURN_IF_ERROR(Begin(planned));
+    planned.took = server_.clock.Now() - start;
+    return planned;
   }
-  begun.took += server_.clock.Now() - start;
-  return begun;
+  // Until it is open it is one of those that end with this.
+  RETURN_IF_ERROR(Begin(announced_.front()));
+  BegunRound opened = std::move(announced_.front());
+  announced_.pop_front();
+  opened.took += server_.clock.Now() - start;
+  return opened;
+}
+
+absl::Status RoundsAhead::Begin(BegunRound& begun) {
+  if (options_.patch && sent_.broadcast.takes_patches && sent_.num_patches < kPatchesMax) {
+    ASSIGN_OR_RETURN(std::optional<std::string> patch, options_.patch(number_, sent_.broadcast.digest));
+    const int64_t patch_bytes = sent_.patch_bytes + (patch ? static_cast<int64_t>(patch->size()) : 0);
+    if (patch && patch_bytes <= sent_.whole_bytes) {
+      const absl::StatusOr<UploadedBroadcast> uploaded = BeginWith(begun, *patch);
+      if (uploaded.ok()) {
+        sent_.broadcast.digest = uploaded->digest;
+        sent_.patch_bytes = patch_bytes;
+        ++sent_.num_patches;
+        begun.plan.broadcast = *std::move(patch);
+        return absl::OkStatus();
+      }
+      if (!MayTakeWhole(uploaded.status())) return uploaded.status();
+    }
+  }
+  ASSIGN_OR_RETURN(std::string whole, options_.broadcast(number_));
+  ASSIGN_OR_RETURN(sent_.broadcast, BeginWith(begun, whole));
+  sent_.whole_bytes = static_cast<int64_t>(whole.size());
+  sent_.patch_bytes = sent_.num_patches = 0;
+  begun.plan.broadcast = std::move(whole);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<UploadedBroadcast> RoundsAhead::BeginWith(BegunRound& begun, std::string_view broadcast) {
+  const bool is_announced = !begun.round.id().empty();
+  UploadedBroadcast uploaded;
+  if (is_announced && static_cast<int64_t>(broadcast.size()) <= kInlineBytesMax) {
+    ASSIGN_OR_RETURN(begun.round, OpenRound(server_.transport, server_.random, begun.round.id(), broadcast));
+    uploaded.digest = Sha256Hex(broadcast);
+    return uploaded;
+  }
+  if (!broadcast.empty()) {
+    ASSIGN_OR_RETURN(uploaded, UploadBroadcast(server_.transport, server_.random, broadcast));
+  }
+  if (is_announced) {
+    ASSIGN_OR_RETURN(begun.round,
+                     OpenRoundWith(server_.transport, server_.random, begun.round.id(), uploaded.digest));
+    return uploaded;
+  }
+  v1::RoundSpec spec = begun.plan.spec;
+  spec.set_broadcast_digest(uploaded.digest);
+  ASSIGN_OR_RETURN(begun.round, CreateRound(server_.transport, server_.random.Token(16), spec));
+  return uploaded;
 }
 
 absl::Status RoundsAhead::Announce() { return Announce(options_.ahead); }
@@ -84,16 +134,6 @@ absl::StatusOr<BegunRound> RoundsAhead::Plan(int number) {
   ASSIGN_OR_RETURN(begun.plan.spec, options_.plan(number));
   num_planned_ = number;
   return begun;
-}
-
-absl::Status RoundsAhead::Create(BegunRound& begun) {
-  v1::RoundSpec spec = begun.plan.spec;
-  if (!begun.plan.broadcast.empty()) {
-    ASSIGN_OR_RETURN(*spec.mutable_broadcast_digest(),
-                     UploadBlob(server_.transport, server_.random, begun.plan.broadcast));
-  }
-  ASSIGN_OR_RETURN(begun.round, CreateRound(server_.transport, server_.random.Token(16), spec));
-  return absl::OkStatus();
 }
 
 }  // namespace sheaf

@@ -8,14 +8,18 @@
 // Those that were announced and not opened end with it: nobody else would open them. Not thread-safe.
 #pragma once
 
+#include <cstdint>
 #include <deque>
 #include <functional>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "sdk/cpp/client/blob_client.h"
 #include "sdk/cpp/client/connection.h"
 #include "sdk/cpp/program/round_plan.h"
 
@@ -37,6 +41,8 @@ class RoundsAhead {
     // What a round shall do, and its broadcast: each is asked for once for every round, in their order.
     std::function<absl::StatusOr<v1::RoundSpec>(int number)> plan;
     std::function<absl::StatusOr<std::string>(int number)> broadcast;
+    // As Program::Patch; need not be set. Where it says nothing, or the server takes no patch, `broadcast` is asked.
+    std::function<absl::StatusOr<std::optional<std::string>>(int number, const std::string& base)> patch;
     int rounds = 0;
     // How many are announced beside the one that is open.
     int ahead = 0;
@@ -61,10 +67,24 @@ class RoundsAhead {
  private:
   absl::Status Announce(int ahead);
   absl::StatusOr<BegunRound> Plan(int number);
-  absl::Status Create(BegunRound& begun);
+  // Creates or opens the round, with a patch of the last broadcast if there is one and the server takes it.
+  absl::Status Begin(BegunRound& begun);
+  // Creates or opens the round with this broadcast.
+  absl::StatusOr<UploadedBroadcast> BeginWith(BegunRound& begun, std::string_view broadcast);
+
+  // What was sent last.
+  struct Sent {
+    // May be patched, if the server takes that.
+    UploadedBroadcast broadcast;
+    // Of the whole one, and of the patches upon it.
+    int64_t whole_bytes = 0;
+    int64_t patch_bytes = 0;
+    int num_patches = 0;
+  };
 
   const Connection server_;
   const Options options_;
+  Sent sent_;
   std::deque<BegunRound> announced_;
   // Of the round that was announced last.
   std::string newest_;

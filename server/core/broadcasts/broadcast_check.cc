@@ -27,10 +27,10 @@ bool LooksLikeSafetensors(const std::string& beginning) {
 
 }  // namespace
 
-absl::Status CheckBroadcast(const BlobView& bytes, const Limits& limits) {
+absl::StatusOr<std::optional<SafetensorsHeader>> CheckBroadcast(const BlobView& bytes, const Limits& limits) {
   ASSIGN_OR_RETURN(const std::string beginning, bytes.Read(0, std::min(bytes.size_bytes(), kPrefixBytes + 1)));
-  if (!LooksLikeSafetensors(beginning)) return absl::OkStatus();
-  return ReadSafetensorsHeader(bytes, limits).status();
+  if (!LooksLikeSafetensors(beginning)) return std::nullopt;
+  return ReadSafetensorsHeader(bytes, limits);
 }
 
 absl::StatusOr<SafetensorsHeader> ReadSafetensorsHeader(const BlobView& bytes, const Limits& limits) {

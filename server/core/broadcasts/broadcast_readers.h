@@ -32,6 +32,16 @@ class BroadcastReaders {
       readers_[digest] = std::move(populations);
     }
   }
+  // False while it is still being read, after a start, which broadcasts the rounds' are patches of: who may not read one
+  // may have to come again.
+  bool is_complete() const EXCLUDES(mutex_) {
+    MutexLock lock(mutex_);
+    return is_complete_;
+  }
+  void SetComplete(bool is_complete) EXCLUDES(mutex_) {
+    MutexLock lock(mutex_);
+    is_complete_ = is_complete;
+  }
   bool MayRead(const std::string& digest, const Identity& caller) const EXCLUDES(mutex_) {
     if (caller.is_everywhere()) return true;
     MutexLock lock(mutex_);
@@ -46,6 +56,7 @@ class BroadcastReaders {
  private:
   mutable Mutex mutex_;
   std::map<std::string, std::set<std::string>> readers_ GUARDED_BY(mutex_);
+  bool is_complete_ GUARDED_BY(mutex_) = true;
 };
 
 }  // namespace sheaf

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/checksum.h"
 #include "base/log.h"
 #include "base/status_macros.h"
 
@@ -23,12 +24,76 @@ bool HadBefore(const LiveRound& round, const std::string& digest) {
 absl::Status Broadcasts::Recover(absl::Time now) {
   // Those that were to be deleted soon are known from the store alone.
   ASSIGN_OR_RETURN(const std::vector<std::string> former, context_.store.ListFormerBroadcasts());
-  if (former.empty()) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const std::vector<PayloadStore::BlobInfo> blobs, context_.payloads.ListBlobs());
-  for (const PayloadStore::BlobInfo& blob : blobs) {
-    if (std::binary_search(former.begin(), former.end(), blob.digest)) Retire(blob.digest, blob.size_bytes, now);
+  std::set<std::string> known;
+  for (const auto& [id, round] : rounds_.all()) {
+    if (!round->spec.broadcast_digest().empty()) known.insert(round->spec.broadcast_digest());
+    known.insert(round->broadcasts_before.begin(), round->broadcasts_before.end());
   }
+  if (!former.empty()) {
+    ASSIGN_OR_RETURN(const std::vector<PayloadStore::BlobInfo> blobs, context_.payloads.ListBlobs());
+    for (const PayloadStore::BlobInfo& blob : blobs) {
+      if (!std::binary_search(former.begin(), former.end(), blob.digest)) continue;
+      Retire(blob.digest, blob.size_bytes, now);
+      known.insert(blob.digest);
+    }
+  }
+  if (known.empty()) return absl::OkStatus();
+  readers_.SetComplete(false);
+  context_.receptions.Run("broadcasts", [this, known = std::move(known)] {
+    std::map<std::string, std::vector<std::string>> bases;
+    for (const std::string& digest : known) {
+      absl::StatusOr<std::vector<std::string>> found = open_blobs_.FindBases(digest);
+      if (found.ok()) {
+        bases[digest] = *std::move(found);
+      } else if (!absl::IsNotFound(found.status())) {
+        // No task will get it, whatever it is a patch of.
+        LogWarning("broadcast {} cannot be read: {}", digest, found.status().ToString());
+      }
+    }
+    context_.executor.Post([this, bases = std::move(bases)](absl::Time) { OnBasesRead(bases); });
+  });
   return absl::OkStatus();
+}
+
+void Broadcasts::OnBasesRead(const std::map<std::string, std::vector<std::string>>& bases) {
+  for (const auto& [digest, of_this] : bases) {
+    if (absl::Status noted = Note(digest, of_this); !noted.ok()) LogWarning("broadcast {}: {}", digest, noted.ToString());
+  }
+  for (const auto& [id, round] : rounds_.all()) {
+    OnRoundAdded(round->spec.broadcast_digest(), round->spec.population());
+    for (const std::string& before : round->broadcasts_before) OnRoundAdded(before, round->spec.population());
+  }
+  readers_.SetComplete(true);
+}
+
+absl::Status Broadcasts::Note(const std::string& digest, const std::vector<std::string>& bases) {
+  if (bases_.contains(digest)) return absl::OkStatus();
+  // While it was looked at, it was needed by nobody.
+  if (!bases.empty() && !num_patches_.contains(bases.front()) && !context_.payloads.HasBlob(bases.front())) {
+    return absl::InvalidArgumentError(fmt::format(
+        "the broadcast is a patch (sheaf.base) of {}, which has just been deleted; upload the whole one", bases.front()));
+  }
+  const std::string* patch = &digest;
+  for (const std::string& base : bases) {
+    // What is below it is known, too.
+    if (!bases_.try_emplace(*patch, base).second) return absl::OkStatus();
+    ++num_patches_[base];
+    patch = &base;
+  }
+  bases_.try_emplace(*patch);
+  return absl::OkStatus();
+}
+
+void Broadcasts::Learn(const std::string& digest, std::function<void(const absl::Status& learnt, absl::Time now)> then,
+                       absl::Time now) {
+  if (!IsSha256Hex(digest) || bases_.contains(digest)) return then(absl::OkStatus(), now);
+  context_.receptions.Run("broadcast " + digest, [this, digest, then = std::move(then)] {
+    context_.executor.Post([this, digest, then, bases = open_blobs_.FindBases(digest)](absl::Time at) {
+      // Whoever names one that is not there hears of it elsewhere.
+      if (absl::IsNotFound(bases.status())) return then(absl::OkStatus(), at);
+      then(bases.ok() ? Note(digest, *bases) : bases.status(), at);
+    });
+  });
 }
 
 void Broadcasts::Touch(const std::string& digest, absl::Duration keep, absl::Time now) {
@@ -50,7 +115,11 @@ absl::Status Broadcasts::CheckStored(const std::string& digest) {
 }
 
 void Broadcasts::OnRoundAdded(const std::string& digest, const std::string& population) {
-  if (!digest.empty()) readers_.Add(digest, population);
+  for (std::string each = digest; !each.empty();) {
+    readers_.Add(each, population);
+    const auto base = bases_.find(each);
+    each = base == bases_.end() ? std::string() : base->second;
+  }
 }
 
 void Broadcasts::OnRoundCreated(const std::string& digest, absl::Time now) {
@@ -132,6 +201,8 @@ void Broadcasts::OnRoundUndone(const std::string& digest) {
 }
 
 void Broadcasts::Tick(absl::Time now) {
+  // Until it is known what is a patch of what.
+  if (!readers_.is_complete()) return;
   std::vector<std::pair<std::string, int64_t>> due;
   for (auto& [digest, retired] : retired_) {
     if (retired.delete_time > now) continue;
@@ -147,10 +218,10 @@ void Broadcasts::Tick(absl::Time now) {
       // Another round that had it has ended meanwhile.
       if (retired == retired_.end() || retired->second.num_times != num_times) continue;
       if (IsUnused(digest, now)) {
-        const absl::Status status = Delete(digest);
+        const absl::Status status = Delete(digest, now);
         if (!status.ok()) LogWarning("broadcast {} stays on disk: {}", digest, status.ToString());
       }
-      retired_.erase(retired);
+      retired_.erase(digest);
       ForgetReaders(digest);
     }
   });
@@ -158,11 +229,13 @@ void Broadcasts::Tick(absl::Time now) {
 
 absl::Time Broadcasts::NextTick() const {
   absl::Time next = absl::InfiniteFuture();
+  if (!readers_.is_complete()) return next;
   for (const auto& [digest, retired] : retired_) next = std::min(next, retired.delete_time);
   return next;
 }
 
 bool Broadcasts::IsUnused(const std::string& digest, absl::Time now) const {
+  if (num_patches_.contains(digest)) return false;
   const absl::StatusOr<TaskStore::BlobUse> use = context_.store.GetBlobUse(digest);
   if (!use.ok() || *use == TaskStore::BlobUse::kCurrent) return false;
   const auto told = told_.find(digest);
@@ -174,13 +247,23 @@ bool Broadcasts::IsUnused(const std::string& digest, absl::Time now) const {
   });
 }
 
-absl::Status Broadcasts::Delete(const std::string& digest) const {
+absl::Status Broadcasts::Delete(const std::string& digest, absl::Time now) {
   ASSIGN_OR_RETURN(PayloadStore::BlobRemains remains, context_.payloads.DeleteBlob(digest));
   context_.receptions.Run("deleted blobs", [remains = std::move(remains)]() mutable { remains.reset(); });
+  const auto known = bases_.find(digest);
+  if (known == bases_.end()) return absl::OkStatus();
+  const std::string base = std::move(known->second);
+  bases_.erase(known);
+  const auto patched = num_patches_.find(base);
+  if (patched == num_patches_.end() || --patched->second > 0) return absl::OkStatus();
+  num_patches_.erase(patched);
+  // It has stayed for this one.
+  Retire(base, now).delete_time = now;
   return absl::OkStatus();
 }
 
 void Broadcasts::ForgetReaders(const std::string& digest) {
+  if (num_patches_.contains(digest)) return;
   std::set<std::string> populations;
   for (const auto& [id, round] : rounds_.all()) {
     if (round->spec.broadcast_digest() == digest || HadBefore(*round, digest))

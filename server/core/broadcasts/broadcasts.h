@@ -1,7 +1,8 @@
 // Broadcasts: which blobs are needed, and who may read them: broadcasts that live rounds have, or that a program was
 // told to be there and is about to name; and for how long those of rounds that ended stay for the next round.
 //
-//   broadcasts.Touch(digest, absl::Hours(1), now);           // A program was told that this blob is stored.
+//   broadcasts.Touch(digest, absl::Hours(1), now);           // A program was told that this blob is stored,
+//   broadcasts.Note(digest, bases);                          // and is a patch of those, which stay as long.
 //   broadcasts.OnRoundAdded(digest, "default");              // From now on this population may read it.
 //   broadcasts.OnRoundEnded(round, now);                     // It goes in a while, unless another round names it.
 //   if (broadcasts.IsUnused(digest, now)) RETURN_IF_ERROR(broadcasts.Delete(digest));
@@ -11,26 +12,40 @@
 // in the core's thread, inside a batch, unless said otherwise.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "server/core/batches/core_context.h"
 #include "server/core/broadcasts/broadcast_readers.h"
+#include "server/core/broadcasts/open_blobs.h"
 #include "server/core/rounds/live_rounds.h"
 
 namespace sheaf {
 
 class Broadcasts {
  public:
-  // Both outlive this.
-  Broadcasts(CoreContext& context, LiveRounds& rounds) : context_(context), rounds_(rounds) {}
+  // All outlive this.
+  Broadcasts(CoreContext& context, LiveRounds& rounds, OpenBlobs& open_blobs)
+      : context_(context), rounds_(rounds), open_blobs_(open_blobs) {}
 
-  // Broadcasts of rounds that had ended before the server started go as others do. Outside a batch.
+  // Broadcasts of rounds that had ended before the server started go as others do. What is a patch of what is read
+  // beside the core, and until then nothing is deleted. Outside a batch.
   absl::Status Recover(absl::Time now);
+
+  // It is a patch of the first of `bases` (if any), that one of the second, and so on: all of them stay as long as it
+  // does. INVALID_ARGUMENT if the first has gone.
+  absl::Status Note(const std::string& digest, const std::vector<std::string>& bases);
+  // Calls `then` when it is known what this one is a patch of: now or in a later batch. OK also if it is not stored;
+  // INVALID_ARGUMENT if it is a patch of what is not; errors of the store.
+  void Learn(const std::string& digest, std::function<void(const absl::Status& learnt, absl::Time now)> then,
+             absl::Time now);
 
   // It stays for `keep`, or until a round has named it and has ended.
   void Touch(const std::string& digest, absl::Duration keep, absl::Time now);
@@ -55,12 +70,12 @@ class Broadcasts {
   // Thread-safe.
   const BroadcastReaders& readers() const { return readers_; }
 
-  // Nobody needs this blob: no round names or releases it, none is about to, and no program was told lately that it is
-  // there. True also of the broadcast of rounds that have all ended. Only of what is durable: in no batch, or after its
+  // Nobody needs this blob: no round names or releases it, none is about to, no program was told lately that it is
+  // there, and none that is stored is a patch of it. True also of the broadcast of rounds that have all ended. Only of what is durable: in no batch, or after its
   // commit.
   bool IsUnused(const std::string& digest, absl::Time now) const;
   // Its bytes are freed beside the core. Errors as PayloadStore::DeleteBlob.
-  absl::Status Delete(const std::string& digest) const;
+  absl::Status Delete(const std::string& digest, absl::Time now);
 
  private:
   // A program was told that it is there.
@@ -85,12 +100,20 @@ class Broadcasts {
   void LimitLingering(const std::string& newest, absl::Time now);
   // Of those that linger, what live rounds have.
   std::set<std::string> StillHad() const;
-  // Who may read `digest` from now on: the populations of the live rounds that have it.
+  // Who may read `digest` from now on: the populations of the live rounds that have it. What others are patches of
+  // stays readable until it goes.
   void ForgetReaders(const std::string& digest);
+  // After a start.
+  void OnBasesRead(const std::map<std::string, std::vector<std::string>>& bases);
 
   CoreContext& context_;
   LiveRounds& rounds_;
+  OpenBlobs& open_blobs_;
   BroadcastReaders readers_;
+  // Of each that is known, what it is a patch of; empty, if it is whole.
+  std::map<std::string, std::string> bases_;
+  // How many of those are patches of it.
+  std::map<std::string, int64_t> num_patches_;
   // Of those that live rounds have, as far as it is known: a store that is far is not asked again.
   std::map<std::string, int64_t> sizes_;
   // The digest and the size that CheckStored found last.

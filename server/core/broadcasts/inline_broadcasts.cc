@@ -7,7 +7,6 @@
 
 #include "base/checksum.h"
 #include "base/status_macros.h"
-#include "server/core/broadcasts/broadcast_check.h"
 
 namespace sheaf {
 
@@ -20,25 +19,34 @@ void InlineBroadcasts::Store(const Broadcast& broadcast, Then then) {
   }
   context_.receptions.Run(fmt::format("broadcast of {}", broadcast.request_id),
                           [this, broadcast, then = std::move(then)] {
-                            context_.executor.Post([this, broadcast, then, digest = Put(broadcast)](absl::Time now) {
-                              // Nobody needed it yet, so that it may have gone again.
-                              const bool is_stored = digest.ok() && !digest->empty();
-                              if (is_stored && !context_.payloads.HasBlob(*digest)) return Store(broadcast, then);
-                              if (is_stored) broadcasts_.Touch(*digest, context_.limits.broadcast_linger, now);
-                              then(digest, now);
+                            context_.executor.Post([this, broadcast, then, stored = Put(broadcast)](absl::Time now) {
+                              OnPut(broadcast, stored, then, now);
                             });
                           });
 }
 
-absl::StatusOr<std::string> InlineBroadcasts::Put(const Broadcast& broadcast) const {
-  RETURN_IF_ERROR(CheckBroadcast(MemoryBlobView(broadcast.bytes), context_.limits));
+void InlineBroadcasts::OnPut(const Broadcast& broadcast, const absl::StatusOr<StoredBroadcast>& stored,
+                             const Then& then, absl::Time now) {
+  if (!stored.ok()) return then(stored.status(), now);
+  if (broadcast.validate_only) return then("", now);
+  // Nobody needed it yet, so that it may have gone again.
+  if (!context_.payloads.HasBlob(stored->digest)) return Store(broadcast, then);
+  if (const absl::Status noted = broadcasts_.Note(stored->digest, stored->bases); !noted.ok()) return then(noted, now);
+  broadcasts_.Touch(stored->digest, context_.limits.broadcast_linger, now);
+  then(stored->digest, now);
+}
+
+absl::StatusOr<InlineBroadcasts::StoredBroadcast> InlineBroadcasts::Put(const Broadcast& broadcast) const {
+  StoredBroadcast stored;
+  ASSIGN_OR_RETURN(stored.bases, open_blobs_.Check(MemoryBlobView(broadcast.bytes)));
   if (!broadcast.named.empty() && broadcast.named != Sha256Hex(broadcast.bytes)) {
     return absl::InvalidArgumentError(
         fmt::format("{} is {}, and the broadcast of the request has another: leave it empty", broadcast.field,
                     broadcast.named.substr(0, 128)));
   }
-  if (broadcast.validate_only) return "";
-  return context_.payloads.PutBlob(broadcast.bytes);
+  if (broadcast.validate_only) return stored;
+  ASSIGN_OR_RETURN(stored.digest, context_.payloads.PutBlob(broadcast.bytes));
+  return stored;
 }
 
 }  // namespace sheaf

@@ -10,6 +10,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -21,8 +22,9 @@ namespace sheaf {
 
 class InlineBroadcasts {
  public:
-  // Both outlive this.
-  InlineBroadcasts(CoreContext& context, Broadcasts& broadcasts) : context_(context), broadcasts_(broadcasts) {}
+  // All outlive this.
+  InlineBroadcasts(CoreContext& context, Broadcasts& broadcasts, OpenBlobs& open_blobs)
+      : context_(context), broadcasts_(broadcasts), open_blobs_(open_blobs) {}
 
   // What is referred to lives until `then` is called.
   struct Broadcast {
@@ -38,16 +40,25 @@ class InlineBroadcasts {
   };
   using Then = std::function<void(absl::StatusOr<std::string> digest, absl::Time now)>;
   // Calls `then` with its digest (empty, if it was only validated), now or in a later batch. INVALID_ARGUMENT if it is
-  // no broadcast, or not the one that was named; RESOURCE_EXHAUSTED, naming the limit, if it is too large. Errors as
+  // no broadcast, a patch that does not fit, or not the one that was named; RESOURCE_EXHAUSTED, naming the limit, if it is too large. Errors as
   // PayloadStore::PutBlob.
   void Store(const Broadcast& broadcast, Then then);
 
  private:
+  struct StoredBroadcast {
+    // Empty, if it was only validated.
+    std::string digest;
+    // As Broadcasts::Note takes them.
+    std::vector<std::string> bases;
+  };
   // Beside the core.
-  absl::StatusOr<std::string> Put(const Broadcast& broadcast) const;
+  absl::StatusOr<StoredBroadcast> Put(const Broadcast& broadcast) const;
+  void OnPut(const Broadcast& broadcast, const absl::StatusOr<StoredBroadcast>& stored, const Then& then,
+             absl::Time now);
 
   CoreContext& context_;
   Broadcasts& broadcasts_;
+  OpenBlobs& open_blobs_;
 };
 
 }  // namespace sheaf

@@ -89,7 +89,7 @@ void Retention::DeleteOldBlobs(absl::Time now) {
 
 void Retention::DeleteIfUnused(const std::string& digest, absl::Time now) {
   if (!broadcasts_.IsUnused(digest, now)) return;
-  const absl::Status status = broadcasts_.Delete(digest);
+  const absl::Status status = broadcasts_.Delete(digest, now);
   if (!status.ok()) LogWarning("blob {}, which nobody needs, stays on disk: {}", digest, status.ToString());
 }
 

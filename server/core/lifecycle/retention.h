@@ -19,7 +19,7 @@ namespace sheaf {
 class Retention {
  public:
   // Both outlive this.
-  Retention(CoreContext& context, const Broadcasts& broadcasts) : context_(context), broadcasts_(broadcasts) {}
+  Retention(CoreContext& context, Broadcasts& broadcasts) : context_(context), broadcasts_(broadcasts) {}
 
   void Tick(absl::Time now);
   // Many rounds that end in a short time are not waited for.
@@ -36,7 +36,7 @@ class Retention {
   void DeleteIfUnused(const std::string& digest, absl::Time now);
 
   CoreContext& context_;
-  const Broadcasts& broadcasts_;
+  Broadcasts& broadcasts_;
   absl::Time due_time_ = absl::InfinitePast();
   // Since rounds were last deleted.
   int num_closed_ = 0;

@@ -37,7 +37,12 @@ bool RoundCreations::IsLarge(const v1::RoundSpec& spec) const {
 }
 
 void RoundCreations::Create(const v1::CreateRoundRequest& request, absl::Time now, Reply<RoundRecord> reply) {
-  if (request.broadcast().empty()) return CreateNamed(request, now, std::move(reply));
+  if (request.broadcast().empty()) {
+    const auto create = [this, &request, reply = std::move(reply)](const absl::Status& learnt, absl::Time at) {
+      learnt.ok() ? CreateNamed(request, at, reply) : reply(learnt);
+    };
+    return broadcasts_.Learn(request.spec().broadcast_digest(), create, now);
+  }
   if (request.spec().announced()) {
     return reply(absl::InvalidArgumentError(
         "spec.announced is set, so the broadcast comes with OpenRound; leave CreateRoundRequest.broadcast empty"));

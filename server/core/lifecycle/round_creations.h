@@ -32,8 +32,9 @@ namespace sheaf {
 class RoundCreations {
  public:
   // All outlive this.
-  RoundCreations(CoreContext& context, InlineBroadcasts& inline_broadcasts, NewRounds& new_rounds)
-      : context_(context), inline_broadcasts_(inline_broadcasts), new_rounds_(new_rounds) {}
+  RoundCreations(CoreContext& context, Broadcasts& broadcasts, InlineBroadcasts& inline_broadcasts,
+                 NewRounds& new_rounds)
+      : context_(context), broadcasts_(broadcasts), inline_broadcasts_(inline_broadcasts), new_rounds_(new_rounds) {}
 
   // As NewRounds::Create; and as BlobService.FinishUpload, of the broadcast. The request must live until the reply.
   void Create(const v1::CreateRoundRequest& request, absl::Time now, Reply<RoundRecord> reply);
@@ -65,6 +66,7 @@ class RoundCreations {
   void End(const CreationPtr& creation, absl::StatusOr<RoundRecord> result);
 
   CoreContext& context_;
+  Broadcasts& broadcasts_;
   InlineBroadcasts& inline_broadcasts_;
   NewRounds& new_rounds_;
   // By request_id.

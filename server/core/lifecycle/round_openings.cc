@@ -12,7 +12,12 @@
 namespace sheaf {
 
 void RoundOpenings::Open(const v1::OpenRoundRequest& request, absl::Time now, Reply<RoundRecord> reply) {
-  if (request.broadcast().empty()) return reply(OpenWith(RoundId(request.round()), request.broadcast_digest(), now));
+  if (request.broadcast().empty()) {
+    const auto open = [this, &request, reply = std::move(reply)](const absl::Status& learnt, absl::Time at) {
+      learnt.ok() ? reply(OpenWith(RoundId(request.round()), request.broadcast_digest(), at)) : reply(learnt);
+    };
+    return broadcasts_.Learn(request.broadcast_digest(), open, now);
+  }
   inline_broadcasts_.Store(
       {.bytes = request.broadcast(),
        .named = request.broadcast_digest(),

@@ -71,10 +71,16 @@ absl::StatusOr<v1::StartUploadResponse> Uploads::StartBroadcast(const v1::StartU
                                                                 const Identity& caller, absl::Time now) {
   if (context_.payloads.HasBlob(request.digest())) {
     broadcasts_.Touch(request.digest(), context_.limits.broadcast_linger, now);
-    return Answer(v1::StartUploadResponse::ALREADY_STORED);
+    v1::StartUploadResponse stored = Answer(v1::StartUploadResponse::ALREADY_STORED);
+    stored.set_takes_patches(true);
+    return stored;
   }
   constexpr bool kOnDisk = false;
-  return Begin(BroadcastUploadId(request.digest(), request.request_id(), caller), request, kOnDisk, caller);
+  ASSIGN_OR_RETURN(
+      v1::StartUploadResponse begun,
+      Begin(BroadcastUploadId(request.digest(), request.request_id(), caller), request, kOnDisk, caller));
+  begun.set_takes_patches(true);
+  return begun;
 }
 
 absl::StatusOr<v1::StartUploadResponse> Uploads::Begin(const UploadId& id, const v1::StartUploadRequest& request,
