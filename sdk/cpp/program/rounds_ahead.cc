@@ -15,8 +15,8 @@ namespace {
 constexpr absl::Duration kDeadlineDefault = absl::Hours(1);
 constexpr absl::Duration kDeadlineMax = absl::Hours(24 * 365);
 
-// So many patches of a broadcast are sent before the next whole one: whoever reads it whole reads them all.
-constexpr int kPatchesMax = 16;
+// So many patches of a broadcast are sent before the next whole one, which is as many as servers take.
+constexpr int kPatchesMax = 32;
 
 // What the server says of a patch that it does not take, or whose base has gone.
 bool MayTakeWhole(const absl::Status& status) {
