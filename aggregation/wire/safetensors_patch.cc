@@ -37,9 +37,9 @@ const TensorEntry* PatchedBy(const TensorEntry& part, std::string_view suffix, c
 
 absl::Status CheckWhole(const TensorEntry& part, const TensorEntry& tensor) {
   if (part.dtype != tensor.dtype || part.shape != tensor.shape || part.end - part.begin != tensor.end - tensor.begin) {
-    return Unfit(part.name, fmt::format("is of dtype {} and shape {}, and the base's of {} and {}",
-                                        DTypeName(part.dtype), ShapeText(part.shape), DTypeName(tensor.dtype),
-                                        ShapeText(tensor.shape)));
+    return Unfit(part.name,
+                 fmt::format("is of dtype {} and shape {}, and the base's of {} and {}", DTypeName(part.dtype),
+                             ShapeText(part.shape), DTypeName(tensor.dtype), ShapeText(tensor.shape)));
   }
   return absl::OkStatus();
 }
@@ -54,7 +54,8 @@ absl::Status CheckParts(const PatchedTensor& patched) {
   }
   std::vector<int64_t> shape = indices;
   if (!tensor.shape.empty()) shape.insert(shape.end(), tensor.shape.begin() + 1, tensor.shape.end());
-  if (tensor.dtype == v1::DTYPE_UNSPECIFIED || patched.values->dtype != tensor.dtype || patched.values->shape != shape) {
+  if (tensor.dtype == v1::DTYPE_UNSPECIFIED || patched.values->dtype != tensor.dtype ||
+      patched.values->shape != shape) {
     return Unfit(patched.values->name, fmt::format("is not of the base's dtype {} and of shape {}",
                                                    DTypeName(tensor.dtype), ShapeText(shape)));
   }
@@ -73,8 +74,7 @@ std::string EncodeSafetensorsPatch(const std::string& base, std::span<const Tens
   std::vector<TensorView> tensors;
   for (const TensorChange& change : changes) {
     if (!change.rows) {
-      tensors.push_back(
-          {.name = change.tensor, .dtype = change.dtype, .shape = change.shape, .data = change.data});
+      tensors.push_back({.name = change.tensor, .dtype = change.dtype, .shape = change.shape, .data = change.data});
       continue;
     }
     tensors.push_back({.name = change.tensor + std::string(kIndices),

@@ -23,8 +23,7 @@ v1::FinishUploadResponse Finished(const Limits& limits) {
 
 }  // namespace
 
-BlobHandlers::BlobHandlers(Core& core, PayloadStore& payloads)
-    : core_(core), payloads_(payloads) {}
+BlobHandlers::BlobHandlers(Core& core, PayloadStore& payloads) : core_(core), payloads_(payloads) {}
 
 void BlobHandlers::StartUpload(const v1::StartUploadRequest& request, const CallContext& call,
                                Reply<v1::StartUploadResponse> reply) {

@@ -230,6 +230,7 @@ std::vector<Route> FileRoutes(CallPipeline& pipeline) {
                                    request.set_digest(name);
                                    request.set_offset(offset);
                                    request.set_length(length);
+                                   request.set_takes_patches(true);
                                    return request.SerializeAsString();
                                  },
                              .piece = [](const std::string& name, const google::protobuf::Message& answer) -> Piece {

@@ -1,5 +1,7 @@
 #include "tests/simulation/program_actor.h"
 
+#include <fmt/format.h>
+
 #include <utility>
 
 #include "base/checksum.h"
@@ -21,43 +23,52 @@ ProgramActor::ProgramActor(Weather& weather, SimServers& server, const std::stri
       plan_(std::move(plan)),
       continued_(continued),
       opens_inline_(plan_.opens_inline) {
-  const bool uploads_first = !plan_.broadcast.empty() && !plan_.spec.announced();
+  const bool uploads_first = plan_.broadcast != nullptr && !plan_.spec.announced();
   weather_.agenda.After(plan_.create_after, [this, uploads_first] { uploads_first ? Upload() : Create(); });
 }
 
-void ProgramActor::Upload() {
+const SimBroadcast* ProgramActor::FileOf(size_t number) const {
+  const std::vector<std::string>& bases = plan_.broadcast->bases;
+  if (number < bases.size()) return FindBroadcast(bases[number]);
+  return number == bases.size() && !(opens_inline_ && !round_.empty()) ? plan_.broadcast : nullptr;
+}
+
+void ProgramActor::UploadFrom(size_t number) {
+  const SimBroadcast* file = FileOf(number);
+  if (file == nullptr) return OnUploaded();
   v1::StartUploadRequest request;
-  request.set_request_id(plan_.request_id);
-  request.set_digest(Sha256Hex(plan_.broadcast));
-  request.set_size_bytes(static_cast<int64_t>(plan_.broadcast.size()));
+  request.set_request_id(number == 0 ? plan_.request_id : fmt::format("{}-{}", plan_.request_id, number));
+  request.set_digest(file->digest);
+  request.set_size_bytes(static_cast<int64_t>(file->file.size()));
   Call(transport_, kStartUpload, request, {.timeout = absl::Seconds(5)},
-       [this](const absl::StatusOr<v1::StartUploadResponse>& response) {
+       [this, number](const absl::StatusOr<v1::StartUploadResponse>& response) {
          if (!response.ok()) return weather_.agenda.After(Pause(), [this] { Upload(); });
-         if (response->verdict() == v1::StartUploadResponse::ALREADY_STORED) return OnUploaded();
-         WriteChunk(response->upload_id(), response->committed_bytes());
+         if (response->verdict() == v1::StartUploadResponse::ALREADY_STORED) return UploadFrom(number + 1);
+         WriteChunk(number, response->upload_id(), response->committed_bytes());
        });
 }
 
-void ProgramActor::WriteChunk(const std::string& upload, int64_t offset) {
-  if (offset == static_cast<int64_t>(plan_.broadcast.size())) return FinishUpload(upload);
+void ProgramActor::WriteChunk(size_t number, const std::string& upload, int64_t offset) {
+  const std::string& bytes = FileOf(number)->file;
+  if (offset == static_cast<int64_t>(bytes.size())) return FinishUpload(number, upload);
   v1::WriteChunkRequest request;
   request.set_upload_id(upload);
   request.set_offset(offset);
-  request.set_data(plan_.broadcast.substr(offset, kChunkBytes));
+  request.set_data(bytes.substr(offset, kChunkBytes));
   Call(transport_, kWriteChunk, request, {.timeout = absl::Seconds(5)},
-       [this, upload](const absl::StatusOr<v1::WriteChunkResponse>& response) {
+       [this, number, upload](const absl::StatusOr<v1::WriteChunkResponse>& response) {
          if (!response.ok()) return weather_.agenda.After(Pause(), [this] { Upload(); });
-         WriteChunk(upload, response->committed_bytes());
+         WriteChunk(number, upload, response->committed_bytes());
        });
 }
 
-void ProgramActor::FinishUpload(const std::string& upload) {
+void ProgramActor::FinishUpload(size_t number, const std::string& upload) {
   v1::FinishUploadRequest request;
   request.set_upload_id(upload);
   Call(transport_, kFinishUpload, request, {.timeout = absl::Seconds(5)},
-       [this](const absl::StatusOr<v1::FinishUploadResponse>& response) {
+       [this, number](const absl::StatusOr<v1::FinishUploadResponse>& response) {
          if (!response.ok()) return weather_.agenda.After(Pause(), [this] { Upload(); });
-         OnUploaded();
+         UploadFrom(number + 1);
        });
 }
 
@@ -84,6 +95,7 @@ void ProgramActor::Create() {
            continued_ = nullptr;
            return weather_.agenda.After(Pause(), [this] { Create(); });
          }
+         if (MayPatchAgain(response.status())) return weather_.agenda.After(Pause(), [this] { Upload(); });
          if (absl::IsInvalidArgument(response.status())) {
            return weather_.journal.Break("the spec is right", "{}: {}", plan_.request_id, response.status().ToString());
          }
@@ -98,20 +110,29 @@ void ProgramActor::Create() {
        });
 }
 
-void ProgramActor::BeginOpening() { plan_.broadcast.empty() || opens_inline_ ? Open() : Upload(); }
+bool ProgramActor::MayPatchAgain(const absl::Status& refusal) {
+  const bool is_patch = plan_.broadcast != nullptr && !plan_.broadcast->bases.empty();
+  const bool has_no_base =
+      absl::IsInvalidArgument(refusal) && refusal.message().find("sheaf.base") != std::string::npos;
+  if (is_patch && has_no_base) ++weather_.statistics.announced["patches of what has gone"];
+  return is_patch && has_no_base;
+}
+
+void ProgramActor::BeginOpening() { plan_.broadcast == nullptr ? Open() : Upload(); }
 
 void ProgramActor::Open() {
   v1::OpenRoundRequest request;
   request.set_request_id(plan_.request_id + "-open");
   request.set_round(round_);
   if (opens_inline_) {
-    request.set_broadcast(plan_.broadcast);
-  } else if (!plan_.broadcast.empty()) {
-    request.set_broadcast_digest(Sha256Hex(plan_.broadcast));
+    request.set_broadcast(plan_.broadcast->file);
+  } else if (plan_.broadcast != nullptr) {
+    request.set_broadcast_digest(plan_.broadcast->digest);
   }
   Call(transport_, kOpenRound, request, {.timeout = absl::Seconds(5)},
        [this](const absl::StatusOr<v1::OpenRoundResponse>& response) {
          if (response.ok()) return OnOpened(response->round());
+         if (MayPatchAgain(response.status())) return weather_.agenda.After(Pause(), [this] { Upload(); });
          if (absl::IsFailedPrecondition(response.status())) return OnRefused(response.status().ToString());
          if (absl::IsInvalidArgument(response.status())) {
            return weather_.journal.Break("what was announced can be opened", "round {}: {}", round_,
@@ -120,13 +141,13 @@ void ProgramActor::Open() {
          if (absl::IsNotFound(response.status()) && server_.monitor().WasDeleted(RoundId(round_))) return;
          // There may be less room inside a call, or its broadcast has gone before it was needed.
          if (absl::IsResourceExhausted(response.status())) opens_inline_ = false;
-         const bool uploads = !plan_.broadcast.empty() && !opens_inline_ && !absl::IsUnavailable(response.status());
+         const bool uploads = plan_.broadcast != nullptr && !opens_inline_ && !absl::IsUnavailable(response.status());
          weather_.agenda.After(Pause(), [this, uploads] { uploads ? Upload() : Open(); });
        });
 }
 
 void ProgramActor::OnOpened(const v1::Round& round) {
-  const std::string digest = plan_.broadcast.empty() ? "" : Sha256Hex(plan_.broadcast);
+  const std::string digest = plan_.broadcast == nullptr ? "" : plan_.broadcast->digest;
   weather_.journal.Note("round {} was opened", round_);
   if (server_.monitor().StateOf(RoundId(round_)) == RoundState::kAnnounced || round.state() == v1::ANNOUNCED) {
     return weather_.journal.Break("what was told to be open is open", "round {} is ANNOUNCED", round_);
@@ -145,8 +166,8 @@ void ProgramActor::OpenAgain() {
   request.set_round(round_);
   if (with_another) {
     request.set_broadcast_digest(Sha256Hex("another"));
-  } else if (!plan_.broadcast.empty()) {
-    request.set_broadcast_digest(Sha256Hex(plan_.broadcast));
+  } else if (plan_.broadcast != nullptr) {
+    request.set_broadcast_digest(plan_.broadcast->digest);
   }
   Call(transport_, kOpenRound, request, {.timeout = absl::Seconds(5)},
        [this, with_another](const absl::StatusOr<v1::OpenRoundResponse>& response) {

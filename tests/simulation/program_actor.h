@@ -27,13 +27,18 @@ class ProgramActor {
   FaultyTransport& link() { return transport_; }
 
  private:
-  void Upload();
-  void WriteChunk(const std::string& upload, int64_t offset);
-  void FinishUpload(const std::string& upload);
+  // What the broadcast is a patch of, and the broadcast unless it comes inside the call; those that are not there.
+  void Upload() { UploadFrom(0); }
+  void UploadFrom(size_t number);
+  const SimBroadcast* FileOf(size_t number) const;
+  void WriteChunk(size_t number, const std::string& upload, int64_t offset);
+  void FinishUpload(size_t number, const std::string& upload);
   // The broadcast is there: the round can be created with it, or opened.
   void OnUploaded() { round_.empty() ? Create() : Open(); }
   void Create();
   void BeginOpening();
+  // What the broadcast is a patch of has gone before it was needed.
+  bool MayPatchAgain(const absl::Status& refusal);
   void Open();
   void OnOpened(const v1::Round& round);
   // With another broadcast, if so planned; once it is open.

@@ -2,10 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <string_view>
-
-#include "aggregation/wire/safetensors.h"
-#include "base/checksum.h"
 #include "proto/time.h"
 
 namespace sheaf::simulation {
@@ -58,6 +54,12 @@ void DrawWork(Random& random, v1::RoundSpec& spec) {
   if (random.Chance(0.2)) spec.set_min_clients(UpTo(random, goal));
 }
 
+// Few different ones, so that rounds of a population share them.
+const SimBroadcast& DrawBroadcast(const std::string& population, Random& random) {
+  const int number = static_cast<int>(random.Below(3));
+  return BroadcastOf({.population = population, .number = number, .num_patches = static_cast<int>(random.Below(3))});
+}
+
 // Worlds are small: a few seconds more than a few others took make a straggler.
 void DrawStraggler(Random& random, v1::StragglerPolicy& policy) {
   const bool has_deadline = random.Chance(0.2);
@@ -94,8 +96,8 @@ RoundPlan RoundPlan::Draw(int number, Random& random) {
   if (random.Chance(0.5)) spec.mutable_retry()->set_lost_max(UpTo(random, 6));
   if (random.Chance(0.2)) {
     // Few different ones, so that rounds share them.
-    plan.broadcast = std::string(100, static_cast<char>('a' + random.Below(3)));
-    spec.set_broadcast_digest(Sha256Hex(plan.broadcast));
+    plan.broadcast = &DrawBroadcast(spec.population(), random);
+    spec.set_broadcast_digest(plan.broadcast->digest);
   }
   spec.set_durability(random.Chance(0.65) ? v1::DURABLE : v1::EPHEMERAL);
   if (random.Chance(0.5)) DrawStraggler(random, *spec.mutable_straggler());
@@ -131,6 +133,10 @@ RoundPlan RoundPlan::DrawContinuing(int number, const RoundPlan& before, Random&
   plan.create_after = before.create_after + random.Between(absl::ZeroDuration(), absl::Seconds(3));
   plan.continues = before.request_id;
   plan.spec.set_population(before.spec.population());
+  if (plan.broadcast != nullptr) {
+    plan.broadcast = &DrawBroadcast(plan.spec.population(), random);
+    plan.spec.set_broadcast_digest(plan.broadcast->digest);
+  }
   plan.spec.set_job(before.spec.job());
   *plan.spec.mutable_aggregate() = before.spec.aggregate();
   plan.spec.set_durability(before.spec.durability());
@@ -146,16 +152,9 @@ void RoundPlan::Announce(Random& random) {
   spec.set_announced(true);
   *spec.mutable_announce_deadline() = ToProto(random.Between(absl::Seconds(5), absl::Seconds(90)));
   spec.clear_broadcast_digest();
-  broadcast.clear();
-  if (random.Chance(0.6)) {
-    // Few different ones, so that rounds of a population share them; and a real one, which may come inside the call.
-    const auto value = static_cast<float>(random.Below(3) + (spec.population() == "red" ? 0 : 3));
-    const std::string_view data(reinterpret_cast<const char*>(&value), sizeof(value));
-    broadcast =
-        EncodeSafetensors(std::vector<TensorView>{{.name = "w", .dtype = v1::FLOAT32, .shape = {1}, .data = data}}, {});
-  }
+  broadcast = random.Chance(0.6) ? &DrawBroadcast(spec.population(), random) : nullptr;
   if (random.Chance(0.9)) open_after = random.Between(absl::ZeroDuration(), absl::Seconds(40));
-  opens_inline = !broadcast.empty() && random.Chance(0.5);
+  opens_inline = broadcast != nullptr && random.Chance(0.5);
   const uint64_t again = random.Below(4);
   if (again < 2) opens_again = again == 0 ? OpensAgain::kWithTheSame : OpensAgain::kWithAnother;
 }

@@ -9,14 +9,15 @@
 #include "base/random.h"
 #include "server/core/limits/limits.h"
 #include "sheaf/v1/round.pb.h"
+#include "tests/simulation/models.h"
 
 namespace sheaf::simulation {
 
 struct RoundPlan {
   std::string request_id;
   v1::RoundSpec spec;
-  // To be uploaded first; often none. Of a round that is announced: before it is opened.
-  std::string broadcast;
+  // To be uploaded first, with what it is a patch of; often none. Of a round that is announced: before it is opened.
+  const SimBroadcast* broadcast = nullptr;
   absl::Duration create_after;
   // Counted from its creation.
   std::optional<absl::Duration> cancel_after;

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/checksum.h"
 #include "probe/computations/noop.h"
 #include "probe/computations/one_hot.h"
 #include "probe/computations/slow.h"
+#include "tests/simulation/models.h"
 #include "worker/computation_table.h"
 
 namespace sheaf::simulation {
@@ -57,8 +57,11 @@ void Seats::OnAheadRuns(const v1::Lease& lease, const TaskInputs& inputs) {
     weather_.journal.Break("what is prepared runs when its round has opened", "task {} runs, and nobody said OPENED",
                            lease.task());
   }
-  const bool has_it = digest.empty() ? inputs.broadcast == nullptr
-                                     : inputs.broadcast != nullptr && Sha256Hex(*inputs.broadcast) == digest;
+  const SimBroadcast* broadcast = FindBroadcast(digest);
+  const bool has_it = broadcast == nullptr ? inputs.broadcast == nullptr
+                                           : inputs.broadcast != nullptr && *inputs.broadcast == broadcast->whole;
+  if (broadcast != nullptr && !broadcast->bases.empty())
+    ++weather_.statistics.announced["runs with a patched broadcast"];
   if (inputs.broadcast_digest != digest || !has_it) {
     weather_.journal.Break("what is prepared runs with the broadcast", "task {} runs with \"{}\", its round has \"{}\"",
                            lease.task(), inputs.broadcast_digest, digest);

@@ -117,7 +117,9 @@ constexpr std::string_view kAnnounced[] = {"rounds announced",
                                            "openings refused with another broadcast",
                                            "openings refused after the end",
                                            "openings refused after a cancellation",
-                                           "runs of what was prepared"};
+                                           "runs of what was prepared",
+                                           "runs with a patched broadcast",
+                                           "patches of what has gone"};
 
 // Of rounds that continue others.
 constexpr std::string_view kCarried[] = {"rounds that continue another",

@@ -10,6 +10,7 @@
 #include "server/stored/round_spec.h"
 #include "storage/transitions.h"
 #include "tests/simulation/ledger.h"
+#include "tests/simulation/models.h"
 
 namespace sheaf::simulation {
 namespace {
@@ -543,6 +544,10 @@ std::vector<std::string> StoreMonitor::LiveBroadcasts() const {
       const std::string& began = BroadcastOf(task.origin->round);
       if (!began.empty()) digests.push_back(began);
     }
+  }
+  for (size_t i = 0, count = digests.size(); i < count; ++i) {
+    const SimBroadcast* broadcast = FindBroadcast(digests[i]);
+    if (broadcast != nullptr) digests.insert(digests.end(), broadcast->bases.begin(), broadcast->bases.end());
   }
   return digests;
 }

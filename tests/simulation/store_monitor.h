@@ -78,7 +78,7 @@ class StoreMonitor {
   absl::Time OpenTimeOf(const RoundId& round) const { return rounds_.at(round).open_time; }
   const std::string& BroadcastOf(const RoundId& round) const { return rounds_.at(round).spec.broadcast_digest(); }
   // Rounds that have not ended, and the digests of their broadcasts, and of those from which tasks began that they took
-  // over.
+  // over, and of what those are patches of.
   int64_t num_live() const;
   std::vector<std::string> LiveBroadcasts() const;
   struct LeaseImage {

@@ -181,8 +181,8 @@ EndedRound World::ReadRound(const RoundRecord& record) {
   round.was_opened = !server_.monitor().FindSpec(record.id)->announced() ||
                      server_.monitor().OpenTimeOf(record.id) < absl::InfiniteFuture();
   round.was_cancelled = program != nullptr && program->has_cancelled();
-  if (program != nullptr && !program->plan().broadcast.empty()) {
-    round.broadcast_digest = Sha256Hex(program->plan().broadcast);
+  if (program != nullptr && program->plan().broadcast != nullptr) {
+    round.broadcast_digest = program->plan().broadcast->digest;
   }
   auto tasks = server_.tasks().ListTasks({.round = record.id, .limit = kListAll});
   auto contributions = server_.tasks().ListContributions(record.id, 0, kListAll);

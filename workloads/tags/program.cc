@@ -110,9 +110,8 @@ absl::StatusOr<std::optional<std::string>> TagsProgram::Patch(int, const std::st
 }
 
 absl::Status TagsProgram::Apply(int, const SafetensorsView& aggregate, const v1::Round&) {
-  ASSIGN_OR_RETURN(
-      ReleasedRows rows,
-      ReadReleasedRows(aggregate, kTagsRowsOutput, {.num_rows = model_.num_features, .width = model_.num_labels}));
+  ASSIGN_OR_RETURN(ReleasedRows rows, ReadReleasedRows(aggregate, kTagsRowsOutput,
+                                                       {.num_rows = model_.num_features, .width = model_.num_labels}));
   ASSIGN_OR_RETURN(const std::vector<float> bias, ReadReleasedVector(aggregate, kTagsBiasOutput, model_.num_labels));
   RETURN_IF_ERROR(
       optimizer_.MoveRows(kTagsWeightsTensor, rows.indices, rows.values, model_.num_labels, model_.weights));

@@ -35,13 +35,13 @@ class Loop {
         program_(program),
         options_(options),
         observer_(observer),
-        ahead_(server, {.plan = [&program](int number) { return program.Plan(number); },
-                        .broadcast = [&program](int number) { return program.Broadcast(number); },
-                        .patch = [&program](int number,
-                                            const std::string& base) { return program.Patch(number, base); },
-                        .rounds = options.rounds,
-                        .ahead = options.ahead,
-                        .buffered = options.buffered}),
+        ahead_(server,
+               {.plan = [&program](int number) { return program.Plan(number); },
+                .broadcast = [&program](int number) { return program.Broadcast(number); },
+                .patch = [&program](int number, const std::string& base) { return program.Patch(number, base); },
+                .rounds = options.rounds,
+                .ahead = options.ahead,
+                .buffered = options.buffered}),
         watch_(server.clock) {}
 
   absl::StatusOr<std::vector<RoundOutcome>> Run() {

@@ -9,9 +9,9 @@
 //   ASSIGN_OR_RETURN(std::vector<RoundOutcome> outcomes, RunProgram(server, program, {.rounds = 20}));
 //
 // Each round: Plan -> Broadcast or Patch, which is uploaded -> create the round -> wait -> read the aggregate ->
-// (Verify) -> Apply -> Evaluate. With ProgramOptions::ahead the rounds that come next are planned and announced while one runs, and the
-// next is opened with its broadcast between Apply and Evaluate: workers read and preprocess their data meanwhile, and
-// the program evaluates while they compute. The model is the same, to the last bit.
+// (Verify) -> Apply -> Evaluate. With ProgramOptions::ahead the rounds that come next are planned and announced while
+// one runs, and the next is opened with its broadcast between Apply and Evaluate: workers read and preprocess their
+// data meanwhile, and the program evaluates while they compute. The model is the same, to the last bit.
 //
 //        K = 1:   plan 1, open 1, announce 2 | apply 1, open 2, announce 3, evaluate 1 | apply 2, open 3, ...
 //   workers:      prepare 1, compute 1          prepare 2 meanwhile, compute 2 at once    prepare 3 meanwhile, ...
@@ -57,10 +57,10 @@ class Program {
   // A safetensors file for the workers, when the rounds before have been applied. Empty when the computation needs
   // none, as by default.
   virtual absl::StatusOr<std::string> Broadcast(int number);
-  // The same as a patch (EncodeSafetensorsPatch): what of the round before's broadcast, whose digest is `base`, Apply has
-  // changed since. A model of which a round moves some rows need not be sent again. Nothing, as by default, if there is
-  // nothing to be saved. Asked for instead of Broadcast where the server takes one; if it refuses, Broadcast is asked
-  // for, too.
+  // The same as a patch (EncodeSafetensorsPatch): what of the round before's broadcast, whose digest is `base`, Apply
+  // has changed since. A model of which a round moves some rows need not be sent again. Nothing, as by default, if
+  // there is nothing to be saved. Asked for instead of Broadcast where the server takes one; if it refuses, Broadcast
+  // is asked for, too.
   virtual absl::StatusOr<std::optional<std::string>> Patch(int number, const std::string& base);
   // Takes over what the round released.
   virtual absl::Status Apply(int number, const SafetensorsView& aggregate, const v1::Round& round) = 0;

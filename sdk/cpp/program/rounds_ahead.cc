@@ -95,8 +95,7 @@ absl::StatusOr<UploadedBroadcast> RoundsAhead::BeginWith(BegunRound& begun, std:
     ASSIGN_OR_RETURN(uploaded, UploadBroadcast(server_.transport, server_.random, broadcast));
   }
   if (is_announced) {
-    ASSIGN_OR_RETURN(begun.round,
-                     OpenRoundWith(server_.transport, server_.random, begun.round.id(), uploaded.digest));
+    ASSIGN_OR_RETURN(begun.round, OpenRoundWith(server_.transport, server_.random, begun.round.id(), uploaded.digest));
     return uploaded;
   }
   v1::RoundSpec spec = begun.plan.spec;

@@ -32,8 +32,8 @@ class BroadcastReaders {
       readers_[digest] = std::move(populations);
     }
   }
-  // False while it is still being read, after a start, which broadcasts the rounds' are patches of: who may not read one
-  // may have to come again.
+  // False while it is still being read, after a start, which broadcasts the rounds' are patches of: who may not read
+  // one may have to come again.
   bool is_complete() const EXCLUDES(mutex_) {
     MutexLock lock(mutex_);
     return is_complete_;

@@ -57,7 +57,8 @@ absl::Status Broadcasts::Recover(absl::Time now) {
 
 void Broadcasts::OnBasesRead(const std::map<std::string, std::vector<std::string>>& bases) {
   for (const auto& [digest, of_this] : bases) {
-    if (absl::Status noted = Note(digest, of_this); !noted.ok()) LogWarning("broadcast {}: {}", digest, noted.ToString());
+    if (absl::Status noted = Note(digest, of_this); !noted.ok())
+      LogWarning("broadcast {}: {}", digest, noted.ToString());
   }
   for (const auto& [id, round] : rounds_.all()) {
     OnRoundAdded(round->spec.broadcast_digest(), round->spec.population());
@@ -70,8 +71,9 @@ absl::Status Broadcasts::Note(const std::string& digest, const std::vector<std::
   if (bases_.contains(digest)) return absl::OkStatus();
   // While it was looked at, it was needed by nobody.
   if (!bases.empty() && !num_patches_.contains(bases.front()) && !context_.payloads.HasBlob(bases.front())) {
-    return absl::InvalidArgumentError(fmt::format(
-        "the broadcast is a patch (sheaf.base) of {}, which has just been deleted; upload the whole one", bases.front()));
+    return absl::InvalidArgumentError(
+        fmt::format("the broadcast is a patch (sheaf.base) of {}, which has just been deleted; upload the whole one",
+                    bases.front()));
   }
   const std::string* patch = &digest;
   for (const std::string& base : bases) {
@@ -142,8 +144,7 @@ void Broadcasts::OnRoundEnded(const LiveRound& round, absl::Time now) {
 Broadcasts::Retired& Broadcasts::Retire(const std::string& digest, absl::Time now) {
   const auto found = sizes_.find(digest);
   // One that is not known to be there takes no room.
-  const int64_t size_bytes =
-      found != sizes_.end() ? found->second : context_.payloads.GetBlobSize(digest).value_or(0);
+  const int64_t size_bytes = found != sizes_.end() ? found->second : context_.payloads.GetBlobSize(digest).value_or(0);
   return Retire(digest, size_bytes, now);
 }
 

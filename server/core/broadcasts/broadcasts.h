@@ -71,8 +71,8 @@ class Broadcasts {
   const BroadcastReaders& readers() const { return readers_; }
 
   // Nobody needs this blob: no round names or releases it, none is about to, no program was told lately that it is
-  // there, and none that is stored is a patch of it. True also of the broadcast of rounds that have all ended. Only of what is durable: in no batch, or after its
-  // commit.
+  // there, and none that is stored is a patch of it. True also of the broadcast of rounds that have all ended. Only of
+  // what is durable: in no batch, or after its commit.
   bool IsUnused(const std::string& digest, absl::Time now) const;
   // Its bytes are freed beside the core. Errors as PayloadStore::DeleteBlob.
   absl::Status Delete(const std::string& digest, absl::Time now);

@@ -17,12 +17,11 @@ void InlineBroadcasts::Store(const Broadcast& broadcast, Then then) {
                                        "upload it (BlobService.StartUpload), and name its digest"),
                 absl::InfinitePast());
   }
-  context_.receptions.Run(fmt::format("broadcast of {}", broadcast.request_id),
-                          [this, broadcast, then = std::move(then)] {
-                            context_.executor.Post([this, broadcast, then, stored = Put(broadcast)](absl::Time now) {
-                              OnPut(broadcast, stored, then, now);
-                            });
-                          });
+  context_.receptions.Run(
+      fmt::format("broadcast of {}", broadcast.request_id), [this, broadcast, then = std::move(then)] {
+        context_.executor.Post(
+            [this, broadcast, then, stored = Put(broadcast)](absl::Time now) { OnPut(broadcast, stored, then, now); });
+      });
 }
 
 void InlineBroadcasts::OnPut(const Broadcast& broadcast, const absl::StatusOr<StoredBroadcast>& stored,

@@ -40,8 +40,8 @@ class InlineBroadcasts {
   };
   using Then = std::function<void(absl::StatusOr<std::string> digest, absl::Time now)>;
   // Calls `then` with its digest (empty, if it was only validated), now or in a later batch. INVALID_ARGUMENT if it is
-  // no broadcast, a patch that does not fit, or not the one that was named; RESOURCE_EXHAUSTED, naming the limit, if it is too large. Errors as
-  // PayloadStore::PutBlob.
+  // no broadcast, a patch that does not fit, or not the one that was named; RESOURCE_EXHAUSTED, naming the limit, if it
+  // is too large. Errors as PayloadStore::PutBlob.
   void Store(const Broadcast& broadcast, Then then);
 
  private:

@@ -62,8 +62,8 @@ class OpenBlobs {
 
   // INVALID_ARGUMENT if `digest` is not one; NOT_FOUND; DATA_LOSS.
   absl::StatusOr<std::shared_ptr<const OpenBlob>> Open(const std::string& digest);
-  // FAILED_PRECONDITION also if the blob is not a safetensors file that this server takes; says why. INVALID_ARGUMENT also
-  // if what it is a patch of is not stored.
+  // FAILED_PRECONDITION also if the blob is not a safetensors file that this server takes; says why. INVALID_ARGUMENT
+  // also if what it is a patch of is not stored.
   absl::StatusOr<std::shared_ptr<const OpenBlob>> OpenTensors(const std::string& digest);
   // The digests of what this one is a patch of: of that, of what that is a patch of, and so on to the whole one. None,
   // if it is none. INVALID_ARGUMENT if one of those is not stored; the codes of Open.
