@@ -170,7 +170,7 @@ class Server:
         content: a mapping from names to arrays (or `sheaf.Sparse`), a pathlib.Path of a safetensors file, or bytes. What the
         server has already does not travel. It keeps what no round names for an hour.
         """
-        return self._connection.run(upload(Content(content)))
+        return self._connection.run(upload(Content(content))).digest
 
     def info(self) -> inspection_service_pb2.GetServerInfoResponse:
         """Version, uptime, store, operators and limits of the server: sheaf.v1.GetServerInfoResponse."""
