@@ -1,6 +1,7 @@
 """What a loop sends of its broadcasts: what the server puts together is what the program has, bit by bit."""
 
 import hashlib
+import tracemalloc
 
 import numpy
 import pytest
@@ -183,6 +184,20 @@ def test_the_rows_that_changed_are_found_whatever_their_bits_are(data, block_byt
         assert kept.tobytes() == now.tobytes()
         # Its buffers are used again.
         assert comparison.update(kept, now, 0).tolist() == []
+
+
+@pytest.mark.parametrize("shape", [(8000, 2000), (2, 8_000_000), (1, 16_000_000), (16_000_000,), (4_000_000, 4)])
+def test_a_comparison_takes_the_memory_of_a_few_blocks_however_large_an_array_is(shape):
+    kept, now = numpy.zeros(shape, numpy.float32), numpy.zeros(shape, numpy.float32)
+    for change in (0, 1):
+        now += change
+        tracemalloc.start()
+        rows = RowComparison().update(kept, now, rows_max=100)
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert peak < 8 << 20, f"{peak:,} B for an array of {now.nbytes:,}"
+        assert (rows is None) == (change and len(now) > 100)
+    assert (kept == now).all()
 
 
 @settings(max_examples=60)
