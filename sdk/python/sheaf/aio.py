@@ -202,7 +202,7 @@ class Server:
 
     async def upload(self, content: Broadcast | Mapping[str, Any] | os.PathLike[str] | bytes, /) -> str:
         """As `sheaf.Server.upload`."""
-        return await self._connection.run(upload(Content(content)))
+        return (await self._connection.run(upload(Content(content)))).digest
 
     async def info(self) -> inspection_service_pb2.GetServerInfoResponse:
         """As `sheaf.Server.info`."""

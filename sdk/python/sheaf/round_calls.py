@@ -6,15 +6,18 @@ import time
 from collections.abc import Mapping
 from typing import Any, NamedTuple, cast
 
+from sheaf.broadcast_call import BroadcastCall
 from sheaf.calls import (CALL_SECONDS, CANCEL_ROUND, CREATE_ROUND, EXPLAIN_ROUND, GET_ROUND, LIST_ROUNDS, LIST_WORKERS,
-                         OPEN_ROUND, A, Method, Pause, Steps, call, new_request_id)
+                         OPEN_ROUND, A, Pause, Steps, call, new_request_id)
+from sheaf.computations import broadcast_tensors
 from sheaf.errors import (DataLoss, DeadlineExceeded, Error, InvalidArgument, NotFound, ResourceExhausted, RoundFailed,
                           RoundStuck, Unimplemented)
 from sheaf.progress_bar import ProgressBar
 from sheaf.result import Result
 from sheaf.round_spec import Broadcast, RoundOptions, round_spec
 from sheaf.round_view import RoundView
-from sheaf.transfer import INLINE_BYTES_MAX, Content, checked, is_digest, read_aggregate, upload
+from sheaf.sent_broadcast import SentBroadcast
+from sheaf.transfer import INLINE_BYTES_MAX, Content, checked, is_digest, read_aggregate
 from sheaf.v1 import inspection_service_pb2, round_pb2, round_service_pb2
 
 # How long one call stays parked at the server, and what it may take beyond that before it counts as lost.
@@ -30,13 +33,14 @@ class Ended(NamedTuple):
     file: bytes
 
 
-def create(computation: str, options: RoundOptions, population: str) -> Steps[round_pb2.Round]:
-    """Uploads the broadcast and creates the round."""
+def create(computation: str, options: RoundOptions, population: str,
+           sent: SentBroadcast | None = None) -> Steps[round_pb2.Round]:
+    """Uploads the broadcast and creates the round. sent: what the loop that it belongs to sent before."""
     request = round_service_pb2.CreateRoundRequest(request_id=new_request_id(),
                                                    spec=round_spec(computation, options, population))
     # A server of 0.1 looks for a small broadcast among the uploads; another may take less at a time.
-    return (yield from _with_broadcast(CREATE_ROUND, request, request.spec, options.get("broadcast"),
-                                       (NotFound, ResourceExhausted))).round
+    creation = BroadcastCall(CREATE_ROUND, request, request.spec, (NotFound, ResourceExhausted))
+    return (yield from _with_broadcast(creation, options.get("broadcast"), sent)).round
 
 
 def announce(computation: str, options: RoundOptions, population: str) -> Steps[round_pb2.Round]:
@@ -54,31 +58,21 @@ def announce(computation: str, options: RoundOptions, population: str) -> Steps[
     return announced
 
 
-def open(id: str, broadcast: Broadcast | None) -> Steps[round_pb2.Round]:
-    """Brings the broadcast of an announced round."""
+def open(id: str, broadcast: Broadcast | None, sent: SentBroadcast | None = None) -> Steps[round_pb2.Round]:
+    """Brings the broadcast of an announced round. sent: what the loop that it belongs to sent before."""
     request = round_service_pb2.OpenRoundRequest(request_id=new_request_id(), round=id)
-    return (yield from _with_broadcast(OPEN_ROUND, request, request, broadcast, (ResourceExhausted,))).round
+    opening = BroadcastCall(OPEN_ROUND, request, request, (ResourceExhausted,))
+    return (yield from _with_broadcast(opening, broadcast, sent)).round
 
 
-def _with_broadcast(method: Method[Any, A], request: Any, names_it: Any, broadcast: Broadcast | None,
-                    wants_upload: tuple[type[Error], ...]) -> Steps[A]:
-    """The call, with the broadcast in it if that is small; else, and after `wants_upload`, it is uploaded before. `names_it`
-    is the message that has its digest."""
+def _with_broadcast(opening: BroadcastCall[A], broadcast: Broadcast | None, sent: SentBroadcast | None) -> Steps[A]:
     if broadcast is None:
-        return (yield from call(method, request))
+        return (yield from opening.without())
     if is_digest(broadcast):
-        names_it.broadcast_digest = str(broadcast)
-        return (yield from call(method, request))
-    content = Content(broadcast)
-    if content.size <= INLINE_BYTES_MAX:
-        request.broadcast = bytes(content)
-        names_it.broadcast_digest = content.digest()
-        try:
-            return (yield from call(method, request))
-        except wants_upload:
-            request.ClearField("broadcast")
-    names_it.broadcast_digest = yield from upload(content)
-    return (yield from call(method, request))
+        return (yield from opening.naming(str(broadcast)))
+    if sent is not None and isinstance(broadcast, Mapping):
+        return (yield from sent.send(broadcast_tensors(broadcast), opening))
+    return (yield from opening.bringing(Content(broadcast)))[0]
 
 
 def get(id: str) -> Steps[round_pb2.Round]:

@@ -10,6 +10,7 @@ from sheaf import round_calls
 from sheaf.calls import Steps
 from sheaf.errors import Error, FailedPrecondition, InvalidArgument
 from sheaf.round_spec import RoundOptions, seconds_of
+from sheaf.sent_broadcast import SentBroadcast
 from sheaf.v1 import round_pb2
 
 # What a server takes a deadline to be that nobody has set; the longest that it takes.
@@ -39,6 +40,8 @@ class RoundsAhead:
         self._announced: deque[round_pb2.Round] = deque()
         self._opened: round_pb2.Round | None = None
         self._num_begun = self._num_given = 0
+        # A single round has no other whose broadcast could be a patch of its own.
+        self._sent = None if rounds == 1 else SentBroadcast()
         self.number = 0
         """Of the round that the last operation was about."""
 
@@ -83,13 +86,13 @@ class RoundsAhead:
             yield from self._announce(self._ahead + 1)
         self.number = self._num_given + 1
         if self._announced:
-            self._opened = yield from round_calls.open(self._announced[0].id, self._current_broadcast())
+            self._opened = yield from round_calls.open(self._announced[0].id, self._current_broadcast(), self._sent)
             self._announced.popleft()
         else:
             options = round_calls.current(self._options)
             options["broadcast"] = self._current_broadcast()
             self._num_begun += 1
-            self._opened = yield from round_calls.create(self._computation, options, self._population)
+            self._opened = yield from round_calls.create(self._computation, options, self._population, self._sent)
         yield from self._announce(self._ahead)
 
     def _announce(self, ahead: int) -> Steps[None]:

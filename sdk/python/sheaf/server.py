@@ -133,6 +133,9 @@ class Server:
         evaluates, runs beside the workers. buffered: each round continues the one before it: tasks that still run when a round has
         its `goal` are not cancelled, but go on in the next, where their contributions count (see `staleness` of RoundOptions). Give
         a goal, and more tasks than that. One round is announced ahead at least. A loop that is left, or in which something is raised, cancels what it began ahead.
+
+        Of a broadcast that is a mapping of more than a megabyte, only the rows that changed since the round before are sent, where
+        that is less; workers get the same bits. For that the loop keeps a copy of it, which takes as much memory again.
         """
         run = self._connection.run
         begun = RoundsAhead(computation, options, self._connection.link.security.population, rounds, ahead, buffered)
@@ -170,7 +173,7 @@ class Server:
         content: a mapping from names to arrays (or `sheaf.Sparse`), a pathlib.Path of a safetensors file, or bytes. What the
         server has already does not travel. It keeps what no round names for an hour.
         """
-        return self._connection.run(upload(Content(content)))
+        return self._connection.run(upload(Content(content))).digest
 
     def info(self) -> inspection_service_pb2.GetServerInfoResponse:
         """Version, uptime, store, operators and limits of the server: sheaf.v1.GetServerInfoResponse."""

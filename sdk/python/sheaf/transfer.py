@@ -7,7 +7,7 @@ import hashlib
 import os
 from collections import deque
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy
 
@@ -160,8 +160,16 @@ def is_digest(value: object) -> bool:
     return isinstance(value, str) and len(value) == _DIGEST_CHARACTERS and all(each in "0123456789abcdef" for each in value)
 
 
-def upload(content: Content) -> Steps[str]:
-    """Uploads a broadcast, if the server does not have it yet; its digest."""
+class Uploaded(NamedTuple):
+    """A broadcast that the server has."""
+
+    digest: str
+    takes_patches: bool
+    """Whether others may be patches of it."""
+
+
+def upload(content: Content) -> Steps[Uploaded]:
+    """Uploads a broadcast, if the server does not have it yet."""
     digest: str = yield Compute(content.digest)
     request_id = new_request_id()
     restarts = idle_turns = setbacks = 0
@@ -172,8 +180,9 @@ def upload(content: Content) -> Steps[str]:
                                                       digest=digest)
         started = yield from call(START_UPLOAD, request)
         verdicts = blob_service_pb2.StartUploadResponse
+        uploaded = Uploaded(digest, started.takes_patches)
         if started.verdict == verdicts.ALREADY_STORED:
-            return digest
+            return uploaded
         if started.verdict != verdicts.SEND:
             raise Internal(f"the server answered an upload with the unknown verdict {started.verdict}")
         chunk_bytes = min(started.chunk_bytes_max or _CHUNK_BYTES, _CHUNK_BYTES)
@@ -201,7 +210,7 @@ def upload(content: Content) -> Steps[str]:
                         raise Internal(f"the server takes no more bytes of an upload: it has {now} of {content.size}")
                 committed = now
             yield from call(FINISH_UPLOAD, blob_service_pb2.FinishUploadRequest(upload_id=started.upload_id))
-            return digest
+            return uploaded
         except (NotFound, DataLoss, FailedPrecondition):
             # The upload vanished with a restart of the server, or arrived damaged.
             restarts += 1
