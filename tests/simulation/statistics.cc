@@ -118,8 +118,7 @@ constexpr std::string_view kAnnounced[] = {"rounds announced",
                                            "openings refused after the end",
                                            "openings refused after a cancellation",
                                            "runs of what was prepared",
-                                           "runs with a patched broadcast",
-                                           "patches of what has gone"};
+                                           "runs with a patched broadcast"};
 
 // Of rounds that continue others.
 constexpr std::string_view kCarried[] = {"rounds that continue another",
