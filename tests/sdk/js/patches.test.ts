@@ -1,21 +1,28 @@
-// Broadcasts that are patches of others: what a worker makes of them.
+// Broadcasts that are patches of others: what a loop sends of a model that has changed in part, and what a worker makes of it.
 import assert from "node:assert/strict";
 import test from "node:test";
 
 import {create, type DescMethodUnary, type Message, type MessageShape} from "@bufbuild/protobuf";
 
 import {
-  BlobService, type ReadBlobRequest, ReadBlobResponseSchema,
+  BlobService, FinishUploadResponseSchema, type ReadBlobRequest, ReadBlobResponseSchema, type StartUploadRequest,
+  StartUploadResponse_Verdict as Verdict, StartUploadResponseSchema, type WriteChunkRequest, WriteChunkResponseSchema,
 } from "../../../sdk/js/gen/sheaf/v1/blob_service_pb.js";
+import {RoundState} from "../../../sdk/js/gen/sheaf/v1/round_pb.js";
+import {
+  type CreateRoundRequest, CreateRoundResponseSchema, type OpenRoundRequest, OpenRoundResponseSchema,
+} from "../../../sdk/js/gen/sheaf/v1/round_service_pb.js";
 import {
   LeaseSchema, ResultVerdict_Verdict, type SyncRequest, SyncResponseSchema, type TaskResult,
 } from "../../../sdk/js/gen/sheaf/v1/work_service_pb.js";
 import {toDuration} from "../../../sdk/js/src/durations.js";
 import {
-  type CallOptions, type Code, type Computation, type Done, encodeSafetensors, Safetensors, SeededRandom, SheafError,
-  silent, sum, Tensor, type Transport, type TypedArray, Worker, type WorkerConfig,
+  type Broadcast, type CallOptions, type Code, type Computation, type Done, encodeSafetensors, Safetensors, SeededRandom, SheafError,
+  silent, Sparse, sum, SystemClock, Tensor, type Transport, type TypedArray, Worker, type WorkerConfig,
 } from "../../../sdk/js/src/index.js";
+import {Caller} from "../../../sdk/js/src/program/caller.js";
 import {aggregateSpec} from "../../../sdk/js/src/program/round_spec.js";
+import {RoundsAhead} from "../../../sdk/js/src/program/rounds_ahead.js";
 import {BroadcastFetch} from "../../../sdk/js/src/transfer/broadcast_fetch.js";
 import {ChunkSize} from "../../../sdk/js/src/transfer/chunk_size.js";
 import {sha256Hex} from "../../../sdk/js/src/transfer/sha256.js";
@@ -364,6 +371,287 @@ test("Names of rows that the file has itself, and types that no rows are release
   const other = foreign.slice();
   other[other.length - 1] = 1;
   assert.equal(encodePatch(new Safetensors(foreign), new Safetensors(other), "base"), null);
+});
+
+/** A server as far as a loop needs one to begin rounds. */
+class RoundServer implements Transport {
+  readonly blobs = new Blobs();
+  /** Digests that the rounds have, in their order. */
+  readonly rounds: string[] = [];
+  /** Since somebody looked: "whole" and "patch" were uploaded, "inline" came with the call, "stored" was not sent again. */
+  private sent: string[] = [];
+  takesPatches = true;
+  fault: (method: string, request: any) => SheafError | null = () => null;
+  private upload = {digest: "", size: 0, bytes: new Uint8Array()};
+
+  call<M extends DescMethodUnary>(method: M, request: MessageShape<M["input"]>, _options: CallOptions, done: Done<M>): () => void {
+    // As it is now: the author may change it.
+    const copy = structuredClone(request);
+    queueMicrotask(() => {
+      try {
+        const fault = this.fault(method.name, copy);
+        if (fault !== null) throw fault;
+        done(null, this.answer(method.name, copy) as MessageShape<M["output"]>);
+      } catch (error) {
+        if (!(error instanceof SheafError)) throw error;
+        done(error, null);
+      }
+    });
+    return () => {};
+  }
+
+  takeSent(): string[] {
+    return this.sent.splice(0);
+  }
+
+  private answer(method: string, request: unknown): Message {
+    switch (method) {
+      case "StartUpload": {
+        const {digest, sizeBytes} = request as StartUploadRequest;
+        this.upload = {digest, size: Number(sizeBytes), bytes: new Uint8Array(Number(sizeBytes))};
+        const verdict = this.blobs.has(digest) ? Verdict.ALREADY_STORED : Verdict.SEND;
+        if (verdict === Verdict.ALREADY_STORED) this.sent.push("stored");
+        return create(StartUploadResponseSchema, {verdict, uploadId: "u", takesPatches: this.takesPatches});
+      }
+      case "WriteChunk": {
+        const {offset, data} = request as WriteChunkRequest;
+        this.upload.bytes.set(data, Number(offset));
+        return create(WriteChunkResponseSchema, {committedBytes: offset + BigInt(data.length)});
+      }
+      case "FinishUpload":
+        this.store(this.upload.bytes, "");
+        assert.ok(this.blobs.has(this.upload.digest));
+        return create(FinishUploadResponseSchema);
+      case "CreateRound": {
+        const {spec, broadcast} = request as CreateRoundRequest;
+        if (spec!.announced) return create(CreateRoundResponseSchema, {round: {id: "r-announced", state: RoundState.ANNOUNCED}});
+        return create(CreateRoundResponseSchema, {round: this.begin(broadcast, spec!.broadcastDigest)});
+      }
+      case "OpenRound": {
+        const {broadcast, broadcastDigest} = request as OpenRoundRequest;
+        return create(OpenRoundResponseSchema, {round: this.begin(broadcast, broadcastDigest)});
+      }
+      default:
+        throw new SheafError("UNIMPLEMENTED", method);
+    }
+  }
+
+  private store(bytes: Uint8Array, how: string): void {
+    const file = Safetensors.orNull(bytes);
+    const base = file === null ? undefined : patchBase(file);
+    if (base !== undefined && !this.blobs.has(base)) throw new SheafError("INVALID_ARGUMENT", "its base is not stored");
+    this.sent.push(base === undefined ? how || "whole" : `${how} patch`.trim());
+    this.blobs.add(bytes);
+  }
+
+  private begin(broadcast: Uint8Array, digest: string): {id: string; state: RoundState} {
+    if (broadcast.length > 0) {
+      assert.ok(broadcast.length <= 1 << 20);
+      this.store(broadcast, "inline");
+      assert.equal(digest, sha256Hex(broadcast));
+    } else if (!this.blobs.has(digest)) {
+      throw new SheafError("NOT_FOUND", `there is no blob ${digest}`);
+    } else if (this.sent.length === 0) {
+      this.sent.push("digest");
+    }
+    this.rounds.push(digest);
+    return {id: `r-${this.rounds.length}`, state: RoundState.COLLECTING};
+  }
+}
+
+/** A loop whose rounds end as soon as they have begun. */
+class Loop {
+  readonly server = new RoundServer();
+  private readonly ahead: RoundsAhead;
+  // What workers have seen so far.
+  private readonly cache = new Map<string, Uint8Array>();
+
+  constructor(broadcast: () => Broadcast, ahead = 0) {
+    const caller = new Caller(this.server, new SystemClock(), new SeededRandom(1), 1000);
+    this.ahead = new RoundsAhead(caller, "c", {outputs: {n: sum([])}, tasks: 1, broadcast}, "", {rounds: 99, ahead, buffered: false});
+  }
+
+  /** What the next round makes the loop send; workers that are new, and those that have the last ones, read `file`. */
+  async sends(file: Uint8Array): Promise<string[]> {
+    await this.ahead.next();
+    const digest = this.server.rounds.at(-1)!;
+    assert.deepEqual(fetched(this.server.blobs, digest).bytes, file);
+    const {bytes, asked} = fetched(this.server.blobs, digest, this.cache);
+    assert.deepEqual(bytes, file);
+    assert.equal(asked.length, 1);
+    this.cache.set(digest, bytes!);
+    return this.server.takeSent();
+  }
+
+  async next(): Promise<unknown> {
+    return this.ahead.next();
+  }
+}
+
+/** A loop about a model of 1.3 MB, which the test changes. */
+function aLoop(ahead = 0, model: Tensors = {table: f32([5000, 64]), bias: f32([64])}) {
+  const loop = new Loop(() => model, ahead);
+  return {
+    loop, model, server: loop.server,
+    /** Changes a value in each of so many rows; what the loop sends then. */
+    step: (numRows: number) => {
+      for (let row = 0; row < numRows; ++row) ++(model["table"]!.data as Float32Array)[row * 64]!;
+      return loop.sends(encodeSafetensors(model));
+    },
+  };
+}
+
+test("A loop sends what has changed since the round before, and nothing if nothing has", async () => {
+  const {model, server, step} = aLoop();
+  assert.deepEqual(await step(0), ["whole"]);
+  assert.deepEqual(await step(3), ["inline patch"]);
+  const patch = new Safetensors(server.blobs.get(server.rounds.at(-1)!)!);
+  assert.deepEqual(patch.names().sort(), ["table.indices", "table.values"]);
+  assert.deepEqual(patch.get("table.indices").data, BigInt64Array.of(0n, 1n, 2n));
+  assert.equal(patchBase(patch), server.rounds[0]);
+  assert.deepEqual(await step(0), ["digest"]);
+  assert.equal(server.rounds[2], server.rounds[1]);
+  model["bias"]!.data.fill(5 as never);
+  assert.deepEqual(await step(0), ["inline patch"]);
+  assert.equal(patchBase(new Safetensors(server.blobs.get(server.rounds.at(-1)!)!)), server.rounds[2]);
+  // Back to what was sent before: its bytes are other ones, as they lie upon others.
+  model["bias"]!.data.forEach((_: unknown, i: number) => (model["bias"]!.data[i] = i));
+  assert.deepEqual(await step(0), ["inline patch"]);
+  assert.deepEqual(await step(5000), ["whole"]);
+  assert.deepEqual(await step(1), ["inline patch"]);
+  // Other names, types and shapes are another model.
+  model["more"] = f32([1]);
+  assert.deepEqual(await step(0), ["whole"]);
+  model["more"] = f32([1, 1]);
+  assert.deepEqual(await step(0), ["whole"]);
+  model["more"] = new Tensor(new Int32Array(1), [1, 1]);
+  assert.deepEqual(await step(0), ["whole"]);
+  assert.deepEqual(await step(1), ["inline patch"]);
+});
+
+test("An announced round is opened with what has changed, too", async () => {
+  const {step} = aLoop(2);
+  assert.deepEqual(await step(0), ["whole"]);
+  assert.deepEqual(await step(3), ["inline patch"]);
+  assert.deepEqual(await step(0), ["digest"]);
+  assert.deepEqual(await step(5000), ["whole"]);
+});
+
+test("The whole is sent again after sixteen patches, or as many bytes as it has", async () => {
+  const few = aLoop();
+  const kinds: string[] = [];
+  for (let i = 0; i < 36; ++i) kinds.push(...await few.step(i === 0 ? 0 : 1));
+  const expected = Array.from({length: 36}, (_, i) => (i % 17 === 0 ? "whole" : "inline patch"));
+  assert.deepEqual(kinds, expected);
+
+  const large = aLoop(0, {table: f32([10_000, 64])});
+  assert.deepEqual(await large.step(0), ["whole"]);
+  // More than what goes along with a call; 43 % of the whole.
+  assert.deepEqual(await large.step(4200), ["patch"]);
+  assert.deepEqual(await large.step(4200), ["patch"]);
+  assert.deepEqual(await large.step(4200), ["whole"]);
+  assert.deepEqual(await large.step(4200), ["patch"]);
+  assert.deepEqual(await large.step(9999), ["whole"]);
+});
+
+test("No patch is sent to a server that does not say that it takes them", async () => {
+  const {server, step} = aLoop();
+  server.takesPatches = false;
+  assert.deepEqual(await step(0), ["whole"]);
+  assert.deepEqual(await step(1), ["whole"]);
+  assert.deepEqual(await step(0), ["stored"]);
+  server.takesPatches = true;
+  assert.deepEqual(await step(0), ["stored"]);
+  assert.deepEqual(await step(1), ["inline patch"]);
+});
+
+test("A patch that is refused is followed by the whole, and no other error is", async () => {
+  const {server, step, loop} = aLoop();
+  const refuse = (method: string, code: Code) => {
+    server.fault = (called, request) => {
+      const isPatch = called === method && (request.broadcast?.length > 0 || (called === "StartUpload" && request.sizeBytes < 1_000_000n));
+      return isPatch ? new SheafError(code, "as the test says") : null;
+    };
+  };
+  assert.deepEqual(await step(0), ["whole"]);
+  refuse("CreateRound", "INVALID_ARGUMENT");
+  assert.deepEqual(await step(1), ["whole"]);
+  // What is not taken along with the call may be taken by itself.
+  refuse("CreateRound", "RESOURCE_EXHAUSTED");
+  assert.deepEqual(await step(1), ["patch"]);
+  for (const code of ["INVALID_ARGUMENT", "RESOURCE_EXHAUSTED"] as const) {
+    server.fault = (called, request) => (
+      request.broadcast?.length > 0 || (called === "StartUpload" && request.sizeBytes < 1_000_000n)
+        ? new SheafError(called === "StartUpload" ? code : "RESOURCE_EXHAUSTED", "as the test says") : null);
+    assert.deepEqual(await step(1), ["whole"]);
+  }
+  server.fault = () => null;
+  // Its base is gone, and so is what was named last.
+  server.blobs.clear();
+  assert.deepEqual(await step(1), ["whole"]);
+  server.blobs.clear();
+  assert.deepEqual(await step(0), ["whole"]);
+  assert.deepEqual(await step(1), ["inline patch"]);
+  // What is wrong with the round is said of the whole as well.
+  server.fault = (called) => (called === "CreateRound" ? new SheafError("INVALID_ARGUMENT", "no such operator") : null);
+  await assert.rejects(loop.next(), {code: "INVALID_ARGUMENT", message: "no such operator"});
+  server.fault = (called) => (called === "CreateRound" ? new SheafError("PERMISSION_DENIED", "not for you") : null);
+  server.takeSent();
+  await assert.rejects(step(1), {code: "PERMISSION_DENIED"});
+  assert.deepEqual(server.takeSent(), []);
+});
+
+test("Bytes of a file are compared as tensors are, with what they were when they were sent", async () => {
+  let file: Uint8Array = encodeSafetensors({table: f32([5000, 64])}, {made: "once"});
+  const loop = new Loop(() => file);
+  const sends = () => loop.sends(file.slice());
+  assert.deepEqual(await sends(), ["whole"]);
+  // In place.
+  file[file.length - 1]! ^= 1;
+  assert.deepEqual(await sends(), ["inline patch"]);
+  file[file.length - 999]! ^= 1;
+  assert.deepEqual(await sends(), ["inline patch"]);
+  assert.deepEqual(await sends(), ["digest"]);
+  file = encodeSafetensors({table: f32([5000, 64])}, {made: "twice"});
+  assert.deepEqual(await sends(), ["whole"]);
+  // Any bytes.
+  file = Uint8Array.from({length: 2 << 20}, (_, i) => i % 251);
+  assert.deepEqual(await sends(), ["whole"]);
+  file[5] = 9;
+  assert.deepEqual(await sends(), ["whole"]);
+  file = encodeSafetensors({table: f32([5000, 64])}, {made: "three times"});
+  assert.deepEqual(await sends(), ["whole"]);
+  file[file.length - 1]! ^= 1;
+  assert.deepEqual(await sends(), ["inline patch"]);
+});
+
+test("A patch that an author has made travels as it is, and nothing is a patch of it", async () => {
+  const whole = encodeSafetensors({table: f32([10_000, 64])});
+  let file = whole;
+  const loop = new Loop(() => file);
+  await loop.next();
+  const changed = (first: number): Tensors => ({"table.indices": i64(...Array(5000).keys()), "table.values": f32([5000, 64], first)});
+  for (const first of [1, 2]) {
+    file = patchOf(whole, changed(first));
+    await loop.next();
+    assert.equal(loop.server.rounds.at(-1), sha256Hex(file));
+  }
+});
+
+test("A small broadcast, and parts of a sparse one, go as they are", async () => {
+  const small = {bias: f32([10])};
+  const loop = new Loop(() => small);
+  for (let i = 0; i < 3; ++i) {
+    ++(small.bias.data as Float32Array)[0]!;
+    assert.deepEqual(await loop.sends(encodeSafetensors(small)), ["inline"]);
+  }
+  const values = f32([5000, 64]);
+  const indices = new Tensor(BigInt64Array.from({length: 5000}, (_, i) => BigInt(i)), [5000, 1]);
+  const sparse = new Loop(() => ({s: new Sparse(indices, values, [9000, 64])}));
+  const file = () => encodeSafetensors({"s.indices": indices, "s.values": values, "s.dense_shape": i64(9000, 64)});
+  assert.deepEqual(await sparse.sends(file()), ["whole"]);
+  values.data[64 * 7] = 1;
+  assert.deepEqual(await sparse.sends(file()), ["inline patch"]);
 });
 
 /** Has tasks of rounds with these broadcasts, one after the other. */
