@@ -376,6 +376,43 @@ test("A small round that is announced takes no calls but to announce, to open an
   assert.deepEqual([...made].sort(), ["CreateRound", "GetRound", "OpenRound"]);
 });
 
+// Of each of these rows, its first value and its last one.
+const ROWS = [0, 1, 2, 3, 4999];
+const endsOf = (data: ArrayLike<number | bigint>, rows: readonly number[]): number[] => (
+  rows.map((row) => Number(data[row * 64]) + Number(data[row * 64 + 63])));
+
+for (const ahead of [0, 2]) {
+  test(`A loop about a large model sends what has changed, and workers see all of it, with ahead: ${ahead}`, async (context) => {
+    offer(context, {look: async (task) => {
+      if (task.dataSelector === "rows") return {w: endsOf((await task.rows("table", ROWS)).data, ROWS.map((_, i) => i))};
+      return {w: endsOf(((await task.params()).get("table") as Tensor).data, ROWS)};
+    }});
+    const sent: string[] = [];
+    const counted = through((method, request) => {
+      if (method === "StartUpload") sent.push(request.sizeBytes > 1_000_000n ? "whole" : "patch");
+      if (method === "CreateRound" || method === "OpenRound") sent.push(...(request.broadcast.length > 0 ? ["inline"] : []));
+    });
+    const values = new Float32Array(5000 * 64).fill(1);
+    let round = 0;
+    const broadcast = () => {
+      // Nothing has changed in the third.
+      if (++round !== 1 && round !== 3) for (const row of [1, 4999]) values[row * 64] = round;
+      return {table: new Tensor(values, [5000, 64])};
+    };
+    const [seen, expected] = [[] as number[][], [] as number[][]];
+    const apply = (result: Result) => {
+      // Of two tasks.
+      seen.push(valuesOf(result).map((value) => value / 2));
+      expected.push(endsOf(values, ROWS));
+    };
+    const options = {outputs: {w: sum(5)}, tasks: ["rows", "whole"], broadcast};
+    assert.equal((await all(counted.loop("look", options, {rounds: 5, ahead, apply}))).length, 5);
+    assert.deepEqual(seen, expected);
+    assert.deepEqual(seen.at(-1), [2, 6, 2, 2, 6]);
+    assert.deepEqual(sent, ["whole", "inline", "inline", "inline"]);
+  });
+}
+
 const READER = `
 import sheaf
 

@@ -8,18 +8,25 @@ import {UploadSession} from "../transfer/upload_session.js";
 import {encodeSafetensors} from "../values/safetensors.js";
 import {Sparse} from "../values/sparse.js";
 import {Tensor, toTensor} from "../values/tensor.js";
+import type {BroadcastPatches} from "./broadcast_patches.js";
 import type {Caller} from "./caller.js";
 import {type Broadcast, type RoundOptions, roundSpec} from "./round_spec.js";
 
 /** What travels along with another call, instead of in calls of its own: a server's inline_bytes_max. */
 export const INLINE_BYTES_MAX = 1 << 20;
+// What a server says of a patch that it does not take, or whose base it does not have any more. Of all else that is wrong with a
+// call it says the same when the whole broadcast was sent.
+const PATCH_REFUSED: readonly Code[] = ["INVALID_ARGUMENT", "RESOURCE_EXHAUSTED", "NOT_FOUND"];
 
-/** Uploads the broadcast and creates the round. */
-export function createRound(caller: Caller, computation: string, options: RoundOptions, population: string): Promise<RoundMessage> {
+/** Uploads the broadcast, or with `patches` what of it is different, and creates the round. */
+export function createRound(
+  caller: Caller, computation: string, options: RoundOptions, population: string, patches?: BroadcastPatches,
+): Promise<RoundMessage> {
   const spec = roundSpec(computation, options, population);
   const requestId = caller.newRequestId();
   // A server of 0.1 looks for a small broadcast among the uploads; another may take less at a time.
-  return withBroadcast(caller, options.broadcast, ["NOT_FOUND", "RESOURCE_EXHAUSTED"], async (broadcast, digest) => {
+  const sending: Sending = {caller, wantsUpload: ["NOT_FOUND", "RESOURCE_EXHAUSTED"], patches};
+  return withBroadcast(sending, options.broadcast, async (broadcast, digest) => {
     spec.broadcastDigest = digest;
     return roundOf(await caller.call(RoundService.method.createRound, {requestId, spec, broadcast}));
   });
@@ -43,10 +50,12 @@ export async function announceRound(
   return announced;
 }
 
-/** Brings the broadcast of an announced round. */
-export function openRound(caller: Caller, round: string, broadcast: Broadcast | undefined): Promise<RoundMessage> {
+/** Brings the broadcast of an announced round, or with `patches` what of it is different. */
+export function openRound(
+  caller: Caller, round: string, broadcast: Broadcast | undefined, patches?: BroadcastPatches,
+): Promise<RoundMessage> {
   const requestId = caller.newRequestId();
-  return withBroadcast(caller, broadcast, ["RESOURCE_EXHAUSTED"], async (broadcast, broadcastDigest) => (
+  return withBroadcast({caller, wantsUpload: ["RESOURCE_EXHAUSTED"], patches}, broadcast, async (broadcast, broadcastDigest) => (
     roundOf(await caller.call(RoundService.method.openRound, {requestId, round, broadcast, broadcastDigest}))));
 }
 
@@ -58,12 +67,7 @@ export async function cancelRound(caller: Caller, round: string, reason: string,
 
 /** Uploads what the server has not; the digest. */
 export async function uploadBroadcast(caller: Caller, content: Exclude<Broadcast, string>): Promise<string> {
-  const upload = new UploadSession({bytes: bytesOfBroadcast(content), requestId: caller.newRequestId()});
-  await caller.drive(upload);
-  if (upload.verdict !== Verdict.SEND && upload.verdict !== Verdict.ALREADY_STORED) {
-    throw new SheafError("INTERNAL", `the server answered ${BlobService.method.startUpload.name} with ${upload.verdict}`);
-  }
-  return upload.digest;
+  return (await uploaded(caller, bytesOfBroadcast(content))).digest;
 }
 
 export function roundOf({round}: {round?: RoundMessage | undefined}): RoundMessage {
@@ -71,15 +75,53 @@ export function roundOf({round}: {round?: RoundMessage | undefined}): RoundMessa
   return round;
 }
 
-/** The call, with the broadcast in it if that is small; else, and after an error of `wantsUpload`, it is uploaded before. */
-async function withBroadcast<T>(
-  caller: Caller, broadcast: Broadcast | undefined, wantsUpload: readonly Code[],
-  call: (bytes: Uint8Array, digest: string) => Promise<T>,
-): Promise<T> {
-  const none = new Uint8Array();
-  if (broadcast === undefined) return call(none, "");
-  if (typeof broadcast === "string") return call(none, broadcast);
+async function uploaded(caller: Caller, bytes: Uint8Array): Promise<UploadSession> {
+  const upload = new UploadSession({bytes, requestId: caller.newRequestId()});
+  await caller.drive(upload);
+  if (upload.verdict !== Verdict.SEND && upload.verdict !== Verdict.ALREADY_STORED) {
+    throw new SheafError("INTERNAL", `the server answered ${BlobService.method.startUpload.name} with ${upload.verdict}`);
+  }
+  return upload;
+}
+
+interface Sending {
+  caller: Caller;
+  /** Errors of a call with a broadcast in it after which it is uploaded instead. */
+  wantsUpload: readonly Code[];
+  patches?: BroadcastPatches | undefined;
+}
+
+/** A call that names a broadcast, or has it in it. */
+type NamingCall<T> = (bytes: Uint8Array, digest: string) => Promise<T>;
+
+const NONE = new Uint8Array();
+
+async function withBroadcast<T>(sending: Sending, broadcast: Broadcast | undefined, call: NamingCall<T>): Promise<T> {
+  if (broadcast === undefined) return call(NONE, "");
+  if (typeof broadcast === "string") return call(NONE, broadcast);
   const bytes = bytesOfBroadcast(broadcast);
+  const {caller, patches} = sending;
+  if (patches === undefined || bytes.length <= INLINE_BYTES_MAX) return withBytes(sending, bytes, call);
+  // It is kept, and the author may go on to change bytes of his own.
+  const file = bytes === broadcast ? bytes.slice() : bytes;
+  const patch = patches.patchFor(file);
+  if (patch !== null) {
+    try {
+      const answer = patch.bytes.length > 0 ? await withBytes(sending, patch.bytes, call) : await call(NONE, patch.digest);
+      patches.notePatch(patch);
+      return answer;
+    } catch (error) {
+      if (!(error instanceof SheafError && PATCH_REFUSED.includes(error.code))) throw error;
+    }
+  }
+  const {digest, takesPatches} = await uploaded(caller, file);
+  const answer = await call(NONE, digest);
+  patches.noteWhole(file, digest, takesPatches);
+  return answer;
+}
+
+/** The call, with the bytes in it if they are few; else, and after an error of `wantsUpload`, they are uploaded before. */
+async function withBytes<T>({caller, wantsUpload}: Sending, bytes: Uint8Array, call: NamingCall<T>): Promise<T> {
   if (bytes.length > 0 && bytes.length <= INLINE_BYTES_MAX) {
     try {
       return await call(bytes, sha256Hex(bytes));
@@ -87,7 +129,7 @@ async function withBroadcast<T>(
       if (!(error instanceof SheafError && wantsUpload.includes(error.code))) throw error;
     }
   }
-  return call(none, await uploadBroadcast(caller, bytes));
+  return call(NONE, await uploadBroadcast(caller, bytes));
 }
 
 function bytesOfBroadcast(content: Exclude<Broadcast, string>): Uint8Array {

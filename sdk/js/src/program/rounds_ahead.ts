@@ -1,6 +1,7 @@
 // The rounds of a loop up to when they run: announced ahead, and opened in their order.
 import type {Round as RoundMessage} from "../../gen/sheaf/v1/round_pb.js";
 import {invalidArgument, SheafError} from "../errors.js";
+import {BroadcastPatches} from "./broadcast_patches.js";
 import type {Caller} from "./caller.js";
 import {announceRound, cancelRound, createRound, openRound} from "./round_calls.js";
 import {checkSeconds, type RoundOptions} from "./round_spec.js";
@@ -34,6 +35,7 @@ export class RoundsAhead {
   private readonly rounds: number;
   private readonly ahead: number;
   private readonly buffered: boolean;
+  private readonly patches = new BroadcastPatches();
   private readonly announced: RoundMessage[] = [];
   private opened: RoundMessage | null = null;
   // Id of the round that was announced last.
@@ -95,12 +97,12 @@ export class RoundsAhead {
     if (this.buffered) await this.announce(this.ahead + 1);
     this.number = this.numGiven + 1;
     if (this.announced.length > 0) {
-      this.opened = await openRound(this.caller, this.announced[0]!.id, await current(this.broadcast));
+      this.opened = await openRound(this.caller, this.announced[0]!.id, await current(this.broadcast), this.patches);
       this.announced.shift();
     } else {
       const options: RoundOptions = {...await this.currentOptions(), broadcast: await current(this.broadcast)};
       ++this.numBegun;
-      this.opened = await createRound(this.caller, this.computation, options, this.population);
+      this.opened = await createRound(this.caller, this.computation, options, this.population, this.patches);
     }
     await this.announce(this.ahead);
     return this.opened;

@@ -1,4 +1,4 @@
-// BlobFetch: reads a whole blob by ranges and checks its digest.
+// BlobFetch: reads a whole blob by ranges and checks its digest. Of a patch that is its own bytes (see BroadcastFetch).
 import {create, type Message} from "@bufbuild/protobuf";
 
 import {BlobService, ReadBlobRequestSchema, type ReadBlobResponse} from "../../gen/sheaf/v1/blob_service_pb.js";
@@ -34,6 +34,7 @@ export class BlobFetch implements CallSequence {
     this.askedBytes = this.chunkSize.bytesMax < CHUNK_BYTES ? this.chunkSize.bytesMax : 0;
     const request = create(ReadBlobRequestSchema, {
       digest: this.digest, offset: BigInt(this.file.offset), length: BigInt(this.askedBytes),
+      takesPatches: true,
     });
     return {method: BlobService.method.readBlob, request};
   }

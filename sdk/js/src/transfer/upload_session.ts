@@ -38,6 +38,8 @@ export class UploadSession implements CallSequence {
    */
   verdict: Verdict = Verdict.VERDICT_UNSPECIFIED;
   uploadId = "";
+  /** The server takes broadcasts that are patches of this one. */
+  takesPatches = false;
   error: SheafError | null = null;
 
   private readonly params: UploadParams;
@@ -117,6 +119,7 @@ export class UploadSession implements CallSequence {
 
   private onStarted(response: StartUploadResponse): void {
     this.verdict = response.verdict;
+    this.takesPatches = response.takesPatches;
     if (this.verdict !== Verdict.SEND) {
       const isKnown = [Verdict.ALREADY_STORED, Verdict.NOT_NEEDED, Verdict.LEASE_LOST].includes(this.verdict);
       return this.end(isKnown ? null : new SheafError(

@@ -16,7 +16,16 @@ const HEADER_BYTES_MAX = 100_000_000;
 const RANK_MAX = 32;
 const METADATA = "__metadata__";
 
-/** Where a tensor lies. `dtype` is undefined if it is one that has no array here (BF16, for example). */
+/** A tensor as the header has it, of a type that may have no array here: then (BF16, for example) `dtype` is undefined. */
+export interface RawTensor {
+  readonly dtype: DType | undefined;
+  readonly dtypeName: string;
+  readonly shape: readonly number[];
+  /** A view of the file. */
+  readonly bytes: Uint8Array;
+}
+
+/** Where a tensor lies. */
 interface Place {
   dtype: DType | undefined;
   dtypeName: string;
@@ -31,6 +40,8 @@ interface Place {
  */
 export class Safetensors {
   readonly metadata: Readonly<Record<string, string>>;
+  /** What comes before the tensors: files in which it is the same differ in their values alone. */
+  readonly header: Uint8Array;
   private readonly data: Uint8Array;
   private readonly what: string;
   private readonly places = new Map<string, Place>();
@@ -46,8 +57,9 @@ export class Safetensors {
       throw this.malformed(`its header has ${headerBytes} bytes, and ${HEADER_BYTES_MAX} are the most`);
     }
     const begin = PREFIX_BYTES + Number(headerBytes);
+    this.header = data.subarray(0, begin);
     let metadata: Record<string, string> = {};
-    for (const [name, entry] of Object.entries(this.header(data.subarray(PREFIX_BYTES, begin)))) {
+    for (const [name, entry] of Object.entries(this.parsed(data.subarray(PREFIX_BYTES, begin)))) {
       if (name === METADATA) metadata = this.checkedMetadata(entry);
       else this.places.set(name, this.place(name, entry, begin, size));
     }
@@ -59,6 +71,15 @@ export class Safetensors {
       end = place.end;
     }
     if (end !== size) throw this.malformed("there are bytes behind the last tensor");
+  }
+
+  /** Null if it is malformed: a broadcast may be any bytes. */
+  static orNull(data: Uint8Array): Safetensors | null {
+    try {
+      return new Safetensors(data);
+    } catch {
+      return null;
+    }
   }
 
   /** INVALID_ARGUMENT if there is none of this name, or it is of a type that has no array here. */
@@ -77,6 +98,14 @@ export class Safetensors {
     return this.places.has(name);
   }
 
+  /** Null if there is none of this name. */
+  raw(name: string): RawTensor | null {
+    const place = this.places.get(name);
+    if (place === undefined) return null;
+    const {dtype, dtypeName, shape, begin, end} = place;
+    return {dtype, dtypeName, shape, bytes: this.data.subarray(begin, end)};
+  }
+
   /** In the order of the header. */
   names(): string[] {
     return [...this.places.keys()];
@@ -86,7 +115,7 @@ export class Safetensors {
     return invalidArgument(`${this.what} is not a safetensors file: ${what}`);
   }
 
-  private header(text: Uint8Array): Record<string, unknown> {
+  private parsed(text: Uint8Array): Record<string, unknown> {
     let header: unknown = null;
     try {
       header = JSON.parse(new TextDecoder("utf-8", {fatal: true}).decode(text));

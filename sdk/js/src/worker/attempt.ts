@@ -19,7 +19,7 @@ import {fromDuration, toDuration} from "../durations.js";
 import {invalidArgument, SheafError} from "../errors.js";
 import type {Log} from "../log.js";
 import {OPERANDS} from "../operators.js";
-import {BlobFetch} from "../transfer/blob_fetch.js";
+import {BroadcastFetch} from "../transfer/broadcast_fetch.js";
 import type {CallSequence} from "../transfer/call_sequence.js";
 import {ChunkSize} from "../transfer/chunk_size.js";
 import {RowFetch} from "../transfer/row_fetch.js";
@@ -218,14 +218,15 @@ export class Attempt {
         `computation "${computation?.name}" needs a broadcast and round ${round} has none: create the round with one`));
     }
     if (!request.wholeBroadcast) return this.fetchRows(now);
-    this.inputs.broadcast = this.parts.cache.find(broadcastDigest);
+    const {cache, broadcastBytesMax: bytesMax, chunkSize} = this.parts;
+    this.inputs.broadcast = cache.find(broadcastDigest);
     if (this.inputs.broadcast !== null) return this.fetchRows(now);
-    const fetch = new BlobFetch(broadcastDigest, this.parts.broadcastBytesMax, this.parts.chunkSize);
+    const fetch = new BroadcastFetch(broadcastDigest, {find: (digest) => cache.find(digest), bytesMax, chunkSize});
     this.drive(fetch, now, (when) => {
       if (fetch.error !== null) return this.fail(fetch.error);
       this.inputs.broadcast = fetch.bytes!;
-      this.parts.cache.insert(broadcastDigest, fetch.bytes!);
-      this.timings.bytesDown += BigInt(fetch.bytes!.length);
+      cache.insert(broadcastDigest, fetch.bytes!);
+      this.timings.bytesDown += BigInt(fetch.bytesReceived);
       this.fetchRows(when);
     });
   }

@@ -1,7 +1,7 @@
 // BlobCache: the broadcasts a worker saw lately, by digest, so that the tasks of one round fetch them once.
 //
-// Holds at most `bytesMax` in memory; the one not used for longest goes first. Content has the digest it is filed under:
-// whoever inserts has checked.
+// Holds at most `bytesMax` in memory; the one not used for longest goes first. Content has the digest it is filed under, or is
+// the file that the patch of this digest stands for: whoever inserts has checked.
 
 export class BlobCache {
   private readonly bytesMax: number;
