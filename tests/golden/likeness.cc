@@ -74,6 +74,8 @@ const std::map<std::string, Rule>& Rules() {
       {"sheaf.v1.GetServerInfoResponse.limits", Rule::kAtLeast},
       // Since 0.2.
       {"sheaf.v1.GetServerInfoResponse.caller", Rule::kFree},
+      {"sheaf.v1.ReadBlobRequest.takes_patches", Rule::kFree},
+      {"sheaf.v1.StartUploadResponse.takes_patches", Rule::kFree},
       // The protocol that a worker asks for: its highest.
       {"sheaf.v1.SyncRequest.protocol_version", Rule::kSetAlike},
       // What depends on the moment.

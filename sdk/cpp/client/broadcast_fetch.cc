@@ -11,8 +11,8 @@
 namespace sheaf {
 namespace {
 
-// No server takes so many upon one another.
-constexpr size_t kPatchesMax = 1000;
+// As many as servers take upon one another.
+constexpr size_t kPatchesMax = 32;
 
 // The digest of what `file` is a patch of; empty if it is none.
 std::string BaseOf(std::string_view file) {

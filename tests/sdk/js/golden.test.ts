@@ -75,6 +75,8 @@ function promised(method: DescMethodUnary, request: Message): {json: unknown; na
     delete json["requestId"];
     return {json, name: (request as StartUploadRequest).requestId, wait: 0};
   }
+  // Said since 0.2.
+  if (method === (BlobService.method.readBlob as DescMethodUnary)) delete json["takesPatches"];
   if (method !== (WorkService.method.sync as DescMethodUnary)) return {json, name: "", wait: 0};
   const sync = request as SyncRequest;
   for (const free of ["pollId", "wait", "protocolVersion", "softwareVersion"]) delete json[free];
