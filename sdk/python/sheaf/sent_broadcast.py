@@ -20,8 +20,8 @@ from sheaf.transfer import INLINE_BYTES_MAX, Content
 
 A = TypeVar("A")
 
-# Patches that lie upon one whole: what is read of it is looked for in all of them.
-PATCHES_MAX = 16
+# Patches that lie upon one whole: as many as servers take.
+PATCHES_MAX = 32
 _BASE = "sheaf.base"
 _INDEX_BYTES = 8
 # What one more tensor takes in the header, about.

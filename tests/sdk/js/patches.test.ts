@@ -537,11 +537,11 @@ test("An announced round is opened with what has changed, too", async () => {
   assert.deepEqual(await step(5000), ["whole"]);
 });
 
-test("The whole is sent again after sixteen patches, or as many bytes as it has", async () => {
+test("The whole is sent again after 32 patches, or as many bytes as it has", async () => {
   const few = aLoop();
   const kinds: string[] = [];
-  for (let i = 0; i < 36; ++i) kinds.push(...await few.step(i === 0 ? 0 : 1));
-  const expected = Array.from({length: 36}, (_, i) => (i % 17 === 0 ? "whole" : "inline patch"));
+  for (let i = 0; i < 68; ++i) kinds.push(...await few.step(i === 0 ? 0 : 1));
+  const expected = Array.from({length: 68}, (_, i) => (i % 33 === 0 ? "whole" : "inline patch"));
   assert.deepEqual(kinds, expected);
 
   const large = aLoop(0, {table: f32([10_000, 64])});

@@ -9,8 +9,8 @@ import {sha256Hex} from "../transfer/sha256.js";
 import {Safetensors} from "../values/safetensors.js";
 import {encodePatch} from "../values/safetensors_patch.js";
 
-// Upon one whole broadcast. Servers take 32.
-const PATCHES_MAX = 16;
+// Upon one whole broadcast: as many as servers take.
+const PATCHES_MAX = 32;
 
 interface Sent {
   file: Safetensors;
