@@ -224,7 +224,7 @@ TEST_CASE("With rounds announced ahead, the next is opened with its broadcast be
   CHECK(setup.diary.entries == std::vector<std::string>{"1 started r-0", "1 COLLECTING", "1 SUCCEEDED", "2 started r-1",
                                                         "1 ended", "2 COLLECTING", "2 SUCCEEDED", "3 started r-2",
                                                         "2 ended", "3 COLLECTING", "3 SUCCEEDED", "3 ended"});
-  CHECK(setup.server.num_calls(kOpenRound.name) == 2);
+  CHECK(setup.server.num_calls(kOpenRound.name) == 3);
 }
 
 TEST_CASE("In a buffered loop each round continues the one before it, and is announced before that one opens") {
@@ -255,7 +255,7 @@ TEST_CASE("As many rounds as asked for are announced ahead, and none beyond the 
     return absl::OkStatus();
   });
   REQUIRE(setup.Run(5, ahead).ok());
-  CHECK(most == std::min(ahead, 4));
+  CHECK(most == std::min(ahead, 5));
   CHECK(StatesOf(setup.server) == std::vector<v1::RoundState>(5, v1::SUCCEEDED));
   CHECK(setup.program.total == 35);
 }
@@ -283,8 +283,10 @@ TEST_CASE("A program that ends early cancels the rounds that it began ahead, and
   }
   SECTION("the next round cannot be opened") {
     AheadSetup setup;
-    setup.server.set_fault([](std::string_view method, bool is_answer) {
-      return method == kOpenRound.name && !is_answer ? absl::FailedPreconditionError("too late") : absl::OkStatus();
+    int openings = 0;
+    setup.server.set_fault([&openings](std::string_view method, bool is_answer) {
+      const bool is_second = method == kOpenRound.name && !is_answer && ++openings == 2;
+      return is_second ? absl::FailedPreconditionError("too late") : absl::OkStatus();
     });
     CHECK(std::string(setup.Run(9, 2).status().message()) == "round 2 of 9: too late");
     CHECK(StatesOf(setup.server) == std::vector<v1::RoundState>{v1::SUCCEEDED, v1::CANCELLED, v1::CANCELLED});
@@ -296,15 +298,16 @@ TEST_CASE("A server that does not know announced rounds is told from one that do
   setup.server.set_announced_state(v1::COLLECTING);
   const auto outcomes = setup.Run(3, 1);
   CHECK(outcomes.status().code() == absl::StatusCode::kUnimplemented);
-  CHECK_THAT(std::string(outcomes.status().message()), Catch::StartsWith("round 2 of 3: the server is older"));
-  CHECK(StatesOf(setup.server) == std::vector<v1::RoundState>{v1::CANCELLED, v1::CANCELLED});
+  CHECK_THAT(std::string(outcomes.status().message()), Catch::StartsWith("round 1 of 3: the server is older"));
+  CHECK(StatesOf(setup.server) == std::vector<v1::RoundState>{v1::CANCELLED});
 }
 
 TEST_CASE("A broadcast too large to travel with the opening of its round is uploaded before") {
   AheadSetup setup;
   setup.server.set_inline_bytes_max(3);
   REQUIRE(setup.Run(2, 1).ok());
-  CHECK(setup.server.num_calls(kOpenRound.name) == 2);
+  // Each is tried inside the call first.
+  CHECK(setup.server.num_calls(kOpenRound.name) == 4);
   CHECK(setup.server.num_calls(kFinishUpload.name) == 2);
 }
 

@@ -43,6 +43,8 @@ RoundsAhead::~RoundsAhead() {
 absl::StatusOr<BegunRound> RoundsAhead::Open() {
   // Before it opens: it may have its goal then, and what runs of it goes on in the next.
   if (options_.buffered) RETURN_IF_ERROR(Announce(std::max(options_.ahead, 1) + 1));
+  // So that workers prepare the first, too, while its broadcast is made and sent.
+  if (num_planned_ == 0) RETURN_IF_ERROR(Announce());
   const absl::Time start = server_.clock.Now();
   number_ = announced_.empty() ? num_planned_ + 1 : announced_.front().number;
   if (announced_.empty()) {

@@ -1,8 +1,8 @@
 // RoundsAhead: the rounds of a program's loop up to when they run: planned, announced ahead, and opened in their order.
 //
 //   RoundsAhead rounds(server, {.plan = plan, .broadcast = broadcast, .rounds = 20, .ahead = 2});
-//   ASSIGN_OR_RETURN(BegunRound opened, rounds.Open());    // Round 1: planned, and created with its broadcast.
-//   RETURN_IF_ERROR(rounds.Announce());                   // Rounds 2 and 3: planned.
+//   ASSIGN_OR_RETURN(BegunRound opened, rounds.Open());    // Rounds 1 and 2: planned. Round 1: gets its broadcast.
+//   RETURN_IF_ERROR(rounds.Announce());                   // Round 3: planned.
 //   ASSIGN_OR_RETURN(opened, rounds.Open());              // Round 2: gets its broadcast.
 //
 // Those that were announced and not opened end with it: nobody else would open them. Not thread-safe.

@@ -84,6 +84,9 @@ class RoundsAhead:
         if self._buffered:
             # Before it opens: it may have its goal then, and what runs of it goes on in the next.
             yield from self._announce(self._ahead + 1)
+        elif self._num_begun == 0:
+            # So that workers prepare the first, too, while its broadcast is made and sent.
+            yield from self._announce(self._ahead)
         self.number = self._num_given + 1
         if self._announced:
             self._opened = yield from round_calls.open(self._announced[0].id, self._current_broadcast(), self._sent)

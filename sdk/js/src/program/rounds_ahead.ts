@@ -95,6 +95,8 @@ export class RoundsAhead {
   private async open(): Promise<RoundMessage> {
     // Before it opens: it may have its goal then, and what runs of it goes on in the next.
     if (this.buffered) await this.announce(this.ahead + 1);
+    // So that workers prepare the first, too, while its broadcast is made and sent.
+    if (this.numBegun === 0) await this.announce(this.ahead);
     this.number = this.numGiven + 1;
     if (this.announced.length > 0) {
       this.opened = await openRound(this.caller, this.announced[0]!.id, await current(this.broadcast), this.patches);
