@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "aggregation/round_accumulator.h"
 #include "aggregation/wire/safetensors.h"
+#include "aggregation/wire/safetensors_patch.h"
 #include "base/checksum.h"
 #include "base/status_macros.h"
 
@@ -63,6 +65,7 @@ void LocalServer::CorruptAggregates() {
 }
 
 absl::Status LocalServer::StartUpload(const v1::StartUploadRequest& request, v1::StartUploadResponse& response) {
+  response.set_takes_patches(takes_patches_);
   if (blobs_.contains(request.digest())) {
     response.set_verdict(v1::StartUploadResponse::ALREADY_STORED);
     return absl::OkStatus();
@@ -108,14 +111,34 @@ absl::Status LocalServer::FinishUpload(const v1::FinishUploadRequest& request) {
     uploads_.erase(found);
     return absl::DataLossError("the digest differs");
   }
-  blobs_[upload.digest] = std::move(upload.bytes);
+  const Upload finished = std::move(upload);
   uploads_.erase(found);
+  return Store(finished.digest, finished.bytes);
+}
+
+absl::Status LocalServer::Store(const std::string& digest, std::string bytes) {
+  if (takes_patches_) {
+    const auto view = SafetensorsView::Parse(bytes);
+    if (view.ok() && view->metadata().contains("sheaf.base")) {
+      const std::string& base = view->metadata().at("sheaf.base");
+      const auto blob = blobs_.find(base);
+      if (blob == blobs_.end()) return absl::InvalidArgumentError("the base is not there to be patched");
+      const auto below = patches_.find(base);
+      std::string whole = below == patches_.end() ? blob->second : below->second.whole;
+      RETURN_IF_ERROR(ApplySafetensorsPatch(bytes, whole));
+      patches_[digest] = {.base = base, .whole = std::move(whole)};
+    }
+  }
+  blobs_[digest] = std::move(bytes);
   return absl::OkStatus();
 }
 
 absl::Status LocalServer::ReadBlob(const v1::ReadBlobRequest& request, v1::ReadBlobResponse& response) {
   const auto found = blobs_.find(request.digest());
   if (found == blobs_.end()) return absl::NotFoundError("no such blob");
+  if (patches_.contains(request.digest()) && !request.takes_patches()) {
+    return absl::FailedPreconditionError("it is a patch");
+  }
   response.set_data(found->second.substr(request.offset(), answer_bytes_max_));
   response.set_size_bytes(static_cast<int64_t>(found->second.size()));
   return absl::OkStatus();
@@ -161,7 +184,10 @@ absl::Status LocalServer::Compute(const v1::RoundSpec& spec, Sealed& sealed) {
   if (!spec.broadcast_digest().empty() && broadcast == blobs_.end()) return absl::NotFoundError("no such broadcast");
   ASSIGN_OR_RETURN(RoundAccumulator sum, RoundAccumulator::Create(spec.aggregate()));
   const std::string none;
-  const std::string& file = broadcast == blobs_.end() ? none : broadcast->second;
+  const auto patch = patches_.find(spec.broadcast_digest());
+  const std::string& file = broadcast == blobs_.end() ? none
+                            : patch == patches_.end() ? broadcast->second
+                                                      : patch->second.whole;
   std::vector<v1::TaskSpec> tasks(spec.listed().tasks().begin(), spec.listed().tasks().end());
   if (is_reversed_) std::reverse(tasks.begin(), tasks.end());
   for (const v1::TaskSpec& task : tasks) {
@@ -170,7 +196,12 @@ absl::Status LocalServer::Compute(const v1::RoundSpec& spec, Sealed& sealed) {
   }
   ASSIGN_OR_RETURN(const AggregateReport report, sum.Report());
   // A training would pile up its broadcasts here.
-  std::erase_if(blobs_, [&](const auto& blob) { return blob.first != spec.broadcast_digest(); });
+  std::set<std::string> kept = {spec.broadcast_digest()};
+  for (auto next = patch; next != patches_.end(); next = patches_.find(next->second.base)) {
+    kept.insert(next->second.base);
+  }
+  std::erase_if(blobs_, [&](const auto& blob) { return !kept.contains(blob.first); });
+  std::erase_if(patches_, [&](const auto& each) { return !kept.contains(each.first); });
   sealed.aggregate = EncodeSafetensors(report.tensors, {});
   if (tamper_) tamper_(sealed.aggregate);
   sealed.round.mutable_aggregate()->set_digest(Sha256Hex(sealed.aggregate));
@@ -207,7 +238,7 @@ absl::Status LocalServer::OpenRound(const v1::OpenRoundRequest& request, v1::Ope
   spec.set_broadcast_digest(request.broadcast_digest());
   if (!request.broadcast().empty()) {
     spec.set_broadcast_digest(Sha256Hex(request.broadcast()));
-    blobs_[spec.broadcast_digest()] = request.broadcast();
+    RETURN_IF_ERROR(Store(spec.broadcast_digest(), request.broadcast()));
   }
   RETURN_IF_ERROR(Compute(spec, *sealed));
   *response.mutable_round() = sealed->round;

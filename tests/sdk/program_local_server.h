@@ -39,6 +39,8 @@ class LocalServer final : public Transport {
   // Largest range and largest piece of rows in one answer.
   void set_answer_bytes_max(size_t bytes) { answer_bytes_max_ = bytes; }
   void set_upload_verdict(v1::StartUploadResponse::Verdict verdict) { upload_verdict_ = verdict; }
+  // Broadcasts may be patches, whose bases are kept with them. Without, it is a server that does not know of them.
+  void set_takes_patches(bool takes_patches) { takes_patches_ = takes_patches; }
 
   const std::map<std::string, std::string>& blobs() const { return blobs_; }
   // All that were created, in their order.
@@ -71,6 +73,8 @@ class LocalServer final : public Transport {
   absl::Status WriteChunk(const v1::WriteChunkRequest& request, v1::WriteChunkResponse& response);
   absl::Status QueryUpload(const v1::QueryUploadRequest& request, v1::QueryUploadResponse& response);
   absl::Status FinishUpload(const v1::FinishUploadRequest& request);
+  // INVALID_ARGUMENT if it is a patch that does not fit.
+  absl::Status Store(const std::string& digest, std::string bytes);
   absl::Status ReadBlob(const v1::ReadBlobRequest& request, v1::ReadBlobResponse& response);
   absl::Status SelectRows(const v1::SelectRowsRequest& request, v1::SelectRowsResponse& response);
   absl::Status CreateRound(const v1::CreateRoundRequest& request, v1::CreateRoundResponse& response);
@@ -95,6 +99,13 @@ class LocalServer final : public Transport {
   int64_t bytes_written_ = 0;
   std::map<std::string, int> num_calls_;
   std::map<std::string, std::string> blobs_;
+  // Of blobs that are patches: what they are a patch of, and the whole file that they stand for.
+  struct Patch {
+    std::string base;
+    std::string whole;
+  };
+  std::map<std::string, Patch> patches_;
+  bool takes_patches_ = false;
   // By upload id, which is the request id.
   std::map<std::string, Upload> uploads_;
   std::vector<Sealed> rounds_;

@@ -14,6 +14,7 @@
 
 #include "aggregation/round_accumulator.h"
 #include "aggregation/wire/safetensors.h"
+#include "aggregation/wire/safetensors_patch.h"
 #include "base/checksum.h"
 #include "base/retry_hint.h"
 #include "proto/time.h"
@@ -540,9 +541,7 @@ void AddRefusalsOfUploads(std::map<std::string, Refusal>& rows) {
                                       Code::kResourceExhausted, true};
   rows["broadcast_bytes_max"] = {[](Limits& l) { l.broadcast_bytes_max = 1000; },
                                  [](CoreFederation& server) { return Start(server, AnUpload("one", 1001)); }};
-  const auto finish_broadcast = [](CoreFederation& server, const std::string& header) {
-    const uint64_t size = header.size();
-    const std::string bytes = std::string(reinterpret_cast<const char*>(&size), sizeof size) + header;
+  const auto upload_broadcast = [](CoreFederation& server, const std::string& bytes) {
     v1::StartUploadRequest start = AnUpload("broadcast", static_cast<int64_t>(bytes.size()));
     start.set_digest(Sha256Hex(bytes));
     const auto started = server.Call<v1::StartUploadResponse>("BlobService/StartUpload", start);
@@ -554,6 +553,10 @@ void AddRefusalsOfUploads(std::map<std::string, Refusal>& rows) {
     v1::FinishUploadRequest finish;
     finish.set_upload_id(started->upload_id());
     return server.Call<v1::FinishUploadResponse>("BlobService/FinishUpload", finish).status();
+  };
+  const auto finish_broadcast = [=](CoreFederation& server, const std::string& header) {
+    const uint64_t size = header.size();
+    return upload_broadcast(server, std::string(reinterpret_cast<const char*>(&size), sizeof size) + header);
   };
   rows["safetensors_header_bytes_max"] = {
       [](Limits& l) { l.safetensors_header_bytes_max = 100; },
@@ -569,6 +572,22 @@ void AddRefusalsOfUploads(std::map<std::string, Refusal>& rows) {
                                           return finish_broadcast(
                                               server, R"({"name":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}})");
                                         }};
+  // Two patches of two rows each, one upon the other: what the second hears. See also broadcast_patch_test.cc.
+  const auto patch_twice = [=](CoreFederation& server) {
+    std::string last = EncodeSafetensors(std::vector<NamedTensor>{{"w", v1::UINT8, {2}, "ab"}}, {});
+    CHECK(upload_broadcast(server, last).ok());
+    absl::Status heard;
+    for (const char* values : {"cd", "ef"}) {
+      CHECK(heard.ok());
+      const std::vector<int64_t> both = {0, 1};
+      const TensorChange change = {.tensor = "w", .rows = both, .dtype = v1::UINT8, .shape = {2}, .data = values};
+      last = EncodeSafetensorsPatch(Sha256Hex(last), {&change, 1});
+      heard = upload_broadcast(server, last);
+    }
+    return heard;
+  };
+  rows["broadcast_patches_max"] = {[](Limits& l) { l.broadcast_patches_max = 1; }, patch_twice};
+  rows["patched_rows_max"] = {[](Limits& l) { l.patched_rows_max = 3; }, patch_twice};
 }
 
 std::map<std::string, Refusal> Refusals() {

@@ -210,6 +210,35 @@ TEST_CASE("A broadcast travels only where the server below lacks it, and again i
   CHECK(with.status() == missing);
 }
 
+TEST_CASE(
+    "What a patch stands for goes to the server below as a broadcast of its own, and a restarted relay finds it") {
+  // As the worker's loop put it together.
+  const std::string whole = "the model that it stands for";
+  const absl::Status missing = absl::NotFoundError("the broadcast was not uploaded");
+  v1::StartUploadResponse stored;
+  stored.set_verdict(v1::StartUploadResponse::ALREADY_STORED);
+  std::vector<std::string> request_ids;
+  for (int life = 1; life <= 2; ++life) {
+    RelayedRound::Params params{.request_id = "relay-1", .broadcast = std::make_shared<const std::string>(whole)};
+    params.spec = SpecOf(ALease());
+    params.spec.set_broadcast_digest(Sha256Hex("a patch"));
+    RelayedRound round(std::move(params));
+    // The second time it was deleted again.
+    for (int turn = 1; turn <= 2; ++turn) {
+      Answer(round, kCreateRound, {}, missing);
+      REQUIRE(!round.done());
+      CHECK(Answer(round, kStartUpload, stored).digest() == Sha256Hex(whole));
+    }
+    const v1::CreateRoundRequest created = Answer(round, kCreateRound, Created(ARound(v1::COLLECTING, "1")));
+    CHECK(created.spec().broadcast_digest() == Sha256Hex(whole));
+    CHECK(round.is_watching());
+    request_ids.push_back(created.request_id());
+  }
+  CHECK(request_ids[0] == request_ids[1]);
+  // Under one name there is one spec.
+  CHECK(request_ids[0] != "relay-1");
+}
+
 TEST_CASE("A round below that comes to nothing says why, and nothing too large or damaged is handed on") {
   RelayedRound refused = AnAttempt();
   Answer(refused, kCreateRound, {}, absl::InvalidArgumentError("spec.aggregate is empty"));

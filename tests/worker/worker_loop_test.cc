@@ -5,6 +5,9 @@
 #include <catch2/catch.hpp>
 #include <set>
 
+#include "aggregation/wire/safetensors.h"
+#include "aggregation/wire/safetensors_patch.h"
+#include "base/checksum.h"
 #include "base/retry_hint.h"
 #include "tests/worker/loop_harness.h"
 
@@ -204,6 +207,79 @@ TEST_CASE("A broadcast that is larger than the worker takes is given up at its f
   h.AnswerLastCall(piece);
   CHECK_THAT(ReportedFailure(h), Contains("no more than 1000"));
   CHECK(h.Calls(kReadBlob.name).size() == 1);
+}
+
+std::string PatchOf(const std::string& base, const std::vector<int64_t>& rows, char fill) {
+  const std::string values(rows.size(), fill);
+  const TensorChange change = {
+      .tensor = "w", .rows = rows, .dtype = v1::UINT8, .shape = {static_cast<int64_t>(rows.size())}, .data = values};
+  return EncodeSafetensorsPatch(Sha256Hex(base), {&change, 1});
+}
+
+v1::SyncResponse GrantingWith(const std::string& task, const std::string& broadcast) {
+  v1::SyncResponse response = Granting({task});
+  response.mutable_leases(0)->set_broadcast_digest(Sha256Hex(broadcast));
+  return response;
+}
+
+// The loop asks for these bytes, and gets them.
+void AnswerRead(LoopHarness& h, const std::string& bytes) {
+  const auto& asked = h.LastCall<v1::ReadBlobRequest>();
+  CHECK(asked.digest() == Sha256Hex(bytes));
+  CHECK(asked.takes_patches());
+  v1::ReadBlobResponse piece;
+  piece.set_data(bytes);
+  piece.set_size_bytes(static_cast<int64_t>(bytes.size()));
+  h.AnswerLastCall(piece);
+}
+
+TEST_CASE("A computation gets the whole model of a broadcast that is a patch, and the next patch alone is read") {
+  LoopHarness h;
+  h.runner.needs.whole_broadcast = true;
+  const std::string base = EncodeSafetensors(std::vector<NamedTensor>{{"w", v1::UINT8, {4}, "mmmm"}}, {});
+  const std::string first = PatchOf(base, {1, 2}, 'x');
+  const std::string second = PatchOf(first, {2}, 'y');
+  std::string whole = base;
+  REQUIRE(ApplySafetensorsPatch(first, whole).ok());
+
+  h.AnswerLastSync(GrantingWith("t1", first));
+  AnswerRead(h, first);
+  AnswerRead(h, base);
+  REQUIRE(h.runner.runs.size() == 1);
+  CHECK(h.runner.runs[0].inputs->broadcast_digest == Sha256Hex(first));
+  CHECK(*h.runner.runs[0].inputs->broadcast == whole);
+  h.FinishRun(0, "result");
+  CHECK(h.LastSync().results(0).timings().bytes_down() == static_cast<int64_t>(base.size() + first.size()));
+
+  const std::shared_ptr<const std::string> kept = h.runner.runs[0].inputs->broadcast;
+  h.AnswerLastSync(GrantingWith("t2", second));
+  AnswerRead(h, second);
+  REQUIRE(h.runner.runs.size() == 2);
+  CHECK(*kept == whole);
+  REQUIRE(ApplySafetensorsPatch(second, whole).ok());
+  CHECK(*h.runner.runs[1].inputs->broadcast == whole);
+  h.FinishRun(1, "result");
+  CHECK(h.LastSync().results(0).timings().bytes_down() == static_cast<int64_t>(second.size()));
+
+  for (const std::string& known : {first, second}) {
+    h.AnswerLastSync(GrantingWith("again-" + Sha256Hex(known), known));
+    h.FinishRun(static_cast<int>(h.runner.runs.size()) - 1, "result");
+  }
+  CHECK(h.runner.runs.size() == 4);
+  CHECK(h.Calls(kReadBlob.name).size() == 3);
+}
+
+TEST_CASE("A task whose broadcast is a patch that does not fit fails, and says which") {
+  LoopHarness h;
+  h.runner.needs.whole_broadcast = true;
+  const std::string base = EncodeSafetensors(std::vector<NamedTensor>{{"w", v1::UINT8, {4}, "mmmm"}}, {});
+  const std::string patch = PatchOf(base, {4}, 'x');
+  h.AnswerLastSync(GrantingWith("t1", patch));
+  AnswerRead(h, patch);
+  AnswerRead(h, base);
+  CHECK(h.runner.runs.empty());
+  CHECK_THAT(ReportedFailure(h), Contains(Sha256Hex(patch)) && Contains("\"w\""));
+  CHECK(h.cache.Find(Sha256Hex(patch)) == nullptr);
 }
 
 TEST_CASE("Rows that never end are given up when they are more than the worker takes") {

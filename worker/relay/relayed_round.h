@@ -27,7 +27,8 @@ class RelayedRound final : public CallSequence {
     v1::RoundSpec spec;
     // The same gets the same round.
     std::string request_id;
-    // Of the spec's digest; null: the caller has not fetched it.
+    // Of the spec's digest, or the whole file that it stands for if it is a patch's; null: the caller has not fetched
+    // it.
     std::shared_ptr<const std::string> broadcast;
     // RESOURCE_EXHAUSTED if what it releases is larger.
     int64_t bytes_max = kReadBytesMax;

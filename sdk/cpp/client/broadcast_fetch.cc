@@ -51,9 +51,15 @@ absl::Status BroadcastFetch::OnFetched(std::string bytes) {
     return absl::DataLossError(fmt::format("broadcast {} is patched more than {} times", digest_, kPatchesMax));
   }
   const std::shared_ptr<const std::string> known = options_.find ? options_.find(base) : nullptr;
-  if (known != nullptr) return PutTogether(*known);
-  Fetch(base);
-  return absl::OkStatus();
+  if (known == nullptr) {
+    Fetch(base);
+    return absl::OkStatus();
+  }
+  if (const auto size = static_cast<int64_t>(known->size()); size > options_.bytes_max) {
+    return absl::ResourceExhaustedError(fmt::format("the broadcast {} has {} bytes, and no more than {} are taken here",
+                                                    digest_, size, options_.bytes_max));
+  }
+  return PutTogether(*known);
 }
 
 absl::Status BroadcastFetch::PutTogether(std::string whole) {

@@ -91,6 +91,8 @@ absl::StatusOr<UploadedBroadcast> RoundsAhead::BeginWith(BegunRound& begun, std:
   if (is_announced && static_cast<int64_t>(broadcast.size()) <= kInlineBytesMax) {
     ASSIGN_OR_RETURN(begun.round, OpenRound(server_.transport, server_.random, begun.round.id(), broadcast));
     uploaded.digest = Sha256Hex(broadcast);
+    // Only uploads are told, and what the server said of one is so of the next.
+    uploaded.takes_patches = !broadcast.empty() && sent_.broadcast.takes_patches;
     return uploaded;
   }
   if (!broadcast.empty()) {

@@ -69,11 +69,13 @@ void Broadcasts::OnBasesRead(const std::map<std::string, std::vector<std::string
 
 absl::Status Broadcasts::Note(const std::string& digest, const std::vector<std::string>& bases) {
   if (bases_.contains(digest)) return absl::OkStatus();
-  // While it was looked at, it was needed by nobody.
-  if (!bases.empty() && !num_patches_.contains(bases.front()) && !context_.payloads.HasBlob(bases.front())) {
-    return absl::InvalidArgumentError(
-        fmt::format("the broadcast is a patch (sheaf.base) of {}, which has just been deleted; upload the whole one",
-                    bases.front()));
+  for (const std::string& base : bases) {
+    // It is kept, and so is what is below it.
+    if (num_patches_.contains(base)) break;
+    // While it was looked at, it was needed by nobody.
+    if (context_.payloads.HasBlob(base)) continue;
+    return absl::InvalidArgumentError(fmt::format(
+        "the broadcast is a patch (sheaf.base) of {}, which has just been deleted; upload the whole one", base));
   }
   const std::string* patch = &digest;
   for (const std::string& base : bases) {
@@ -236,7 +238,8 @@ absl::Time Broadcasts::NextTick() const {
 }
 
 bool Broadcasts::IsUnused(const std::string& digest, absl::Time now) const {
-  if (num_patches_.contains(digest)) return false;
+  // Until it is known what is a patch of what, anything may be needed.
+  if (!readers_.is_complete() || num_patches_.contains(digest)) return false;
   const absl::StatusOr<TaskStore::BlobUse> use = context_.store.GetBlobUse(digest);
   if (!use.ok() || *use == TaskStore::BlobUse::kCurrent) return false;
   const auto told = told_.find(digest);

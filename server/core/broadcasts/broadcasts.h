@@ -40,7 +40,7 @@ class Broadcasts {
   absl::Status Recover(absl::Time now);
 
   // It is a patch of the first of `bases` (if any), that one of the second, and so on: all of them stay as long as it
-  // does. INVALID_ARGUMENT if the first has gone.
+  // does. INVALID_ARGUMENT if one of them has gone.
   absl::Status Note(const std::string& digest, const std::vector<std::string>& bases);
   // Calls `then` when it is known what this one is a patch of: now or in a later batch. OK also if it is not stored;
   // INVALID_ARGUMENT if it is a patch of what is not; errors of the store.
@@ -71,8 +71,9 @@ class Broadcasts {
   const BroadcastReaders& readers() const { return readers_; }
 
   // Nobody needs this blob: no round names or releases it, none is about to, no program was told lately that it is
-  // there, and none that is stored is a patch of it. True also of the broadcast of rounds that have all ended. Only of
-  // what is durable: in no batch, or after its commit.
+  // there, and none that is stored is a patch of it. True also of the broadcast of rounds that have all ended; of
+  // nothing until it is known, after a start, what is a patch of what. Only of what is durable: in no batch, or after
+  // its commit.
   bool IsUnused(const std::string& digest, absl::Time now) const;
   // Its bytes are freed beside the core. Errors as PayloadStore::DeleteBlob.
   absl::Status Delete(const std::string& digest, absl::Time now);
