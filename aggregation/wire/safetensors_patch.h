@@ -1,10 +1,9 @@
 // safetensors files that say what of another one is different: a patch of a broadcast (blob_service.proto says how it
 // is made up), so that a model of which some rows moved need not be sent again.
 //
-//   const std::string patch = EncodeSafetensorsPatch(base_digest, {{.tensor = "w", .rows = rows, .data = values,
-//   ...}}); if (const std::string* base = PatchBase(header)) ...                              // It is one.
-//   RETURN_IF_ERROR(ApplySafetensorsPatch(patch, file));                              // The base's file becomes
-//                                                                                     // what the patch stands for.
+//   const std::string patch = EncodeSafetensorsPatch(base_digest, changes);
+//   const bool is_patch = PatchBase(header) != nullptr;
+//   RETURN_IF_ERROR(ApplySafetensorsPatch(patch, file));   // The base's file becomes what the patch stands for.
 //
 // Patches are untrusted: each is held to its base before a byte of it is used.
 #pragma once

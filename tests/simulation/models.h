@@ -1,7 +1,7 @@
 // The broadcasts of a simulation: a few models, each as a whole file, and as patches upon it.
 //
 //   const SimBroadcast& broadcast = BroadcastOf({.population = "red", .number = 1, .num_patches = 2});
-//   if (inputs.broadcast != FindBroadcast(digest)->whole) ...
+//   const bool is_whole = FindBroadcast(broadcast.digest)->bases.empty();
 #pragma once
 
 #include <string>

@@ -1,7 +1,7 @@
 // BroadcastFetch: the whole file of a broadcast, also where that is a patch of others (blob_service.proto): these are
 // read, too, as far as nobody has them here, and put together.
 //
-//   BroadcastFetch fetch(digest, {.find = [&](const std::string& named) { return cache.Find(named); }});
+//   BroadcastFetch fetch(digest, {.bytes_max = 1 << 30});
 //   RETURN_IF_ERROR(RunBlocking(transport, fetch));
 //   auto file = std::make_shared<const std::string>(fetch.TakeBytes());
 #pragma once

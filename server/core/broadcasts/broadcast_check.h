@@ -1,6 +1,6 @@
 // What a server asks of a broadcast before it becomes one, and of its header before rows are selected from it.
 //
-//   ASSIGN_OR_RETURN(auto header, CheckBroadcast(*upload, limits));    // When its upload is finished.
+//   ASSIGN_OR_RETURN(auto if_tensors, CheckBroadcast(*upload, limits));     // When its upload is finished.
 //   ASSIGN_OR_RETURN(SafetensorsHeader header, ReadSafetensorsHeader(*blob, limits));
 //
 // Broadcasts are safetensors files; other bytes are stored and handed out as they are, and no rows are selected from

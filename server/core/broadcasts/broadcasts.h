@@ -1,11 +1,11 @@
 // Broadcasts: which blobs are needed, and who may read them: broadcasts that live rounds have, or that a program was
 // told to be there and is about to name; and for how long those of rounds that ended stay for the next round.
 //
-//   broadcasts.Touch(digest, absl::Hours(1), now);           // A program was told that this blob is stored,
-//   broadcasts.Note(digest, bases);                          // and is a patch of those, which stay as long.
+//   RETURN_IF_ERROR(broadcasts.Note(digest, bases));         // This blob is a patch of those, which stay as long.
+//   broadcasts.Touch(digest, absl::Hours(1), now);           // A program was told that it is stored.
 //   broadcasts.OnRoundAdded(digest, "default");              // From now on this population may read it.
 //   broadcasts.OnRoundEnded(round, now);                     // It goes in a while, unless another round names it.
-//   if (broadcasts.IsUnused(digest, now)) RETURN_IF_ERROR(broadcasts.Delete(digest));
+//   if (broadcasts.IsUnused(digest, now)) RETURN_IF_ERROR(broadcasts.Delete(digest, now));
 //   const bool may_read = broadcasts.readers().MayRead(digest, caller);  // On any thread.
 //
 // What is said of a batch's own changes may come to nothing, so that nothing is deleted before they are durable. Runs

@@ -1,8 +1,8 @@
 // PatchedBlob: what a patch of a broadcast stands for, read as if it were a file of its own: the bytes of the whole one
 // at the bottom, and those that its patches have put in their place.
 //
-//   RETURN_IF_ERROR(CheckPatch(patch, base_header));                                         // Before it is stored.
-//   ASSIGN_OR_RETURN(auto blob, PatchedBlob::Open(whole, {first_patch, second_patch}));      // In their order.
+//   RETURN_IF_ERROR(CheckPatch(*patch.bytes, *patch.header, *whole.header));   // Before it is stored.
+//   ASSIGN_OR_RETURN(const auto blob, PatchedBlob::Open(whole, {&patch, 1}));
 //   RETURN_IF_ERROR(blob->Append(ranges, rows));
 //
 // Opening it reads the numbers of the rows of all patches: O(n log n) time for n of them, and 24 bytes of memory each.

@@ -30,6 +30,8 @@ AGGREGATION_OF = {
     "wire/safetensors.h": "extern NamedTensor& w; extern std::string id;",
     "wire/safetensors_header.h": "extern std::string first_8_bytes, text; extern int64_t file_bytes; "
                                  "extern SafetensorsLimits& limits;",
+    "wire/safetensors_patch.h": "extern std::string base_digest, file; extern std::vector<TensorChange> changes; "
+                                "extern SafetensorsHeader& header;",
     "wire/state_envelope.h": "extern uint32_t kMagic; extern std::string signature;",
     "wire/tensor.h": "extern std::string bytes;",
 }

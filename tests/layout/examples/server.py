@@ -23,6 +23,9 @@ CORE_OF = {
     "broadcasts/inline_broadcasts.h": "extern InlineBroadcasts& inline_broadcasts; extern v1::OpenRoundRequest& request;",
     "broadcasts/broadcast_check.h": "extern std::shared_ptr<const BlobView> upload; extern std::shared_ptr<const BlobView> blob;",
     "broadcasts/open_blobs.h": "extern OpenBlobs& open_blobs;",
+    "broadcasts/broadcasts.h": "extern std::vector<std::string> bases;",
+    "broadcasts/patched_blob.h": "extern SafetensorsBlob& whole; extern SafetensorsBlob& patch; "
+                                 "extern std::vector<ByteRange> ranges; extern std::string rows;",
     "broadcasts/row_selection.h": "extern SafetensorsHeader& header; extern BlobView& blob; extern v1::SelectRowsRequest& request;",
     "contributions/checkpoints.h": "extern Checkpoints& checkpoints;",
     "contributions/contribution_fold.h": "extern std::string_view bytes; extern std::shared_ptr<Unfolded> unfolded;",
