@@ -105,11 +105,15 @@ struct PatchSetup {
   int num_computed = 0;
 };
 
+// Does not travel with the opening of its round.
 constexpr size_t kLarge = 2 << 20;
+
+// Of a model that does, when it is opened, nobody hears whether the server takes patches of it.
+size_t SizeToPatch(int ahead) { return ahead > 0 ? kLarge : GENERATE(size_t{100'000}, kLarge); }
 
 TEST_CASE("From the second round on a patch is sent of what was sent last, and workers compute from the whole model") {
   const int ahead = GENERATE(0, 1, 3);
-  const size_t size = GENERATE(size_t{100'000}, kLarge);
+  const size_t size = SizeToPatch(ahead);
   CAPTURE(ahead, size);
   PatchSetup setup(size);
   const auto outcomes = setup.Run(4, ahead);
@@ -124,6 +128,13 @@ TEST_CASE("From the second round on a patch is sent of what was sent last, and w
     CHECK((*outcomes)[i + 1].broadcast_bytes < 1000);
   }
   CHECK((*outcomes)[0].broadcast_bytes > static_cast<int64_t>(size));
+}
+
+TEST_CASE("A model that travels with the opening of its round is sent whole each time") {
+  PatchSetup setup;
+  REQUIRE(setup.Run(3, 1).ok());
+  CHECK(setup.program.steps == Steps{"whole 1", "whole 2", "whole 3"});
+  CHECK(setup.num_computed == 3);
 }
 
 TEST_CASE("In a buffered loop a large model is patched, too") {
@@ -148,7 +159,7 @@ TEST_CASE("A server that does not know of patches gets whole models only, and no
 TEST_CASE("A patch that the server refuses is followed by the whole model, and that by patches of it") {
   const Code code = GENERATE(Code::kInvalidArgument, Code::kResourceExhausted, Code::kNotFound);
   const int ahead = GENERATE(0, 1);
-  const size_t size = GENERATE(size_t{100'000}, kLarge);
+  const size_t size = SizeToPatch(ahead);
   CAPTURE(code, ahead, size);
   PatchSetup setup(size);
   // The second round's.
@@ -157,7 +168,7 @@ TEST_CASE("A patch that the server refuses is followed by the whole model, and t
   setup.server.set_fault([&, seen = 0](std::string_view called, bool is_answer) mutable {
     if (called != method || is_answer) return absl::OkStatus();
     ++seen;
-    return seen == (is_inline ? 1 : 2) ? absl::Status(code, "the patch is not taken") : absl::OkStatus();
+    return seen == 2 ? absl::Status(code, "the patch is not taken") : absl::OkStatus();
   });
   const auto outcomes = setup.Run(4, ahead);
   INFO(outcomes.status().ToString());
@@ -197,7 +208,7 @@ TEST_CASE("What is wrong with neither model nor patch ends the program, and no w
 
 TEST_CASE("A program that has nothing to patch sends the whole model, and patches that") {
   const int ahead = GENERATE(0, 1);
-  const size_t size = GENERATE(size_t{100'000}, kLarge);
+  const size_t size = SizeToPatch(ahead);
   CAPTURE(ahead, size);
   PatchSetup setup(size);
   setup.program.nothing_at = 3;
@@ -225,7 +236,7 @@ TEST_CASE("When patches would add up to more than the whole model, that is sent"
 
 TEST_CASE("After as many patches as servers take comes the whole model, and patches of that") {
   const int ahead = GENERATE(0, 1);
-  const size_t size = GENERATE(size_t{100'000}, kLarge);
+  const size_t size = SizeToPatch(ahead);
   CAPTURE(ahead, size);
   PatchSetup setup(size);
   REQUIRE(setup.Run(36, ahead).ok());
