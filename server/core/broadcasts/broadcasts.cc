@@ -57,8 +57,8 @@ absl::Status Broadcasts::Recover(absl::Time now) {
 
 void Broadcasts::OnBasesRead(const std::map<std::string, std::vector<std::string>>& bases) {
   for (const auto& [digest, of_this] : bases) {
-    if (absl::Status noted = Note(digest, of_this); !noted.ok())
-      LogWarning("broadcast {}: {}", digest, noted.ToString());
+    const absl::Status noted = Note(digest, of_this);
+    if (!noted.ok()) LogWarning("broadcast {}: {}", digest, noted.ToString());
   }
   for (const auto& [id, round] : rounds_.all()) {
     OnRoundAdded(round->spec.broadcast_digest(), round->spec.population());
