@@ -4,7 +4,7 @@
 //   if (bytes == nullptr) cache.Insert(digest, bytes = Fetch(digest));
 //
 // Holds at most `bytes_max`; the one not used for longest goes first. What is in use outside stays alive, it only
-// leaves the cache. Content has the digest it is filed under: whoever inserts has checked. Not thread-safe.
+// leaves the cache. Content is what its digest stands for, of a patch the whole file. Not thread-safe.
 #pragma once
 
 #include <cstdint>

@@ -119,6 +119,8 @@ absl::StatusOr<std::vector<PatchedTensor>> FitPatch(const SafetensorsHeader& pat
     RETURN_IF_ERROR(CheckParts(parts));
     patched.push_back(parts);
   }
+  std::sort(patched.begin(), patched.end(),
+            [](const PatchedTensor& a, const PatchedTensor& b) { return a.tensor < b.tensor; });
   return patched;
 }
 

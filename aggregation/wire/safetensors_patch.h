@@ -48,7 +48,7 @@ struct PatchedTensor {
   const TensorEntry* values = nullptr;
 };
 
-// One for each tensor that is different, in the order of the patch. O(n log n) for n tensors. INVALID_ARGUMENT, naming
+// One for each tensor that is different, in the base's order. O(n log n) for n tensors. INVALID_ARGUMENT, naming
 // the tensor, if it is not one of the base's, has another dtype or shape, or is there whole and in rows.
 absl::StatusOr<std::vector<PatchedTensor>> FitPatch(const SafetensorsHeader& patch, const SafetensorsHeader& base);
 

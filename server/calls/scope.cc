@@ -54,8 +54,9 @@ absl::Status CheckTaskScope(const std::string& task, const Identity& caller, Cor
 
 absl::Status CheckBroadcastScope(const std::string& digest, const Identity& caller, Core& core) {
   const BroadcastReaders& readers = core.broadcasts().readers();
+  const bool is_complete = readers.is_complete();
   if (readers.MayRead(digest, caller)) return absl::OkStatus();
-  if (!readers.is_complete()) {
+  if (!is_complete) {
     return absl::UnavailableError("the server has just started, and reads which broadcasts its rounds have; try again");
   }
   return absl::PermissionDeniedError(

@@ -123,7 +123,8 @@ absl::StatusOr<v1::FinishUploadResponse> BlobHandlers::MoveToBlob(
   // What was moved before was noted before.
   if (!was_moved) {
     if (absl::Status noted = core_.broadcasts().Note(broadcast.digest, *checked); !noted.ok()) {
-      RETURN_IF_ERROR(core_.broadcasts().Delete(broadcast.digest, now));
+      // Else it is looked at again when it is named.
+      if (absl::IsInvalidArgument(noted)) RETURN_IF_ERROR(core_.broadcasts().Delete(broadcast.digest, now));
       return noted;
     }
   }

@@ -12,7 +12,7 @@ import numpy
 
 from sheaf.broadcast_call import BroadcastCall
 from sheaf.calls import Compute, Steps
-from sheaf.dtypes import Array
+from sheaf.dtypes import PROTOCOL_NAMES, Array
 from sheaf.errors import InvalidArgument, NotFound, ResourceExhausted
 from sheaf.row_comparison import RowComparison
 from sheaf.safetensors import Encoded
@@ -116,6 +116,9 @@ class SentBroadcast:
     def _rows_max(self, name: str) -> int:
         """How many of its rows take no more than all of it."""
         kept = self._kept[name]
+        # Servers select rows of the types that they compute with, and of bytes.
+        if kept.dtype not in PROTOCOL_NAMES and kept.dtype != numpy.uint8:
+            return 0
         if kept.ndim == 0 or len(kept) == 0 or f"{name}.indices" in self._kept or f"{name}.values" in self._kept:
             return 0
         return max((kept.nbytes - _ENTRY_BYTES) // (_INDEX_BYTES + kept.nbytes // len(kept)), 0)

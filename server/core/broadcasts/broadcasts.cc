@@ -14,6 +14,9 @@
 namespace sheaf {
 namespace {
 
+// After the store could not say what some of the broadcasts are.
+constexpr absl::Duration kReadAgain = absl::Seconds(1);
+
 bool HadBefore(const LiveRound& round, const std::string& digest) {
   return std::find(round.broadcasts_before.begin(), round.broadcasts_before.end(), digest) !=
          round.broadcasts_before.end();
@@ -39,27 +42,29 @@ absl::Status Broadcasts::Recover(absl::Time now) {
   }
   if (known.empty()) return absl::OkStatus();
   readers_.SetComplete(false);
-  context_.receptions.Run("broadcasts", [this, known = std::move(known)] {
-    std::map<std::string, std::vector<std::string>> bases;
-    for (const std::string& digest : known) {
-      absl::StatusOr<std::vector<std::string>> found = open_blobs_.FindBases(digest);
-      if (found.ok()) {
-        bases[digest] = *std::move(found);
-      } else if (!absl::IsNotFound(found.status())) {
-        // No task will get it, whatever it is a patch of.
-        LogWarning("broadcast {} cannot be read: {}", digest, found.status().ToString());
-      }
-    }
-    context_.executor.Post([this, bases = std::move(bases)](absl::Time) { OnBasesRead(bases); });
-  });
+  ReadBases(std::move(known));
   return absl::OkStatus();
 }
 
-void Broadcasts::OnBasesRead(const std::map<std::string, std::vector<std::string>>& bases) {
-  for (const auto& [digest, of_this] : bases) {
-    const absl::Status noted = Note(digest, of_this);
-    if (!noted.ok()) LogWarning("broadcast {}: {}", digest, noted.ToString());
+void Broadcasts::ReadBases(std::set<std::string> digests) {
+  context_.receptions.Run("broadcasts", [this, digests = std::move(digests)] {
+    FoundBases found;
+    for (const std::string& digest : digests) found[digest] = open_blobs_.FindBases(digest);
+    context_.executor.Post([this, found = std::move(found)](absl::Time now) { OnBasesRead(found, now); });
+  });
+}
+
+void Broadcasts::OnBasesRead(const FoundBases& found, absl::Time now) {
+  unread_.clear();
+  for (const auto& [digest, bases] : found) {
+    const absl::Status noted = bases.ok() ? Note(digest, *bases) : bases.status();
+    if (noted.ok() || absl::IsNotFound(noted)) continue;
+    LogWarning("broadcast {} cannot be read: {}", digest, noted.ToString());
+    // Of one that is damaged, or lies upon what has gone, no task will get anything.
+    if (!absl::IsDataLoss(noted) && !absl::IsInvalidArgument(noted)) unread_.insert(digest);
   }
+  read_again_ = now + kReadAgain;
+  if (!unread_.empty()) return;
   for (const auto& [id, round] : rounds_.all()) {
     OnRoundAdded(round->spec.broadcast_digest(), round->spec.population());
     for (const std::string& before : round->broadcasts_before) OnRoundAdded(before, round->spec.population());
@@ -72,8 +77,10 @@ absl::Status Broadcasts::Note(const std::string& digest, const std::vector<std::
   for (const std::string& base : bases) {
     // It is kept, and so is what is below it.
     if (num_patches_.contains(base)) break;
+    const absl::Status stored = context_.payloads.GetBlobSize(base).status();
+    if (stored.ok()) continue;
+    if (!absl::IsNotFound(stored)) return stored;
     // While it was looked at, it was needed by nobody.
-    if (context_.payloads.HasBlob(base)) continue;
     return absl::InvalidArgumentError(fmt::format(
         "the broadcast is a patch (sheaf.base) of {}, which has just been deleted; upload the whole one", base));
   }
@@ -93,8 +100,9 @@ void Broadcasts::Learn(const std::string& digest, std::function<void(const absl:
   if (!IsSha256Hex(digest) || bases_.contains(digest)) return then(absl::OkStatus(), now);
   context_.receptions.Run("broadcast " + digest, [this, digest, then = std::move(then)] {
     context_.executor.Post([this, digest, then, bases = open_blobs_.FindBases(digest)](absl::Time at) {
-      // Whoever names one that is not there hears of it elsewhere.
-      if (absl::IsNotFound(bases.status())) return then(absl::OkStatus(), at);
+      // Whoever names one that is not there, or has just gone, hears of it elsewhere.
+      const bool is_gone = absl::IsNotFound(bases.status()) || (bases.ok() && !context_.payloads.HasBlob(digest));
+      if (is_gone) return then(absl::OkStatus(), at);
       then(bases.ok() ? Note(digest, *bases) : bases.status(), at);
     });
   });
@@ -187,7 +195,9 @@ void Broadcasts::LimitLingering(const std::string& newest, absl::Time now) {
     const bool is_awaited = told != told_.end() && told->second.until > now && told->second.num_awaited > 0;
     // Who names one in round after round need not ask whether it is there.
     const bool is_named_again = retired.num_rounds > 1;
-    if (digest != newest && !is_awaited && !is_named_again) earliest.emplace_back(retired.delete_time, digest);
+    const bool is_base = num_patches_.contains(digest);
+    if (digest != newest && !is_awaited && !is_named_again && !is_base)
+      earliest.emplace_back(retired.delete_time, digest);
   }
   std::sort(earliest.begin(), earliest.end());
   for (const auto& [time, digest] : earliest) {
@@ -205,7 +215,10 @@ void Broadcasts::OnRoundUndone(const std::string& digest) {
 
 void Broadcasts::Tick(absl::Time now) {
   // Until it is known what is a patch of what.
-  if (!readers_.is_complete()) return;
+  if (!readers_.is_complete()) {
+    if (!unread_.empty() && now >= read_again_) ReadBases(std::exchange(unread_, {}));
+    return;
+  }
   std::vector<std::pair<std::string, int64_t>> due;
   for (auto& [digest, retired] : retired_) {
     if (retired.delete_time > now) continue;
@@ -232,7 +245,7 @@ void Broadcasts::Tick(absl::Time now) {
 
 absl::Time Broadcasts::NextTick() const {
   absl::Time next = absl::InfiniteFuture();
-  if (!readers_.is_complete()) return next;
+  if (!readers_.is_complete()) return unread_.empty() ? next : read_again_;
   for (const auto& [digest, retired] : retired_) next = std::min(next, retired.delete_time);
   return next;
 }
@@ -261,8 +274,8 @@ absl::Status Broadcasts::Delete(const std::string& digest, absl::Time now) {
   const auto patched = num_patches_.find(base);
   if (patched == num_patches_.end() || --patched->second > 0) return absl::OkStatus();
   num_patches_.erase(patched);
-  // It has stayed for this one.
-  Retire(base, now).delete_time = now;
+  // It has stayed for this one; or for longer, by itself.
+  if (!retired_.contains(base)) Retire(base, now).delete_time = now;
   return absl::OkStatus();
 }
 

@@ -104,8 +104,10 @@ class Broadcasts {
   // Who may read `digest` from now on: the populations of the live rounds that have it. What others are patches of
   // stays readable until it goes.
   void ForgetReaders(const std::string& digest);
-  // After a start.
-  void OnBasesRead(const std::map<std::string, std::vector<std::string>>& bases);
+  // After a start: reads, beside the core, what these are patches of.
+  using FoundBases = std::map<std::string, absl::StatusOr<std::vector<std::string>>>;
+  void ReadBases(std::set<std::string> digests);
+  void OnBasesRead(const FoundBases& found, absl::Time now);
 
   CoreContext& context_;
   LiveRounds& rounds_;
@@ -115,6 +117,9 @@ class Broadcasts {
   std::map<std::string, std::string> bases_;
   // How many of those are patches of it.
   std::map<std::string, int64_t> num_patches_;
+  // After a start: those of which the store could not be asked, to be read again.
+  std::set<std::string> unread_;
+  absl::Time read_again_;
   // Of those that live rounds have, as far as it is known: a store that is far is not asked again.
   std::map<std::string, int64_t> sizes_;
   // The digest and the size that CheckStored found last.

@@ -148,7 +148,9 @@ absl::StatusOr<std::shared_ptr<OpenBlob>> OpenBlobs::Find(const std::string& dig
     return absl::InvalidArgumentError(
         fmt::format("digest \"{}\" is not a SHA-256 in lower-case hex", digest.substr(0, 128)));
   }
-  if (!payloads_.HasBlob(digest)) {
+  if (const absl::Status stored = payloads_.GetBlobSize(digest).status(); !stored.ok()) {
+    // What a far store cannot say is not that there is none.
+    if (!absl::IsNotFound(stored)) return stored;
     Forget(digest);
     return absl::NotFoundError(
         fmt::format("there is no blob {}; upload it, or check whether its round has ended", digest));
