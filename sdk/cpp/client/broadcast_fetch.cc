@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "aggregation/wire/safetensors.h"
@@ -32,7 +33,9 @@ BroadcastFetch::BroadcastFetch(std::string digest, Options options)
 }
 
 void BroadcastFetch::Fetch(const std::string& digest) {
-  fetch_ = std::make_unique<BlobFetch>(digest, options_.bytes_max - bytes_received_, options_.chunk_size);
+  // Programs send patches up to the bytes of what they lie upon.
+  const int64_t beyond = std::max<int64_t>(bytes_received_ - options_.bytes_max, 0);
+  fetch_ = std::make_unique<BlobFetch>(digest, options_.bytes_max - beyond, options_.chunk_size);
 }
 
 void BroadcastFetch::OnDone(const absl::Status& call) {

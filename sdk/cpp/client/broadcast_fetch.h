@@ -23,7 +23,7 @@ class BroadcastFetch final : public CallSequence {
   struct Options {
     // The whole file of a broadcast that was fetched before; null if it is not at hand. Need not be set.
     std::function<std::shared_ptr<const std::string>(const std::string& digest)> find;
-    // Of the file, and of all that is read for it.
+    // Of the file; and all that is read for it, with its patches, is at most twice that.
     int64_t bytes_max = kReadBytesMax;
     // As in UploadParams.
     ChunkSize* chunk_size = nullptr;

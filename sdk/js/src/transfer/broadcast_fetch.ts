@@ -16,7 +16,7 @@ const PATCHES_MAX = 32;
 export interface BroadcastFetchOptions {
   /** The whole file of a broadcast that was fetched before; null if it is not at hand. It is not changed. */
   find(digest: string): Uint8Array | null;
-  /** Of all that is read together. */
+  /** Of one file; of all that is read together twice that. */
   bytesMax: number;
   chunkSize: ChunkSize;
 }
@@ -37,8 +37,8 @@ export class BroadcastFetch implements CallSequence {
   private readonly patches: {digest: string; file: Safetensors}[] = [];
 
   /**
-   * RESOURCE_EXHAUSTED if it takes more than `bytesMax`; DATA_LOSS if a patch does not fit what it is a patch of, or that is not
-   * there.
+   * RESOURCE_EXHAUSTED if a file has more than `bytesMax`, or all that is read more than twice that; DATA_LOSS if a patch does not
+   * fit what it is a patch of, or that is not there.
    */
   constructor(digest: string, options: BroadcastFetchOptions) {
     this.digest = digest;
@@ -91,7 +91,9 @@ export class BroadcastFetch implements CallSequence {
     // Others may be using it.
     const known = this.options.find(base)?.slice();
     if (known !== undefined) return this.putTogether(known);
-    this.fetch = new BlobFetch(base, this.options.bytesMax - this.bytesReceived, this.options.chunkSize);
+    // Programs send patches up to the bytes of what they lie upon.
+    const {bytesMax, chunkSize} = this.options;
+    this.fetch = new BlobFetch(base, bytesMax - Math.max(this.bytesReceived - bytesMax, 0), chunkSize);
   }
 
   /** Puts the patches upon the whole file. */
