@@ -10,6 +10,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 deploy/install-packages.sh build python torch test
 
 if command -v ccache >/dev/null; then
+  # What another checkout has compiled is as good here.
+  export CCACHE_BASEDIR="$PWD" CCACHE_NOHASHDIR=true
   faster=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache -DSHEAF_PCH=OFF)
 else
   faster=(-DCMAKE_CXX_COMPILER_LAUNCHER= -DSHEAF_PCH=ON)
