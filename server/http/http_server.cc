@@ -9,6 +9,9 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <functional>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include "base/log_quota.h"
@@ -52,16 +55,17 @@ Peer PeerOf(int fd) {
   return {.address = text.data(), .name = name};
 }
 
-Route HealthRoute(std::string path, const std::atomic<bool>& is_well) {
+// `find_fault` says why not; nothing: it is well.
+Route HealthRoute(std::string path, std::function<std::string_view()> find_fault) {
   return {.path = std::move(path),
           .methods = {HttpMethod::kGet},
           .is_public = true,
-          .serve = [&is_well](HttpRequest&, const ExchangePtr& exchange) {
-            const bool well = is_well;
-            exchange->Answer({.status = well ? 200 : 503,
+          .serve = [find_fault = std::move(find_fault)](HttpRequest&, const ExchangePtr& exchange) {
+            const std::string_view fault = find_fault();
+            exchange->Answer({.status = fault.empty() ? 200 : 503,
                               .content_type = "text/plain",
                               .headers = "cache-control: no-store\r\n",
-                              .body = well ? "ok\n" : "the server is stopping\n"});
+                              .body = fmt::format("{}\n", fault.empty() ? "ok" : fault)});
           }};
 }
 
@@ -78,8 +82,13 @@ struct HttpServer::State {
   }
 
   std::vector<Route> AllRoutes(std::vector<Route> all) {
-    all.push_back(HealthRoute("/healthz", is_alive));
-    all.push_back(HealthRoute("/readyz", is_serving));
+    const auto find_stop = [this]() -> std::string_view { return is_serving ? "" : "the server is stopping"; };
+    const auto find_owner = [this, find_stop]() -> std::string_view {
+      return pipeline.forwarder() == nullptr ? find_stop() : "this server does not own the store";
+    };
+    all.push_back(HealthRoute("/healthz", [] { return std::string_view(); }));
+    all.push_back(HealthRoute("/readyz", find_stop));
+    all.push_back(HealthRoute("/owner", find_owner));
     for (Route& folder : FileRoutes(pipeline)) all.push_back(std::move(folder));
     for (const MethodRow& method : pipeline.methods().rows()) all.push_back(ConnectRoute(pipeline, method));
     return all;
@@ -134,7 +143,6 @@ struct HttpServer::State {
 
   CallPipeline& pipeline;
   const Clock& clock;
-  const std::atomic<bool> is_alive = true;
   std::atomic<bool> is_serving = true;
   const bool is_encrypted;
   TlsContext tls;

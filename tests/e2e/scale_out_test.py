@@ -18,7 +18,7 @@ import walkthrough_test  # noqa: E402
 
 GUIDE = ROOT / "docs/guides/scale-out.md"
 STORE_ON_PAGE = "postgresql://sheaf@db.example/sheaf"
-PORTS_ON_PAGE = ["7400", "7433", "7443", "7453"]
+PORTS_ON_PAGE = ["7400", "7433", "7434", "7443", "7444", "7453", "7454"]
 HAPROXY = "/usr/sbin/haproxy"
 
 
@@ -48,7 +48,7 @@ class Shell(walkthrough_test.Shell):
     def local(self, text):
         text = text.replace(STORE_ON_PAGE, self.store)
         for on_page, port in self.ports.items():
-            text = text.replace(f"127.0.0.1:{on_page}", f"127.0.0.1:{port}")
+            text = text.replace(f"127.0.0.1:{on_page}", f"127.0.0.1:{port}").replace(f" port {on_page}", f" port {port}")
         return text
 
     def until(self, what, holds):
@@ -73,6 +73,11 @@ class Shell(walkthrough_test.Shell):
         elif line.startswith("wait %"):
             process = self.process_of(line.removeprefix("wait %"))
             assert process.wait(walkthrough_test.SECONDS_MAX) == 0, self.logs()
+            self.background.remove(process)
+        elif line.startswith("kill %"):
+            process = self.process_of(line.removeprefix("kill %"))
+            process.terminate()
+            process.wait(walkthrough_test.SECONDS_MAX)
             self.background.remove(process)
         elif line.startswith("sheafd"):
             self.start_and_wait(line, re.search(r"--listen (\S+)", line).group(1))
@@ -111,7 +116,7 @@ def main(argv):
                     shell.type(text.strip())
             said = shell.logs()
             assert re.search(r"Duplicated:\s+0\b.*Lost:\s+0\b", said, re.S), said
-            owners = re.findall(r"listening on (\S+), data in", said)
+            owners = re.findall(r"listening on (\S+), HTTP on \S+, data in", said)
             assert len(owners) == 2 and owners[0] != owners[1], said
             assert said.count("forwarding calls to the server that owns the store") == 2, said
             # The one that is left takes over from the owner that stops.

@@ -301,6 +301,7 @@ TEST_CASE("Health is told to everybody, and being ready ends before the calls do
   HttpServed server;
   CHECK(server.client.Ask(Request("GET", "/healthz")).body == "ok\n");
   CHECK(server.client.Ask(Request("GET", "/readyz")).status == 200);
+  CHECK(server.client.Ask(Request("GET", "/owner")).status == 200);
   CHECK(server.client.Ask(Request("HEAD", "/readyz")).field("content-length") == "3");
   CHECK(server.client.Ask(Request("POST", "/readyz")).status == 405);
 }
