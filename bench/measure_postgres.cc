@@ -6,9 +6,11 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "base/random.h"
 #include "base/status_macros.h"
 #include "bench/bench.h"
 #include "bench/delays.h"
@@ -17,6 +19,8 @@
 #include "bench/skip_locked.h"
 #include "bench/sync_loop.h"
 #include "bench/uploads.h"
+#include "sdk/cpp/client/blob_client.h"
+#include "sdk/cpp/client/grpc_transport.h"
 
 namespace sheaf::bench {
 namespace {
@@ -24,7 +28,7 @@ namespace {
 // One after the other, so that each run of one is beside a run of the others.
 absl::Status MeasureCycles(const Setup& setup, PostgresCluster& cluster, const SyncLoad& load,
                            const std::string& target, Table& table) {
-  std::vector<double> rates, by_hand, on_sqlite, of_hand, of_sqlite, of_one, cpu;
+  std::vector<double> rates, by_hand, on_sqlite, of_hand, of_sqlite, of_one, sent_of_one, cpu;
   for (int i = 0; i < setup.repeats; ++i) {
     double hand = 0;
     {
@@ -40,8 +44,11 @@ absl::Status MeasureCycles(const Setup& setup, PostgresCluster& cluster, const S
     }
     ASSIGN_OR_RETURN(const auto one, PostgresServers::Start(setup, cluster, 1));
     ASSIGN_OR_RETURN(const LoopResult result, RunSyncLoop(setup, one->all(), load, {}));
+    // Spread over three servers, and all sent to the one that owns the store, as a balancer can.
     ASSIGN_OR_RETURN(const auto three, PostgresServers::Start(setup, cluster, 3));
     ASSIGN_OR_RETURN(const LoopResult result_of_three, RunSyncLoop(setup, three->all(), load, {}));
+    ASSIGN_OR_RETURN(const auto sent, PostgresServers::Start(setup, cluster, 3));
+    ASSIGN_OR_RETURN(const LoopResult result_of_sent, RunSyncLoop(setup, {&sent->owner()}, load, {}));
     const double rate = result.units_per_second();
     rates.push_back(rate);
     cpu.push_back(result.cpu_micros_per_unit() / 1000);
@@ -50,6 +57,7 @@ absl::Status MeasureCycles(const Setup& setup, PostgresCluster& cluster, const S
     of_hand.push_back(rate / hand);
     of_sqlite.push_back(rate / sqlite);
     of_one.push_back(result_of_three.units_per_second() / rate);
+    sent_of_one.push_back(result_of_sent.units_per_second() / rate);
   }
   table.Add(
       {.what = fmt::format("{} workers, {} per Sync", load.workers, load.batch),
@@ -57,7 +65,11 @@ absl::Status MeasureCycles(const Setup& setup, PostgresCluster& cluster, const S
        .ratio = fmt::format("{:.2f}x of {:.0f} by SKIP LOCKED, {:.2f}x of {:.0f} on SQLite", Quantile(of_hand, 0.5),
                             Quantile(by_hand, 0.5), Quantile(of_sqlite, 0.5), Quantile(on_sqlite, 0.5)),
        .target = target});
-  table.Add({.what = fmt::format("the same, workers spread over 3 servers"),
+  table.Add({.what = "the same, 3 servers, workers sent to the owner",
+             .figure = "",
+             .ratio = fmt::format("{:.2f}x of one server", Quantile(sent_of_one, 0.5)),
+             .target = ">= 1x"});
+  table.Add({.what = "the same, 3 servers, workers spread over all",
              .figure = "",
              .ratio = fmt::format("{:.2f}x of one server", Quantile(of_one, 0.5)),
              .target = ">= 1x"});
@@ -114,17 +126,43 @@ absl::Status MeasureForwarding(const Setup& setup, PostgresCluster& cluster, Tab
   return absl::OkStatus();
 }
 
-absl::Status MeasureContributions(const Setup& setup, PostgresCluster& cluster, Table& table) {
-  constexpr int kCount = 100;
+// Contributions of 4 MiB and a broadcast of 64 MiB, to and from the owner and to and from another server: what travels,
+// and what the owner has to do for it.
+absl::Status MeasureTransfers(const Setup& setup, PostgresCluster& cluster, Table& table) {
+  constexpr int kContributions = 100;
+  constexpr int kReads = 8;
   const std::string contribution = AContribution(kUploadElements);
-  ASSIGN_OR_RETURN(const auto servers, PostgresServers::Start(setup, cluster, 1));
-  const absl::Time start = setup.clock.Now();
-  RETURN_IF_ERROR(HandIn(servers->owner().address(), contribution, kUploadElements, kCount));
-  const double seconds = absl::ToDoubleSeconds(setup.clock.Now() - start);
-  table.Add({.what = fmt::format("{} contributions of 4 MiB, durable, one worker", kCount),
-             .figure = fmt::format("{:.0f} MB/s", kCount * static_cast<double>(contribution.size()) / seconds / 1e6),
-             .ratio = "",
-             .target = ">= 100 MB/s"});
+  const std::string broadcast(64 << 20, 'b');
+  for (const bool is_forwarded : {false, true}) {
+    ASSIGN_OR_RETURN(const auto servers, PostgresServers::Start(setup, cluster, 2));
+    const ChildProcess& called = is_forwarded ? servers->other() : servers->owner();
+    const std::string_view where = is_forwarded ? "through another server" : "at the owner";
+    // MB/s, and the owner's CPU.
+    const auto figure = [&](double bytes, int count, absl::Time start, absl::Duration cpu_before) {
+      const double seconds = absl::ToDoubleSeconds(setup.clock.Now() - start);
+      return fmt::format("{:.0f} MB/s, {:.1f} ms CPU of the owner each", bytes * count / seconds / 1e6,
+                         absl::ToDoubleMilliseconds(servers->owner().cpu_time() - cpu_before) / count);
+    };
+    absl::Duration cpu_before = servers->owner().cpu_time();
+    absl::Time start = setup.clock.Now();
+    RETURN_IF_ERROR(HandIn(called.address(), contribution, kUploadElements, kContributions));
+    table.Add({.what = fmt::format("{} contributions of 4 MiB, durable, one worker, {}", kContributions, where),
+               .figure = figure(static_cast<double>(contribution.size()), kContributions, start, cpu_before),
+               .ratio = "",
+               .target = ">= 100 MB/s"});
+    GrpcTransport transport(called.address(), {.own_connection = true});
+    SystemRandom random;
+    ASSIGN_OR_RETURN(const std::string digest, UploadBlob(transport, random, broadcast));
+    // Once before: whoever is asked first fetches the file.
+    RETURN_IF_ERROR(ReadBlob(transport, digest).status());
+    cpu_before = servers->owner().cpu_time();
+    start = setup.clock.Now();
+    for (int i = 0; i < kReads; ++i) RETURN_IF_ERROR(ReadBlob(transport, digest).status());
+    table.Add({.what = fmt::format("a broadcast of 64 MiB is read, {}", where),
+               .figure = figure(static_cast<double>(broadcast.size()), kReads, start, cpu_before),
+               .ratio = "",
+               .target = ""});
+  }
   return absl::OkStatus();
 }
 
@@ -195,7 +233,7 @@ absl::Status MeasurePostgres(const Setup& pinned, Table& table) {
     }
     if (is_wanted("delays")) RETURN_IF_ERROR(MeasureDelays(setup, cluster, table));
     if (is_wanted("forwarding")) RETURN_IF_ERROR(MeasureForwarding(setup, cluster, table));
-    if (is_wanted("contributions")) RETURN_IF_ERROR(MeasureContributions(setup, cluster, table));
+    if (is_wanted("transfers")) RETURN_IF_ERROR(MeasureTransfers(setup, cluster, table));
     if (is_wanted("snapshot")) RETURN_IF_ERROR(MeasureSnapshot(setup, cluster, table));
     return absl::OkStatus();
   }();

@@ -111,6 +111,8 @@ constexpr int kPeerSecretCharacters = 32;
 constexpr int kBeats = 5;
 // Between two looks at its tokens.
 constexpr absl::Duration kTokenLook = absl::Seconds(1);
+// Before what others have deleted is looked for.
+constexpr int kLooksPerDrop = 60;
 
 absl::StatusOr<Runtime::Options> RuntimeOptions(const Config& config) {
   Runtime::Options options = {
@@ -183,11 +185,16 @@ class Turn {
   // Why it cannot wait.
   const absl::Status& status() const { return status_; }
 
-  // The wait is over: nothing is forwarded any more. Returns at once.
+  // The wait is over: nothing is forwarded any more, and what is on its way to or from the database ends within a piece.
+  // Returns at once.
   void BeginEnd() {
     if (standby_ == nullptr) return;
-    ending_.Run("forwarding",
-                [this, standby = std::shared_ptr<Standby>(std::move(standby_))] { doors_ = standby->Stop(); });
+    if (payloads_ != nullptr) payloads_->Stop();
+    payloads_.reset();
+    ending_.Run("forwarding", [this, standby = std::shared_ptr<Standby>(std::move(standby_))]() mutable {
+      doors_ = standby->TakeDoors();
+      standby.reset();
+    });
   }
   // The doors are there again; whoever comes waits at them.
   void End() {
@@ -204,12 +211,23 @@ class Turn {
       watch_ = *std::move(watch);
     }
     const auto tokens = watch_->Look();
-    if (!tokens.ok() || !*tokens) return absl::OkStatus();
+    if (!tokens.ok()) return absl::OkStatus();
+    if (payloads_ != nullptr) LookAtPayloads();
+    if (!*tokens) return absl::OkStatus();
     if (standby_ != nullptr) return standby_->SetTokens(**tokens);
+    if (watch_->has_own_schema()) {
+      ASSIGN_OR_RETURN(payloads_, OpenWaitingPayloads(config_.store, config_.data_dir));
+    }
     ASSIGN_OR_RETURN(Runtime::Options options, RuntimeOptions(config_));
     options.doors = std::move(doors_);
-    ASSIGN_OR_RETURN(standby_, Standby::Start(**tokens, clock_, random_, std::move(options)));
+    ASSIGN_OR_RETURN(standby_, Standby::Start(**tokens, payloads_, clock_, random_, std::move(options)));
     return Announce(config_, *standby_, "forwarding calls to the server that owns the store");
+  }
+
+  void LookAtPayloads() {
+    // Another version has migrated the store. Its calls go on to the owner.
+    if (!watch_->has_own_schema()) payloads_->Stop();
+    if (++num_payload_looks_ % kLooksPerDrop == 0) payloads_->DropDeleted().IgnoreError();
   }
 
   const Config& config_;
@@ -221,6 +239,9 @@ class Turn {
   absl::Status status_;
   absl::Time next_token_look_ = absl::InfinitePast();
   std::unique_ptr<PostgresTokenWatch> watch_;
+  // Null where the store has another schema than this build.
+  std::shared_ptr<PostgresPayloadStore> payloads_;
+  int64_t num_payload_looks_ = 0;
   std::unique_ptr<Standby> standby_;
   // Beside the store's opening.
   StrandPool ending_{1};

@@ -14,7 +14,6 @@
 #include "server/metrics/metrics_text.h"
 #include "server/net/certificate_watch.h"
 #include "server/rpc/grpc_server.h"
-#include "server/server_parts.h"
 #include "server/threads/aggregation_pool.h"
 #include "server/threads/call_threads.h"
 #include "server/threads/core_thread.h"
@@ -65,7 +64,7 @@ struct Runtime::State {
                .folds = &folds,
                .receptions = &receptions,
                .watch = MonotonicTime},
-              &calls, options.forwarder),
+              &calls, options.forwarding),
         join(std::move(options.join)) {}
 
   // What runs knows the parts, which are destroyed before their threads are.

@@ -19,10 +19,10 @@
 #include "absl/time/time.h"
 #include "base/clock.h"
 #include "base/random.h"
-#include "server/calls/forwarder.h"
 #include "server/core/limits/limits.h"
 #include "server/net/listener.h"
 #include "server/rpc/grpc_server.h"
+#include "server/server_parts.h"
 #include "server/web/join_files.h"
 #include "storage/payload_store.h"
 #include "storage/records.h"
@@ -63,8 +63,8 @@ class Runtime {
     // The port for other servers that forward calls; none: they do not.
     std::unique_ptr<Listener> peers;
     GrpcServer::Options::ForPeers for_peers;
-    // What answers all calls instead of the core. It outlives the runtime. Null: the core does.
-    Forwarder* forwarder = nullptr;
+    // What it names outlives the runtime.
+    Forwarding forwarding;
   };
 
   // All must outlive the runtime; only the runtime uses `store` and `random` from now on. The codes of the stores, and

@@ -3,7 +3,7 @@
 namespace sheaf {
 
 ServerParts::ServerParts(TaskStore& store, PayloadStore& payloads, Executor& executor, Random& random,
-                         const Clock& clock, const Core::Options& options, CallPool* pool, Forwarder* forwarder)
+                         const Clock& clock, const Core::Options& options, CallPool* pool, Forwarding forwarding)
     : core(store, payloads, executor, random, options),
       runner(store, payloads, core),
       admission(options.limits),
@@ -20,6 +20,9 @@ ServerParts::ServerParts(TaskStore& store, PayloadStore& payloads, Executor& exe
                 .figures = call_figures,
                 .limits = core.limits(),
                 .clock = clock,
-                .forwarder = forwarder}) {}
+                .forwarder = forwarding.payloads == nullptr
+                                 ? forwarding.owner
+                                 : &transfers.emplace(*forwarding.owner, *forwarding.payloads, methods, dispatcher,
+                                                      core.limits(), clock)}) {}
 
 }  // namespace sheaf

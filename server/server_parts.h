@@ -13,6 +13,8 @@
 // its parts: the core and the runner belong to the thread that runs events.
 #pragma once
 
+#include <optional>
+
 #include "base/clock.h"
 #include "base/random.h"
 #include "server/calls/admission.h"
@@ -25,6 +27,7 @@
 #include "server/core/batch_runner.h"
 #include "server/core/batches/executor.h"
 #include "server/core/core.h"
+#include "server/handlers/local_transfers.h"
 #include "server/handlers/method_rows.h"
 #include "storage/payload_store.h"
 #include "storage/task_store.h"
@@ -32,11 +35,18 @@
 
 namespace sheaf {
 
+// Of a server whose turn at its store has not come.
+struct Forwarding {
+  // What answers the calls that a transport makes. Null: this server does.
+  Forwarder* owner = nullptr;
+  // The owner's payloads, whose bytes this server moves itself (local_transfers.h). Null: it moves none.
+  PayloadStore* payloads = nullptr;
+};
+
 struct ServerParts {
-  // All must outlive the parts. Without a pool calls that are for it run at once; with a forwarder it answers all calls
-  // that a transport makes.
+  // All must outlive the parts. Without a pool calls that are for it run at once.
   ServerParts(TaskStore& store, PayloadStore& payloads, Executor& executor, Random& random, const Clock& clock,
-              const Core::Options& options, CallPool* pool = nullptr, Forwarder* forwarder = nullptr);
+              const Core::Options& options, CallPool* pool = nullptr, Forwarding forwarding = {});
   ServerParts(const ServerParts&) = delete;
   ServerParts& operator=(const ServerParts&) = delete;
 
@@ -50,6 +60,8 @@ struct ServerParts {
   const MethodTable methods;
   CallFigures call_figures;
   const Dispatcher dispatcher;
+  // Only with payloads to move.
+  std::optional<LocalTransfers> transfers;
   CallPipeline pipeline;
 };
 

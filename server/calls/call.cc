@@ -98,10 +98,13 @@ void Call::Dispatch() {
   }
   num_refs_.fetch_add(1, std::memory_order_relaxed);
   const auto done = [this](absl::Status status) { End(std::move(status)); };
+  const std::string client = method_.traits.answer == AnswerKind::kRead ? peer() : std::string();
   if (Forwarder* const forwarder = pipeline_.forwarder(); forwarder != nullptr) {
     forwarder->Forward(id_, method_,
-                       {.shown = credentials(),
+                       {.identity = caller_,
+                        .shown = credentials(),
                         .connection = client_.connection,
+                        .client = client,
                         .traceparent = traceparent(),
                         .answer_bytes_max = answer_bytes_max},
                        *request_, response_.get(), done);
@@ -109,8 +112,9 @@ void Call::Dispatch() {
     pipeline_.dispatcher().Dispatch(method_,
                                     {.id = id_,
                                      .caller = caller_,
-                                     .client = method_.traits.answer == AnswerKind::kRead ? peer() : std::string(),
+                                     .client = client,
                                      .answer_bytes_max = answer_bytes_max,
+                                     .asks_only = asks_only(),
                                      .log_source = this},
                                     *request_, response_.get(), done);
   }

@@ -25,6 +25,8 @@ struct CallContext {
   std::string client;
   // What there is room for, if the answer is a read. 0: a chunk.
   int64_t answer_bytes_max = 0;
+  // Whether the caller may do this is all that is asked: the answer is empty, and nothing is done.
+  bool asks_only = false;
   // What log lines say of it. Null, or the call itself.
   const LogScope::Source* log_source = nullptr;
 };

@@ -38,7 +38,8 @@ void Dispatcher::Dispatch(const MethodRow& method, CallContext context, const go
   const int64_t chunk = core_.limits().chunk_bytes_max;
   context.answer_bytes_max = context.answer_bytes_max == 0 ? chunk : std::min(chunk, context.answer_bytes_max);
   if (!method.is_in_batch) {
-    if (absl::Status status = CheckScope(method, request, context); !status.ok()) return done(std::move(status));
+    absl::Status status = CheckScope(method, request, context);
+    if (!status.ok() || context.asks_only) return done(std::move(status));
     return method.run(request, context, response, std::move(done));
   }
   admission_.Queue(method.traits.lane, *context.caller);
@@ -66,9 +67,8 @@ void Dispatcher::Abandon(const MethodRow& method, const Identity& caller, CallId
 
 void Dispatcher::RunInBatch(const Dispatched& call) const {
   const LogScope scope(call.context.log_source);
-  if (absl::Status status = CheckScope(*call.method, *call.request, call.context); !status.ok()) {
-    return AnswerAfterBatch(call, std::move(status));
-  }
+  absl::Status allowed = CheckScope(*call.method, *call.request, call.context);
+  if (!allowed.ok() || call.context.asks_only) return AnswerAfterBatch(call, std::move(allowed));
   if (!call.method->look_up) {
     return call.method->run(*call.request, call.context, call.response,
                             [this, call](absl::Status status) { AnswerAfterBatch(call, std::move(status)); });
@@ -105,9 +105,8 @@ bool Dispatcher::LooksAgain(const Dispatched& call, const absl::Status& commit) 
 
 void Dispatcher::LookAgain(const Dispatched& call) const {
   const LogScope scope(call.context.log_source);
-  if (absl::Status status = CheckScope(*call.method, *call.request, call.context); !status.ok()) {
-    return call.done(std::move(status));
-  }
+  absl::Status allowed = CheckScope(*call.method, *call.request, call.context);
+  if (!allowed.ok() || call.context.asks_only) return call.done(std::move(allowed));
   if (call.method->look_up) {
     absl::StatusOr<MethodRow::Reading> reading = call.method->look_up(*call.request, call.context);
     return reading.ok() ? Read(call, *std::move(reading)) : call.done(reading.status());

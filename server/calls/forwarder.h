@@ -1,8 +1,8 @@
 // Forwarder: the stage that sends a call on to the server that owns what it is about, instead of dispatching it here.
 // The call has been let in by then, like any other: who calls was checked, and its bytes are counted.
 //
-//   forwarder.Forward(call, method, {.shown = credentials, .connection = "ipv4:192.0.2.1:4711"}, request, &response,
-//                     [](absl::Status status) { status.IgnoreError(); });
+//   const ForwardedCaller by = {.identity = caller, .shown = credentials, .connection = "ipv4:192.0.2.1:4711"};
+//   forwarder.Forward(call, method, by, request, &response, [](absl::Status status) { status.IgnoreError(); });
 //   forwarder.Abandon(call);      // The caller has gone.
 //
 // Thread-safe.
@@ -16,19 +16,24 @@
 
 #include "server/calls/credentials.h"
 #include "server/calls/method_row.h"
+#include "server/core/access/identity.h"
 #include "server/core/batches/call_id.h"
 
 namespace sheaf {
 
-// On whose behalf. The other server checks again who that is.
+// On whose behalf. What is text lives until Forward returns.
 struct ForwardedCaller {
+  // Who that is as far as this server knows. The other checks it again, from what the caller has shown.
+  IdentityPtr identity = Identity::Anybody();
   Credentials shown;
-  // Over which connection it came here.
+  // Over which connection it came here, and as CallContext.
   std::string_view connection;
+  std::string_view client;
   // The header `traceparent`; empty: none.
   std::string_view traceparent;
   // As CallContext.
   int64_t answer_bytes_max = 0;
+  bool asks_only = false;
 };
 
 class Forwarder {
@@ -37,7 +42,7 @@ class Forwarder {
 
   // Calls `done` exactly once, from any thread, with `response` filled if OK: what the other server answered.
   // UNAVAILABLE, with a retry hint, while there is none, or when it has gone: the call may have happened. Request and
-  // response must live until then, the caller until Forward returns.
+  // response must live until then.
   virtual void Forward(CallId call, const MethodRow& method, const ForwardedCaller& caller,
                        const google::protobuf::Message& request, google::protobuf::Message* response,
                        MethodRow::Done done) = 0;

@@ -6,7 +6,7 @@
 //               &RoundHandlers::GetRound, &RoundHandlers::AbandonGetRound),
 //       InPool(kReadBlob, {.roles = {v1::WORKER}, .answer = AnswerKind::kRead},
 //       OfBroadcast(&v1::ReadBlobRequest::digest),
-//              blobs, &BlobHandlers::ReadBlob),
+//              transfers, &TransferHandlers::ReadBlob),
 //   };
 //
 // A row cannot be made without roles and a scope, so that no method is without an answer to who may call it. The rows

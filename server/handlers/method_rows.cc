@@ -3,6 +3,7 @@
 #include "base/status_macros.h"
 #include "proto/methods.h"
 #include "server/calls/scope.h"
+#include "server/core/core.h"
 
 namespace sheaf {
 namespace {
@@ -38,19 +39,19 @@ std::vector<MethodRow> WorkRows(WorkHandlers& work) {
 }
 
 // FinishUpload hashes and flushes the whole file.
-std::vector<MethodRow> BlobRows(BlobHandlers& blob) {
+std::vector<MethodRow> BlobRows(UploadHandlers& upload, TransferHandlers& transfer) {
   return {
-      InBatch(kStartUpload, {.roles = kUploading}, CheckUploader, blob, &BlobHandlers::StartUpload),
-      InPool(kWriteChunk, {.roles = kUploading}, OfUpload(&v1::WriteChunkRequest::upload_id), blob,
-             &BlobHandlers::WriteChunk),
-      InPool(kQueryUpload, {.roles = kUploading}, OfUpload(&v1::QueryUploadRequest::upload_id), blob,
-             &BlobHandlers::QueryUpload),
+      InBatch(kStartUpload, {.roles = kUploading}, CheckUploader, upload, &UploadHandlers::StartUpload),
+      InPool(kWriteChunk, {.roles = kUploading}, OfUpload(&v1::WriteChunkRequest::upload_id), transfer,
+             &TransferHandlers::WriteChunk),
+      InPool(kQueryUpload, {.roles = kUploading}, OfUpload(&v1::QueryUploadRequest::upload_id), transfer,
+             &TransferHandlers::QueryUpload),
       InPool(kFinishUpload, {.roles = kUploading, .length = CallPool::Length::kLong},
-             OfUpload(&v1::FinishUploadRequest::upload_id), blob, &BlobHandlers::FinishUpload),
+             OfUpload(&v1::FinishUploadRequest::upload_id), upload, &UploadHandlers::FinishUpload),
       InPool(kReadBlob, {.roles = {WORKER}, .answer = AnswerKind::kRead}, OfBroadcast(&v1::ReadBlobRequest::digest),
-             blob, &BlobHandlers::ReadBlob),
+             transfer, &TransferHandlers::ReadBlob),
       InPool(kSelectRows, {.roles = {WORKER}, .answer = AnswerKind::kRead}, OfBroadcast(&v1::SelectRowsRequest::digest),
-             blob, &BlobHandlers::SelectRows),
+             transfer, &TransferHandlers::SelectRows),
   };
 }
 
@@ -112,12 +113,21 @@ std::vector<MethodRow> AccessRows(AccessHandlers& access) {
 
 }  // namespace
 
+Handlers::Handlers(Core& core, PayloadStore& payloads, const Admission& admission,
+                   const ServingCertificate* certificate)
+    : work(core),
+      upload(core, payloads),
+      transfer(payloads, core.open_blobs(), core.limits()),
+      round(core),
+      inspection(core, admission, certificate),
+      access(core) {}
+
 std::vector<MethodRow> MethodRows(Handlers& handlers) {
   std::vector<MethodRow> rows = WorkRows(handlers.work);
   const auto add = [&rows](const std::vector<MethodRow>& service) {
     rows.insert(rows.end(), service.begin(), service.end());
   };
-  add(BlobRows(handlers.blob));
+  add(BlobRows(handlers.upload, handlers.transfer));
   add(RoundRows(handlers.round));
   add(InspectionRows(handlers.inspection));
   add(AccessRows(handlers.access));

@@ -12,9 +12,10 @@
 #include "server/calls/admission.h"
 #include "server/calls/method_row.h"
 #include "server/handlers/access_handlers.h"
-#include "server/handlers/blob_handlers.h"
 #include "server/handlers/inspection_handlers.h"
 #include "server/handlers/round_handlers.h"
+#include "server/handlers/transfer_handlers.h"
+#include "server/handlers/upload_handlers.h"
 #include "server/handlers/work_handlers.h"
 #include "storage/payload_store.h"
 #include "tls/serving_certificate.h"
@@ -23,14 +24,14 @@ namespace sheaf {
 
 class Core;
 
-// One of each service. All that they are given must outlive them; `certificate` is what the server shows, null where it
+// All that they are given must outlive them; `certificate` is what the server shows, null where it
 // shows none.
 struct Handlers {
-  Handlers(Core& core, PayloadStore& payloads, const Admission& admission, const ServingCertificate* certificate)
-      : work(core), blob(core, payloads), round(core), inspection(core, admission, certificate), access(core) {}
+  Handlers(Core& core, PayloadStore& payloads, const Admission& admission, const ServingCertificate* certificate);
 
   WorkHandlers work;
-  BlobHandlers blob;
+  UploadHandlers upload;
+  TransferHandlers transfer;
   RoundHandlers round;
   InspectionHandlers inspection;
   AccessHandlers access;

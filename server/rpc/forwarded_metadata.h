@@ -13,6 +13,9 @@ inline constexpr char kForwardCertificateNameHeader[] = "sheaf-forward-certifica
 // How large a read the forwarding server has room for, in bytes.
 inline constexpr char kForwardAnswerBytesHeader[] = "sheaf-forward-answer-bytes-max";
 
+// Set: whether the caller may do this is all that is asked; nothing is done.
+inline constexpr char kForwardAsksOnlyHeader[] = "sheaf-forward-asks-only";
+
 // Of all of them.
 inline constexpr int kForwardMetadataBytesMax = 64 << 10;
 

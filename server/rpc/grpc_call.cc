@@ -110,6 +110,7 @@ class ForwardedGrpcCall final : public GrpcCall {
     std::from_chars(text.data(), text.data() + text.size(), bytes);
     return bytes;
   }
+  bool asks_only() const override { return !Header(context_, kForwardAsksOnlyHeader).empty(); }
 };
 
 }  // namespace

@@ -114,6 +114,7 @@ void GrpcForwarder::Forward(CallId id, const MethodRow& method, const ForwardedC
   if (caller.answer_bytes_max > 0) {
     context.AddMetadata(kForwardAnswerBytesHeader, std::to_string(caller.answer_bytes_max));
   }
+  if (caller.asks_only) context.AddMetadata(kForwardAsksOnlyHeader, "1");
   call->connection->stub.UnaryCall(&context, "/" + method.name, {}, &call->request, &call->answer,
                                    [this, id, call](const grpc::Status& status) { End(id, call, status); });
 }

@@ -78,6 +78,17 @@ void FetchedBlobs::Delete(const std::string& digest) {
   if (!deleted.ok()) LogWarning("a fetched blob stays: {}", deleted.ToString());
 }
 
+void FetchedBlobs::KeepOnly(const std::set<std::string>& digests) {
+  std::vector<std::string> others;
+  {
+    MutexLock lock(mutex_);
+    for (const auto& [digest, use] : uses_) {
+      if (!digests.contains(digest)) others.push_back(digest);
+    }
+  }
+  for (const std::string& digest : others) Delete(digest);
+}
+
 absl::StatusOr<std::shared_ptr<const BlobView>> FetchedBlobs::OpenOnce(const std::string& digest, const Fetch& fetch) {
   std::string path;
   {

@@ -14,6 +14,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 
 #include "absl/status/status.h"
@@ -37,6 +38,8 @@ class FetchedBlobs {
   // DATA_LOSS if what was fetched has another digest; the codes of `fetch`, and of the file system.
   absl::StatusOr<std::shared_ptr<const BlobView>> OpenBlob(const std::string& digest, const Fetch& fetch);
   void Delete(const std::string& digest);
+  // Deletes all others.
+  void KeepOnly(const std::set<std::string>& digests);
 
   // Bytes that no file is to keep: they are gone with the view.
   absl::StatusOr<std::shared_ptr<const BlobView>> OpenOnce(const std::string& digest, const Fetch& fetch);

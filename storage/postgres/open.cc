@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "base/status_macros.h"
@@ -60,11 +62,30 @@ absl::StatusOr<PostgresStore> OpenPostgresStore(const PostgresStoreOptions& opti
       return options.wait(waiting);
     };
   }
-  ASSIGN_OR_RETURN(store.tasks, PostgresTaskStore::Open({.connection = connection,
-                                                         .owner = std::move(owner),
-                                                         .taken = options.taken}));
+  ASSIGN_OR_RETURN(store.tasks, PostgresTaskStore::Open(
+                                    {.connection = connection, .owner = std::move(owner), .taken = options.taken}));
   store.payloads->JoinBatches(store.tasks->session());
   return store;
+}
+
+absl::StatusOr<std::shared_ptr<PostgresPayloadStore>> OpenWaitingPayloads(const std::string& conninfo,
+                                                                          const std::string& directory) {
+  struct Payloads {
+    explicit Payloads(std::string its_directory) : directory(std::move(its_directory)) { DeleteFiles(); }
+    ~Payloads() { DeleteFiles(); }
+    void DeleteFiles() const {
+      std::error_code error;
+      std::filesystem::remove_all(directory, error);
+    }
+
+    const std::string directory;
+    PosixFileSystem files;
+    std::unique_ptr<PostgresPayloadStore> store;
+  };
+  const auto payloads = std::make_shared<Payloads>(directory + "/fetched-while-waiting");
+  ASSIGN_OR_RETURN(payloads->store, PostgresPayloadStore::Open({.conninfo = conninfo}, payloads->files,
+                                                               {.directory = payloads->directory}));
+  return std::shared_ptr<PostgresPayloadStore>(payloads, payloads->store.get());
 }
 
 }  // namespace sheaf

@@ -48,4 +48,9 @@ struct PostgresStoreOptions {
 // `random` names a server that has no name yet.
 absl::StatusOr<PostgresStore> OpenPostgresStore(const PostgresStoreOptions& options, Random& random);
 
+// The payloads alone, for a server that waits for its turn. It has connections of its own, and files, which lie beside
+// those that it has as the owner, and go when it is destroyed. The codes of PostgresPayloadStore::Open.
+absl::StatusOr<std::shared_ptr<PostgresPayloadStore>> OpenWaitingPayloads(const std::string& conninfo,
+                                                                          const std::string& directory);
+
 }  // namespace sheaf

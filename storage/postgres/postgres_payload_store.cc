@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "base/checksum.h"
@@ -69,7 +70,18 @@ absl::Status PostgresPayloadStore::WarmUp() {
 
 absl::Status PostgresPayloadStore::ReadWhole(int64_t content_key, int64_t size_bytes, const ByteSink& take) {
   ASSIGN_OR_RETURN(const PostgresPool::Borrowed connection, pool_->Borrow());
-  return ReadContent(*connection, content_key, size_bytes, take);
+  return ReadContent(*connection, content_key, size_bytes, [&](std::string_view piece) -> absl::Status {
+    RETURN_IF_ERROR(pool_->CheckGoesOn());
+    return take(piece);
+  });
+}
+
+absl::Status PostgresPayloadStore::DropDeleted() {
+  ASSIGN_OR_RETURN(const std::vector<BlobInfo> blobs, ListBlobs());
+  std::set<std::string> digests;
+  for (const BlobInfo& blob : blobs) digests.insert(blob.digest);
+  fetched_.KeepOnly(digests);
+  return absl::OkStatus();
 }
 
 // --- Uploads -------------------------------------------------------------------------------------

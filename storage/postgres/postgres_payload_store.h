@@ -45,6 +45,12 @@ class PostgresPayloadStore final : public PayloadStore {
   // neither.
   absl::Status WarmUp();
 
+  // From here on all calls are UNAVAILABLE, and those that move many bytes end within a piece of them.
+  void Stop() { pool_->Stop(); }
+
+  // Files of this machine whose blobs other servers have deleted go. O(blobs).
+  absl::Status DropDeleted();
+
   // What is appended to spools travels in the batches of this session from here on (postgres_spools.h).
   void JoinBatches(OwnedSession& session) { spools_.JoinBatches(session); }
 

@@ -9,12 +9,17 @@
 
 namespace sheaf {
 
+absl::Status PostgresPool::CheckGoesOn() const {
+  return is_stopped_ ? absl::UnavailableError("this server no longer uses the database so") : absl::OkStatus();
+}
+
 absl::StatusOr<PostgresPool::Borrowed> PostgresPool::Borrow() {
   std::unique_ptr<PostgresConnection> connection;
   {
     MutexLock lock(mutex_);
     absl::Duration remaining = options_.timeout;
     while (num_borrowed_ >= connections_max_) {
+      RETURN_IF_ERROR(CheckGoesOn());
       if (remaining <= absl::ZeroDuration()) {
         return absl::UnavailableError(fmt::format("all {} connections to the database have been busy for {}",
                                                   connections_max_, absl::FormatDuration(options_.timeout)));
@@ -24,6 +29,7 @@ absl::StatusOr<PostgresPool::Borrowed> PostgresPool::Borrow() {
       given_back_.WaitFor(mutex_, step);
       remaining -= step;
     }
+    RETURN_IF_ERROR(CheckGoesOn());
     ++num_borrowed_;
     if (!idle_.empty()) {
       connection = std::move(idle_.back());

@@ -12,7 +12,9 @@
 // who has borrowed it.
 #pragma once
 
+#include <atomic>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -45,14 +47,20 @@ class PostgresPool {
     std::unique_ptr<PostgresConnection> connection_;
   };
 
-  // Waits while all are borrowed: UNAVAILABLE after the options' `timeout`. Else Connect's codes.
+  // Waits while all are borrowed: UNAVAILABLE after the options' `timeout`, and once Stop was called. Else Connect's
+  // codes.
   absl::StatusOr<Borrowed> Borrow() EXCLUDES(mutex_);
+
+  // Nothing is lent any more. Who has a connection looks whether they should go on: CheckGoesOn is UNAVAILABLE then.
+  void Stop() { is_stopped_ = true; }
+  absl::Status CheckGoesOn() const;
 
  private:
   void GiveBack(std::unique_ptr<PostgresConnection> connection) EXCLUDES(mutex_);
 
   const PostgresConnection::Options options_;
   const int connections_max_;
+  std::atomic<bool> is_stopped_ = false;
   Mutex mutex_;
   CondVar given_back_;
   // Of `connections_max_`.

@@ -3,6 +3,7 @@
 #include <map>
 
 #include "base/status_macros.h"
+#include "storage/postgres/postgres_migrations.h"
 #include "storage/sql/token_columns.h"
 
 namespace sheaf {
@@ -18,8 +19,13 @@ absl::StatusOr<std::optional<std::vector<TokenRecord>>> PostgresTokenWatch::Look
   std::string digest;
   // Nothing else of a token ever changes.
   RETURN_IF_ERROR(connection_->Run({.sql = R"(-- token_digest
-      SELECT coalesce(md5(string_agg(id || int8send(revoke_time), ''::bytea ORDER BY id)), '') FROM tokens)",
-                                    .on_row = [&](const SqlRow& row) { digest = row.String(0); }}));
+      SELECT coalesce(md5(string_agg(id || int8send(revoke_time), ''::bytea ORDER BY id)), ''),
+             (SELECT version FROM schema)
+        FROM tokens)",
+                                    .on_row = [&](const SqlRow& row) {
+                                      digest = row.String(0);
+                                      has_own_schema_ = row.Int(1) == PostgresMigrations().back().version;
+                                    }}));
   if (digest_ == digest) return std::nullopt;
   std::map<std::string, TokenRecord> tokens;
   // Each statement sees what is committed when it begins. Tokens that were made in between have only populations here,

@@ -13,6 +13,9 @@ namespace {
 
 absl::Status NoSuchUpload(const UploadId& id) { return absl::NotFoundError(fmt::format("there is no upload {}", id)); }
 
+// Of uploads that go on. Another server may end them, which this one does not hear of.
+constexpr size_t kHashedMax = 10'000;
+
 // Of a transaction that something later makes durable.
 void QueueNoFlush(PostgresConnection& connection) {
   connection.Queue({.sql = "-- no_flush\nSET LOCAL synchronous_commit = off"});
@@ -93,10 +96,12 @@ absl::StatusOr<PayloadStore::UploadUse> PostgresUploads::GetUse(std::string_view
   return use;
 }
 
-std::shared_ptr<PostgresUploads::Hashed> PostgresUploads::HashedOf(const UploadId& id) {
+std::shared_ptr<PostgresUploads::Hashed> PostgresUploads::HashedOf(const Row& row) {
   MutexLock lock(mutex_);
-  std::shared_ptr<Hashed>& hashed = hashed_[id];
-  if (hashed == nullptr) hashed = std::make_shared<Hashed>();
+  // What is forgotten here is read back at the end.
+  if (hashed_.size() >= kHashedMax && !hashed_.contains(row.upload.id)) hashed_.clear();
+  std::shared_ptr<Hashed>& hashed = hashed_[row.upload.id];
+  if (hashed == nullptr || hashed->content_key != row.content_key) hashed = std::make_shared<Hashed>(row.content_key);
   return hashed;
 }
 
@@ -122,7 +127,7 @@ absl::StatusOr<int64_t> PostgresUploads::WriteChunk(const UploadId& id, int64_t 
     }
     if (end <= committed) return absl::OkStatus();
     data.remove_prefix(static_cast<size_t>(committed - offset));
-    hashed = HashedOf(id);
+    hashed = HashedOf(row);
     MutexLock lock(hashed->mutex);
     if (taken && end < upload.size_bytes && !hashed->has_failed) taken(end);
     // Until it is committed.
@@ -141,16 +146,22 @@ absl::StatusOr<int64_t> PostgresUploads::WriteChunk(const UploadId& id, int64_t 
     hashed->num_bytes = end;
     return absl::OkStatus();
   });
-  RETURN_IF_ERROR(written);
-  if (hashed == nullptr) return committed;
+  if (hashed == nullptr) {
+    RETURN_IF_ERROR(written);
+    return committed;
+  }
   MutexLock lock(hashed->mutex);
+  if (!written.ok()) {
+    hashed->num_bytes = -1;
+    return written;
+  }
   hashed->has_failed = false;
   return end;
 }
 
 absl::StatusOr<std::string> PostgresUploads::DigestOf(PostgresConnection& connection, const Row& row) {
   {
-    const std::shared_ptr<Hashed> hashed = HashedOf(row.upload.id);
+    const std::shared_ptr<Hashed> hashed = HashedOf(row);
     MutexLock lock(hashed->mutex);
     // One that failed may have been hashed and not committed.
     if (hashed->num_bytes == row.upload.size_bytes && !hashed->has_failed) {
@@ -159,9 +170,9 @@ absl::StatusOr<std::string> PostgresUploads::DigestOf(PostgresConnection& connec
     }
   }
   Sha256 hash;
-  RETURN_IF_ERROR(ReadContent(connection, row.content_key, row.upload.size_bytes, [&hash](std::string_view piece) {
+  RETURN_IF_ERROR(ReadContent(connection, row.content_key, row.upload.size_bytes, [&](std::string_view piece) {
     hash.Update(piece);
-    return absl::OkStatus();
+    return pool_.CheckGoesOn();
   }));
   return std::move(hash).Hex();
 }
@@ -181,13 +192,16 @@ absl::Status PostgresUploads::Finish(const UploadId& id) {
     return absl::DataLossError(fmt::format("the bytes of upload {} have digest {}, announced was {}; upload them again",
                                            id, digest, upload.digest));
   }
-  return RunTransaction(*connection, [&] {
+  RETURN_IF_ERROR(RunTransaction(*connection, [&] {
     connection->Queue({.sql = "-- finish_upload\n"
                               "UPDATE uploads SET is_finished = 1, num_uses = num_uses + 1 WHERE id = $1",
                        .values = PostgresValues().Add(SqlText(id.value())),
                        .change = {{.num_rows = 1, .otherwise = NoSuchUpload(id)}}});
     return absl::OkStatus();
-  });
+  }));
+  MutexLock lock(mutex_);
+  hashed_.erase(id);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<PostgresUploads::Finished> PostgresUploads::GetFinished(const UploadId& id) {

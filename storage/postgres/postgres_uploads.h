@@ -50,8 +50,13 @@ class PostgresUploads {
  private:
   // Of the bytes that this process has taken from the beginning on.
   struct Hashed {
+    explicit Hashed(int64_t key) : content_key(key) {}
+
+    // Another server may have deleted an upload, and begun one of the same name.
+    const int64_t content_key;
     Mutex mutex;
     Sha256 hash GUARDED_BY(mutex);
+    // Negative: what was hashed may not be what is there.
     int64_t num_bytes GUARDED_BY(mutex) = 0;
     // The newest chunk was not written.
     bool has_failed GUARDED_BY(mutex) = false;
@@ -68,7 +73,7 @@ class PostgresUploads {
   static constexpr char kColumns[] = "size_bytes, digest, committed_bytes, is_finished, content_key";
   static Row RowOf(const UploadId& id, const SqlRow& row);
   absl::StatusOr<Row> Find(PostgresConnection& connection, const UploadId& id, std::string_view lock = "");
-  std::shared_ptr<Hashed> HashedOf(const UploadId& id) EXCLUDES(mutex_);
+  std::shared_ptr<Hashed> HashedOf(const Row& row) EXCLUDES(mutex_);
   absl::StatusOr<std::string> DigestOf(PostgresConnection& connection, const Row& row);
   // False if there is none, or if it was used since `num_uses` were counted.
   absl::StatusOr<bool> DeleteRow(PostgresConnection& connection, const UploadId& id, std::optional<int64_t> num_uses);

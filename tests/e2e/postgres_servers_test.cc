@@ -173,16 +173,23 @@ TEST_CASE(
          .log_path = fmt::format("{}/{}.log", servers.scratch(), name)})));
   }
   constexpr int kTasks = 80;
+  // More than a Sync takes: each contribution is an upload of two chunks, whose calls come to one server after the
+  // other.
+  constexpr int64_t kLarge = 280'000;
   const char* const names[] = {"SIGTERM", "SIGKILL", "connections", "SIGSTOP"};
   Answers answers(servers.addresses(), clock);
-  std::vector<absl::Duration> longest(std::size(names));
+  std::vector<absl::Duration> longest(2 * std::size(names));
   for (int loop = 0; loop < num_loops; ++loop) {
-    const size_t fault = static_cast<size_t>(loop) % std::size(names);
-    INFO("loop " << loop << ", " << names[fault]);
-    const std::string round =
-        Ok(CreateRound(transport, random.Token(16),
-                       OneHotRound({.num_tasks = kTasks, .work = absl::Milliseconds(100), .lease = absl::Seconds(5)})))
-            .id();
+    const size_t kind = static_cast<size_t>(loop) % (2 * std::size(names));
+    const size_t fault = kind % std::size(names);
+    const bool is_large = kind != fault;
+    INFO("loop " << loop << ", " << names[fault] << (is_large ? ", large" : ""));
+    const std::string round = Ok(CreateRound(transport, random.Token(16),
+                                             OneHotRound({.num_tasks = kTasks,
+                                                          .work = absl::Milliseconds(100),
+                                                          .lease = absl::Seconds(5),
+                                                          .size = is_large ? kLarge : 0})))
+                                  .id();
     WaitUntil("a quarter is done", absl::Seconds(30),
               [&] { return RoundOf(transport, round).tasks().succeeded() >= kTasks / 4; });
     const std::string address =
@@ -214,11 +221,12 @@ TEST_CASE(
     REQUIRE(ended.state() == v1::SUCCEEDED);
     CHECK(ended.aggregate().num_contributions() == kTasks);
     CHECK(CountsOf(transport, round) == std::vector<int64_t>(kTasks, 1));
-    longest[fault] = std::max(longest[fault], answers.LongestPause());
+    longest[kind] = std::max(longest[kind], answers.LongestPause());
   }
   std::string figures;
   for (size_t i = 0; i < std::size(names); ++i) {
-    figures += fmt::format("; {}: no answer for {}", names[i], InMilliseconds(longest[i]));
+    figures += fmt::format("; {}: no answer for {}, with uploads for {}", names[i], InMilliseconds(longest[i]),
+                           InMilliseconds(longest[i + std::size(names)]));
   }
   Measured("{} loops, {} servers, {} workers{}", num_loops, kServers, kWorkers, figures);
   for (ChildProcess& worker : workers) worker.Terminate();

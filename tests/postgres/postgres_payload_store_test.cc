@@ -77,6 +77,45 @@ TEST_CASE("The chunks of an upload may go to any server, and any of them finishe
   CHECK(WholeOf(**two.store->OpenBlob(Sha256Hex(bytes))) == bytes);
 }
 
+TEST_CASE("A server hashes nothing of an upload that another has deleted, and that was begun anew") {
+  PostgresDatabase database;
+  Server one(database);
+  Server two(database);
+  const UploadId upload("u");
+  const std::string bytes = ManyBytes(2'000'000, 3);
+  const std::string digest = Sha256Hex(bytes);
+  const std::string wrong(1'000'000, 'x');
+  REQUIRE(one.store->StartUpload(upload, 2'000'000, digest).ok());
+  REQUIRE(one.store->WriteChunk(upload, 0, bytes.substr(0, 1'000'000)).ok());
+  REQUIRE(two.store->WriteChunk(upload, 1'000'000, wrong).ok());
+  CHECK(two.store->FinishUpload(upload).code() == Code::kDataLoss);
+  // The first has hashed the right beginning of the one before.
+  REQUIRE(one.store->StartUpload(upload, 2'000'000, digest).ok());
+  REQUIRE(two.store->WriteChunk(upload, 0, wrong).ok());
+  REQUIRE(one.store->WriteChunk(upload, 1'000'000, bytes.substr(1'000'000)).ok());
+  CHECK(one.store->FinishUpload(upload).code() == Code::kDataLoss);
+  CHECK(one.store->GetUpload(upload).status().code() == Code::kNotFound);
+}
+
+TEST_CASE("A server that is told to stop reads and writes no more, and drops what others have deleted before") {
+  PostgresDatabase database;
+  Server one(database);
+  Server two(database);
+  const std::string kept = *one.store->PutBlob("kept");
+  const std::string deleted = *one.store->PutBlob("deleted");
+  REQUIRE(two.store->OpenBlob(kept).ok());
+  REQUIRE(two.store->OpenBlob(deleted).ok());
+  REQUIRE(one.store->DeleteBlob(deleted).ok());
+  CHECK(two.num_files() == 2);
+  REQUIRE(two.store->DropDeleted().ok());
+  CHECK(two.num_files() == 1);
+  REQUIRE(one.store->StartUpload(UploadId("u"), 4, Sha256Hex("more")).ok());
+  two.store->Stop();
+  CHECK(two.store->OpenBlob(kept).status().code() == Code::kUnavailable);
+  CHECK(two.store->WriteChunk(UploadId("u"), 0, "more").status().code() == Code::kUnavailable);
+  CHECK(one.store->WriteChunk(UploadId("u"), 0, "more").ok());
+}
+
 TEST_CASE("Two servers that take chunks of one upload at the same time lose none and double none") {
   PostgresDatabase database;
   Server one(database);

@@ -3,10 +3,7 @@
 #include <poll.h>
 
 #include <catch2/catch.hpp>
-#include <filesystem>
-#include <fstream>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,96 +11,13 @@
 #include "base/checksum.h"
 #include "base/retry_hint.h"
 #include "sdk/cpp/client/blob_client.h"
-#include "sdk/cpp/client/open_transport.h"
-#include "server/rpc/forwarded_metadata.h"
-#include "server/standby.h"
-#include "tests/server/running_server.h"
-#include "tls/self_signed.h"
+#include "tests/server/http/http_client.h"
+#include "tests/server/waiting_server.h"
 
 namespace sheaf {
 namespace {
 
 using Catch::Matchers::Contains;
-
-template <typename T>
-T Ok(absl::StatusOr<T> value) {
-  INFO(value.status().ToString());
-  REQUIRE(value.ok());
-  return *std::move(value);
-}
-
-// Owns its store, and has a port for other servers.
-class Owner {
- public:
-  explicit Owner(const Limits& limits = {}) : Owner(Ok(Listener::Open("127.0.0.1:0")), limits) {}
-
-  RunningServer& server() { return server_; }
-  // As other servers know it.
-  const GrpcForwarder::Owner& contact() const { return contact_; }
-
- private:
-  Owner(std::unique_ptr<Listener> port, const Limits& limits)
-      : shown_(Ok(MakeSelfSigned(kPeerName, SystemClock().Now()))),
-        contact_{
-            .name = "server-1", .address = port->address(), .certificate = shown_.certificate, .secret = "swordfish"},
-        server_(Runtime::Options{
-            .limits = limits, .peers = std::move(port), .for_peers = {.shown = shown_, .secret = contact_.secret}}) {}
-
-  const LoadedCertificates shown_;
-  const GrpcForwarder::Owner contact_;
-  RunningServer server_;
-};
-
-class WaitingServer {
- public:
-  explicit WaitingServer(const std::vector<TokenRecord>& tokens = {})
-      : standby_(Ok(Standby::Start(tokens, clock_, random_, {.listen = "127.0.0.1:0", .http = "127.0.0.1:0"}))) {}
-
-  Standby& standby() { return *standby_; }
-  std::unique_ptr<Transport> Connect(const ChannelSecurity& security = {}) const {
-    return OpenTransport(standby_->address(), {.security = security, .own_connection = true});
-  }
-  std::unique_ptr<Transport> ConnectByHttp(const ChannelSecurity& security = {}) const {
-    return OpenTransport("http://" + standby_->http_address(), {.security = security});
-  }
-
- private:
-  const SystemClock clock_;
-  SystemRandom random_;
-  std::unique_ptr<Standby> standby_;
-};
-
-// A caller's secret, in a file of the test.
-class SecretFile {
- public:
-  explicit SecretFile(const std::string& secret) : path_(Catch::getResultCapture().getCurrentTestName() + ".token") {
-    std::filesystem::remove(path_);
-    std::ofstream(path_) << secret;
-    std::filesystem::permissions(path_, std::filesystem::perms::owner_read);
-  }
-  ~SecretFile() { std::filesystem::remove(path_); }
-  ChannelSecurity security() const { return {.token_file = path_}; }
-
- private:
-  const std::string path_;
-};
-
-std::string CreateToken(Transport& transport, const std::string& name, v1::Role role) {
-  v1::CreateTokenRequest create;
-  create.set_request_id("token of " + name);
-  create.set_name(name);
-  create.add_roles(role);
-  return Ok(BlockingCall(transport, kCreateToken, create)).secret();
-}
-
-// As the store has it.
-TokenRecord RecordOf(const std::string& secret, const std::string& name, v1::Role role) {
-  return {.id = TokenId("t-" + name),
-          .request_id = "token of " + name,
-          .name = name,
-          .hash = Sha256Hex(secret),
-          .roles = RoleSet{role}.bits()};
-}
 
 TEST_CASE("A call to a server that waits for its turn is answered by the owner of the store, as if it had come there") {
   Owner owner;
@@ -123,6 +37,19 @@ TEST_CASE("A call to a server that waits for its turn is answered by the owner o
     CHECK(here.code() == there.code());
     CHECK(here.message() == there.message());
   }
+}
+
+TEST_CASE("A load balancer hears by HTTP which server owns the store") {
+  Owner owner;
+  WaitingServer waiting;
+  waiting.standby().SetOwner(owner.contact());
+  HttpClient client(waiting.standby().http_address());
+  const auto ask = [&](const std::string& path) {
+    return client.Ask(fmt::format("GET {} HTTP/1.1\r\nhost: localhost\r\n\r\n", path));
+  };
+  CHECK(ask("/readyz").status == 200);
+  CHECK(ask("/owner").status == 503);
+  CHECK(ask("/owner").body == "this server does not own the store\n");
 }
 
 TEST_CASE("Files of many chunks go through a server that waits for its turn") {
@@ -271,7 +198,8 @@ TEST_CASE("Whoever calls while a server's turn comes is served when it has come"
   WaitForParkedPolls(owner.server().transport(), 1);
   const SystemClock clock;
   const absl::Time start = clock.Now();
-  Doors doors = waiting.standby().Stop();
+  Doors doors = waiting.standby().TakeDoors();
+  waiting.Stop();
   CHECK(clock.Now() - start < absl::Milliseconds(500));
   CHECK(parked.get().status().code() == absl::StatusCode::kUnavailable);
   const std::unique_ptr<Transport> early = OpenTransport(address, {.own_connection = true});

@@ -28,7 +28,7 @@ class RunningServer {
   // `listen` is not the options' to say.
   explicit RunningServer(Runtime::Options options) {
     options.listen = "127.0.0.1:0";
-    auto started = Runtime::Start(store_, payloads_, clock_, random_, std::move(options));
+    auto started = Runtime::Start(store_, *payloads_, clock_, random_, std::move(options));
     INFO(started.status().ToString());
     REQUIRE(started.ok());
     runtime_ = *std::move(started);
@@ -39,6 +39,8 @@ class RunningServer {
   Transport& transport() { return *transport_; }
   const std::string& address() const { return runtime_->address(); }
   const std::string& http_address() const { return runtime_->http_address(); }
+  // As another server of the same store has them.
+  const std::shared_ptr<MemoryPayloadStore>& payloads() { return payloads_; }
   // As if the client's process ended.
   void Disconnect() { transport_.reset(); }
 
@@ -46,7 +48,7 @@ class RunningServer {
   SystemClock clock_;
   SystemRandom random_;
   MemoryTaskStore store_;
-  MemoryPayloadStore payloads_;
+  const std::shared_ptr<MemoryPayloadStore> payloads_ = std::make_shared<MemoryPayloadStore>();
   std::unique_ptr<Runtime> runtime_;
   std::unique_ptr<GrpcTransport> transport_;
 };

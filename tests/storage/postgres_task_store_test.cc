@@ -331,7 +331,8 @@ TEST_CASE("Who waits for its turn hears which server owns the store, and how to 
 
 TEST_CASE("Who waits for its turn has connected and read ahead by then, also where a connection broke meanwhile") {
   PostgresDatabase database;
-  auto first = Ok(PostgresTaskStore::Open({.connection = {.conninfo = database.conninfo()}, .owner = {.server = "s-1"}}));
+  auto first =
+      Ok(PostgresTaskStore::Open({.connection = {.conninfo = database.conninfo()}, .owner = {.server = "s-1"}}));
   const TemporaryDirectory directory;
   SystemRandom random;
   // Of how many connections that was the last question; a look for its turn comes after it.
@@ -350,8 +351,9 @@ TEST_CASE("Who waits for its turn has connected and read ahead by then, also whe
              num_warm += database.Run(warm);
              ++num_looks;
              if (num_looks == 2) {
-               database.Run("SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE query LIKE '%-- owner%' "
-                            "AND pid <> pg_backend_pid()");
+               database.Run(
+                   "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE query LIKE '%-- owner%' "
+                   "AND pid <> pg_backend_pid()");
              }
              if (num_looks == 4) REQUIRE(first->Release().ok());
              return num_looks < 20;
@@ -405,11 +407,10 @@ TEST_CASE("A server of a newer build migrates when its turn has come, and an old
                         .sql = "ALTER TABLE workers ADD COLUMN words BYTEA NOT NULL DEFAULT ''"});
   const std::string schema = "SELECT version FROM schema";
   const auto waiting = [&](const std::string& name, auto wait) {
-    return PostgresTaskStore::Options{.connection = {.conninfo = database.conninfo()},
-                                      .owner = {.server = name,
-                                                .takeover_after = absl::Hours(1),
-                                                .wait = wait,
-                                                .look_interval = absl::ZeroDuration()}};
+    return PostgresTaskStore::Options{
+        .connection = {.conninfo = database.conninfo()},
+        .owner = {
+            .server = name, .takeover_after = absl::Hours(1), .wait = wait, .look_interval = absl::ZeroDuration()}};
   };
   auto older = Open(database, {.name = "older"});
   // Two wait for it, of which one is as old. The older one has its turn last.
@@ -525,6 +526,7 @@ TEST_CASE("A look at the tokens of another server's store tells what has changed
   const auto look = [&] { return Ok(watch->Look()); };
   REQUIRE(look());
   CHECK_FALSE(look());
+  CHECK(watch->has_own_schema());
   const auto create = [&](const std::string& name, std::vector<std::string> populations) {
     REQUIRE(store->tasks().BeginBatch().ok());
     REQUIRE(store->tasks()
@@ -565,6 +567,9 @@ TEST_CASE("A look at the tokens of another server's store tells what has changed
   database.Run("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()");
   CHECK(watch->Look().status().code() == absl::StatusCode::kUnavailable);
   CHECK_FALSE(look());
+  database.Run("UPDATE schema SET version = version + 1");
+  CHECK_FALSE(look());
+  CHECK_FALSE(watch->has_own_schema());
 }
 
 TEST_CASE("A server that was taken over changes nothing any more, and hears of it with its next batch") {

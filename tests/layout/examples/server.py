@@ -128,12 +128,22 @@ CALLS_OF = {
     "credentials.h": "",
     "forwarder.h": "extern Forwarder& forwarder; extern Credentials& credentials;",
     "call_pool.h": "extern std::string& client; extern void HashAndFlush();",
-    "method_row.h": "extern RoundHandlers& rounds; extern BlobHandlers& blobs;",
+    "method_row.h": "extern RoundHandlers& rounds; extern TransferHandlers& transfers;",
     "method_table.h": "extern Handlers& handlers;",
     "scope.h": "extern Identity& caller; extern v1::GetRoundRequest& request;",
 }
 
 HANDLERS = "extern Core& core; extern PayloadStore& payloads; extern Admission& admission; extern ServingCertificate& certificate;"
+
+HANDLERS_OF = {
+    "local_transfers.h": "extern Forwarder& owner; extern MethodTable& methods; extern Dispatcher& dispatcher; "
+                         "extern Limits& limits; extern Clock& clock; extern CallId call; extern MethodRow& method; "
+                         "extern ForwardedCaller& caller; extern v1::ReadBlobRequest& request; "
+                         "extern v1::ReadBlobResponse response; extern MethodRow::Done& done;",
+    "transfer_handlers.h": "extern OpenBlobs& open_blobs; extern Limits& limits; extern v1::ReadBlobRequest& request; "
+                           "extern int64_t answer_bytes_max;",
+    "upload_handlers.h": "extern v1::FinishUploadRequest& request;",
+}
 
 # Of all other folders.
 SERVER = """
@@ -176,7 +186,7 @@ SERVER_OF = {
     "rpc/grpc_forwarder.h": "extern std::string pem, secret;",
     "rpc/message_bytes.h": "extern v1::SyncResponse& answer;",
     "rpc/forwarded_metadata.h": "",
-    "standby.h": "extern std::vector<TokenRecord>& tokens; extern std::optional<GrpcForwarder::Owner> owner;",
+    "standby.h": "extern std::vector<TokenRecord>& tokens; extern std::shared_ptr<PayloadStore> shared_payloads; extern std::optional<GrpcForwarder::Owner> owner;",
     "server_parts.h": "extern std::vector<Executor::Event> events; extern v1::SyncRequest request; extern v1::SyncResponse response; "
                       "extern Dispatcher::Done& done;",
 }
@@ -187,6 +197,6 @@ FOLDERS = {
     "server/core": (["base/clock.h", "base/log.h", "base/status_macros.h", "server/core/core.h"], CORE, CORE_OF),
     "server/calls": (["base/clock.h", "base/status_macros.h", "google/protobuf/io/zero_copy_stream_impl_lite.h",
                       "server/core/core.h", "server/handlers/method_rows.h"], CALLS, CALLS_OF),
-    "server/handlers": (["base/status_macros.h", "server/calls/method_table.h"], HANDLERS, {}),
+    "server/handlers": (["base/status_macros.h", "server/calls/method_table.h"], HANDLERS, HANDLERS_OF),
     "server/threads": (["base/clock.h", "base/log.h", "base/status_macros.h"], THREADS, THREADS_OF),
 }

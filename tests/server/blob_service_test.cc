@@ -1,6 +1,4 @@
 // Large bytes: uploads that can be resumed, broadcasts that are read in ranges.
-#include "server/handlers/blob_handlers.h"
-
 #include <fmt/format.h>
 
 #include <catch2/catch.hpp>
@@ -12,6 +10,8 @@
 #include "base/clock.h"
 #include "base/random.h"
 #include "server/core/core.h"
+#include "server/handlers/transfer_handlers.h"
+#include "server/handlers/upload_handlers.h"
 #include "storage/memory/memory_payload_store.h"
 #include "storage/memory/memory_task_store.h"
 
@@ -45,7 +45,7 @@ Limits SmallLimits() {
 class ABlobService {
  public:
   PayloadStore& payloads() { return payloads_; }
-  BlobHandlers& handlers() { return handlers_; }
+  TransferHandlers& transfers() { return transfers_; }
 
   absl::StatusOr<v1::StartUploadResponse> Start(const std::string& bytes, const std::string& request_id = "request") {
     v1::StartUploadRequest request;
@@ -56,7 +56,7 @@ class ABlobService {
   }
   absl::StatusOr<v1::StartUploadResponse> Start(const v1::StartUploadRequest& request) {
     std::optional<absl::StatusOr<v1::StartUploadResponse>> answer;
-    handlers_.StartUpload(request, {.now = clock_.Now()}, [&](auto response) { answer = std::move(response); });
+    uploads_.StartUpload(request, {.now = clock_.Now()}, [&](auto response) { answer = std::move(response); });
     REQUIRE(answer.has_value());
     return *answer;
   }
@@ -67,7 +67,7 @@ class ABlobService {
     request.set_offset(offset);
     request.set_data(data);
     std::vector<absl::StatusOr<v1::WriteChunkResponse>> answers;
-    handlers_.WriteChunk(request, [&](auto response) { answers.push_back(std::move(response)); });
+    transfers_.WriteChunk(request, [&](auto response) { answers.push_back(std::move(response)); });
     REQUIRE(answers.size() == 1);
     if (!answers[0].ok()) return answers[0].status();
     return answers[0]->committed_bytes();
@@ -82,7 +82,7 @@ class ABlobService {
     v1::FinishUploadRequest request;
     request.set_upload_id(upload);
     std::optional<absl::Status> answer;
-    handlers_.FinishUpload(request, [&](const auto& response) { answer = response.status(); });
+    uploads_.FinishUpload(request, [&](const auto& response) { answer = response.status(); });
     REQUIRE(answer.has_value());
     return *answer;
   }
@@ -91,7 +91,7 @@ class ABlobService {
     request.set_digest(digest);
     request.set_offset(offset);
     request.set_length(length);
-    const auto response = handlers_.ReadBlob(request, core_.limits().chunk_bytes_max);
+    const auto response = transfers_.ReadBlob(request, core_.limits().chunk_bytes_max);
     if (!response.ok()) return response.status();
     return response->data();
   }
@@ -103,7 +103,8 @@ class ABlobService {
   MemoryPayloadStore payloads_;
   ImmediateExecutor executor_{clock_};
   Core core_{store_, payloads_, executor_, random_, {.limits = SmallLimits(), .data_directory = ""}};
-  BlobHandlers handlers_{core_, payloads_};
+  UploadHandlers uploads_{core_, payloads_};
+  TransferHandlers transfers_{payloads_, core_.open_blobs(), core_.limits()};
 };
 
 std::string Text(const absl::Status& status) { return std::string(status.message()); }
@@ -140,7 +141,7 @@ TEST_CASE("Starting an upload again continues where it was") {
 
   v1::QueryUploadRequest query;
   query.set_upload_id(upload);
-  const auto answer = service.handlers().QueryUpload(query);
+  const auto answer = service.transfers().QueryUpload(query);
   REQUIRE(answer.ok());
   CHECK(answer->committed_bytes() == 10);
   CHECK(answer->size_bytes() == 15);
@@ -370,12 +371,12 @@ TEST_CASE("Rows are selected from a safetensors file and from nothing else") {
   request.set_digest(*service.payloads().PutBlob(file));
   request.add_selections()->set_tensor("w");
   request.mutable_selections(0)->add_rows(1);
-  const auto rows = service.handlers().SelectRows(request, 1 << 20);
+  const auto rows = service.transfers().SelectRows(request, 1 << 20);
   REQUIRE(rows.ok());
   CHECK(rows->pieces(0).rows().data() == data.substr(4));
 
   request.set_digest(*service.payloads().PutBlob("no tensors in here"));
-  const auto refused = service.handlers().SelectRows(request, 1 << 20);
+  const auto refused = service.transfers().SelectRows(request, 1 << 20);
   CHECK(refused.status().code() == absl::StatusCode::kFailedPrecondition);
   CHECK_THAT(Text(refused.status()), Contains("not a safetensors file"));
 }
