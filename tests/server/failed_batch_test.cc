@@ -42,15 +42,20 @@ class BareCore final : public Executor {
   Core& core() { return core_; }
   PayloadStore& payloads() { return payloads_; }
   absl::Status Run() { return runner_.Run(std::exchange(inbox_, {}), clock_.Now()); }
-  // Runs until nothing more comes. The answer, which nobody gets whose batch fails.
+  // Runs until nothing more comes. The first error.
+  absl::Status RunAll() {
+    absl::Status committed;
+    while (!inbox_.empty()) committed.Update(Run());
+    return committed;
+  }
+  // The answer, which nobody gets whose batch fails.
   absl::StatusOr<v1::SyncResponse> Sync(const v1::SyncRequest& request) {
     absl::StatusOr<v1::SyncResponse> answer;
-    absl::Status committed;
     Post([&](absl::Time now) {
       core_.sync().Answer(request, CallId(), Identity::Anybody(), now,
                           [&](auto response) { answer = std::move(response); });
     });
-    while (!inbox_.empty()) committed.Update(Run());
+    const absl::Status committed = RunAll();
     if (!committed.ok()) return committed;
     return answer;
   }
@@ -276,7 +281,7 @@ TEST_CASE("Where the batch that opened a round failed, it is announced, and nobo
   const auto try_open = [&] {
     server.Post(
         [&](absl::Time now) { server.core().openings().Open(open, now, [](const absl::StatusOr<RoundRecord>&) {}); });
-    return server.Run();
+    return server.RunAll();
   };
   CHECK_FALSE(may_read());
   store.commit_fails = true;
