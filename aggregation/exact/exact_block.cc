@@ -324,7 +324,7 @@ void ExactBlock::LimitBins() {
   // memory is bounded by the range of the numbers and not by their order.
   const int span = bins_.back().exponent + kDigitTop - bins_.front().exponent;
   if (static_cast<int>(bins_.size()) <= span / kBits + 2) return;
-  // In memory of its own first: the pool only grows, and what is there is enough.
+  // In memory of its own first: the pool only grows, and what is there is enough, unless another thread takes it.
   const ExactBlock canonical = Canonical(0, size_);
   for (const Bin& bin : bins_) GiveBack(bin);
   bins_.clear();

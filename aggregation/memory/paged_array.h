@@ -76,8 +76,9 @@ class PagedArray {
 
  private:
   static T* NewPage(ZeroedPool& pool, int64_t n, T fill) {
-    T* const page = pool.Allocate<T>(n);
-    if (fill != T{}) std::fill_n(page, n, fill);
+    if (fill == T{}) return pool.Allocate<T>(n);
+    T* const page = pool.AllocateUnset<T>(n);
+    std::fill_n(page, n, fill);
     return page;
   }
 

@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <utility>
 #include <vector>
 
 #include "base/huge_pages.h"
@@ -41,9 +42,13 @@ SlabCache& Cache() {
 }  // namespace
 
 Slab TakeSlab() {
-  char* const kept = Cache().Take();
-  return Slab(kept != nullptr ? kept : MapHugePages(kSlabBytes));
+  Slab kept = TakeKeptSlab();
+  return kept != nullptr ? std::move(kept) : MapSlab();
 }
+
+Slab TakeKeptSlab() { return Slab(Cache().Take()); }
+
+Slab MapSlab() { return Slab(MapHugePages(kSlabBytes)); }
 
 void GiveSlabBack::operator()(char* memory) const {
   // Before it is kept: whoever has it next writes to it, and what is written stays.

@@ -2,6 +2,8 @@
 // as much memory as it folds.
 //
 //   const Slab slab = TakeSlab();   // kSlabBytes on huge pages, of any content; goes back when `slab` goes.
+//   const Slab kept = TakeKeptSlab();   // One that was given back; null if there is none.
+//   const Slab zeros = MapSlab();       // A new one: all 0, and virtual until it is touched.
 //
 // Of what was given back up to kKeptBytesMax is kept, for this process. The system may take it back at any time
 // (MADV_FREE), and does so before it runs out of memory. Thread-safe.
@@ -22,5 +24,7 @@ struct GiveSlabBack {
 using Slab = std::unique_ptr<char, GiveSlabBack>;
 
 Slab TakeSlab();
+Slab TakeKeptSlab();
+Slab MapSlab();
 
 }  // namespace sheaf

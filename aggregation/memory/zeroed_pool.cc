@@ -3,9 +3,8 @@
 #include <sys/mman.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <cstring>
 #include <new>
+#include <utility>
 
 #include "base/huge_pages.h"
 
@@ -13,8 +12,9 @@ namespace sheaf {
 namespace {
 
 constexpr size_t kAlignment = 64;
-constexpr size_t kFirstSlab = 4 << 10;
-constexpr size_t kLargestSlab = 32 << 20;
+constexpr size_t kSmallMin = 4 << 10;
+// Who has more than this takes slabs.
+constexpr size_t kSmallMax = 1 << 20;
 
 constexpr size_t RoundUp(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
 
@@ -23,47 +23,55 @@ size_t PieceBytes(size_t bytes) { return RoundUp(std::max<size_t>(bytes, 1), kAl
 }  // namespace
 
 ZeroedPool::~ZeroedPool() {
-  for (const Slab& slab : slabs_)
-    slab.is_mapped ? static_cast<void>(munmap(slab.memory, slab.size)) : std::free(slab.memory);
+  for (const Mapping& mapping : mappings_) munmap(mapping.memory, mapping.bytes);
 }
 
-void* ZeroedPool::AllocateBytes(size_t bytes) {
+ZeroedPool::Piece ZeroedPool::Take(size_t bytes) {
   bytes = PieceBytes(bytes);
+  const MutexLock lock(mutex_);
   if (const auto unused = unused_.find(bytes); unused != unused_.end() && !unused->second.empty()) {
     void* const memory = unused->second.back();
     unused->second.pop_back();
     unused_bytes_ -= static_cast<int64_t>(bytes);
-    return std::memset(memory, 0, bytes);
+    return {.memory = memory, .is_zeroed = false};
   }
-  if (slabs_.empty() || slabs_.back().size - used_ < bytes) AddSlab(bytes);
-  char* const memory = slabs_.back().memory + used_;
-  used_ += bytes;
   allocated_bytes_ += static_cast<int64_t>(bytes);
-  return memory;
+  if (bytes > kSlabBytes) return {.memory = Map(bytes), .is_zeroed = true};
+  if (num_left_ < bytes) Grow(bytes);
+  num_left_ -= bytes;
+  return {.memory = std::exchange(next_, next_ + bytes), .is_zeroed = is_zeroed_};
 }
 
 void ZeroedPool::GiveBackBytes(void* memory, size_t bytes) {
   bytes = PieceBytes(bytes);
+  const MutexLock lock(mutex_);
   unused_[bytes].push_back(memory);
   unused_bytes_ += static_cast<int64_t>(bytes);
 }
 
-void ZeroedPool::AddSlab(size_t bytes) {
-  // Each as large as all before it: small pools stay small, large ones have few slabs.
-  const size_t wanted = std::max({bytes, kFirstSlab, std::min(static_cast<size_t>(allocated_bytes_), kLargestSlab)});
-  Slab slab;
-  if (wanted < kHugePage) {
-    slab.size = RoundUp(wanted, kAlignment);
-    slab.memory = static_cast<char*>(std::aligned_alloc(kAlignment, slab.size));
-    if (slab.memory == nullptr) throw std::bad_alloc();
-    std::fill_n(slab.memory, slab.size, '\0');
-  } else {
-    slab.size = RoundUp(wanted, kHugePage);
-    slab.memory = MapHugePages(slab.size);
-    slab.is_mapped = true;
+void* ZeroedPool::Map(size_t bytes) {
+  bytes = RoundUp(bytes, kHugePage);
+  char* const memory = MapHugePages(bytes);
+  mappings_.push_back({.memory = memory, .bytes = bytes});
+  return memory;
+}
+
+void ZeroedPool::Grow(size_t bytes) {
+  // As much as all before: small pools stay small, large ones have few slabs.
+  const size_t wanted = std::max({bytes, kSmallMin, static_cast<size_t>(allocated_bytes_) - bytes});
+  if (wanted <= kSmallMax) {
+    num_left_ = RoundUp(wanted, kAlignment);
+    next_ = static_cast<char*>(std::aligned_alloc(kAlignment, num_left_));
+    if (next_ == nullptr) throw std::bad_alloc();
+    small_.emplace_back(next_);
+    is_zeroed_ = false;
+    return;
   }
-  slabs_.push_back(slab);
-  used_ = 0;
+  Slab slab = TakeKeptSlab();
+  is_zeroed_ = slab == nullptr;
+  slabs_.push_back(is_zeroed_ ? MapSlab() : std::move(slab));
+  next_ = slabs_.back().get();
+  num_left_ = kSlabBytes;
 }
 
 }  // namespace sheaf

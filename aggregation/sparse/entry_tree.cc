@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <numeric>
+#include <utility>
 
 #include "aggregation/output/operator.h"
 #include "base/check.h"
@@ -19,6 +21,8 @@ namespace {
 // Entries that wait at the root's children, and at those of a branch further down.
 constexpr int64_t kRootBytes = int64_t{56} << 20;
 constexpr int64_t kBranchBytes = int64_t{512} << 10;
+// More would fit no cache when it is folded.
+constexpr int64_t kBucketBytesMax = int64_t{1} << 20;
 constexpr int64_t kFirstEntries = 32;
 constexpr int64_t kLastDoubled = 256;
 // A root that is a block folds this often.
@@ -29,8 +33,17 @@ constexpr int64_t kThinMax = 24 << 10;
 constexpr int kChildBits = 14;
 constexpr int kFanoutBits = 10;
 constexpr int kBatch = 512;
-// Weights are kept for this many contributions; then everything is folded.
+// Once weights are kept of so many contributions, everything is folded.
 constexpr size_t kWeightsMax = 1 << 16;
+// So many entries are worth another thread, up to so many threads: each looks at all keys.
+constexpr size_t kSharedMin = 8 << 10;
+constexpr size_t kAppendPartsMax = 8;
+// One key in so many is looked at before, to see where they go.
+constexpr size_t kSampleStride = 61;
+// For each thread: a part may have more to do than its size says.
+constexpr int kFoldParts = 8;
+
+constexpr size_t CeilDiv(size_t n, size_t by) { return (n + by - 1) / by; }
 
 template <typename Wire>
 Wire Load(const char* data, size_t i) {
@@ -67,61 +80,142 @@ template <typename Offset, typename Value, bool kCounted>
 EntryTree<Offset, Value, kCounted>::~EntryTree() = default;
 
 template <typename Offset, typename Value, bool kCounted>
-void EntryTree<Offset, Value, kCounted>::Accumulate(CheckedValues values, ParallelFor&) {
-  for (const CheckedValue* const value : values) AppendContribution(*value);
+void EntryTree<Offset, Value, kCounted>::Accumulate(CheckedValues values, ParallelFor& parallel) {
+  if (weights_.size() >= kWeightsMax) {
+    FoldAll(root_, root_bucket_);
+    weights_.clear();
+  }
+  std::vector<Incoming> all = Number(values);
+  size_t num_entries = 0;
+  for (Incoming& from : all) {
+    buffered_entries_ += static_cast<int64_t>(from.size());
+    // The root may become a branch on the way.
+    if (!root_.is_branch()) WithWire([&]<typename Wire>() { from = AppendToBlock<Wire>(from); });
+    num_entries += from.size();
+  }
+  if (parallel.num_threads() > 1 && num_entries >= kSharedMin) return AppendInParts(all, num_entries, parallel);
+  for (const Incoming& from : all) WithWire([&]<typename Wire>() { AppendToBranch<Wire>(from); });
 }
 
 template <typename Offset, typename Value, bool kCounted>
-void EntryTree<Offset, Value, kCounted>::AppendContribution(const CheckedValue& value) {
-  const float weight = layout_.op->is_weighted() ? value.weight : 1.0f;
-  ++num_folds_;
-  if (layout_.op->divisor == Divisor::kTouchingWeight) {
+auto EntryTree<Offset, Value, kCounted>::Number(CheckedValues values) -> std::vector<Incoming> {
+  const bool keeps_weights = layout_.op->divisor == Divisor::kTouchingWeight;
+  if (keeps_weights && weights_.empty()) first_weight_ = num_folds_ + 1;
+  std::vector<Incoming> all;
+  all.reserve(values.size());
+  for (const CheckedValue* const value : values) {
+    const float weight = layout_.op->is_weighted() ? value->weight : 1.0f;
+    all.push_back({.value = value, .weight = weight, .fold = ++num_folds_, .begin = 0, .end = value->keys.size()});
     // Each entry that waits will ask for its contribution's weight.
-    if (weights_.size() >= kWeightsMax) {
-      FoldAll(root_, root_bucket_);
-      weights_.clear();
-    }
-    if (weights_.empty()) first_weight_ = num_folds_;
-    weights_.push_back(weight);
+    if (keeps_weights) weights_.push_back(weight);
   }
-  buffered_entries_ += static_cast<int64_t>(value.keys.size());
+  return all;
+}
+
+template <typename Offset, typename Value, bool kCounted>
+template <typename Visit>
+void EntryTree<Offset, Value, kCounted>::WithWire(const Visit& visit) const {
   if constexpr (std::is_same_v<Value, float>) {
-    AppendAll<float>(value, weight);
+    visit.template operator()<float>();
   } else {
     switch (layout_.dtype) {
       case v1::FLOAT32:
-        return AppendAll<float>(value, weight);
+        return visit.template operator()<float>();
       case v1::FLOAT64:
-        return AppendAll<double>(value, weight);
+        return visit.template operator()<double>();
       case v1::INT32:
-        return AppendAll<int32_t>(value, weight);
+        return visit.template operator()<int32_t>();
       default:
-        return AppendAll<int64_t>(value, weight);
+        return visit.template operator()<int64_t>();
     }
   }
 }
 
 template <typename Offset, typename Value, bool kCounted>
 template <typename Wire>
-void EntryTree<Offset, Value, kCounted>::AppendAll(const CheckedValue& value, float weight) {
-  const char* const data = value.data.data();
-  const auto entry_of = [&](size_t i, uint64_t offset) {
-    Entry entry;
-    entry.offset = static_cast<Offset>(offset);
-    if constexpr (kCounted) entry.fold = num_folds_;
-    entry.value = Prepare<Value>(Load<Wire>(data, i), weight);
-    return entry;
-  };
-  size_t i = 0;
-  // The root may become a branch on the way.
-  for (; i < value.keys.size() && !root_.is_branch(); ++i) {
+auto EntryTree<Offset, Value, kCounted>::EntryOf(const Incoming& from, size_t i) const -> Entry {
+  Entry entry;
+  entry.offset = static_cast<Offset>(from.value->keys[i]);
+  if constexpr (kCounted) entry.fold = from.fold;
+  entry.value = Prepare<Value>(Load<Wire>(from.value->data.data(), i), from.weight);
+  return entry;
+}
+
+template <typename Offset, typename Value, bool kCounted>
+template <typename Wire>
+auto EntryTree<Offset, Value, kCounted>::AppendToBlock(Incoming from) -> Incoming {
+  for (; from.size() > 0; ++from.begin) {
     if (root_bucket_.next == root_bucket_.end) {
       MakeRoom(root_, root_bucket_, kRootCapacity);
       if (root_.is_branch()) break;
     }
-    *root_bucket_.next++ = entry_of(i, static_cast<uint64_t>(value.keys[i]));
+    *root_bucket_.next++ = EntryOf<Wire>(from, from.begin);
   }
-  for (; i < value.keys.size(); ++i) Append(root_, entry_of(i, static_cast<uint64_t>(value.keys[i])));
+  return from;
+}
+
+template <typename Offset, typename Value, bool kCounted>
+template <typename Wire>
+void EntryTree<Offset, Value, kCounted>::AppendToBranch(const Incoming& from) {
+  for (size_t i = from.begin; i < from.end; ++i) Append(root_, EntryOf<Wire>(from, i));
+}
+
+template <typename Offset, typename Value, bool kCounted>
+template <typename Wire>
+void EntryTree<Offset, Value, kCounted>::AppendToChildren(const Incoming& from, Children children) {
+  const uint64_t first = uint64_t{children.begin} << root_.shift;
+  const uint64_t range = uint64_t{children.end - children.begin} << root_.shift;
+  const int64_t* const keys = from.value->keys.data();
+  for (size_t begin = from.begin; begin < from.end; begin += kBatch) {
+    const size_t end = std::min(from.end, begin + kBatch);
+    // Written whether it goes to one of them or not: nothing could predict which ones do.
+    size_t positions[kBatch];
+    size_t n = 0;
+    for (size_t i = begin; i < end; ++i) {
+      positions[n] = i;
+      n += static_cast<uint64_t>(keys[i]) - first < range ? 1 : 0;
+    }
+    for (size_t i = 0; i < n; ++i) Append(root_, EntryOf<Wire>(from, positions[i]));
+  }
+}
+
+template <typename Offset, typename Value, bool kCounted>
+void EntryTree<Offset, Value, kCounted>::AppendInParts(std::span<const Incoming> all, size_t num_entries,
+                                                       ParallelFor& parallel) {
+  std::vector<size_t> samples(root_.children.size());
+  size_t next = 0;
+  for (const Incoming& from : all) {
+    for (; next < from.size(); next += kSampleStride)
+      ++samples[static_cast<uint64_t>(from.value->keys[from.begin + next]) >> root_.shift];
+    next -= from.size();
+  }
+  const size_t num_parts =
+      std::min({static_cast<size_t>(parallel.num_threads()), kAppendPartsMax, num_entries / kSharedMin + 1});
+  const std::vector<Children> parts = Deal(samples, num_parts);
+  parallel.Run(static_cast<int>(parts.size()), [&](int part) {
+    for (const Incoming& from : all) {
+      WithWire([&]<typename Wire>() { AppendToChildren<Wire>(from, parts[static_cast<size_t>(part)]); });
+    }
+  });
+}
+
+template <typename Offset, typename Value, bool kCounted>
+auto EntryTree<Offset, Value, kCounted>::Deal(std::span<const size_t> sizes, size_t num_parts)
+    -> std::vector<Children> {
+  size_t left = std::accumulate(sizes.begin(), sizes.end(), size_t{0});
+  std::vector<Children> parts;
+  Children part;
+  size_t size = 0;
+  for (size_t child = 0; child < sizes.size(); ++child) {
+    part.end = child + 1;
+    size += sizes[child];
+    const size_t num_parts_left = num_parts - parts.size();
+    if (part.end < sizes.size() && (num_parts_left == 1 || size < CeilDiv(left, num_parts_left))) continue;
+    parts.push_back(part);
+    part.begin = part.end;
+    left -= std::exchange(size, 0);
+  }
+  return parts;
 }
 
 template <typename Offset, typename Value, bool kCounted>
@@ -134,7 +228,7 @@ void EntryTree<Offset, Value, kCounted>::MakeRoom(Node& node, Bucket& bucket, in
   std::unique_ptr<Entry[]> own;
   if (larger > kLastDoubled) larger = capacity;
   if (larger < capacity) own.reset(new Entry[static_cast<size_t>(larger)]);
-  Entry* const entries = own == nullptr ? pool_.Allocate<Entry>(larger = capacity) : own.get();
+  Entry* const entries = own == nullptr ? pool_.AllocateUnset<Entry>(larger = capacity) : own.get();
   std::copy(node.entries, bucket.next, entries);
   node.own_entries = std::move(own);
   node.entries = entries;
@@ -149,7 +243,7 @@ void EntryTree<Offset, Value, kCounted>::FoldBucket(Node& node, Bucket& bucket) 
   // is split at the end.
   bucket.next = node.entries;
   if (n == 0) return;
-  ++bucket_folds_;
+  bucket_folds_.fetch_add(1, std::memory_order_relaxed);
   if (!node.is_branch()) return FoldIntoBlock(node, begin, n);
   for (int64_t i = 0; i < n; ++i) Append(node, begin[i]);
 }
@@ -213,6 +307,19 @@ void EntryTree<Offset, Value, kCounted>::FoldAll(Node& node, Bucket& bucket) {
 }
 
 template <typename Offset, typename Value, bool kCounted>
+void EntryTree<Offset, Value, kCounted>::FoldAll(ParallelFor& parallel) {
+  FoldBucket(root_, root_bucket_);
+  std::vector<size_t> sizes;
+  for (size_t child = 0; child < root_.children.size(); ++child)
+    sizes.push_back(static_cast<size_t>(root_.buckets[child].next - root_.children[child].entries));
+  const std::vector<Children> parts = Deal(sizes, static_cast<size_t>(kFoldParts * parallel.num_threads()));
+  parallel.Run(static_cast<int>(parts.size()), [&](int i) {
+    const Children& part = parts[static_cast<size_t>(i)];
+    for (size_t child = part.begin; child < part.end; ++child) FoldAll(root_.children[child], root_.buckets[child]);
+  });
+}
+
+template <typename Offset, typename Value, bool kCounted>
 void EntryTree<Offset, Value, kCounted>::Split(Node& node, int64_t waiting_bytes) {
   node.shift = std::max(kChildBits, static_cast<int>(std::bit_width(node.range - 1)) - kFanoutBits);
   const uint64_t child_range = uint64_t{1} << node.shift;
@@ -221,8 +328,8 @@ void EntryTree<Offset, Value, kCounted>::Split(Node& node, int64_t waiting_bytes
   node.buckets.resize(num_children);
   for (Node& child : node.children) child.range = child_range;
   node.children.back().range = node.range - child_range * (num_children - 1);
-  node.child_capacity =
-      std::max<int64_t>(kFirstEntries, waiting_bytes / static_cast<int64_t>(num_children * sizeof(Entry)));
+  const int64_t bucket_bytes = std::min(kBucketBytesMax, waiting_bytes / static_cast<int64_t>(num_children));
+  node.child_capacity = std::max<int64_t>(kFirstEntries, bucket_bytes / static_cast<int64_t>(sizeof(Entry)));
   // A coordinate takes all with it: its values, its contributors, and which contribution was the newest, without which
   // entries of that one which still come would count again.
   const std::unique_ptr<SparseBlock<Offset>> block = std::move(node.block);
@@ -315,8 +422,8 @@ class EntryTree<Offset, Value, kCounted>::BlockRuns final : public SlotRuns {
 };
 
 template <typename Offset, typename Value, bool kCounted>
-std::unique_ptr<const SlotRuns> EntryTree<Offset, Value, kCounted>::Runs(int64_t, ParallelFor&) {
-  FoldAll(root_, root_bucket_);
+std::unique_ptr<const SlotRuns> EntryTree<Offset, Value, kCounted>::Runs(int64_t, ParallelFor& parallel) {
+  FoldAll(parallel);
   auto runs = std::make_unique<BlockRuns>();
   ForEachBlock(root_, 0, [&](const SparseBlock<Offset>& block, uint64_t base) { runs->Append(block, base); });
   return runs;
@@ -340,7 +447,7 @@ v1::FoldCounters EntryTree<Offset, Value, kCounted>::counters() const {
   counters.set_dense_blocks(dense_blocks);
   counters.set_thin_blocks(thin_blocks);
   counters.set_buffered_entries(buffered_entries_);
-  counters.set_bucket_folds(bucket_folds_);
+  counters.set_bucket_folds(bucket_folds_.load(std::memory_order_relaxed));
   return counters;
 }
 

@@ -11,14 +11,19 @@
 // folded into its block, whose values are all in the cache then. A tree starts as one block and splits as it grows, so
 // a small output costs little; what waits is bounded, whatever the number of contributions.
 //
+// Several threads share the root's children: each looks at all entries, and appends those that go to children of its
+// own. So what comes to a coordinate comes in the order of the contributions, however many threads there are.
+//
 //   Offset    uint32_t for spaces of up to 2^32 coordinates, otherwise uint64_t
 //   Value     float for unweighted FLOAT32, otherwise WideValue
 //   kCounted  entries know their contribution: touches are counted
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <type_traits>
 #include <vector>
 
@@ -79,9 +84,41 @@ class EntryTree final : public SparseStore {
     bool is_branch() const { return !children.empty(); }
   };
 
-  void AppendContribution(const CheckedValue& value);
+  // Some entries of one contribution, as they came: [begin, end).
+  struct Incoming {
+    const CheckedValue* value = nullptr;
+    float weight = 1;
+    // The number of the contribution.
+    uint32_t fold = 0;
+    size_t begin = 0;
+    size_t end = 0;
+
+    size_t size() const { return end - begin; }
+  };
+  // Of the root: [begin, end).
+  struct Children {
+    size_t begin = 0;
+    size_t end = 0;
+  };
+
+  // All there is of each, numbered; weights are kept.
+  std::vector<Incoming> Number(CheckedValues values);
+  // Calls visit.template operator()<Wire>() for the type that values came as.
+  template <typename Visit>
+  void WithWire(const Visit& visit) const;
   template <typename Wire>
-  void AppendAll(const CheckedValue& value, float weight);
+  Entry EntryOf(const Incoming& from, size_t i) const;
+  // Appends to the root while it is a block; returns what is left.
+  template <typename Wire>
+  Incoming AppendToBlock(Incoming from);
+  template <typename Wire>
+  void AppendToBranch(const Incoming& from);
+  // The same of those entries that go to these children.
+  template <typename Wire>
+  void AppendToChildren(const Incoming& from, Children children);
+  void AppendInParts(std::span<const Incoming> all, size_t num_entries, ParallelFor& parallel);
+  // Parts of about the same size, given those of the children.
+  static std::vector<Children> Deal(std::span<const size_t> sizes, size_t num_parts);
   // Appends an entry of this branch to the bucket of the child it goes to.
   void Append(Node& branch, Entry entry) {
     const uint64_t child = static_cast<uint64_t>(entry.offset) >> branch.shift;
@@ -89,6 +126,8 @@ class EntryTree final : public SparseStore {
     Bucket& bucket = branch.buckets[child];
     if (bucket.next == bucket.end) [[unlikely]]
       MakeRoom(branch.children[child], bucket, branch.child_capacity);
+    // Where this stream goes on: there are too many for the processor to foresee.
+    __builtin_prefetch(bucket.next + 64 / sizeof(Entry), 1);
     *bucket.next++ = entry;
   }
   // Makes room for an entry: grows the bucket, or folds it.
@@ -102,6 +141,8 @@ class EntryTree final : public SparseStore {
   void FoldIntoCells(SlotColumns& columns, const Entry* entries, const uint32_t* slots, int n);
   // Folds what waits for this node and below.
   void FoldAll(Node& node, Bucket& bucket);
+  // Folds everything that waits.
+  void FoldAll(ParallelFor& parallel);
   // A block that is thin and no longer fits the cache.
   void SplitIfLarge(Node& node);
   void Split(Node& node, int64_t waiting_bytes);
@@ -121,7 +162,7 @@ class EntryTree final : public SparseStore {
   std::vector<float> weights_;
   uint32_t first_weight_ = 1;
   int64_t buffered_entries_ = 0;
-  int64_t bucket_folds_ = 0;
+  std::atomic<int64_t> bucket_folds_ = 0;
 };
 
 }  // namespace sheaf

@@ -43,13 +43,6 @@ void RowIndex::FindOrAdd(const int64_t* keys, int n, uint32_t* slots) {
   }
 }
 
-void RowIndex::Find(const int64_t* keys, int n, uint32_t* slots) const {
-  if (!is_table()) return hashed_.Find(reinterpret_cast<const uint64_t*>(keys), n, slots);
-  for (int i = 0; i < n; ++i) __builtin_prefetch(&table_[keys[i]]);
-  static_assert(kNoSlot == uint32_t{0} - 1);
-  for (int i = 0; i < n; ++i) slots[i] = table_[keys[i]] - 1;
-}
-
 void RowIndex::ForEachRun(const Visit& visit) const {
   if (is_table()) return ForEachRunOfTable(visit);
   const auto n = static_cast<size_t>(size());

@@ -2,7 +2,6 @@
 //
 //   RowIndex index(num_coordinates);
 //   index.FindOrAdd(keys, n, slots);     // slots[i]: the number of keys[i].
-//   index.Find(keys, n, slots);          // The same, or kNoSlot: adds nothing.
 //   index.ForEachRun(visit);             // All coordinates in ascending order, and their slots.
 //
 // It starts as a hashed index, and becomes a table with an entry for every coordinate there could be once that takes
@@ -27,7 +26,6 @@ class RowIndex {
   int64_t size() const { return is_table() ? num_slots_ : hashed_.size(); }
   bool is_table() const { return table_ != nullptr; }
   void FindOrAdd(const int64_t* keys, int n, uint32_t* slots);
-  void Find(const int64_t* keys, int n, uint32_t* slots) const;
   // range < 2^32.
   void MakeTable();
   // All coordinates, in ascending order, and their slots; so many at once at most.

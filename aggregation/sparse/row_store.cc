@@ -9,11 +9,11 @@
 namespace sheaf {
 namespace {
 
-// Rows whose slots are looked up together: by one thread, and by each of several.
+// Rows that one thread looks up and folds together; and those that several do before they wait for each other.
 constexpr size_t kBatch = 256;
-constexpr size_t kPartBatch = 1024;
-// Rows that several threads fold before they wait for each other.
-constexpr size_t kShared = 16 * kPartBatch;
+constexpr size_t kStep = 4 << 10;
+// Who looks rows up has less time to fold.
+constexpr int kPartsPerThread = 2;
 // Fewer bytes are folded by the time that another thread has woken up.
 constexpr int64_t kSharedBytesMin = 128 << 10;
 
@@ -29,8 +29,7 @@ RowStore::RowStore(const OutputLayout& layout)
 
 int64_t RowStore::row_bytes() const { return layout_.width * DTypeSize(layout_.dtype); }
 
-void RowStore::Find(std::span<const int64_t> keys, uint32_t* slots) {
-  index_.FindOrAdd(keys.data(), static_cast<int>(keys.size()), slots);
+void RowStore::MakeRoom() {
   if (index_.size() > columns_.num_slots) columns_.Resize(index_.size());
 }
 
@@ -49,75 +48,75 @@ void RowStore::ForEachRows(CheckedValues values, size_t rows_max, Visit visit) {
 void RowStore::Accumulate(CheckedValues values, ParallelFor& parallel) {
   size_t num_rows = 0;
   for (const CheckedValue* const value : values) num_rows += value->keys.size();
-  const int num_parts = std::min(parallel.num_threads(), kLanes);
-  if (num_parts == 1 || !columns_.cells->has_lanes() ||
+  if (parallel.num_threads() == 1 || !columns_.cells->has_lanes() ||
       static_cast<int64_t>(num_rows) * row_bytes() < kSharedBytesMin) {
     return FoldOneByOne(values);
   }
-  std::vector<uint32_t> slots(std::min(num_rows, kShared));
-  std::vector<Rows> shared;
-  size_t num_shared = 0;
-  ForEachRows(values, kPartBatch, [&](Rows rows) {
-    if (num_shared + rows.keys.size() > slots.size()) {
-      FoldInParts(shared, num_parts, parallel);
-      shared.clear();
-      num_shared = 0;
-    }
-    rows.slots = std::span(slots).subspan(num_shared, rows.keys.size());
-    num_shared += rows.keys.size();
-    shared.push_back(rows);
-  });
-  FoldInParts(shared, num_parts, parallel);
+  std::vector<Rows> all;
+  ForEachRows(values, kStep, [&all](const Rows& rows) { all.push_back(rows); });
+  FoldInSteps(all, parallel);
 }
 
 void RowStore::FoldOneByOne(CheckedValues values) {
   ForEachRows(values, kBatch, [this](Rows rows) {
     uint32_t slots[kBatch];
     rows.slots = {slots, rows.keys.size()};
-    Find(rows.keys, slots);
+    LookUp({&rows, 1});
+    MakeRoom();
     Fold(rows, {});
     Count(rows, rows.slots);
   });
 }
 
-// Only AddNew changes the index and the columns' size, alone; beside it, slots of one lane are touched by one thread.
-void RowStore::FoldInParts(std::span<const Rows> all, int num_parts, ParallelFor& parallel) {
-  parallel.Run(static_cast<int>(all.size()), [this, all](int i) {
-    const Rows& rows = all[static_cast<size_t>(i)];
-    index_.Find(rows.keys.data(), static_cast<int>(rows.keys.size()), rows.slots.data());
-  });
-  int64_t num_rows = 0;
-  for (const Rows& rows : all) {
-    AddNew(rows);
-    num_rows += static_cast<int64_t>(rows.keys.size());
+// One thread at most has the index, and one at most the rows of a lane; columns grow when there is only one.
+void RowStore::FoldInSteps(std::span<Rows> all, ParallelFor& parallel) {
+  const int num_parts = std::min(kPartsPerThread * parallel.num_threads(), kLanes);
+  std::vector<uint32_t> slots(kStep), next_slots(kStep);
+  std::span<Rows> step = TakeStep(all, slots);
+  LookUp(step);
+  while (!step.empty()) {
+    MakeRoom();
+    int64_t num_rows = 0;
+    for (const Rows& rows : step) num_rows += static_cast<int64_t>(rows.keys.size());
+    columns_.cells->ReserveRows(num_rows);
+    const std::span<Rows> next = TakeStep(all, next_slots);
+    parallel.Run(1 + num_parts, [this, step, next, num_parts](int i) {
+      if (i == 0) return LookUp(next);
+      for (const Rows& rows : step) Fold(rows, {.number = i - 1, .of = num_parts});
+    });
+    // Sums of weights have no lanes.
+    if (columns_.weights != nullptr) {
+      for (const Rows& rows : step) Count(rows, rows.slots);
+    }
+    step = next;
+    slots.swap(next_slots);
   }
-  columns_.cells->ReserveRows(num_rows);
-  parallel.Run(num_parts, [this, all, num_parts](int part) {
-    for (const Rows& rows : all) Fold(rows, {.number = part, .of = num_parts});
-  });
-  // Sums of weights have no lanes.
-  if (columns_.weights == nullptr) return;
-  for (const Rows& rows : all) Count(rows, rows.slots);
 }
 
-void RowStore::AddNew(const Rows& rows) {
-  int64_t keys[kPartBatch];
-  uint32_t positions[kPartBatch], slots[kPartBatch];
+auto RowStore::TakeStep(std::span<Rows>& all, std::span<uint32_t> slots) -> std::span<Rows> {
   size_t n = 0;
-  for (size_t i = 0; i < rows.keys.size(); ++i) {
-    // Written whether it is new or not: nothing could predict which ones are.
-    keys[n] = rows.keys[i];
-    positions[n] = static_cast<uint32_t>(i);
-    n += rows.slots[i] == kNoSlot ? 1 : 0;
+  for (; n < all.size() && all[n].keys.size() <= slots.size(); ++n) {
+    all[n].slots = slots.first(all[n].keys.size());
+    slots = slots.subspan(all[n].keys.size());
   }
-  Find({keys, n}, slots);
-  for (size_t i = 0; i < n; ++i) rows.slots[positions[i]] = slots[i];
+  const std::span<Rows> step = all.first(n);
+  all = all.subspan(n);
+  return step;
+}
+
+void RowStore::LookUp(std::span<const Rows> step) {
+  for (const Rows& rows : step) {
+    for (size_t begin = 0; begin < rows.keys.size(); begin += kBatch) {
+      const size_t n = std::min(kBatch, rows.keys.size() - begin);
+      index_.FindOrAdd(rows.keys.data() + begin, static_cast<int>(n), rows.slots.data() + begin);
+    }
+  }
 }
 
 void RowStore::Fold(const Rows& rows, Part part) {
   RowBatch batch{.rows = rows.slots, .width = layout_.width, .values = rows.values, .row_bytes = row_bytes()};
   if (part.of == 1) return columns_.cells->AddRows(batch, rows.weight);
-  uint32_t slots[kPartBatch], positions[kPartBatch];
+  uint32_t slots[kStep], positions[kStep];
   size_t n = 0;
   for (size_t i = 0; i < rows.slots.size(); ++i) {
     slots[n] = rows.slots[i];
@@ -142,7 +141,8 @@ void RowStore::Count(const Rows& rows, std::span<const uint32_t> slots) {
 
 SparseStore::Place RowStore::FindOrAdd(int64_t key) {
   uint32_t slot = 0;
-  Find({&key, 1}, &slot);
+  index_.FindOrAdd(&key, 1, &slot);
+  MakeRoom();
   return {&columns_, slot};
 }
 

@@ -1,8 +1,8 @@
 // RowStore: a SparseStore of rows, folded as they come. Rows lie in the order in which they first came.
 //
-// Several threads share what is worth it: they look the rows up, all that are known; the new ones get their slots, in
-// order; then each thread folds the rows of its lanes. So every row gets its addends in the order of the contributions,
-// however many threads there are.
+// Several threads share what is worth it, step by step: while one looks up where the rows of the next step lie, and
+// gives new ones their slots, in order, the others fold those of this step, each the rows of lanes of its own. So every
+// row gets its addends in the order of the contributions, however many threads there are.
 #pragma once
 
 #include <cstdint>
@@ -56,11 +56,13 @@ class RowStore final : public SparseStore {
   template <typename Visit>
   void ForEachRows(CheckedValues values, size_t rows_max, Visit visit);
   void FoldOneByOne(CheckedValues values);
-  void FoldInParts(std::span<const Rows> all, int num_parts, ParallelFor& parallel);
-  // Looks slots up, and adds those there are not. The columns have room for them then.
-  void Find(std::span<const int64_t> keys, uint32_t* slots);
-  // The same for those whose slot is kNoSlot.
-  void AddNew(const Rows& rows);
+  void FoldInSteps(std::span<Rows> all, ParallelFor& parallel);
+  // The rows of the next step, taken out of `all`: their slots will be in `slots`.
+  static std::span<Rows> TakeStep(std::span<Rows>& all, std::span<uint32_t> slots);
+  // Sets their slots, adding those there are not.
+  void LookUp(std::span<const Rows> step);
+  // Of the columns, for all slots.
+  void MakeRoom();
   // Folds the rows of these lanes.
   void Fold(const Rows& rows, Part part);
   // Counts who touched the rows.

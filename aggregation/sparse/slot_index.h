@@ -2,7 +2,6 @@
 //
 //   SlotIndex<uint32_t> index;
 //   index.FindOrAdd(keys, n, slots);   // slots[i]: the number of keys[i].
-//   index.Find(keys, n, slots);        // The same, or kNoSlot: adds nothing.
 //
 // An open-addressing table of 4-byte slots beside an array of the keys, at most 3/4 full. The order of the table
 // depends on this process's secret, so that nobody can send keys that collide; the numbers do not. Not thread-safe, but
@@ -17,9 +16,6 @@
 #include "base/process_secret.h"
 
 namespace sheaf {
-
-// No slot's number.
-inline constexpr uint32_t kNoSlot = ~uint32_t{0};
 
 template <typename Key>
 class SlotIndex {
@@ -48,20 +44,6 @@ class SlotIndex {
   void FindOrAdd(const Key* keys, int n, uint32_t* slots) {
     Prefetch(keys, n);
     for (int i = 0; i < n; ++i) slots[i] = FindOrAdd(keys[i]);
-  }
-
-  uint32_t Find(Key key) const {
-    if (table_.empty()) return kNoSlot;
-    for (size_t at = Hash(key);; at = (at + 1) & mask_) {
-      const uint32_t entry = table_[at];
-      if (entry == 0) return kNoSlot;
-      if (keys_[entry - 1] == key) return entry - 1;
-    }
-  }
-
-  void Find(const Key* keys, int n, uint32_t* slots) const {
-    Prefetch(keys, n);
-    for (int i = 0; i < n; ++i) slots[i] = Find(keys[i]);
   }
 
   int64_t memory_bytes() const {

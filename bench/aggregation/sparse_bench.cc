@@ -1,10 +1,11 @@
-// Whole rounds of sparse contributions, from the bytes that workers send to the released, sorted result: Validate and
-// Accumulate of each, and Release, in pieces. Beside them, numeric libraries that are handed the same entries all at
-// once.
+// Whole rounds of sparse contributions, from the bytes that workers send to the released, sorted result: Validate of
+// each, Accumulate of as many as a server folds together, and Release, in pieces. Beside them, numeric libraries that
+// are handed the same entries all at once.
 #include <benchmark/benchmark.h>
 
 #include <Eigen/SparseCore>
 #include <algorithm>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -44,6 +45,9 @@ v1::AggregateSpec SpecOf(const std::string& op, const SparseShape& shape, v1::Nu
   return spec;
 }
 
+// As FoldStrand: so many bytes that wait are folded together.
+constexpr int64_t kBatchBytes = 4 << 20;
+
 void FoldSparse(benchmark::State& state, const std::string& op, const SparseShape& shape, v1::Numerics numerics,
                 int index_dims = 0) {
   const SparseInput& input = MakeSparseInput(shape);
@@ -52,11 +56,23 @@ void FoldSparse(benchmark::State& state, const std::string& op, const SparseShap
   for (auto _ : state) {
     RoundAccumulator sum = RoundAccumulator::Create(spec).value();
     absl::Duration spent;
-    for (const v1::Contribution& contribution : input.contributions) {
-      v1::Contribution received = contribution;
+    for (size_t done = 0; done < input.contributions.size();) {
+      std::vector<v1::Contribution> received;
+      for (int64_t bytes = 0; done < input.contributions.size(); ++done) {
+        const v1::Contribution& next = input.contributions[done];
+        bytes += static_cast<int64_t>(next.ByteSizeLong());
+        if (bytes > kBatchBytes && !received.empty()) break;
+        received.push_back(next);
+      }
       const absl::Time begin = clock.Now();
-      const ValidContribution valid = sum.validator()->Validate(std::move(received), Threads()).value();
-      sum.Accumulate(valid);
+      std::vector<std::optional<ValidContribution>> valid(received.size());
+      Threads().Run(static_cast<int>(received.size()), [&](int i) {
+        const auto one = static_cast<size_t>(i);
+        valid[one] = sum.validator()->Validate(std::move(received[one])).value();
+      });
+      std::vector<const ValidContribution*> batch;
+      for (const auto& one : valid) batch.push_back(&*one);
+      sum.Accumulate(batch, Threads());
       spent += clock.Now() - begin;
     }
     const double memory = static_cast<double>(sum.memory_bytes());

@@ -20,13 +20,13 @@ struct Case {
   std::vector<int64_t> shape;
   int64_t rows = 0;
   int min_contributors = 0;
-  // Rows lie close together, and come again and again.
-  bool is_narrow = false;
+  // Rows lie close together, in so many, and come again and again.
+  int64_t narrow_range = 0;
 };
 
 std::string Name(const Case& c) {
   return fmt::format("{} {} {} of {} rows, at least {} contributors{}", c.op, v1::Numerics_Name(c.numerics),
-                     v1::DType_Name(c.dtype), c.rows, c.min_contributors, c.is_narrow ? ", narrow" : "");
+                     v1::DType_Name(c.dtype), c.rows, c.min_contributors, c.narrow_range > 0 ? ", narrow" : "");
 }
 
 v1::AggregateSpec SpecOf(const Case& c) {
@@ -41,7 +41,7 @@ v1::AggregateSpec SpecOf(const Case& c) {
 // Half of the rows are the same for all; a row may occur twice. No sum is too large for a float.
 v1::Contribution Make(const Case& c, Random& random) {
   std::vector<int64_t> indices;
-  const auto range = static_cast<uint64_t>(c.is_narrow ? std::min<int64_t>(c.shape[0], 3000) : c.shape[0]);
+  const auto range = static_cast<uint64_t>(c.narrow_range > 0 ? c.narrow_range : c.shape[0]);
   for (int64_t i = 0; i < c.rows; ++i) {
     indices.push_back(
         static_cast<int64_t>(i % 2 == 0 ? (static_cast<uint64_t>(i) * 7919) % range : random.Below(range)));
@@ -115,14 +115,14 @@ TEST_CASE("Rows that several threads fold have the bits of rows folded by one") 
                                                       {"sparse_sum_to_dense", v1::FLOAT32}}) {
     for (const v1::Numerics numerics : {v1::EXACT, v1::F64, v1::F32}) {
       if (numerics == v1::F32 && dtype == v1::FLOAT64) continue;
-      for (const bool is_narrow : {false, true}) {
+      for (const int64_t narrow_range : {0, 3000}) {
         CheckCase({.op = op,
                    .numerics = numerics,
                    .dtype = dtype,
                    .shape = {100'000, 24},
                    .rows = 700,
                    .min_contributors = static_cast<int>(seed % 2) * 2,
-                   .is_narrow = is_narrow},
+                   .narrow_range = narrow_range},
                   seed++);
       }
     }
@@ -149,6 +149,22 @@ TEST_CASE("Single values that several threads fold have the bits of values folde
                   seed);
         ++seed;
       }
+    }
+  }
+}
+
+TEST_CASE("Many single values that several threads fold have the bits of values folded by one, in crowded parts too") {
+  uint64_t seed = 200;
+  // Four of the root's children.
+  for (const int64_t narrow_range : {0, 60'000}) {
+    for (const char* op : {"sparse_sum", "weighted_coordinate_mean"}) {
+      CheckCase({.op = op,
+                 .numerics = v1::F64,
+                 .shape = {3'000'000},
+                 .rows = 100'000,
+                 .min_contributors = 2,
+                 .narrow_range = narrow_range},
+                seed++);
     }
   }
 }

@@ -1,4 +1,4 @@
-// What several threads validate and release has the bits, and the errors, of what one does.
+// What several threads validate, fold and release has the bits, and the errors, of what one does.
 #include <fmt/format.h>
 
 #include <catch2/catch.hpp>
@@ -134,7 +134,7 @@ std::string Outcome(const Round& round, ParallelFor& parallel) {
     if (!valid.ok()) continue;
     validator->PrepareGrowthMax(*valid, 0, parallel);
     outcome += fmt::format("grows by {}\n", validator->GrowthMax(*valid, 0));
-    sum.Accumulate(*valid);
+    sum.Accumulate(*valid, parallel);
   }
   const absl::StatusOr<AggregateRelease> release = std::move(sum).Release(parallel);
   if (!release.ok()) return outcome + release.status().ToString();
@@ -168,7 +168,7 @@ std::string CheckEverywhere(const Round& round) {
   return expected;
 }
 
-TEST_CASE("A dense result has the same bits however many threads release it") {
+TEST_CASE("A dense result has the same bits however many threads fold and release it") {
   for (const v1::Numerics numerics : {v1::EXACT, v1::F64}) {
     for (const char* op : {"sum", "weighted_mean"})
       CheckEverywhere(ARound(AnOutput(op, v1::FLOAT32, {kElements}), numerics));
@@ -176,7 +176,7 @@ TEST_CASE("A dense result has the same bits however many threads release it") {
   CheckEverywhere(ARound(AnOutput("sum", v1::INT32, {kElements})));
 }
 
-TEST_CASE("Single values have the same bits however many threads release them, sparse or dense, all or some") {
+TEST_CASE("Single values have the same bits however many threads fold and release them, sparse or dense, all or some") {
   for (const char* op : {"sparse_sum", "weighted_coordinate_mean"}) {
     for (const v1::OutputForm form : {v1::SPARSE, v1::DENSE}) {
       v1::OutputSpec output = AnOutput(op, v1::FLOAT32, {2000, 1500});
@@ -193,7 +193,7 @@ TEST_CASE("Single values have the same bits however many threads release them, s
   CheckEverywhere(ARound(output));
 }
 
-TEST_CASE("Rows have the same bits however many threads release them, sparse or dense, all or some") {
+TEST_CASE("Rows have the same bits however many threads fold and release them, sparse or dense, all or some") {
   for (const v1::Numerics numerics : {v1::EXACT, v1::F64, v1::F32}) {
     for (const v1::OutputForm form : {v1::SPARSE, v1::DENSE}) {
       v1::OutputSpec output = AnOutput("slices_sum", v1::FLOAT32, {100'000, 16});
@@ -210,7 +210,7 @@ TEST_CASE("Rows have the same bits however many threads release them, sparse or 
   CheckEverywhere(ARound(output));
 }
 
-TEST_CASE("A keyed table has the same bits however many threads release it") {
+TEST_CASE("A keyed table has the same bits however many threads fold and release it") {
   for (const v1::KeyType type : {v1::INT64_KEYS, v1::STRING_KEYS}) {
     for (const std::vector<int64_t>& shape : {std::vector<int64_t>(), std::vector<int64_t>{9}}) {
       v1::OutputSpec output = AnOutput("keyed_sum", v1::FLOAT32, shape);
