@@ -33,6 +33,7 @@
 #include "storage/memory/memory_payload_store.h"
 #include "storage/memory/memory_task_store.h"
 #include "storage/postgres/open.h"
+#include "storage/postgres/postgres_heartbeat.h"
 #include "storage/postgres/postgres_token_watch.h"
 #include "tls/self_signed.h"
 
@@ -185,8 +186,8 @@ class Turn {
   // Why it cannot wait.
   const absl::Status& status() const { return status_; }
 
-  // The wait is over: nothing is forwarded any more, and what is on its way to or from the database ends within a piece.
-  // Returns at once.
+  // The wait is over: nothing is forwarded any more, and what is on its way to or from the database ends within a
+  // piece. Returns at once.
   void BeginEnd() {
     if (standby_ == nullptr) return;
     if (payloads_ != nullptr) payloads_->Stop();
@@ -318,6 +319,8 @@ absl::Status Serve(const Config& config) {
   ASSIGN_OR_RETURN(Runtime::Options options, RuntimeOptions(config));
   Turn turn(config, clock, options.doors);
   PostgresStoreOptions as;
+  // While what lives is read.
+  std::optional<PostgresHeartbeat> recovery;
   if (config.is_in_postgres()) {
     RETURN_IF_ERROR(OpenPorts(config, clock, random, options));
     as.address = options.doors.rpc->address();
@@ -325,7 +328,10 @@ absl::Status Serve(const Config& config) {
                .certificate = options.for_peers.shown.certificate,
                .secret = options.for_peers.secret};
     as.wait = [&turn](const PostgresOwner::Waiting& waiting) { return turn.Wait(waiting); };
-    as.taken = [&turn] { turn.BeginEnd(); };
+    as.taken = [&](const PostgresOwner::Tenure& tenure) {
+      turn.BeginEnd();
+      recovery.emplace(PostgresConnection::Options{.conninfo = config.store}, tenure, config.takeover_after / kBeats);
+    };
   }
   const absl::StatusOr<ChosenStore> chosen = ChooseStore(config, random, std::move(as));
   turn.End();
@@ -339,6 +345,7 @@ absl::Status Serve(const Config& config) {
   const ChosenStore& store = *chosen;
   ASSIGN_OR_RETURN(const std::unique_ptr<Runtime> runtime,
                    Runtime::Start(*store.tasks, *store.payloads, clock, random, std::move(options)));
+  recovery.reset();
   RETURN_IF_ERROR(Announce(config, *runtime, WhereDataLie(config)));
   LogInfo("stopping on {}; another signal ends it at once", WaitForStop() == SIGINT ? "SIGINT" : "SIGTERM");
   absl::Status status = runtime->Stop();

@@ -8,6 +8,7 @@
 
 #include "base/status_macros.h"
 #include "server/core/broadcasts/row_selection.h"
+#include "server/core/uploads/upload_names.h"
 
 namespace sheaf {
 

@@ -43,7 +43,7 @@ struct PostgresStoreOptions {
   PeerAddress peer;
   absl::Duration takeover_after = absl::Seconds(4);
   std::function<bool(const PostgresOwner::Waiting&)> wait;
-  std::function<void()> taken;
+  std::function<void(const PostgresOwner::Tenure&)> taken;
 };
 // `random` names a server that has no name yet.
 absl::StatusOr<PostgresStore> OpenPostgresStore(const PostgresStoreOptions& options, Random& random);

@@ -55,6 +55,7 @@ class OwnedSession final : public SqlConnection {
   }
   absl::Status ExecuteScript(const std::string& sql) override { return session_.ExecuteScript(sql); }
   std::string name() const override { return session_.name(); }
+  PostgresOwner::Tenure tenure() const { return owner_.tenure(); }
 
   // As PostgresSession's: a change of the transaction, with values from `$1`.
   void Queue(int64_t num_rows, std::string sql, PostgresValues values, std::string returning = "",

@@ -103,6 +103,11 @@ std::string Counted(std::string_view sql, const PostgresConnection::Change& chan
   return fmt::format("{}\nWITH changed AS (\n{} RETURNING {}) SELECT * FROM ({}) AS counted LEFT JOIN changed ON true",
                      FirstLine(sql), sql, change.returning, count);
 }
+// The same of a question that must find something.
+std::string Required(std::string_view sql) {
+  return fmt::format("{}\nWITH found AS (\n{}) SELECT 1 / (count(*) > 0)::integer AS is_right FROM found",
+                     FirstLine(sql), sql);
+}
 constexpr std::string_view kDivisionByZero = "22012";
 
 std::string Milliseconds(absl::Duration duration) { return std::to_string(absl::ToInt64Milliseconds(duration)); }
@@ -214,6 +219,7 @@ void PostgresConnection::Queue(Statement statement) {
     statement.values.Add(statement.change->num_rows);
     statement.sql = Counted(statement.sql, *statement.change, statement.values.size());
   }
+  if (statement.if_no_row) statement.sql = Required(statement.sql);
   queue_.push_back(std::move(statement));
 }
 
@@ -357,7 +363,10 @@ absl::Status PostgresConnection::Broken(std::string_view what) {
 
 absl::Status PostgresConnection::Error(const Statement& statement, const pg_result* result) const {
   const char* sqlstate = PQresultErrorField(result, PG_DIAG_SQLSTATE);
-  if (statement.change && sqlstate != nullptr && sqlstate == kDivisionByZero) return statement.change->otherwise;
+  if (sqlstate != nullptr && sqlstate == kDivisionByZero) {
+    if (statement.change) return statement.change->otherwise;
+    if (statement.if_no_row) return *statement.if_no_row;
+  }
   const char* message = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
   return PostgresError(sqlstate != nullptr ? sqlstate : "",
                        fmt::format("{} ({}): {}", name_, FirstLine(statement.sql),

@@ -9,8 +9,8 @@
 //   connection->Queue({.sql = "-- commit\nCOMMIT"});
 //   absl::Status status = connection->Fly();
 //
-// A statement that fails, or that changes another number of rows than it must, ends its flight: what was queued behind
-// it does not happen. If a flight began no transaction, it is one.
+// A statement that fails, that changes another number of rows than it must, or that finds no row where it must, ends
+// its flight: what was queued behind it does not happen. If a flight began no transaction, it is one.
 //
 // Fly and Connect return within bounded time, whatever the database does: it has Options::timeout for each next byte. A
 // connection that broke stays so until Connect is called again (`is_connected`); then it is not known what became of
@@ -73,6 +73,8 @@ class PostgresConnection {
     PostgresValues values;
     // For an INSERT, UPDATE or DELETE without RETURNING of its own.
     std::optional<Change> change;
+    // For a SELECT, where it is: what Fly returns if it reads no row.
+    std::optional<absl::Status> if_no_row;
     // Called for each row of the answer, if nothing before failed. Columns are bigint, integer, smallint, boolean,
     // bytea, text or tid.
     std::function<void(const SqlRow& row)> on_row;

@@ -32,6 +32,25 @@ std::string Reachable(const std::string& address, const std::string& host) {
 
 }  // namespace
 
+PostgresConnection::Statement PostgresOwner::Tenure::Ask(std::string sql) const {
+  return {.sql = std::move(sql),
+          .values = PostgresValues().Add(SqlText(server_)).Add(server_epoch_),
+          .if_no_row = absl::AbortedError(fmt::format("another server has taken the store from {}", server_))};
+}
+
+PostgresConnection::Statement PostgresOwner::Tenure::Check() const {
+  return Ask("-- still_owner\nSELECT FROM owners WHERE population = '' AND server = $1 AND server_epoch = $2");
+}
+
+PostgresConnection::Statement PostgresOwner::Tenure::Hold() const {
+  return Ask("-- hold_owner\nSELECT FROM owners WHERE population = '' AND server = $1 AND server_epoch = $2 FOR SHARE");
+}
+
+PostgresConnection::Statement PostgresOwner::Tenure::Beat() const {
+  return {.sql = "-- beat\nUPDATE servers SET heartbeat_time = clock_timestamp() WHERE id = $1 AND epoch = $2",
+          .values = PostgresValues().Add(SqlText(server_)).Add(server_epoch_)};
+}
+
 absl::StatusOr<std::unique_ptr<PostgresOwner>> PostgresOwner::Take(PostgresConnection& connection,
                                                                    const Options& options) {
   std::unique_ptr<PostgresOwner> owner(new PostgresOwner(connection, options));
@@ -149,7 +168,8 @@ absl::Status PostgresOwner::TakeRow(absl::Duration patience) {
 }
 
 absl::Status PostgresOwner::EndOldConnection(Ending ending) {
-  return connection_.Run({.sql = fmt::format(R"(-- end_old_connection
+  return connection_.Run(
+      {.sql = fmt::format(R"(-- end_old_connection
       SELECT pg_terminate_backend(a.pid, 5000) FROM owners o
         JOIN pg_stat_activity a ON a.pid = o.backend_pid AND a.backend_start = o.backend_start
         LEFT JOIN servers s ON s.id = o.server AND s.epoch = o.server_epoch
@@ -158,10 +178,9 @@ absl::Status PostgresOwner::EndOldConnection(Ending ending) {
                 <= clock_timestamp())
          AND ({} OR a.state LIKE 'idle in transaction%' OR a.wait_event_type = 'Client')
          AND NOT (a.application_name = '{}' AND a.state = 'active' AND a.wait_event_type IS DISTINCT FROM 'Client'))",
-                                             ending == Ending::kAnyhow, kLongWork),
-                          .values = PostgresValues()
-                                        .Add(SqlText(options_.server))
-                                        .Add(absl::ToInt64Microseconds(options_.takeover_after))});
+                          ending == Ending::kAnyhow, kLongWork),
+       .values =
+           PostgresValues().Add(SqlText(options_.server)).Add(absl::ToInt64Microseconds(options_.takeover_after))});
 }
 
 absl::Status PostgresOwner::CheckFree() {
@@ -180,12 +199,11 @@ absl::Status PostgresOwner::CheckFree() {
        .on_row = [&](const SqlRow& row) {
          owner_ = {.server = row.String(0),
                    .peer = {.address = row.String(3), .certificate = row.String(4), .secret = row.String(5)}};
-         status = absl::NotFoundError(
-             fmt::format("{}: server {}{} owns the store, and was heard of {} s ago; it is taken over {} after "
-                         "it was heard of last",
-                         connection_.name(), row.Bytes(0),
-                         row.Bytes(1).empty() ? "" : fmt::format(" at {}", row.Bytes(1)), row.Int(2),
-                         absl::FormatDuration(options_.takeover_after)));
+         status = absl::NotFoundError(fmt::format(
+             "{}: server {}{} owns the store, and was heard of {} s ago; it is taken over {} after "
+             "it was heard of last",
+             connection_.name(), row.Bytes(0), row.Bytes(1).empty() ? "" : fmt::format(" at {}", row.Bytes(1)),
+             row.Int(2), absl::FormatDuration(options_.takeover_after)));
        }}));
   return status;
 }
@@ -302,9 +320,7 @@ absl::Status PostgresOwner::LoseAsOther(int64_t batch) {
 
 absl::Status PostgresOwner::Beat() {
   RETURN_IF_ERROR(status_);
-  return connection_.Run({.sql = "-- beat\nUPDATE servers SET heartbeat_time = clock_timestamp() "
-                                 "WHERE id = $1 AND epoch = $2",
-                          .values = PostgresValues().Add(SqlText(options_.server)).Add(server_epoch_)});
+  return connection_.Run(tenure().Beat());
 }
 
 absl::Status PostgresOwner::Release() {

@@ -39,6 +39,28 @@ class PostgresOwner {
     std::string server;
     PeerAddress peer;
   };
+  // Of one process's time as the owner: what it says of itself beside its batches, on any connection and thread. The
+  // row has its server and that server's epoch, which no later owner has.
+  class Tenure {
+   public:
+    Tenure(std::string server, int64_t server_epoch) : server_(std::move(server)), server_epoch_(server_epoch) {}
+
+    // The last statement of a transaction, which fails with ABORTED, and with it all of the transaction, if somebody
+    // has taken over before. Locks nothing. What was committed after a takeover, no statement before this one has seen:
+    // so nothing is deleted, or overwritten, that a later owner wrote.
+    PostgresConnection::Statement Check() const;
+    // The first statement of a short transaction, ABORTED likewise: nobody takes over before its end. The owner's next
+    // batch waits for that, too.
+    PostgresConnection::Statement Hold() const;
+    // Says that this process lives, where it commits nothing.
+    PostgresConnection::Statement Beat() const;
+
+   private:
+    PostgresConnection::Statement Ask(std::string sql) const;
+
+    std::string server_;
+    int64_t server_epoch_;
+  };
   struct Waiting {
     // NOT_FOUND while another server owns the store, UNAVAILABLE while the database does not serve; in a sentence.
     absl::Status why;
@@ -71,6 +93,7 @@ class PostgresOwner {
   // A server that starts again is its own successor: what is left of its former process is shut out.
   static absl::StatusOr<std::unique_ptr<PostgresOwner>> Take(PostgresConnection& connection, const Options& options);
 
+  Tenure tenure() const { return {options_.server, server_epoch_}; }
   // OK as long as nobody has taken over, as far as this server has heard.
   const absl::Status& status() const { return status_; }
   // The first statement of each transaction that writes.

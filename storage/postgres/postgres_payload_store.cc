@@ -216,9 +216,14 @@ absl::StatusOr<PayloadStore::BlobRemains> PostgresPayloadStore::DeleteBlob(const
   std::optional<int64_t> content_key;
   {
     ASSIGN_OR_RETURN(const PostgresPool::Borrowed connection, pool_->Borrow());
-    RETURN_IF_ERROR(connection->Run({.sql = "-- delete_blob\nDELETE FROM blobs WHERE digest = $1 RETURNING content_key",
-                                     .values = PostgresValues().Add(SqlText(digest)),
-                                     .on_row = [&](const SqlRow& row) { content_key = row.Int(0); }}));
+    RETURN_IF_ERROR(RunTransaction(*connection, [&] {
+      // A later owner may give a round a broadcast that it has found there.
+      if (tenure_) connection->Queue(tenure_->Hold());
+      connection->Queue({.sql = "-- delete_blob\nDELETE FROM blobs WHERE digest = $1 RETURNING content_key",
+                         .values = PostgresValues().Add(SqlText(digest)),
+                         .on_row = [&](const SqlRow& row) { content_key = row.Int(0); }});
+      return absl::OkStatus();
+    }));
   }
   if (!content_key.has_value()) return BlobRemains();
   fetched_.Delete(digest);
@@ -268,6 +273,7 @@ absl::Status PostgresPayloadStore::WriteCheckpoint(const RoundId& round, const s
                                      .Add(content.size_bytes)
                                      .Add(SqlText(content.digest))
                                      .Add(content.key)});
+    if (tenure_) connection->Queue(tenure_->Check());
     return absl::OkStatus();
   });
 }
@@ -306,6 +312,7 @@ absl::Status PostgresPayloadStore::DeleteCheckpointsExcept(const RoundId& round,
                          .values = PostgresValues().Add(SqlText(round.value())).Add(SqlText(name)),
                          .on_row = [&](const SqlRow& row) { content_keys.push_back(row.Int(0)); }}));
     for (const int64_t content_key : content_keys) QueueDeleteContent(*connection, content_key);
+    if (tenure_) connection->Queue(tenure_->Check());
     return absl::OkStatus();
   });
 }

@@ -16,6 +16,7 @@
 
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,7 @@
 #include "storage/files/upload_files.h"
 #include "storage/payload_store.h"
 #include "storage/postgres/postgres_contents.h"
+#include "storage/postgres/postgres_owner.h"
 #include "storage/postgres/postgres_pool.h"
 #include "storage/postgres/postgres_spools.h"
 #include "storage/postgres/postgres_uploads.h"
@@ -51,8 +53,13 @@ class PostgresPayloadStore final : public PayloadStore {
   // Files of this machine whose blobs other servers have deleted go. O(blobs).
   absl::Status DropDeleted();
 
-  // What is appended to spools travels in the batches of this session from here on (postgres_spools.h).
-  void JoinBatches(OwnedSession& session) { spools_.JoinBatches(session); }
+  // What is appended to spools travels in the batches of this session from here on (postgres_spools.h). Once another
+  // server has taken the store, whatever would delete or overwrite something of it returns ABORTED, and has done
+  // nothing. Before any other thread uses this.
+  void JoinBatches(OwnedSession& session) {
+    tenure_ = session.tenure();
+    spools_.JoinBatches(session);
+  }
 
   absl::StatusOr<Upload> StartUpload(const UploadId& id, int64_t size_bytes, const std::string& digest) override;
   absl::StatusOr<Upload> StartMemoryUpload(const UploadId& id, int64_t size_bytes, const std::string& digest) override;
@@ -109,6 +116,8 @@ class PostgresPayloadStore final : public PayloadStore {
   UploadFiles memory_;
   PostgresUploads uploads_;
   PostgresSpools spools_;
+  // None: this server does not own the store.
+  std::optional<PostgresOwner::Tenure> tenure_;
   FetchedBlobs fetched_;
   std::atomic<bool> has_deleted_unused_ = false;
 };

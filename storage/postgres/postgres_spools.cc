@@ -245,6 +245,7 @@ absl::Status PostgresSpools::DeleteRows(const RoundId& round, int64_t through) {
                        .on_row = [&](const SqlRow& row) { content_keys.push_back(row.Int(0)); }});
     RETURN_IF_ERROR(connection->Fly());
     for (const int64_t content_key : content_keys) QueueDeleteContent(*connection, content_key);
+    if (tenure_) connection->Queue(tenure_->Check());
     return absl::OkStatus();
   });
 }

@@ -32,6 +32,7 @@ class PostgresSpools final : public BatchPart {
   // server that has lost its store writes nothing any more.
   void JoinBatches(OwnedSession& session) {
     session_ = &session;
+    tenure_ = session.tenure();
     session.Join(*this);
   }
 
@@ -73,6 +74,8 @@ class PostgresSpools final : public BatchPart {
   PostgresPool& pool_;
   // Null: they have joined none.
   OwnedSession* session_ = nullptr;
+  // As long.
+  std::optional<PostgresOwner::Tenure> tenure_;
   // Taken before the other, by one Sync at a time.
   Mutex syncing_;
   Mutex mutex_;

@@ -64,7 +64,7 @@ absl::StatusOr<std::unique_ptr<PostgresTaskStore>> PostgresTaskStore::Open(const
     shared.owner().Release().IgnoreError();
     return status;
   }
-  if (options.taken) options.taken();
+  if (options.taken) options.taken(shared.owner().tenure());
   ASSIGN_OR_RETURN(std::unique_ptr<TaskStore> tasks, SqlTaskStore::Open(std::move(engine)));
   return std::unique_ptr<PostgresTaskStore>(new PostgresTaskStore(shared, std::move(tasks)));
 }
@@ -72,8 +72,6 @@ absl::StatusOr<std::unique_ptr<PostgresTaskStore>> PostgresTaskStore::Open(const
 PostgresConnection& PostgresTaskStore::connection() { return engine_.postgres(); }
 
 OwnedSession& PostgresTaskStore::session() { return engine_.session(); }
-
-absl::Status PostgresTaskStore::Beat() { return engine_.owner().Beat(); }
 
 absl::Status PostgresTaskStore::Release() { return engine_.owner().Release(); }
 

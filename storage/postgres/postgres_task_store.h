@@ -34,7 +34,7 @@ class PostgresTaskStore {
     PostgresConnection::Options connection;
     PostgresOwner::Options owner;
     // Called when its turn has come and the schema is this build's, before the store is read. May be null.
-    std::function<void()> taken;
+    std::function<void(const PostgresOwner::Tenure&)> taken;
     // Those of this build.
     std::span<const Migration> migrations = PostgresMigrations();
   };
@@ -47,8 +47,6 @@ class PostgresTaskStore {
   PostgresConnection& connection();
   // That of the batches.
   OwnedSession& session();
-  // Says that this server lives, where it has nothing to commit.
-  absl::Status Beat();
   // After the last batch: the next owner need not wait.
   absl::Status Release();
 

@@ -47,6 +47,7 @@ CHECKS = {
     "threads": ("server_threads_test", ["--abort"]),
     "rpc": ("server_rpc_test", ["--abort", "-#", "[#forwarding_test]"]),
     "postgres": ("storage_postgres_test", ["--abort"]),
+    "postgres_payload": ("postgres_payload_test", ["--abort"]),
     "worker": ("worker_test", ["--abort"]),
 }
 

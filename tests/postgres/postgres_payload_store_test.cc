@@ -7,10 +7,14 @@
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <thread>
 
+#include "absl/time/clock.h"
 #include "base/checksum.h"
+#include "storage/postgres/postgres_heartbeat.h"
 #include "storage/postgres/postgres_migrations.h"
+#include "storage/postgres/postgres_task_store.h"
 #include "tests/postgres/postgres_cluster.h"
 #include "tests/storage/temporary_directory.h"
 
@@ -314,6 +318,122 @@ TEST_CASE("What a database that went away did not take is lost, and said; then e
         6);
   REQUIRE(server.store->FinishUpload(upload).ok());
   CHECK(WholeOf(**server.store->OpenUpload(upload)) == "abcdef");
+}
+
+// --- Owners --------------------------------------------------------------------------------------
+
+// A server whose turn has come, also if another one lives.
+struct OwningServer : Server {
+  OwningServer(PostgresDatabase& database, const std::string& name) : Server(database) {
+    auto opened = PostgresTaskStore::Open(
+        {.connection = {.conninfo = database.conninfo(), .timeout = absl::Seconds(10)},
+         .owner = {.server = name, .address = name + ":7433", .takeover_after = absl::ZeroDuration()}});
+    REQUIRE(opened.ok());
+    tasks = *std::move(opened);
+    store->JoinBatches(tasks->session());
+  }
+  absl::Status WriteCheckpoint(const RoundId& round, const std::string& name, std::string_view bytes) {
+    return store->WriteCheckpoint(round, name, [&](const ByteSink& take) { return take(bytes); });
+  }
+  SpoolRef Append(const RoundId& round, std::string_view bytes) {
+    REQUIRE(tasks->tasks().BeginBatch().ok());
+    const absl::StatusOr<SpoolRef> ref = store->AppendToSpool(round, bytes);
+    REQUIRE(ref.ok());
+    REQUIRE(tasks->tasks().CommitBatch().ok());
+    return *ref;
+  }
+
+  std::unique_ptr<PostgresTaskStore> tasks;
+};
+
+TEST_CASE("A server that was taken over, and goes on, deletes and overwrites nothing of the store") {
+  PostgresDatabase database;
+  const RoundId round("r");
+  OwningServer old(database, "old");
+  const SpoolRef first = old.Append(round, "first");
+  REQUIRE(old.WriteCheckpoint(round, "c1", "of the old one").ok());
+  const std::string blob = *old.store->PutBlob("a broadcast");
+
+  OwningServer next(database, "next");
+  const SpoolRef second = next.Append(round, "second");
+  REQUIRE(next.WriteCheckpoint(round, "c2", "of the next one").ok());
+  REQUIRE(next.store->DeleteCheckpointsExcept(round, "c2").ok());
+
+  CHECK(old.WriteCheckpoint(round, "c2", "of the old one").code() == Code::kAborted);
+  CHECK(old.WriteCheckpoint(round, "c3", "of the old one").code() == Code::kAborted);
+  CHECK(old.store->DeleteCheckpointsExcept(round, "c1").code() == Code::kAborted);
+  CHECK(old.store->DeleteSpoolSegments(round, second.segment).code() == Code::kAborted);
+  CHECK(old.store->DeleteRound(round).code() == Code::kAborted);
+  CHECK(old.store->DeleteBlob(blob).status().code() == Code::kAborted);
+
+  CHECK(*next.store->ReadFromSpool(round, first) == "first");
+  CHECK(*next.store->ReadFromSpool(round, second) == "second");
+  CHECK(*next.store->ReadCheckpoint(round, "c2") == "of the next one");
+  CHECK(next.store->ReadCheckpoint(round, "c3").status().code() == Code::kNotFound);
+  CHECK(WholeOf(**next.store->OpenBlob(blob)) == "a broadcast");
+  // What they wrote in vain has left no bytes.
+  CHECK(NumPieces(database) == 2);
+
+  REQUIRE(next.store->DeleteBlob(blob).ok());
+  REQUIRE(next.store->DeleteRound(round).ok());
+  CHECK(next.store->ListRounds()->empty());
+}
+
+TEST_CASE("A checkpoint that is being written when another server takes over is none") {
+  PostgresDatabase database;
+  const RoundId round("r");
+  OwningServer old(database, "old");
+  std::optional<OwningServer> next;
+  const absl::Status written = old.store->WriteCheckpoint(round, "c9", [&](const ByteSink& take) {
+    absl::Status status = take(ManyBytes(3'000'000, 7));
+    next.emplace(database, "next");
+    REQUIRE(next->WriteCheckpoint(round, "c9", "of the next one").ok());
+    status.Update(take("the rest"));
+    return status;
+  });
+  CHECK(written.code() == Code::kAborted);
+  CHECK(*next->store->ReadCheckpoint(round, "c9") == "of the next one");
+}
+
+TEST_CASE("The next process of the same server shuts the one before out, too") {
+  PostgresDatabase database;
+  const RoundId round("r");
+  OwningServer before(database, "server");
+  OwningServer after(database, "server");
+  REQUIRE(after.WriteCheckpoint(round, "c1", "of the next process").ok());
+  CHECK(before.store->DeleteRound(round).code() == Code::kAborted);
+  CHECK(*after.store->ReadCheckpoint(round, "c1") == "of the next process");
+}
+
+TEST_CASE("An owner whose connection broke is the owner that it was") {
+  PostgresDatabase database;
+  const RoundId round("r");
+  OwningServer server(database, "server");
+  REQUIRE(server.WriteCheckpoint(round, "c1", "one").ok());
+  database.Run(fmt::format("SELECT pg_terminate_backend({}, 5000)", server.tasks->connection().backend_pid()));
+  // This finds it broken, or makes it anew.
+  if (server.tasks->tasks().BeginBatch().ok()) server.tasks->tasks().CommitBatch().IgnoreError();
+  server.Append(round, "bytes");
+  CHECK(server.WriteCheckpoint(round, "c2", "two").ok());
+  CHECK(server.store->DeleteCheckpointsExcept(round, "c2").ok());
+}
+
+TEST_CASE("Nobody takes over from an owner that is heard to live while it commits nothing") {
+  PostgresDatabase database;
+  const PostgresConnection::Options connection = {.conninfo = database.conninfo(), .timeout = absl::Seconds(10)};
+  const auto try_to_take = [&] {
+    return PostgresTaskStore::Open(
+        {.connection = connection,
+         .owner = {.server = "next", .address = "next:7433", .takeover_after = absl::Milliseconds(1'500)}});
+  };
+  OwningServer owner(database, "owner");
+  {
+    const PostgresHeartbeat heartbeat(connection, owner.tasks->session().tenure(), absl::Milliseconds(100));
+    absl::SleepFor(absl::Milliseconds(2'500));
+    CHECK(try_to_take().status().code() == Code::kFailedPrecondition);
+  }
+  absl::SleepFor(absl::Milliseconds(2'000));
+  CHECK(try_to_take().ok());
 }
 
 }  // namespace

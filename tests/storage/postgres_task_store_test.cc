@@ -285,7 +285,7 @@ TEST_CASE("Of two servers one owns the store, until it is silent for too long") 
 
   // It says that it lives without a commit, too.
   database.Run("UPDATE owners SET heartbeat_time = heartbeat_time - interval '1 hour'");
-  REQUIRE(first->Beat().ok());
+  REQUIRE(first->connection().Run(first->session().tenure().Beat()).ok());
   CHECK_FALSE(TryOpen(database, {.name = "server-2", .takeover_after = absl::Minutes(10)}).ok());
   auto second = Open(database, {.name = "server-2", .takeover_after = absl::ZeroDuration()});
   CHECK(second->tasks().ListWorkers({})->size() == 2);
@@ -358,7 +358,7 @@ TEST_CASE("Who waits for its turn has connected and read ahead by then, also whe
              if (num_looks == 4) REQUIRE(first->Release().ok());
              return num_looks < 20;
            },
-       .taken = [&] { was_taken = true; }},
+       .taken = [&](const PostgresOwner::Tenure&) { was_taken = true; }},
       random);
   INFO(second.status().ToString());
   REQUIRE(second.ok());
