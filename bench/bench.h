@@ -28,7 +28,7 @@ struct Setup {
   std::string directory;
   absl::Duration duration = absl::Seconds(2);
   int repeats = 3;
-  // Of "sync": only the rows whose names contain this; of "pipeline", "postgres" and "endurance" only such parts.
+  // Of "sync": only the rows whose names contain this; of "http", "pipeline", "postgres" and "endurance" only such parts.
   std::string row;
   // Of "postgres": how long a snapshot is held.
   absl::Duration snapshot = absl::Minutes(1);

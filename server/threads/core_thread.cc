@@ -15,8 +15,10 @@ constexpr size_t kBatchEventsMax = 256;
 // operator above all, waits longer than for two.
 constexpr absl::Duration kBatchDurationMax = absl::Milliseconds(20);
 constexpr size_t kBatchEventsMin = 16;
-// While several callers have calls, one of little work waits for two batches of which others took nearly all. As long
-// as flushes usually take: half of this would make the core flush for most of its time.
+// While several callers have calls, one of little work waits for two batches of which others took nearly all. So these
+// work for as long as they are then flushed and committed, by what that took lately: for less, the core would flush for
+// most of its time.
+constexpr absl::Duration kSharedBatchDurationMin = absl::Milliseconds(1);
 constexpr absl::Duration kSharedBatchDurationMax = absl::Milliseconds(5);
 // How long it is after the last batch with calls of several.
 constexpr absl::Duration kSharedFor = absl::Seconds(1);
@@ -37,7 +39,9 @@ class CoreThread::Control final : public BatchControl {
       : thread_(thread), batch_(batch), begin_(begin) {
     thread_.costs_.clear();
     if (batch_.num_callers > 1) thread_.last_shared_ = begin_;
-    duration_max_ = begin_ - thread_.last_shared_ < kSharedFor ? kSharedBatchDurationMax : kBatchDurationMax;
+    duration_max_ = begin_ - thread_.last_shared_ < kSharedFor
+                        ? std::clamp(thread_.usual_commit_, kSharedBatchDurationMin, kSharedBatchDurationMax)
+                        : kBatchDurationMax;
   }
   bool MayGoOn() override { return EndEvent() - begin_ < duration_max_; }
   void TakeBack(std::span<Event> events) override {
@@ -126,6 +130,8 @@ void CoreThread::Run() {
     RefreshFigures();
     if (meter_.End() > kBatchCpuMax) LogWarning("{}", meter_.Warning(kBatchCpuMax));
     const absl::Duration took = control.took();
+    // One in eight: a single slow one says little about those that follow.
+    usual_commit_ += (control.flush_took() + control.commit_took() - usual_commit_) / 8;
     if (absl::IsInternal(status) || absl::IsDataLoss(status) || absl::IsAborted(status)) return on_failure_(status);
     if (!status.ok()) LogError("a batch was refused: {}", status.ToString());
     if (!status.ok()) figures_.failed.Add();

@@ -82,6 +82,8 @@ class CoreThread final : public Executor {
   size_t batch_events_max_ = 16;
   // When a batch with calls of several callers began.
   absl::Time last_shared_ = absl::InfinitePast();
+  // How long batches are flushed and committed.
+  absl::Duration usual_commit_;
   // After a batch that took long, because its work or its commit did: those whom it answered have as long again to be
   // heard before anything runs out that had not when it began. A renewal may have taken longer than the lease lasts.
   struct Hold {
