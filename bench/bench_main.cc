@@ -133,7 +133,7 @@ int Main(int argc, char** argv) {
       "Of sync: only rows whose name contains this, such as \"64 workers, 1 per\"; of http only such parts: cycles, "
       "contributions, metrics, overload, parked; of pipeline: "
       "sleeping, opening, back to back, memory, tags; of postgres: cycles, delays, forwarding, "
-      "contributions, snapshot; of endurance: directory, postgres.");
+      "transfers, snapshot; of endurance: directory, postgres.");
   app.add_option("--snapshot-seconds", snapshot_seconds, "Of postgres: how long somebody holds a snapshot.");
   app.add_option("--rounds", setup.rounds, "Of endurance: how many.");
   app.add_flag("--pin,!--no-pin", is_pinned, "Server and clients on a CPU each.");

@@ -92,7 +92,8 @@ def worker_seconds(server, computation, outputs):
     command = [os.path.join(os.environ["SHEAF_BINARIES"], "sheaf"), "task", "describe", f"{result.round.id}/0"]
     shown = subprocess.run([*command, "--server", server.address, "-o", "json"], capture_output=True, check=True).stdout
     (attempt,) = json.loads(shown)["task"]["attempts"]
-    return sum(float(attempt["timings"].get(part, "0s").removesuffix("s")) for part in ("download", "prepare", "compute", "upload"))
+    parts = (attempt["timings"].get(part, "0s") for part in ("download", "prepare", "compute", "upload"))
+    return sum(float(part.removesuffix("s")) for part in parts)
 
 
 def spread(samples, scale=1e3):

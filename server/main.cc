@@ -330,7 +330,10 @@ absl::Status Serve(const Config& config) {
     as.wait = [&turn](const PostgresOwner::Waiting& waiting) { return turn.Wait(waiting); };
     as.taken = [&](const PostgresOwner::Tenure& tenure) {
       turn.BeginEnd();
-      recovery.emplace(PostgresConnection::Options{.conninfo = config.store}, tenure, config.takeover_after / kBeats);
+      recovery.emplace(
+          PostgresConnection::Options{
+              .conninfo = config.store, .timeout = config.takeover_after, .lock_timeout = config.takeover_after / 2},
+          tenure, config.takeover_after / kBeats);
     };
   }
   const absl::StatusOr<ChosenStore> chosen = ChooseStore(config, random, std::move(as));

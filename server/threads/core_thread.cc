@@ -15,9 +15,9 @@ constexpr size_t kBatchEventsMax = 256;
 // operator above all, waits longer than for two.
 constexpr absl::Duration kBatchDurationMax = absl::Milliseconds(20);
 constexpr size_t kBatchEventsMin = 16;
-// While several callers have calls, one of little work waits for two batches of which others took nearly all. So these
-// work for as long as they are then flushed and committed, by what that took lately: for less, the core would flush for
-// most of its time.
+// While several callers have calls, one with little to do waits for two batches of which others took nearly all. So
+// these work for as long as they are then flushed and committed, by what that took lately: for less, the core would
+// flush for most of its time.
 constexpr absl::Duration kSharedBatchDurationMin = absl::Milliseconds(1);
 constexpr absl::Duration kSharedBatchDurationMax = absl::Milliseconds(5);
 // How long it is after the last batch with calls of several.
@@ -130,8 +130,6 @@ void CoreThread::Run() {
     RefreshFigures();
     if (meter_.End() > kBatchCpuMax) LogWarning("{}", meter_.Warning(kBatchCpuMax));
     const absl::Duration took = control.took();
-    // One in eight: a single slow one says little about those that follow.
-    usual_commit_ += (control.flush_took() + control.commit_took() - usual_commit_) / 8;
     if (absl::IsInternal(status) || absl::IsDataLoss(status) || absl::IsAborted(status)) return on_failure_(status);
     if (!status.ok()) LogError("a batch was refused: {}", status.ToString());
     if (!status.ok()) figures_.failed.Add();
@@ -158,6 +156,8 @@ void CoreThread::Count(const BatchGatherer::Batch& batch, const Control& control
   meter_.ForEachPart([this](std::string_view what, absl::Duration cost) { figures_.cpu.Add(what, cost); });
   const size_t num_events = batch.sources.size() - control.num_left();
   if (num_events == 0) return;
+  // One in eight: a single slow one says little about those that follow.
+  usual_commit_ += (control.flush_took() + control.commit_took() - usual_commit_) / 8;
   waited_seconds_.clear();
   for (size_t i = 0; i < num_events; ++i) {
     waited_seconds_.push_back(absl::ToDoubleSeconds(control.begin() - batch.sources[i].arrival));

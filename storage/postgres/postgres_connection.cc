@@ -219,7 +219,10 @@ void PostgresConnection::Queue(Statement statement) {
     statement.values.Add(statement.change->num_rows);
     statement.sql = Counted(statement.sql, *statement.change, statement.values.size());
   }
-  if (statement.if_no_row) statement.sql = Required(statement.sql);
+  if (statement.if_no_row) {
+    SHEAF_CHECK(!statement.change && !statement.on_row, "what must find a row tells nothing of it: {}", statement.sql);
+    statement.sql = Required(statement.sql);
+  }
   queue_.push_back(std::move(statement));
 }
 

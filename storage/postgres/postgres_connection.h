@@ -73,7 +73,7 @@ class PostgresConnection {
     PostgresValues values;
     // For an INSERT, UPDATE or DELETE without RETURNING of its own.
     std::optional<Change> change;
-    // For a SELECT, where it is: what Fly returns if it reads no row.
+    // For a SELECT that is asked only whether it finds a row: what Fly returns if it does not.
     std::optional<absl::Status> if_no_row;
     // Called for each row of the answer, if nothing before failed. Columns are bigint, integer, smallint, boolean,
     // bytea, text or tid.

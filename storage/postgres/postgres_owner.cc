@@ -18,6 +18,8 @@ constexpr int64_t kLooksPerBeat = 10;
 // How long whoever may take the row waits for a transaction of the owner of whom nothing was heard.
 constexpr absl::Duration kPatienceMin = absl::Milliseconds(100);
 constexpr absl::Duration kPatienceMax = absl::Seconds(10);
+// The time at which the row was taken, which a connection that is made anew leaves as it is.
+constexpr std::string_view kTakeMicros = "(extract(epoch FROM take_time) * 1000000)::bigint";
 constexpr std::string_view kLongWork = "sheafd at long work";
 // The channel that hears of each owner that has given the store back.
 constexpr std::string_view kFreedChannel = "sheaf_store_freed";
@@ -32,19 +34,18 @@ std::string Reachable(const std::string& address, const std::string& host) {
 
 }  // namespace
 
-PostgresConnection::Statement PostgresOwner::Tenure::Ask(std::string sql) const {
-  return {.sql = std::move(sql),
-          .values = PostgresValues().Add(SqlText(server_)).Add(server_epoch_),
-          .if_no_row = absl::AbortedError(fmt::format("another server has taken the store from {}", server_))};
+PostgresConnection::Statement PostgresOwner::Tenure::Ask(std::string_view name, std::string_view lock) const {
+  return {.sql = fmt::format("-- {}\nSELECT FROM owners WHERE population = '' AND server = $1 AND server_epoch = $2 "
+                             "AND {} = $3{}",
+                             name, kTakeMicros, lock),
+          .values = PostgresValues().Add(SqlText(server_)).Add(server_epoch_).Add(take_micros_),
+          .if_no_row = absl::AbortedError(
+              fmt::format("the store is no longer that of this process of {}: another one has taken it", server_))};
 }
 
-PostgresConnection::Statement PostgresOwner::Tenure::Check() const {
-  return Ask("-- still_owner\nSELECT FROM owners WHERE population = '' AND server = $1 AND server_epoch = $2");
-}
+PostgresConnection::Statement PostgresOwner::Tenure::Check() const { return Ask("still_owner", ""); }
 
-PostgresConnection::Statement PostgresOwner::Tenure::Hold() const {
-  return Ask("-- hold_owner\nSELECT FROM owners WHERE population = '' AND server = $1 AND server_epoch = $2 FOR SHARE");
-}
+PostgresConnection::Statement PostgresOwner::Tenure::Hold() const { return Ask("hold_owner", " FOR SHARE"); }
 
 PostgresConnection::Statement PostgresOwner::Tenure::Beat() const {
   return {.sql = "-- beat\nUPDATE servers SET heartbeat_time = clock_timestamp() WHERE id = $1 AND epoch = $2",
@@ -140,7 +141,7 @@ absl::Status PostgresOwner::TakeRow(absl::Duration patience) {
       SELECT set_config('lock_timeout', least($1, setting::bigint)::text, true)
         FROM pg_settings WHERE name = 'lock_timeout')",
                      .values = PostgresValues().Add(absl::ToInt64Milliseconds(patience))});
-  RETURN_IF_ERROR(connection_.Run({.sql = R"(-- take
+  RETURN_IF_ERROR(connection_.Run({.sql = fmt::format(R"(-- take
       INSERT INTO owners (population, server, server_epoch, epoch, batch, take_time, heartbeat_time, backend_pid,
                           backend_start)
       VALUES ('', $1, $2, 1, 0, clock_timestamp(), clock_timestamp(), pg_backend_pid(),
@@ -153,7 +154,8 @@ absl::Status PostgresOwner::TakeRow(absl::Duration patience) {
            OR greatest(owners.heartbeat_time, (SELECT s.heartbeat_time FROM servers s
                                                 WHERE s.id = owners.server AND s.epoch = owners.server_epoch))
                 + $3 * interval '1 microsecond' <= clock_timestamp()
-      RETURNING epoch, batch)",
+      RETURNING epoch, batch, {})",
+                                                      kTakeMicros),
                                    .values = PostgresValues()
                                                  .Add(SqlText(options_.server))
                                                  .Add(server_epoch_)
@@ -162,6 +164,7 @@ absl::Status PostgresOwner::TakeRow(absl::Duration patience) {
                                      is_taken = true;
                                      epoch_ = row.Int(0);
                                      batch_ = row.Int(1);
+                                     take_micros_ = row.Int(2);
                                    }}));
   // Somebody was quicker.
   return is_taken ? absl::OkStatus() : absl::NotFoundError("another server has just taken the store");
@@ -251,18 +254,20 @@ absl::Status PostgresOwner::Lose(std::string_view why) {
 absl::StatusOr<int64_t> PostgresOwner::TakeAgain() {
   bool is_taken = false;
   int64_t batch = 0;
-  // The server and its epoch tell that the row is this process's, whichever of its connections took it last: an answer
-  // to this very statement may have been lost, too.
-  RETURN_IF_ERROR(connection_.Run({.sql = R"(-- take_again
+  // The server, its epoch and the time tell that the row is this process's, whichever of its connections took it last:
+  // an answer to this very statement may have been lost, too.
+  RETURN_IF_ERROR(
+      connection_.Run({.sql = fmt::format(R"(-- take_again
       UPDATE owners SET epoch = epoch + 1, heartbeat_time = clock_timestamp(), backend_pid = pg_backend_pid(),
              backend_start = (SELECT backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid())
-       WHERE population = '' AND server = $1 AND server_epoch = $2 RETURNING epoch, batch)",
-                                   .values = PostgresValues().Add(SqlText(options_.server)).Add(server_epoch_),
-                                   .on_row = [&](const SqlRow& row) {
-                                     is_taken = true;
-                                     epoch_ = row.Int(0);
-                                     batch = row.Int(1);
-                                   }}));
+       WHERE population = '' AND server = $1 AND server_epoch = $2 AND {} = $3 RETURNING epoch, batch)",
+                                          kTakeMicros),
+                       .values = PostgresValues().Add(SqlText(options_.server)).Add(server_epoch_).Add(take_micros_),
+                       .on_row = [&](const SqlRow& row) {
+                         is_taken = true;
+                         epoch_ = row.Int(0);
+                         batch = row.Int(1);
+                       }}));
   if (!is_taken) return Lose("another server has taken over");
   return batch;
 }

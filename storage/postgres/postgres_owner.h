@@ -22,6 +22,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -39,27 +40,29 @@ class PostgresOwner {
     std::string server;
     PeerAddress peer;
   };
-  // Of one process's time as the owner: what it says of itself beside its batches, on any connection and thread. The
-  // row has its server and that server's epoch, which no later owner has.
+  // One process's time as the owner: what it says of itself beside its batches, on any connection and thread.
   class Tenure {
    public:
-    Tenure(std::string server, int64_t server_epoch) : server_(std::move(server)), server_epoch_(server_epoch) {}
+    // When it began, in microseconds, by the database's clock: a server that stopped well may have an epoch again.
+    Tenure(std::string server, int64_t server_epoch, int64_t take_micros)
+        : server_(std::move(server)), server_epoch_(server_epoch), take_micros_(take_micros) {}
 
     // The last statement of a transaction, which fails with ABORTED, and with it all of the transaction, if somebody
-    // has taken over before. Locks nothing. What was committed after a takeover, no statement before this one has seen:
-    // so nothing is deleted, or overwritten, that a later owner wrote.
+    // has taken over before. Locks nothing. Whatever the statements before it met had been committed by then; if that
+    // was a later owner's, this one finds that owner.
     PostgresConnection::Statement Check() const;
-    // The first statement of a short transaction, ABORTED likewise: nobody takes over before its end. The owner's next
-    // batch waits for that, too.
+    // The first statement of a short transaction, ABORTED likewise: nobody takes over before its end. It waits for the
+    // owner's batch that is under way, and the next batch for it.
     PostgresConnection::Statement Hold() const;
     // Says that this process lives, where it commits nothing.
     PostgresConnection::Statement Beat() const;
 
    private:
-    PostgresConnection::Statement Ask(std::string sql) const;
+    PostgresConnection::Statement Ask(std::string_view name, std::string_view lock) const;
 
     std::string server_;
     int64_t server_epoch_;
+    int64_t take_micros_;
   };
   struct Waiting {
     // NOT_FOUND while another server owns the store, UNAVAILABLE while the database does not serve; in a sentence.
@@ -93,7 +96,7 @@ class PostgresOwner {
   // A server that starts again is its own successor: what is left of its former process is shut out.
   static absl::StatusOr<std::unique_ptr<PostgresOwner>> Take(PostgresConnection& connection, const Options& options);
 
-  Tenure tenure() const { return {options_.server, server_epoch_}; }
+  Tenure tenure() const { return {options_.server, server_epoch_, take_micros_}; }
   // OK as long as nobody has taken over, as far as this server has heard.
   const absl::Status& status() const { return status_; }
   // The first statement of each transaction that writes.
@@ -156,6 +159,8 @@ class PostgresOwner {
   std::optional<Owner> owner_;
   // Of this process among those of the same server.
   int64_t server_epoch_ = 0;
+  // When it took the row.
+  int64_t take_micros_ = 0;
   int64_t epoch_ = 0;
   // The last that was committed.
   int64_t batch_ = 0;

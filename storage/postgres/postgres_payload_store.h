@@ -54,8 +54,8 @@ class PostgresPayloadStore final : public PayloadStore {
   absl::Status DropDeleted();
 
   // What is appended to spools travels in the batches of this session from here on (postgres_spools.h). Once another
-  // server has taken the store, whatever would delete or overwrite something of it returns ABORTED, and has done
-  // nothing. Before any other thread uses this.
+  // server has taken the store, what would delete or overwrite a spool, a checkpoint or a blob returns ABORTED, and has
+  // done nothing. Before any other thread uses this.
   void JoinBatches(OwnedSession& session) {
     tenure_ = session.tenure();
     spools_.JoinBatches(session);

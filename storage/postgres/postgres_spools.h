@@ -74,7 +74,7 @@ class PostgresSpools final : public BatchPart {
   PostgresPool& pool_;
   // Null: they have joined none.
   OwnedSession* session_ = nullptr;
-  // As long.
+  // None: they have joined none.
   std::optional<PostgresOwner::Tenure> tenure_;
   // Taken before the other, by one Sync at a time.
   Mutex syncing_;

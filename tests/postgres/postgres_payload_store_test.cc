@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
@@ -395,10 +396,34 @@ TEST_CASE("A checkpoint that is being written when another server takes over is 
   CHECK(*next->store->ReadCheckpoint(round, "c9") == "of the next one");
 }
 
+TEST_CASE("While a blob is being deleted nobody takes over") {
+  PostgresDatabase database;
+  OwningServer owner(database, "owner");
+  const auto connection = PostgresConnection::Open({.conninfo = database.conninfo()});
+  REQUIRE(connection.ok());
+  REQUIRE((*connection)->Run({.sql = "-- begin\nBEGIN"}).ok());
+  REQUIRE((*connection)->Run(owner.tasks->session().tenure().Hold()).ok());
+  std::atomic<bool> is_committed = false;
+  absl::Status committed;
+  std::thread deletion([&] {
+    absl::SleepFor(absl::Milliseconds(700));
+    is_committed = true;
+    committed = (*connection)->Run({.sql = "-- commit\nCOMMIT"});
+  });
+  const OwningServer next(database, "next");
+  CHECK(is_committed);
+  deletion.join();
+  CHECK(committed.ok());
+}
+
 TEST_CASE("The next process of the same server shuts the one before out, too") {
   PostgresDatabase database;
   const RoundId round("r");
   OwningServer before(database, "server");
+  // Then its epoch begins anew.
+  const bool stopped_well = GENERATE(false, true);
+  CAPTURE(stopped_well);
+  if (stopped_well) REQUIRE(before.tasks->Release().ok());
   OwningServer after(database, "server");
   REQUIRE(after.WriteCheckpoint(round, "c1", "of the next process").ok());
   CHECK(before.store->DeleteRound(round).code() == Code::kAborted);

@@ -146,6 +146,7 @@ TEST_CASE("Who has one call waits for two short batches at most, however many an
   CAPTURE(num_events);
   RunningCore core(flush);
   for (int i = 0; i < 5; ++i) core.Work(absl::ZeroDuration());
+  const int num_commits_before = core.store().num_commits();
   std::vector<int> before;
   core.RunWithAllPosted([&](absl::Time) {
     auto num_run = std::make_shared<int>(0);
@@ -166,6 +167,8 @@ TEST_CASE("Who has one call waits for two short batches at most, however many an
   // takes, within bounds. What it found the disk to take is an average.
   CHECK(before[0] <= 20);
   for (const int count : {before[1], before[2], before[3]}) CHECK(count <= num_events + 1);
+  // And no more often than that is flushed.
+  CHECK(core.store().num_commits() - num_commits_before <= kSlowEvents * 5 / 4 / num_events + 10);
 }
 
 TEST_CASE("What the server itself posts and calls alternate: neither waits for all of the other") {

@@ -59,6 +59,7 @@ absl::Status Spools::DeleteCovered(const RoundRecord& record) const {
   // Segments grow with the sequence numbers.
   const absl::Status deleted =
       context_.payloads.DeleteSpoolSegments(record.id, first.empty() ? newest : first.front().payload.segment - 1);
+  if (absl::IsAborted(deleted)) return deleted;
   if (!deleted.ok()) LogWarning("a covered segment of round {} stays on disk: {}", record.id, deleted.ToString());
   return absl::OkStatus();
 }

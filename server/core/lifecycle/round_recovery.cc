@@ -108,6 +108,7 @@ absl::Status RoundRecovery::DeleteEnded() {
     if (rounds_.Find(id) != nullptr) continue;
     // Strays, and what the file system does not let go, keep no server from its rounds.
     const absl::Status deleted = context_.payloads.DeleteRound(id);
+    if (absl::IsAborted(deleted)) return deleted;
     if (!deleted.ok()) LogWarning("what is left of round {} stays on disk: {}", id, deleted.ToString());
   }
   return absl::OkStatus();

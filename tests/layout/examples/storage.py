@@ -17,6 +17,8 @@ STORAGE_OF = {
     "memory/memory_payload_store.h": "extern UploadId& id;",
     "postgres/owned_session.h": "extern PostgresConnection* connection; extern PostgresOwner* owner;",
     "postgres/open.h": "extern Random& random;",
+    "postgres/postgres_heartbeat.h": "extern PostgresOwner* owner; extern absl::Duration takeover_after; "
+                                     "extern std::function<absl::Status()> Recover;",
     "postgres/postgres_contents.h": "extern PostgresConnection* connection; extern ByteSink take; "
                                     "extern std::function<absl::Status(const ByteSink& take)> write;",
     "postgres/postgres_owner.h": "extern PostgresConnection* connection;",
