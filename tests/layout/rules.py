@@ -188,6 +188,7 @@ BANS = [
             ("server/http/event_loop.cc", "the threads of HTTP"),
             ("server/net/certificate_watch.h", "the thread that looks at the certificate"),
             ("server/net/certificate_watch.cc", "the thread that looks at the certificate"),
+            ("storage/postgres/postgres_heartbeat.h", "says that an owner lives whose only thread reads for long"),
             ("probe/faulty_network.h", "the proxy of a selftest"),
             ("probe/faulty_network.cc", "the proxy of a selftest"),
             ("sdk/cpp/client/http_transport.cc", "the thread that a client's connections of HTTP belong to"),
