@@ -1,5 +1,6 @@
 // A server whose store is a real PostgreSQL database: either of them is killed, or stands still, in the middle of
 // rounds.
+#include <poll.h>
 #include <signal.h>
 
 #include <algorithm>
@@ -33,9 +34,11 @@ std::vector<std::string> SecondServer(PostgresDatabase& database, const std::str
           "--port-file",        directory + "/port", "--store",     StoreOf(database)};
 }
 
-ChildProcess StartSecond(PostgresDatabase& database, const std::string& directory) {
-  absl::StatusOr<ChildProcess> child =
-      ChildProcess::Start({.argv = SecondServer(database, directory), .log_path = directory + "/log"});
+ChildProcess StartSecond(PostgresDatabase& database, const std::string& directory,
+                         const std::vector<std::string>& more) {
+  std::vector<std::string> argv = SecondServer(database, directory);
+  argv.insert(argv.end(), more.begin(), more.end());
+  absl::StatusOr<ChildProcess> child = ChildProcess::Start({.argv = std::move(argv), .log_path = directory + "/log"});
   INFO(child.status().ToString());
   REQUIRE(child.ok());
   return *std::move(child);
@@ -44,7 +47,8 @@ ChildProcess StartSecond(PostgresDatabase& database, const std::string& director
 // A server that is started while another has the database, and forwards calls to it.
 class Waiting {
  public:
-  explicit Waiting(PostgresDatabase& database) : server_(StartSecond(database, scratch_.path())) {
+  explicit Waiting(PostgresDatabase& database, const std::vector<std::string>& more = {})
+      : server_(StartSecond(database, scratch_.path(), more)) {
     WaitUntil("the second server forwards calls", absl::Seconds(10), [&] { return Says("forwarding calls"); });
     CHECK(Says("owns the store, and was heard of"));
     CHECK_FALSE(Owns());
@@ -264,6 +268,43 @@ TEST_CASE("A server that stood still while another took its database over ends, 
   CHECK(RoundOf(second.transport(), round).num_contributions() == 0);
   CHECK(VerdictsOf(SyncOnce(second.transport(), results)) == std::vector<std::string>(4, "ACCEPTED"));
   CHECK(CountsOf(second.transport(), Await(second, round).id()) == std::vector<int64_t>(4, 1));
+}
+
+TEST_CASE("A server that reads what lives for longer than an owner may be silent keeps the store") {
+  PostgresDatabase database;
+  const std::vector<std::string> soon = {"--takeover-after", "1s"};
+  FederationOptions options = On(database);
+  options.server_arguments.insert(options.server_arguments.end(), soon.begin(), soon.end());
+  Federation first(options);
+  const std::string round = StartRound(first, OneHotRound({.num_tasks = 8, .lease = absl::Seconds(60)}));
+  const v1::SyncResponse granted = SyncOnce(first.transport(), APoll("hand", "poll-1", 8));
+  v1::SyncRequest results = APoll("hand", "poll-2", 0);
+  for (const v1::Lease& lease : granted.leases()) AddResult(lease, results);
+  const Waiting second(database, soon);
+  const Waiting third(database, soon);
+  const auto owner = [&] {
+    return database.Run("SELECT encode(server, 'escape') || ' ' || server_epoch || ' ' || epoch FROM owners");
+  };
+  const std::string was = owner();
+
+  // What a crash has left of a checkpoint, which whoever starts deletes: not as long as somebody has locked it.
+  database.Run(fmt::format("INSERT INTO checkpoints VALUES ('{}', 'left', 0, '', 0)", round));
+  const auto other = PostgresConnection::Open({.conninfo = database.conninfo()});
+  REQUIRE(other.ok());
+  REQUIRE((*other)->Run({.sql = "-- begin\nBEGIN"}).ok());
+  REQUIRE((*other)->Run({.sql = "-- lock\nSELECT FROM checkpoints FOR UPDATE"}).ok());
+  first.KillServer();
+  WaitUntil("another server takes the store", absl::Seconds(10), [&] { return owner() != was; });
+  const std::string now = owner();
+  ::poll(nullptr, 0, 3'500);
+  CHECK_FALSE((second.Owns() || third.Owns()));
+  CHECK(owner() == now);
+
+  REQUIRE((*other)->Run({.sql = "-- commit\nCOMMIT"}).ok());
+  WaitUntil("it serves", absl::Seconds(10), [&] { return second.Owns() || third.Owns(); });
+  CHECK(owner() == now);
+  const std::unique_ptr<Transport> there = (second.Owns() ? second : third).Connect();
+  CHECK(VerdictsOf(SyncOnce(*there, results)) == std::vector<std::string>(8, "ACCEPTED"));
 }
 
 TEST_CASE("A store that is moved into a database in the middle of a round goes on there, and counts each once") {
