@@ -48,6 +48,7 @@ CHECKS = {
     "rpc": ("server_rpc_test", ["--abort", "-#", "[#forwarding_test]"]),
     "postgres": ("storage_postgres_test", ["--abort"]),
     "postgres_payload": ("postgres_payload_test", ["--abort"]),
+    "e2e_postgres": ("e2e_postgres_test", ["--abort", "-#", "[#postgres_test]"]),
     "worker": ("worker_test", ["--abort"]),
 }
 
