@@ -27,7 +27,7 @@
 #include "server/net/listener.h"
 #include "server/rpc/forwarded_metadata.h"
 #include "server/runtime.h"
-#include "server/standby.h"
+#include "server/shared_server.h"
 #include "server/threads/strand_pool.h"
 #include "storage/directory/open.h"
 #include "storage/memory/memory_payload_store.h"
@@ -144,7 +144,7 @@ absl::Status OpenPorts(const Config& config, const Clock& clock, Random& random,
   return absl::OkStatus();
 }
 
-// `server`, a Runtime or a Standby, can be called.
+// `server`, a Runtime or a SharedServer, can be called.
 template <typename Server>
 absl::Status Announce(const Config& config, const Server& server, std::string_view what) {
   if (!config.http_port_file.empty()) {
@@ -160,11 +160,12 @@ absl::Status Announce(const Config& config, const Server& server, std::string_vi
   return absl::OkStatus();
 }
 
-// Waits for the server's turn at a database, and meanwhile forwards calls to the server whose turn it is.
+// Waits for the server's turn at a database. Callers are let in meanwhile, as soon as the tokens are known, and their
+// calls go on to the server whose turn it is.
 class Turn {
  public:
-  // It forwards what comes by these.
-  Turn(const Config& config, const Clock& clock, Doors& doors) : config_(config), clock_(clock), doors_(doors) {}
+  Turn(const Config& config, const Clock& clock, Runtime::Options options)
+      : config_(config), clock_(clock), options_(std::move(options)) {}
 
   // As PostgresOwner::Options::wait.
   bool Wait(const PostgresOwner::Waiting& waiting) {
@@ -174,9 +175,9 @@ class Turn {
       next_token_look_ = clock_.Now() + kTokenLook;
       status_ = LookAtTokens();
     }
-    if (standby_ != nullptr && waiting.owner) {
+    if (server_ != nullptr && waiting.owner) {
       const auto& [server, peer] = *waiting.owner;
-      standby_->SetOwner(
+      server_->SetOwner(
           {{.name = server, .address = peer.address, .certificate = peer.certificate, .secret = peer.secret}});
     }
     was_stopped_ = status_.ok() && IsToldToStop();
@@ -186,21 +187,25 @@ class Turn {
   // Why it cannot wait.
   const absl::Status& status() const { return status_; }
 
-  // The wait is over: nothing is forwarded any more, and what is on its way to or from the database ends within a
+  // The turn has come: nothing is forwarded any more, and what is on its way to or from the database ends within a
   // piece. Returns at once.
-  void BeginEnd() {
-    if (standby_ == nullptr) return;
-    if (payloads_ != nullptr) payloads_->Stop();
-    payloads_.reset();
-    ending_.Run("forwarding", [this, standby = std::shared_ptr<Standby>(std::move(standby_))]() mutable {
-      doors_ = standby->TakeDoors();
-      standby.reset();
-    });
+  void Take() {
+    if (server_ != nullptr) server_->Hold();
+    if (payloads_ == nullptr) return;
+    payloads_->Stop();
+    // There may be many gigabytes of them.
+    ending_.Run("fetched", [payloads = payloads_] { payloads->DropAll(); });
   }
-  // The doors are there again; whoever comes waits at them.
-  void End() {
-    BeginEnd();
-    ending_.WaitUntilIdle(clock_, absl::InfiniteDuration());
+  // What callers come to. Of a server that never waited it begins here.
+  absl::StatusOr<SharedServer*> Server() {
+    if (server_ == nullptr) {
+      ASSIGN_OR_RETURN(watch_, PostgresTokenWatch::Open({.conninfo = config_.store}));
+      ASSIGN_OR_RETURN(const auto tokens, watch_->Look());
+      ASSIGN_OR_RETURN(server_, SharedServer::Start(*tokens, nullptr, clock_, random_, std::move(options_)));
+      server_->Hold();
+    }
+    watch_.reset();
+    return server_.get();
   }
 
  private:
@@ -215,14 +220,12 @@ class Turn {
     if (!tokens.ok()) return absl::OkStatus();
     if (payloads_ != nullptr) LookAtPayloads();
     if (!*tokens) return absl::OkStatus();
-    if (standby_ != nullptr) return standby_->SetTokens(**tokens);
+    if (server_ != nullptr) return server_->SetTokens(**tokens);
     if (watch_->has_own_schema()) {
       ASSIGN_OR_RETURN(payloads_, OpenWaitingPayloads(config_.store, config_.data_dir));
     }
-    ASSIGN_OR_RETURN(Runtime::Options options, RuntimeOptions(config_));
-    options.doors = std::move(doors_);
-    ASSIGN_OR_RETURN(standby_, Standby::Start(**tokens, payloads_, clock_, random_, std::move(options)));
-    return Announce(config_, *standby_, "forwarding calls to the server that owns the store");
+    ASSIGN_OR_RETURN(server_, SharedServer::Start(**tokens, payloads_, clock_, random_, std::move(options_)));
+    return Announce(config_, *server_, "forwarding calls to the server that owns the store");
   }
 
   void LookAtPayloads() {
@@ -233,17 +236,18 @@ class Turn {
 
   const Config& config_;
   const Clock& clock_;
-  Doors& doors_;
+  // The server's, once it begins.
+  Runtime::Options options_;
   SystemRandom random_;
   bool has_said_why_ = false;
   bool was_stopped_ = false;
   absl::Status status_;
   absl::Time next_token_look_ = absl::InfinitePast();
   std::unique_ptr<PostgresTokenWatch> watch_;
-  // Null where the store has another schema than this build.
+  // Null where the store has another schema than this build, and where it was this server's at once.
   std::shared_ptr<PostgresPayloadStore> payloads_;
   int64_t num_payload_looks_ = 0;
-  std::unique_ptr<Standby> standby_;
+  std::unique_ptr<SharedServer> server_;
   // Beside the store's opening.
   StrandPool ending_{1};
 };
@@ -313,50 +317,67 @@ absl::Status PrintOperatorToken(const Config& config) {
   return absl::OkStatus();
 }
 
+// Until the process is told to stop; `server` as for Announce.
+template <typename Server>
+absl::Status ServeUntilTold(const Config& config, const ChosenStore& store, Server& server) {
+  RETURN_IF_ERROR(Announce(config, server, WhereDataLie(config)));
+  LogInfo("stopping on {}; another signal ends it at once", WaitForStop() == SIGINT ? "SIGINT" : "SIGTERM");
+  absl::Status status = server.Stop();
+  if (status.ok()) GiveBack(store);
+  RemovePortFiles(config);
+  LogInfo("stopped");
+  return status;
+}
+
+// In a store that is this server's alone.
 absl::Status Serve(const Config& config) {
   const SystemClock clock;
   SystemRandom random;
   ASSIGN_OR_RETURN(Runtime::Options options, RuntimeOptions(config));
-  Turn turn(config, clock, options.doors);
-  PostgresStoreOptions as;
+  ASSIGN_OR_RETURN(const ChosenStore store, ChooseStore(config, random));
+  ASSIGN_OR_RETURN(const std::unique_ptr<Runtime> runtime,
+                   Runtime::Start(*store.tasks, *store.payloads, clock, random, std::move(options)));
+  return ServeUntilTold(config, store, *runtime);
+}
+
+// In a database that several servers share.
+absl::Status ServeShared(const Config& config) {
+  const SystemClock clock;
+  SystemRandom random;
+  ASSIGN_OR_RETURN(Runtime::Options options, RuntimeOptions(config));
+  RETURN_IF_ERROR(OpenPorts(config, clock, random, options));
+  PostgresStoreOptions as = {.address = options.doors.rpc->address(),
+                             .peer = {.address = options.peers->address(),
+                                      .certificate = options.for_peers.shown.certificate,
+                                      .secret = options.for_peers.secret}};
+  // What the turn's server serves outlives it.
+  absl::StatusOr<ChosenStore> store = absl::UnknownError("not opened yet");
+  Turn turn(config, clock, std::move(options));
   // While what lives is read.
   std::optional<PostgresHeartbeat> recovery;
-  if (config.is_in_postgres()) {
-    RETURN_IF_ERROR(OpenPorts(config, clock, random, options));
-    as.address = options.doors.rpc->address();
-    as.peer = {.address = options.peers->address(),
-               .certificate = options.for_peers.shown.certificate,
-               .secret = options.for_peers.secret};
-    as.wait = [&turn](const PostgresOwner::Waiting& waiting) { return turn.Wait(waiting); };
-    as.taken = [&](const PostgresOwner::Tenure& tenure) {
-      turn.BeginEnd();
-      recovery.emplace(
-          PostgresConnection::Options{
-              .conninfo = config.store, .timeout = config.takeover_after, .lock_timeout = config.takeover_after / 2},
-          tenure, config.takeover_after / kBeats);
-    };
-  }
-  const absl::StatusOr<ChosenStore> chosen = ChooseStore(config, random, std::move(as));
-  turn.End();
+  as.wait = [&turn](const PostgresOwner::Waiting& waiting) { return turn.Wait(waiting); };
+  as.taken = [&](const PostgresOwner::Tenure& tenure) {
+    turn.Take();
+    recovery.emplace(
+        PostgresConnection::Options{
+            .conninfo = config.store, .timeout = config.takeover_after, .lock_timeout = config.takeover_after / 2},
+        tenure, config.takeover_after / kBeats);
+  };
+  store = ChooseStore(config, random, std::move(as));
   if (turn.was_stopped()) {
     RemovePortFiles(config);
     LogInfo("stopped before its turn");
     return absl::OkStatus();
   }
   RETURN_IF_ERROR(turn.status());
-  RETURN_IF_ERROR(chosen.status());
-  const ChosenStore& store = *chosen;
-  ASSIGN_OR_RETURN(const std::unique_ptr<Runtime> runtime,
-                   Runtime::Start(*store.tasks, *store.payloads, clock, random, std::move(options)));
+  RETURN_IF_ERROR(store.status());
+  ASSIGN_OR_RETURN(SharedServer* const server, turn.Server());
+  RETURN_IF_ERROR(server->Serve(*store->tasks, *store->payloads, random));
   recovery.reset();
-  RETURN_IF_ERROR(Announce(config, *runtime, WhereDataLie(config)));
-  LogInfo("stopping on {}; another signal ends it at once", WaitForStop() == SIGINT ? "SIGINT" : "SIGTERM");
-  absl::Status status = runtime->Stop();
-  if (status.ok()) GiveBack(store);
-  RemovePortFiles(config);
-  LogInfo("stopped");
-  return status;
+  return ServeUntilTold(config, *store, *server);
 }
+
+absl::Status Run(const Config& config) { return config.is_in_postgres() ? ServeShared(config) : Serve(config); }
 
 int Main(const std::vector<std::string>& arguments) {
   const absl::StatusOr<Invocation> invocation = ParseInvocation(arguments, ProcessEnvironment());
@@ -371,7 +392,7 @@ int Main(const std::vector<std::string>& arguments) {
   ConfigureLog("sheafd", invocation->config.log_level);
   BlockStopSignals();
   if (const absl::Status status =
-          invocation->create_operator_token ? PrintOperatorToken(invocation->config) : Serve(invocation->config);
+          invocation->create_operator_token ? PrintOperatorToken(invocation->config) : Run(invocation->config);
       !status.ok()) {
     fmt::print(stderr, "sheafd: {}\n", std::string(status.message()));
     return kExitFailed;

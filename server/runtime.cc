@@ -1,12 +1,10 @@
 #include "server/runtime.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <optional>
 #include <utility>
 
-#include "base/cpu_time.h"
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "server/http/http_server.h"
@@ -14,64 +12,43 @@
 #include "server/metrics/metrics_text.h"
 #include "server/net/certificate_watch.h"
 #include "server/rpc/grpc_server.h"
-#include "server/threads/aggregation_pool.h"
+#include "server/store_threads.h"
 #include "server/threads/call_threads.h"
-#include "server/threads/core_thread.h"
-#include "server/threads/strand_pool.h"
 #include "server/web/dashboard_routes.h"
 #include "server/web/join_routes.h"
 
 namespace sheaf {
-namespace {
 
-// Beside the core: folds and checkpoints are long, and wait for the disk; receptions are short, and each of them has a
-// worker waiting. All of them together leave the operating system to share the machine's cores fairly with the core's
-// thread.
-constexpr int kFoldThreads = 2;
-constexpr int kReceptionThreads = 4;
-// The last checkpoints take no longer: with all else a stop has to do this is well within the 30 s that a service
-// manager gives it (deploy/systemd). What is not saved then is in the spool, or asked for again.
-constexpr absl::Duration kLastCheckpointsMax = absl::Seconds(10);
+// A store that came after the start.
+struct Runtime::Served {
+  Served(TaskStore& its_store, PayloadStore& payloads, Random& random, const Clock& clock, State& state);
+  // What runs knows the parts.
+  ~Served() { threads.Stop(); }
 
-// Without destructors: they might write.
-void EndProcess(const absl::Status& status) {
-  if (absl::IsAborted(status)) {
-    LogError(
-        "stopping at once, because the store is no longer this server's: {}; start it again, and it takes the store "
-        "when that is free",
-        std::string(status.message()));
-  } else {
-    LogError("stopping at once, because what is on disk is not known: {}; restart the server when the disk works again",
-             status.ToString());
-  }
-  _exit(1);
-}
-
-}  // namespace
+  StoreThreads threads;
+  StoreParts parts;
+};
 
 struct Runtime::State {
   State(TaskStore& its_store, PayloadStore& payloads, const Clock& its_clock, Random& random, Options& options)
       : clock(its_clock),
         store(its_store),
         stop_grace(options.stop_grace),
-        thread(its_clock, EndProcess, options.idle_max),
+        idle_max(options.idle_max),
+        core_options{.limits = options.limits,
+                     .data_directory = options.data_directory,
+                     .requires_tokens = options.requires_tokens},
+        // Only the store that came later must hear from its server.
+        threads(its_clock, options.forwarding.owner == nullptr ? options.idle_max : absl::InfiniteDuration()),
         calls(static_cast<int>(options.limits.call_threads_max)),
-        parts(its_store, payloads, thread, random, its_clock,
-              {.limits = options.limits,
-               .data_directory = options.data_directory,
-               .requires_tokens = options.requires_tokens,
-               .parallel = &pool,
-               .folds = &folds,
-               .receptions = &receptions,
-               .watch = MonotonicTime},
-              &calls, options.forwarding),
+        parts(its_store, payloads, threads.core, random, its_clock, threads.CoreOptions(core_options), &calls,
+              options.forwarding),
         join(std::move(options.join)) {}
 
   // What runs knows the parts, which are destroyed before their threads are.
   ~State() {
-    receptions.Stop();
-    folds.Stop();
-    thread.Stop();
+    if (served != nullptr) served->threads.Stop();
+    threads.Stop();
     // It tells the transports.
     certificates.reset();
     http.reset();
@@ -80,27 +57,30 @@ struct Runtime::State {
     calls.Stop();
   }
 
-  // Runs what is left to do beside the core, and what comes of it in the core.
-  void FinishFolds(absl::Duration timeout) {
-    const absl::Time end = clock.Now() + timeout;
-    for (bool is_idle = false; !is_idle && clock.Now() < end;) {
-      if (!folds.WaitUntilIdle(clock, end - clock.Now())) return;
-      // What it posted may give it more to do.
-      if (!thread.RunInBatch([](absl::Time) {}).ok()) return;
-      is_idle = folds.WaitUntilIdle(clock, absl::ZeroDuration());
-    }
+  // Of what is served, with the threads that serve it.
+  MetricSources Sources(const StoreParts& of, const StoreThreads& by, TaskStore& tasks, PayloadStore& payloads) {
+    return {.core = of.core.figures(),
+            .batches = by.core.figures(),
+            .admission = parts.admission,
+            .pipeline = parts.pipeline,
+            .payloads = payloads,
+            .unfolded = of.core.unfolded(),
+            .certificate = parts.certificate,
+            .limits = of.core.limits(),
+            .store = tasks.GetInfo().engine,
+            .start_time = of.core.start_time()};
   }
 
   const Clock& clock;
   // The core's.
   TaskStore& store;
   const absl::Duration stop_grace;
-  CoreThread thread;
-  AggregationPool pool;
-  StrandPool folds{kFoldThreads};
-  StrandPool receptions{kReceptionThreads};
+  const absl::Duration idle_max;
+  const Core::Options core_options;
+  StoreThreads threads;
   CallThreads calls;
   ServerParts parts;
+  std::unique_ptr<Served> served;
   std::optional<MetricsText> metrics;
   const std::optional<JoinFiles> join;
   // Null: nothing is encrypted.
@@ -114,29 +94,36 @@ struct Runtime::State {
   bool is_stopped = false;
 };
 
+Runtime::Served::Served(TaskStore& its_store, PayloadStore& payloads, Random& random, const Clock& clock, State& state)
+    : threads(clock, state.idle_max),
+      parts(its_store, payloads, threads.core, random, threads.CoreOptions(state.core_options), state.parts,
+            &state.calls) {}
+
+namespace {
+
+absl::Status CheckLetsSomebodyIn(const AccessControl& access, absl::Time now, const std::string& listen,
+                                 const std::string& data_directory) {
+  if (access.HasOperator(now)) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      fmt::format("refusing to listen on {} without a token: other machines reach it, and nobody could be let in; make "
+                  "an operator's with `sheafd --create-operator-token --data-dir {}`, or listen on 127.0.0.1",
+                  listen, data_directory));
+}
+
+}  // namespace
+
 absl::StatusOr<std::unique_ptr<Runtime>> Runtime::Start(TaskStore& store, PayloadStore& payloads, const Clock& clock,
                                                         Random& random, Options options) {
   auto state = std::make_unique<State>(store, payloads, clock, random, options);
   RETURN_IF_ERROR(state->parts.core.Recover(clock.Now()));
-  if (options.requires_tokens && !state->parts.core.access().HasOperator(clock.Now())) {
-    return absl::FailedPreconditionError(fmt::format(
-        "refusing to listen on {} without a token: other machines reach it, and nobody could be let in; make "
-        "an operator's with `sheafd --create-operator-token --data-dir {}`, or listen on 127.0.0.1",
-        options.listen, options.data_directory));
+  if (options.requires_tokens) {
+    RETURN_IF_ERROR(
+        CheckLetsSomebodyIn(state->parts.core.access(), clock.Now(), options.listen, options.data_directory));
   }
-  state->metrics.emplace(MetricSources{.core = state->parts.core.figures(),
-                                       .batches = state->thread.figures(),
-                                       .admission = state->parts.admission,
-                                       .pipeline = state->parts.pipeline,
-                                       .payloads = payloads,
-                                       .unfolded = state->parts.core.unfolded(),
-                                       .certificate = state->parts.certificate,
-                                       .limits = state->parts.core.limits(),
-                                       .store = store.GetInfo().engine,
-                                       .start_time = state->parts.core.start_time()});
+  state->metrics.emplace(state->Sources(state->parts, state->threads, store, payloads));
   State& started = *state;
   auto runtime = std::unique_ptr<Runtime>(new Runtime(std::move(state)));
-  started.thread.Start(started.parts.runner, started.parts.core);
+  started.threads.core.Start(started.parts.runner, started.parts.core);
   if (!options.tls.empty()) {
     ASSIGN_OR_RETURN(started.certificates, CertificateWatch::Open(options.tls, clock.Now(), started.parts.certificate));
   }
@@ -179,16 +166,27 @@ std::string Runtime::Metrics() const { return state_->metrics->At(state_->clock.
 
 absl::Status Runtime::SetTokens(const std::vector<TokenRecord>& tokens) {
   absl::Status status;
-  RETURN_IF_ERROR(state_->thread.RunInBatch([&](absl::Time now) {
+  RETURN_IF_ERROR(state_->threads.core.RunInBatch([&](absl::Time now) {
     status = ReplaceTokens(state_->store, tokens);
     if (status.ok()) status = state_->parts.core.access().Reload(now);
   }));
   return status;
 }
 
-Doors Runtime::TakeDoors() {
-  return {.rpc = state_->server->TakeListener(),
-          .http = state_->http != nullptr ? state_->http->TakeListener() : nullptr};
+void Runtime::Hold() { state_->parts.router->Hold(); }
+
+absl::Status Runtime::Serve(TaskStore& store, PayloadStore& payloads, Random& random) {
+  State& state = *state_;
+  auto served = std::make_unique<Served>(store, payloads, random, state.clock, state);
+  RETURN_IF_ERROR(served->parts.core.Recover(state.clock.Now()));
+  state.served = std::move(served);
+  StoreParts& parts = state.served->parts;
+  StoreThreads& threads = state.served->threads;
+  threads.core.Start(parts.runner, parts.core);
+  state.metrics->LookAt(state.Sources(parts, threads, store, payloads));
+  state.parts.pipeline.SetAccess(parts.core.access());
+  state.parts.router->Serve(parts.methods, parts.dispatcher);
+  return absl::OkStatus();
 }
 
 absl::Status Runtime::Stop() {
@@ -198,17 +196,15 @@ absl::Status Runtime::Stop() {
   state.server->SetServing(false);
   if (state.peers != nullptr) state.peers->SetServing(false);
   if (state.http != nullptr) state.http->SetServing(false);
-  absl::Status status = state.thread.RunInBatch([&](absl::Time now) { state.parts.core.BeginDrain(now); });
+  absl::Status status = state.threads.BeginDrain(state.parts.core);
+  if (state.served != nullptr) status.Update(state.served->threads.BeginDrain(state.served->parts.core));
   state.parts.pipeline.WaitUntilIdle(state.stop_grace);
   // Only when no call is open any more: what is accepted after the checkpoint is lost if its round spools nothing.
   if (state.http != nullptr) state.http->Shutdown(state.stop_grace);
   if (state.peers != nullptr) state.peers->Shutdown(state.stop_grace);
   state.server->Shutdown(state.stop_grace);
-  status.Update(state.thread.RunInBatch([&](absl::Time now) { state.parts.core.CheckpointAll(now); }));
-  state.FinishFolds(kLastCheckpointsMax);
-  state.receptions.Stop();
-  state.folds.Stop();
-  state.thread.Stop();
+  if (state.served != nullptr) status.Update(state.served->threads.Finish(state.served->parts.core));
+  status.Update(state.threads.Finish(state.parts.core));
   return status;
 }
 

@@ -6,6 +6,8 @@
 //   LogInfo("listening on {}", runtime->address());
 //   RETURN_IF_ERROR(runtime->Stop());
 //
+// With Options::forwarding it begins without a store that is its own to serve: see SharedServer (shared_server.h).
+//
 // Start first recovers what a crash left behind. A failed flush ends the process with one line: nobody may be
 // told anything any more, and a restart finds what is durable. Not thread-safe: main owns it.
 #pragma once
@@ -84,12 +86,17 @@ class Runtime {
   // What `GET /metrics` answers now (docs/reference/metrics.md). Thread-safe, and takes no time of the core's.
   std::string Metrics() const;
 
-  // The store's tokens are these from now on, because another store's are. Thread-safe. The codes of ReplaceTokens.
+  // The tokens of the store that it began with are these from now on, because another store's are. Thread-safe. The
+  // codes of ReplaceTokens.
   absl::Status SetTokens(const std::vector<TokenRecord>& tokens);
 
-  // Takes no more connections, and gives the ports away: who comes is kept by the kernel. Before Stop, which then
-  // leaves them open.
-  Doors TakeDoors();
+  // --- With Options::forwarding ---
+
+  // Its turn at the store has come, which is to be served here: calls wait from now on.
+  void Hold();
+  // Recovers the store, and serves it: calls go there, and those that wait. Who may call is as its tokens say. As
+  // Start; both stores and `random` must outlive the runtime.
+  absl::Status Serve(TaskStore& store, PayloadStore& payloads, Random& random);
 
   // The graceful way: health says NOT_SERVING, parked polls are answered, open calls get `stop_grace`, the ports close,
   // accepted work is checkpointed. When it returns, the stores can be closed. The error of the last checkpoint, if it
@@ -97,6 +104,7 @@ class Runtime {
   absl::Status Stop();
 
  private:
+  struct Served;
   struct State;
   explicit Runtime(std::unique_ptr<State> state);
 

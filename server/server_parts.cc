@@ -2,16 +2,19 @@
 
 namespace sheaf {
 
-ServerParts::ServerParts(TaskStore& store, PayloadStore& payloads, Executor& executor, Random& random,
-                         const Clock& clock, const Core::Options& options, CallPool* pool, Forwarding forwarding)
+StoreParts::StoreParts(TaskStore& store, PayloadStore& payloads, Executor& executor, Random& random,
+                       const Core::Options& options, FrontParts& front, CallPool* pool)
     : core(store, payloads, executor, random, options),
       runner(store, payloads, core),
-      admission(options.limits),
-      answers(options.limits),
-      handlers(core, payloads, admission, &certificate),
+      handlers(core, payloads, front.admission, &front.certificate),
       methods(MethodRows(handlers)),
+      dispatcher(methods, executor, core, front.admission, pool) {}
+
+ServerParts::ServerParts(TaskStore& store, PayloadStore& payloads, Executor& executor, Random& random,
+                         const Clock& clock, const Core::Options& options, CallPool* pool, Forwarding forwarding)
+    : FrontParts(options.limits),
+      StoreParts(store, payloads, executor, random, options, *this, pool),
       call_figures(methods),
-      dispatcher(methods, executor, core, admission, pool),
       pipeline({.methods = methods,
                 .dispatcher = dispatcher,
                 .access = core.access(),
@@ -20,9 +23,15 @@ ServerParts::ServerParts(TaskStore& store, PayloadStore& payloads, Executor& exe
                 .figures = call_figures,
                 .limits = core.limits(),
                 .clock = clock,
-                .forwarder = forwarding.payloads == nullptr
-                                 ? forwarding.owner
-                                 : &transfers.emplace(*forwarding.owner, *forwarding.payloads, methods, dispatcher,
-                                                      core.limits(), clock)}) {}
+                .forwarder = Route(forwarding, clock)}) {}
+
+StoreRouter* ServerParts::Route(Forwarding forwarding, const Clock& clock) {
+  if (forwarding.owner == nullptr) return nullptr;
+  Forwarder* elsewhere = forwarding.owner;
+  if (forwarding.payloads != nullptr) {
+    elsewhere = &transfers.emplace(*forwarding.owner, *forwarding.payloads, methods, dispatcher, core.limits(), clock);
+  }
+  return &router.emplace(*elsewhere, dispatcher.pool());
+}
 
 }  // namespace sheaf

@@ -1,6 +1,7 @@
-// ServerParts: a whole server but for what differs between a process, a test and the simulation: its stores, what runs
-// its events, its clock and chance, and its transports. The one place where the core, its batches, the handlers and the
-// pipeline of calls are joined.
+// StoreParts: all that serves one store: the core, its batches, and the handlers of calls. ServerParts: a whole server
+// of one store but for what differs between a process, a test and the simulation: its stores, what runs its events, its
+// clock and chance, and its transports. The one place where the core, its batches, the handlers and the pipeline of
+// calls are joined.
 //
 //   ServerParts parts(store, payloads, executor, random, clock, {.limits = limits});
 //   RETURN_IF_ERROR(parts.core.Recover(clock.Now()));
@@ -9,8 +10,8 @@
 //   parts.dispatcher.Dispatch("sheaf.v1.WorkService/Sync", {}, request, &response, done);
 //   ASSIGN_OR_RETURN(auto server, GrpcServer::Start(parts.pipeline, clock, {.listen = "127.0.0.1:0"}));
 //
-// Owns its parts, in the order in which they need each other, and refers to all it is given. As thread-safe as each of
-// its parts: the core and the runner belong to the thread that runs events.
+// Own their parts, in the order in which they need each other, and refer to all they are given. As thread-safe as each
+// of their parts: the core and the runner belong to the thread that runs events.
 #pragma once
 
 #include <optional>
@@ -24,6 +25,7 @@
 #include "server/calls/dispatcher.h"
 #include "server/calls/forwarder.h"
 #include "server/calls/method_table.h"
+#include "server/calls/store_router.h"
 #include "server/core/batch_runner.h"
 #include "server/core/batches/executor.h"
 #include "server/core/core.h"
@@ -35,34 +37,53 @@
 
 namespace sheaf {
 
-// Of a server whose turn at its store has not come.
+// What a server has once, however many stores it serves.
+struct FrontParts {
+  explicit FrontParts(const Limits& limits) : admission(limits), answers(limits) {}
+
+  Admission admission;
+  AnswerBooks answers;
+  // What the server shows, once a transport says so.
+  ServingCertificate certificate;
+};
+
+struct StoreParts {
+  // All must outlive the parts. Without a pool calls that are for it run at once.
+  StoreParts(TaskStore& store, PayloadStore& payloads, Executor& executor, Random& random, const Core::Options& options,
+             FrontParts& front, CallPool* pool);
+  StoreParts(const StoreParts&) = delete;
+  StoreParts& operator=(const StoreParts&) = delete;
+
+  Core core;
+  BatchRunner runner;
+  Handlers handlers;
+  const MethodTable methods;
+  const Dispatcher dispatcher;
+};
+
+// Of a server that shares its store with others.
 struct Forwarding {
-  // What answers the calls that a transport makes. Null: this server does.
+  // What answers calls while another server owns the store. Null: this server always does.
   Forwarder* owner = nullptr;
   // The owner's payloads, whose bytes this server moves itself (local_transfers.h). Null: it moves none.
   PayloadStore* payloads = nullptr;
 };
 
-struct ServerParts {
-  // All must outlive the parts. Without a pool calls that are for it run at once.
+struct ServerParts : FrontParts, StoreParts {
+  // As StoreParts. With an owner the store is one that has nothing, and nobody asks: calls go where `router` sends
+  // them.
   ServerParts(TaskStore& store, PayloadStore& payloads, Executor& executor, Random& random, const Clock& clock,
               const Core::Options& options, CallPool* pool = nullptr, Forwarding forwarding = {});
-  ServerParts(const ServerParts&) = delete;
-  ServerParts& operator=(const ServerParts&) = delete;
 
-  Core core;
-  BatchRunner runner;
-  Admission admission;
-  AnswerBooks answers;
-  // What the server shows, once a transport says so.
-  ServingCertificate certificate;
-  Handlers handlers;
-  const MethodTable methods;
   CallFigures call_figures;
-  const Dispatcher dispatcher;
   // Only with payloads to move.
   std::optional<LocalTransfers> transfers;
+  // Only with an owner.
+  std::optional<StoreRouter> router;
   CallPipeline pipeline;
+
+ private:
+  StoreRouter* Route(Forwarding forwarding, const Clock& clock);
 };
 
 }  // namespace sheaf

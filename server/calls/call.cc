@@ -106,7 +106,10 @@ void Call::Dispatch() {
                         .connection = client_.connection,
                         .client = client,
                         .traceparent = traceparent(),
-                        .answer_bytes_max = answer_bytes_max},
+                        .answer_bytes_max = answer_bytes_max,
+                        .asks_only = asks_only(),
+                        .was_forwarded = was_forwarded(),
+                        .log_source = this},
                        *request_, response_.get(), done);
   } else {
     pipeline_.dispatcher().Dispatch(method_,
@@ -126,7 +129,7 @@ void Call::Dispatch() {
 }
 
 void Call::Abandon() {
-  pipeline_.forwarder() != nullptr ? pipeline_.forwarder()->Abandon(id_)
+  pipeline_.forwarder() != nullptr ? pipeline_.forwarder()->Abandon(id_, method_, *caller_)
                                    : pipeline_.dispatcher().Abandon(method_, *caller_, id_);
 }
 

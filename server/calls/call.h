@@ -91,6 +91,8 @@ class Call : public AnsweredCall, private LogScope::Source {
   virtual int64_t answer_bytes_asked() const { return 0; }
   // As CallContext.
   virtual bool asks_only() const { return false; }
+  // As ForwardedCaller.
+  virtual bool was_forwarded() const { return false; }
   // As they came over the wire, and count against the limits.
   virtual int64_t request_bytes() const = 0;
   // Has `read` read the request, serialised, from its beginning; returns what it returns. Only after the call was let

@@ -7,9 +7,10 @@
 namespace sheaf {
 
 absl::StatusOr<IdentityPtr> CallPipeline::Identify(absl::FunctionRef<Credentials()> credentials) const {
-  if (!parts_.access.is_required()) return Identity::Anybody();
+  const AccessControl& access = this->access();
+  if (!access.is_required()) return Identity::Anybody();
   const Credentials shown = credentials();
-  return parts_.access.Authenticate(shown.authorization, shown.certificate_names);
+  return access.Authenticate(shown.authorization, shown.certificate_names);
 }
 
 absl::Status CallPipeline::Enter(const MethodRow& method, const Identity& caller, int64_t bytes, absl::Time now) {

@@ -15,6 +15,7 @@
 #include <google/protobuf/descriptor.h>
 #include <google/protobuf/io/zero_copy_stream.h>
 
+#include <atomic>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -54,19 +55,23 @@ class CallPipeline {
     Forwarder* forwarder = nullptr;
   };
   // All must outlive it.
-  explicit CallPipeline(const Parts& parts) : parts_(parts) {}
+  explicit CallPipeline(const Parts& parts) : parts_(parts), access_(&parts.access) {}
 
   const MethodTable& methods() const { return parts_.methods; }
   const Dispatcher& dispatcher() const { return parts_.dispatcher; }
   // Whoever answers calls instead of the dispatcher; null: nobody.
   Forwarder* forwarder() const { return parts_.forwarder; }
+  // Calls are answered in this process.
+  bool owns_store() const { return parts_.forwarder == nullptr || parts_.forwarder->is_here(); }
   AnswerBooks& answers() { return parts_.answers; }
   CallFigures& figures() { return parts_.figures; }
   const Limits& limits() const { return parts_.limits; }
   absl::Time Now() const { return parts_.clock.Now(); }
 
+  // From now on this one knows who calls. It must outlive the pipeline.
+  void SetAccess(const AccessControl& access) { access_.store(&access, std::memory_order_release); }
   // There are tokens, or this server asks for them all the same: whoever calls must show who it is.
-  bool requires_identity() const { return parts_.access.is_required(); }
+  bool requires_identity() const { return access().is_required(); }
   // Who calls; the codes of AccessControl::Authenticate. `credentials` is asked only where somebody wants to know.
   absl::StatusOr<IdentityPtr> Identify(absl::FunctionRef<Credentials()> credentials) const;
   // Whether there is room for a request, before it is parsed; see Admission. RESOURCE_EXHAUSTED also if it has more
@@ -94,7 +99,10 @@ class CallPipeline {
   bool WaitUntilIdle(absl::Duration timeout) EXCLUDES(mutex_);
 
  private:
+  const AccessControl& access() const { return *access_.load(std::memory_order_acquire); }
+
   const Parts parts_;
+  std::atomic<const AccessControl*> access_;
   LogQuota refusals_;
   Mutex mutex_;
   CondVar idle_;

@@ -3,7 +3,7 @@
 //
 //   const ForwardedCaller by = {.identity = caller, .shown = credentials, .connection = "ipv4:192.0.2.1:4711"};
 //   forwarder.Forward(call, method, by, request, &response, [](absl::Status status) { status.IgnoreError(); });
-//   forwarder.Abandon(call);      // The caller has gone.
+//   forwarder.Abandon(call, method, *caller);      // The caller has gone.
 //
 // Thread-safe.
 #pragma once
@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/log.h"
 #include "server/calls/credentials.h"
 #include "server/calls/method_row.h"
 #include "server/core/access/identity.h"
@@ -34,6 +35,10 @@ struct ForwardedCaller {
   // As CallContext.
   int64_t answer_bytes_max = 0;
   bool asks_only = false;
+  // Another server sent the call here, because it took this one for the owner of the store.
+  bool was_forwarded = false;
+  // As CallContext.
+  const LogScope::Source* log_source = nullptr;
 };
 
 class Forwarder {
@@ -48,7 +53,10 @@ class Forwarder {
                        MethodRow::Done done) = 0;
 
   // The caller has gone, and so has its call there. Once Forward has returned, before or after the answer.
-  virtual void Abandon(CallId call) = 0;
+  virtual void Abandon(CallId call, const MethodRow& method, const Identity& caller) = 0;
+
+  // What is forwarded goes no further than this process, which owns the store.
+  virtual bool is_here() const { return false; }
 };
 
 }  // namespace sheaf

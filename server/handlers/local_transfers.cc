@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "base/checksum.h"
 #include "proto/methods.h"
+#include "server/calls/kept_caller.h"
 #include "server/calls/scope.h"
 #include "server/core/uploads/upload_names.h"
 
@@ -39,34 +40,6 @@ bool IsFinal(const absl::Status& status) {
 }
 
 }  // namespace
-
-// A ForwardedCaller for later.
-class LocalTransfers::KeptCaller {
- public:
-  explicit KeptCaller(const ForwardedCaller& caller)
-      : caller_(caller),
-        authorization_(caller.shown.authorization),
-        connection_(caller.connection),
-        client_(caller.client),
-        traceparent_(caller.traceparent) {
-    caller_.shown.authorization = authorization_;
-    caller_.connection = connection_;
-    caller_.client = client_;
-    caller_.traceparent = traceparent_;
-  }
-  KeptCaller(const KeptCaller&) = delete;
-  KeptCaller& operator=(const KeptCaller&) = delete;
-
-  const ForwardedCaller& get() const { return caller_; }
-  const std::string& client() const { return client_; }
-
- private:
-  ForwardedCaller caller_;
-  const std::string authorization_;
-  const std::string connection_;
-  const std::string client_;
-  const std::string traceparent_;
-};
 
 LocalTransfers::LocalTransfers(Forwarder& owner, PayloadStore& payloads, const MethodTable& methods,
                                const Dispatcher& dispatcher, const Limits& limits, const Clock& clock)
@@ -114,15 +87,15 @@ void LocalTransfers::Forward(CallId id, const MethodRow& method, const Forwarded
   owner_.Forward(id, method, caller, request, response, call.done);
 }
 
-void LocalTransfers::Abandon(CallId call) {
+void LocalTransfers::Abandon(CallId call, const MethodRow& method, const Identity& caller) {
   CallId question;
   {
     MutexLock lock(mutex_);
     const auto asked = asked_.find(call);
     if (asked != asked_.end()) question = asked->second;
   }
-  owner_.Abandon(call);
-  owner_.Abandon(question);
+  owner_.Abandon(call, method, caller);
+  owner_.Abandon(question, method, caller);
 }
 
 bool LocalTransfers::MayUse(const std::string& upload_id, const MethodRow& method, const Identity& caller) {
@@ -174,9 +147,9 @@ void LocalTransfers::AskAndRead(const Forwarded& call, const ForwardedCaller& ca
                      Allow(who_and_what, until);
                      // The owner's answer comes in a thread of the transport. Who is the first to read a broadcast has
                      // all of it fetched.
-                     dispatcher_.pool().Run(kept->client(), CallPool::Length::kLong, [this, call, kept] {
-                       End(call, kept->get(), Read(call, kept->get().answer_bytes_max));
-                     });
+                     dispatcher_.pool().Run(
+                         std::string(kept->get().client), CallPool::Length::kLong,
+                         [this, call, kept] { End(call, kept->get(), Read(call, kept->get().answer_bytes_max)); });
                    } else {
                      call.done(std::move(status));
                    }

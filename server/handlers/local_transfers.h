@@ -43,7 +43,7 @@ class LocalTransfers final : public Forwarder {
   void Forward(CallId call, const MethodRow& method, const ForwardedCaller& caller,
                const google::protobuf::Message& request, google::protobuf::Message* response,
                MethodRow::Done done) override;
-  void Abandon(CallId call) override EXCLUDES(mutex_);
+  void Abandon(CallId call, const MethodRow& method, const Identity& caller) override EXCLUDES(mutex_);
 
  private:
   using Message = google::protobuf::Message;
@@ -55,7 +55,6 @@ class LocalTransfers final : public Forwarder {
     Message* response;
     MethodRow::Done done;
   };
-  class KeptCaller;
 
   // Whether the caller may go on with the upload, if it is in this store.
   static bool MayUse(const std::string& upload_id, const MethodRow& method, const Identity& caller);

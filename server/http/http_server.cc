@@ -84,7 +84,7 @@ struct HttpServer::State {
   std::vector<Route> AllRoutes(std::vector<Route> all) {
     const auto find_stop = [this]() -> std::string_view { return is_serving ? "" : "the server is stopping"; };
     const auto find_owner = [this, find_stop]() -> std::string_view {
-      return pipeline.forwarder() == nullptr ? find_stop() : "this server does not own the store";
+      return pipeline.owns_store() ? find_stop() : "this server does not own the store";
     };
     all.push_back(HealthRoute("/healthz", [] { return std::string_view(); }));
     all.push_back(HealthRoute("/readyz", find_stop));
@@ -196,13 +196,8 @@ const std::string& HttpServer::address() const { return state_->listen_address; 
 
 void HttpServer::SetServing(bool is_serving) { state_->is_serving = is_serving; }
 
-std::unique_ptr<Listener> HttpServer::TakeListener() {
-  state_->listener->Pause();
-  return std::move(state_->listener);
-}
-
 void HttpServer::Shutdown(absl::Duration grace) {
-  if (state_->listener != nullptr) state_->listener->Stop();
+  state_->listener->Stop();
   for (const bool at_once : {false, true}) {
     for (const auto& loop : state_->loops) loop->StopClients(at_once);
     state_->WaitUntilClosed(at_once ? absl::InfiniteDuration() : grace);

@@ -55,9 +55,6 @@ class HttpServer {
   // What /readyz is told.
   void SetServing(bool is_serving);
 
-  // As GrpcServer::TakeListener.
-  std::unique_ptr<Listener> TakeListener();
-
   // Takes no more connections or calls, gives open ones `grace`, then hangs up. Returns when all have been answered:
   // the methods must answer parked calls before this is called, or from another thread.
   void Shutdown(absl::Duration grace);

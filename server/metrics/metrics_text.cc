@@ -53,11 +53,16 @@ prometheus::ClientMetric MetricOf(const MetricRow& row, const Samples::Sample& s
 }  // namespace
 
 std::string MetricsText::At(absl::Time now) const {
-  const Scrape scrape{.now = now, .process = ReadProcessStatus(), .uploads = sources_.payloads.GetUploadUse("")};
+  std::shared_ptr<const MetricSources> sources;
+  {
+    MutexLock lock(mutex_);
+    sources = sources_;
+  }
+  const Scrape scrape{.now = now, .process = ReadProcessStatus(), .uploads = sources->payloads.GetUploadUse("")};
   std::vector<prometheus::MetricFamily> families;
   for (const MetricRow& row : MetricRows()) {
     Samples samples(row);
-    row.collect(sources_, scrape, samples);
+    row.collect(*sources, scrape, samples);
     prometheus::MetricFamily& family = families.emplace_back();
     family.name = std::string(row.name);
     family.help = std::string(row.help);

@@ -7,10 +7,12 @@
 // there are. Refers to the sources. Thread-safe.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <utility>
 
 #include "absl/time/time.h"
+#include "base/mutex.h"
 #include "server/metrics/metric_rows.h"
 
 namespace sheaf {
@@ -19,12 +21,20 @@ class MetricsText {
  public:
   static constexpr char kContentType[] = "text/plain; version=0.0.4; charset=utf-8";
 
-  explicit MetricsText(MetricSources sources) : sources_(std::move(sources)) {}
+  explicit MetricsText(MetricSources sources) { LookAt(std::move(sources)); }
 
-  std::string At(absl::Time now) const;
+  // It looks at these from now on. Those before must outlive it, too.
+  void LookAt(MetricSources sources) EXCLUDES(mutex_) {
+    auto all = std::make_shared<const MetricSources>(std::move(sources));
+    MutexLock lock(mutex_);
+    sources_ = std::move(all);
+  }
+
+  std::string At(absl::Time now) const EXCLUDES(mutex_);
 
  private:
-  const MetricSources sources_;
+  mutable Mutex mutex_;
+  std::shared_ptr<const MetricSources> sources_ GUARDED_BY(mutex_);
 };
 
 }  // namespace sheaf

@@ -118,18 +118,14 @@ void Listener::Start(std::function<void(int fd)> take) {
   thread_ = std::thread([this, take = std::move(take)] { Run(take); });
 }
 
-void Listener::Pause() {
-  if (!thread_.joinable()) return;
-  uint64_t count = 1;
-  ssize_t done = write(stop_event_, &count, sizeof count);
-  thread_.join();
-  done = read(stop_event_, &count, sizeof count);
-  static_cast<void>(done);
-}
-
 void Listener::Stop() {
   if (stop_event_ < 0) return;
-  Pause();
+  if (thread_.joinable()) {
+    const uint64_t count = 1;
+    const ssize_t done = write(stop_event_, &count, sizeof count);
+    static_cast<void>(done);
+    thread_.join();
+  }
   for (const int socket : sockets_) close(socket);
   sockets_.clear();
   close(std::exchange(stop_event_, -1));

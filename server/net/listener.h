@@ -36,8 +36,6 @@ class Listener {
 
   // `take` owns each connection from then on.
   void Start(std::function<void(int fd)> take);
-  // Takes no more until it is started again, perhaps by another: the kernel keeps who comes meanwhile.
-  void Pause();
   // Takes no more, and closes the port. Stopping twice is fine.
   void Stop();
 

@@ -111,6 +111,7 @@ class ForwardedGrpcCall final : public GrpcCall {
     return bytes;
   }
   bool asks_only() const override { return !Header(context_, kForwardAsksOnlyHeader).empty(); }
+  bool was_forwarded() const override { return true; }
 };
 
 }  // namespace

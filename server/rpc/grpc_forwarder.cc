@@ -156,7 +156,7 @@ void GrpcForwarder::End(CallId id, const std::shared_ptr<OpenCall>& call, const 
   if (open_.empty()) none_open_.NotifyAll();
 }
 
-void GrpcForwarder::Abandon(CallId id) {
+void GrpcForwarder::Abandon(CallId id, const MethodRow& /*method*/, const Identity& /*caller*/) {
   std::shared_ptr<OpenCall> call;
   {
     MutexLock lock(mutex_);

@@ -48,7 +48,7 @@ class GrpcForwarder final : public Forwarder {
   void Forward(CallId call, const MethodRow& method, const ForwardedCaller& caller,
                const google::protobuf::Message& request, google::protobuf::Message* response,
                MethodRow::Done done) override EXCLUDES(mutex_);
-  void Abandon(CallId call) override EXCLUDES(mutex_);
+  void Abandon(CallId call, const MethodRow& method, const Identity& caller) override EXCLUDES(mutex_);
 
  private:
   struct Connection;

@@ -121,7 +121,6 @@ struct GrpcServer::State {
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor;
   std::unique_ptr<grpc::Server> server;
   std::string address;
-  // Null: it was given away.
   std::unique_ptr<Listener> listener;
 };
 
@@ -170,13 +169,8 @@ void GrpcServer::SetServing(bool is_serving) {
   for (const NamedService& service : state_->services) state_->health.SetServing(service.name, is_serving);
 }
 
-std::unique_ptr<Listener> GrpcServer::TakeListener() {
-  state_->listener->Pause();
-  return std::move(state_->listener);
-}
-
 void GrpcServer::Shutdown(absl::Duration grace) {
-  if (state_->listener != nullptr) state_->listener->Stop();
+  state_->listener->Stop();
   state_->health.Shutdown();
   state_->server->Shutdown(gpr_time_from_millis(absl::ToInt64Milliseconds(grace), GPR_TIMESPAN));
 }

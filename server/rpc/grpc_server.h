@@ -56,10 +56,6 @@ class GrpcServer {
   // What health checks are told.
   void SetServing(bool is_serving);
 
-  // Takes no more connections, and gives the port away: who comes is kept by the kernel. Before Shutdown, which then
-  // leaves it open.
-  std::unique_ptr<Listener> TakeListener();
-
   // Takes no more calls, gives open ones `grace`, then cancels them. Returns when all have been answered: the
   // methods must answer parked calls before this is called, or from another thread.
   void Shutdown(absl::Duration grace);

@@ -52,6 +52,8 @@ class PostgresPayloadStore final : public PayloadStore {
 
   // Files of this machine whose blobs other servers have deleted go. O(blobs).
   absl::Status DropDeleted();
+  // All of them go. O(their bytes).
+  void DropAll() { fetched_.KeepOnly({}); }
 
   // What is appended to spools travels in the batches of this session from here on (postgres_spools.h). Once another
   // server has taken the store, what would delete or overwrite a spool, a checkpoint or a blob returns ABORTED, and has

@@ -228,7 +228,7 @@ BANS = [
         [
             ("storage/", "where they are defined"),
             ("server/main.cc", "a binary's main chooses the real thing"),
-            ("server/standby.h", "a server that forwards calls has an empty one of its own"),
+            ("server/shared_server.h", "a server that forwards calls has an empty one of its own"),
             ("tests/", "they are what is tested"),
             ("bench/", "they are what is measured"),
         ],

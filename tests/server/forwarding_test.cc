@@ -22,7 +22,7 @@ using Catch::Matchers::Contains;
 TEST_CASE("A call to a server that waits for its turn is answered by the owner of the store, as if it had come there") {
   Owner owner;
   WaitingServer waiting;
-  waiting.standby().SetOwner(owner.contact());
+  waiting.server().SetOwner(owner.contact());
   for (const bool by_http : {false, true}) {
     INFO((by_http ? "HTTP" : "gRPC"));
     const std::unique_ptr<Transport> transport = by_http ? waiting.ConnectByHttp() : waiting.Connect();
@@ -42,8 +42,8 @@ TEST_CASE("A call to a server that waits for its turn is answered by the owner o
 TEST_CASE("A load balancer hears by HTTP which server owns the store") {
   Owner owner;
   WaitingServer waiting;
-  waiting.standby().SetOwner(owner.contact());
-  HttpClient client(waiting.standby().http_address());
+  waiting.server().SetOwner(owner.contact());
+  HttpClient client(waiting.server().http_address());
   const auto ask = [&](const std::string& path) {
     return client.Ask(fmt::format("GET {} HTTP/1.1\r\nhost: localhost\r\n\r\n", path));
   };
@@ -55,7 +55,7 @@ TEST_CASE("A load balancer hears by HTTP which server owns the store") {
 TEST_CASE("Files of many chunks go through a server that waits for its turn") {
   Owner owner;
   WaitingServer waiting;
-  waiting.standby().SetOwner(owner.contact());
+  waiting.server().SetOwner(owner.contact());
   const std::unique_ptr<Transport> transport = waiting.Connect();
   SystemRandom random;
   const std::string bytes = [] {
@@ -79,7 +79,7 @@ TEST_CASE("Callers are let in where they come, and the owner looks again who the
   // Nobody else is asked who a stranger is.
   CHECK(BlockingCall(*stranger, kDescribeQueue, {}).status().code() == absl::StatusCode::kUnauthenticated);
   CHECK(BlockingCall(*known, kDescribeQueue, {}).status().code() == absl::StatusCode::kUnavailable);
-  waiting.standby().SetOwner(owner.contact());
+  waiting.server().SetOwner(owner.contact());
   CHECK(BlockingCall(*known, kDescribeQueue, {}).ok());
   CHECK(BlockingCall(*waiting.ConnectByHttp(file.security()), kDescribeQueue, {}).ok());
   CHECK(BlockingCall(*stranger, kDescribeQueue, {}).status().code() == absl::StatusCode::kUnauthenticated);
@@ -101,7 +101,7 @@ TEST_CASE("Callers are let in where they come, and the owner looks again who the
     const SecretFile viewer_file(viewer);
     const std::unique_ptr<Transport> watcher = waiting.Connect(viewer_file.security());
     CHECK(BlockingCall(*watcher, kDescribeQueue, {}).status().code() == absl::StatusCode::kUnauthenticated);
-    REQUIRE(waiting.standby().SetTokens({RecordOf(viewer, "watcher", v1::VIEWER)}).ok());
+    REQUIRE(waiting.server().SetTokens({RecordOf(viewer, "watcher", v1::VIEWER)}).ok());
     CHECK(BlockingCall(*watcher, kDescribeQueue, {}).ok());
     CHECK(BlockingCall(*watcher, kCreateRound, ARound("round")).status().code() == absl::StatusCode::kPermissionDenied);
   }
@@ -114,7 +114,7 @@ TEST_CASE("A hint when to try again comes along with the owner's refusal") {
   const std::string secret = CreateToken(owner.server().transport(), "admin", v1::OPERATOR);
   const SecretFile file(secret);
   WaitingServer waiting({RecordOf(secret, "admin", v1::OPERATOR)});
-  waiting.standby().SetOwner(owner.contact());
+  waiting.server().SetOwner(owner.contact());
   const std::unique_ptr<Transport> transport = waiting.Connect(file.security());
   absl::Status status;
   for (int i = 0; i < 100 && status.ok(); ++i) status = BlockingCall(*transport, kDescribeQueue, {}).status();
@@ -126,7 +126,7 @@ TEST_CASE("A hint when to try again comes along with the owner's refusal") {
 TEST_CASE("A poll that waits at the owner ends there when its caller has left the server that it came by") {
   Owner owner;
   WaitingServer waiting;
-  waiting.standby().SetOwner(owner.contact());
+  waiting.server().SetOwner(owner.contact());
   std::unique_ptr<Transport> transport = waiting.Connect();
   auto parked = CallLater(*transport, kSync, AParkedPoll("worker"));
   WaitForParkedPolls(owner.server().transport(), 1);
@@ -145,10 +145,10 @@ TEST_CASE("Calls that are open at an owner are given up when the store is anothe
   CHECK_THAT(std::string(nobody.status().message()), Contains("no server owns the store at the moment"));
   CHECK(RetryAfter(nobody.status()).has_value());
 
-  waiting.standby().SetOwner(first.contact());
+  waiting.server().SetOwner(first.contact());
   auto parked = CallLater(*transport, kSync, AParkedPoll("worker"));
   WaitForParkedPolls(first.server().transport(), 1);
-  waiting.standby().SetOwner(second.contact());
+  waiting.server().SetOwner(second.contact());
   const absl::Status given_up = parked.get().status();
   CHECK(given_up.code() == absl::StatusCode::kUnavailable);
   CHECK_THAT(std::string(given_up.message()), Contains("server-1 no longer owns the store"));
@@ -170,7 +170,7 @@ TEST_CASE("The port for servers is for who knows its server's secret and certifi
   WaitingServer waiting;
   const std::unique_ptr<Transport> transport = waiting.Connect();
   const auto answer = [&](const GrpcForwarder::Owner& contact) {
-    waiting.standby().SetOwner(contact);
+    waiting.server().SetOwner(contact);
     return BlockingCall(*transport, kDescribeQueue, {}).status();
   };
   CHECK(answer(owner.contact()).ok());
@@ -187,29 +187,91 @@ TEST_CASE("The port for servers is for who knows its server's secret and certifi
   CHECK_FALSE(BlockingCall(*in_the_clear, kDescribeQueue, {}, {.timeout = absl::Seconds(5)}).ok());
 }
 
-TEST_CASE("Whoever calls while a server's turn comes is served when it has come") {
+// What a server whose turn has come serves.
+struct TakenStore {
+  MemoryTaskStore tasks;
+  MemoryPayloadStore payloads;
+  SystemRandom random;
+};
+
+TEST_CASE("Whoever calls while a server's turn comes is served when it has come, over the connection that it has") {
   Owner owner;
+  TakenStore store;
   WaitingServer waiting;
-  waiting.standby().SetOwner(owner.contact());
-  const std::string address = waiting.standby().address();
-  const std::string http_address = waiting.standby().http_address();
+  waiting.server().SetOwner(owner.contact());
   const std::unique_ptr<Transport> transport = waiting.Connect();
+  const std::unique_ptr<Transport> by_http = waiting.ConnectByHttp();
+  std::unique_ptr<Transport> leaving = waiting.Connect();
+  HttpClient client(waiting.server().http_address());
+  const auto owner_status = [&] { return client.Ask("GET /owner HTTP/1.1\r\nhost: localhost\r\n\r\n").status; };
   auto parked = CallLater(*transport, kSync, AParkedPoll("worker"));
   WaitForParkedPolls(owner.server().transport(), 1);
   const SystemClock clock;
   const absl::Time start = clock.Now();
-  Doors doors = waiting.standby().TakeDoors();
-  waiting.Stop();
+  waiting.server().Hold();
   CHECK(clock.Now() - start < absl::Milliseconds(500));
   CHECK(parked.get().status().code() == absl::StatusCode::kUnavailable);
-  const std::unique_ptr<Transport> early = OpenTransport(address, {.own_connection = true});
-  auto called = CallLater(*early, kDescribeQueue, {});
+
+  auto called = CallLater(*transport, kDescribeQueue, {});
+  auto called_by_http = CallLater(*by_http, kDescribeQueue, {});
+  v1::ReadBlobRequest read;
+  read.set_digest(Sha256Hex("nothing"));
+  auto in_the_pool = CallLater(*transport, kReadBlob, read);
+  auto gone = CallLater(*leaving, kSync, AParkedPoll("leaving"));
   ::poll(nullptr, 0, 50);
-  RunningServer server(Runtime::Options{.http = "127.0.0.1:0", .doors = std::move(doors)});
+  CHECK(called.wait_for(std::chrono::seconds(0)) != std::future_status::ready);
+  leaving.reset();
+  CHECK_FALSE(gone.get().ok());
+  CHECK(owner_status() == 503);
+
+  REQUIRE(waiting.server().Serve(store.tasks, store.payloads, store.random).ok());
   CHECK(called.get().ok());
-  CHECK(server.address() == address);
-  CHECK(server.http_address() == http_address);
-  CHECK(BlockingCall(*OpenTransport("http://" + http_address, {}), kDescribeQueue, {}).ok());
+  CHECK(called_by_http.get().ok());
+  CHECK(in_the_pool.get().status().code() == absl::StatusCode::kNotFound);
+  CHECK(owner_status() == 200);
+  parked = CallLater(*transport, kSync, AParkedPoll("worker"));
+  WaitForParkedPolls(*by_http, 1);
+  REQUIRE(BlockingCall(*transport, kCreateRound, ARound("round")).ok());
+  CHECK(Ok(parked.get()).leases_size() == 1);
+  // Nothing of this came to the owner before.
+  CHECK(Ok(BlockingCall(owner.server().transport(), kGetServerInfo, {})).num_live_rounds() == 0);
+  CHECK_THAT(waiting.server().Metrics(), Contains("sheaf_rounds{population=\"default\",state=\"COLLECTING\"} 1"));
+  auto waits_at_the_end = CallLater(*transport, kSync, AParkedPoll("patient"));
+  WaitForParkedPolls(*by_http, 1);
+  CHECK(waiting.server().Stop().ok());
+  CHECK(waits_at_the_end.get().ok());
+}
+
+TEST_CASE("Who may call is said by the store that a server serves, from its turn on") {
+  TakenStore store;
+  WaitingServer waiting;
+  const std::unique_ptr<Transport> transport = waiting.Connect();
+  waiting.server().Hold();
+  REQUIRE(waiting.server().Serve(store.tasks, store.payloads, store.random).ok());
+  CHECK(BlockingCall(*transport, kDescribeQueue, {}).ok());
+  const SecretFile file(CreateToken(*transport, "admin", v1::OPERATOR));
+  // At once.
+  CHECK(BlockingCall(*transport, kDescribeQueue, {}).status().code() == absl::StatusCode::kUnauthenticated);
+  CHECK(BlockingCall(*waiting.Connect(file.security()), kDescribeQueue, {}).ok());
+}
+
+TEST_CASE("What a server forwards to one that does not own the store goes no further") {
+  Owner owner;
+  TakenStore store;
+  WaitingServer between;
+  between.server().SetOwner(owner.contact());
+  WaitingServer waiting;
+  waiting.server().SetOwner(between.contact());
+  const std::unique_ptr<Transport> transport = waiting.Connect();
+  const absl::Status refused = BlockingCall(*transport, kDescribeQueue, {}).status();
+  CHECK(refused.code() == absl::StatusCode::kUnavailable);
+  CHECK_THAT(std::string(refused.message()), Contains("this server does not own the store"));
+  CHECK(RetryAfter(refused).has_value());
+  // It is in turn, once it owns it.
+  between.server().Hold();
+  auto held = CallLater(*transport, kDescribeQueue, {});
+  REQUIRE(between.server().Serve(store.tasks, store.payloads, store.random).ok());
+  CHECK(held.get().ok());
 }
 
 }  // namespace

@@ -2,7 +2,7 @@
 //
 //   Owner owner;
 //   WaitingServer waiting;
-//   waiting.standby().SetOwner(owner.contact());
+//   waiting.server().SetOwner(owner.contact());
 //   const auto queue = BlockingCall(*waiting.Connect(), kDescribeQueue, {});
 #pragma once
 
@@ -19,7 +19,7 @@
 #include "base/random.h"
 #include "sdk/cpp/client/open_transport.h"
 #include "server/rpc/forwarded_metadata.h"
-#include "server/standby.h"
+#include "server/shared_server.h"
 #include "tests/server/running_server.h"
 #include "tls/self_signed.h"
 
@@ -58,22 +58,35 @@ class WaitingServer {
  public:
   // Without `payloads` it moves no bytes itself.
   explicit WaitingServer(const std::vector<TokenRecord>& tokens = {}, std::shared_ptr<PayloadStore> payloads = nullptr)
-      : standby_(Ok(Standby::Start(tokens, std::move(payloads), clock_, random_,
-                                   {.listen = "127.0.0.1:0", .http = "127.0.0.1:0"}))) {}
+      : WaitingServer(tokens, std::move(payloads), Ok(Listener::Open("127.0.0.1:0"))) {}
 
-  Standby& standby() { return *standby_; }
-  void Stop() { standby_.reset(); }
+  SharedServer& server() { return *server_; }
+  // As other servers know it.
+  const GrpcForwarder::Owner& contact() const { return contact_; }
   std::unique_ptr<Transport> Connect(const ChannelSecurity& security = {}) const {
-    return OpenTransport(standby_->address(), {.security = security, .own_connection = true});
+    return OpenTransport(server_->address(), {.security = security, .own_connection = true});
   }
   std::unique_ptr<Transport> ConnectByHttp(const ChannelSecurity& security = {}) const {
-    return OpenTransport("http://" + standby_->http_address(), {.security = security});
+    return OpenTransport("http://" + server_->http_address(), {.security = security});
   }
 
  private:
+  WaitingServer(const std::vector<TokenRecord>& tokens, std::shared_ptr<PayloadStore> payloads,
+                std::unique_ptr<Listener> port)
+      : shown_(Ok(MakeSelfSigned(kPeerName, SystemClock().Now()))),
+        contact_{
+            .name = "server-2", .address = port->address(), .certificate = shown_.certificate, .secret = "octopus"},
+        server_(Ok(SharedServer::Start(tokens, std::move(payloads), clock_, random_,
+                                       {.listen = "127.0.0.1:0",
+                                        .http = "127.0.0.1:0",
+                                        .peers = std::move(port),
+                                        .for_peers = {.shown = shown_, .secret = contact_.secret}}))) {}
+
   const SystemClock clock_;
   SystemRandom random_;
-  std::unique_ptr<Standby> standby_;
+  const LoadedCertificates shown_;
+  const GrpcForwarder::Owner contact_;
+  std::unique_ptr<SharedServer> server_;
 };
 
 // A caller's secret, in a file of the test.

@@ -127,6 +127,9 @@ CALLS_OF = {
     "call.h": "extern std::string& bytes;",
     "credentials.h": "",
     "forwarder.h": "extern Forwarder& forwarder; extern Credentials& credentials;",
+    "kept_caller.h": "extern Forwarder& forwarder; extern ForwardedCaller& by; extern MethodRow::Done done;",
+    "store_router.h": "extern Forwarder& elsewhere; extern CallPool& pool; extern MethodTable& methods; extern Dispatcher& dispatcher; "
+                      "extern ForwardedCaller& caller; extern MethodRow::Done done;",
     "call_pool.h": "extern std::string& client; extern void HashAndFlush();",
     "method_row.h": "extern RoundHandlers& rounds; extern TransferHandlers& transfers;",
     "method_table.h": "extern Handlers& handlers;",
@@ -186,7 +189,9 @@ SERVER_OF = {
     "rpc/grpc_forwarder.h": "extern std::string pem, secret;",
     "rpc/message_bytes.h": "extern v1::SyncResponse& answer;",
     "rpc/forwarded_metadata.h": "",
-    "standby.h": "extern std::vector<TokenRecord>& tokens; extern std::shared_ptr<PayloadStore> shared_payloads; extern std::optional<GrpcForwarder::Owner> owner;",
+    "shared_server.h": "extern std::vector<TokenRecord>& tokens; extern std::shared_ptr<PayloadStore> shared_payloads; extern std::optional<GrpcForwarder::Owner> owner; extern TaskStore& store; extern PayloadStore& payloads;",
+    "store_threads.h": "extern absl::Duration idle_max; extern TaskStore& store; extern PayloadStore& payloads; extern Core::Options& options; "
+                       "extern FrontParts& front; extern CallPool& pool;",
     "server_parts.h": "extern std::vector<Executor::Event> events; extern v1::SyncRequest request; extern v1::SyncResponse response; "
                       "extern Dispatcher::Done& done;",
 }
