@@ -27,6 +27,7 @@
 #include "server/net/listener.h"
 #include "server/rpc/forwarded_metadata.h"
 #include "server/runtime.h"
+#include "server/shard_keeper.h"
 #include "server/shared_server.h"
 #include "server/threads/strand_pool.h"
 #include "storage/directory/open.h"
@@ -144,7 +145,7 @@ absl::Status OpenPorts(const Config& config, const Clock& clock, Random& random,
   return absl::OkStatus();
 }
 
-// `server`, a Runtime or a SharedServer, can be called.
+// `server`, a Runtime, a SharedServer or a Turn, can be called.
 template <typename Server>
 absl::Status Announce(const Config& config, const Server& server, std::string_view what) {
   if (!config.http_port_file.empty()) {
@@ -165,7 +166,17 @@ absl::Status Announce(const Config& config, const Server& server, std::string_vi
 class Turn {
  public:
   Turn(const Config& config, const Clock& clock, Runtime::Options options)
-      : config_(config), clock_(clock), options_(std::move(options)) {}
+      : config_(config),
+        clock_(clock),
+        address_(options.doors.rpc->address()),
+        peer_({.address = options.peers->address(),
+               .certificate = options.for_peers.shown.certificate,
+               .secret = options.for_peers.secret}),
+        options_(std::move(options)) {}
+
+  // As PostgresStoreOptions.
+  const std::string& address() const { return address_; }
+  const PeerAddress& peer() const { return peer_; }
 
   // As PostgresOwner::Options::wait.
   bool Wait(const PostgresOwner::Waiting& waiting) {
@@ -177,8 +188,8 @@ class Turn {
     }
     if (server_ != nullptr && waiting.owner) {
       const auto& [server, peer] = *waiting.owner;
-      server_->SetOwner(
-          {{.name = server, .address = peer.address, .certificate = peer.certificate, .secret = peer.secret}});
+      server_->store(kHomeShard)
+          .SetOwner({{.name = server, .address = peer.address, .certificate = peer.certificate, .secret = peer.secret}});
     }
     was_stopped_ = status_.ok() && IsToldToStop();
     return status_.ok() && !was_stopped_;
@@ -190,7 +201,7 @@ class Turn {
   // The turn has come: nothing is forwarded any more, and what is on its way to or from the database ends within a
   // piece. Returns at once.
   void Take() {
-    if (server_ != nullptr) server_->Hold();
+    if (server_ != nullptr) server_->store(kHomeShard).Hold();
     if (payloads_ == nullptr) return;
     payloads_->Stop();
     // There may be many gigabytes of them.
@@ -201,12 +212,18 @@ class Turn {
     if (server_ == nullptr) {
       ASSIGN_OR_RETURN(watch_, PostgresTokenWatch::Open({.conninfo = config_.store}));
       ASSIGN_OR_RETURN(const auto tokens, watch_->Look());
-      ASSIGN_OR_RETURN(server_, SharedServer::Start(*tokens, nullptr, clock_, random_, std::move(options_)));
-      server_->Hold();
+      RETURN_IF_ERROR(StartServer(*tokens));
+      server_->store(kHomeShard).Hold();
     }
     watch_.reset();
     return server_.get();
   }
+  // The shards that the server has are others' first.
+  absl::Status Stop() {
+    keeper_.reset();
+    return server_->Stop();
+  }
+  const std::string& http_address() const { return server_->http_address(); }
 
  private:
   // The error of a server that cannot be one. While the database does not serve, the tokens are what they were.
@@ -222,10 +239,24 @@ class Turn {
     if (!*tokens) return absl::OkStatus();
     if (server_ != nullptr) return server_->SetTokens(**tokens);
     if (watch_->has_own_schema()) {
-      ASSIGN_OR_RETURN(payloads_, OpenWaitingPayloads(config_.store, config_.data_dir));
+      ASSIGN_OR_RETURN(payloads_, OpenWaitingPayloads({.conninfo = config_.store}, config_.data_dir));
     }
-    ASSIGN_OR_RETURN(server_, SharedServer::Start(**tokens, payloads_, clock_, random_, std::move(options_)));
+    RETURN_IF_ERROR(StartServer(**tokens));
     return Announce(config_, *server_, "forwarding calls to the server that owns the store");
+  }
+
+  absl::Status StartServer(const std::vector<TokenRecord>& tokens) {
+    ASSIGN_OR_RETURN(server_, SharedServer::Start(tokens, payloads_, clock_, random_, std::move(options_)));
+    ASSIGN_OR_RETURN(const std::string name, NameOfServer(config_.data_dir, random_));
+    ASSIGN_OR_RETURN(keeper_, ShardKeeper::Start(*server_, clock_,
+                                                 {.database = {.conninfo = config_.store},
+                                                  .directory = config_.data_dir,
+                                                  .name = name,
+                                                  .address = address_,
+                                                  .peer = peer_,
+                                                  .takeover_after = config_.takeover_after,
+                                                  .beat_interval = config_.takeover_after / kBeats}));
+    return absl::OkStatus();
   }
 
   void LookAtPayloads() {
@@ -236,6 +267,8 @@ class Turn {
 
   const Config& config_;
   const Clock& clock_;
+  const std::string address_;
+  const PeerAddress peer_;
   // The server's, once it begins.
   Runtime::Options options_;
   SystemRandom random_;
@@ -248,6 +281,7 @@ class Turn {
   std::shared_ptr<PostgresPayloadStore> payloads_;
   int64_t num_payload_looks_ = 0;
   std::unique_ptr<SharedServer> server_;
+  std::unique_ptr<ShardKeeper> keeper_;
   // Beside the store's opening.
   StrandPool ending_{1};
 };
@@ -346,13 +380,10 @@ absl::Status ServeShared(const Config& config) {
   SystemRandom random;
   ASSIGN_OR_RETURN(Runtime::Options options, RuntimeOptions(config));
   RETURN_IF_ERROR(OpenPorts(config, clock, random, options));
-  PostgresStoreOptions as = {.address = options.doors.rpc->address(),
-                             .peer = {.address = options.peers->address(),
-                                      .certificate = options.for_peers.shown.certificate,
-                                      .secret = options.for_peers.secret}};
   // What the turn's server serves outlives it.
   absl::StatusOr<ChosenStore> store = absl::UnknownError("not opened yet");
   Turn turn(config, clock, std::move(options));
+  PostgresStoreOptions as = {.address = turn.address(), .peer = turn.peer()};
   // While what lives is read.
   std::optional<PostgresHeartbeat> recovery;
   as.wait = [&turn](const PostgresOwner::Waiting& waiting) { return turn.Wait(waiting); };
@@ -372,9 +403,9 @@ absl::Status ServeShared(const Config& config) {
   RETURN_IF_ERROR(turn.status());
   RETURN_IF_ERROR(store.status());
   ASSIGN_OR_RETURN(SharedServer* const server, turn.Server());
-  RETURN_IF_ERROR(server->Serve(*store->tasks, *store->payloads, random));
+  RETURN_IF_ERROR(server->store(kHomeShard).Serve(*store->tasks, *store->payloads, random));
   recovery.reset();
-  return ServeUntilTold(config, *store, *server);
+  return ServeUntilTold(config, *store, turn);
 }
 
 absl::Status Run(const Config& config) { return config.is_in_postgres() ? ServeShared(config) : Serve(config); }

@@ -19,35 +19,22 @@
 
 namespace sheaf {
 
-// A store that came after the start.
-struct Runtime::Served {
-  Served(TaskStore& its_store, PayloadStore& payloads, Random& random, const Clock& clock, State& state);
-  // What runs knows the parts.
-  ~Served() { threads.Stop(); }
-
-  StoreThreads threads;
-  StoreParts parts;
-};
-
 struct Runtime::State {
   State(TaskStore& its_store, PayloadStore& payloads, const Clock& its_clock, Random& random, Options& options)
       : clock(its_clock),
         store(its_store),
         stop_grace(options.stop_grace),
-        idle_max(options.idle_max),
-        core_options{.limits = options.limits,
-                     .data_directory = options.data_directory,
-                     .requires_tokens = options.requires_tokens},
-        // Only the store that came later must hear from its server.
-        threads(its_clock, options.forwarding.owner == nullptr ? options.idle_max : absl::InfiniteDuration()),
+        threads(its_clock, options.idle_max),
         calls(static_cast<int>(options.limits.call_threads_max)),
-        parts(its_store, payloads, threads.core, random, its_clock, threads.CoreOptions(core_options), &calls,
-              options.forwarding),
+        parts(its_store, payloads, threads.core, random, its_clock,
+              threads.CoreOptions({.limits = options.limits,
+                                   .data_directory = options.data_directory,
+                                   .requires_tokens = options.requires_tokens}),
+              &calls, options.forwarder),
         join(std::move(options.join)) {}
 
   // What runs knows the parts, which are destroyed before their threads are.
   ~State() {
-    if (served != nullptr) served->threads.Stop();
     threads.Stop();
     // It tells the transports.
     certificates.reset();
@@ -75,12 +62,9 @@ struct Runtime::State {
   // The core's.
   TaskStore& store;
   const absl::Duration stop_grace;
-  const absl::Duration idle_max;
-  const Core::Options core_options;
   StoreThreads threads;
   CallThreads calls;
   ServerParts parts;
-  std::unique_ptr<Served> served;
   std::optional<MetricsText> metrics;
   const std::optional<JoinFiles> join;
   // Null: nothing is encrypted.
@@ -93,11 +77,6 @@ struct Runtime::State {
   const std::string no_address;
   bool is_stopped = false;
 };
-
-Runtime::Served::Served(TaskStore& its_store, PayloadStore& payloads, Random& random, const Clock& clock, State& state)
-    : threads(clock, state.idle_max),
-      parts(its_store, payloads, threads.core, random, threads.CoreOptions(state.core_options), state.parts,
-            &state.calls) {}
 
 namespace {
 
@@ -124,6 +103,7 @@ absl::StatusOr<std::unique_ptr<Runtime>> Runtime::Start(TaskStore& store, Payloa
   State& started = *state;
   auto runtime = std::unique_ptr<Runtime>(new Runtime(std::move(state)));
   started.threads.core.Start(started.parts.runner, started.parts.core);
+  options.before_calls(*runtime);
   if (!options.tls.empty()) {
     ASSIGN_OR_RETURN(started.certificates, CertificateWatch::Open(options.tls, clock.Now(), started.parts.certificate));
   }
@@ -173,23 +153,16 @@ absl::Status Runtime::SetTokens(const std::vector<TokenRecord>& tokens) {
   return status;
 }
 
-void Runtime::Hold() { state_->parts.router->Hold(); }
+ServerParts& Runtime::parts() { return state_->parts; }
 
-absl::Status Runtime::Serve(TaskStore& store, PayloadStore& payloads, Random& random) {
-  State& state = *state_;
-  auto served = std::make_unique<Served>(store, payloads, random, state.clock, state);
-  RETURN_IF_ERROR(served->parts.core.Recover(state.clock.Now()));
-  state.served = std::move(served);
-  StoreParts& parts = state.served->parts;
-  StoreThreads& threads = state.served->threads;
-  threads.core.Start(parts.runner, parts.core);
-  state.metrics->LookAt(state.Sources(parts, threads, store, payloads));
-  state.parts.pipeline.SetAccess(parts.core.access());
-  state.parts.router->Serve(parts.methods, parts.dispatcher);
-  return absl::OkStatus();
+CallPool& Runtime::pool() { return state_->calls; }
+
+void Runtime::ShowStore(const StoreParts& parts, const StoreThreads& threads, TaskStore& store,
+                        PayloadStore& payloads) {
+  state_->metrics->LookAt(state_->Sources(parts, threads, store, payloads));
 }
 
-absl::Status Runtime::Stop() {
+absl::Status Runtime::Stop(const std::function<void()>& drain) {
   State& state = *state_;
   if (std::exchange(state.is_stopped, true)) return absl::OkStatus();
   if (state.server == nullptr) return absl::OkStatus();  // Its destructor stops the rest.
@@ -197,13 +170,12 @@ absl::Status Runtime::Stop() {
   if (state.peers != nullptr) state.peers->SetServing(false);
   if (state.http != nullptr) state.http->SetServing(false);
   absl::Status status = state.threads.BeginDrain(state.parts.core);
-  if (state.served != nullptr) status.Update(state.served->threads.BeginDrain(state.served->parts.core));
+  drain();
   state.parts.pipeline.WaitUntilIdle(state.stop_grace);
   // Only when no call is open any more: what is accepted after the checkpoint is lost if its round spools nothing.
   if (state.http != nullptr) state.http->Shutdown(state.stop_grace);
   if (state.peers != nullptr) state.peers->Shutdown(state.stop_grace);
   state.server->Shutdown(state.stop_grace);
-  if (state.served != nullptr) status.Update(state.served->threads.Finish(state.served->parts.core));
   status.Update(state.threads.Finish(state.parts.core));
   return status;
 }

@@ -6,12 +6,13 @@
 //   LogInfo("listening on {}", runtime->address());
 //   RETURN_IF_ERROR(runtime->Stop());
 //
-// With Options::forwarding it begins without a store that is its own to serve: see SharedServer (shared_server.h).
+// With Options::forwarder it is the front of stores that others may own: see SharedServer (shared_server.h).
 //
 // Start first recovers what a crash left behind. A failed flush ends the process with one line: nobody may be
 // told anything any more, and a restart finds what is durable. Not thread-safe: main owns it.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -25,6 +26,7 @@
 #include "server/net/listener.h"
 #include "server/rpc/grpc_server.h"
 #include "server/server_parts.h"
+#include "server/store_threads.h"
 #include "server/web/join_files.h"
 #include "storage/payload_store.h"
 #include "storage/records.h"
@@ -65,8 +67,10 @@ class Runtime {
     // The port for other servers that forward calls; none: they do not.
     std::unique_ptr<Listener> peers;
     GrpcServer::Options::ForPeers for_peers;
-    // What it names outlives the runtime.
-    Forwarding forwarding;
+    // Who answers all calls; outlives the runtime, whose own store nobody asks then.
+    Forwarder* forwarder = nullptr;
+    // Called once, before anybody can call.
+    std::function<void(Runtime& runtime)> before_calls = [](Runtime&) {};
   };
 
   // All must outlive the runtime; only the runtime uses `store` and `random` from now on. The codes of the stores, and
@@ -90,18 +94,17 @@ class Runtime {
   // codes of ReplaceTokens.
   absl::Status SetTokens(const std::vector<TokenRecord>& tokens);
 
-  // --- With Options::forwarding ---
-
-  // Its turn at the store has come, which is to be served here: calls wait from now on.
-  void Hold();
-  // Recovers the store, and serves it: calls go there, and those that wait. Who may call is as its tokens say. As
-  // Start; both stores and `random` must outlive the runtime.
-  absl::Status Serve(TaskStore& store, PayloadStore& payloads, Random& random);
+  // For stores that are served behind the forwarder.
+  ServerParts& parts();
+  CallPool& pool();
+  // What is served, for people and metrics: `parts` are those of the store. All must outlive the runtime.
+  void ShowStore(const StoreParts& parts, const StoreThreads& threads, TaskStore& store, PayloadStore& payloads);
 
   // The graceful way: health says NOT_SERVING, parked polls are answered, open calls get `stop_grace`, the ports close,
   // accepted work is checkpointed. When it returns, the stores can be closed. The error of the last checkpoint, if it
   // failed: what was accepted is durable all the same. Stopping twice is fine.
-  absl::Status Stop();
+  // Of stores behind the forwarder, `drain` answers whoever is parked there.
+  absl::Status Stop(const std::function<void()>& drain = [] {});
 
  private:
   struct Served;

@@ -11,7 +11,7 @@ StoreParts::StoreParts(TaskStore& store, PayloadStore& payloads, Executor& execu
       dispatcher(methods, executor, core, front.admission, pool) {}
 
 ServerParts::ServerParts(TaskStore& store, PayloadStore& payloads, Executor& executor, Random& random,
-                         const Clock& clock, const Core::Options& options, CallPool* pool, Forwarding forwarding)
+                         const Clock& clock, const Core::Options& options, CallPool* pool, Forwarder* forwarder)
     : FrontParts(options.limits),
       StoreParts(store, payloads, executor, random, options, *this, pool),
       call_figures(methods),
@@ -23,15 +23,6 @@ ServerParts::ServerParts(TaskStore& store, PayloadStore& payloads, Executor& exe
                 .figures = call_figures,
                 .limits = core.limits(),
                 .clock = clock,
-                .forwarder = Route(forwarding, clock)}) {}
-
-StoreRouter* ServerParts::Route(Forwarding forwarding, const Clock& clock) {
-  if (forwarding.owner == nullptr) return nullptr;
-  Forwarder* elsewhere = forwarding.owner;
-  if (forwarding.payloads != nullptr) {
-    elsewhere = &transfers.emplace(*forwarding.owner, *forwarding.payloads, methods, dispatcher, core.limits(), clock);
-  }
-  return &router.emplace(*elsewhere, dispatcher.pool());
-}
+                .forwarder = forwarder}) {}
 
 }  // namespace sheaf

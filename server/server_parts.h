@@ -14,8 +14,6 @@
 // of their parts: the core and the runner belong to the thread that runs events.
 #pragma once
 
-#include <optional>
-
 #include "base/clock.h"
 #include "base/random.h"
 #include "server/calls/admission.h"
@@ -25,11 +23,9 @@
 #include "server/calls/dispatcher.h"
 #include "server/calls/forwarder.h"
 #include "server/calls/method_table.h"
-#include "server/calls/store_router.h"
 #include "server/core/batch_runner.h"
 #include "server/core/batches/executor.h"
 #include "server/core/core.h"
-#include "server/handlers/local_transfers.h"
 #include "server/handlers/method_rows.h"
 #include "storage/payload_store.h"
 #include "storage/task_store.h"
@@ -61,29 +57,13 @@ struct StoreParts {
   const Dispatcher dispatcher;
 };
 
-// Of a server that shares its store with others.
-struct Forwarding {
-  // What answers calls while another server owns the store. Null: this server always does.
-  Forwarder* owner = nullptr;
-  // The owner's payloads, whose bytes this server moves itself (local_transfers.h). Null: it moves none.
-  PayloadStore* payloads = nullptr;
-};
-
 struct ServerParts : FrontParts, StoreParts {
-  // As StoreParts. With an owner the store is one that has nothing, and nobody asks: calls go where `router` sends
-  // them.
+  // As StoreParts. With a forwarder the store is one that has nothing, and nobody asks: calls go where that sends them.
   ServerParts(TaskStore& store, PayloadStore& payloads, Executor& executor, Random& random, const Clock& clock,
-              const Core::Options& options, CallPool* pool = nullptr, Forwarding forwarding = {});
+              const Core::Options& options, CallPool* pool = nullptr, Forwarder* forwarder = nullptr);
 
   CallFigures call_figures;
-  // Only with payloads to move.
-  std::optional<LocalTransfers> transfers;
-  // Only with an owner.
-  std::optional<StoreRouter> router;
   CallPipeline pipeline;
-
- private:
-  StoreRouter* Route(Forwarding forwarding, const Clock& clock);
 };
 
 }  // namespace sheaf

@@ -1,76 +1,90 @@
-// SharedServer: a server whose store several servers share. It lets callers in like any other, by the tokens of the
-// store. While another server owns the store it forwards their calls there, and once the store is its own it serves
-// them itself: over the same connections, so that its callers see nothing of it but a pause. So all servers of a store
-// can be called, by any load balancer.
+// SharedServer: a server of stores that several servers share. It lets callers in like any other, by the tokens of the
+// first store. What another server owns it forwards there, and what is its own it serves itself: over the same
+// connections, so that its callers see nothing of it but a pause. So all servers of a database can be called, by any load
+// balancer.
 //
 //   ASSIGN_OR_RETURN(auto server, SharedServer::Start(tokens, shared_payloads, clock, random,
 //                                                     {.listen = "127.0.0.1:0"}));
-//   server->SetOwner(owner);                      // Whenever it has changed.
+//   server->store(kHomeShard).SetOwner(owner);    // Whenever it has changed.
 //   RETURN_IF_ERROR(server->SetTokens(tokens));   // So have they.
-//   server->Hold();                               // Its turn has come; whoever calls now waits for Serve.
-//   RETURN_IF_ERROR(server->Serve(store, payloads, random));
+//   server->store(kHomeShard).Hold();             // Its turn has come; whoever calls now waits for Serve.
+//   RETURN_IF_ERROR(server->store(kHomeShard).Serve(store, payloads, random));
+//   SharedStore& other = server->AddStore(1, shared_payloads_of_1);
 //   RETURN_IF_ERROR(server->Stop());
 //
-// It is a Runtime that begins on an empty store in memory, of which nothing but the tokens is used. While it waits, it
-// moves the bytes of uploads and broadcasts itself, between its callers and the payload store that it shares with the
-// owner (local_transfers.h). Not thread-safe: main owns it.
+// It is a Runtime on an empty store in memory, of which nothing but the tokens is used, and all calls of which a
+// ShardRouter sends to the stores. Calls are any thread's. One thread each may use a store, and one add stores.
 #pragma once
 
+#include <map>
 #include <memory>
-#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "base/random.h"
-#include "server/rpc/grpc_forwarder.h"
+#include "server/calls/shard_router.h"
 #include "server/runtime.h"
+#include "server/shared_store.h"
 #include "storage/memory/memory_payload_store.h"
 #include "storage/memory/memory_task_store.h"
 #include "storage/payload_store.h"
 #include "storage/records.h"
-#include "storage/task_store.h"
+#include "storage/shard.h"
+#include "storage/shard_directory.h"
 
 namespace sheaf {
 
 class SharedServer {
  public:
-  // `clock` and `random` must outlive it; only it uses `random` from now on. Without `payloads` it moves no bytes
-  // itself. The codes of Runtime::Start.
+  // `clock` and `random` must outlive it; only it uses `random` from now on. The first store is another server's, which
+  // is not known yet; without `payloads` this server moves no bytes of it itself. The codes of Runtime::Start.
   static absl::StatusOr<std::unique_ptr<SharedServer>> Start(const std::vector<TokenRecord>& tokens,
-                                                             std::shared_ptr<PayloadStore> payloads, const Clock& clock,
-                                                             Random& random, Runtime::Options options);
+                                                             std::shared_ptr<PayloadStore> payloads,
+                                                             const Clock& clock, Random& random,
+                                                             Runtime::Options options);
 
   // See Runtime.
   const std::string& address() const { return runtime_->address(); }
   const std::string& http_address() const { return runtime_->http_address(); }
   std::string Metrics() const { return runtime_->Metrics(); }
 
-  void SetOwner(std::optional<GrpcForwarder::Owner> owner) { forwarder_.SetOwner(std::move(owner)); }
+  // Of the first store while it is another server's.
   absl::Status SetTokens(const std::vector<TokenRecord>& tokens) { return runtime_->SetTokens(tokens); }
 
-  // Calls that are open at the owner before are answered UNAVAILABLE; others wait from now on. Returns at once.
-  void Hold();
-  // As Runtime::Serve.
-  absl::Status Serve(TaskStore& store, PayloadStore& payloads, Random& random) {
-    return runtime_->Serve(store, payloads, random);
+  // One of those that are there.
+  SharedStore& store(Shard shard) EXCLUDES(mutex_);
+  // Of another shard, and another server's.
+  SharedStore& AddStore(Shard shard, std::shared_ptr<PayloadStore> payloads) EXCLUDES(mutex_) {
+    return AddStore(*runtime_, shard, std::move(payloads));
   }
+  // Asks the directory from now on in which shard what is; it must outlive the server.
+  void SetDirectory(ShardDirectory& directory) { router_.SetDirectory(directory, runtime_->pool()); }
+  ShardRouter& router() { return router_; }
 
-  // As Runtime::Stop; calls that are open at the owner are answered UNAVAILABLE.
-  absl::Status Stop();
+  // As Runtime::Stop, with what it serves; calls that are open at others are answered UNAVAILABLE.
+  absl::Status Stop() EXCLUDES(mutex_);
   // At once if Stop was not called. Waits for bytes that are on their way.
   ~SharedServer();
 
  private:
-  SharedServer() = default;
+  explicit SharedServer(const Clock& clock) : clock_(clock) {}
 
-  std::shared_ptr<PayloadStore> shared_payloads_;
-  MemoryTaskStore store_;
-  // Of its core, which has nothing: it must not see the shared ones, whose rounds it does not know.
-  MemoryPayloadStore payloads_;
-  GrpcForwarder forwarder_;
+  SharedStore& AddStore(Runtime& runtime, Shard shard, std::shared_ptr<PayloadStore> payloads) EXCLUDES(mutex_);
+  std::vector<SharedStore*> stores() EXCLUDES(mutex_);
+
+  const Clock& clock_;
+  MemoryTaskStore tokens_;
+  MemoryPayloadStore nothing_;
+  ShardRouter router_;
+  SharedStore::Options store_options_;
+  Mutex mutex_;
+  std::map<Shard, std::unique_ptr<SharedStore>> stores_ GUARDED_BY(mutex_);
+  // Its threads call the stores until it is destroyed.
   std::unique_ptr<Runtime> runtime_;
 };
 

@@ -108,7 +108,7 @@ void Call::Dispatch() {
                         .traceparent = traceparent(),
                         .answer_bytes_max = answer_bytes_max,
                         .asks_only = asks_only(),
-                        .was_forwarded = was_forwarded(),
+                        .forwarded_to = forwarded_to(),
                         .log_source = this},
                        *request_, response_.get(), done);
   } else {

@@ -92,7 +92,7 @@ class Call : public AnsweredCall, private LogScope::Source {
   // As CallContext.
   virtual bool asks_only() const { return false; }
   // As ForwardedCaller.
-  virtual bool was_forwarded() const { return false; }
+  virtual std::optional<Shard> forwarded_to() const { return std::nullopt; }
   // As they came over the wire, and count against the limits.
   virtual int64_t request_bytes() const = 0;
   // Has `read` read the request, serialised, from its beginning; returns what it returns. Only after the call was let

@@ -11,6 +11,7 @@
 #include <google/protobuf/message.h>
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -19,6 +20,7 @@
 #include "server/calls/method_row.h"
 #include "server/core/access/identity.h"
 #include "server/core/batches/call_id.h"
+#include "storage/shard.h"
 
 namespace sheaf {
 
@@ -35,8 +37,8 @@ struct ForwardedCaller {
   // As CallContext.
   int64_t answer_bytes_max = 0;
   bool asks_only = false;
-  // Another server sent the call here, because it took this one for the owner of the store.
-  bool was_forwarded = false;
+  // Another server sent the call here, because it took this one for the owner of this shard.
+  std::optional<Shard> forwarded_to = std::nullopt;
   // As CallContext.
   const LogScope::Source* log_source = nullptr;
 };

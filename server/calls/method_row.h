@@ -65,6 +65,7 @@ struct MethodRow {
   const Message* response = nullptr;
   // See scope.h.
   std::function<absl::Status(const Message& request, const Identity& caller, Core& core)> check_scope;
+  std::function<Subject(const Message& request)> about;
   // Fills `response`, or says why not: now or later, once. All arguments live until then, but for `call`.
   std::function<void(const Message& request, const CallContext& call, Message* response, Done done)> run;
   // Instead of `run`, where a batch looks up what the pool then reads.
@@ -119,9 +120,12 @@ MethodRow Make(const Method<Request, Response>& method, MethodTraits traits, boo
           .is_in_batch = is_in_batch,
           .request = &Request::default_instance(),
           .response = &Response::default_instance(),
-          .check_scope = [scope = std::move(scope)](const google::protobuf::Message& request, const Identity& caller,
-                                                    Core& core) {
-            return scope(static_cast<const Request&>(request), caller, core);
+          .check_scope = [check = std::move(scope.check)](const google::protobuf::Message& request,
+                                                          const Identity& caller, Core& core) {
+            return check(static_cast<const Request&>(request), caller, core);
+          },
+          .about = [about = std::move(scope.about)](const google::protobuf::Message& request) {
+            return about(static_cast<const Request&>(request));
           }};
 }
 

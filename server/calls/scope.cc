@@ -11,6 +11,10 @@
 
 namespace sheaf {
 
+Subject AboutPopulation(const std::string& population) {
+  return {.kind = Subject::kPopulation, .name = population.empty() ? std::string_view("default") : population};
+}
+
 absl::Status CheckPopulationScope(const std::string& population, const Identity& caller) {
   return caller.is_everywhere() ? absl::OkStatus() : caller.CheckPopulation(PopulationOrDefault(population));
 }

@@ -25,18 +25,41 @@ StoreRouter::~StoreRouter() {
 
 void StoreRouter::Hold() {
   MutexLock lock(mutex_);
-  SHEAF_CHECK(place_ == Place::kElsewhere, "a store comes to a server once");
-  place_ = Place::kComing;
+  place_ = Place::kHeld;
 }
 
 void StoreRouter::Serve(const MethodTable& methods, const Dispatcher& dispatcher) {
-  const Here here = {.methods = &methods, .dispatcher = &dispatcher};
   {
     MutexLock lock(mutex_);
-    here_ = here;
+    SHEAF_CHECK(num_here_ == 0, "calls are still answered by the store that was here before");
+    here_ = {.methods = &methods, .dispatcher = &dispatcher};
     // New calls need not wait for those that have waited.
     place_ = Place::kHere;
   }
+  EndWaits();
+}
+
+bool StoreRouter::WaitUntilNoneHere(const Clock& clock, absl::Duration timeout) {
+  const absl::Time end = clock.Now() + timeout;
+  MutexLock lock(mutex_);
+  SHEAF_CHECK(place_ != Place::kHere, "new calls still come here");
+  for (absl::Duration left = timeout; num_here_ > 0 && left > absl::ZeroDuration(); left = end - clock.Now()) {
+    none_here_.WaitFor(mutex_, left);
+  }
+  if (num_here_ > 0) return false;
+  here_ = {};
+  return true;
+}
+
+void StoreRouter::SendOn() {
+  {
+    MutexLock lock(mutex_);
+    place_ = Place::kElsewhere;
+  }
+  EndWaits();
+}
+
+void StoreRouter::EndWaits() {
   for (;;) {
     CallId id;
     Waiting call;
@@ -44,20 +67,20 @@ void StoreRouter::Serve(const MethodTable& methods, const Dispatcher& dispatcher
       MutexLock lock(mutex_);
       if (waiting_.empty()) return;
       auto first = waiting_.extract(waiting_.begin());
-      dispatched_ = id = first.key();
+      going_on_ = id = first.key();
       is_abandoned_ = false;
       call = std::move(first.mapped());
     }
     const MethodRow& method = *call.method;
     const IdentityPtr caller = call.caller->get().identity;
-    auto dispatch = [here, id, call = std::move(call)] {
-      Dispatch(here, id, *call.method, call.caller->get(), *call.request, call.response, call.done);
+    auto go_on = [this, id, call = std::move(call)] {
+      Forward(id, *call.method, call.caller->get(), *call.request, call.response, call.done);
     };
-    method.is_in_batch ? dispatch() : pool_.Run(std::string(caller->name), method.traits.length, std::move(dispatch));
+    method.is_in_batch ? go_on() : pool_.Run(caller->name, method.traits.length, std::move(go_on));
     bool is_abandoned = false;
     {
       MutexLock lock(mutex_);
-      dispatched_ = CallId();
+      going_on_ = CallId();
       is_abandoned = is_abandoned_;
     }
     if (is_abandoned) Abandon(id, method, *caller);
@@ -70,7 +93,7 @@ void StoreRouter::Forward(CallId id, const MethodRow& method, const ForwardedCal
   Here here;
   {
     MutexLock lock(mutex_);
-    if (place_ == Place::kComing) {
+    if (place_ == Place::kHeld) {
       waiting_.emplace(id, Waiting{.method = &method,
                                    .caller = std::make_shared<const KeptCaller>(caller),
                                    .request = &request,
@@ -78,10 +101,17 @@ void StoreRouter::Forward(CallId id, const MethodRow& method, const ForwardedCal
                                    .done = std::move(done)});
       return;
     }
-    here = here_;
+    if (place_ == Place::kHere) {
+      here = here_;
+      // Until it was answered, and until nobody is in its dispatch any more: a chunk may be answered before it is written.
+      num_here_ += 2;
+    }
   }
-  if (here.dispatcher != nullptr) return Dispatch(here, id, method, caller, request, response, std::move(done));
-  if (caller.was_forwarded) {
+  if (here.dispatcher != nullptr) {
+    Dispatch(here, id, method, caller, request, response, std::move(done));
+    return Leave();
+  }
+  if (caller.forwarded_to) {
     return done(WithRetryAfter(absl::UnavailableError("this server does not own the store"), kComeBackAfter));
   }
   elsewhere_.Forward(id, method, caller, request, response, std::move(done));
@@ -100,7 +130,15 @@ void StoreRouter::Dispatch(const Here& here, CallId call, const MethodRow& metho
                              .answer_bytes_max = caller.answer_bytes_max,
                              .asks_only = caller.asks_only,
                              .log_source = caller.log_source},
-                            request, response, std::move(done));
+                            request, response, [this, done = std::move(done)](absl::Status status) {
+                              done(std::move(status));
+                              Leave();
+                            });
+}
+
+void StoreRouter::Leave() {
+  MutexLock lock(mutex_);
+  if (--num_here_ == 0) none_here_.NotifyAll();
 }
 
 void StoreRouter::Abandon(CallId call, const MethodRow& method, const Identity& caller) {
@@ -108,20 +146,22 @@ void StoreRouter::Abandon(CallId call, const MethodRow& method, const Identity& 
   MethodRow::Done done;
   {
     MutexLock lock(mutex_);
-    here = here_;
-    if (call == dispatched_) {
+    if (call == going_on_) {
       is_abandoned_ = true;
       return;
     }
     if (const auto waiting = waiting_.find(call); waiting != waiting_.end()) {
       done = std::move(waiting->second.done);
       waiting_.erase(waiting);
+    } else if (here_.dispatcher != nullptr) {
+      here = here_;
+      ++num_here_;
     }
   }
   if (done) return done(absl::CancelledError("the caller has gone"));
   if (here.dispatcher != nullptr) {
-    const MethodRow* const row = here.methods->Find(method.name);
-    if (row != nullptr) here.dispatcher->Abandon(*row, caller, call);
+    here.dispatcher->Abandon(*here.methods->Find(method.name), caller, call);
+    Leave();
   }
   // It may have come before the store did.
   elsewhere_.Abandon(call, method, caller);

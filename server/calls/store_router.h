@@ -1,19 +1,25 @@
-// StoreRouter: where the calls go that come to a server which shares its store with others: on to the server that owns
-// the store, or, once that is this one, to the dispatcher of the store that is served here.
+// StoreRouter: where the calls go that are about one store, on a server that shares it with others: on to the server that
+// owns the store, or, while that is this one, to the dispatcher of the store that is served here.
 //
 //   StoreRouter router(elsewhere, pool);      // All calls go on to another server.
 //   router.Hold();                            // The store is this server's now, and is being read: calls wait.
 //   router.Serve(methods, dispatcher);        // It is served here.
+//   router.Hold();                            // It will be another server's: calls wait,
+//   router.WaitUntilNoneHere(timeout);        // and those that are here are answered.
+//   router.SendOn();                          // It is: all calls go on.
 //   router.Forward(call, method, caller, request, &response, done);
 //
-// Thread-safe; Hold and Serve are one thread's, each once. Refers to all it is given.
+// Forward, Abandon and is_here are thread-safe; all else is one thread's. Refers to all it is given.
 #pragma once
 
 #include <google/protobuf/message.h>
 
+#include <cstdint>
 #include <map>
 #include <memory>
 
+#include "absl/time/time.h"
+#include "base/clock.h"
 #include "base/mutex.h"
 #include "server/calls/call_pool.h"
 #include "server/calls/dispatcher.h"
@@ -30,10 +36,16 @@ class StoreRouter final : public Forwarder {
   // Calls that wait are answered UNAVAILABLE.
   ~StoreRouter() override;
 
-  // From here on calls wait until Serve: as many as Admission lets in.
+  // From here on new calls wait: as many as Admission lets in.
   void Hold() EXCLUDES(mutex_);
-  // Both must live as long as calls come. Returns when all that waited have been dispatched.
+  // Both must live until WaitUntilNoneHere has returned true, or no call comes any more. Returns when all that waited
+  // have been dispatched.
   void Serve(const MethodTable& methods, const Dispatcher& dispatcher) EXCLUDES(mutex_);
+  // After Hold. True if what was dispatched here has been answered, within `timeout`: then nobody uses the dispatcher any
+  // more.
+  bool WaitUntilNoneHere(const Clock& clock, absl::Duration timeout) EXCLUDES(mutex_);
+  // Those that wait, too.
+  void SendOn() EXCLUDES(mutex_);
 
   // UNAVAILABLE, with a hint, for what another server has forwarded and is not for here: the two have not heard yet
   // whose the store is.
@@ -44,7 +56,7 @@ class StoreRouter final : public Forwarder {
   bool is_here() const override EXCLUDES(mutex_);
 
  private:
-  enum class Place { kElsewhere, kComing, kHere };
+  enum class Place { kElsewhere, kHeld, kHere };
   struct Here {
     const MethodTable* methods = nullptr;
     const Dispatcher* dispatcher = nullptr;
@@ -57,19 +69,25 @@ class StoreRouter final : public Forwarder {
     google::protobuf::Message* response;
     MethodRow::Done done;
   };
-  static void Dispatch(const Here& here, CallId call, const MethodRow& method, const ForwardedCaller& caller,
-                       const google::protobuf::Message& request, google::protobuf::Message* response,
-                       MethodRow::Done done);
+  // Has those that wait go where calls go now.
+  void EndWaits() EXCLUDES(mutex_);
+  // Of a call that is counted as one that is here.
+  void Dispatch(const Here& here, CallId call, const MethodRow& method, const ForwardedCaller& caller,
+                const google::protobuf::Message& request, google::protobuf::Message* response, MethodRow::Done done);
+  void Leave() EXCLUDES(mutex_);
 
   Forwarder& elsewhere_;
   CallPool& pool_;
   mutable Mutex mutex_;
+  CondVar none_here_;
   Place place_ GUARDED_BY(mutex_) = Place::kElsewhere;
+  // While it is here; also while calls that were dispatched are still answered.
   Here here_ GUARDED_BY(mutex_);
+  int64_t num_here_ GUARDED_BY(mutex_) = 0;
   // In the order in which they came.
   std::map<CallId, Waiting> waiting_ GUARDED_BY(mutex_);
-  // The one of them that is being dispatched, and whether its caller has gone meanwhile.
-  CallId dispatched_ GUARDED_BY(mutex_);
+  // The one of them that goes on just now, and whether its caller has gone meanwhile.
+  CallId going_on_ GUARDED_BY(mutex_);
   bool is_abandoned_ GUARDED_BY(mutex_) = false;
 };
 

@@ -57,6 +57,8 @@ class Core {
  public:
   struct Options {
     Limits limits;
+    // Which of the stores of a database this is.
+    Shard shard = kHomeShard;
     // For people: where the store is.
     std::string data_directory;
     // Nobody gets in without a token, even while there is none.

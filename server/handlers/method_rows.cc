@@ -24,11 +24,25 @@ absl::Status CheckUploader(const v1::StartUploadRequest& request, const Identity
   return caller.CheckRole("StartUpload", request.has_contribution() ? RoleSet{WORKER} : kSubmitting);
 }
 
+Subject AboutUpload(const v1::StartUploadRequest& request) {
+  if (request.has_contribution()) return {.kind = Subject::kNamed, .name = request.contribution().task()};
+  Subject subject = AboutPopulation(request.population());
+  subject.may_be_first = true;
+  // Of clients before 0.2, who do not say for whom it is.
+  return request.population().empty() ? Subject() : subject;
+}
+
 absl::Status CheckNewRound(const v1::CreateRoundRequest& request, const Identity& caller, Core& /*core*/) {
   RETURN_IF_ERROR(request.spec().release() == v1::PARTIAL_AGGREGATE
                       ? caller.CheckRole("CreateRound of a partial aggregate", {RELAY})
                       : caller.CheckRole("CreateRound", {SUBMITTER}));
   return CheckPopulationScope(request.spec().population(), caller);
+}
+
+Subject AboutNewRound(const v1::CreateRoundRequest& request) {
+  Subject subject = AboutPopulation(request.spec().population());
+  subject.may_be_first = true;
+  return subject;
 }
 
 std::vector<MethodRow> WorkRows(WorkHandlers& work) {
@@ -41,7 +55,7 @@ std::vector<MethodRow> WorkRows(WorkHandlers& work) {
 // FinishUpload hashes and flushes the whole file.
 std::vector<MethodRow> BlobRows(UploadHandlers& upload, TransferHandlers& transfer) {
   return {
-      InBatch(kStartUpload, {.roles = kUploading}, CheckUploader, upload, &UploadHandlers::StartUpload),
+      InBatch(kStartUpload, {.roles = kUploading}, {CheckUploader, AboutUpload}, upload, &UploadHandlers::StartUpload),
       InPool(kWriteChunk, {.roles = kUploading}, OfUpload(&v1::WriteChunkRequest::upload_id), transfer,
              &TransferHandlers::WriteChunk),
       InPool(kQueryUpload, {.roles = kUploading}, OfUpload(&v1::QueryUploadRequest::upload_id), transfer,
@@ -57,7 +71,7 @@ std::vector<MethodRow> BlobRows(UploadHandlers& upload, TransferHandlers& transf
 
 std::vector<MethodRow> RoundRows(RoundHandlers& round) {
   return {
-      InBatch(kCreateRound, {.roles = kSubmitting}, CheckNewRound, round, &RoundHandlers::CreateRound),
+      InBatch(kCreateRound, {.roles = kSubmitting}, {CheckNewRound, AboutNewRound}, round, &RoundHandlers::CreateRound),
       InBatch(kOpenRound, {.roles = kSubmitting}, OfRound(&v1::OpenRoundRequest::round, {SUBMITTER}), round,
               &RoundHandlers::OpenRound),
       InBatch(kGetRound, {.roles = kLookingOrRelaying, .only_looks = true},

@@ -16,6 +16,9 @@ inline constexpr char kForwardAnswerBytesHeader[] = "sheaf-forward-answer-bytes-
 // Set: whether the caller may do this is all that is asked; nothing is done.
 inline constexpr char kForwardAsksOnlyHeader[] = "sheaf-forward-asks-only";
 
+// In which shard the forwarding server took this one for the owner: a number. None: by a server before 0.2.
+inline constexpr char kForwardShardHeader[] = "sheaf-forward-shard";
+
 // Of all of them.
 inline constexpr int kForwardMetadataBytesMax = 64 << 10;
 

@@ -104,14 +104,21 @@ class ForwardedGrpcCall final : public GrpcCall {
     for (auto name = begin; name != end; ++name) credentials.certificate_names.emplace_back(View(name->second));
     return credentials;
   }
-  int64_t answer_bytes_asked() const override {
-    const std::string_view text = Header(context_, kForwardAnswerBytesHeader);
-    int64_t bytes = 0;
-    std::from_chars(text.data(), text.data() + text.size(), bytes);
-    return bytes;
-  }
+  int64_t answer_bytes_asked() const override { return Number(kForwardAnswerBytesHeader).value_or(0); }
   bool asks_only() const override { return !Header(context_, kForwardAsksOnlyHeader).empty(); }
-  bool was_forwarded() const override { return true; }
+  std::optional<Shard> forwarded_to() const override {
+    const std::optional<int64_t> shard = Number(kForwardShardHeader);
+    return shard && *shard >= kHomeShard && *shard <= kLastShard ? std::optional(static_cast<Shard>(*shard))
+                                                                 : std::nullopt;
+  }
+
+ private:
+  std::optional<int64_t> Number(const char* header) const {
+    const std::string_view text = Header(context_, header);
+    int64_t number = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    return error == std::errc() && !text.empty() ? std::optional(number) : std::nullopt;
+  }
 };
 
 }  // namespace

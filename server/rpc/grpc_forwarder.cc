@@ -115,6 +115,7 @@ void GrpcForwarder::Forward(CallId id, const MethodRow& method, const ForwardedC
     context.AddMetadata(kForwardAnswerBytesHeader, std::to_string(caller.answer_bytes_max));
   }
   if (caller.asks_only) context.AddMetadata(kForwardAsksOnlyHeader, "1");
+  context.AddMetadata(kForwardShardHeader, std::to_string(shard_));
   call->connection->stub.UnaryCall(&context, "/" + method.name, {}, &call->request, &call->answer,
                                    [this, id, call](const grpc::Status& status) { End(id, call, status); });
 }

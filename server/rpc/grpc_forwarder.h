@@ -1,7 +1,7 @@
-// GrpcForwarder: forwards calls to the server that owns the store, over one connection that all of them share: a call
+// GrpcForwarder: forwards calls to the server that owns the store of one shard, over one connection that all of them share: a call
 // that waits there costs no connection, and no thread.
 //
-//   GrpcForwarder forwarder;
+//   GrpcForwarder forwarder(kHomeShard);
 //   forwarder.SetOwner(GrpcForwarder::Owner{
 //       .name = "server-1", .address = "10.0.0.1:41234", .certificate = pem, .secret = secret});
 //   forwarder.SetOwner(std::nullopt);       // Calls that are open there are answered UNAVAILABLE.
@@ -39,7 +39,7 @@ class GrpcForwarder final : public Forwarder {
     friend bool operator==(const Owner&, const Owner&) = default;
   };
 
-  GrpcForwarder() = default;
+  explicit GrpcForwarder(Shard shard) : shard_(shard) {}
   ~GrpcForwarder() override;
 
   // New calls go to `owner` from now on; those that are open at another are given up. None: there is no owner now.
@@ -55,6 +55,7 @@ class GrpcForwarder final : public Forwarder {
   struct OpenCall;
   void End(CallId id, const std::shared_ptr<OpenCall>& call, const grpc::Status& status) EXCLUDES(mutex_);
 
+  const Shard shard_;
   Mutex mutex_;
   CondVar none_open_;
   // Null: there is no owner.

@@ -36,18 +36,28 @@ absl::StatusOr<std::string> NameOf(FileSystem& files, const std::string& directo
 
 }  // namespace
 
+absl::StatusOr<std::string> NameOfServer(const std::string& directory, Random& random) {
+  PosixFileSystem files;
+  return NameOf(files, directory, random);
+}
+
 absl::StatusOr<PostgresStore> OpenPostgresStore(const PostgresStoreOptions& options, Random& random) {
   PostgresStore store;
   store.files = std::make_unique<PosixFileSystem>();
   RETURN_IF_ERROR(store.files->CreateDirectory(options.directory));
-  ASSIGN_OR_RETURN(store.lock, DirectoryLock::Take(options.directory));
+  if (options.schema.empty()) {
+    ASSIGN_OR_RETURN(store.lock, DirectoryLock::Take(options.directory));
+  }
   if (store.files->GetStat(options.directory + "/tasks.db").ok()) {
     return absl::FailedPreconditionError(
         fmt::format("{} is a server's store of its own; give another --data-dir to a server that stores in a database",
                     options.directory));
   }
-  ASSIGN_OR_RETURN(const std::string name, NameOf(*store.files, options.directory, random));
-  const PostgresConnection::Options connection = {.conninfo = options.conninfo};
+  std::string name = options.server;
+  if (name.empty()) {
+    ASSIGN_OR_RETURN(name, NameOf(*store.files, options.directory, random));
+  }
+  const PostgresConnection::Options connection = {.conninfo = options.conninfo, .schema = options.schema};
   ASSIGN_OR_RETURN(store.payloads,
                    PostgresPayloadStore::Open(connection, *store.files, {.directory = options.directory + "/fetched"}));
   PostgresOwner::Options owner = {.server = name,
@@ -68,7 +78,7 @@ absl::StatusOr<PostgresStore> OpenPostgresStore(const PostgresStoreOptions& opti
   return store;
 }
 
-absl::StatusOr<std::shared_ptr<PostgresPayloadStore>> OpenWaitingPayloads(const std::string& conninfo,
+absl::StatusOr<std::shared_ptr<PostgresPayloadStore>> OpenWaitingPayloads(const PostgresConnection::Options& database,
                                                                           const std::string& directory) {
   struct Payloads {
     explicit Payloads(std::string its_directory) : directory(std::move(its_directory)) { DeleteFiles(); }
@@ -83,7 +93,7 @@ absl::StatusOr<std::shared_ptr<PostgresPayloadStore>> OpenWaitingPayloads(const 
     std::unique_ptr<PostgresPayloadStore> store;
   };
   const auto payloads = std::make_shared<Payloads>(directory + "/fetched-while-waiting");
-  ASSIGN_OR_RETURN(payloads->store, PostgresPayloadStore::Open({.conninfo = conninfo}, payloads->files,
+  ASSIGN_OR_RETURN(payloads->store, PostgresPayloadStore::Open(database, payloads->files,
                                                                {.directory = payloads->directory}));
   return std::shared_ptr<PostgresPayloadStore>(payloads, payloads->store.get());
 }

@@ -37,8 +37,12 @@ struct PostgresStore {
 
 struct PostgresStoreOptions {
   std::string conninfo;
+  // As PostgresShards::SchemaOf. Of a shard that is not the first the directory is one within that of the first, which
+  // has the lock.
+  std::string schema = {};
   std::string directory;
-  // As PostgresOwner::Options.
+  // As PostgresOwner::Options. Without a server it is the directory's (NameOfServer).
+  std::string server = {};
   std::string address;
   PeerAddress peer;
   absl::Duration takeover_after = absl::Seconds(4);
@@ -50,7 +54,10 @@ absl::StatusOr<PostgresStore> OpenPostgresStore(const PostgresStoreOptions& opti
 
 // The payloads alone, for a server that waits for its turn. It has connections of its own, and files, which lie beside
 // those that it has as the owner, and go when it is destroyed. The codes of PostgresPayloadStore::Open.
-absl::StatusOr<std::shared_ptr<PostgresPayloadStore>> OpenWaitingPayloads(const std::string& conninfo,
+absl::StatusOr<std::shared_ptr<PostgresPayloadStore>> OpenWaitingPayloads(const PostgresConnection::Options& database,
                                                                           const std::string& directory);
+
+// The name by which a database knows the server of this directory, which is there. Makes one where there is none.
+absl::StatusOr<std::string> NameOfServer(const std::string& directory, Random& random);
 
 }  // namespace sheaf

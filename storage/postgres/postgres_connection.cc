@@ -110,6 +110,13 @@ std::string Required(std::string_view sql) {
 }
 constexpr std::string_view kDivisionByZero = "22012";
 
+// As a text in SQL.
+std::string QuotedText(std::string_view text) {
+  std::string quoted = "'";
+  for (const char character : text) quoted += character == '\'' ? std::string("''") : std::string(1, character);
+  return quoted + "'";
+}
+
 std::string Milliseconds(absl::Duration duration) { return std::to_string(absl::ToInt64Milliseconds(duration)); }
 
 }  // namespace
@@ -189,6 +196,9 @@ absl::Status PostgresConnection::Configure() {
   for (const auto& [place, text] : {std::pair("$1", &timeout), std::pair("$2", &lock_timeout)}) {
     for (size_t at = sql.find(place); at != std::string::npos; at = sql.find(place))
       sql.replace(at, 2, "'" + *text + "'");
+  }
+  if (!options_.schema.empty()) {
+    sql += fmt::format(", set_config('search_path', {}, false)", QuotedText(options_.schema));
   }
   absl::Status status = Run({.sql = std::move(sql)});
   --num_flights_;

@@ -50,6 +50,8 @@ class PostgresConnection {
   struct Options {
     // As libpq takes it, `key=value` or URL: several hosts, sslmode, service and password files are libpq's business.
     std::string conninfo;
+    // Where its tables are, as an identifier in SQL. Empty: where the database looks first.
+    std::string schema = {};
     // How long the database may be silent; also the server's limit for one statement.
     absl::Duration timeout = absl::Seconds(30);
     // How long one waits there for what another transaction has locked; at most half of `timeout`.

@@ -3,6 +3,7 @@
 #include "storage/migrations/postgres/0007_initial.sql.h"
 #include "storage/migrations/postgres/0008_second_leases.sql.h"
 #include "storage/migrations/postgres/0009_carried_tasks.sql.h"
+#include "storage/migrations/postgres/0010_shards.sql.h"
 #include "storage/postgres/postgres_session.h"
 
 namespace sheaf {
@@ -15,6 +16,8 @@ constexpr Migration kPostgresMigrations[] = {
     {.version = 8, .minimum_compatible_version = 8, .name = "second_leases", .sql = kPostgres0008SecondLeases},
     // An older build would lease tasks again that were carried over.
     {.version = 9, .minimum_compatible_version = 9, .name = "carried_tasks", .sql = kPostgres0009CarriedTasks},
+    // An older build would create rounds in the first shard of populations that are in another.
+    {.version = 10, .minimum_compatible_version = 10, .name = "shards", .sql = kPostgres0010Shards},
 };
 
 // Of advisory locks in this database, the one of migrations: "sheaf" in ASCII.

@@ -4,11 +4,13 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <memory>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <utility>
@@ -17,6 +19,7 @@
 #include "base/mutex.h"
 #include "proto/methods.h"
 #include "proto/time.h"
+#include "sdk/cpp/client/blob_client.h"
 #include "sdk/cpp/client/retrying_transport.h"
 #include "sdk/cpp/client/round_client.h"
 #include "tests/e2e/rounds.h"
@@ -229,6 +232,127 @@ TEST_CASE(
                            InMilliseconds(longest[i + std::size(names)]));
   }
   Measured("{} loops, {} servers, {} workers{}", num_loops, kServers, kWorkers, figures);
+  for (ChildProcess& worker : workers) worker.Terminate();
+  servers.Stop();
+}
+
+// How many shards each server owns, by its address, the most first.
+std::vector<int> NumOwned(PostgresDatabase& database, int num_shards) {
+  std::string owners;
+  for (int shard = 0; shard < num_shards; ++shard) {
+    const std::string schema = shard == 0 ? "public" : fmt::format("public_shard_{}", shard);
+    if (database.Run(fmt::format("SELECT to_regclass('{}.owners') IS NULL", schema)) == "t") continue;
+    owners += fmt::format("{}SELECT s.address FROM {}.owners o JOIN {}.servers s ON s.id = o.server "
+                          "AND s.epoch = o.server_epoch",
+                          owners.empty() ? "" : " UNION ALL ", schema, schema);
+  }
+  const std::string counts = database.Run(fmt::format(
+      "SELECT coalesce(string_agg(n::text, ' ' ORDER BY n DESC), '') FROM (SELECT count(*) AS n FROM ({}) AS o GROUP BY "
+      "address) AS c",
+      owners));
+  std::vector<int> numbers;
+  std::istringstream words(counts);
+  for (int number = 0; words >> number;) numbers.push_back(number);
+  return numbers;
+}
+
+TEST_CASE("The populations of a database are spread over its servers, and move on when one ends: each task counts once") {
+  constexpr int kPopulations = 6;
+  constexpr int kTasks = 20;
+  PostgresCluster cluster;
+  PostgresDatabase database(cluster);
+  Servers servers(cluster.TcpConninfo(database.name()));
+  AnyServer wire(servers.addresses());
+  RpcRelay relay(wire);
+  const SystemClock clock;
+  GrpcTimer timer;
+  SystemRandom retry_random;
+  RetryingTransport transport(wire, timer, clock, retry_random, RetryOptions());
+  const auto population = [](int i) { return fmt::format("islands-{}", i); };
+  std::vector<ChildProcess> workers;
+  // Each waits for a population that nobody has seen yet.
+  for (int i = 0; i < 2 * kPopulations; ++i) {
+    const std::string name = fmt::format("w{}", i);
+    workers.push_back(Ok(ChildProcess::Start({.argv = {BinaryPath("sheaf-worker"), "--server", relay.target(), "--name",
+                                                       name, "--concurrency", "2", "--population",
+                                                       population(i % kPopulations)},
+                                              .log_path = fmt::format("{}/{}.log", servers.scratch(), name)})));
+  }
+  std::array<std::atomic<int>, kPopulations> num_ended = {};
+  std::array<std::vector<absl::StatusOr<v1::Round>>, kPopulations> rounds;
+  std::vector<std::jthread> programs;
+  for (int i = 0; i < kPopulations; ++i) {
+    programs.emplace_back([&, i](const std::stop_token& stop) {
+      SystemRandom random;
+      // Every other one has a broadcast.
+      while (!stop.stop_requested()) {
+        v1::RoundSpec spec =
+            OneHotRound({.num_tasks = kTasks, .work = absl::Milliseconds(20), .lease = absl::Seconds(5)});
+        spec.set_population(population(i));
+        if (i % 2 == 0) {
+          const absl::StatusOr<std::string> digest =
+              UploadBlob(transport, random, fmt::format("round {} of all {}", rounds[i].size(), i / 4));
+          if (!digest.ok()) return rounds[i].emplace_back(digest.status()), void();
+          spec.set_broadcast_digest(*digest);
+        }
+        const auto created = CreateRound(transport, random.Token(16), spec);
+        if (!created.ok()) return rounds[i].emplace_back(created.status()), void();
+        rounds[i].push_back(WaitForRound(transport, clock, created->id(), {.timeout = absl::Seconds(60)}));
+        if (!rounds[i].back().ok()) return;
+        ++num_ended[i];
+      }
+    });
+  }
+  const auto await_rounds = [&] {
+    std::array<int, kPopulations> enough = {};
+    for (int i = 0; i < kPopulations; ++i) enough[i] = num_ended[i] + 2;
+    WaitUntil("rounds of all populations end", absl::Seconds(90), [&] {
+      for (int i = 0; i < kPopulations; ++i) {
+        if (num_ended[i] < enough[i]) return false;
+      }
+      return true;
+    });
+  };
+  const std::vector<int> even(kServers, kPopulations / kServers);
+  const auto await_even = [&] {
+    WaitUntil("each server owns as many as the others", absl::Seconds(60),
+              [&] { return NumOwned(database, kPopulations) == even; });
+  };
+  await_rounds();
+  await_even();
+  const char* const names[] = {"SIGTERM", "SIGKILL", "SIGSTOP"};
+  for (size_t fault = 0; fault < std::size(names); ++fault) {
+    INFO(names[fault]);
+    const pid_t pid = servers.process(fault).pid();
+    if (fault == 0) kill(pid, SIGTERM);
+    if (fault == 1) kill(pid, SIGKILL);
+    if (fault == 2) {
+      kill(pid, SIGSTOP);
+      ::poll(nullptr, 0, 3000);
+      kill(pid, SIGCONT);
+    }
+    CHECK(servers.process(fault).WaitForEnd(absl::Seconds(20)));
+    await_rounds();
+    CHECK(NumOwned(database, kPopulations).size() < kServers);
+    servers.StartEnded();
+    await_even();
+    await_rounds();
+  }
+  for (std::jthread& program : programs) program.request_stop();
+  programs.clear();
+  int num_rounds = 0;
+  for (int i = 0; i < kPopulations; ++i) {
+    for (const absl::StatusOr<v1::Round>& round : rounds[i]) {
+      INFO(population(i) << ": " << round.status().ToString());
+      REQUIRE(round.ok());
+      INFO(round->ShortDebugString());
+      CHECK(round->state() == v1::SUCCEEDED);
+      CHECK(round->aggregate().num_contributions() == kTasks);
+      CHECK(CountsOf(transport, round->id()) == std::vector<int64_t>(kTasks, 1));
+      ++num_rounds;
+    }
+  }
+  Measured("{} rounds in {} populations", num_rounds, kPopulations);
   for (ChildProcess& worker : workers) worker.Terminate();
   servers.Stop();
 }

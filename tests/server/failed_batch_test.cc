@@ -132,7 +132,7 @@ TEST_CASE("An upload that was handed in while commits failed is there to be hand
   REQUIRE(server.Run().ok());
   const v1::Lease lease = server.Sync(Ask("w", 1))->leases(0);
   const std::string bytes = Result(lease, 1).contribution();
-  const UploadId upload = ContributionUploadId(Sha256Hex(bytes), *TaskId::Parse(lease.task()),
+  const UploadId upload = ContributionUploadId(kHomeShard, Sha256Hex(bytes), *TaskId::Parse(lease.task()),
                                                LeaseToken(lease.lease_token()), *Identity::Anybody());
   PayloadStore& payloads = server.payloads();
   REQUIRE(payloads.StartUpload(upload, static_cast<int64_t>(bytes.size()), Sha256Hex(bytes)).ok());

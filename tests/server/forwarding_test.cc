@@ -22,7 +22,7 @@ using Catch::Matchers::Contains;
 TEST_CASE("A call to a server that waits for its turn is answered by the owner of the store, as if it had come there") {
   Owner owner;
   WaitingServer waiting;
-  waiting.server().SetOwner(owner.contact());
+  waiting.store().SetOwner(owner.contact());
   for (const bool by_http : {false, true}) {
     INFO((by_http ? "HTTP" : "gRPC"));
     const std::unique_ptr<Transport> transport = by_http ? waiting.ConnectByHttp() : waiting.Connect();
@@ -42,7 +42,7 @@ TEST_CASE("A call to a server that waits for its turn is answered by the owner o
 TEST_CASE("A load balancer hears by HTTP which server owns the store") {
   Owner owner;
   WaitingServer waiting;
-  waiting.server().SetOwner(owner.contact());
+  waiting.store().SetOwner(owner.contact());
   HttpClient client(waiting.server().http_address());
   const auto ask = [&](const std::string& path) {
     return client.Ask(fmt::format("GET {} HTTP/1.1\r\nhost: localhost\r\n\r\n", path));
@@ -55,7 +55,7 @@ TEST_CASE("A load balancer hears by HTTP which server owns the store") {
 TEST_CASE("Files of many chunks go through a server that waits for its turn") {
   Owner owner;
   WaitingServer waiting;
-  waiting.server().SetOwner(owner.contact());
+  waiting.store().SetOwner(owner.contact());
   const std::unique_ptr<Transport> transport = waiting.Connect();
   SystemRandom random;
   const std::string bytes = [] {
@@ -79,7 +79,7 @@ TEST_CASE("Callers are let in where they come, and the owner looks again who the
   // Nobody else is asked who a stranger is.
   CHECK(BlockingCall(*stranger, kDescribeQueue, {}).status().code() == absl::StatusCode::kUnauthenticated);
   CHECK(BlockingCall(*known, kDescribeQueue, {}).status().code() == absl::StatusCode::kUnavailable);
-  waiting.server().SetOwner(owner.contact());
+  waiting.store().SetOwner(owner.contact());
   CHECK(BlockingCall(*known, kDescribeQueue, {}).ok());
   CHECK(BlockingCall(*waiting.ConnectByHttp(file.security()), kDescribeQueue, {}).ok());
   CHECK(BlockingCall(*stranger, kDescribeQueue, {}).status().code() == absl::StatusCode::kUnauthenticated);
@@ -114,7 +114,7 @@ TEST_CASE("A hint when to try again comes along with the owner's refusal") {
   const std::string secret = CreateToken(owner.server().transport(), "admin", v1::OPERATOR);
   const SecretFile file(secret);
   WaitingServer waiting({RecordOf(secret, "admin", v1::OPERATOR)});
-  waiting.server().SetOwner(owner.contact());
+  waiting.store().SetOwner(owner.contact());
   const std::unique_ptr<Transport> transport = waiting.Connect(file.security());
   absl::Status status;
   for (int i = 0; i < 100 && status.ok(); ++i) status = BlockingCall(*transport, kDescribeQueue, {}).status();
@@ -126,7 +126,7 @@ TEST_CASE("A hint when to try again comes along with the owner's refusal") {
 TEST_CASE("A poll that waits at the owner ends there when its caller has left the server that it came by") {
   Owner owner;
   WaitingServer waiting;
-  waiting.server().SetOwner(owner.contact());
+  waiting.store().SetOwner(owner.contact());
   std::unique_ptr<Transport> transport = waiting.Connect();
   auto parked = CallLater(*transport, kSync, AParkedPoll("worker"));
   WaitForParkedPolls(owner.server().transport(), 1);
@@ -145,10 +145,10 @@ TEST_CASE("Calls that are open at an owner are given up when the store is anothe
   CHECK_THAT(std::string(nobody.status().message()), Contains("no server owns the store at the moment"));
   CHECK(RetryAfter(nobody.status()).has_value());
 
-  waiting.server().SetOwner(first.contact());
+  waiting.store().SetOwner(first.contact());
   auto parked = CallLater(*transport, kSync, AParkedPoll("worker"));
   WaitForParkedPolls(first.server().transport(), 1);
-  waiting.server().SetOwner(second.contact());
+  waiting.store().SetOwner(second.contact());
   const absl::Status given_up = parked.get().status();
   CHECK(given_up.code() == absl::StatusCode::kUnavailable);
   CHECK_THAT(std::string(given_up.message()), Contains("server-1 no longer owns the store"));
@@ -170,7 +170,7 @@ TEST_CASE("The port for servers is for who knows its server's secret and certifi
   WaitingServer waiting;
   const std::unique_ptr<Transport> transport = waiting.Connect();
   const auto answer = [&](const GrpcForwarder::Owner& contact) {
-    waiting.server().SetOwner(contact);
+    waiting.store().SetOwner(contact);
     return BlockingCall(*transport, kDescribeQueue, {}).status();
   };
   CHECK(answer(owner.contact()).ok());
@@ -198,7 +198,7 @@ TEST_CASE("Whoever calls while a server's turn comes is served when it has come,
   Owner owner;
   TakenStore store;
   WaitingServer waiting;
-  waiting.server().SetOwner(owner.contact());
+  waiting.store().SetOwner(owner.contact());
   const std::unique_ptr<Transport> transport = waiting.Connect();
   const std::unique_ptr<Transport> by_http = waiting.ConnectByHttp();
   std::unique_ptr<Transport> leaving = waiting.Connect();
@@ -208,7 +208,7 @@ TEST_CASE("Whoever calls while a server's turn comes is served when it has come,
   WaitForParkedPolls(owner.server().transport(), 1);
   const SystemClock clock;
   const absl::Time start = clock.Now();
-  waiting.server().Hold();
+  waiting.store().Hold();
   CHECK(clock.Now() - start < absl::Milliseconds(500));
   CHECK(parked.get().status().code() == absl::StatusCode::kUnavailable);
 
@@ -224,7 +224,7 @@ TEST_CASE("Whoever calls while a server's turn comes is served when it has come,
   CHECK_FALSE(gone.get().ok());
   CHECK(owner_status() == 503);
 
-  REQUIRE(waiting.server().Serve(store.tasks, store.payloads, store.random).ok());
+  REQUIRE(waiting.store().Serve(store.tasks, store.payloads, store.random).ok());
   CHECK(called.get().ok());
   CHECK(called_by_http.get().ok());
   CHECK(in_the_pool.get().status().code() == absl::StatusCode::kNotFound);
@@ -246,8 +246,8 @@ TEST_CASE("Who may call is said by the store that a server serves, from its turn
   TakenStore store;
   WaitingServer waiting;
   const std::unique_ptr<Transport> transport = waiting.Connect();
-  waiting.server().Hold();
-  REQUIRE(waiting.server().Serve(store.tasks, store.payloads, store.random).ok());
+  waiting.store().Hold();
+  REQUIRE(waiting.store().Serve(store.tasks, store.payloads, store.random).ok());
   CHECK(BlockingCall(*transport, kDescribeQueue, {}).ok());
   const SecretFile file(CreateToken(*transport, "admin", v1::OPERATOR));
   // At once.
@@ -259,18 +259,18 @@ TEST_CASE("What a server forwards to one that does not own the store goes no fur
   Owner owner;
   TakenStore store;
   WaitingServer between;
-  between.server().SetOwner(owner.contact());
+  between.store().SetOwner(owner.contact());
   WaitingServer waiting;
-  waiting.server().SetOwner(between.contact());
+  waiting.store().SetOwner(between.contact());
   const std::unique_ptr<Transport> transport = waiting.Connect();
   const absl::Status refused = BlockingCall(*transport, kDescribeQueue, {}).status();
   CHECK(refused.code() == absl::StatusCode::kUnavailable);
   CHECK_THAT(std::string(refused.message()), Contains("this server does not own the store"));
   CHECK(RetryAfter(refused).has_value());
   // It is in turn, once it owns it.
-  between.server().Hold();
+  between.store().Hold();
   auto held = CallLater(*transport, kDescribeQueue, {});
-  REQUIRE(between.server().Serve(store.tasks, store.payloads, store.random).ok());
+  REQUIRE(between.store().Serve(store.tasks, store.payloads, store.random).ok());
   CHECK(held.get().ok());
 }
 

@@ -54,7 +54,7 @@ v1::ReadBlobRequest FirstBytes(const std::string& digest) {
 TEST_CASE("The bytes of a broadcast go between its callers and the store, and not through the owner") {
   Owner owner;
   WaitingServer waiting({}, owner.server().payloads());
-  waiting.server().SetOwner(owner.contact());
+  waiting.store().SetOwner(owner.contact());
   SystemRandom random;
   for (const bool by_http : {false, true}) {
     INFO((by_http ? "HTTP" : "gRPC"));
@@ -77,7 +77,7 @@ TEST_CASE("The bytes of a broadcast go between its callers and the store, and no
 TEST_CASE("Rows of a broadcast are selected where the caller came") {
   Owner owner;
   WaitingServer waiting({}, owner.server().payloads());
-  waiting.server().SetOwner(owner.contact());
+  waiting.store().SetOwner(owner.contact());
   const std::unique_ptr<Transport> transport = waiting.Connect();
   SystemRandom random;
   const NamedTensor table{.name = "table", .dtype = v1::FLOAT32, .shape = {4, 2}, .data = ManyBytes(32)};
@@ -115,7 +115,7 @@ TEST_CASE("A server that waits refuses whom the owner refuses, in its words") {
   WaitingServer waiting({RecordOf(trainer, "trainer", v1::SUBMITTER), RecordOf(edge, "edge", v1::WORKER),
                          RecordOf(watcher, "watcher", v1::VIEWER), record_of_islander},
                         owner.server().payloads());
-  waiting.server().SetOwner(owner.contact());
+  waiting.store().SetOwner(owner.contact());
   std::vector<std::unique_ptr<SecretFile>> files;
   const auto as = [&](const std::string& secret) {
     files.push_back(std::make_unique<SecretFile>(secret, std::to_string(files.size())));
@@ -171,7 +171,7 @@ TEST_CASE("A server that waits refuses whom the owner refuses, in its words") {
 TEST_CASE("The owner is asked once a second whether a caller may read, and chunks need it not at all") {
   Owner owner;
   WaitingServer waiting({}, owner.server().payloads());
-  waiting.server().SetOwner(owner.contact());
+  waiting.store().SetOwner(owner.contact());
   const std::unique_ptr<Transport> transport = waiting.Connect();
   SystemRandom random;
   const std::string digest = Ok(UploadBlob(*transport, random, ManyBytes(100)));
@@ -186,7 +186,7 @@ TEST_CASE("The owner is asked once a second whether a caller may read, and chunk
   const SystemClock clock;
   const absl::Time asked = clock.Now();
   CHECK(BlockingCall(*transport, kReadBlob, FirstBytes(digest)).ok());
-  waiting.server().SetOwner(std::nullopt);
+  waiting.store().SetOwner(std::nullopt);
   // A machine that stood still in between has nothing to say of it.
   const bool is_read = BlockingCall(*transport, kReadBlob, FirstBytes(digest)).ok();
   CHECK((is_read || clock.Now() - asked >= absl::Seconds(1)));
@@ -196,7 +196,7 @@ TEST_CASE("The owner is asked once a second whether a caller may read, and chunk
   v1::FinishUploadRequest finish;
   finish.set_upload_id(chunk.upload_id());
   CHECK(BlockingCall(*transport, kFinishUpload, finish).status().code() == absl::StatusCode::kUnavailable);
-  waiting.server().SetOwner(owner.contact());
+  waiting.store().SetOwner(owner.contact());
   CHECK(BlockingCall(*transport, kReadBlob, FirstBytes(digest)).ok());
   CHECK(BlockingCall(*transport, kFinishUpload, finish).ok());
 }
@@ -205,7 +205,7 @@ TEST_CASE("What is not in the store that servers share is left to the owner, as 
   Owner owner;
   // Servers share a database, and not the memory in which such an upload lies.
   WaitingServer waiting({}, std::make_shared<MemoryPayloadStore>());
-  waiting.server().SetOwner(owner.contact());
+  waiting.store().SetOwner(owner.contact());
   const std::unique_ptr<Transport> transport = waiting.Connect();
   v1::CreateRoundRequest create = ARound("round");
   create.mutable_spec()->set_durability(v1::EPHEMERAL);
@@ -260,17 +260,17 @@ TEST_CASE("Who goes away while the owner is asked whether they may read takes th
     void Post(Event) override {}
     void Defer(Deferred) override {}
   } executor;
-  ServerParts parts(store, payloads, executor, random, clock, {.limits = {}, .data_directory = ""}, nullptr,
-                    {.owner = &owner, .payloads = &payloads});
+  ServerParts parts(store, payloads, executor, random, clock, {.limits = {}, .data_directory = ""});
+  LocalTransfers transfers(owner, payloads, parts.methods, parts.dispatcher, parts.core.limits(), clock);
   const std::string digest = Ok(payloads.PutBlob("bytes"));
   const v1::ReadBlobRequest request = FirstBytes(digest);
   v1::ReadBlobResponse response;
   absl::Status status;
   const CallId call = parts.dispatcher.NewCall();
-  parts.pipeline.forwarder()->Forward(call, *parts.methods.Find(kReadBlob.name), {.answer_bytes_max = 100}, request,
+  transfers.Forward(call, *parts.methods.Find(kReadBlob.name), {.answer_bytes_max = 100}, request,
                                       &response, [&](absl::Status ended) { status = std::move(ended); });
   REQUIRE(owner.is_asked());
-  parts.pipeline.forwarder()->Abandon(call, *parts.methods.Find(kReadBlob.name), *Identity::Anybody());
+  transfers.Abandon(call, *parts.methods.Find(kReadBlob.name), *Identity::Anybody());
   CHECK_FALSE(owner.is_asked());
   CHECK(status.code() == absl::StatusCode::kCancelled);
 }

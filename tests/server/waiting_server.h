@@ -2,7 +2,7 @@
 //
 //   Owner owner;
 //   WaitingServer waiting;
-//   waiting.server().SetOwner(owner.contact());
+//   waiting.store().SetOwner(owner.contact());
 //   const auto queue = BlockingCall(*waiting.Connect(), kDescribeQueue, {});
 #pragma once
 
@@ -61,6 +61,7 @@ class WaitingServer {
       : WaitingServer(tokens, std::move(payloads), Ok(Listener::Open("127.0.0.1:0"))) {}
 
   SharedServer& server() { return *server_; }
+  SharedStore& store() { return server_->store(kHomeShard); }
   // As other servers know it.
   const GrpcForwarder::Owner& contact() const { return contact_; }
   std::unique_ptr<Transport> Connect(const ChannelSecurity& security = {}) const {

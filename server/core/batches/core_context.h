@@ -16,6 +16,7 @@
 #include "server/core/figures/core_figures.h"
 #include "server/core/limits/limits.h"
 #include "storage/payload_store.h"
+#include "storage/shard.h"
 #include "storage/task_store.h"
 
 namespace sheaf {
@@ -34,6 +35,8 @@ struct CoreContext {
   // Any thread's.
   CoreFigures& figures;
   Limits limits;
+  // What it makes is named as that shard's.
+  Shard shard = kHomeShard;
 };
 
 }  // namespace sheaf

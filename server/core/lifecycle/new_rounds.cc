@@ -100,7 +100,9 @@ absl::StatusOr<RoundRecord> NewRounds::Create(const v1::CreateRoundRequest& requ
   return OnCreated(request, prepared, *std::move(created));
 }
 
-RoundId NewRounds::NewId() { return RoundId("r-" + context_.random.Token(kRoundIdCharacters)); }
+RoundId NewRounds::NewId() {
+  return RoundId(NamePrefix('r', context_.shard) + context_.random.Token(kRoundIdCharacters));
+}
 
 absl::StatusOr<std::optional<RoundRecord>> NewRounds::FindCreated(const v1::CreateRoundRequest& request,
                                                                   const PreparedRound& prepared) {

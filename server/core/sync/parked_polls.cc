@@ -131,6 +131,15 @@ void ParkedPolls::BeginDrain() {
   has_more_ = true;
 }
 
+void ParkedPolls::EndThoseOf(const std::string& population, absl::Time now) {
+  for (auto it = by_worker_.lower_bound({population, WorkerName()});
+       it != by_worker_.end() && it->first.first == population; ++it) {
+    auto node = by_until_.extract({it->second->until, it->second->number});
+    it->second->until = node.key().first = now;
+    by_until_.insert(std::move(node));
+  }
+}
+
 void ParkedPolls::SendAway(int& left) {
   if (void_tokens_.empty()) return;
   for (auto it = parked_.begin(); it != parked_.end() && left > 0;) {

@@ -60,6 +60,8 @@ class ParkedPolls {
   void Abandon(CallId call);
   // The token is void: who waits under it is sent away, and granted nothing.
   void EndThoseOf(const TokenId& token);
+  // The waits of this population's workers are over: they are answered at the next Tick, and call again. O(those).
+  void EndThoseOf(const std::string& population, absl::Time now);
   // The leases of this round are void: workers that wait with one of them are told.
   void OnRoundClosed(const RoundId& round) { changed_rounds_.insert(round); }
   // Who holds a lease of this round may run: the same.

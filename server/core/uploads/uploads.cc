@@ -63,7 +63,7 @@ absl::StatusOr<v1::StartUploadResponse> Uploads::StartContribution(const v1::Sta
     case UploadWish::kToMemory:
       break;
   }
-  return Begin(ContributionUploadId(request.digest(), *task, token, caller), request, wish == UploadWish::kToMemory,
+  return Begin(ContributionUploadId(context_.shard, request.digest(), *task, token, caller), request, wish == UploadWish::kToMemory,
                caller);
 }
 
@@ -78,7 +78,7 @@ absl::StatusOr<v1::StartUploadResponse> Uploads::StartBroadcast(const v1::StartU
   constexpr bool kOnDisk = false;
   ASSIGN_OR_RETURN(
       v1::StartUploadResponse begun,
-      Begin(BroadcastUploadId(request.digest(), request.request_id(), caller), request, kOnDisk, caller));
+      Begin(BroadcastUploadId(context_.shard, request.digest(), request.request_id(), caller), request, kOnDisk, caller));
   begun.set_takes_patches(true);
   return begun;
 }

@@ -1,0 +1,21 @@
+-- A database divided into shards, each with its own populations and owner: the one that was there before is the first, and
+-- each other one is a schema with tables of its own, like these (storage/postgres/postgres_shards.h). What follows is used
+-- in the first shard only.
+
+-- Where the rounds of a population are, for good: in its first shard, 0, or in another one. Written once, by place.
+CREATE TABLE populations (
+  name BYTEA PRIMARY KEY,
+  shard INTEGER NOT NULL CHECK (shard BETWEEN 0 AND 99),
+  -- Of placement, when it was placed.
+  revision BIGINT NOT NULL UNIQUE
+);
+CREATE INDEX populations_by_shard ON populations (shard);
+
+-- One row, which each placing locks and raises: whoever has seen a revision has seen all before it.
+CREATE TABLE placement (
+  revision BIGINT NOT NULL
+);
+INSERT INTO placement VALUES (0);
+
+-- The process of the server that takes shards, and not the first alone. 0: none, as those before 0.2.
+ALTER TABLE servers ADD COLUMN shards_epoch BIGINT NOT NULL DEFAULT 0;

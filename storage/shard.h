@@ -1,0 +1,25 @@
+// Shard: one of the stores into which a database is divided, each with its own populations, rounds and owner. What lies in
+// one says so in its name, so that whoever has the name knows where to ask: "r-7k2m9q4x" is a round of the first shard,
+// "r3-7k2m9q4x" one of the fourth.
+//
+//   const RoundId id(NamePrefix('r', shard) + "7k2m9q4x");
+//   const Shard shard = ShardOf("r3-7k2m9q4x/17");          // 3
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace sheaf {
+
+using Shard = int;
+
+// Of every store that is not divided; the tokens and the list of populations are there.
+inline constexpr Shard kHomeShard = 0;
+inline constexpr Shard kLastShard = 99;
+
+// "r-", "r3-".
+std::string NamePrefix(char kind, Shard shard);
+// kHomeShard where the name says none.
+Shard ShardOf(std::string_view name);
+
+}  // namespace sheaf
