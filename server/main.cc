@@ -174,6 +174,13 @@ class Turn {
                .secret = options.for_peers.secret}),
         options_(std::move(options)) {}
 
+  ~Turn() {
+    if (keeper_ != nullptr) keeper_->Stop();
+    server_.reset();
+  }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+
   // As PostgresStoreOptions.
   const std::string& address() const { return address_; }
   const PeerAddress& peer() const { return peer_; }
@@ -189,7 +196,8 @@ class Turn {
     if (server_ != nullptr && waiting.owner) {
       const auto& [server, peer] = *waiting.owner;
       server_->store(kHomeShard)
-          .SetOwner({{.name = server, .address = peer.address, .certificate = peer.certificate, .secret = peer.secret}});
+          .SetOwner(
+              {{.name = server, .address = peer.address, .certificate = peer.certificate, .secret = peer.secret}});
     }
     was_stopped_ = status_.ok() && IsToldToStop();
     return status_.ok() && !was_stopped_;
@@ -220,7 +228,7 @@ class Turn {
   }
   // The shards that the server has are others' first.
   absl::Status Stop() {
-    keeper_.reset();
+    keeper_->Stop();
     return server_->Stop();
   }
   const std::string& http_address() const { return server_->http_address(); }
@@ -241,21 +249,35 @@ class Turn {
     if (watch_->has_own_schema()) {
       ASSIGN_OR_RETURN(payloads_, OpenWaitingPayloads({.conninfo = config_.store}, config_.data_dir));
     }
-    RETURN_IF_ERROR(StartServer(**tokens));
+    const absl::Status started = StartServer(**tokens);
+    // At the next look.
+    if (absl::IsUnavailable(started) && server_ == nullptr) return Forget();
+    RETURN_IF_ERROR(started);
     return Announce(config_, *server_, "forwarding calls to the server that owns the store");
   }
 
+  // What was read of the database is read again.
+  absl::Status Forget() {
+    watch_.reset();
+    payloads_.reset();
+    return absl::OkStatus();
+  }
+
   absl::Status StartServer(const std::vector<TokenRecord>& tokens) {
-    ASSIGN_OR_RETURN(server_, SharedServer::Start(tokens, payloads_, clock_, random_, std::move(options_)));
     ASSIGN_OR_RETURN(const std::string name, NameOfServer(config_.data_dir, random_));
-    ASSIGN_OR_RETURN(keeper_, ShardKeeper::Start(*server_, clock_,
-                                                 {.database = {.conninfo = config_.store},
-                                                  .directory = config_.data_dir,
-                                                  .name = name,
-                                                  .address = address_,
-                                                  .peer = peer_,
-                                                  .takeover_after = config_.takeover_after,
-                                                  .beat_interval = config_.takeover_after / kBeats}));
+    ASSIGN_OR_RETURN(shards_, PostgresShards::Open({.conninfo = config_.store}, name, config_.takeover_after));
+    // Before the first call that asks for a population: what is placed is known.
+    ASSIGN_OR_RETURN(const PostgresShards::View view, shards_->Look());
+    ASSIGN_OR_RETURN(server_,
+                     SharedServer::Start(tokens, payloads_, shards_.get(), clock_, random_, std::move(options_)));
+    keeper_ = std::make_unique<ShardKeeper>(*server_, *shards_, view, clock_,
+                                            ShardKeeper::Options{.database = {.conninfo = config_.store},
+                                                                 .directory = config_.data_dir,
+                                                                 .name = name,
+                                                                 .address = address_,
+                                                                 .peer = peer_,
+                                                                 .takeover_after = config_.takeover_after,
+                                                                 .beat_interval = config_.takeover_after / kBeats});
     return absl::OkStatus();
   }
 
@@ -280,8 +302,10 @@ class Turn {
   // Null where the store has another schema than this build, and where it was this server's at once.
   std::shared_ptr<PostgresPayloadStore> payloads_;
   int64_t num_payload_looks_ = 0;
-  std::unique_ptr<SharedServer> server_;
+  std::unique_ptr<PostgresShards> shards_;
+  // It has what the server serves.
   std::unique_ptr<ShardKeeper> keeper_;
+  std::unique_ptr<SharedServer> server_;
   // Beside the store's opening.
   StrandPool ending_{1};
 };

@@ -159,8 +159,13 @@ CallPool& Runtime::pool() { return state_->calls; }
 
 void Runtime::ShowStore(const StoreParts& parts, const StoreThreads& threads, TaskStore& store,
                         PayloadStore& payloads) {
-  state_->metrics->LookAt(state_->Sources(parts, threads, store, payloads));
+  MetricSources sources = state_->Sources(parts, threads, store, payloads);
+  const Shard shard = parts.core.shard();
+  shard == kHomeShard ? state_->metrics->LookAt(std::move(sources))
+                      : state_->metrics->LookAt(shard, std::move(sources));
 }
+
+void Runtime::HideStore(Shard shard) { state_->metrics->StopLooking(shard); }
 
 absl::Status Runtime::Stop(const std::function<void()>& drain) {
   State& state = *state_;

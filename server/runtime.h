@@ -97,8 +97,10 @@ class Runtime {
   // For stores that are served behind the forwarder.
   ServerParts& parts();
   CallPool& pool();
-  // What is served, for people and metrics: `parts` are those of the store. All must outlive the runtime.
+  // What is served, for metrics: `parts` are those of the store. All must live until HideStore returns; of the first
+  // shard, as long as the runtime.
   void ShowStore(const StoreParts& parts, const StoreThreads& threads, TaskStore& store, PayloadStore& payloads);
+  void HideStore(Shard shard);
 
   // The graceful way: health says NOT_SERVING, parked polls are answered, open calls get `stop_grace`, the ports close,
   // accepted work is checkpointed. When it returns, the stores can be closed. The error of the last checkpoint, if it

@@ -3,11 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "base/log.h"
 #include "base/status_macros.h"
-#include "server/net/batch_scheduling.h"
 #include "storage/postgres/postgres_heartbeat.h"
 
 namespace sheaf {
@@ -16,26 +17,36 @@ namespace {
 constexpr absl::Duration kLookInterval = absl::Milliseconds(100);
 // As soon as that another server revokes a token.
 constexpr absl::Duration kTokenLook = absl::Seconds(1);
+// Before what others have deleted is looked for.
+constexpr absl::Duration kPayloadLook = absl::Minutes(1);
+// All servers have heard of a placement, and nobody comes to the first shard for it any more.
+constexpr absl::Duration kHeardOfWithin = absl::Seconds(2);
 // A shard that was given away is for others to take, as long as they may need for that; and what could not be served is
 // tried again.
 constexpr absl::Duration kRestAfterGiving = absl::Seconds(2);
 constexpr absl::Duration kRestAfterFailing = absl::Seconds(5);
+// One that nobody else could serve stays for so long; twice as long each time.
+constexpr absl::Duration kStay = absl::Seconds(10);
+constexpr int kStayDoublingsMax = 6;
 // Open calls of a store that is given away: those that wait are answered at once.
 constexpr absl::Duration kGrace = absl::Seconds(10);
 // How long whoever stops looks for the new owners, to whom calls that wait can still go.
 constexpr absl::Duration kFarewell = absl::Seconds(1);
+// Of payloads, in each shard: there are many shards.
+constexpr int kConnections = 2;
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<ShardKeeper>> ShardKeeper::Start(SharedServer& server, const Clock& clock,
-                                                                Options options) {
-  ASSIGN_OR_RETURN(auto shards, PostgresShards::Open(options.database, options.name, options.takeover_after));
-  std::unique_ptr<ShardKeeper> keeper(new ShardKeeper(server, clock, std::move(options), std::move(shards)));
-  // Before the first call that asks for a population: what is placed is known.
-  server.SetDirectory(*keeper->shards_);
-  RETURN_IF_ERROR(keeper->Look());
-  keeper->thread_ = std::thread([&keeper = *keeper] { keeper.Run(); });
-  return keeper;
+ShardKeeper::ShardKeeper(SharedServer& server, PostgresShards& shards, const PostgresShards::View& view,
+                         const Clock& clock, Options options)
+    : server_(server),
+      shards_(shards),
+      clock_(clock),
+      options_(std::move(options)),
+      next_payload_look_(clock.Now() + kPayloadLook) {
+  LookAtTokens();
+  Hear(view);
+  thread_ = std::thread([this] { Run(); });
 }
 
 ShardKeeper::~ShardKeeper() { Stop(); }
@@ -49,7 +60,7 @@ void ShardKeeper::Run() {
     }
     absl::Status looked = Look();
     if (!looked.ok() && looked != last_look_) {
-      LogWarning("what shards there are is not known now: {}", std::string(looked.message()));
+      LogWarning("whose the shards are is not known now: {}", std::string(looked.message()));
     }
     last_look_ = std::move(looked);
   }
@@ -68,37 +79,44 @@ void ShardKeeper::Stop() {
   for (const auto& [shard, kept] : kept_) {
     if (!kept->owned) continue;
     has_given = true;
-    Do(*kept, [this](Kept& given) { Give(given); });
+    Do(*kept, [this](Kept& given) {
+      if (!Give(given, kGrace)) LogWarning("shard {} is taken over later: its calls are not answered", given.shard);
+    });
   }
   jobs_.WaitUntilIdle(clock_, absl::InfiniteDuration());
-  if (!has_given) return;
-  for (const absl::Time end = clock_.Now() + kFarewell; clock_.Now() < end;) {
-    const absl::StatusOr<PostgresShards::View> view = shards_->Look();
+  for (const absl::Time end = clock_.Now() + kFarewell; has_given && clock_.Now() < end;) {
+    const absl::StatusOr<PostgresShards::View> view = shards_.Look();
     if (!view.ok() || view->servers.size() <= 1) return;
     HearOfOwners(*view);
-    if (std::all_of(kept_.begin(), kept_.end(), [](const auto& entry) { return entry.second->is_elsewhere; })) return;
+    has_given = !std::all_of(kept_.begin(), kept_.end(),
+                             [](const auto& entry) { return entry.second->is_elsewhere || entry.second->owned; });
     MutexLock lock(mutex_);
-    stop_.WaitFor(mutex_, kLookInterval / 4);
+    if (has_given) stop_.WaitFor(mutex_, kLookInterval / 4);
   }
 }
 
+// --- Looking --------------------------------------------------------------------------------------------------------
+
 absl::Status ShardKeeper::Look() {
-  if (clock_.Now() >= next_token_look_) {
-    next_token_look_ = clock_.Now() + kTokenLook;
-    LookAtTokens();
-  }
-  ASSIGN_OR_RETURN(const PostgresShards::View view, shards_->Look());
+  if (clock_.Now() >= next_token_look_) LookAtTokens();
+  if (clock_.Now() >= next_payload_look_) LookAtPayloads();
+  ASSIGN_OR_RETURN(const PostgresShards::View view, shards_.Look());
+  Hear(view);
+  return absl::OkStatus();
+}
+
+void ShardKeeper::Hear(const PostgresShards::View& view) {
   for (const PostgresShards::ShardView& shard : view.shards) {
     if (shard.shard != kHomeShard) Keep(shard.shard);
   }
   // After the stores are there to which calls then go.
-  HearOfPlacement(view.placed);
+  HearOfPlacement(view);
   HearOfOwners(view);
   Balance(view);
-  return absl::OkStatus();
 }
 
 void ShardKeeper::LookAtTokens() {
+  next_token_look_ = clock_.Now() + kTokenLook;
   if (token_watch_ == nullptr) {
     auto watch = PostgresTokenWatch::Open(options_.database);
     if (!watch.ok()) return;
@@ -106,53 +124,99 @@ void ShardKeeper::LookAtTokens() {
   }
   // While the database does not serve they are what they were.
   auto changed = token_watch_->Look();
-  if (!changed.ok() || !*changed) return;
+  int64_t number = 0;
   {
     MutexLock lock(mutex_);
-    tokens_ = *std::move(*changed);
+    if (changed.ok() && *changed) {
+      tokens_ = *std::move(*changed);
+      ++tokens_number_;
+    }
+    number = tokens_number_;
   }
   for (const auto& [shard, kept] : kept_) {
-    if (IsBusy(*kept) || !kept->owned) continue;
-    Do(*kept, [this](Kept& told) {
-      if (const absl::Status status = told.store->SetTokens(tokens()); !status.ok()) {
-        LogWarning("shard {} has older tokens: {}", told.shard, std::string(status.message()));
-      }
-    });
+    if (!IsBusy(*kept) && kept->owned && kept->tokens_number < number)
+      Do(*kept, [this](Kept& told) { TellTokens(told); });
   }
 }
 
-std::vector<TokenRecord> ShardKeeper::tokens() {
-  MutexLock lock(mutex_);
-  return tokens_;
+void ShardKeeper::TellTokens(Kept& kept) {
+  std::vector<TokenRecord> tokens;
+  int64_t number = 0;
+  {
+    MutexLock lock(mutex_);
+    tokens = tokens_;
+    number = tokens_number_;
+  }
+  const absl::Status told = kept.store->SetTokens(tokens);
+  if (told.ok()) kept.tokens_number = number;
+  if (!told.ok()) LogWarning("shard {} has older tokens: {}", kept.shard, std::string(told.message()));
 }
 
-void ShardKeeper::HearOfPlacement(const std::vector<PostgresShards::Placed>& placed) {
-  if (placed.empty()) return;
-  std::map<std::string, Shard> shards;
-  for (const PostgresShards::Placed& one : placed) shards.emplace(one.population, one.shard);
-  server_.router().SetPlacement(shards);
+void ShardKeeper::LookAtPayloads() {
+  next_payload_look_ = clock_.Now() + kPayloadLook;
+  for (const auto& [shard, kept] : kept_) {
+    if (IsBusy(*kept) || kept->owned || kept->payloads == nullptr) continue;
+    Do(*kept, [](Kept& looked) { looked.payloads->DropDeleted().IgnoreError(); });
+  }
+}
+
+void ShardKeeper::HearOfPlacement(const PostgresShards::View& view) {
+  const absl::Time now = clock_.Now();
+  std::map<std::string, Shard> placed;
+  for (const PostgresShards::Placed& one : view.placed) {
+    placed.emplace(one.population, one.shard);
+    if (one.shard != kHomeShard && !view.is_anew) just_placed_[one.population] = now + kHeardOfWithin;
+  }
+  if (!placed.empty() || view.is_anew) server_.router().SetPlacement(placed, view.is_anew);
   SharedStore& home = server_.store(kHomeShard);
-  if (!home.forwarder().is_here()) return;
-  // They waited in the first shard for a population that nobody had seen.
-  for (const auto& [population, shard] : shards) {
-    if (shard != kHomeShard) home.SendAway(population);
+  for (auto population = just_placed_.begin(); population != just_placed_.end();) {
+    // They wait in the first shard for a population that nobody had seen when they came.
+    if (home.forwarder().is_here()) home.SendAway(population->first);
+    population = population->second <= now ? just_placed_.erase(population) : std::next(population);
+  }
+}
+
+void ShardKeeper::HearOfOwners(const PostgresShards::View& view) {
+  for (const PostgresShards::ShardView& seen : view.shards) {
+    const auto found = kept_.find(seen.shard);
+    if (found == kept_.end() || IsBusy(*found->second) || found->second->owned) continue;
+    Kept& kept = *found->second;
+    kept.is_elsewhere = seen.owner && seen.owner->server != options_.name;
+    if (kept.is_elsewhere) {
+      const auto& [server, peer] = *seen.owner;
+      kept.free_since = absl::InfiniteFuture();
+      kept.num_returns = 0;
+      kept.store->SetOwner(
+          {{.name = server, .address = peer.address, .certificate = peer.certificate, .secret = peer.secret}});
+    } else if (kept.free_since == absl::InfiniteFuture()) {
+      kept.free_since = clock_.Now();
+    }
   }
 }
 
 ShardKeeper::Kept& ShardKeeper::Keep(Shard shard) {
   std::unique_ptr<Kept>& kept = kept_[shard];
   if (kept != nullptr) return *kept;
-  PostgresConnection::Options database = options_.database;
-  database.schema = shards_->SchemaOf(shard);
-  auto payloads = OpenWaitingPayloads(database, fmt::format("{}/shard-{}", options_.directory, shard));
   kept = std::make_unique<Kept>();
   kept->shard = shard;
-  // Without payloads it moves no bytes itself.
-  kept->store = &server_.AddStore(shard, payloads.ok() ? *std::move(payloads) : nullptr);
+  PostgresConnection::Options database = options_.database;
+  database.schema = shards_.SchemaOf(shard);
+  const std::string directory = fmt::format("{}/shard-{}", options_.directory, shard);
+  std::error_code error;
+  std::filesystem::create_directory(directory, error);
+  auto payloads = OpenWaitingPayloads(database, directory, kConnections);
+  if (payloads.ok()) {
+    kept->payloads = *std::move(payloads);
+  } else {
+    LogWarning("bytes of shard {} go through its owner: {}", shard, payloads.status().ToString());
+  }
+  kept->store = &server_.AddStore(shard, kept->payloads);
   return *kept;
 }
 
-bool ShardKeeper::IsBusy(Kept& kept) {
+// --- Taking and giving ----------------------------------------------------------------------------------------------
+
+bool ShardKeeper::IsBusy(const Kept& kept) {
   MutexLock lock(mutex_);
   return kept.is_busy;
 }
@@ -169,23 +233,6 @@ void ShardKeeper::Do(Kept& kept, const std::function<void(Kept&)>& job) {
   });
 }
 
-void ShardKeeper::HearOfOwners(const PostgresShards::View& view) {
-  for (const PostgresShards::ShardView& seen : view.shards) {
-    const auto found = kept_.find(seen.shard);
-    if (found == kept_.end() || IsBusy(*found->second) || found->second->owned) continue;
-    Kept& kept = *found->second;
-    kept.is_elsewhere = seen.owner && seen.owner->server != options_.name;
-    if (kept.is_elsewhere) {
-      const auto& [server, peer] = *seen.owner;
-      kept.free_since = absl::InfiniteFuture();
-      kept.store->SetOwner(
-          {{.name = server, .address = peer.address, .certificate = peer.certificate, .secret = peer.secret}});
-    } else if (kept.free_since == absl::InfiniteFuture()) {
-      kept.free_since = clock_.Now();
-    }
-  }
-}
-
 void ShardKeeper::Balance(const PostgresShards::View& view) {
   std::map<std::string, int> num_owned;
   for (const std::string& server : view.servers) num_owned[server] = 0;
@@ -193,53 +240,75 @@ void ShardKeeper::Balance(const PostgresShards::View& view) {
   for (const PostgresShards::ShardView& shard : view.shards) {
     if (shard.owner && num_owned.contains(shard.owner->server)) ++num_owned[shard.owner->server];
   }
+  // What the look did not see yet.
   int& own = num_owned[options_.name];
-  const int fewest =
-      std::min_element(num_owned.begin(), num_owned.end(), [](const auto& a, const auto& b) { return a.second < b.second; })
-          ->second;
+  own = server_.store(kHomeShard).forwarder().is_here() ? 1 : 0;
+  for (const auto& [shard, kept] : kept_) own += IsBusy(*kept) || kept->owned ? 1 : 0;
+  int fewest = own;
+  for (const auto& [server, number] : num_owned) fewest = std::min(fewest, number);
   const absl::Time now = clock_.Now();
-  bool is_giving = false;
   for (const auto& [shard, kept] : kept_) {
-    if (IsBusy(*kept)) {
-      is_giving = true;
-      continue;
-    }
+    if (IsBusy(*kept) || kept->owned || kept->is_elsewhere || kept->free_since > now) continue;
+    last_free_ = now;
     // Those that have fewer are first.
-    const absl::Time turn = kept->free_since + (own - fewest) * kLookInterval;
-    if (kept->owned || kept->free_since > now || turn > now || kept->rests_until > now) continue;
+    if (kept->free_since + (own - fewest) * kLookInterval > now || kept->rests_until > now) continue;
     ++own;
     Do(*kept, [this](Kept& taken) { Take(taken); });
   }
-  if (is_giving || own < fewest + 2) return;
-  for (auto kept = kept_.rbegin(); kept != kept_.rend(); ++kept) {
-    if (IsBusy(*kept->second) || !kept->second->owned) continue;
-    return Do(*kept->second, [this](Kept& given) { Give(given); });
+  if (GivesOne(view, own, fewest)) last_free_ = now;
+}
+
+bool ShardKeeper::GivesOne(const PostgresShards::View& view, int num_own, int fewest) {
+  const absl::Time now = clock_.Now();
+  // What is free, or was just now, is for those that have fewer.
+  const bool is_calm =
+      last_free_ + kRestAfterGiving < now &&
+      std::all_of(view.shards.begin(), view.shards.end(),
+                  [](const PostgresShards::ShardView& shard) { return shard.owner.has_value(); }) &&
+      std::none_of(kept_.begin(), kept_.end(), [&](const auto& entry) { return IsBusy(*entry.second); });
+  if (!is_calm || num_own < fewest + 2) return false;
+  for (auto entry = kept_.rbegin(); entry != kept_.rend(); ++entry) {
+    Kept& kept = *entry->second;
+    if (!kept.owned || kept.stays_until > now) continue;
+    Do(kept, [this](Kept& given) {
+      if (!Give(given, absl::InfiniteDuration())) LogError("shard {} was not given away", given.shard);
+    });
+    return true;
   }
+  return false;
 }
 
 void ShardKeeper::Take(Kept& kept) {
   const absl::Status taken = TakeAndServe(kept);
+  const absl::Time now = clock_.Now();
   kept.free_since = absl::InfiniteFuture();
   if (taken.ok()) {
+    kept.stays_until = now + kStay * (1 << std::min(kept.num_returns++, kStayDoublingsMax));
     LogInfo("shard {} is served here", kept.shard);
     return;
   }
+  // Whoever waits for it waits no longer.
+  kept.store->SetOwner(std::nullopt);
   kept.owned.reset();
   // Somebody else was quicker: the next look shows who.
   if (absl::IsFailedPrecondition(taken) || absl::IsUnavailable(taken)) return;
-  kept.rests_until = clock_.Now() + kRestAfterFailing;
+  kept.rests_until = now + kRestAfterFailing;
   LogError("shard {} cannot be served: {}", kept.shard, taken.ToString());
 }
 
 absl::Status ShardKeeper::TakeAndServe(Kept& kept) {
   PostgresConnection::Options database = options_.database;
-  database.schema = shards_->SchemaOf(kept.shard);
+  database.schema = shards_.SchemaOf(kept.shard);
+  PostgresConnection::Options for_beats = database;
+  for_beats.timeout = options_.takeover_after;
+  for_beats.lock_timeout = options_.takeover_after / 2;
   // While what lives is read.
   std::optional<PostgresHeartbeat> recovery;
   ASSIGN_OR_RETURN(PostgresStore store,
                    OpenPostgresStore({.conninfo = database.conninfo,
                                       .schema = database.schema,
                                       .directory = fmt::format("{}/shard-{}", options_.directory, kept.shard),
+                                      .connections_max = kConnections,
                                       .server = options_.name,
                                       .address = options_.address,
                                       .peer = options_.peer,
@@ -247,17 +316,22 @@ absl::Status ShardKeeper::TakeAndServe(Kept& kept) {
                                       .taken =
                                           [&](const PostgresOwner::Tenure& tenure) {
                                             kept.store->Hold();
-                                            recovery.emplace(database, tenure, options_.beat_interval);
+                                            recovery.emplace(for_beats, tenure, options_.beat_interval);
                                           }},
                                      kept.random));
   kept.owned = std::move(store);
   RETURN_IF_ERROR(kept.store->Serve(kept.owned->task_store(), *kept.owned->payloads, kept.random));
-  return kept.store->SetTokens(tokens());
+  TellTokens(kept);
+  if (kept.payloads != nullptr) kept.payloads->DropAll();
+  return absl::OkStatus();
 }
 
-void ShardKeeper::Give(Kept& kept) {
-  while (absl::IsDeadlineExceeded(kept.store->HandOver(kGrace))) {
-    LogWarning("shard {} is to be given away, and has calls that are not answered", kept.shard);
+bool ShardKeeper::Give(Kept& kept, absl::Duration patience) {
+  const absl::Time end = clock_.Now() + patience;
+  for (absl::Status given = absl::DeadlineExceededError(""); absl::IsDeadlineExceeded(given);) {
+    given = kept.store->HandOver(kGrace);
+    if (absl::IsDeadlineExceeded(given) && clock_.Now() >= end) return false;
+    if (!given.ok()) LogWarning("shard {} is to be given away: {}", kept.shard, std::string(given.message()));
   }
   if (const absl::Status status = kept.owned->tasks->Release(); !status.ok()) {
     LogWarning("shard {} was not given back, and is taken over later: {}", kept.shard, std::string(status.message()));
@@ -266,6 +340,7 @@ void ShardKeeper::Give(Kept& kept) {
   kept.free_since = absl::InfiniteFuture();
   kept.rests_until = clock_.Now() + kRestAfterGiving;
   LogInfo("shard {} is given away", kept.shard);
+  return true;
 }
 
 }  // namespace sheaf

@@ -1,14 +1,15 @@
-// ShardKeeper: what a server of a database does about the shards beside the first: it hears which there are and whose they
-// are, takes what is free, and gives some to servers that have fewer.
+// ShardKeeper: what a server of a database does about the shards beside the first: it hears which there are and whose
+// they are, takes what is free, and gives some to servers that have fewer.
 //
-//   ASSIGN_OR_RETURN(auto keeper, ShardKeeper::Start(server, clock, {.database = {.conninfo = "postgresql://db/sheaf"},
-//                                                                    .directory = "/var/lib/sheaf",
-//                                                                    .name = "server-1"}));
-//   keeper->Stop();              // What it has is given away, and calls go there.
+//   ASSIGN_OR_RETURN(PostgresShards::View view, shards->Look());
+//   ShardKeeper keeper(server, *shards, view, clock, {.database = {.conninfo = "postgresql://db/sheaf"},
+//                                                     .directory = "/var/lib/sheaf",
+//                                                     .name = "server-1"});
+//   keeper.Stop();              // What it has is given away, and calls go there.
 //
-// All servers do the same by what the database says of all of them: whoever has fewest takes what is free, and whoever has
-// two more than another gives one. What two take at the same time one of them gets. A look costs two round trips, ten
-// times a second, whatever is stored. Has a thread of its own; Start and Stop are main's.
+// All servers do the same by what the database says of all of them: whoever has fewest takes what is free, and whoever
+// has two more than another gives one. What two take at the same time one of them gets. A look costs three round trips,
+// ten times a second, whatever is stored. Has a thread of its own; all else is main's.
 #pragma once
 
 #include <functional>
@@ -19,7 +20,7 @@
 #include <thread>
 #include <vector>
 
-#include "absl/status/statusor.h"
+#include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
 #include "base/mutex.h"
@@ -50,12 +51,15 @@ class ShardKeeper {
     // Between two signs of life of a server that reads a store.
     absl::Duration beat_interval = absl::Milliseconds(800);
   };
-  // Of a database with its schema. Both must outlive it.
-  static absl::StatusOr<std::unique_ptr<ShardKeeper>> Start(SharedServer& server, const Clock& clock, Options options);
+  // Of a database with its schema, of which `view` is the first look. All must outlive it; what it serves outlives the
+  // server, if it outlives the server.
+  ShardKeeper(SharedServer& server, PostgresShards& shards, const PostgresShards::View& view, const Clock& clock,
+              Options options);
   // Stops.
   ~ShardKeeper();
 
-  // What this server has is given back, and, where there are others, known to be theirs. Stopping twice is fine.
+  // What this server has is given back, and, where there are others, known to be theirs. Takes no longer than calls
+  // that are open and the database let it, and some ten seconds where they do not. Stopping twice is fine.
   void Stop();
 
  private:
@@ -63,49 +67,64 @@ class ShardKeeper {
   struct Kept {
     Shard shard = kHomeShard;
     SharedStore* store = nullptr;
+    // What it moves bytes by while the shard is another server's. Null: it moves none.
+    std::shared_ptr<PostgresPayloadStore> payloads;
     bool is_busy = false;
     // While it is here.
     std::optional<PostgresStore> owned;
+    // Of the tokens that it was told.
+    int64_t tokens_number = 0;
     SystemRandom random;
+    // Another server has it.
+    bool is_elsewhere = false;
     // Since when it has no owner; never, while it has one.
     absl::Time free_since = absl::InfiniteFuture();
     // Not to be taken before, because it was given away, or could not be served.
     absl::Time rests_until = absl::InfinitePast();
-    // Another server has it.
-    bool is_elsewhere = false;
+    // Not to be given away before; how often it came back, because nobody else could serve it.
+    absl::Time stays_until = absl::InfinitePast();
+    int num_returns = 0;
   };
-
-  ShardKeeper(SharedServer& server, const Clock& clock, Options options, std::unique_ptr<PostgresShards> shards)
-      : server_(server), clock_(clock), options_(std::move(options)), shards_(std::move(shards)) {}
 
   void Run();
   absl::Status Look();
+  void Hear(const PostgresShards::View& view);
   void LookAtTokens();
-  void HearOfPlacement(const std::vector<PostgresShards::Placed>& placed);
+  void HearOfPlacement(const PostgresShards::View& view);
   void HearOfOwners(const PostgresShards::View& view);
+  void LookAtPayloads();
   void Balance(const PostgresShards::View& view);
+  bool GivesOne(const PostgresShards::View& view, int num_own, int fewest);
   Kept& Keep(Shard shard);
-  bool IsBusy(Kept& kept) EXCLUDES(mutex_);
+  bool IsBusy(const Kept& kept) EXCLUDES(mutex_);
   // Beside the thread, one after the other of a shard.
   void Do(Kept& kept, const std::function<void(Kept&)>& job) EXCLUDES(mutex_);
   void Take(Kept& kept);
   absl::Status TakeAndServe(Kept& kept);
-  void Give(Kept& kept);
-  std::vector<TokenRecord> tokens() EXCLUDES(mutex_);
+  void TellTokens(Kept& kept);
+  // False if its calls are not answered within `patience`.
+  bool Give(Kept& kept, absl::Duration patience);
 
   SharedServer& server_;
+  PostgresShards& shards_;
   const Clock& clock_;
   const Options options_;
-  const std::unique_ptr<PostgresShards> shards_;
   std::unique_ptr<PostgresTokenWatch> token_watch_;
   absl::Time next_token_look_ = absl::InfinitePast();
+  absl::Time next_payload_look_;
+  // Populations whose workers may still come to the first shard, and until when.
+  std::map<std::string, absl::Time> just_placed_;
+  // When a shard was free last.
+  absl::Time last_free_ = absl::InfinitePast();
   // The thread's; only what jobs do with one of them is theirs.
   std::map<Shard, std::unique_ptr<Kept>> kept_;
   absl::Status last_look_;
-  Mutex mutex_;
+  mutable Mutex mutex_;
   CondVar stop_;
   bool is_stopping_ GUARDED_BY(mutex_) = false;
   std::vector<TokenRecord> tokens_ GUARDED_BY(mutex_);
+  // Grows with each change.
+  int64_t tokens_number_ GUARDED_BY(mutex_) = 0;
   StrandPool jobs_{4};
   std::thread thread_;
 };

@@ -11,8 +11,8 @@ namespace sheaf {
 
 absl::StatusOr<std::unique_ptr<SharedServer>> SharedServer::Start(const std::vector<TokenRecord>& tokens,
                                                                   std::shared_ptr<PayloadStore> payloads,
-                                                                  const Clock& clock, Random& random,
-                                                                  Runtime::Options options) {
+                                                                  ShardDirectory* directory, const Clock& clock,
+                                                                  Random& random, Runtime::Options options) {
   std::unique_ptr<SharedServer> server(new SharedServer(clock));
   RETURN_IF_ERROR(server->tokens_.BeginBatch());
   RETURN_IF_ERROR(ReplaceTokens(server->tokens_, tokens));
@@ -22,7 +22,10 @@ absl::StatusOr<std::unique_ptr<SharedServer>> SharedServer::Start(const std::vec
                                      .requires_tokens = options.requires_tokens},
                             .idle_max = std::exchange(options.idle_max, absl::InfiniteDuration())};
   options.forwarder = &server->router_;
-  options.before_calls = [&](Runtime& runtime) { server->AddStore(runtime, kHomeShard, std::move(payloads)); };
+  options.before_calls = [&](Runtime& runtime) {
+    server->AddStore(runtime, kHomeShard, std::move(payloads));
+    if (directory != nullptr) server->router_.SetDirectory(*directory, runtime.pool(), runtime.parts().core);
+  };
   ASSIGN_OR_RETURN(server->runtime_,
                    Runtime::Start(server->tokens_, server->nothing_, clock, random, std::move(options)));
   return server;

@@ -1,9 +1,9 @@
 // SharedServer: a server of stores that several servers share. It lets callers in like any other, by the tokens of the
 // first store. What another server owns it forwards there, and what is its own it serves itself: over the same
-// connections, so that its callers see nothing of it but a pause. So all servers of a database can be called, by any load
-// balancer.
+// connections, so that its callers see nothing of it but a pause. So all servers of a database can be called, by any
+// load balancer.
 //
-//   ASSIGN_OR_RETURN(auto server, SharedServer::Start(tokens, shared_payloads, clock, random,
+//   ASSIGN_OR_RETURN(auto server, SharedServer::Start(tokens, shared_payloads, shards.get(), clock, random,
 //                                                     {.listen = "127.0.0.1:0"}));
 //   server->store(kHomeShard).SetOwner(owner);    // Whenever it has changed.
 //   RETURN_IF_ERROR(server->SetTokens(tokens));   // So have they.
@@ -41,12 +41,13 @@ namespace sheaf {
 
 class SharedServer {
  public:
-  // `clock` and `random` must outlive it; only it uses `random` from now on. The first store is another server's, which
-  // is not known yet; without `payloads` this server moves no bytes of it itself. The codes of Runtime::Start.
+  // All must outlive it; only it uses `random` from now on. The first store is another server's, which is not known
+  // yet; without `payloads` this server moves no bytes of it itself, and without a directory there is no other. The
+  // codes of Runtime::Start.
   static absl::StatusOr<std::unique_ptr<SharedServer>> Start(const std::vector<TokenRecord>& tokens,
                                                              std::shared_ptr<PayloadStore> payloads,
-                                                             const Clock& clock, Random& random,
-                                                             Runtime::Options options);
+                                                             ShardDirectory* directory, const Clock& clock,
+                                                             Random& random, Runtime::Options options);
 
   // See Runtime.
   const std::string& address() const { return runtime_->address(); }
@@ -62,8 +63,6 @@ class SharedServer {
   SharedStore& AddStore(Shard shard, std::shared_ptr<PayloadStore> payloads) EXCLUDES(mutex_) {
     return AddStore(*runtime_, shard, std::move(payloads));
   }
-  // Asks the directory from now on in which shard what is; it must outlive the server.
-  void SetDirectory(ShardDirectory& directory) { router_.SetDirectory(directory, runtime_->pool()); }
   ShardRouter& router() { return router_; }
 
   // As Runtime::Stop, with what it serves; calls that are open at others are answered UNAVAILABLE.

@@ -23,9 +23,8 @@ SharedStore::SharedStore(Runtime& front, std::shared_ptr<PayloadStore> payloads,
               front.pool()) {}
 
 void SharedStore::SetOwner(std::optional<GrpcForwarder::Owner> owner) {
-  const bool is_known = owner.has_value();
   owner_.SetOwner(std::move(owner));
-  if (is_known) router_.SendOn();
+  router_.SendOn();
 }
 
 void SharedStore::Hold() {
@@ -39,8 +38,8 @@ absl::Status SharedStore::Serve(TaskStore& store, PayloadStore& payloads, Random
   served_ = std::move(served);
   is_finished_ = false;
   served_->threads.core.Start(served_->parts.runner, served_->parts.core);
+  front_.ShowStore(served_->parts, served_->threads, store, payloads);
   if (options_.core.shard == kHomeShard) {
-    front_.ShowStore(served_->parts, served_->threads, store, payloads);
     // The store itself says who may call, and so at once.
     front_.parts().pipeline.SetAccess(served_->parts.core.access());
   }
@@ -64,6 +63,7 @@ void SharedStore::SendAway(const std::string& population) {
 
 absl::Status SharedStore::HandOver(absl::Duration grace) {
   router_.Hold();
+  front_.HideStore(options_.core.shard);
   absl::Status status = BeginDrain();
   if (!router_.WaitUntilNoneHere(clock_, grace)) {
     return absl::DeadlineExceededError(fmt::format("shard {} has calls that are not answered", options_.core.shard));
@@ -75,7 +75,7 @@ absl::Status SharedStore::HandOver(absl::Duration grace) {
 
 absl::Status SharedStore::BeginDrain() {
   if (served_ != nullptr) return served_->threads.BeginDrain(served_->parts.core);
-  owner_.SetOwner(std::nullopt);
+  SetOwner(std::nullopt);
   return absl::OkStatus();
 }
 

@@ -1,16 +1,15 @@
-// SharedStore: a store that several servers share, as one of them has it: it belongs to another server, to which calls go
-// on, or it is served here.
+// SharedStore: a store that several servers share, as one of them has it: it belongs to another server, to which calls
+// go on, or it is served here.
 //
-//   SharedStore store(kHomeShard, front, payloads, options);      // Another server's, which is not known yet.
+//   SharedStore store(front, payloads, clock, options);           // Another server's, which is not known yet.
 //   store.SetOwner(owner);                                        // Whenever it has changed.
-//   store.Hold();                                                 // The turn has come; whoever calls now waits for Serve.
-//   RETURN_IF_ERROR(store.Serve(tasks, payloads, random));
-//   RETURN_IF_ERROR(store.HandOver(absl::Seconds(1)));            // The two can be given away; whoever calls waits.
-//   store.SetOwner(successor);
+//   store.Hold();                                                 // The turn has come; whoever calls now waits for
+//   Serve. RETURN_IF_ERROR(store.Serve(tasks, payloads, random)); RETURN_IF_ERROR(store.HandOver(absl::Seconds(1))); //
+//   The two can be given away; whoever calls waits. store.SetOwner(successor);
 //
 // While the store is another server's, the bytes of uploads and broadcasts are moved here all the same, between the
-// callers and the payload store that is shared with the owner (local_transfers.h). Calls are any thread's (`forwarder`),
-// all else is one thread's.
+// callers and the payload store that is shared with the owner (local_transfers.h). Calls are any thread's
+// (`forwarder`), all else is one thread's.
 #pragma once
 
 #include <memory>
@@ -49,7 +48,7 @@ class SharedStore {
   bool is_here() const { return served_ != nullptr; }
 
   // Calls go to it from now on, those that wait, too; those that are open at another are given up. None: there is no
-  // owner now.
+  // owner now, and all calls are UNAVAILABLE.
   void SetOwner(std::optional<GrpcForwarder::Owner> owner);
 
   // Calls that are open at the owner before are answered UNAVAILABLE; others wait from now on. Returns at once.
@@ -64,12 +63,13 @@ class SharedStore {
   // Whoever waits for work of this population, which was placed elsewhere, is answered, and calls again.
   void SendAway(const std::string& population);
 
-  // Whoever waits is answered, what was accepted is checkpointed, and nothing of the store is used any more. Calls wait
-  // from now on. Those that are not answered within `grace` are left: DEADLINE_EXCEEDED, and the store is served on.
+  // Whoever waits is answered, what was accepted is checkpointed, and nothing of the store is used any more. New calls
+  // wait from now on. DEADLINE_EXCEEDED while calls that are open are not answered within `grace`: to be called again.
+  // Another error is that of the last checkpoint; the store is not used all the same.
   absl::Status HandOver(absl::Duration grace);
 
-  // At the end of the process: whoever waits here or at the owner is answered; and, when nobody calls any more, what was
-  // accepted is checkpointed. The second finishes once.
+  // At the end of the process: whoever waits here or at the owner is answered; and, when nobody calls any more, what
+  // was accepted is checkpointed. The second finishes once.
   absl::Status BeginDrain();
   absl::Status Finish();
 

@@ -209,9 +209,14 @@ struct ServerRecord {
   std::string version;
   // Since its process began.
   absl::Duration up_for;
-  // It writes the store: for how long.
+  // It writes the store, or some of its shards: for how long one of them.
   bool is_owner = false;
   absl::Duration owner_for;
+  // How many, and their populations, in the order of their names: kPopulationsMax of them, and one more if there are
+  // more. None where all populations are the one server's.
+  static constexpr int kPopulationsMax = 20;
+  int num_shards = 0;
+  std::vector<std::string> populations;
   // Since the store heard of it.
   absl::Duration silent_for;
 };

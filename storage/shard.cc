@@ -16,7 +16,7 @@ Shard ShardOf(std::string_view name) {
   int shard = 0;
   const auto [end, error] = std::from_chars(number.data() + 1, number.data() + number.size(), shard);
   const bool is_shard = error == std::errc() && end == number.data() + number.size() && number[1] != '0';
-  return is_shard && shard >= 1 && shard <= kLastShard ? shard : kHomeShard;
+  return is_shard && shard >= 1 && shard < kNumShards ? shard : kHomeShard;
 }
 
 }  // namespace sheaf

@@ -1,3 +1,7 @@
+#include <fmt/format.h>
+
+#include <string>
+
 #include "cli/commands.h"
 #include "cli/commands/paging.h"
 #include "proto/methods.h"
@@ -8,6 +12,12 @@ namespace {
 
 // Servers are heard of each second, and more often.
 constexpr absl::Duration kLongSilence = absl::Seconds(10);
+
+// "blue, red and more"; of a server that has them all, "all".
+std::string PopulationsOf(const v1::Server& server) {
+  if (server.populations().empty()) return server.is_owner() && server.num_shards() == 0 ? "all" : "-";
+  return fmt::format("{}{}", fmt::join(server.populations(), ", "), server.has_more_populations() ? " and more" : "");
+}
 
 class ServerList final : public Command {
  public:
@@ -29,7 +39,8 @@ class ServerList final : public Command {
                  {"STATE"},
                  {"FOR", Align::kRight},
                  {"UP", Align::kRight},
-                 {"HEARD OF", Align::kRight}});
+                 {"HEARD OF", Align::kRight},
+                 {"POPULATIONS"}});
     for (const v1::Server& server : response.servers()) {
       const absl::Duration silent_for = FromProto(server.silent_for());
       const bool is_silent = silent_for > kLongSilence;
@@ -41,7 +52,8 @@ class ServerList final : public Command {
                     is_silent           ? HumanDuration(silent_for)
                     : server.is_owner() ? HumanDuration(FromProto(server.owner_for()))
                                         : "-",
-                    HumanDuration(FromProto(server.up_for())), HumanDuration(silent_for) + " ago"});
+                    HumanDuration(FromProto(server.up_for())), HumanDuration(silent_for) + " ago",
+                    PopulationsOf(server)});
     }
     session.PrintTable(table);
     NoteIfCut(session, response, limit_);

@@ -115,18 +115,17 @@ namespace method_row_internal {
 
 template <typename Request, typename Response>
 MethodRow Make(const Method<Request, Response>& method, MethodTraits traits, bool is_in_batch, Scope<Request> scope) {
-  return {.name = method.name,
-          .traits = traits,
-          .is_in_batch = is_in_batch,
-          .request = &Request::default_instance(),
-          .response = &Response::default_instance(),
-          .check_scope = [check = std::move(scope.check)](const google::protobuf::Message& request,
-                                                          const Identity& caller, Core& core) {
-            return check(static_cast<const Request&>(request), caller, core);
-          },
-          .about = [about = std::move(scope.about)](const google::protobuf::Message& request) {
-            return about(static_cast<const Request&>(request));
-          }};
+  return {
+      .name = method.name,
+      .traits = traits,
+      .is_in_batch = is_in_batch,
+      .request = &Request::default_instance(),
+      .response = &Response::default_instance(),
+      .check_scope = [check = std::move(scope.check)](
+                         const google::protobuf::Message& request, const Identity& caller,
+                         Core& core) { return check(static_cast<const Request&>(request), caller, core); },
+      .about = [about = std::move(scope.about)](
+                   const google::protobuf::Message& request) { return about(static_cast<const Request&>(request)); }};
 }
 
 template <typename Response>

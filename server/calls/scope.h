@@ -111,9 +111,7 @@ Scope<Request> OfBroadcast(Field<Request> field) {
   return {[field](const Request& request, const Identity& caller, Core& core) {
             return CheckBroadcastScope((request.*field)(), caller, core);
           },
-          [field](const Request& request) {
-            return Subject{.kind = Subject::kBroadcast, .name = (request.*field)()};
-          }};
+          [field](const Request& request) { return Subject{.kind = Subject::kBroadcast, .name = (request.*field)()}; }};
 }
 // Runs in any thread.
 template <typename Request>

@@ -6,8 +6,10 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/checksum.h"
 #include "base/retry_hint.h"
 #include "base/status_macros.h"
+#include "server/core/requests/names.h"
 
 namespace sheaf {
 namespace {
@@ -29,6 +31,15 @@ std::string_view BroadcastOf(const google::protobuf::Message& request) {
 // What another shard may say otherwise.
 bool IsNotHere(const absl::Status& status) { return absl::IsNotFound(status) || absl::IsPermissionDenied(status); }
 
+// Between whom the pool's threads are shared.
+std::string ClientOf(const ForwardedCaller& caller) {
+  return caller.identity->name.empty() ? std::string(caller.connection) : caller.identity->name;
+}
+
+bool Contains(const std::vector<Shard>& shards, Shard shard) {
+  return std::find(shards.begin(), shards.end(), shard) != shards.end();
+}
+
 }  // namespace
 
 void ShardRouter::Add(Shard shard, Forwarder& store) {
@@ -37,14 +48,19 @@ void ShardRouter::Add(Shard shard, Forwarder& store) {
   SHEAF_CHECK(is_new, "shard {} is there already", shard);
 }
 
-void ShardRouter::SetDirectory(ShardDirectory& directory, CallPool& pool) {
+void ShardRouter::SetDirectory(ShardDirectory& directory, CallPool& pool, Core& core) {
   MutexLock lock(mutex_);
-  directory_ = &directory;
-  pool_ = &pool;
+  asked_ = {.directory = &directory, .pool = &pool, .core = &core};
 }
 
-void ShardRouter::SetPlacement(const std::map<std::string, Shard>& placed) {
+ShardRouter::Asked ShardRouter::asked() const {
   MutexLock lock(mutex_);
+  return asked_;
+}
+
+void ShardRouter::SetPlacement(const std::map<std::string, Shard>& placed, bool is_anew) {
+  MutexLock lock(mutex_);
+  if (is_anew) placed_.clear();
   for (const auto& [population, shard] : placed) placed_[population] = shard;
 }
 
@@ -55,7 +71,7 @@ bool ShardRouter::is_here() const {
 }
 
 std::optional<Shard> ShardRouter::Find(const Subject& subject) const {
-  if (directory_ == nullptr) return kHomeShard;
+  if (asked_.directory == nullptr) return kHomeShard;
   switch (subject.kind) {
     case Subject::kServer:
       return kHomeShard;
@@ -68,14 +84,11 @@ std::optional<Shard> ShardRouter::Find(const Subject& subject) const {
       return subject.may_be_first ? std::nullopt : std::optional(kHomeShard);
     }
     case Subject::kBroadcast:
-      return stores_.size() == 1 ? std::optional(kHomeShard) : std::nullopt;
+      // Of what no file can have as its digest the first says so.
+      if (stores_.size() > 1 && IsSha256Hex(std::string(subject.name))) return std::nullopt;
+      return kHomeShard;
   }
   return kHomeShard;
-}
-
-bool ShardRouter::HasBroadcastIn(std::string_view digest, Shard shard) const {
-  const auto found = broadcasts_.find(std::string(digest));
-  return found != broadcasts_.end() && std::find(found->second.begin(), found->second.end(), shard) != found->second.end();
 }
 
 void ShardRouter::Forward(CallId call, const MethodRow& method, const ForwardedCaller& caller, const Message& request,
@@ -88,106 +101,133 @@ void ShardRouter::Forward(CallId call, const MethodRow& method, const ForwardedC
   CallPool* pool = nullptr;
   {
     MutexLock lock(mutex_);
-    pool = pool_;
+    pool = asked_.pool;
     shard = Find(subject);
-    if (shard && stores_.size() > 1) {
-      const std::string_view broadcast = BroadcastOf(request);
-      if (!broadcast.empty() && !HasBroadcastIn(broadcast, *shard)) shard.reset();
-    }
+    // It may have been deleted since it was there.
+    if (stores_.size() > 1 && !BroadcastOf(request).empty()) shard.reset();
+    if (!shard) is_abandoned_.emplace(call, false);
   }
   if (shard) return ForwardTo(*shard, call, method, caller, request, response, std::move(done));
-  pool->Run(caller.identity->name, CallPool::Length::kShort,
-            [this, subject,
-             asking = Asking{.id = call,
-                             .method = &method,
-                             .caller = std::make_shared<const KeptCaller>(caller),
-                             .request = &request,
-                             .response = response,
-                             .done = std::move(done)}]() mutable { AskAndForward(std::move(asking), subject); });
+  const Asking asking = {.id = call,
+                         .method = &method,
+                         .caller = std::make_shared<const KeptCaller>(caller),
+                         .request = &request,
+                         .response = response,
+                         .done = std::move(done)};
+  pool->Run(ClientOf(caller), CallPool::Length::kShort, [this, subject, asking] { AskAndForward(asking, subject); });
 }
 
-void ShardRouter::AskAndForward(Asking asking, const Subject& subject) {
-  ShardDirectory* directory = nullptr;
-  std::optional<Shard> shard;
-  {
-    MutexLock lock(mutex_);
-    directory = directory_;
-    shard = Find(subject);
+absl::Status ShardRouter::MayAsk(const Asking& asking, const Subject& subject, Core& core) {
+  const Identity& caller = *asking.caller->get().identity;
+  RETURN_IF_ERROR(caller.CheckRole(asking.method->name, asking.method->traits.roles));
+  if (!subject.may_be_first) return absl::OkStatus();
+  RETURN_IF_ERROR(ValidateName("population", subject.name));
+  return asking.method->check_scope(*asking.request, caller, core);
+}
+
+void ShardRouter::AskAndForward(const Asking& asking, const Subject& subject) {
+  if (absl::Status status = MayAsk(asking, subject, *asked().core); !status.ok()) {
+    {
+      MutexLock lock(mutex_);
+      is_abandoned_.erase(asking.id);
+    }
+    return asking.done(std::move(status));
   }
   if (subject.kind == Subject::kBroadcast) {
-    absl::StatusOr<std::vector<Shard>> shards = FindBroadcast(std::string(subject.name));
-    if (!shards.ok()) return asking.done(shards.status());
-    return ForwardToReaders(asking, *std::move(shards));
+    Readers readers = {.digest = std::string(subject.name)};
+    {
+      MutexLock lock(mutex_);
+      is_abandoned_.erase(asking.id);
+      const auto found = broadcasts_.find(readers.digest);
+      if (found != broadcasts_.end()) readers.untried = found->second;
+    }
+    return ForwardToReaders(asking, std::move(readers));
   }
-  if (!shard) {
-    const absl::StatusOr<Shard> placed = directory->Place(std::string(subject.name));
-    if (!placed.ok()) return asking.done(placed.status());
-    shard = *placed;
+  const absl::StatusOr<Shard> shard = Prepare(asking, subject);
+  bool is_abandoned = false;
+  {
     MutexLock lock(mutex_);
-    placed_[std::string(subject.name)] = *placed;
+    is_abandoned = is_abandoned_[asking.id];
+    is_abandoned_.erase(asking.id);
   }
-  if (const std::string broadcast(BroadcastOf(*asking.request)); !broadcast.empty()) {
-    if (absl::Status status = PutBroadcast(broadcast, *shard); !status.ok()) return asking.done(std::move(status));
-  }
+  if (!shard.ok()) return asking.done(shard.status());
+  if (is_abandoned) return asking.done(absl::CancelledError("the caller has gone"));
   ForwardTo(*shard, asking.id, *asking.method, asking.caller->get(), *asking.request, asking.response, asking.done);
 }
 
-absl::StatusOr<std::vector<Shard>> ShardRouter::FindBroadcast(const std::string& digest) {
-  ShardDirectory* directory = nullptr;
+absl::StatusOr<Shard> ShardRouter::Prepare(const Asking& asking, const Subject& subject) {
+  std::optional<Shard> shard;
   {
     MutexLock lock(mutex_);
-    directory = directory_;
-    const auto found = broadcasts_.find(digest);
-    if (found != broadcasts_.end()) return found->second;
+    shard = Find(subject);
   }
-  ASSIGN_OR_RETURN(std::vector<Shard> shards, directory->FindBlob(digest));
-  if (shards.empty()) return shards;
+  if (!shard) {
+    // The keeper of this server hears of it, too, soon: it is asked for again until then.
+    ASSIGN_OR_RETURN(shard, asked().directory->Place(std::string(subject.name)));
+  }
+  const std::string broadcast(BroadcastOf(*asking.request));
+  if (IsSha256Hex(broadcast)) RETURN_IF_ERROR(PutBroadcast(broadcast, *shard));
+  return *shard;
+}
+
+// --- Broadcasts -----------------------------------------------------------------------------------------------------
+
+absl::StatusOr<std::vector<Shard>> ShardRouter::LookForBroadcast(const std::string& digest) {
+  ASSIGN_OR_RETURN(std::vector<Shard> shards, asked().directory->FindBlob(digest));
   MutexLock lock(mutex_);
   if (broadcasts_.size() >= kBroadcastsMax) broadcasts_.clear();
-  broadcasts_[digest] = shards;
+  shards.empty() ? static_cast<void>(broadcasts_.erase(digest)) : static_cast<void>(broadcasts_[digest] = shards);
   return shards;
 }
 
 absl::Status ShardRouter::PutBroadcast(const std::string& digest, Shard shard) {
-  ShardDirectory* directory = nullptr;
-  {
-    MutexLock lock(mutex_);
-    directory = directory_;
-    // It may have been put elsewhere since.
-    broadcasts_.erase(digest);
+  ASSIGN_OR_RETURN(const std::vector<Shard> shards, LookForBroadcast(digest));
+  if (Contains(shards, shard)) return absl::OkStatus();
+  for (const Shard from : shards) {
+    const absl::Status copied = asked().directory->CopyBlob(digest, from, shard);
+    // It was deleted there just now.
+    if (absl::IsNotFound(copied)) continue;
+    if (copied.ok()) {
+      MutexLock lock(mutex_);
+      broadcasts_.erase(digest);
+    }
+    return copied;
   }
-  ASSIGN_OR_RETURN(const std::vector<Shard> shards, FindBroadcast(digest));
   // The shard says that there is none.
-  if (shards.empty() || std::find(shards.begin(), shards.end(), shard) != shards.end()) return absl::OkStatus();
-  const absl::Status copied = directory->CopyBlob(digest, shards.front(), shard);
-  MutexLock lock(mutex_);
-  broadcasts_.erase(digest);
-  return absl::IsNotFound(copied) ? absl::OkStatus() : copied;
+  return absl::OkStatus();
 }
 
-void ShardRouter::ForwardToReaders(const Asking& asking, std::vector<Shard> shards) {
-  // Nobody has it: the first says so.
-  const Shard next = shards.empty() ? kHomeShard : shards.front();
-  if (!shards.empty()) shards.erase(shards.begin());
+void ShardRouter::ForwardToReaders(const Asking& asking, Readers readers) {
+  if (readers.untried.empty() && !readers.is_fresh) {
+    const absl::StatusOr<std::vector<Shard>> shards = LookForBroadcast(readers.digest);
+    if (!shards.ok()) return asking.done(shards.status());
+    readers.is_fresh = true;
+    for (const Shard shard : *shards) {
+      if (!Contains(readers.tried, shard)) readers.untried.push_back(shard);
+    }
+  }
+  if (readers.untried.empty()) {
+    if (!readers.refusal.ok()) return asking.done(readers.refusal);
+    // Nobody has it: the first says so.
+    readers.untried.push_back(kHomeShard);
+  }
+  const Shard next = readers.untried.front();
+  readers.untried.erase(readers.untried.begin());
+  readers.tried.push_back(next);
   ForwardTo(next, asking.id, *asking.method, asking.caller->get(), *asking.request, asking.response,
-            [this, asking, shards = std::move(shards)](absl::Status status) {
-              if (shards.empty() || !IsNotHere(status)) {
-                if (IsNotHere(status)) {
-                  MutexLock lock(mutex_);
-                  broadcasts_.erase(std::string(asking.method->about(*asking.request).name));
-                }
-                return asking.done(std::move(status));
-              }
-              asking.response->Clear();
-              CallPool* pool = nullptr;
-              {
-                MutexLock lock(mutex_);
-                pool = pool_;
-              }
-              pool->Run(asking.caller->get().identity->name, asking.method->traits.length,
-                        [this, asking, shards] { ForwardToReaders(asking, shards); });
+            [this, asking, readers = std::move(readers)](absl::Status status) mutable {
+              if (!IsNotHere(status)) return asking.done(std::move(status));
+              readers.refusal = std::move(status);
+              const ForwardedCaller& caller = asking.caller->get();
+              asked().pool->Run(ClientOf(caller), CallPool::Length::kShort,
+                                [this, asking, readers = std::move(readers)] {
+                                  asking.response->Clear();
+                                  ForwardToReaders(asking, readers);
+                                });
             });
 }
+
+// --------------------------------------------------------------------------------------------------------------------
 
 void ShardRouter::ForwardTo(Shard shard, CallId call, const MethodRow& method, const ForwardedCaller& caller,
                             const Message& request, Message* response, MethodRow::Done done) {
@@ -217,6 +257,10 @@ void ShardRouter::Abandon(CallId call, const MethodRow& method, const Identity& 
   Forwarder* store = nullptr;
   {
     MutexLock lock(mutex_);
+    if (const auto asking = is_abandoned_.find(call); asking != is_abandoned_.end()) {
+      asking->second = true;
+      return;
+    }
     const auto elsewhere = calls_.find(call);
     store = stores_.at(elsewhere == calls_.end() ? kHomeShard : elsewhere->second);
   }

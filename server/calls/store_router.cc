@@ -103,7 +103,8 @@ void StoreRouter::Forward(CallId id, const MethodRow& method, const ForwardedCal
     }
     if (place_ == Place::kHere) {
       here = here_;
-      // Until it was answered, and until nobody is in its dispatch any more: a chunk may be answered before it is written.
+      // Until it was answered, and until nobody is in its dispatch any more: a chunk may be answered before it is
+      // written.
       num_here_ += 2;
     }
   }

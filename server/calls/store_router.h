@@ -1,5 +1,5 @@
-// StoreRouter: where the calls go that are about one store, on a server that shares it with others: on to the server that
-// owns the store, or, while that is this one, to the dispatcher of the store that is served here.
+// StoreRouter: where the calls go that are about one store, on a server that shares it with others: on to the server
+// that owns the store, or, while that is this one, to the dispatcher of the store that is served here.
 //
 //   StoreRouter router(elsewhere, pool);      // All calls go on to another server.
 //   router.Hold();                            // The store is this server's now, and is being read: calls wait.
@@ -41,8 +41,8 @@ class StoreRouter final : public Forwarder {
   // Both must live until WaitUntilNoneHere has returned true, or no call comes any more. Returns when all that waited
   // have been dispatched.
   void Serve(const MethodTable& methods, const Dispatcher& dispatcher) EXCLUDES(mutex_);
-  // After Hold. True if what was dispatched here has been answered, within `timeout`: then nobody uses the dispatcher any
-  // more.
+  // After Hold. True if what was dispatched here has been answered, within `timeout`: then nobody uses the dispatcher
+  // any more.
   bool WaitUntilNoneHere(const Clock& clock, absl::Duration timeout) EXCLUDES(mutex_);
   // Those that wait, too.
   void SendOn() EXCLUDES(mutex_);

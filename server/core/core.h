@@ -123,6 +123,7 @@ class Core {
   UnmetRequirements& unmet() { return unmet_; }
   TaskListing& task_listing() { return task_listing_; }
   const Limits& limits() const { return context_.limits; }
+  Shard shard() const { return context_.shard; }
   const std::string& data_directory() const { return data_directory_; }
   absl::Time start_time() const { return start_time_; }
 

@@ -134,6 +134,12 @@ v1::Server ViewOf(const ServerRecord& record) {
   server.set_is_owner(record.is_owner);
   if (record.is_owner) *server.mutable_owner_for() = ToProto(record.owner_for);
   *server.mutable_silent_for() = ToProto(record.silent_for);
+  server.set_num_shards(record.num_shards);
+  for (const std::string& population : record.populations) {
+    const bool is_cut = server.populations_size() == ServerRecord::kPopulationsMax;
+    server.set_has_more_populations(is_cut);
+    if (!is_cut) server.add_populations(population);
+  }
   return server;
 }
 

@@ -45,10 +45,17 @@ Subject AboutNewRound(const v1::CreateRoundRequest& request) {
   return subject;
 }
 
+// A worker's tasks are where they were leased, whether or not this server has heard that their population is there.
+Subject AboutSync(const v1::SyncRequest& request) {
+  if (!request.results().empty()) return {.kind = Subject::kNamed, .name = request.results(0).task()};
+  if (!request.held().empty()) return {.kind = Subject::kNamed, .name = request.held(0).task()};
+  return AboutPopulation(request.population());
+}
+
 std::vector<MethodRow> WorkRows(WorkHandlers& work) {
   return {
-      InBatch(kSync, {.roles = {WORKER}}, OfPopulation(&v1::SyncRequest::population), work, &WorkHandlers::Sync,
-              &WorkHandlers::AbandonSync),
+      InBatch(kSync, {.roles = {WORKER}}, {OfPopulation(&v1::SyncRequest::population).check, AboutSync}, work,
+              &WorkHandlers::Sync, &WorkHandlers::AbandonSync),
   };
 }
 

@@ -106,9 +106,8 @@ void OfPopulationsBy(Sources sources, const Scrape& /*scrape*/, Samples& samples
 
 // --- The rows -------------------------------------------------------------------------------------------------------
 
-std::vector<MetricRow> MakeRows() {
+std::vector<MetricRow> RowsOfCalls() {
   return {
-      // Calls.
       {.name = "sheaf_calls_total",
        .unit = "calls",
        .help = "Calls that were answered, by method and status code.",
@@ -202,7 +201,12 @@ std::vector<MetricRow> MakeRows() {
        .help = "Answers that were cut off because their clients did not take them (answer_time_max).",
        .collect = [](Sources sources, const Scrape&,
                      Samples& samples) { samples.Add({}, static_cast<double>(sources.pipeline.answers().num_cut())); }},
-      // The core.
+  };
+}
+
+// Of each store that is served.
+std::vector<MetricRow> RowsOfStores() {
+  return {
       {.name = "sheaf_batch_events",
        .type = MetricType::kHistogram,
        .unit = "events",
@@ -460,7 +464,11 @@ std::vector<MetricRow> MakeRows() {
                            static_cast<double>(std::max<int64_t>(figures.workers.total() - num_live, 0)));
              });
            }},
-      // The server.
+  };
+}
+
+std::vector<MetricRow> RowsOfTheProcess() {
+  return {
       {.name = "sheaf_build_info",
        .type = MetricType::kGauge,
        .unit = "",
@@ -560,7 +568,17 @@ std::string_view Name(MetricType type) {
 }
 
 std::span<const MetricRow> MetricRows() {
-  static const std::vector<MetricRow> rows = MakeRows();
+  static const std::vector<MetricRow> rows = [] {
+    std::vector<MetricRow> all = RowsOfCalls();
+    std::vector<MetricRow> of_stores = RowsOfStores();
+    for (MetricRow& row : of_stores) {
+      row.is_of_store = true;
+      all.push_back(std::move(row));
+    }
+    std::vector<MetricRow> of_the_process = RowsOfTheProcess();
+    for (MetricRow& row : of_the_process) all.push_back(std::move(row));
+    return all;
+  }();
   return rows;
 }
 

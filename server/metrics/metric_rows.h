@@ -75,6 +75,8 @@ struct MetricRow {
   std::vector<MetricLabel> labels;
   // Of a histogram.
   std::span<const double> bounds;
+  // A server of several shards has it for each (MetricsText).
+  bool is_of_store = false;
   void (*collect)(const MetricSources& sources, const Scrape& scrape, Samples& samples) = nullptr;
 };
 // In the order of the page.

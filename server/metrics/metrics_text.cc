@@ -3,6 +3,9 @@
 #include <prometheus/metric_family.h>
 #include <prometheus/text_serializer.h>
 
+#include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
 namespace sheaf {
@@ -52,24 +55,48 @@ prometheus::ClientMetric MetricOf(const MetricRow& row, const Samples::Sample& s
 
 }  // namespace
 
+void MetricsText::LookAt(MetricSources sources) {
+  auto all = std::make_unique<const MetricSources>(std::move(sources));
+  MutexLock lock(mutex_);
+  sources_ = std::move(all);
+}
+
+void MetricsText::LookAt(Shard shard, MetricSources sources) {
+  auto all = std::make_unique<const MetricSources>(std::move(sources));
+  MutexLock lock(mutex_);
+  shards_[shard] = std::move(all);
+}
+
+void MetricsText::StopLooking(Shard shard) {
+  MutexLock lock(mutex_);
+  shards_.erase(shard);
+}
+
 std::string MetricsText::At(absl::Time now) const {
-  std::shared_ptr<const MetricSources> sources;
-  {
-    MutexLock lock(mutex_);
-    sources = sources_;
-  }
-  const Scrape scrape{.now = now, .process = ReadProcessStatus(), .uploads = sources->payloads.GetUploadUse("")};
+  MutexLock lock(mutex_);
+  const ProcessStatus process = ReadProcessStatus();
   std::vector<prometheus::MetricFamily> families;
   for (const MetricRow& row : MetricRows()) {
-    Samples samples(row);
-    row.collect(*sources, scrape, samples);
     prometheus::MetricFamily& family = families.emplace_back();
     family.name = std::string(row.name);
     family.help = std::string(row.help);
     family.type = TypeOf(row.type);
-    family.metric.reserve(samples.all().size());
-    for (const Samples::Sample& sample : samples.all()) family.metric.push_back(MetricOf(row, sample));
   }
+  const auto add = [&](const MetricSources& sources, std::optional<Shard> shard) {
+    const Scrape scrape{.now = now, .process = process, .uploads = sources.payloads.GetUploadUse("")};
+    for (size_t i = 0; i < families.size(); ++i) {
+      const MetricRow& row = MetricRows()[i];
+      if (shard && !row.is_of_store) continue;
+      Samples samples(row);
+      row.collect(sources, scrape, samples);
+      for (const Samples::Sample& sample : samples.all()) {
+        prometheus::ClientMetric& metric = families[i].metric.emplace_back(MetricOf(row, sample));
+        if (shard) metric.label.push_back({.name = "shard", .value = std::to_string(*shard)});
+      }
+    }
+  };
+  add(*sources_, std::nullopt);
+  for (const auto& [shard, sources] : shards_) add(*sources, shard);
   return prometheus::TextSerializer().Serialize(families);
 }
 

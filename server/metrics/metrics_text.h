@@ -7,6 +7,7 @@
 // there are. Refers to the sources. Thread-safe.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -14,6 +15,7 @@
 #include "absl/time/time.h"
 #include "base/mutex.h"
 #include "server/metrics/metric_rows.h"
+#include "storage/shard.h"
 
 namespace sheaf {
 
@@ -23,18 +25,20 @@ class MetricsText {
 
   explicit MetricsText(MetricSources sources) { LookAt(std::move(sources)); }
 
-  // It looks at these from now on. Those before must outlive it, too.
-  void LookAt(MetricSources sources) EXCLUDES(mutex_) {
-    auto all = std::make_shared<const MetricSources>(std::move(sources));
-    MutexLock lock(mutex_);
-    sources_ = std::move(all);
-  }
+  // It looks at these from now on, for all but what other shards have.
+  void LookAt(MetricSources sources) EXCLUDES(mutex_);
+  // For what is the store's own it looks at these, too, with the label `shard`, until that is over: when StopLooking
+  // returns, nobody looks any more.
+  void LookAt(Shard shard, MetricSources sources) EXCLUDES(mutex_);
+  void StopLooking(Shard shard) EXCLUDES(mutex_);
 
   std::string At(absl::Time now) const EXCLUDES(mutex_);
 
  private:
+  // Held by who looks.
   mutable Mutex mutex_;
-  std::shared_ptr<const MetricSources> sources_ GUARDED_BY(mutex_);
+  std::unique_ptr<const MetricSources> sources_ GUARDED_BY(mutex_);
+  std::map<Shard, std::unique_ptr<const MetricSources>> shards_ GUARDED_BY(mutex_);
 };
 
 }  // namespace sheaf

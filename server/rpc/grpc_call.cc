@@ -108,8 +108,8 @@ class ForwardedGrpcCall final : public GrpcCall {
   bool asks_only() const override { return !Header(context_, kForwardAsksOnlyHeader).empty(); }
   std::optional<Shard> forwarded_to() const override {
     const std::optional<int64_t> shard = Number(kForwardShardHeader);
-    return shard && *shard >= kHomeShard && *shard <= kLastShard ? std::optional(static_cast<Shard>(*shard))
-                                                                 : std::nullopt;
+    return shard && *shard >= kHomeShard && *shard < kNumShards ? std::optional(static_cast<Shard>(*shard))
+                                                                : std::nullopt;
   }
 
  private:

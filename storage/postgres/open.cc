@@ -58,8 +58,9 @@ absl::StatusOr<PostgresStore> OpenPostgresStore(const PostgresStoreOptions& opti
     ASSIGN_OR_RETURN(name, NameOf(*store.files, options.directory, random));
   }
   const PostgresConnection::Options connection = {.conninfo = options.conninfo, .schema = options.schema};
-  ASSIGN_OR_RETURN(store.payloads,
-                   PostgresPayloadStore::Open(connection, *store.files, {.directory = options.directory + "/fetched"}));
+  ASSIGN_OR_RETURN(store.payloads, PostgresPayloadStore::Open(connection, *store.files,
+                                                              {.directory = options.directory + "/fetched",
+                                                               .connections_max = options.connections_max}));
   PostgresOwner::Options owner = {.server = name,
                                   .version = kVersion,
                                   .address = options.address,
@@ -79,7 +80,8 @@ absl::StatusOr<PostgresStore> OpenPostgresStore(const PostgresStoreOptions& opti
 }
 
 absl::StatusOr<std::shared_ptr<PostgresPayloadStore>> OpenWaitingPayloads(const PostgresConnection::Options& database,
-                                                                          const std::string& directory) {
+                                                                          const std::string& directory,
+                                                                          int connections_max) {
   struct Payloads {
     explicit Payloads(std::string its_directory) : directory(std::move(its_directory)) { DeleteFiles(); }
     ~Payloads() { DeleteFiles(); }
@@ -93,8 +95,9 @@ absl::StatusOr<std::shared_ptr<PostgresPayloadStore>> OpenWaitingPayloads(const 
     std::unique_ptr<PostgresPayloadStore> store;
   };
   const auto payloads = std::make_shared<Payloads>(directory + "/fetched-while-waiting");
-  ASSIGN_OR_RETURN(payloads->store, PostgresPayloadStore::Open(database, payloads->files,
-                                                               {.directory = payloads->directory}));
+  ASSIGN_OR_RETURN(payloads->store,
+                   PostgresPayloadStore::Open(database, payloads->files,
+                                              {.directory = payloads->directory, .connections_max = connections_max}));
   return std::shared_ptr<PostgresPayloadStore>(payloads, payloads->store.get());
 }
 

@@ -41,6 +41,8 @@ struct PostgresStoreOptions {
   // has the lock.
   std::string schema = {};
   std::string directory;
+  // For payloads, beside the store's own.
+  int connections_max = 4;
   // As PostgresOwner::Options. Without a server it is the directory's (NameOfServer).
   std::string server = {};
   std::string address;
@@ -55,7 +57,8 @@ absl::StatusOr<PostgresStore> OpenPostgresStore(const PostgresStoreOptions& opti
 // The payloads alone, for a server that waits for its turn. It has connections of its own, and files, which lie beside
 // those that it has as the owner, and go when it is destroyed. The codes of PostgresPayloadStore::Open.
 absl::StatusOr<std::shared_ptr<PostgresPayloadStore>> OpenWaitingPayloads(const PostgresConnection::Options& database,
-                                                                          const std::string& directory);
+                                                                          const std::string& directory,
+                                                                          int connections_max = 4);
 
 // The name by which a database knows the server of this directory, which is there. Makes one where there is none.
 absl::StatusOr<std::string> NameOfServer(const std::string& directory, Random& random);

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -10,6 +12,7 @@
 #include "base/status_macros.h"
 #include "storage/postgres/postgres_migrations.h"
 #include "storage/postgres/postgres_place.h"
+#include "storage/postgres/postgres_shards.h"
 #include "storage/postgres/value_lists.h"
 #include "storage/sql/state_names.h"
 #include "storage/sql/task_columns.h"
@@ -19,24 +22,65 @@ namespace sheaf {
 absl::StatusOr<std::vector<ServerRecord>> PostgresEngine::ListServers(const TaskStore::ListServersParams& params) {
   std::vector<ServerRecord> servers;
   RETURN_IF_ERROR(session_.Ask({.sql = R"(-- list_servers
-      SELECT id, address, version, up_for, owner_for, silent_for FROM (
-        SELECT s.id, s.address, s.version, (1e6 * extract(epoch FROM n.now - s.start_time))::bigint AS up_for,
-               (1e6 * extract(epoch FROM n.now - o.take_time))::bigint AS owner_for,
-               (1e6 * extract(epoch FROM n.now - greatest(s.heartbeat_time, o.heartbeat_time)))::bigint AS silent_for
-          FROM (SELECT clock_timestamp() AS now) AS n CROSS JOIN servers s
-          LEFT JOIN owners o ON o.population = '' AND o.server = s.id AND o.server_epoch = s.epoch) AS listed
-       WHERE id > $1 ORDER BY id LIMIT $2)",
+      SELECT s.id, s.address, s.version, (1e6 * extract(epoch FROM n.now - s.start_time))::bigint,
+             (1e6 * extract(epoch FROM n.now - greatest(s.heartbeat_time, o.heartbeat_time)))::bigint
+        FROM (SELECT clock_timestamp() AS now) AS n CROSS JOIN servers s
+        LEFT JOIN owners o ON o.population = '' AND o.server = s.id AND o.server_epoch = s.epoch
+       WHERE s.id > $1 ORDER BY s.id LIMIT $2)",
                                 .values = PostgresValues().Add(SqlText(params.after)).Add(int64_t{params.limit}),
                                 .on_row = [&](const SqlRow& row) {
                                   servers.push_back({.name = row.String(0),
                                                      .address = row.String(1),
                                                      .version = row.String(2),
                                                      .up_for = absl::Microseconds(row.Int(3)),
-                                                     .is_owner = !row.IsNull(4),
-                                                     .owner_for = absl::Microseconds(row.Int(4)),
-                                                     .silent_for = absl::Microseconds(row.Int(5))});
+                                                     .silent_for = absl::Microseconds(row.Int(4))});
                                 }}));
+  RETURN_IF_ERROR(AddShards(servers));
   return servers;
+}
+
+absl::Status PostgresEngine::AddShards(std::vector<ServerRecord>& servers) {
+  std::string home_schema;
+  std::vector<int64_t> used;
+  RETURN_IF_ERROR(session_.Ask({.sql = R"(-- used_shards
+      SELECT current_schema()::text, shard FROM generate_series(0, 15) AS shard
+       WHERE shard = 0 OR EXISTS (SELECT FROM populations p WHERE p.shard = generate_series.shard))",
+                                .on_row = [&](const SqlRow& row) {
+                                  home_schema = row.String(0);
+                                  used.push_back(row.Int(1));
+                                }}));
+  std::string sql = "-- list_shards";
+  for (const int64_t shard : used) {
+    const std::string schema = shard == 0 ? "" : ShardSchema(home_schema, static_cast<Shard>(shard)) + ".";
+    sql += fmt::format(R"({}
+      SELECT {}, o.server, (1e6 * extract(epoch FROM clock_timestamp() - o.take_time))::bigint
+        FROM {}owners o JOIN {}servers s ON o.population = '' AND o.server = s.id AND o.server_epoch = s.epoch)",
+                       shard == used.front() ? "" : "\n UNION ALL", shard, schema, schema);
+  }
+  std::map<int64_t, ServerRecord*> owners;
+  RETURN_IF_ERROR(session_.Ask({.sql = std::move(sql), .on_row = [&](const SqlRow& row) {
+                                  for (ServerRecord& server : servers) {
+                                    if (server.name != row.Bytes(1)) continue;
+                                    owners[row.Int(0)] = &server;
+                                    server.is_owner = true;
+                                    server.owner_for = std::max(server.owner_for, absl::Microseconds(row.Int(2)));
+                                    ++server.num_shards;
+                                  }
+                                }}));
+  RETURN_IF_ERROR(
+      session_.Ask({.sql = R"(-- populations_of_shards
+      SELECT used.shard, p.name FROM unnest($1::bigint[]) AS used(shard)
+       CROSS JOIN LATERAL (SELECT name FROM populations WHERE shard = used.shard ORDER BY name LIMIT $2) AS p)",
+                    .values = PostgresValues().AddInts(used).Add(int64_t{ServerRecord::kPopulationsMax + 1}),
+                    .on_row = [&](const SqlRow& row) {
+                      const auto owner = owners.find(row.Int(0));
+                      if (owner != owners.end()) owner->second->populations.push_back(row.String(1));
+                    }}));
+  for (ServerRecord& server : servers) {
+    std::sort(server.populations.begin(), server.populations.end());
+    server.populations.resize(std::min<size_t>(server.populations.size(), ServerRecord::kPopulationsMax + 1));
+  }
+  return absl::OkStatus();
 }
 
 TaskStore::Info PostgresEngine::GetInfo() const {

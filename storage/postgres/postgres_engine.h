@@ -43,6 +43,8 @@ class PostgresEngine final : public SqlEngine {
   PostgresOwner& owner() { return *owner_; }
 
  private:
+  // What they own.
+  absl::Status AddShards(std::vector<ServerRecord>& servers);
   void WriteTasks(const BatchNotes& notes);
   void WriteRenewals(const BatchNotes& notes);
   void WriteAttempts(const BatchNotes& notes);

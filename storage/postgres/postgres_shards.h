@@ -1,7 +1,7 @@
-// PostgresShards: how a database is divided into shards, and which server owns which. A shard is a whole store: the first
-// is in the schema that the connection finds, each other one in a schema of its own beside it, with the same tables.
-// A population is in one shard for good. So what is proven of a store and its one owner holds for each of them, and
-// no statement of a store knows that there are others (docs/adr/0050).
+// PostgresShards: how a database is divided into shards, and which server owns which. A shard is a whole store: the
+// first is in the schema that the connection finds, each other one in a schema of its own beside it, with the same
+// tables. A population is in one shard for good. So what is proven of a store and its one owner holds for each of them,
+// and no statement of a store knows that there are others (docs/adr/0050).
 //
 //   ASSIGN_OR_RETURN(auto shards, PostgresShards::Open({.conninfo = "postgresql://db/sheaf"}, "server-1"));
 //   ASSIGN_OR_RETURN(const Shard shard, shards->Place("phones"));     // 2
@@ -15,7 +15,6 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -32,11 +31,11 @@
 
 namespace sheaf {
 
+// The schema of a shard beside `home_schema`, which is that of the first, as an identifier in SQL. Empty for the first.
+std::string ShardSchema(std::string_view home_schema, Shard shard);
+
 class PostgresShards final : public ShardDirectory {
  public:
-  // Populations are placed in so many. Those of one shard share an owner, its core and its limits.
-  static constexpr int kNumShards = 16;
-
   // Of a database with its schema. `server` is this server's name among the others (PostgresOwner::Options::server); an
   // owner that nothing was heard of for `takeover_after` is none.
   static absl::StatusOr<std::unique_ptr<PostgresShards>> Open(const PostgresConnection::Options& database,
@@ -56,14 +55,17 @@ class PostgresShards final : public ShardDirectory {
     std::vector<ShardView> shards;
     // That live, and take shards: in the order of their names.
     std::vector<std::string> servers;
-    // Populations that were placed since the look before; at first all.
+    // Populations that were placed since the look before; all, if `is_anew`: at first, and where the database has gone
+    // back.
     std::vector<Placed> placed;
+    bool is_anew = false;
   };
   // Says that this server takes shards, and how things are. Nothing but the first shard while the database has an older
-  // schema. Two round trips, O(shards, servers, what is new).
+  // schema. Three round trips, O(shards, servers, what is new).
   absl::StatusOr<View> Look();
 
-  // The first shard, too, where this database user may make no schema.
+  // The first shard, too, where this database user may make no schema, where the database has an older one, and where
+  // there are kPopulationsMax populations.
   absl::StatusOr<Shard> Place(const std::string& population) override;
   absl::StatusOr<std::vector<Shard>> FindBlob(const std::string& digest) override;
   absl::Status CopyBlob(const std::string& digest, Shard from, Shard to) override;
@@ -71,17 +73,22 @@ class PostgresShards final : public ShardDirectory {
   // For PostgresConnection::Options::schema; empty for the first.
   std::string SchemaOf(Shard shard) const;
 
+  // So many are placed: each server has their names in memory.
+  static constexpr int64_t kPopulationsMax = 10'000;
+
  private:
   PostgresShards(const PostgresConnection::Options& database, std::unique_ptr<PostgresConnection> watch,
                  std::string server, absl::Duration takeover_after);
 
-  // "\"public_shard_2\".", and nothing for the first.
+  // "\"public_shard_2\".", "\"public\"."
   std::string Qualified(Shard shard) const;
-  absl::Status LookAtPlacement(View& view);
+  // Returns the newest revision.
+  absl::StatusOr<int64_t> LookAtPlacement(View& view);
   absl::Status LookAtServers(View& view);
   // Of new populations, under the lock of `placement`.
-  absl::StatusOr<Shard> Choose(PostgresConnection& connection, const std::string& population);
+  absl::StatusOr<Shard> Choose(PostgresConnection& connection);
   absl::Status MakeShard(Shard shard);
+  void NoteUse(Shard shard);
   std::vector<Shard> shards() const;
 
   const PostgresConnection::Options database_;
@@ -92,8 +99,10 @@ class PostgresShards final : public ShardDirectory {
   PostgresPool pool_;
   // "public", without quotes.
   std::string home_schema_;
-  // Look has read all up to this one.
+  // Look has told all up to this one.
   int64_t revision_ = -1;
+  // The database has the schema of shards.
+  std::atomic<bool> has_shards_ = false;
   // Those that have populations, as bits.
   std::atomic<uint64_t> used_ = 1;
 };

@@ -242,21 +242,24 @@ std::vector<int> NumOwned(PostgresDatabase& database, int num_shards) {
   for (int shard = 0; shard < num_shards; ++shard) {
     const std::string schema = shard == 0 ? "public" : fmt::format("public_shard_{}", shard);
     if (database.Run(fmt::format("SELECT to_regclass('{}.owners') IS NULL", schema)) == "t") continue;
-    owners += fmt::format("{}SELECT s.address FROM {}.owners o JOIN {}.servers s ON s.id = o.server "
-                          "AND s.epoch = o.server_epoch",
-                          owners.empty() ? "" : " UNION ALL ", schema, schema);
+    owners += fmt::format(
+        "{}SELECT s.address FROM {}.owners o JOIN {}.servers s ON s.id = o.server "
+        "AND s.epoch = o.server_epoch",
+        owners.empty() ? "" : " UNION ALL ", schema, schema);
   }
-  const std::string counts = database.Run(fmt::format(
-      "SELECT coalesce(string_agg(n::text, ' ' ORDER BY n DESC), '') FROM (SELECT count(*) AS n FROM ({}) AS o GROUP BY "
-      "address) AS c",
-      owners));
+  const std::string counts =
+      database.Run(fmt::format("SELECT coalesce(string_agg(n::text, ' ' ORDER BY n DESC), '') FROM (SELECT count(*) AS "
+                               "n FROM ({}) AS o GROUP BY "
+                               "address) AS c",
+                               owners));
   std::vector<int> numbers;
   std::istringstream words(counts);
   for (int number = 0; words >> number;) numbers.push_back(number);
   return numbers;
 }
 
-TEST_CASE("The populations of a database are spread over its servers, and move on when one ends: each task counts once") {
+TEST_CASE(
+    "The populations of a database are spread over its servers, and move on when one ends: each task counts once") {
   constexpr int kPopulations = 6;
   constexpr int kTasks = 20;
   PostgresCluster cluster;
@@ -273,10 +276,10 @@ TEST_CASE("The populations of a database are spread over its servers, and move o
   // Each waits for a population that nobody has seen yet.
   for (int i = 0; i < 2 * kPopulations; ++i) {
     const std::string name = fmt::format("w{}", i);
-    workers.push_back(Ok(ChildProcess::Start({.argv = {BinaryPath("sheaf-worker"), "--server", relay.target(), "--name",
-                                                       name, "--concurrency", "2", "--population",
-                                                       population(i % kPopulations)},
-                                              .log_path = fmt::format("{}/{}.log", servers.scratch(), name)})));
+    workers.push_back(
+        Ok(ChildProcess::Start({.argv = {BinaryPath("sheaf-worker"), "--server", relay.target(), "--name", name,
+                                         "--concurrency", "2", "--population", population(i % kPopulations)},
+                                .log_path = fmt::format("{}/{}.log", servers.scratch(), name)})));
   }
   std::array<std::atomic<int>, kPopulations> num_ended = {};
   std::array<std::vector<absl::StatusOr<v1::Round>>, kPopulations> rounds;

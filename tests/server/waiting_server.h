@@ -77,7 +77,7 @@ class WaitingServer {
       : shown_(Ok(MakeSelfSigned(kPeerName, SystemClock().Now()))),
         contact_{
             .name = "server-2", .address = port->address(), .certificate = shown_.certificate, .secret = "octopus"},
-        server_(Ok(SharedServer::Start(tokens, std::move(payloads), clock_, random_,
+        server_(Ok(SharedServer::Start(tokens, std::move(payloads), nullptr, clock_, random_,
                                        {.listen = "127.0.0.1:0",
                                         .http = "127.0.0.1:0",
                                         .peers = std::move(port),

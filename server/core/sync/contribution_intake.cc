@@ -65,7 +65,7 @@ bool UploadIsGone(const Reception& reception, const v1::TaskResult& result, cons
   const absl::StatusOr<UploadName> name = ParseUploadName(result.upload_id());
   // Nobody but StartUpload can have given this name, and then the worker has sent its bytes.
   if (!name.ok() || name->id != ContributionUploadId(ShardOf(name->id.value()), name->digest, task,
-                                                         LeaseToken(result.lease_token()), caller)) {
+                                                     LeaseToken(result.lease_token()), caller)) {
     return false;
   }
   return !reception.upload || reception.upload->committed_bytes == 0;
