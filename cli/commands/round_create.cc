@@ -79,7 +79,7 @@ class RoundCreate final : public Command {
     if (broadcast_.empty()) return absl::OkStatus();
     ASSIGN_OR_RETURN(const std::string bytes, ReadFile(broadcast_));
     ASSIGN_OR_RETURN(Transport * transport, session.transport());
-    ASSIGN_OR_RETURN(const std::string digest, UploadBlob(*transport, session.host().random, bytes));
+    ASSIGN_OR_RETURN(const std::string digest, UploadBlob(*transport, session.host().random, bytes, spec.population()));
     if (!spec.broadcast_digest().empty() && spec.broadcast_digest() != digest) {
       return WithHint(absl::InvalidArgumentError(fmt::format(
                           "{} is not the broadcast that the spec names: its digest is {}", broadcast_, digest)),

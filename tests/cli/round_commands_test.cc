@@ -174,6 +174,31 @@ TEST_CASE("round open gives an announced round its broadcast, in one call if it 
   CHECK_THAT(run.err(), Contains("model.safetensors.not"));
 }
 
+TEST_CASE("round open uploads a large broadcast for the population that the round has") {
+  absl::StatusOr<TemporaryDirectory> directory = TemporaryDirectory::Create("/tmp", "sheaf-cli-test-");
+  REQUIRE(directory.ok());
+  const std::string path = directory->path() + "/model.safetensors", bytes((1 << 20) + 1, 'x');
+  REQUIRE(WriteFile(path, bytes, Overwrite::kNo).ok());
+  CommandRun run;
+  v1::Round announced = CollectingRound();
+  announced.set_state(v1::ANNOUNCED);
+  announced.mutable_spec()->set_population("lab");
+  AnswerRound(run, {announced});
+  std::string population;
+  run.server.On(kStartUpload, [&](const v1::StartUploadRequest& request) -> absl::StatusOr<v1::StartUploadResponse> {
+    population = request.population();
+    v1::StartUploadResponse response;
+    response.set_verdict(v1::StartUploadResponse::ALREADY_STORED);
+    return response;
+  });
+  run.server.On(kOpenRound, [&](const v1::OpenRoundRequest& request) -> absl::StatusOr<v1::OpenRoundResponse> {
+    CHECK(request.broadcast_digest() == Sha256Hex(bytes));
+    return v1::OpenRoundResponse();
+  });
+  CHECK(run({"round", "open", announced.id(), "--broadcast", path}) == 0);
+  CHECK(population == "lab");
+}
+
 TEST_CASE("round open says in the server's words why a round cannot be opened") {
   CommandRun run;
   run.server.On(kOpenRound, [](const v1::OpenRoundRequest&) -> absl::StatusOr<v1::OpenRoundResponse> {
@@ -239,7 +264,7 @@ TEST_CASE("round create --validate-only creates nothing") {
   CHECK_THAT(run.server.requests.back(), Contains("validate_only: true"));
 }
 
-TEST_CASE("round create --broadcast uploads the file and names its digest in the spec") {
+TEST_CASE("round create --broadcast uploads the file for the round's population and names its digest in the spec") {
   auto directory = TemporaryDirectory::Create("/tmp", "sheaf-cli-");
   REQUIRE(directory.ok());
   const std::string path = directory->path() + "/w.safetensors", bytes = SmallAggregate();
@@ -248,12 +273,13 @@ TEST_CASE("round create --broadcast uploads the file and names its digest in the
   AnswerCreate(run);
   run.server.On(kStartUpload, [&](const v1::StartUploadRequest& request) -> absl::StatusOr<v1::StartUploadResponse> {
     CHECK(request.digest() == Sha256Hex(bytes));
+    CHECK(request.population() == "lab");
     v1::StartUploadResponse response;
     response.set_verdict(v1::StartUploadResponse::ALREADY_STORED);
     return response;
   });
   run.in.str("{}");
-  CHECK(run({"round", "create", "-f", "-", "--broadcast", path}) == 0);
+  CHECK(run({"round", "create", "-f", "-", "--broadcast", path, "--population", "lab"}) == 0);
   CHECK_THAT(run.server.requests.back(), Contains(Sha256Hex(bytes)));
   CHECK_THAT(run.err(), StartsWith("uploaded "));
 }

@@ -48,6 +48,15 @@ TEST_CASE("A blob that the server has already is not sent again") {
   CHECK(server.bytes_written() == written);
 }
 
+TEST_CASE("An upload says for which population it is, also when it begins again") {
+  LocalServer server;
+  SeededRandom random(1);
+  server.set_fault(FailOnce(kFinishUpload.name, 1, false, absl::DataLossError("damaged")));
+  REQUIRE(UploadBlob(server, random, "a broadcast", "wards").ok());
+  REQUIRE(UploadBlob(server, random, "for all").ok());
+  CHECK(server.upload_populations() == std::vector<std::string>{"wards", "wards", ""});
+}
+
 TEST_CASE("An empty blob can be uploaded and read") {
   LocalServer server;
   SeededRandom random(1);

@@ -65,6 +65,7 @@ void LocalServer::CorruptAggregates() {
 }
 
 absl::Status LocalServer::StartUpload(const v1::StartUploadRequest& request, v1::StartUploadResponse& response) {
+  upload_populations_.push_back(request.population());
   response.set_takes_patches(takes_patches_);
   if (blobs_.contains(request.digest())) {
     response.set_verdict(v1::StartUploadResponse::ALREADY_STORED);

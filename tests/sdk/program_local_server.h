@@ -43,6 +43,8 @@ class LocalServer final : public Transport {
   void set_takes_patches(bool takes_patches) { takes_patches_ = takes_patches; }
 
   const std::map<std::string, std::string>& blobs() const { return blobs_; }
+  // What each upload said of the population that it is for, in their order.
+  const std::vector<std::string>& upload_populations() const { return upload_populations_; }
   // All that were created, in their order.
   std::vector<v1::Round> rounds() const;
   // What the next announced rounds become at once, as on a server that does not know them.
@@ -108,6 +110,7 @@ class LocalServer final : public Transport {
   bool takes_patches_ = false;
   // By upload id, which is the request id.
   std::map<std::string, Upload> uploads_;
+  std::vector<std::string> upload_populations_;
   std::vector<Sealed> rounds_;
 };
 

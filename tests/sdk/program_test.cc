@@ -43,7 +43,9 @@ class SumProgram : public Program {
  public:
   absl::StatusOr<v1::RoundSpec> Plan(int number) override {
     steps.push_back("plan " + std::to_string(number));
-    return SumSpec();
+    v1::RoundSpec spec = SumSpec();
+    spec.set_population(population);
+    return spec;
   }
   absl::StatusOr<std::string> Broadcast(int) override { return broadcast; }
   absl::Status Apply(int number, const SafetensorsView& aggregate, const v1::Round&) override {
@@ -58,6 +60,7 @@ class SumProgram : public Program {
     return std::map<std::string, double>{{"total", total}};
   }
 
+  std::string population;
   std::string broadcast;
   double total = 0;
   std::vector<std::string> steps;
@@ -119,6 +122,21 @@ TEST_CASE("A broadcast is uploaded before its round is created") {
   CHECK(setup.server.blobs().size() == 1);
   CHECK((*outcomes)[0].broadcast_bytes == 6);
   CHECK(setup.server.blobs().contains((*outcomes)[0].round.spec().broadcast_digest()));
+}
+
+TEST_CASE("A broadcast is uploaded for the population of its round") {
+  const int ahead = GENERATE(0, 1);
+  Setup setup;
+  setup.program.broadcast = std::string((1 << 20) + 1, 'x');
+  SECTION("that the program names") {
+    setup.program.population = "wards";
+    REQUIRE(setup.Run({.rounds = 1, .ahead = ahead}).ok());
+    CHECK(setup.server.upload_populations() == std::vector<std::string>{"wards"});
+  }
+  SECTION("that it has where none is named") {
+    REQUIRE(setup.Run({.rounds = 1, .ahead = ahead}).ok());
+    CHECK(setup.server.upload_populations() == std::vector<std::string>{"default"});
+  }
 }
 
 TEST_CASE("A round that ends without an aggregate stops the program and says why") {
@@ -305,10 +323,12 @@ TEST_CASE("A server that does not know announced rounds is told from one that do
 TEST_CASE("A broadcast too large to travel with the opening of its round is uploaded before") {
   AheadSetup setup;
   setup.server.set_inline_bytes_max(3);
+  setup.program.population = "wards";
   REQUIRE(setup.Run(2, 1).ok());
   // Each is tried inside the call first.
   CHECK(setup.server.num_calls(kOpenRound.name) == 4);
   CHECK(setup.server.num_calls(kFinishUpload.name) == 2);
+  CHECK(setup.server.upload_populations() == std::vector<std::string>{"wards", "wards"});
 }
 
 TEST_CASE("A small aggregate comes with the end of its round, and one that changed on the way is not applied") {

@@ -186,7 +186,7 @@ TEST_CASE("A round below makes progress while workers have tasks of it or hand t
 TEST_CASE("A broadcast travels only where the server below lacks it, and again if it is deleted meanwhile") {
   const auto with_broadcast = [](std::shared_ptr<const std::string> bytes) {
     RelayedRound::Params params{.request_id = "relay-1", .broadcast = std::move(bytes)};
-    params.spec = SpecOf(ALease());
+    params.spec = SpecOf(ALease(), {.population = "wards"});
     params.spec.set_broadcast_digest(Sha256Hex("model"));
     return RelayedRound(std::move(params));
   };
@@ -203,7 +203,9 @@ TEST_CASE("A broadcast travels only where the server below lacks it, and again i
   for (int turn = 1; turn <= 3; ++turn) {
     Answer(with, kCreateRound, {}, missing);
     REQUIRE(!with.done());
-    CHECK(Answer(with, kStartUpload, stored).digest() == Sha256Hex("model"));
+    const v1::StartUploadRequest started = Answer(with, kStartUpload, stored);
+    CHECK(started.digest() == Sha256Hex("model"));
+    CHECK(started.population() == "wards");
   }
   Answer(with, kCreateRound, {}, missing);
   REQUIRE(with.done());

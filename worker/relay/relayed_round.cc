@@ -80,8 +80,9 @@ void RelayedRound::OnCreated(const absl::Status& call) {
   }
   ++num_uploads_;
   phase_ = Phase::kUpload;
-  upload_.emplace(
-      UploadParams{.bytes = *params_.broadcast, .request_id = fmt::format("{}-{}", params_.request_id, num_uploads_)});
+  upload_.emplace(UploadParams{.bytes = *params_.broadcast,
+                               .request_id = fmt::format("{}-{}", params_.request_id, num_uploads_),
+                               .population = params_.spec.population()});
   if (upload_->digest() == params_.spec.broadcast_digest()) return;
   // The digest was a patch's, and the bytes are what that stands for. It is another round then: a relay that is
   // restarted asks for the patch's first, and must not hear that this one has another spec.

@@ -182,14 +182,16 @@ void RowFetch::End(absl::Status status) {
   done_ = true;
 }
 
-absl::StatusOr<UploadedBroadcast> UploadBroadcast(Transport& transport, Random& random, std::string_view bytes) {
-  UploadSession session({.bytes = bytes, .request_id = random.Token(16)});
+absl::StatusOr<UploadedBroadcast> UploadBroadcast(Transport& transport, Random& random, std::string_view bytes,
+                                                  const std::string& population) {
+  UploadSession session({.bytes = bytes, .request_id = random.Token(16), .population = population});
   RETURN_IF_ERROR(RunBlocking(transport, session));
   return UploadedBroadcast{.digest = session.digest(), .takes_patches = session.takes_patches()};
 }
 
-absl::StatusOr<std::string> UploadBlob(Transport& transport, Random& random, std::string_view bytes) {
-  ASSIGN_OR_RETURN(UploadedBroadcast uploaded, UploadBroadcast(transport, random, bytes));
+absl::StatusOr<std::string> UploadBlob(Transport& transport, Random& random, std::string_view bytes,
+                                       const std::string& population) {
+  ASSIGN_OR_RETURN(UploadedBroadcast uploaded, UploadBroadcast(transport, random, bytes, population));
   return std::move(uploaded.digest);
 }
 

@@ -1,6 +1,6 @@
 // The data plane from the caller's side: uploads that resume, ranges, and rows of tensors by key.
 //
-//   ASSIGN_OR_RETURN(std::string digest, UploadBlob(transport, random, bytes));
+//   ASSIGN_OR_RETURN(std::string digest, UploadBlob(transport, random, bytes, spec.population()));
 //   ASSIGN_OR_RETURN(std::string file, ReadBlob(transport, digest));
 //   ASSIGN_OR_RETURN(std::vector<NamedTensor> tensors, SelectRows(transport, digest, {selection}));
 //
@@ -56,6 +56,8 @@ struct UploadParams {
   // Both set: the bytes are a serialised Contribution for this task, computed under this lease.
   std::string task;
   std::string lease_token;
+  // Of a broadcast: the population of the rounds that will have it. Empty: anywhere.
+  std::string population;
   // Chunks are as large as the server allows, up to this.
   int64_t chunk_bytes_max = 2 << 20;
   // Null: a size of this session's own. Must outlive it.
@@ -196,9 +198,12 @@ struct UploadedBroadcast {
 
 // Uploads a broadcast unless the server has it. INVALID_ARGUMENT if it is malformed, or a patch that does not fit;
 // RESOURCE_EXHAUSTED if it is too large; UNAVAILABLE if the server cannot be reached.
-absl::StatusOr<UploadedBroadcast> UploadBroadcast(Transport& transport, Random& random, std::string_view bytes);
+// `population` as in UploadParams.
+absl::StatusOr<UploadedBroadcast> UploadBroadcast(Transport& transport, Random& random, std::string_view bytes,
+                                                  const std::string& population);
 // The same, and returns the digest.
-absl::StatusOr<std::string> UploadBlob(Transport& transport, Random& random, std::string_view bytes);
+absl::StatusOr<std::string> UploadBlob(Transport& transport, Random& random, std::string_view bytes,
+                                       const std::string& population = "");
 
 struct ContributionUploadOutcome {
   // SEND: uploaded, hand in `upload_id` with Sync. NOT_NEEDED or LEASE_LOST: nothing was sent, forget it.

@@ -64,7 +64,12 @@ absl::StatusOr<v1::Round> OpenRound(Transport& transport, Random& random, const 
     // This server may take less at a time.
     if (!absl::IsResourceExhausted(opened.status())) return opened.status();
   }
-  ASSIGN_OR_RETURN(const std::string digest, UploadBlob(transport, random, broadcast));
+  // Only the server knows in which population it is.
+  v1::GetRoundRequest request;
+  request.set_round(round);
+  ASSIGN_OR_RETURN(const v1::GetRoundResponse announced, BlockingCall(transport, kGetRound, request));
+  ASSIGN_OR_RETURN(const std::string digest,
+                   UploadBlob(transport, random, broadcast, announced.round().spec().population()));
   return OpenRoundWith(transport, random, round, digest);
 }
 

@@ -41,8 +41,8 @@ absl::StatusOr<v1::Round> AnnounceRound(Transport& transport, Random& random, v1
 // A broadcast or an aggregate up to this size travels with the call that is about its round.
 inline constexpr int64_t kInlineBytesMax = 1 << 20;
 
-// Opens it with this broadcast; empty: none. A small one travels in the same call, a larger one is uploaded before.
-// Errors as RoundService.OpenRound.
+// Opens it with this broadcast; empty: none. A small one travels in the same call, a larger one is uploaded before, for
+// the population that the round has. Errors as RoundService.OpenRound.
 absl::StatusOr<v1::Round> OpenRound(Transport& transport, Random& random, const std::string& round,
                                     std::string_view broadcast);
 // The same with one that was uploaded before.

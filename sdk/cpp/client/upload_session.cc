@@ -63,6 +63,7 @@ CallSequence::NextCall UploadSession::Next() {
   request.set_request_id(restarts_ == 0 ? params_.request_id : fmt::format("{}-{}", params_.request_id, restarts_));
   request.set_size_bytes(static_cast<int64_t>(params_.bytes.size()));
   request.set_digest(params_.digest);
+  request.set_population(params_.population);
   if (!params_.task.empty()) {
     request.mutable_contribution()->set_task(params_.task);
     request.mutable_contribution()->set_lease_token(params_.lease_token);

@@ -15,6 +15,9 @@ namespace {
 constexpr absl::Duration kDeadlineDefault = absl::Hours(1);
 constexpr absl::Duration kDeadlineMax = absl::Hours(24 * 365);
 
+// Where a server creates a round that names no population.
+constexpr char kPopulationDefault[] = "default";
+
 // So many patches of a broadcast are sent before the next whole one, which is as many as servers take.
 constexpr int kPatchesMax = 32;
 
@@ -96,7 +99,9 @@ absl::StatusOr<UploadedBroadcast> RoundsAhead::BeginWith(BegunRound& begun, std:
     return uploaded;
   }
   if (!broadcast.empty()) {
-    ASSIGN_OR_RETURN(uploaded, UploadBroadcast(server_.transport, server_.random, broadcast));
+    const std::string& named = begun.plan.spec.population();
+    ASSIGN_OR_RETURN(uploaded, UploadBroadcast(server_.transport, server_.random, broadcast,
+                                               named.empty() ? std::string(kPopulationDefault) : named));
   }
   if (is_announced) {
     ASSIGN_OR_RETURN(begun.round, OpenRoundWith(server_.transport, server_.random, begun.round.id(), uploaded.digest));

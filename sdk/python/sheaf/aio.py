@@ -129,7 +129,7 @@ class Round(RoundView):
 
     async def open(self, broadcast: Broadcast | None = None) -> Round:
         """As `sheaf.Round.open`."""
-        self.message = await self._connection.run(round_calls.open(self.id, broadcast))
+        self.message = await self._connection.run(round_calls.open(self.message, broadcast))
         return self
 
     async def cancel(self, reason: str = "cancelled by its program") -> Round:
@@ -202,7 +202,8 @@ class Server:
 
     async def upload(self, content: Broadcast | Mapping[str, Any] | os.PathLike[str] | bytes, /) -> str:
         """As `sheaf.Server.upload`."""
-        return (await self._connection.run(upload(Content(content)))).digest
+        population = self._connection.link.security.population
+        return (await self._connection.run(upload(Content(content), population))).digest
 
     async def info(self) -> inspection_service_pb2.GetServerInfoResponse:
         """As `sheaf.Server.info`."""

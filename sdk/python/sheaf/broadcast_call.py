@@ -14,14 +14,16 @@ A = TypeVar("A")
 class BroadcastCall(Generic[A]):
     """CreateRound or OpenRound. For drivers: its methods are operations, and each makes the call.
 
-        opening = BroadcastCall(OPEN_ROUND, request, request, (ResourceExhausted,))
+        opening = BroadcastCall(OPEN_ROUND, request, request, "default", (ResourceExhausted,))
         answer, uploaded = yield from opening.bringing(Content({"w": w}))
     """
 
-    def __init__(self, method: Method[Any, A], request: Any, names_it: Any, wants_upload: tuple[type[Error], ...]) -> None:
-        """names_it: the message that has its digest. wants_upload: what a server answers that takes less in a call."""
+    def __init__(self, method: Method[Any, A], request: Any, names_it: Any, population: str,
+                 wants_upload: tuple[type[Error], ...]) -> None:
+        """names_it: the message that has its digest. population: the round's. wants_upload: what a server answers that takes less
+        in a call."""
         self._method, self._request, self._names_it = method, request, names_it
-        self._wants_upload = wants_upload
+        self._population, self._wants_upload = population, wants_upload
 
     def without(self) -> Steps[A]:
         """Without a broadcast."""
@@ -43,5 +45,5 @@ class BroadcastCall(Generic[A]):
                 return (yield from call(self._method, self._request)), Uploaded(digest, takes_patches=False)
             except self._wants_upload:
                 pass
-        uploaded = yield from upload(content)
+        uploaded = yield from upload(content, self._population)
         return (yield from self.naming(uploaded.digest)), uploaded

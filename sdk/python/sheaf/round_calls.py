@@ -39,7 +39,7 @@ def create(computation: str, options: RoundOptions, population: str,
     request = round_service_pb2.CreateRoundRequest(request_id=new_request_id(),
                                                    spec=round_spec(computation, options, population))
     # A server of 0.1 looks for a small broadcast among the uploads; another may take less at a time.
-    creation = BroadcastCall(CREATE_ROUND, request, request.spec, (NotFound, ResourceExhausted))
+    creation = BroadcastCall(CREATE_ROUND, request, request.spec, request.spec.population, (NotFound, ResourceExhausted))
     return (yield from _with_broadcast(creation, options.get("broadcast"), sent)).round
 
 
@@ -58,10 +58,10 @@ def announce(computation: str, options: RoundOptions, population: str) -> Steps[
     return announced
 
 
-def open(id: str, broadcast: Broadcast | None, sent: SentBroadcast | None = None) -> Steps[round_pb2.Round]:
+def open(announced: round_pb2.Round, broadcast: Broadcast | None, sent: SentBroadcast | None = None) -> Steps[round_pb2.Round]:
     """Brings the broadcast of an announced round. sent: what the loop that it belongs to sent before."""
-    request = round_service_pb2.OpenRoundRequest(request_id=new_request_id(), round=id)
-    opening = BroadcastCall(OPEN_ROUND, request, request, (ResourceExhausted,))
+    request = round_service_pb2.OpenRoundRequest(request_id=new_request_id(), round=announced.id)
+    opening = BroadcastCall(OPEN_ROUND, request, request, announced.spec.population, (ResourceExhausted,))
     return (yield from _with_broadcast(opening, broadcast, sent)).round
 
 

@@ -89,7 +89,7 @@ class RoundsAhead:
             yield from self._announce(self._ahead)
         self.number = self._num_given + 1
         if self._announced:
-            self._opened = yield from round_calls.open(self._announced[0].id, self._current_broadcast(), self._sent)
+            self._opened = yield from round_calls.open(self._announced[0], self._current_broadcast(), self._sent)
             self._announced.popleft()
         else:
             options = round_calls.current(self._options)

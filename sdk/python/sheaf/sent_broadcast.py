@@ -32,7 +32,7 @@ class SentBroadcast:
     """One loop's: a copy of what was sent last, and how the server knows it. For drivers: `send` is an operation.
 
         sent = SentBroadcast()
-        answer = yield from sent.send({"table": table}, BroadcastCall(OPEN_ROUND, request, request, (ResourceExhausted,)))
+        answer = yield from sent.send({"table": table}, BroadcastCall(OPEN_ROUND, request, request, "default", (ResourceExhausted,)))
 
     What fits a call, and what goes to a server that takes no patches, is not kept.
     """

@@ -64,7 +64,7 @@ class Round(RoundView):
         Opening it again with the same broadcast changes nothing. FailedPrecondition if it was opened with another one, was not
         announced, or has ended: also because it was not opened within its announce_deadline.
         """
-        self.message = self._connection.run(round_calls.open(self.id, broadcast))
+        self.message = self._connection.run(round_calls.open(self.message, broadcast))
         return self
 
     def cancel(self, reason: str = "cancelled by its program") -> Round:
@@ -173,7 +173,8 @@ class Server:
         content: a mapping from names to arrays (or `sheaf.Sparse`), a pathlib.Path of a safetensors file, or bytes. What the
         server has already does not travel. It keeps what no round names for an hour.
         """
-        return self._connection.run(upload(Content(content))).digest
+        population = self._connection.link.security.population
+        return self._connection.run(upload(Content(content), population)).digest
 
     def info(self) -> inspection_service_pb2.GetServerInfoResponse:
         """Version, uptime, store, operators and limits of the server: sheaf.v1.GetServerInfoResponse."""

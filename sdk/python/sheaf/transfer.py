@@ -168,8 +168,8 @@ class Uploaded(NamedTuple):
     """Whether others may be patches of it."""
 
 
-def upload(content: Content) -> Steps[Uploaded]:
-    """Uploads a broadcast, if the server does not have it yet."""
+def upload(content: Content, population: str) -> Steps[Uploaded]:
+    """Uploads a broadcast, if the server does not have it yet. population: of the rounds that will have it."""
     digest: str = yield Compute(content.digest)
     request_id = new_request_id()
     restarts = idle_turns = setbacks = 0
@@ -177,7 +177,7 @@ def upload(content: Content) -> Steps[Uploaded]:
     while True:
         # A new beginning is a new request: the old id would get the upload that is gone.
         request = blob_service_pb2.StartUploadRequest(request_id=f"{request_id}-{restarts}", size_bytes=content.size,
-                                                      digest=digest)
+                                                      digest=digest, population=population)
         started = yield from call(START_UPLOAD, request)
         verdicts = blob_service_pb2.StartUploadResponse
         uploaded = Uploaded(digest, started.takes_patches)

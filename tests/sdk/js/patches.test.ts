@@ -17,7 +17,7 @@ import {
 } from "../../../sdk/js/gen/sheaf/v1/work_service_pb.js";
 import {toDuration} from "../../../sdk/js/src/durations.js";
 import {
-  type Broadcast, type CallOptions, type Code, type Computation, type Done, encodeSafetensors, Safetensors, SeededRandom, SheafError,
+  type Broadcast, type CallOptions, type Code, type Computation, connect, type Done, encodeSafetensors, Safetensors, SeededRandom, SheafError,
   silent, Sparse, sum, SystemClock, Tensor, type Transport, type TypedArray, Worker, type WorkerConfig,
 } from "../../../sdk/js/src/index.js";
 import {Caller} from "../../../sdk/js/src/program/caller.js";
@@ -383,6 +383,8 @@ class RoundServer implements Transport {
   /** Since somebody looked: "whole" and "patch" were uploaded, "inline" came with the call, "stored" was not sent again. */
   private sent: string[] = [];
   takesPatches = true;
+  /** Of each upload. */
+  readonly populations: string[] = [];
   fault: (method: string, request: any) => SheafError | null = () => null;
   private upload = {digest: "", size: 0, bytes: new Uint8Array()};
 
@@ -409,7 +411,8 @@ class RoundServer implements Transport {
   private answer(method: string, request: unknown): Message {
     switch (method) {
       case "StartUpload": {
-        const {digest, sizeBytes} = request as StartUploadRequest;
+        const {digest, sizeBytes, population} = request as StartUploadRequest;
+        this.populations.push(population);
         this.upload = {digest, size: Number(sizeBytes), bytes: new Uint8Array(Number(sizeBytes))};
         const verdict = this.blobs.has(digest) ? Verdict.ALREADY_STORED : Verdict.SEND;
         if (verdict === Verdict.ALREADY_STORED) this.sent.push("stored");
@@ -426,7 +429,7 @@ class RoundServer implements Transport {
         return create(FinishUploadResponseSchema);
       case "CreateRound": {
         const {spec, broadcast} = request as CreateRoundRequest;
-        if (spec!.announced) return create(CreateRoundResponseSchema, {round: {id: "r-announced", state: RoundState.ANNOUNCED}});
+        if (spec!.announced) return create(CreateRoundResponseSchema, {round: {id: "r-announced", state: RoundState.ANNOUNCED, spec}});
         return create(CreateRoundResponseSchema, {round: this.begin(broadcast, spec!.broadcastDigest)});
       }
       case "OpenRound": {
@@ -470,7 +473,7 @@ class Loop {
 
   constructor(broadcast: () => Broadcast, ahead = 0) {
     const caller = new Caller(this.server, new SystemClock(), new SeededRandom(1), 1000);
-    this.ahead = new RoundsAhead(caller, "c", {outputs: {n: sum([])}, tasks: 1, broadcast}, "", {rounds: 99, ahead, buffered: false});
+    this.ahead = new RoundsAhead(caller, "c", {outputs: {n: sum([])}, tasks: 1, broadcast}, "default", {rounds: 99, ahead, buffered: false});
   }
 
   /** What the next round makes the loop send; workers that are new, and those that have the last ones, read `file`. */
@@ -537,6 +540,25 @@ test("An announced round is opened with what has changed, too", async () => {
   assert.deepEqual(await step(3), ["inline patch"]);
   assert.deepEqual(await step(0), ["digest"]);
   assert.deepEqual(await step(5000), ["whole"]);
+});
+
+test("A broadcast is uploaded for the population of its round", async () => {
+  const [options, large] = [{outputs: {n: sum([])}, tasks: 1}, {table: f32([5000, 64])}];
+  const transport = new RoundServer();
+  const server = connect({transport, population: "wards"});
+  await server.create("c", {...options, broadcast: large});
+  await server.create("c", {...options, broadcast: large, population: "phones"});
+  await (await server.announce("c", options)).open(large);
+  await (await server.announce("c", {...options, population: "phones"})).open(large);
+  await server.upload(large);
+  // Where a round is that names none.
+  await connect({transport}).upload(large);
+  assert.deepEqual(transport.populations, ["wards", "phones", "wards", "phones", "wards", "default"]);
+  for (const ahead of [0, 1]) {
+    const {step, server} = aLoop(ahead);
+    assert.deepEqual([await step(0), await step(4200)], [["whole"], ["patch"]]);
+    assert.deepEqual(server.populations, ["default", "default"]);
+  }
 });
 
 test("The whole is sent again after 32 patches, or as many bytes as it has", async () => {

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import sheaf
 from sheaf import round_calls, row_comparison, sent_broadcast
+from sheaf.rounds_ahead import RoundsAhead
 from sheaf.row_comparison import RowComparison
 from sheaf.safetensors import Encoded, Safetensors
 from sheaf.sent_broadcast import PATCHES_MAX, SentBroadcast
@@ -56,6 +57,8 @@ class Federation:
     def __init__(self, takes_patches=True, refuse=lambda kind, digest: None):
         self.takes_patches, self.refuse = takes_patches, refuse
         self.files, self.rounds, self.uploads, self._sent, self._size = {}, [], {}, None, 0
+        # Of each upload.
+        self.populations = []
 
     def __call__(self, request):
         kind = "WriteChunk" if isinstance(request, Chunk) else type(request).__name__.removesuffix("Request")
@@ -65,6 +68,7 @@ class Federation:
 
     def StartUpload(self, request):
         self._size += 100
+        self.populations.append(request.population)
         has_it = request.digest in self.files
         if has_it:
             self._sent = "stored"
@@ -89,6 +93,9 @@ class Federation:
         self._sent = f"patch {how}" if base else how
 
     def CreateRound(self, request):
+        if request.spec.announced:
+            announced = round_pb2.Round(id="r-announced", state="ANNOUNCED", spec=request.spec)
+            return round_service_pb2.CreateRoundResponse(round=announced)
         return round_service_pb2.CreateRoundResponse(round=self._begin(request.broadcast, request.spec.broadcast_digest))
 
     def OpenRound(self, request):
@@ -106,7 +113,7 @@ class Federation:
     def run(self, sent, broadcast, is_opened=False):
         """A round; what was sent for it."""
         if is_opened:
-            drive(round_calls.open("r-1", broadcast, sent), self)
+            drive(round_calls.open(round_pb2.Round(id="r-1"), broadcast, sent), self)
         else:
             drive(round_calls.create("one", {"outputs": N, "tasks": 1, "broadcast": broadcast}, "default", sent), self)
         assert self.rounds[-1][0] == whole_of(broadcast)
@@ -233,6 +240,22 @@ def test_rows_that_changed_travel_and_what_did_not_change_does_not():
     assert federation.run(sent, w) == "patch upload" and 2_560_000 < federation.rounds[-1][2] < 2_700_000
     w["steps"][...] += 1
     assert federation.run(sent, w) == "patch inline" and federation.rounds[-1][2] < 300
+
+
+def test_a_broadcast_is_uploaded_for_the_population_of_its_round():
+    federation, options = Federation(), {"outputs": N, "tasks": 1}
+    drive(round_calls.create("one", {**options, "broadcast": model()}, "wards"), federation)
+    drive(round_calls.create("one", {**options, "broadcast": model(), "population": "phones"}, "wards"), federation)
+    announced = drive(round_calls.announce("one", {**options, "population": "phones"}, "wards"), federation)
+    drive(round_calls.open(announced, model()), federation)
+    assert federation.populations == ["wards", "phones", "phones"]
+    for ahead in (0, 1):
+        federation, w = Federation(), model()
+        loop = RoundsAhead("one", {**options, "broadcast": lambda: w}, "wards", rounds=2, ahead=ahead)
+        drive(loop.next(), federation)
+        w["table"][:10_000] += 1
+        drive(loop.next(), federation)
+        assert federation.populations == ["wards"] * 2 and federation.rounds[-1][1] == "patch upload"
 
 
 def test_a_nan_is_itself_and_a_zero_of_the_other_sign_is_another():

@@ -59,7 +59,7 @@ class Uploads:
     """A server that takes chunks, and forgets or fails as it is told."""
 
     def __init__(self, troubles=()):
-        self.data, self.troubles, self.started = b"", list(troubles), []
+        self.data, self.troubles, self.started, self.populations = b"", list(troubles), [], set()
 
     def __call__(self, request):
         kind = "WriteChunkRequest" if isinstance(request, Chunk) else type(request).__name__
@@ -67,6 +67,7 @@ class Uploads:
             return self.troubles.pop(0)[1](self)
         if kind == "StartUploadRequest":
             self.started.append(request.request_id)
+            self.populations.add(request.population)
             return blob_service_pb2.StartUploadResponse(verdict=1, upload_id="u", committed_bytes=len(self.data),
                                                         chunk_bytes_max=1 << 20)
         if kind == "WriteChunkRequest":
@@ -91,9 +92,10 @@ def test_an_upload_goes_on_where_the_server_is_after_anything_happened():
         ("FinishUploadRequest", lambda server: server.cut(0, sheaf.DataLoss("damaged"))),
         ("WriteChunkRequest", lambda server: server.cut(0, sheaf.NotFound("no such upload"))),
     ])
-    assert drive(upload(Content(FILE)), server).digest == hashlib.sha256(FILE).hexdigest()
+    assert drive(upload(Content(FILE), "wards"), server).digest == hashlib.sha256(FILE).hexdigest()
     # A new beginning is a new request.
     assert server.data == FILE and len(set(server.started)) == len(server.started) == 3
+    assert server.populations == {"wards"}
 
 
 @pytest.mark.parametrize("kind, because, troubles", [
@@ -106,4 +108,4 @@ def test_an_upload_goes_on_where_the_server_is_after_anything_happened():
 ])
 def test_an_upload_to_a_server_that_takes_nothing_ends(kind, because, troubles):
     with pytest.raises(kind, match=because):
-        drive(upload(Content(FILE)), Uploads(troubles))
+        drive(upload(Content(FILE), "wards"), Uploads(troubles))

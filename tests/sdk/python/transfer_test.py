@@ -1,5 +1,7 @@
 """Broadcasts and results, through a real server."""
 
+import asyncio
+import functools
 import hashlib
 import pathlib
 
@@ -7,6 +9,7 @@ import numpy
 import pytest
 
 import sheaf
+import sheaf.aio
 from conftest import Sheafd
 
 
@@ -38,3 +41,26 @@ def test_a_broadcast_and_a_result_of_a_hundred_megabytes_come_back_as_they_were(
             assert result["w"][-1] == 2 and result["w"].sum() == 2 and result["w"].nbytes == 100_000_000
     finally:
         sheafd.kill()
+
+
+def test_an_upload_is_for_the_population_of_the_connection(address, monkeypatch):
+    populations = []
+
+    def noted(call, method, request, attempt):
+        if method.path.endswith("/StartUpload"):
+            populations.append(request.population)
+        return call(method, request, attempt)
+
+    with sheaf.connect(address, population="wards") as server:
+        channel = server._connection.channel
+        monkeypatch.setattr(channel, "call", functools.partial(noted, channel.call))
+        server.upload({"w": numpy.zeros(3)})
+
+    async def upload():
+        async with sheaf.aio.connect(address, population="phones") as server:
+            channel = server._connection.channel
+            monkeypatch.setattr(channel, "call", functools.partial(noted, channel.call))
+            await server.upload({"w": numpy.ones(3)})
+
+    asyncio.run(upload())
+    assert populations == ["wards", "phones"]

@@ -25,7 +25,7 @@ export function createRound(
   const spec = roundSpec(computation, options, population);
   const requestId = caller.newRequestId();
   // A server of 0.1 looks for a small broadcast among the uploads; another may take less at a time.
-  const sending: Sending = {caller, wantsUpload: ["NOT_FOUND", "RESOURCE_EXHAUSTED"], patches};
+  const sending: Sending = {caller, population: spec.population, wantsUpload: ["NOT_FOUND", "RESOURCE_EXHAUSTED"], patches};
   return withBroadcast(sending, options.broadcast, async (broadcast, digest) => {
     spec.broadcastDigest = digest;
     return roundOf(await caller.call(RoundService.method.createRound, {requestId, spec, broadcast}));
@@ -52,10 +52,11 @@ export async function announceRound(
 
 /** Brings the broadcast of an announced round, or with `patches` what of it is different. */
 export function openRound(
-  caller: Caller, round: string, broadcast: Broadcast | undefined, patches?: BroadcastPatches,
+  caller: Caller, {id: round, spec}: RoundMessage, broadcast: Broadcast | undefined, patches?: BroadcastPatches,
 ): Promise<RoundMessage> {
   const requestId = caller.newRequestId();
-  return withBroadcast({caller, wantsUpload: ["RESOURCE_EXHAUSTED"], patches}, broadcast, async (broadcast, broadcastDigest) => (
+  const sending: Sending = {caller, population: spec?.population ?? "", wantsUpload: ["RESOURCE_EXHAUSTED"], patches};
+  return withBroadcast(sending, broadcast, async (broadcast, broadcastDigest) => (
     roundOf(await caller.call(RoundService.method.openRound, {requestId, round, broadcast, broadcastDigest}))));
 }
 
@@ -65,9 +66,9 @@ export async function cancelRound(caller: Caller, round: string, reason: string,
   return roundOf(await caller.call(RoundService.method.cancelRound, {requestId, round, reason}, millis));
 }
 
-/** Uploads what the server has not; the digest. */
-export async function uploadBroadcast(caller: Caller, content: Exclude<Broadcast, string>): Promise<string> {
-  return (await uploaded(caller, bytesOfBroadcast(content))).digest;
+/** Uploads what the server has not, for rounds of this population; the digest. */
+export async function uploadBroadcast(caller: Caller, content: Exclude<Broadcast, string>, population: string): Promise<string> {
+  return (await uploaded(caller, bytesOfBroadcast(content), population)).digest;
 }
 
 export function roundOf({round}: {round?: RoundMessage | undefined}): RoundMessage {
@@ -75,8 +76,8 @@ export function roundOf({round}: {round?: RoundMessage | undefined}): RoundMessa
   return round;
 }
 
-async function uploaded(caller: Caller, bytes: Uint8Array): Promise<UploadSession> {
-  const upload = new UploadSession({bytes, requestId: caller.newRequestId()});
+async function uploaded(caller: Caller, bytes: Uint8Array, population: string): Promise<UploadSession> {
+  const upload = new UploadSession({bytes, requestId: caller.newRequestId(), population});
   await caller.drive(upload);
   if (upload.verdict !== Verdict.SEND && upload.verdict !== Verdict.ALREADY_STORED) {
     throw new SheafError("INTERNAL", `the server answered ${BlobService.method.startUpload.name} with ${upload.verdict}`);
@@ -86,6 +87,8 @@ async function uploaded(caller: Caller, bytes: Uint8Array): Promise<UploadSessio
 
 interface Sending {
   caller: Caller;
+  /** The round's. */
+  population: string;
   /** Errors of a call with a broadcast in it after which it is uploaded instead. */
   wantsUpload: readonly Code[];
   patches?: BroadcastPatches | undefined;
@@ -100,7 +103,7 @@ async function withBroadcast<T>(sending: Sending, broadcast: Broadcast | undefin
   if (broadcast === undefined) return call(NONE, "");
   if (typeof broadcast === "string") return call(NONE, broadcast);
   const bytes = bytesOfBroadcast(broadcast);
-  const {caller, patches} = sending;
+  const {caller, population, patches} = sending;
   if (patches === undefined || bytes.length <= INLINE_BYTES_MAX) return withBytes(sending, bytes, call);
   // It is kept, and the author may go on to change bytes of his own.
   const file = bytes === broadcast ? bytes.slice() : bytes;
@@ -114,14 +117,14 @@ async function withBroadcast<T>(sending: Sending, broadcast: Broadcast | undefin
       if (!(error instanceof SheafError && PATCH_REFUSED.includes(error.code))) throw error;
     }
   }
-  const {digest, takesPatches} = await uploaded(caller, file);
+  const {digest, takesPatches} = await uploaded(caller, file, population);
   const answer = await call(NONE, digest);
   patches.noteWhole(file, digest, takesPatches);
   return answer;
 }
 
 /** The call, with the bytes in it if they are few; else, and after an error of `wantsUpload`, they are uploaded before. */
-async function withBytes<T>({caller, wantsUpload}: Sending, bytes: Uint8Array, call: NamingCall<T>): Promise<T> {
+async function withBytes<T>({caller, population, wantsUpload}: Sending, bytes: Uint8Array, call: NamingCall<T>): Promise<T> {
   if (bytes.length > 0 && bytes.length <= INLINE_BYTES_MAX) {
     try {
       return await call(bytes, sha256Hex(bytes));
@@ -129,7 +132,7 @@ async function withBytes<T>({caller, wantsUpload}: Sending, bytes: Uint8Array, c
       if (!(error instanceof SheafError && wantsUpload.includes(error.code))) throw error;
     }
   }
-  return call(NONE, await uploadBroadcast(caller, bytes));
+  return call(NONE, await uploadBroadcast(caller, bytes, population));
 }
 
 function bytesOfBroadcast(content: Exclude<Broadcast, string>): Uint8Array {

@@ -136,7 +136,7 @@ export function roundSpec(computation: string, options: RoundOptions, population
     if (!KNOWN.has(name)) throw invalidArgument(`a round has no argument ${name}; it has ${[...KNOWN].join(", ")}`);
   }
   return create(RoundSpecSchema, {
-    population: options.population ?? population,
+    population: options.population || population,
     job: options.job,
     computation: {name: computation, versionMin: options.versionMin, config: toBytes(options.config, "config")},
     aggregate: aggregateSpec(options.outputs, options.numerics),

@@ -19,7 +19,7 @@ const CANCEL_MS = 5_000;
 /**
  * One loop's.
  *
- *     const ahead = new RoundsAhead(caller, "tags", options, "", {rounds: 20, ahead: 2, buffered: false});
+ *     const ahead = new RoundsAhead(caller, "tags", options, "default", {rounds: 20, ahead: 2, buffered: false});
  *     while (ahead.hasNext) run(await ahead.next());   // Open; the two that come after it are announced.
  *     await ahead.cancel();
  */
@@ -99,7 +99,7 @@ export class RoundsAhead {
     if (this.numBegun === 0) await this.announce(this.ahead);
     this.number = this.numGiven + 1;
     if (this.announced.length > 0) {
-      this.opened = await openRound(this.caller, this.announced[0]!.id, await current(this.broadcast), this.patches);
+      this.opened = await openRound(this.caller, this.announced[0]!, await current(this.broadcast), this.patches);
       this.announced.shift();
     } else {
       const options: RoundOptions = {...await this.currentOptions(), broadcast: await current(this.broadcast)};

@@ -111,7 +111,7 @@ export class Round extends RoundView {
    * was not opened within its announceDeadline.
    */
   async open(broadcast?: Broadcast): Promise<this> {
-    this.message = await openRound(this.caller, this.id, broadcast);
+    this.message = await openRound(this.caller, this.message, broadcast);
     return this;
   }
 
@@ -266,7 +266,7 @@ export class Server {
    * travel. It keeps what no round names for an hour.
    */
   upload(content: Exclude<Broadcast, string>): Promise<string> {
-    return uploadBroadcast(this.caller, content);
+    return uploadBroadcast(this.caller, content, this.population);
   }
 
   /** Version, uptime, store, operators and limits of the server: sheaf.v1.GetServerInfoResponse. */
@@ -294,7 +294,7 @@ export interface ServerConfig {
   token?: Token;
   /** Send the token even where others on the network can read it. */
   insecure?: boolean;
-  /** Whose rounds. */
+  /** Whose rounds ("default"). */
   population?: string;
   /** How long a call goes on trying while the server cannot be reached, in seconds. */
   seconds?: number;
@@ -306,8 +306,8 @@ export interface ServerConfig {
 
 /** A server, for programs. Calls are made when something is asked of it. FAILED_PRECONDITION: the token would travel in the clear. */
 export function connect(config: ServerConfig | string = {}): Server {
-  const {server, token, insecure, population = "", seconds = 30, transport, clock = new SystemClock(),
+  const {server, token, insecure, population, seconds = 30, transport, clock = new SystemClock(),
          random = new SystemRandom()} = typeof config === "string" ? {server: config} as ServerConfig : config;
   const inner = transport ?? new ConnectTransport({server: server ?? ownOrigin(), token, insecure});
-  return new Server(new Caller(inner, clock, random, seconds * 1000), population);
+  return new Server(new Caller(inner, clock, random, seconds * 1000), population || "default");
 }

@@ -27,6 +27,8 @@ export interface UploadParams {
   requestId: string;
   /** The bytes are a serialised Contribution for this task, computed under this lease. */
   contribution?: {task: string; leaseToken: string};
+  /** Of a broadcast: the population of the rounds that will have it. Left out: anywhere. */
+  population?: string;
   chunkSize?: ChunkSize;
 }
 
@@ -95,6 +97,7 @@ export class UploadSession implements CallSequence {
             sizeBytes: BigInt(this.params.bytes.length),
             digest: this.digest,
             contribution: this.params.contribution,
+            population: this.params.population,
           }),
         };
     }
