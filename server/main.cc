@@ -270,14 +270,16 @@ class Turn {
     ASSIGN_OR_RETURN(const PostgresShards::View view, shards_->Look());
     ASSIGN_OR_RETURN(server_,
                      SharedServer::Start(tokens, payloads_, shards_.get(), clock_, random_, std::move(options_)));
-    keeper_ = std::make_unique<ShardKeeper>(*server_, *shards_, view, clock_,
-                                            ShardKeeper::Options{.database = {.conninfo = config_.store},
-                                                                 .directory = config_.data_dir,
-                                                                 .name = name,
-                                                                 .address = address_,
-                                                                 .peer = peer_,
-                                                                 .takeover_after = config_.takeover_after,
-                                                                 .beat_interval = config_.takeover_after / kBeats});
+    keeper_ = std::make_unique<ShardKeeper>(
+        *server_, *shards_, view, clock_,
+        ShardKeeper::Options{.database = {.conninfo = config_.store},
+                             .directory = config_.data_dir,
+                             .name = name,
+                             .address = address_,
+                             .peer = peer_,
+                             .takeover_after = config_.takeover_after,
+                             .beat_interval = config_.takeover_after / kBeats,
+                             .make_random = [] { return std::make_unique<SystemRandom>(); }});
     return absl::OkStatus();
   }
 

@@ -199,6 +199,7 @@ ShardKeeper::Kept& ShardKeeper::Keep(Shard shard) {
   if (kept != nullptr) return *kept;
   kept = std::make_unique<Kept>();
   kept->shard = shard;
+  kept->random = options_.make_random();
   PostgresConnection::Options database = options_.database;
   database.schema = shards_.SchemaOf(shard);
   const std::string directory = fmt::format("{}/shard-{}", options_.directory, shard);
@@ -318,9 +319,9 @@ absl::Status ShardKeeper::TakeAndServe(Kept& kept) {
                                             kept.store->Hold();
                                             recovery.emplace(for_beats, tenure, options_.beat_interval);
                                           }},
-                                     kept.random));
+                                     *kept.random));
   kept.owned = std::move(store);
-  RETURN_IF_ERROR(kept.store->Serve(kept.owned->task_store(), *kept.owned->payloads, kept.random));
+  RETURN_IF_ERROR(kept.store->Serve(kept.owned->task_store(), *kept.owned->payloads, *kept.random));
   TellTokens(kept);
   if (kept.payloads != nullptr) kept.payloads->DropAll();
   return absl::OkStatus();

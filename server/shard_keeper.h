@@ -4,7 +4,8 @@
 //   ASSIGN_OR_RETURN(PostgresShards::View view, shards->Look());
 //   ShardKeeper keeper(server, *shards, view, clock, {.database = {.conninfo = "postgresql://db/sheaf"},
 //                                                     .directory = "/var/lib/sheaf",
-//                                                     .name = "server-1"});
+//                                                     .name = "server-1",
+//                                                     .make_random = make_random});
 //   keeper.Stop();              // What it has is given away, and calls go there.
 //
 // All servers do the same by what the database says of all of them: whoever has fewest takes what is free, and whoever
@@ -50,6 +51,8 @@ class ShardKeeper {
     absl::Duration takeover_after = absl::Seconds(4);
     // Between two signs of life of a server that reads a store.
     absl::Duration beat_interval = absl::Milliseconds(800);
+    // For each shard.
+    std::function<std::unique_ptr<Random>()> make_random;
   };
   // Of a database with its schema, of which `view` is the first look. All must outlive it; what it serves outlives the
   // server, if it outlives the server.
@@ -74,7 +77,7 @@ class ShardKeeper {
     std::optional<PostgresStore> owned;
     // Of the tokens that it was told.
     int64_t tokens_number = 0;
-    SystemRandom random;
+    std::unique_ptr<Random> random;
     // Another server has it.
     bool is_elsewhere = false;
     // Since when it has no owner; never, while it has one.

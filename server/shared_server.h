@@ -3,7 +3,7 @@
 // connections, so that its callers see nothing of it but a pause. So all servers of a database can be called, by any
 // load balancer.
 //
-//   ASSIGN_OR_RETURN(auto server, SharedServer::Start(tokens, shared_payloads, shards.get(), clock, random,
+//   ASSIGN_OR_RETURN(auto server, SharedServer::Start(tokens, shared_payloads, &directory, clock, random,
 //                                                     {.listen = "127.0.0.1:0"}));
 //   server->store(kHomeShard).SetOwner(owner);    // Whenever it has changed.
 //   RETURN_IF_ERROR(server->SetTokens(tokens));   // So have they.

@@ -3,9 +3,10 @@
 //
 //   SharedStore store(front, payloads, clock, options);           // Another server's, which is not known yet.
 //   store.SetOwner(owner);                                        // Whenever it has changed.
-//   store.Hold();                                                 // The turn has come; whoever calls now waits for
-//   Serve. RETURN_IF_ERROR(store.Serve(tasks, payloads, random)); RETURN_IF_ERROR(store.HandOver(absl::Seconds(1))); //
-//   The two can be given away; whoever calls waits. store.SetOwner(successor);
+//   store.Hold();                                                 // The turn has come; who calls now waits.
+//   RETURN_IF_ERROR(store.Serve(tasks, stored, random));
+//   RETURN_IF_ERROR(store.HandOver(absl::Seconds(1)));            // The two can be given away; who calls waits.
+//   store.SetOwner(successor);
 //
 // While the store is another server's, the bytes of uploads and broadcasts are moved here all the same, between the
 // callers and the payload store that is shared with the owner (local_transfers.h). Calls are any thread's

@@ -21,7 +21,9 @@ constexpr RoleSet kUploading = {WORKER, SUBMITTER, RELAY};
 
 // A worker uploads what it was leased, who creates rounds what they broadcast.
 absl::Status CheckUploader(const v1::StartUploadRequest& request, const Identity& caller, Core& /*core*/) {
-  return caller.CheckRole("StartUpload", request.has_contribution() ? RoleSet{WORKER} : kSubmitting);
+  if (request.has_contribution()) return caller.CheckRole("StartUpload", {WORKER});
+  RETURN_IF_ERROR(caller.CheckRole("StartUpload", kSubmitting));
+  return request.population().empty() ? absl::OkStatus() : CheckPopulationScope(request.population(), caller);
 }
 
 Subject AboutUpload(const v1::StartUploadRequest& request) {

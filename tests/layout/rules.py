@@ -76,7 +76,7 @@ MAY_INCLUDE = {
     # The rows of the limits have what the algebra fixes, too.
     "server/core/limits": ["base", "proto"] + AGGREGATION + ["aggregation/output"],
     # The pipeline of a call knows no transport; the rows of its table are the handlers' to make.
-    "server/calls": ["base", "proto"] + CORE,
+    "server/calls": ["base", "proto", "storage"] + CORE,
     "server/handlers": ["base", "proto", "tls", "server/calls", "storage"] + CORE,
     # Sockets that listen, and the certificate, for any transport.
     "server/net": ["base", "tls"],
@@ -112,7 +112,7 @@ SEES_EVERYTHING = ["tests", "bench"]
 INTERFACE_HEADERS = {
     # Storage's interface; the stores behind it are for the binary to choose.
     **{
-        (room, "storage"): ["blob_view.h", "ids.h", "payload_store.h", "records.h", "second_lease.h", "carried_task.h", "task_queries.h", "task_store.h", "transitions.h"]
+        (room, "storage"): ["blob_view.h", "ids.h", "payload_store.h", "records.h", "second_lease.h", "carried_task.h", "shard.h", "task_queries.h", "task_store.h", "transitions.h"]
         for room in CORE
     },
     # The messages that are stored are that room's own.
@@ -124,7 +124,8 @@ INTERFACE_HEADERS = {
     },
     ("server/stored", "storage"): ["ids.h", "records.h"],
     # Handlers speak of the core's records, and move large bytes to the payload store past the core (docs/adr/0004).
-    ("server/metrics", "storage"): ["ids.h", "payload_store.h", "records.h", "transitions.h"],
+    ("server/calls", "storage"): ["shard.h", "shard_directory.h"],
+    ("server/metrics", "storage"): ["ids.h", "payload_store.h", "records.h", "shard.h", "transitions.h"],
     ("server/handlers", "storage"): ["ids.h", "payload_store.h", "records.h", "transitions.h"],
 }
 
@@ -188,12 +189,15 @@ BANS = [
             ("server/http/event_loop.cc", "the threads of HTTP"),
             ("server/net/certificate_watch.h", "the thread that looks at the certificate"),
             ("server/net/certificate_watch.cc", "the thread that looks at the certificate"),
+            ("server/shard_keeper.h", "looks at a database, which may not answer for long"),
+            ("server/shard_keeper.cc", "looks at a database, which may not answer for long"),
             ("storage/postgres/postgres_heartbeat.h", "says that an owner lives whose only thread reads for long"),
             ("probe/faulty_network.h", "the proxy of a selftest"),
             ("probe/faulty_network.cc", "the proxy of a selftest"),
             ("sdk/cpp/client/http_transport.cc", "the thread that a client's connections of HTTP belong to"),
             ("tests/sdk/little_http_server.h", "a test's server, one for each connection"),
             ("tests/sdk/little_http_server.cc", "a test's server, one for each connection"),
+            ("tests/storage/postgres_shards_test.cc", "two servers that place populations at the same time"),
             ("tests/postgres/postgres_payload_store_test.cc", "two servers at the same time"),
             ("tests/storage/postgres_task_store_test.cc", "a server that migrates while another waits"),
             ("tests/e2e/postgres_servers_test.cc", "a program whose rounds go on while servers are upgraded"),
@@ -229,6 +233,8 @@ BANS = [
             ("storage/", "where they are defined"),
             ("server/main.cc", "a binary's main chooses the real thing"),
             ("server/shared_server.h", "a server that forwards calls has an empty one of its own"),
+            ("server/shard_keeper.h", "only a database is divided into shards"),
+            ("server/shard_keeper.cc", "only a database is divided into shards"),
             ("tests/", "they are what is tested"),
             ("bench/", "they are what is measured"),
         ],

@@ -129,7 +129,9 @@ CALLS_OF = {
     "forwarder.h": "extern Forwarder& forwarder; extern Credentials& credentials;",
     "kept_caller.h": "extern Forwarder& forwarder; extern ForwardedCaller& by; extern MethodRow::Done done;",
     "store_router.h": "extern Forwarder& elsewhere; extern CallPool& pool; extern MethodTable& methods; extern Dispatcher& dispatcher; "
-                      "extern ForwardedCaller& caller; extern MethodRow::Done done;",
+                      "extern ForwardedCaller& caller; extern MethodRow::Done done; extern Clock& clock; extern absl::Duration timeout;",
+    "shard_router.h": "extern Forwarder& home; extern Forwarder& second; extern ShardDirectory& directory; extern CallPool& pool; "
+                      "extern Core& core; extern ForwardedCaller& caller; extern MethodRow::Done done;",
     "call_pool.h": "extern std::string& client; extern void HashAndFlush();",
     "method_row.h": "extern RoundHandlers& rounds; extern TransferHandlers& transfers;",
     "method_table.h": "extern Handlers& handlers;",
@@ -189,7 +191,11 @@ SERVER_OF = {
     "rpc/grpc_forwarder.h": "extern std::string pem, secret;",
     "rpc/message_bytes.h": "extern v1::SyncResponse& answer;",
     "rpc/forwarded_metadata.h": "",
-    "shared_server.h": "extern std::vector<TokenRecord>& tokens; extern std::shared_ptr<PayloadStore> shared_payloads; extern std::optional<GrpcForwarder::Owner> owner; extern TaskStore& store; extern PayloadStore& payloads;",
+    "shared_store.h": "extern Runtime& front; extern std::shared_ptr<PayloadStore> payloads; extern Clock& clock; extern SharedStore::Options& options; "
+                      "extern std::optional<GrpcForwarder::Owner> owner, successor; extern TaskStore& tasks; extern PayloadStore& stored; extern Random& random;",
+    "shard_keeper.h": "extern PostgresShards* shards; extern SharedServer& server; extern Clock& clock; "
+                      "extern std::function<std::unique_ptr<Random>()> make_random;",
+    "shared_server.h": "extern ShardDirectory& directory; extern std::shared_ptr<PayloadStore> shared_payloads_of_1; extern std::vector<TokenRecord>& tokens; extern std::shared_ptr<PayloadStore> shared_payloads; extern std::optional<GrpcForwarder::Owner> owner; extern TaskStore& store; extern PayloadStore& payloads;",
     "store_threads.h": "extern absl::Duration idle_max; extern TaskStore& store; extern PayloadStore& payloads; extern Core::Options& options; "
                        "extern FrontParts& front; extern CallPool& pool;",
     "server_parts.h": "extern std::vector<Executor::Event> events; extern v1::SyncRequest request; extern v1::SyncResponse response; "
