@@ -18,6 +18,8 @@ namespace {
 constexpr absl::Duration kAskAgainAfter = absl::Milliseconds(100);
 // Some 150 bytes each.
 constexpr size_t kBroadcastsMax = 20'000;
+// More than a database places.
+constexpr size_t kPlacedMax = 20'000;
 
 // Of a request that makes or opens a round: the broadcast that it names.
 std::string_view BroadcastOf(const google::protobuf::Message& request) {
@@ -162,8 +164,9 @@ absl::StatusOr<Shard> ShardRouter::Prepare(const Asking& asking, const Subject& 
     shard = Find(subject);
   }
   if (!shard) {
-    // The keeper of this server hears of it, too, soon: it is asked for again until then.
     ASSIGN_OR_RETURN(shard, asked().directory->Place(std::string(subject.name)));
+    MutexLock lock(mutex_);
+    if (placed_.size() < kPlacedMax) placed_[std::string(subject.name)] = *shard;
   }
   const std::string broadcast(BroadcastOf(*asking.request));
   if (IsSha256Hex(broadcast)) RETURN_IF_ERROR(PutBroadcast(broadcast, *shard));
@@ -207,7 +210,14 @@ void ShardRouter::ForwardToReaders(const Asking& asking, Readers readers) {
     }
   }
   if (readers.untried.empty()) {
-    if (!readers.refusal.ok()) return asking.done(readers.refusal);
+    if (!readers.refusal.ok()) {
+      // Whoever asks next may be one of the readers of another shard.
+      {
+        MutexLock lock(mutex_);
+        broadcasts_.erase(readers.digest);
+      }
+      return asking.done(readers.refusal);
+    }
     // Nobody has it: the first says so.
     readers.untried.push_back(kHomeShard);
   }

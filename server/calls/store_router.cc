@@ -67,24 +67,29 @@ void StoreRouter::EndWaits() {
       MutexLock lock(mutex_);
       if (waiting_.empty()) return;
       auto first = waiting_.extract(waiting_.begin());
-      going_on_ = id = first.key();
-      is_abandoned_ = false;
+      id = first.key();
       call = std::move(first.mapped());
+      going_on_.emplace(id, false);
     }
     const MethodRow& method = *call.method;
-    const IdentityPtr caller = call.caller->get().identity;
-    auto go_on = [this, id, call = std::move(call)] {
-      Forward(id, *call.method, call.caller->get(), *call.request, call.response, call.done);
-    };
-    method.is_in_batch ? go_on() : pool_.Run(caller->name, method.traits.length, std::move(go_on));
-    bool is_abandoned = false;
-    {
-      MutexLock lock(mutex_);
-      going_on_ = CallId();
-      is_abandoned = is_abandoned_;
-    }
-    if (is_abandoned) Abandon(id, method, *caller);
+    const std::string client = call.caller->get().identity->name;
+    auto go_on = [this, id, call = std::move(call)] { GoOn(id, call); };
+    method.is_in_batch ? go_on() : pool_.Run(client, method.traits.length, std::move(go_on));
   }
+}
+
+void StoreRouter::GoOn(CallId id, const Waiting& call) {
+  const auto is_abandoned = [&](bool is_over) {
+    MutexLock lock(mutex_);
+    const auto going_on = going_on_.find(id);
+    const bool was_abandoned = going_on->second;
+    if (is_over || was_abandoned) going_on_.erase(going_on);
+    return was_abandoned;
+  };
+  if (is_abandoned(false)) return call.done(absl::CancelledError("the caller has gone"));
+  const IdentityPtr caller = call.caller->get().identity;
+  Forward(id, *call.method, call.caller->get(), *call.request, call.response, call.done);
+  if (is_abandoned(true)) Abandon(id, *call.method, *caller);
 }
 
 void StoreRouter::Forward(CallId id, const MethodRow& method, const ForwardedCaller& caller,
@@ -147,8 +152,8 @@ void StoreRouter::Abandon(CallId call, const MethodRow& method, const Identity& 
   MethodRow::Done done;
   {
     MutexLock lock(mutex_);
-    if (call == going_on_) {
-      is_abandoned_ = true;
+    if (const auto going_on = going_on_.find(call); going_on != going_on_.end()) {
+      going_on->second = true;
       return;
     }
     if (const auto waiting = waiting_.find(call); waiting != waiting_.end()) {

@@ -71,6 +71,7 @@ class StoreRouter final : public Forwarder {
   };
   // Has those that wait go where calls go now.
   void EndWaits() EXCLUDES(mutex_);
+  void GoOn(CallId id, const Waiting& call) EXCLUDES(mutex_);
   // Of a call that is counted as one that is here.
   void Dispatch(const Here& here, CallId call, const MethodRow& method, const ForwardedCaller& caller,
                 const google::protobuf::Message& request, google::protobuf::Message* response, MethodRow::Done done);
@@ -86,9 +87,8 @@ class StoreRouter final : public Forwarder {
   int64_t num_here_ GUARDED_BY(mutex_) = 0;
   // In the order in which they came.
   std::map<CallId, Waiting> waiting_ GUARDED_BY(mutex_);
-  // The one of them that goes on just now, and whether its caller has gone meanwhile.
-  CallId going_on_ GUARDED_BY(mutex_);
-  bool is_abandoned_ GUARDED_BY(mutex_) = false;
+  // Those of them that go on just now, and whether their callers have gone meanwhile.
+  std::map<CallId, bool> going_on_ GUARDED_BY(mutex_);
 };
 
 }  // namespace sheaf

@@ -94,6 +94,7 @@ absl::StatusOr<std::shared_ptr<PostgresPayloadStore>> OpenWaitingPayloads(const 
     PosixFileSystem files;
     std::unique_ptr<PostgresPayloadStore> store;
   };
+  RETURN_IF_ERROR(PosixFileSystem().CreateDirectory(directory));
   const auto payloads = std::make_shared<Payloads>(directory + "/fetched-while-waiting");
   ASSIGN_OR_RETURN(payloads->store,
                    PostgresPayloadStore::Open(database, payloads->files,

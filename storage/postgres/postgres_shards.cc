@@ -85,11 +85,8 @@ std::vector<Shard> PostgresShards::shards() const {
 
 absl::StatusOr<PostgresShards::View> PostgresShards::Look() {
   if (!watch_->is_connected()) RETURN_IF_ERROR(watch_->Connect());
-  int64_t version = 0;
-  RETURN_IF_ERROR(watch_->Run({.sql = "-- schema_version\nSELECT version FROM schema",
-                               .on_row = [&](const SqlRow& row) { version = row.Int(0); }}));
+  RETURN_IF_ERROR(LookAtSchema(*watch_));
   View view;
-  has_shards_ = version >= kSchemaOfShards;
   if (!has_shards_) {
     view.shards.push_back({});
     return view;
@@ -98,6 +95,11 @@ absl::StatusOr<PostgresShards::View> PostgresShards::Look() {
   RETURN_IF_ERROR(LookAtServers(view));
   revision_ = newest;
   return view;
+}
+
+absl::Status PostgresShards::LookAtSchema(PostgresConnection& connection) {
+  return connection.Run({.sql = "-- schema_version\nSELECT version FROM schema",
+                         .on_row = [&](const SqlRow& row) { has_shards_ = row.Int(0) >= kSchemaOfShards; }});
 }
 
 absl::StatusOr<int64_t> PostgresShards::LookAtPlacement(View& view) {
@@ -158,8 +160,9 @@ absl::Status PostgresShards::LookAtServers(View& view) {
 // --- Placing -------------------------------------------------------------------------------------
 
 absl::StatusOr<Shard> PostgresShards::Place(const std::string& population) {
-  if (!has_shards_) return kHomeShard;
   ASSIGN_OR_RETURN(PostgresPool::Borrowed connection, pool_.Borrow());
+  if (!has_shards_) RETURN_IF_ERROR(LookAtSchema(*connection));
+  if (!has_shards_) return kHomeShard;
   std::optional<Shard> placed;
   const auto find = [&] {
     connection->Queue({.sql = "-- find_population\nSELECT shard FROM populations WHERE name = $1",

@@ -82,6 +82,7 @@ class PostgresShards final : public ShardDirectory {
 
   // "\"public_shard_2\".", "\"public\"."
   std::string Qualified(Shard shard) const;
+  absl::Status LookAtSchema(PostgresConnection& connection);
   // Returns the newest revision.
   absl::StatusOr<int64_t> LookAtPlacement(View& view);
   absl::Status LookAtServers(View& view);

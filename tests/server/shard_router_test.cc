@@ -59,7 +59,7 @@ class Sharded {
  public:
   Sharded() {
     router.Add(0, home);
-    router.SetDirectory(directory, pool);
+    router.SetDirectory(directory, pool, table.parts().core);
     router.Add(2, second);
     router.Add(3, third);
   }
@@ -138,7 +138,7 @@ std::string Text(const Subject& subject) {
 }
 
 TEST_CASE("The row of each method says what a request is about") {
-  const TableOfMethods table;
+  TableOfMethods table;
   std::set<std::string> seen;
   const auto about = [&](const auto& method, auto fill) {
     typename std::decay_t<decltype(method)>::Request request;
@@ -203,7 +203,7 @@ TEST_CASE("The row of each method says what a request is about") {
 
 TEST_CASE("Without a directory there is but one store, and all is about it") {
   Notes notes;
-  const TableOfMethods table;
+  TableOfMethods table;
   NotedCalls home(notes, "home");
   ShardRouter router;
   router.Add(kHomeShard, home);
@@ -438,13 +438,13 @@ TEST_CASE("A broadcast that is nowhere is the first shard's to refuse") {
 
 TEST_CASE("While there is but the first shard nobody asks where a broadcast is") {
   Notes notes;
-  const TableOfMethods table;
+  TableOfMethods table;
   NotedCalls home(notes, "home");
   NotedDirectory directory(notes);
   HeldPool pool;
   ShardRouter router;
   router.Add(kHomeShard, home);
-  router.SetDirectory(directory, pool);
+  router.SetDirectory(directory, pool, table.parts().core);
   router.SetPlacement({{"phones", 0}});
   ACall read(CallId(1), table.Row(kReadBlob), Reading(kDigest));
   read.GoTo(router);
@@ -562,9 +562,8 @@ TEST_CASE("Who may not create rounds places no population, and has no broadcast 
   const std::string submitter = "swordfish-of-a-submitter";
   TokenRecord of_islands = RecordOf(submitter, "trainer", v1::SUBMITTER);
   of_islands.populations = {"islands"};
-  WaitingServer server({RecordOf(worker, "edge", v1::WORKER), of_islands});
+  WaitingServer server({RecordOf(worker, "edge", v1::WORKER), of_islands}, nullptr, &directory);
   server.server().AddStore(1, nullptr);
-  server.server().SetDirectory(directory);
   const SecretFile worker_file(worker, "worker");
   const SecretFile submitter_file(submitter, "submitter");
   const std::unique_ptr<Transport> by_worker = server.Connect(worker_file.security());

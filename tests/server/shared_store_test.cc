@@ -131,8 +131,7 @@ class TwoStores final : public ShardDirectory {
 // A server that has both.
 class ServerOfTwo {
  public:
-  explicit ServerOfTwo(const std::vector<TokenRecord>& tokens = {}) : server_(tokens) {
-    server_.server().SetDirectory(stores_);
+  explicit ServerOfTwo(const std::vector<TokenRecord>& tokens = {}) : server_(tokens, nullptr, &stores_) {
     server_.server().AddStore(1, nullptr);
     server_.server().router().SetPlacement({{"phones", 1}});
     for (Shard shard = 0; shard < 2; ++shard) Take(shard);

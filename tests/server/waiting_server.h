@@ -56,9 +56,10 @@ class Owner {
 
 class WaitingServer {
  public:
-  // Without `payloads` it moves no bytes itself.
-  explicit WaitingServer(const std::vector<TokenRecord>& tokens = {}, std::shared_ptr<PayloadStore> payloads = nullptr)
-      : WaitingServer(tokens, std::move(payloads), Ok(Listener::Open("127.0.0.1:0"))) {}
+  // Without `payloads` it moves no bytes itself, and without a directory it has but the first shard.
+  explicit WaitingServer(const std::vector<TokenRecord>& tokens = {}, std::shared_ptr<PayloadStore> payloads = nullptr,
+                         ShardDirectory* directory = nullptr)
+      : WaitingServer(tokens, std::move(payloads), directory, Ok(Listener::Open("127.0.0.1:0"))) {}
 
   SharedServer& server() { return *server_; }
   SharedStore& store() { return server_->store(kHomeShard); }
@@ -73,11 +74,11 @@ class WaitingServer {
 
  private:
   WaitingServer(const std::vector<TokenRecord>& tokens, std::shared_ptr<PayloadStore> payloads,
-                std::unique_ptr<Listener> port)
+                ShardDirectory* directory, std::unique_ptr<Listener> port)
       : shown_(Ok(MakeSelfSigned(kPeerName, SystemClock().Now()))),
         contact_{
             .name = "server-2", .address = port->address(), .certificate = shown_.certificate, .secret = "octopus"},
-        server_(Ok(SharedServer::Start(tokens, std::move(payloads), nullptr, clock_, random_,
+        server_(Ok(SharedServer::Start(tokens, std::move(payloads), directory, clock_, random_,
                                        {.listen = "127.0.0.1:0",
                                         .http = "127.0.0.1:0",
                                         .peers = std::move(port),

@@ -163,7 +163,7 @@ TEST_CASE("A population is placed where there are fewest, and every server finds
 
   // The next ones fill up.
   database->Run("DELETE FROM populations WHERE shard = 2");
-  for (int shard = 6; shard < PostgresShards::kNumShards; ++shard) {
+  for (int shard = 6; shard < kNumShards; ++shard) {
     database->Run(fmt::format("INSERT INTO populations VALUES ('full-{0}', {0}, -{0})", shard));
   }
   CHECK(PlaceMany(*first, 3, "watches") == std::vector<Shard>{2, 0, 1});
@@ -215,7 +215,7 @@ TEST_CASE("Servers that place populations at the same time agree where each of t
   // Twenty of them in sixteen.
   std::map<Shard, int> num_in;
   for (const auto& [name, shard] : seen) ++num_in[shard];
-  CHECK(num_in.size() == PostgresShards::kNumShards);
+  CHECK(num_in.size() == kNumShards);
   for (const auto& [shard, count] : num_in) CHECK(count <= 2);
 }
 
@@ -465,10 +465,10 @@ TEST_CASE("Several servers copy the same blob at the same time, and it is there 
 TEST_CASE("Blobs go from every shard into every other one, for as long as a server lives") {
   ShardedDatabase database;
   const auto shards = database.Open();
-  PlaceMany(*shards, PostgresShards::kNumShards);
+  PlaceMany(*shards, kNumShards);
   // One that only that shard has.
   const auto digest_of = [](Shard shard) { return fmt::format("{:064x}", shard); };
-  for (Shard shard = 0; shard < PostgresShards::kNumShards; ++shard) {
+  for (Shard shard = 0; shard < kNumShards; ++shard) {
     const std::string schema = shard == kHomeShard ? "" : shards->SchemaOf(shard) + ".";
     database->Run(fmt::format("INSERT INTO {}blobs VALUES ('{}', 0, 1000)", schema, digest_of(shard)));
   }
@@ -478,8 +478,8 @@ TEST_CASE("Blobs go from every shard into every other one, for as long as a serv
     const auto own = PostgresShards::Open(database.options(), "server-1", absl::Hours(1));
     bool is_right =
         own.ok() && (*own)->Look().ok() && (*own)->Place("tablets").ok() && (*own)->FindBlob(kUnknownDigest).ok();
-    for (Shard from = 0; is_right && from < PostgresShards::kNumShards; ++from) {
-      for (Shard to = 0; is_right && to < PostgresShards::kNumShards; ++to) {
+    for (Shard from = 0; is_right && from < kNumShards; ++from) {
+      for (Shard to = 0; is_right && to < kNumShards; ++to) {
         is_right = from == to || (*own)->CopyBlob(digest_of(from), from, to).ok();
       }
     }

@@ -155,6 +155,17 @@ absl::Status AccessControl::Load(absl::Time now) {
   return absl::OkStatus();
 }
 
+absl::Status AccessControl::Reload(absl::Time now) {
+  const std::set<std::pair<absl::Time, TokenId>> before = expiries_;
+  RETURN_IF_ERROR(Load(now));
+  std::set<TokenId> valid;
+  for (const auto& [time, id] : expiries_) valid.insert(id);
+  for (const auto& [time, id] : before) {
+    if (!valid.contains(id)) on_void_(id);
+  }
+  return absl::OkStatus();
+}
+
 void AccessControl::OnRollback(absl::Time now) {
   // While the store cannot be read, what is in memory goes on: it was true once, or nobody was told.
   Load(now).IgnoreError();

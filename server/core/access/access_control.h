@@ -46,7 +46,8 @@ class AccessControl {
   // even while there is none.
   absl::Status Recover(bool is_required, absl::Time now);
   // Reads the tokens again: somebody else wrote some. On error what is known goes on.
-  absl::Status Reload(absl::Time now) { return Load(now); }
+  // Those that were valid and are not, or no more, are told as void.
+  absl::Status Reload(absl::Time now);
   // Nothing of the batch has happened.
   void OnRollback(absl::Time now);
   // Tokens that expire.
