@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <system_error>
 #include <utility>
 
 #include "base/log.h"
@@ -203,8 +201,6 @@ ShardKeeper::Kept& ShardKeeper::Keep(Shard shard) {
   PostgresConnection::Options database = options_.database;
   database.schema = shards_.SchemaOf(shard);
   const std::string directory = fmt::format("{}/shard-{}", options_.directory, shard);
-  std::error_code error;
-  std::filesystem::create_directory(directory, error);
   auto payloads = OpenWaitingPayloads(database, directory, kConnections);
   if (payloads.ok()) {
     kept->payloads = *std::move(payloads);

@@ -45,7 +45,7 @@ CHECKS = {
     "storage": ("storage_test", ["--abort"]),
     "crash": ("crash_test", ["--abort"]),
     "threads": ("server_threads_test", ["--abort"]),
-    "rpc": ("server_rpc_test", ["--abort", "-#", "[#forwarding_test]"]),
+    "rpc": ("server_rpc_test", ["--abort", "-#", "[#forwarding_test],[#shard_router_test],[#shared_store_test],[#store_router_test]"]),
     "postgres": ("storage_postgres_test", ["--abort"]),
     "postgres_payload": ("postgres_payload_test", ["--abort"]),
     "e2e_postgres": ("e2e_postgres_test", ["--abort", "-#", "[#postgres_test]"]),
