@@ -2,7 +2,7 @@
 // in one says so in its name, so that whoever has the name knows where to ask: "r-7k2m9q4x" is a round of the first
 // shard, "r3-7k2m9q4x" one of the fourth.
 //
-//   const RoundId id(NamePrefix('r', shard) + "7k2m9q4x");
+//   const std::string name = NamePrefix('r', 3) + "7k2m9q4x";
 //   const Shard shard = ShardOf("r3-7k2m9q4x/17");          // 3
 #pragma once
 

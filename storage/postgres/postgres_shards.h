@@ -3,9 +3,10 @@
 // tables. A population is in one shard for good. So what is proven of a store and its one owner holds for each of them,
 // and no statement of a store knows that there are others (docs/adr/0050).
 //
-//   ASSIGN_OR_RETURN(auto shards, PostgresShards::Open({.conninfo = "postgresql://db/sheaf"}, "server-1"));
+//   ASSIGN_OR_RETURN(auto shards, PostgresShards::Open({.conninfo = "postgresql://db/sheaf"}, "server-1",
+//                                                        absl::Seconds(4)));
 //   ASSIGN_OR_RETURN(const Shard shard, shards->Place("phones"));     // 2
-//   ASSIGN_OR_RETURN(PostgresStore store, OpenPostgresStore({.schema = shards->SchemaOf(shard), ...}, random));
+//   const PostgresConnection::Options there = {.conninfo = "postgresql://db/sheaf", .schema = shards->SchemaOf(shard)};
 //   ASSIGN_OR_RETURN(const PostgresShards::View view, shards->Look());
 //
 // Look belongs to one thread, all else is any thread's. The codes of PostgresConnection.
