@@ -60,8 +60,8 @@ after(async () => {
 // The browser itself says on the console that a call was refused.
 const REFUSED = /status of 40[13]/;
 
-async function signedIn(who: string, hash = ""): Promise<Page> {
-  const page = await openPage(browser, sheafd.http, hash, {expected: REFUSED});
+async function signedIn(who: string, hash = "", width = 1440): Promise<Page> {
+  const page = await openPage(browser, sheafd.http, hash, {width, expected: REFUSED});
   await page.getByLabel("Token").fill(secrets[who]!);
   await page.getByRole("button", {name: "Sign in"}).click();
   await page.getByRole("navigation", {name: "Pages"}).waitFor();
@@ -166,6 +166,24 @@ test("Pages offer a viewer nothing that changes anything, and say what it may no
   await finish(stranger);
 });
 
+/** What in the rows of the tables is over another row or another text. */
+async function covered(page: Page): Promise<string[]> {
+  return await page.evaluate(`[...document.querySelectorAll(".body")].flatMap((body) => {
+    const rows = [...body.children].map((row) => [row, row.getBoundingClientRect()]).sort(([, a], [, b]) => a.top - b.top);
+    const found = rows.filter(([, box], i) => i > 0 && box.top < rows[i - 1][1].bottom - 0.5).map(([row]) => "a row over " + row.textContent);
+    for (const [row, {bottom}] of rows) {
+      const texts = [...row.querySelectorAll("*")].filter((part) => [...part.childNodes].some((node) => node.data?.trim()))
+        .map((part) => [part, part.getBoundingClientRect()]).filter(([, box]) => box.width > 0);
+      for (const [part, box] of texts) {
+        if (box.bottom > bottom) found.push("out of its row: " + part.textContent);
+        if (texts.some(([other, its]) => !other.contains(part) && !part.contains(other) && its.left < box.right - 1 && box.left < its.right - 1 &&
+                                         its.top < box.bottom - 1 && box.top < its.bottom - 1)) found.push("covered: " + part.textContent);
+      }
+    }
+    return found;
+  })`) as string[];
+}
+
 test("What the server refuses is said beside the button", {skip}, async () => {
   const task = await buriedTask("w-refused");
   const page = await signedIn("operator", "queue");
@@ -176,6 +194,36 @@ test("What the server refuses is said beside the button", {skip}, async () => {
   await page.getByRole("button", {name: `Requeue ${task}`}).click();
   await page.locator(".action").getByRole("alert").waitFor();
   await page.context().close();
+});
+
+test("A question covers nothing, and keeps the keys where they are", {skip}, async () => {
+  await createRound(sheafd.http, {job: "asked", computation: {name: "w-asked"}, listed: {tasks: [{}, {}, {}]}}, secrets["submitter"]);
+  const {leases} = await sync("w-asked", {want: 2});
+  assert.equal(leases.length, 2);
+  for (const width of WIDTHS) {
+    const page = await signedIn("operator", "workers", width);
+    const focused = () => page.evaluate("document.activeElement.textContent");
+    const drain = page.getByRole("button", {name: "Drain w-asked"});
+    await drain.focus();
+    await page.keyboard.press("Enter");
+    await page.getByRole("button", {name: "Yes, drain"}).waitFor();
+    assert.equal(await focused(), "Yes, drain");
+    assert.deepEqual(await covered(page), []);
+    await page.keyboard.press("Tab");
+    // The list is asked for again meanwhile.
+    for (let answers = 0; answers < 2; ++answers) await page.waitForResponse(/ListWorkers/);
+    await page.waitForTimeout(100);
+    assert.equal(await focused(), "No");
+    await page.keyboard.press("Enter");
+    await drain.waitFor();
+    assert.equal(await focused(), "Drain");
+    assert.deepEqual(await covered(page), []);
+    await page.goto(`http://${sheafd.http}/#/queue?worker=w-asked`);
+    await page.getByRole("button", {name: `Requeue ${leases[0].task}`}).click();
+    await page.getByText("Take it away from w-asked?").waitFor();
+    assert.deepEqual(await covered(page), []);
+    await finish(page);
+  }
 });
 
 test("A submitter saves what a round released, byte for byte", {skip}, async () => {

@@ -60,6 +60,7 @@ test("Curves are those of a job, oldest first, of which lists have the newest fi
   const round = (job: string, metrics: Record<string, number>) => ({job, metrics}) as unknown as RoundRow;
   const curves = curvesOf([round("a", {loss: 1}), round("b", {loss: 9}), round("", {loss: 7}), round("a", {loss: 2, examples: 3}), round("a", {})]);
   assert.deepEqual([...curves].map(([job, of]) => [job, Object.fromEntries(of)]), [["a", {loss: [2, 1], examples: [3]}], ["b", {loss: [9]}]]);
+  assert.equal(curvesOf([round("a", {})]).size, 0, "a job that measured nothing has none");
 });
 
 test("A round's outputs are compared with the same as dense tensors", () => {

@@ -51,7 +51,8 @@ export function Overview({population, info}: {population: string; info: Live<Get
     {server && <Section title="Server">
       <Fields rows={[
         ["Version", server.version], ["Up for", age(server.startTime)],
-        ["Store", `${server.store}${server.dataDirectory ? `, ${server.dataDirectory}` : ""}`],
+        // One in memory has no directory, although the server may have been given one.
+        ["Store", server.store === "memory" || !server.dataDirectory ? server.store : `${server.store}, ${server.dataDirectory}`],
         ["Live rounds, all populations", count(server.numLiveRounds)], ["Workers ever seen", count(server.numWorkers)],
         ["Calls refused because there was too much to do", count(server.numRefusedCalls)],
       ]}/>

@@ -22,12 +22,12 @@ const COLUMNS: Column<TaskJson>[] = [
   {name: "Task", class: "main", cell: (task) => <a class="id" href={linkTo("rounds", task.round)}>{task.id}</a>},
   {name: "State", cell: (task) => <State of={task.state}/>},
   {name: "Data", class: "wide name", cell: (task) => <span title={task.dataSelector}>{task.dataSelector}</span>},
-  {name: "Worker", class: "name", cell: (task) => task.worker && <a href={linkTo("workers", "", {name: task.worker})} title={task.worker}>{task.worker}</a>},
+  {name: "Worker", class: "name worker", cell: (task) => task.worker && <a href={linkTo("workers", "", {name: task.worker})} title={task.worker}>{task.worker}</a>},
   {name: "Attempts", class: "num wide", cell: (task) => count(task.numAttempts)},
   {name: "Failed", class: "num wide", cell: (task) => count(task.numFailed)},
   {name: "Lost", class: "num wide", cell: (task) => count(task.numLost)},
   {name: "Age", class: "num", cell: (task) => age(task.createTime)},
-  {name: "Last error", class: "name error", cell: (task) => <span title={task.lastError}>{task.lastError}</span>},
+  {name: "Last error", class: "name error", cell: (task) => task.lastError && <span title={task.lastError}>{task.lastError}</span>},
 ];
 
 function TextFilter({name, label}: {name: string; label: string}) {

@@ -121,14 +121,18 @@ function Metrics({round, population}: {round: RoundJson; population: string}) {
 
 function Outputs({round}: {round: RoundJson}) {
   const outputs = round.spec?.aggregate?.outputs ?? [];
-  return <div class="scroll" tabIndex={0} role="group" aria-label="What was asked for and released"><table>
-    <thead><tr><th scope="col">Output</th><th scope="col">Operator</th><th scope="col">Type</th><th scope="col" class="num">Touched</th><th scope="col" class="num">Released</th><th scope="col">Divided by</th></tr></thead>
-    <tbody>{outputs.map((output) => {
+  // On a narrow screen a row is a block, and what a number is stands before it. Not every browser takes that for a table unless it is told.
+  return <div class="scroll" tabIndex={0} role="group" aria-label="What was asked for and released"><table role="table" class="outputs">
+    <thead role="rowgroup"><tr role="row">{["Output", "Operator", "Type", "Touched", "Released", "Divided by"].map((name) => (
+      <th key={name} role="columnheader" scope="col" class={["Touched", "Released"].includes(name) ? "num" : undefined}>{name}</th>))}</tr></thead>
+    <tbody role="rowgroup">{outputs.map((output) => {
       const summary = round.aggregate?.outputs?.find(({name}) => name === output.name);
-      return <tr key={output.name}>
-        <th scope="row">{output.name}</th><td>{output.operator}</td><td>{output.dtype?.toLowerCase()} [{(output.denseShape ?? []).join(", ")}]</td>
-        <td class="num">{summary && count(summary.touched)}</td><td class="num">{summary && count(summary.released)}</td>
-        <td>{summary?.divisor}{summary?.divisorValue ? ` (${summary.divisorValue})` : ""}</td>
+      return <tr key={output.name} role="row">
+        <th role="rowheader" scope="row">{output.name}</th><td role="cell">{output.operator}</td>
+        <td role="cell" class="type">{output.dtype?.toLowerCase()} [{(output.denseShape ?? []).join(", ")}]</td>
+        <td role="cell" class="num" data-name="Touched">{summary && count(summary.touched)}</td>
+        <td role="cell" class="num" data-name="Released">{summary && count(summary.released)}</td>
+        <td role="cell" class="divisor" data-name="Divided by">{summary?.divisor}{summary?.divisorValue ? ` (${summary.divisorValue})` : ""}</td>
       </tr>;
     })}</tbody>
   </table></div>;

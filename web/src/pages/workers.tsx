@@ -21,6 +21,11 @@ function isBrowser({softwareVersion = ""}: WorkerJson): boolean {
   return /\bbrowser\b/.test(softwareVersion);
 }
 
+/** Without what the badge says. */
+function versionOf({softwareVersion = ""}: WorkerJson): string {
+  return softwareVersion.replace(/ ?\bbrowser\b/, "");
+}
+
 function offersOf({computations = []}: WorkerJson): string {
   return computations.map(({name, version}) => `${name}/${version ?? 0}`).join(", ");
 }
@@ -37,7 +42,9 @@ const COLUMNS: Column<WorkerJson>[] = [
   {name: "Failed", class: "num wide", cell: (worker) => count(worker.numFailed)},
   {name: "Lost", class: "num wide", cell: (worker) => count(worker.numLost)},
   {name: "Last seen", class: "num", cell: (worker) => age(worker.lastSeenTime)},
-  {name: "Version", class: "name", cell: (worker) => <>{isBrowser(worker) && <span class="badge">browser</span>}<span title={worker.softwareVersion}>{worker.softwareVersion}</span></>},
+  {name: "Version", class: "name", cell: (worker) => <>
+    {isBrowser(worker) && <span class="badge">browser</span>}<span title={worker.softwareVersion}>{versionOf(worker)}</span>
+  </>},
   {name: "Offers", class: "wide name", cell: (worker) => <span title={offersOf(worker)}>{offersOf(worker)}</span>},
   {name: "Labels", class: "wide name", cell: (worker) => <span title={labelsOf(worker)}>{labelsOf(worker)}</span>},
 ];
