@@ -92,7 +92,7 @@ test("A round that succeeded says where its time went, how sparse it was, and wh
   await finish(page);
 });
 
-test("On a phone nothing has to be scrolled sideways: outputs are blocks", {skip}, async () => {
+test("On a phone nothing has to be scrolled sideways: outputs are blocks, commands are broken between their options", {skip}, async () => {
   const page = await openPage(browser, sheafd.http, `rounds/${trained[0]!.id}`, {width: 375});
   const outputs = page.getByRole("region", {name: "Outputs"});
   await outputs.getByText("float32 [").first().waitFor();
@@ -102,7 +102,32 @@ test("On a phone nothing has to be scrolled sideways: outputs are blocks", {skip
   const version = page.getByRole("row").filter({hasText: "tab-1"}).getByRole("cell").filter({hasText: "browser"});
   assert.equal(await version.innerText(), "browserjs-0.1.0");
   assert.ok(Number(await version.evaluate((element) => element.scrollWidth - element.clientWidth)) <= 0);
+  await page.goto(`http://${sheafd.http}/#/workers?population=a-population-with-a-name`);
+  const command = page.locator("pre code");
+  await command.waitFor();
+  // What is copied is the line; what is seen are an option and its value side by side.
+  assert.equal(await command.textContent(), `sheaf-worker --server http://${sheafd.http} --population a-population-with-a-name`);
+  for (const unit of await command.locator(".unit").all()) assert.ok((await unit.boundingBox())!.height < 25, await unit.innerText());
   await finish(page);
+});
+
+test("Where there is nothing yet, the commands lead to this server, and to this population of it", {skip}, async () => {
+  const other = await Sheafd.start("--store", "memory");
+  after(() => other.close());
+  const server = `--server http://${other.http}`;
+  const quoted = "--population 'it'\\''s'";
+  for (const [hash, commands] of [
+    ["", [`sheaf round create -f round.json --wait ${server}`, `sheaf-worker ${server}`]],
+    ["rounds?population=it's", [`sheaf round create -f round.json --wait ${server} ${quoted}`, `sheaf-worker ${server} ${quoted}`]],
+    ["workers", [`sheaf-worker ${server}`]], ["workers?population=elsewhere", [`sheaf-worker ${server} --population elsewhere`]],
+  ] as const) {
+    const page = await openPage(browser, other.http, hash);
+    await page.locator("pre code").first().waitFor();
+    assert.deepEqual(await page.locator("pre code").allTextContents(), commands);
+    // A store in memory has no directory.
+    if (hash === "") assert.equal(await page.locator(".fields div", {hasText: "Store"}).locator("dd").innerText(), "memory");
+    await finish(page);
+  }
 });
 
 test("Figures of the queue are of one height, and only jobs that measured something have cards", {skip}, async () => {

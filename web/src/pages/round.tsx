@@ -11,6 +11,7 @@ import {client} from "../live/session.js";
 import {LONG_POLL, useLive} from "../live/use_live.js";
 import {Action, Bar, Fields, Figure, Missing, Notice, Section, Spark, State} from "../parts/basics.js";
 import {Carried} from "../parts/carried.js";
+import {Code} from "../parts/commands.js";
 import {PhaseStack, Progress, took} from "../parts/rounds_table.js";
 import {CancelAction} from "../parts/task_action.js";
 import {TaskStrip} from "../parts/task_strip.js";
@@ -195,7 +196,7 @@ export function RoundPage({id, rights}: {id: string; rights: Rights}) {
           {explained.value && <>
             <p>{explained.value.summary}</p>
             {explained.value.reasons && <ul class="list">{explained.value.reasons.map((text) => <li key={text}>{text}</li>)}</ul>}
-            {explained.value.hints?.map((text) => <p key={text} class="hint">{text.split("`").map((part, i) => i % 2 === 1 ? <code>{part}</code> : part)}</p>)}
+            {explained.value.hints?.map((text) => <p key={text} class="hint">{text.split("`").map((part, i) => i % 2 === 1 ? <Code key={i} text={part}/> : part)}</p>)}
           </>}
         </Section>
         <Section title="Metrics, means over clients" aside={spec.job && <a href={linkTo("jobs", spec.job)}>Curves</a>}><Metrics round={round} population={population}/></Section>
