@@ -7,7 +7,7 @@ import type {RoundRow} from "../../web/src/live/rounds.js";
 import {curvesOf, ticksBetween} from "../../web/src/text/curves.js";
 import {commandTo, serverAddress, shellWord, unitsOf} from "../../web/src/text/commands.js";
 import {coordinatesOf, denseBytesOf, isSparse} from "../../web/src/text/density.js";
-import {age, bytes, count, duration, metric, percent, plural, seconds, sentence} from "../../web/src/text/format.js";
+import {age, at, bytes, count, duration, metric, percent, plural, seconds, sentence} from "../../web/src/text/format.js";
 import {carriedOn, placeOf, stalenessOf, stalenessText, stragglerTexts} from "../../web/src/text/policies.js";
 
 test("Numbers are written as `sheaf` writes them", () => {
@@ -26,6 +26,11 @@ test("Numbers are written as `sheaf` writes them", () => {
   assert.equal(plural(1, "task"), "1 task");
   assert.equal(plural(1200, "task"), "1,200 tasks");
   assert.equal(seconds("1.5s"), 1.5);
+  // A round may take less than a millisecond.
+  assert.ok(Math.abs(at("2026-01-31T12:00:00.001250Z") - at("2026-01-31T12:00:00.000750Z") - 0.5) < 1e-3);
+  assert.equal(at("2026-01-31T12:00:00.250Z"), Date.parse("2026-01-31T12:00:00.250Z"));
+  assert.equal(at("2026-01-31T12:00:00Z"), Date.parse("2026-01-31T12:00:00Z"));
+  assert.ok(isNaN(at(undefined)));
   assert.equal(sentence("there is no round r-1"), "There is no round r-1.");
   assert.equal(sentence("The server does not answer."), "The server does not answer.");
   const now = Date.parse("2026-01-31T12:00:00Z");

@@ -45,9 +45,15 @@ async function saveResult(round: string): Promise<void> {
   setTimeout(() => URL.revokeObjectURL(link.href), ENDED_MILLIS);
 }
 
+/** Of what only rounds that succeeded have: that it comes, or that it never will. */
+function NotYet({round, what}: {round: RoundJson; what: string}) {
+  if (isLive(round)) return <p class="dim">{what} known when the round has succeeded.</p>;
+  return <p class="dim">{what} known of rounds that succeeded; this one {round.state === "CANCELLED" ? "was cancelled" : "failed"}.</p>;
+}
+
 function Phases({round}: {round: RoundJson}) {
   const phases = phasesOf(round.phases);
-  if (phases === null) return <p class="dim">It is known when the round has ended.</p>;
+  if (phases === null) return <NotYet round={round} what="It is"/>;
   const all = phases.reduce((sum, value) => sum + value, 0) || 1;
   return <>
     <div class="phases"><PhaseStack phases={phases}/></div>
@@ -110,7 +116,8 @@ function Metrics({round, population}: {round: RoundJson; population: string}) {
   const names = Object.keys(round.metrics ?? {}).sort();
   const earlier = useLive(async (signal) => job === "" ? [] : (await fetchRounds(population, job, ["SUCCEEDED"])("", EARLIER_MAX, signal)).items,
     ["earlier", population, job], ENDED_MILLIS);
-  if (names.length === 0) return <p class="dim">{round.state === "SUCCEEDED" ? "Its contributions carried none." : "Their means are known when the round has succeeded."}</p>;
+  if (names.length === 0 && round.state === "SUCCEEDED") return <p class="dim">Its contributions carried none.</p>;
+  if (names.length === 0) return <NotYet round={round} what="They are"/>;
   const until = (earlier.value ?? []).filter(({begin}) => begin <= at(round.createTime)).reverse();
   return <>
     <dl class="metrics">{names.map((name) => (
