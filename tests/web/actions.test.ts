@@ -184,16 +184,42 @@ async function covered(page: Page): Promise<string[]> {
   })`) as string[];
 }
 
-test("What the server refuses is said beside the button", {skip}, async () => {
-  const task = await buriedTask("w-refused");
+test("What the server refuses is said beside the button, and stays when the button goes", {skip}, async () => {
+  for (const width of WIDTHS) {
+    const task = await buriedTask(`w-refused-${width}`);
+    const page = await signedIn("operator", "queue", width);
+    await page.getByRole("button", {name: `Requeue ${task}`}).waitFor();
+    // It ends behind the page's back.
+    await page.route(/ListTasks|ListRounds/, (route) => route.abort());
+    await asked("round", "cancel", task.split("/")[0]!);
+    await page.getByRole("button", {name: `Requeue ${task}`}).click();
+    const refusal = page.locator(".action").getByRole("alert");
+    await refusal.waitFor();
+    assert.match(await refusal.innerText(), /CANCELLED, neither ANNOUNCED nor COLLECTING/);
+    assert.deepEqual(await covered(page), []);
+    await page.unroute(/ListTasks|ListRounds/);
+    await page.getByRole("button", {name: `Requeue ${task}`}).waitFor({state: "detached"});
+    await refusal.waitFor();
+    assert.deepEqual(await covered(page), []);
+    await page.context().close();
+  }
+});
+
+test("Requeue is offered while the round hands out tasks, and no longer", {skip}, async () => {
+  const [open, ended] = [await buriedTask("w-open"), await buriedTask("w-ended")];
+  await asked("round", "cancel", ended.split("/")[0]!);
   const page = await signedIn("operator", "queue");
-  await page.getByRole("button", {name: `Requeue ${task}`}).waitFor();
-  // It ends behind the page's back.
-  await page.route(/ListTasks/, (route) => route.abort());
-  await asked("round", "cancel", task.split("/")[0]!);
-  await page.getByRole("button", {name: `Requeue ${task}`}).click();
-  await page.locator(".action").getByRole("alert").waitFor();
-  await page.context().close();
+  await page.getByRole("button", {name: `Requeue ${open}`}).waitFor();
+  await page.getByText(ended).waitFor();
+  assert.equal(await page.getByRole("button", {name: `Requeue ${ended}`}).count(), 0);
+  for (const [task, buttons] of [[open, 1], [ended, 0]] as const) {
+    const [round, index] = task.split("/");
+    await page.goto(`http://${sheafd.http}/#/rounds/${round}?task=${index}`);
+    await page.getByRole("heading", {name: round!}).waitFor();
+    await page.getByRole("list", {name: "Attempts"}).getByText("it was not there").waitFor();
+    assert.equal(await page.getByRole("button", {name: /Requeue/}).count(), buttons, task);
+  }
+  await finish(page);
 });
 
 test("A question covers nothing, and keeps the keys where they are", {skip}, async () => {

@@ -6,12 +6,13 @@ import {linkTo, place, setQuery} from "../live/location.js";
 import type {Rights} from "../live/rights.js";
 import {fetchRounds, LIVE_STATES} from "../live/rounds.js";
 import {client} from "../live/session.js";
+import {useOpenRounds} from "../live/use_open_rounds.js";
 import {usePages} from "../live/use_pages.js";
 import {Missing, Section, State, stateName} from "../parts/basics.js";
 import {QueueFigures} from "../parts/queue_figures.js";
 import {RoundsTable} from "../parts/rounds_table.js";
 import {type Column, Table} from "../parts/table.js";
-import {CancelAction, TaskAction} from "../parts/task_action.js";
+import {CancelAction, isRequeuable, TaskAction} from "../parts/task_action.js";
 import {age, count, plural} from "../text/format.js";
 
 const STATES = ["QUEUED", "LEASED", "TASK_FAILED", "BURIED", "TASK_SUCCEEDED", "TASK_CANCELLED"];
@@ -53,7 +54,9 @@ export function Queue({population, rights}: {population: string; rights: Rights}
     setQuery({states: next.join(",") === AT_FIRST ? "" : next.join(",") || "none"});
   };
   const rows = states.length > 0 ? list.value?.items : [];
-  const columns = rights.isOperator ? [...COLUMNS, {name: "Action", class: "num act", cell: (task: TaskJson) => <TaskAction task={task} done={list.refresh}/>}] : COLUMNS;
+  const isOpen = useOpenRounds(population, rights.isOperator && (rows ?? []).some(isRequeuable));
+  const columns = rights.isOperator ? [...COLUMNS, {name: "Action", class: "num act", cell: (task: TaskJson) => (
+    <TaskAction task={task} isOpen={isOpen(task.round!)} done={list.refresh}/>)}] : COLUMNS;
   return <>
     <h1>Queue</h1>
     <QueueFigures population={population}/>

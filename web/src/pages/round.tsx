@@ -6,7 +6,7 @@ import type {RoundJson} from "../../gen/sheaf/v1/round_pb.js";
 import type {TaskJson} from "../../gen/sheaf/v1/task_pb.js";
 import type {Rights} from "../live/rights.js";
 import {linkTo} from "../live/location.js";
-import {fetchRounds, isLive, numTasks, PHASES, phasesOf, rowOf} from "../live/rounds.js";
+import {fetchRounds, isLive, isOpen, numTasks, PHASES, phasesOf, rowOf} from "../live/rounds.js";
 import {client} from "../live/session.js";
 import {LONG_POLL, useLive} from "../live/use_live.js";
 import {Action, Bar, Fields, Figure, Missing, Notice, Section, Spark, State} from "../parts/basics.js";
@@ -192,7 +192,7 @@ export function RoundPage({id, rights}: {id: string; rights: Rights}) {
         <Section title="Where the time went"><Phases round={round}/></Section>
         <Section title="Tasks" aside={numTasks(round.tasks) > TASKS_MAX && <span class="dim">the first {count(TASKS_MAX)} of {count(numTasks(round.tasks))}</span>}>
           <Missing live={tasks} what="the tasks"/>
-          {shown.current.length > 0 && <TaskStrip tasks={shown.current} refresh={refresh} isOperator={isOperator}/>}
+          {shown.current.length > 0 && <TaskStrip tasks={shown.current} isOpen={isOpen(round)} isOperator={isOperator} refresh={refresh}/>}
         </Section>
         <Carried round={round} tasks={shown.current}/>
         <Section title="Bytes, and how sparse it is"><Sparsity round={round}/></Section>
