@@ -2,6 +2,7 @@
 #include <catch2/catch.hpp>
 #include <map>
 #include <string>
+#include <utility>
 
 #include "base/clock.h"
 #include "tests/server/core_federation.h"
@@ -159,6 +160,26 @@ TEST_CASE("Of a round that succeeded, explain only says how to read it") {
   CHECK(explained.reasons().empty());
   REQUIRE(explained.hints_size() == 1);
   CHECK_THAT(explained.hints(0), Contains("sheaf round result " + round));
+}
+
+TEST_CASE("How long a round took is said in milliseconds where it was short") {
+  const std::pair<absl::Duration, std::string> kCases[] = {
+      {absl::Microseconds(412), "412us"},
+      {absl::Microseconds(91'170), "91.2ms"},
+      {absl::Microseconds(203'500), "204ms"},
+      {absl::Milliseconds(1290), "1.2s"},
+      {absl::Milliseconds(72'900), "1m12s"},
+  };
+  for (const auto& [took, text] : kCases) {
+    CoreFederation server;
+    const std::string round = server.CreateRound(ShortRound(1));
+    server.Advance(took);
+    v1::CancelRoundRequest cancel;
+    cancel.set_request_id("c");
+    cancel.set_round(round);
+    REQUIRE(server.Call<v1::CancelRoundResponse>("RoundService/CancelRound", cancel).ok());
+    CHECK_THAT(Explained(server, round), Contains("CANCELLED after " + text + ": "));
+  }
 }
 
 TEST_CASE("Explain says that no worker offers the computation") {

@@ -60,8 +60,8 @@ after(async () => {
 // The browser itself says on the console that a call was refused.
 const REFUSED = /status of 40[13]/;
 
-async function signedIn(who: string, hash = ""): Promise<Page> {
-  const page = await openPage(browser, sheafd.http, hash, {expected: REFUSED});
+async function signedIn(who: string, hash = "", width = 1440): Promise<Page> {
+  const page = await openPage(browser, sheafd.http, hash, {width, expected: REFUSED});
   await page.getByLabel("Token").fill(secrets[who]!);
   await page.getByRole("button", {name: "Sign in"}).click();
   await page.getByRole("navigation", {name: "Pages"}).waitFor();
@@ -166,16 +166,90 @@ test("Pages offer a viewer nothing that changes anything, and say what it may no
   await finish(stranger);
 });
 
-test("What the server refuses is said beside the button", {skip}, async () => {
-  const task = await buriedTask("w-refused");
+/** What in the rows of the tables is over another row or another text. */
+async function covered(page: Page): Promise<string[]> {
+  return await page.evaluate(`[...document.querySelectorAll(".body")].flatMap((body) => {
+    const rows = [...body.children].map((row) => [row, row.getBoundingClientRect()]).sort(([, a], [, b]) => a.top - b.top);
+    const found = rows.filter(([, box], i) => i > 0 && box.top < rows[i - 1][1].bottom - 0.5).map(([row]) => "a row over " + row.textContent);
+    for (const [row, {bottom}] of rows) {
+      const texts = [...row.querySelectorAll("*")].filter((part) => [...part.childNodes].some((node) => node.data?.trim()))
+        .map((part) => [part, part.getBoundingClientRect()]).filter(([, box]) => box.width > 0);
+      for (const [part, box] of texts) {
+        if (box.bottom > bottom) found.push("out of its row: " + part.textContent);
+        if (texts.some(([other, its]) => !other.contains(part) && !part.contains(other) && its.left < box.right - 1 && box.left < its.right - 1 &&
+                                         its.top < box.bottom - 1 && box.top < its.bottom - 1)) found.push("covered: " + part.textContent);
+      }
+    }
+    return found;
+  })`) as string[];
+}
+
+test("What the server refuses is said beside the button, and stays when the button goes", {skip}, async () => {
+  for (const width of WIDTHS) {
+    const task = await buriedTask(`w-refused-${width}`);
+    const page = await signedIn("operator", "queue", width);
+    await page.getByRole("button", {name: `Requeue ${task}`}).waitFor();
+    // It ends behind the page's back.
+    await page.route(/ListTasks|ListRounds/, (route) => route.abort());
+    await asked("round", "cancel", task.split("/")[0]!);
+    await page.getByRole("button", {name: `Requeue ${task}`}).click();
+    const refusal = page.locator(".action").getByRole("alert");
+    await refusal.waitFor();
+    assert.match(await refusal.innerText(), /CANCELLED, neither ANNOUNCED nor COLLECTING/);
+    assert.deepEqual(await covered(page), []);
+    await page.unroute(/ListTasks|ListRounds/);
+    await page.getByRole("button", {name: `Requeue ${task}`}).waitFor({state: "detached"});
+    await refusal.waitFor();
+    assert.deepEqual(await covered(page), []);
+    await page.context().close();
+  }
+});
+
+test("Requeue is offered while the round hands out tasks, and no longer", {skip}, async () => {
+  const [open, ended] = [await buriedTask("w-open"), await buriedTask("w-ended")];
+  await asked("round", "cancel", ended.split("/")[0]!);
   const page = await signedIn("operator", "queue");
-  await page.getByRole("button", {name: `Requeue ${task}`}).waitFor();
-  // It ends behind the page's back.
-  await page.route(/ListTasks/, (route) => route.abort());
-  await asked("round", "cancel", task.split("/")[0]!);
-  await page.getByRole("button", {name: `Requeue ${task}`}).click();
-  await page.locator(".action").getByRole("alert").waitFor();
-  await page.context().close();
+  await page.getByRole("button", {name: `Requeue ${open}`}).waitFor();
+  await page.getByText(ended).waitFor();
+  assert.equal(await page.getByRole("button", {name: `Requeue ${ended}`}).count(), 0);
+  for (const [task, buttons] of [[open, 1], [ended, 0]] as const) {
+    const [round, index] = task.split("/");
+    await page.goto(`http://${sheafd.http}/#/rounds/${round}?task=${index}`);
+    await page.getByRole("heading", {name: round!}).waitFor();
+    await page.getByRole("list", {name: "Attempts"}).getByText("it was not there").waitFor();
+    assert.equal(await page.getByRole("button", {name: /Requeue/}).count(), buttons, task);
+  }
+  await finish(page);
+});
+
+test("A question covers nothing, and keeps the keys where they are", {skip}, async () => {
+  await createRound(sheafd.http, {job: "asked", computation: {name: "w-asked"}, listed: {tasks: [{}, {}, {}]}}, secrets["submitter"]);
+  const {leases} = await sync("w-asked", {want: 2});
+  assert.equal(leases.length, 2);
+  for (const width of WIDTHS) {
+    const page = await signedIn("operator", "workers", width);
+    const focused = () => page.evaluate("document.activeElement.textContent");
+    const drain = page.getByRole("button", {name: "Drain w-asked"});
+    await drain.focus();
+    await page.keyboard.press("Enter");
+    await page.getByRole("button", {name: "Yes, drain"}).waitFor();
+    assert.equal(await focused(), "Yes, drain");
+    assert.deepEqual(await covered(page), []);
+    await page.keyboard.press("Tab");
+    // The list is asked for again meanwhile.
+    for (let answers = 0; answers < 2; ++answers) await page.waitForResponse(/ListWorkers/);
+    await page.waitForTimeout(100);
+    assert.equal(await focused(), "No");
+    await page.keyboard.press("Enter");
+    await drain.waitFor();
+    assert.equal(await focused(), "Drain");
+    assert.deepEqual(await covered(page), []);
+    await page.goto(`http://${sheafd.http}/#/queue?worker=w-asked`);
+    await page.getByRole("button", {name: `Requeue ${leases[0].task}`}).click();
+    await page.getByText("Take it away from w-asked?").waitFor();
+    assert.deepEqual(await covered(page), []);
+    await finish(page);
+  }
 });
 
 test("A submitter saves what a round released, byte for byte", {skip}, async () => {

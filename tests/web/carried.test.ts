@@ -116,6 +116,8 @@ test("A task says where it was carried over from and as what it goes on, and the
   await page.keyboard.press("End");
   await tasks.getByText(`Carried over from ${first.id}/1, through 2 rounds.`).waitFor();
   await tasks.getByText("tortoise").first().waitFor();
+  // It cannot run again: what it computes on is elsewhere.
+  assert.equal(await tasks.getByRole("button", {name: /Requeue/}).count(), 0);
   await tasks.getByRole("link", {name: `${first.id}/1`}).click();
   await page.getByRole("heading", {name: first.id}).waitFor();
   await tasks.getByText(`It goes on as ${second.id}/3.`).waitFor();

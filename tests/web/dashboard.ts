@@ -74,6 +74,14 @@ export async function axe(page: Page): Promise<string[]> {
   return violations.map(({id, help, nodes}) => `${id}: ${help}: ${nodes[0]!.html} ${nodes[0]!.failureSummary}`);
 }
 
+/** Texts of which a part is not seen, and which cannot be read in a title either. */
+export async function cutTexts(page: Page): Promise<string[]> {
+  return await page.evaluate(`[...document.querySelectorAll("#app *")]
+    .filter((element) => element.scrollWidth > element.clientWidth + 1 && element.clientWidth > 0 && getComputedStyle(element).overflowX === "hidden")
+    .filter((element) => element.closest("[title]") === null && element.querySelector("[title]") === null)
+    .map((element) => element.textContent)`) as string[];
+}
+
 const run = promisify(execFile);
 
 /** What `sheaf` prints as JSON. */

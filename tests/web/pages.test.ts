@@ -5,7 +5,7 @@ import test, {after, before} from "node:test";
 import type {Browser, Page} from "playwright-core";
 
 import {Sheafd} from "../sdk/js/sheafd.js";
-import {axe, call, createRound, finish, launch, openPage, problemsOf, requestId, SCHEMES, skip, temporaryFolder, trainedStore, WIDTHS} from "./dashboard.js";
+import {axe, call, createRound, cutTexts, finish, launch, openPage, problemsOf, requestId, SCHEMES, skip, temporaryFolder, trainedStore, WIDTHS} from "./dashboard.js";
 
 const ROUNDS = 6;
 
@@ -15,6 +15,7 @@ let browser: Browser;
 /** Newest first. */
 let trained: {id: string}[];
 let stuck: string;
+let failing: string;
 
 before(async () => {
   if (skip !== false) return;
@@ -23,7 +24,7 @@ before(async () => {
   assert.equal(trained.length, ROUNDS);
   // One that nobody can compute, one that fails, and a worker that waits.
   stuck = await createRound(sheafd.http, {job: "stuck", computation: {name: "nobody-offers-this"}, listed: {tasks: [{dataSelector: "client:1"}, {}, {}]}});
-  const failing = await createRound(sheafd.http, {job: "failing", computation: {name: "selftest"}, retry: {failedMax: 1}, listed: {tasks: [{payload: "AAAA"}, {payload: "AAAA"}]}});
+  failing = await createRound(sheafd.http, {job: "failing", computation: {name: "selftest"}, retry: {failedMax: 1}, listed: {tasks: [{payload: "AAAA"}, {payload: "AAAA"}]}});
   await call(sheafd.http, "WorkService/Sync", {protocolVersion: 1, worker: "tab-1", softwareVersion: "js-0.1.0 browser", pollId: "a", computations: [{name: "selftest", version: 1}], want: 1});
   const {leases = []} = await call(sheafd.http, "WorkService/Sync", {
     protocolVersion: 1, worker: "daemon-1", softwareVersion: "0.1.0", labels: {zone: "north"}, pollId: "b", computations: [{name: "selftest", version: 1}], want: 1});
@@ -47,22 +48,25 @@ const PAGES: [string, () => string, string][] = [
   ["the rounds", () => "rounds", "Rounds, newest first"],
   ["a round that succeeded", () => `rounds/${trained[0]!.id}`, "Divided by"],
   ["a round that goes on", () => `rounds/${stuck}`, "Divided by"],
+  ["a round that failed", () => `rounds/${failing}?task=1`, "the file is not there"],
   ["the queue", () => "queue", "the file is not there"],
   ["the workers", () => "workers", "daemon-1"],
   ["a job", () => "jobs/tags", "Its rounds, newest first"],
   ["a round that is not there", () => "rounds/r-00000000", "There is no answer"],
   ["a population without rounds", () => "?population=elsewhere", "has no rounds yet"],
+  ["a population without workers", () => "workers?population=elsewhere", "has called yet"],
 ];
 
 for (const [name, hash, text] of PAGES) {
   for (const width of WIDTHS) {
     for (const scheme of SCHEMES) {
-      test(`${name}, ${width} px, ${scheme}: no error, no violation, nothing to stumble over`, {skip}, async () => {
+      test(`${name}, ${width} px, ${scheme}: no error, no violation, nothing cut off, nothing to stumble over`, {skip}, async () => {
         // What the browser itself says of a 404.
         const expected = name === "a round that is not there" ? /status of 404/ : undefined;
         const page = await openPage(browser, sheafd.http, hash(), {width, scheme, expected});
         await page.getByText(text).first().waitFor();
         await page.getByText("Loading").first().waitFor({state: "detached"});
+        assert.deepEqual(await cutTexts(page), []);
         await finish(page);
         const again = await openPage(browser, sheafd.http, hash(), {width, scheme, bypassCSP: true});
         await again.getByText(text).first().waitFor();
@@ -84,8 +88,78 @@ test("A round that succeeded says where its time went, how sparse it was, and wh
   const sparsity = await section("Bytes, and how sparse it is").innerText();
   assert.match(sparsity, /rows each, [\d,]+ in all; [\d,]+ different ones/);
   assert.match(sparsity, /times less/);
-  assert.match(await section("Explanation").innerText(), /SUCCEEDED/);
+  // In the milliseconds that the page says, too, however short it was.
+  const took = await page.locator(".figure", {hasText: "Took"}).locator("dd").innerText();
+  const [, value, unit] = /^([\d.]+)(ms|s)$/.exec(took)!;
+  const [, explained] = new RegExp(`SUCCEEDED after ([\\d.]+)${unit}\\.`).exec(await section("Explanation").innerText())!;
+  assert.ok(Math.abs(Number(explained) - Number(value)) <= (unit === "s" ? 0.1 : 0.051), `${explained} and ${took}`);
   await finish(page);
+});
+
+test("What only rounds that succeeded have is promised of none that ended otherwise", {skip}, async () => {
+  const cancelled = await createRound(sheafd.http, {job: "stuck", computation: {name: "nobody-offers-this"}});
+  await call(sheafd.http, "RoundService/CancelRound", {requestId: requestId(), round: cancelled, reason: "of no use"});
+  for (const [id, when] of [
+    [stuck, "known when the round has succeeded."], [failing, "known of rounds that succeeded; this one failed."],
+    [cancelled, "known of rounds that succeeded; this one was cancelled."],
+  ] as const) {
+    const page = await openPage(browser, sheafd.http, `rounds/${id}`);
+    await page.getByRole("region", {name: "Where the time went"}).getByText(`It is ${when}`).waitFor();
+    await page.getByRole("region", {name: "Metrics, means over clients"}).getByText(`They are ${when}`).waitFor();
+    await finish(page);
+  }
+});
+
+test("On a phone nothing has to be scrolled sideways: outputs are blocks, commands are broken between their options", {skip}, async () => {
+  const page = await openPage(browser, sheafd.http, `rounds/${trained[0]!.id}`, {width: 375});
+  const outputs = page.getByRole("region", {name: "Outputs"});
+  await outputs.getByText("float32 [").first().waitFor();
+  assert.equal(await outputs.getByRole("row").count(), 3, "it is a table still");
+  assert.ok(Number(await outputs.locator(".scroll").evaluate((element) => element.scrollWidth - element.clientWidth)) <= 0);
+  await page.goto(`http://${sheafd.http}/#/workers`);
+  const version = page.getByRole("row").filter({hasText: "tab-1"}).getByRole("cell").filter({hasText: "browser"});
+  assert.equal(await version.innerText(), "browserjs-0.1.0");
+  assert.ok(Number(await version.evaluate((element) => element.scrollWidth - element.clientWidth)) <= 0);
+  await page.goto(`http://${sheafd.http}/#/workers?population=a-population-with-a-name`);
+  const command = page.locator("pre code");
+  await command.waitFor();
+  // What is copied is the line; what is seen are an option and its value side by side.
+  assert.equal(await command.textContent(), `sheaf-worker --server http://${sheafd.http} --population a-population-with-a-name`);
+  for (const unit of await command.locator(".unit").all()) assert.ok((await unit.boundingBox())!.height < 25, await unit.innerText());
+  await finish(page);
+});
+
+test("Where there is nothing yet, the commands lead to this server, and to this population of it", {skip}, async () => {
+  const other = await Sheafd.start("--store", "memory");
+  after(() => other.close());
+  const server = `--server http://${other.http}`;
+  const quoted = "--population 'it'\\''s'";
+  for (const [hash, commands] of [
+    ["", [`sheaf round create -f round.json --wait ${server}`, `sheaf-worker ${server}`]],
+    ["rounds?population=it's", [`sheaf round create -f round.json --wait ${server} ${quoted}`, `sheaf-worker ${server} ${quoted}`]],
+    ["workers", [`sheaf-worker ${server}`]], ["workers?population=elsewhere", [`sheaf-worker ${server} --population elsewhere`]],
+  ] as const) {
+    const page = await openPage(browser, other.http, hash);
+    await page.locator("pre code").first().waitFor();
+    assert.deepEqual(await page.locator("pre code").allTextContents(), commands);
+    // A store in memory has no directory.
+    if (hash === "") assert.equal(await page.locator(".fields div", {hasText: "Store"}).locator("dd").innerText(), "memory");
+    await finish(page);
+  }
+});
+
+test("Figures of the queue are of one height, and only jobs that measured something have cards", {skip}, async () => {
+  for (const width of WIDTHS) {
+    const page = await openPage(browser, sheafd.http, "queue", {width});
+    // Two answers, so that the rates have their lines.
+    await page.locator(".figure svg.spark").nth(1).waitFor();
+    const heights = await page.locator(".figure").evaluateAll((figures) => figures.map((figure) => Math.round(figure.getBoundingClientRect().height)));
+    assert.equal(new Set(heights).size, 1, `${width} px: ${heights}`);
+    await page.goto(`http://${sheafd.http}/#/rounds`);
+    await page.getByRole("list", {name: "Metrics of the newest jobs"}).waitFor();
+    assert.deepEqual(await page.locator(".jobs a").allInnerTexts(), ["tags"]);
+    await finish(page);
+  }
 });
 
 test("What the server has is what the page shows", {skip}, async () => {

@@ -5,8 +5,9 @@ import test from "node:test";
 import {joined} from "../../web/src/live/page.js";
 import type {RoundRow} from "../../web/src/live/rounds.js";
 import {curvesOf, ticksBetween} from "../../web/src/text/curves.js";
+import {commandTo, serverAddress, shellWord, unitsOf} from "../../web/src/text/commands.js";
 import {coordinatesOf, denseBytesOf, isSparse} from "../../web/src/text/density.js";
-import {age, bytes, count, duration, metric, percent, plural, seconds, sentence} from "../../web/src/text/format.js";
+import {age, at, bytes, count, duration, metric, percent, plural, seconds, sentence} from "../../web/src/text/format.js";
 import {carriedOn, placeOf, stalenessOf, stalenessText, stragglerTexts} from "../../web/src/text/policies.js";
 
 test("Numbers are written as `sheaf` writes them", () => {
@@ -25,6 +26,11 @@ test("Numbers are written as `sheaf` writes them", () => {
   assert.equal(plural(1, "task"), "1 task");
   assert.equal(plural(1200, "task"), "1,200 tasks");
   assert.equal(seconds("1.5s"), 1.5);
+  // A round may take less than a millisecond.
+  assert.ok(Math.abs(at("2026-01-31T12:00:00.001250Z") - at("2026-01-31T12:00:00.000750Z") - 0.5) < 1e-3);
+  assert.equal(at("2026-01-31T12:00:00.250Z"), Date.parse("2026-01-31T12:00:00.250Z"));
+  assert.equal(at("2026-01-31T12:00:00Z"), Date.parse("2026-01-31T12:00:00Z"));
+  assert.ok(isNaN(at(undefined)));
   assert.equal(sentence("there is no round r-1"), "There is no round r-1.");
   assert.equal(sentence("The server does not answer."), "The server does not answer.");
   const now = Date.parse("2026-01-31T12:00:00Z");
@@ -60,6 +66,20 @@ test("Curves are those of a job, oldest first, of which lists have the newest fi
   const round = (job: string, metrics: Record<string, number>) => ({job, metrics}) as unknown as RoundRow;
   const curves = curvesOf([round("a", {loss: 1}), round("b", {loss: 9}), round("", {loss: 7}), round("a", {loss: 2, examples: 3}), round("a", {})]);
   assert.deepEqual([...curves].map(([job, of]) => [job, Object.fromEntries(of)]), [["a", {loss: [2, 1], examples: [3]}], ["b", {loss: [9]}]]);
+  assert.equal(curvesOf([round("a", {})]).size, 0, "a job that measured nothing has none");
+});
+
+test("Commands to copy lead to the server of the page and to the population, whatever its name", () => {
+  assert.equal(serverAddress("http://127.0.0.1:7480/#/rounds?population=a/b"), "http://127.0.0.1:7480");
+  assert.equal(serverAddress("https://example.org/sheaf/#/"), "https://example.org/sheaf");
+  assert.equal(shellWord("edge-1.north_2"), "edge-1.north_2");
+  assert.equal(shellWord("$(reboot) it's"), "'$(reboot) it'\\''s'");
+  assert.equal(shellWord(""), "''");
+  const server = "http://127.0.0.1:7480";
+  assert.equal(commandTo("sheaf-worker", {server, population: "default", hasTokens: false}), "sheaf-worker --server http://127.0.0.1:7480");
+  assert.equal(commandTo("sheaf-worker", {server, population: "a b", hasTokens: true}), "sheaf-worker --server http://127.0.0.1:7480 --population 'a b' --token-file FILE");
+  assert.deepEqual(unitsOf("sheaf round create -f round.json --wait --server S"), ["sheaf", "round", "create", "-f round.json", "--wait", "--server S"]);
+  for (const text of ["sheaf task requeue", "sheaf worker drain --undo NAME", "a  b -- c", "-", ""]) assert.equal(unitsOf(text).join(" "), text);
 });
 
 test("A round's outputs are compared with the same as dense tensors", () => {

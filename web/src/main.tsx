@@ -3,6 +3,7 @@ import {render} from "preact";
 import {useEffect, useRef, useState} from "preact/hooks";
 
 import {Notice} from "./parts/basics.js";
+import {Commands} from "./parts/commands.js";
 import {useCell} from "./live/cell.js";
 import {rightsOf} from "./live/rights.js";
 import {linkTo, place, population, setQuery} from "./live/location.js";
@@ -33,7 +34,7 @@ function Login({problem}: {problem: string}) {
     {problem && <p class="problem" role="alert">{sentence(problem)}</p>}
     <button class="primary">Sign in</button>
     <p id="token-help" class="dim">An operator makes one that may look and change nothing:</p>
-    <pre>sheaf token create NAME --role viewer --to FILE</pre>
+    <Commands lines={["sheaf token create NAME --role viewer --to FILE"]}/>
   </form></main>;
 }
 

@@ -28,9 +28,17 @@ constexpr int kErrorsShown = 3;
 // Of the tasks that were not done when a round ended, so many are looked at.
 constexpr int kUnfinishedShown = 1000;
 
+// Without digits that say nothing: "412us", "91.2ms", "204ms", "3.8s", "1m12s". What is short is rounded, as `sheaf` and the dashboard
+// do beside it; of what is long, whole units have passed, or are left.
 std::string Ago(absl::Duration duration) {
-  return absl::FormatDuration(
-      absl::Trunc(duration, duration < absl::Seconds(10) ? absl::Milliseconds(100) : absl::Seconds(1)));
+  const absl::Duration size = absl::AbsDuration(duration);
+  const absl::Duration unit = size < absl::Milliseconds(1)     ? absl::Microseconds(1)
+                              : size < absl::Milliseconds(100) ? absl::Microseconds(100)
+                              : size < absl::Seconds(1)        ? absl::Milliseconds(1)
+                              : size < absl::Seconds(10)       ? absl::Milliseconds(100)
+                                                               : absl::Seconds(1);
+  return absl::FormatDuration(size < absl::Seconds(1) ? absl::Floor(duration + unit / 2, unit)
+                                                      : absl::Trunc(duration, unit));
 }
 
 class Explanation {

@@ -9,6 +9,9 @@ import type {FetchPage} from "./use_pages.js";
 export const PHASES = ["wait", "download", "prepare", "compute", "upload", "fold", "commit"] as const;
 export const LIVE_STATES = ["ANNOUNCED", "COLLECTING", "SEALING"] as const;
 
+/** Of these the server requeues tasks. */
+export const OPEN_STATES = ["ANNOUNCED", "COLLECTING"] as const;
+
 export interface RoundRow {
   id: string;
   state: string;
@@ -30,6 +33,10 @@ export interface RoundRow {
 
 export function isLive({state}: {state?: string}): boolean {
   return (LIVE_STATES as readonly string[]).includes(state ?? "");
+}
+
+export function isOpen({state}: {state?: string}): boolean {
+  return (OPEN_STATES as readonly string[]).includes(state ?? "");
 }
 
 export function numTasks(tasks: TaskCountsJson = {}): number {

@@ -1,6 +1,7 @@
 // What goes on, on one screen.
 import type {GetServerInfoResponseJson} from "../../gen/sheaf/v1/inspection_service_pb.js";
 import {Fields, Missing, Notice, Section} from "../parts/basics.js";
+import {ServerCommands} from "../parts/commands.js";
 import {QueueFigures} from "../parts/queue_figures.js";
 import {RoundsTable} from "../parts/rounds_table.js";
 import {linkTo} from "../live/location.js";
@@ -13,8 +14,8 @@ const CERTIFICATE_DAYS = 14;
 
 export function NoRounds({population}: {population: string}) {
   return <Notice title={`The population ${population} has no rounds yet`}>
-    <p>A program creates rounds, and workers compute their tasks. On this machine, to see some:</p>
-    <pre>sheaf round create -f round.json --wait{"\n"}sheaf-worker --server {location.hostname}:7433</pre>
+    <p>A program creates rounds, and workers compute their tasks. To see some:</p>
+    <ServerCommands commands={["sheaf round create -f round.json --wait", "sheaf-worker"]} population={population}/>
     <p>The guide “Write a program” has a first one in Python.</p>
   </Notice>;
 }
@@ -51,7 +52,8 @@ export function Overview({population, info}: {population: string; info: Live<Get
     {server && <Section title="Server">
       <Fields rows={[
         ["Version", server.version], ["Up for", age(server.startTime)],
-        ["Store", `${server.store}${server.dataDirectory ? `, ${server.dataDirectory}` : ""}`],
+        // One in memory has no directory, although the server may have been given one.
+        ["Store", server.store === "memory" || !server.dataDirectory ? server.store : `${server.store}, ${server.dataDirectory}`],
         ["Live rounds, all populations", count(server.numLiveRounds)], ["Workers ever seen", count(server.numWorkers)],
         ["Calls refused because there was too much to do", count(server.numRefusedCalls)],
       ]}/>

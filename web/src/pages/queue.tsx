@@ -6,12 +6,13 @@ import {linkTo, place, setQuery} from "../live/location.js";
 import type {Rights} from "../live/rights.js";
 import {fetchRounds, LIVE_STATES} from "../live/rounds.js";
 import {client} from "../live/session.js";
+import {useOpenRounds} from "../live/use_open_rounds.js";
 import {usePages} from "../live/use_pages.js";
 import {Missing, Section, State, stateName} from "../parts/basics.js";
 import {QueueFigures} from "../parts/queue_figures.js";
 import {RoundsTable} from "../parts/rounds_table.js";
 import {type Column, Table} from "../parts/table.js";
-import {CancelAction, TaskAction} from "../parts/task_action.js";
+import {CancelAction, isRequeuable, TaskAction} from "../parts/task_action.js";
 import {age, count, plural} from "../text/format.js";
 
 const STATES = ["QUEUED", "LEASED", "TASK_FAILED", "BURIED", "TASK_SUCCEEDED", "TASK_CANCELLED"];
@@ -22,12 +23,12 @@ const COLUMNS: Column<TaskJson>[] = [
   {name: "Task", class: "main", cell: (task) => <a class="id" href={linkTo("rounds", task.round)}>{task.id}</a>},
   {name: "State", cell: (task) => <State of={task.state}/>},
   {name: "Data", class: "wide name", cell: (task) => <span title={task.dataSelector}>{task.dataSelector}</span>},
-  {name: "Worker", class: "name", cell: (task) => task.worker && <a href={linkTo("workers", "", {name: task.worker})} title={task.worker}>{task.worker}</a>},
+  {name: "Worker", class: "name worker", cell: (task) => task.worker && <a href={linkTo("workers", "", {name: task.worker})} title={task.worker}>{task.worker}</a>},
   {name: "Attempts", class: "num wide", cell: (task) => count(task.numAttempts)},
   {name: "Failed", class: "num wide", cell: (task) => count(task.numFailed)},
   {name: "Lost", class: "num wide", cell: (task) => count(task.numLost)},
   {name: "Age", class: "num", cell: (task) => age(task.createTime)},
-  {name: "Last error", class: "name error", cell: (task) => <span title={task.lastError}>{task.lastError}</span>},
+  {name: "Last error", class: "name error", cell: (task) => task.lastError && <span title={task.lastError}>{task.lastError}</span>},
 ];
 
 function TextFilter({name, label}: {name: string; label: string}) {
@@ -53,7 +54,9 @@ export function Queue({population, rights}: {population: string; rights: Rights}
     setQuery({states: next.join(",") === AT_FIRST ? "" : next.join(",") || "none"});
   };
   const rows = states.length > 0 ? list.value?.items : [];
-  const columns = rights.isOperator ? [...COLUMNS, {name: "Action", class: "num act", cell: (task: TaskJson) => <TaskAction task={task} done={list.refresh}/>}] : COLUMNS;
+  const isOpen = useOpenRounds(population, rights.isOperator && (rows ?? []).some(isRequeuable));
+  const columns = rights.isOperator ? [...COLUMNS, {name: "Action", class: "num act", cell: (task: TaskJson) => (
+    <TaskAction task={task} isOpen={isOpen(task.round!)} done={list.refresh}/>)}] : COLUMNS;
   return <>
     <h1>Queue</h1>
     <QueueFigures population={population}/>

@@ -6,11 +6,12 @@ import type {RoundJson} from "../../gen/sheaf/v1/round_pb.js";
 import type {TaskJson} from "../../gen/sheaf/v1/task_pb.js";
 import type {Rights} from "../live/rights.js";
 import {linkTo} from "../live/location.js";
-import {fetchRounds, isLive, numTasks, PHASES, phasesOf, rowOf} from "../live/rounds.js";
+import {fetchRounds, isLive, isOpen, numTasks, PHASES, phasesOf, rowOf} from "../live/rounds.js";
 import {client} from "../live/session.js";
 import {LONG_POLL, useLive} from "../live/use_live.js";
 import {Action, Bar, Fields, Figure, Missing, Notice, Section, Spark, State} from "../parts/basics.js";
 import {Carried} from "../parts/carried.js";
+import {Code} from "../parts/commands.js";
 import {PhaseStack, Progress, took} from "../parts/rounds_table.js";
 import {CancelAction} from "../parts/task_action.js";
 import {TaskStrip} from "../parts/task_strip.js";
@@ -44,9 +45,15 @@ async function saveResult(round: string): Promise<void> {
   setTimeout(() => URL.revokeObjectURL(link.href), ENDED_MILLIS);
 }
 
+/** Of what only rounds that succeeded have: that it comes, or that it never will. */
+function NotYet({round, what}: {round: RoundJson; what: string}) {
+  if (isLive(round)) return <p class="dim">{what} known when the round has succeeded.</p>;
+  return <p class="dim">{what} known of rounds that succeeded; this one {round.state === "CANCELLED" ? "was cancelled" : "failed"}.</p>;
+}
+
 function Phases({round}: {round: RoundJson}) {
   const phases = phasesOf(round.phases);
-  if (phases === null) return <p class="dim">It is known when the round has ended.</p>;
+  if (phases === null) return <NotYet round={round} what="It is"/>;
   const all = phases.reduce((sum, value) => sum + value, 0) || 1;
   return <>
     <div class="phases"><PhaseStack phases={phases}/></div>
@@ -109,7 +116,8 @@ function Metrics({round, population}: {round: RoundJson; population: string}) {
   const names = Object.keys(round.metrics ?? {}).sort();
   const earlier = useLive(async (signal) => job === "" ? [] : (await fetchRounds(population, job, ["SUCCEEDED"])("", EARLIER_MAX, signal)).items,
     ["earlier", population, job], ENDED_MILLIS);
-  if (names.length === 0) return <p class="dim">{round.state === "SUCCEEDED" ? "Its contributions carried none." : "Their means are known when the round has succeeded."}</p>;
+  if (names.length === 0 && round.state === "SUCCEEDED") return <p class="dim">Its contributions carried none.</p>;
+  if (names.length === 0) return <NotYet round={round} what="They are"/>;
   const until = (earlier.value ?? []).filter(({begin}) => begin <= at(round.createTime)).reverse();
   return <>
     <dl class="metrics">{names.map((name) => (
@@ -121,14 +129,18 @@ function Metrics({round, population}: {round: RoundJson; population: string}) {
 
 function Outputs({round}: {round: RoundJson}) {
   const outputs = round.spec?.aggregate?.outputs ?? [];
-  return <div class="scroll" tabIndex={0} role="group" aria-label="What was asked for and released"><table>
-    <thead><tr><th scope="col">Output</th><th scope="col">Operator</th><th scope="col">Type</th><th scope="col" class="num">Touched</th><th scope="col" class="num">Released</th><th scope="col">Divided by</th></tr></thead>
-    <tbody>{outputs.map((output) => {
+  // On a narrow screen a row is a block, and what a number is stands before it. Not every browser takes that for a table unless it is told.
+  return <div class="scroll" tabIndex={0} role="group" aria-label="What was asked for and released"><table role="table" class="outputs">
+    <thead role="rowgroup"><tr role="row">{["Output", "Operator", "Type", "Touched", "Released", "Divided by"].map((name) => (
+      <th key={name} role="columnheader" scope="col" class={["Touched", "Released"].includes(name) ? "num" : undefined}>{name}</th>))}</tr></thead>
+    <tbody role="rowgroup">{outputs.map((output) => {
       const summary = round.aggregate?.outputs?.find(({name}) => name === output.name);
-      return <tr key={output.name}>
-        <th scope="row">{output.name}</th><td>{output.operator}</td><td>{output.dtype?.toLowerCase()} [{(output.denseShape ?? []).join(", ")}]</td>
-        <td class="num">{summary && count(summary.touched)}</td><td class="num">{summary && count(summary.released)}</td>
-        <td>{summary?.divisor}{summary?.divisorValue ? ` (${summary.divisorValue})` : ""}</td>
+      return <tr key={output.name} role="row">
+        <th role="rowheader" scope="row">{output.name}</th><td role="cell">{output.operator}</td>
+        <td role="cell" class="type">{output.dtype?.toLowerCase()} [{(output.denseShape ?? []).join(", ")}]</td>
+        <td role="cell" class="num" data-name="Touched">{summary && count(summary.touched)}</td>
+        <td role="cell" class="num" data-name="Released">{summary && count(summary.released)}</td>
+        <td role="cell" class="divisor" data-name="Divided by">{summary?.divisor}{summary?.divisorValue ? ` (${summary.divisorValue})` : ""}</td>
       </tr>;
     })}</tbody>
   </table></div>;
@@ -180,7 +192,7 @@ export function RoundPage({id, rights}: {id: string; rights: Rights}) {
         <Section title="Where the time went"><Phases round={round}/></Section>
         <Section title="Tasks" aside={numTasks(round.tasks) > TASKS_MAX && <span class="dim">the first {count(TASKS_MAX)} of {count(numTasks(round.tasks))}</span>}>
           <Missing live={tasks} what="the tasks"/>
-          {shown.current.length > 0 && <TaskStrip tasks={shown.current} refresh={refresh} isOperator={isOperator}/>}
+          {shown.current.length > 0 && <TaskStrip tasks={shown.current} isOpen={isOpen(round)} isOperator={isOperator} refresh={refresh}/>}
         </Section>
         <Carried round={round} tasks={shown.current}/>
         <Section title="Bytes, and how sparse it is"><Sparsity round={round}/></Section>
@@ -191,7 +203,7 @@ export function RoundPage({id, rights}: {id: string; rights: Rights}) {
           {explained.value && <>
             <p>{explained.value.summary}</p>
             {explained.value.reasons && <ul class="list">{explained.value.reasons.map((text) => <li key={text}>{text}</li>)}</ul>}
-            {explained.value.hints?.map((text) => <p key={text} class="hint">{text.split("`").map((part, i) => i % 2 === 1 ? <code>{part}</code> : part)}</p>)}
+            {explained.value.hints?.map((text) => <p key={text} class="hint">{text.split("`").map((part, i) => i % 2 === 1 ? <Code key={i} text={part}/> : part)}</p>)}
           </>}
         </Section>
         <Section title="Metrics, means over clients" aside={spec.job && <a href={linkTo("jobs", spec.job)}>Curves</a>}><Metrics round={round} population={population}/></Section>

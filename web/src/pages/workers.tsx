@@ -6,6 +6,7 @@ import type {Rights} from "../live/rights.js";
 import {client} from "../live/session.js";
 import {usePages} from "../live/use_pages.js";
 import {Action, Missing, Notice, Section, State} from "../parts/basics.js";
+import {ServerCommands} from "../parts/commands.js";
 import {type Column, Table} from "../parts/table.js";
 import {age, count, int, plural} from "../text/format.js";
 
@@ -19,6 +20,11 @@ export function workerState(worker: WorkerJson): string {
 /** By what sdk/js says of itself. */
 function isBrowser({softwareVersion = ""}: WorkerJson): boolean {
   return /\bbrowser\b/.test(softwareVersion);
+}
+
+/** Without what the badge says. */
+function versionOf({softwareVersion = ""}: WorkerJson): string {
+  return softwareVersion.replace(/ ?\bbrowser\b/, "");
 }
 
 function offersOf({computations = []}: WorkerJson): string {
@@ -37,7 +43,9 @@ const COLUMNS: Column<WorkerJson>[] = [
   {name: "Failed", class: "num wide", cell: (worker) => count(worker.numFailed)},
   {name: "Lost", class: "num wide", cell: (worker) => count(worker.numLost)},
   {name: "Last seen", class: "num", cell: (worker) => age(worker.lastSeenTime)},
-  {name: "Version", class: "name", cell: (worker) => <>{isBrowser(worker) && <span class="badge">browser</span>}<span title={worker.softwareVersion}>{worker.softwareVersion}</span></>},
+  {name: "Version", class: "name", cell: (worker) => <>
+    {isBrowser(worker) && <span class="badge">browser</span>}<span title={worker.softwareVersion}>{versionOf(worker)}</span>
+  </>},
   {name: "Offers", class: "wide name", cell: (worker) => <span title={offersOf(worker)}>{offersOf(worker)}</span>},
   {name: "Labels", class: "wide name", cell: (worker) => <span title={labelsOf(worker)}>{labelsOf(worker)}</span>},
 ];
@@ -65,7 +73,7 @@ export function Workers({population, rights}: {population: string; rights: Right
     </div>
     <Missing live={list} what="the workers"/>
     {all?.length === 0 && <Notice title={`No worker of the population ${population} has called yet`}>
-      <p>Start one where the data are:</p><pre>sheaf-worker --server {location.hostname}:7433</pre>
+      <p>Start one where the data are:</p><ServerCommands commands={["sheaf-worker"]} population={population}/>
     </Notice>}
     {rows && rows.length > 0 && <Section title="Workers, by name">
       <Table name={rights.isOperator ? "workers t-acts" : "workers"} label="Workers, by name" rows={rows} columns={columns} idOf={(worker) => worker.name!} onEnd={list.more} hasMore={Boolean(list.value?.next)}/>

@@ -1,6 +1,6 @@
 // What every page is made of: states as words with a colour, figures, notices, bars.
 import type {ComponentChildren} from "preact";
-import {useState} from "preact/hooks";
+import {useEffect, useRef, useState} from "preact/hooks";
 
 import {CallError} from "../api/client.js";
 import {note} from "../live/session.js";
@@ -86,10 +86,22 @@ export function Spark({values, wide = false}: {values: number[]; wide?: boolean}
   </svg>;
 }
 
-/** Does something on the server. It asks first if `question` is set, and says beside itself what went wrong. */
-export function Action({name, label, question, act}: {name: string; label?: string; question?: string; act: () => Promise<void>}) {
+/**
+ * Does something on the server. It asks first if `question` is set, and says beside itself what went wrong: also after that it is
+ * not offered any more.
+ */
+export function Action({name, label, question, isOffered = true, act}: {
+  name: string; label?: string; question?: string; isOffered?: boolean; act: () => Promise<void>;
+}) {
   const [phase, setPhase] = useState<"" | "asking" | "running">("");
   const [problem, setProblem] = useState("");
+  const button = useRef<HTMLButtonElement>(null);
+  const isFirst = useRef(true);
+  useEffect(() => {
+    // The button that was pressed made way for another: whoever has only keys goes on there, unless they are elsewhere already.
+    if (!isFirst.current && document.activeElement === document.body) button.current?.focus();
+    isFirst.current = false;
+  }, [phase]);
   const run = async () => {
     setPhase("running");
     setProblem("");
@@ -101,10 +113,13 @@ export function Action({name, label, question, act}: {name: string; label?: stri
     }
     setPhase("");
   };
+  if (!isOffered && phase === "" && problem === "") return null;
   return <span class="action">
     {phase === "asking"
-      ? <span role="group" aria-label={question}>{question} <button class="danger" ref={(button) => button?.focus()} onClick={run}>Yes, {name.toLowerCase()}</button> <button onClick={() => setPhase("")}>No</button></span>
-      : <button aria-label={label} disabled={phase === "running"} onClick={() => question ? setPhase("asking") : void run()}>{name}</button>}
+      ? <span class="asking" role="group" aria-label={question}>
+          {question} <span class="answers"><button class="danger" ref={button} onClick={run}>Yes, {name.toLowerCase()}</button> <button onClick={() => setPhase("")}>No</button></span>
+        </span>
+      : (isOffered || phase === "running") && <button ref={button} aria-label={label} disabled={phase === "running"} onClick={() => question ? setPhase("asking") : void run()}>{name}</button>}
     {problem && <span class="problem" role="alert">{problem}</span>}
   </span>;
 }

@@ -29,17 +29,18 @@ export function QueueFigures({population}: {population: string}) {
   if (queue === undefined) return <Missing live={live} what={`the queue of ${population}`}/>;
   const {tasks = {}} = queue;
   const unfit = int(queue.numUnschedulable);
+  const delayed = int(queue.numDelayed);
   const lostTasks = int(tasks.failed) + int(tasks.buried);
-  const rate = (value: unknown) => Number(value ?? 0).toFixed(1);
+  const rate = (value: unknown, samples: number[]) => <span class="beside">{Number(value ?? 0).toFixed(1)}<Spark values={samples}/></span>;
   return <>
     <Missing live={live} what={`the queue of ${population}`}/>
     <dl class="figures">
       <Figure name="Live rounds">{count(queue.numLiveRounds)}</Figure>
-      <Figure name="Queued" note={int(queue.numDelayed) > 0 && `${count(queue.numDelayed)} wait out a backoff`}>{count(tasks.queued)}</Figure>
+      <Figure name="Queued"><span class="beside">{count(tasks.queued)}{delayed > 0 && <small title="They wait out a backoff.">{count(delayed)} delayed</small>}</span></Figure>
       <Figure name="Oldest waits">{queue.oldestAge === undefined ? "–" : duration(seconds(queue.oldestAge))}</Figure>
       <Figure name="Leased">{count(tasks.leased)}</Figure>
-      <Figure name="Leases/s" note={<Spark values={leases}/>}>{rate(queue.leasesPerSecond)}</Figure>
-      <Figure name="Done/s" note={<Spark values={done}/>}>{rate(queue.completionsPerSecond)}</Figure>
+      <Figure name="Leases/s">{rate(queue.leasesPerSecond, leases)}</Figure>
+      <Figure name="Done/s">{rate(queue.completionsPerSecond, done)}</Figure>
       <Figure name="Failed, buried" tone={lostTasks > 0 ? "bad" : ""}>{count(lostTasks)}</Figure>
       <Figure name="Waiting workers">{count(queue.numParkedPolls)}</Figure>
     </dl>

@@ -5,7 +5,7 @@
 //   ]}/>
 //
 // It scrolls with the page. All rows are of one height, which style.css gives to the class `t-NAME` along with the widths of the
-// columns; on a narrow screen a row has two lines.
+// columns; on a narrow screen a row has two lines. Only what opens in a row, as a question does, makes it taller, and moves those below.
 import type {ComponentChildren} from "preact";
 import {useEffect, useLayoutEffect, useRef, useState} from "preact/hooks";
 
@@ -17,6 +17,20 @@ export interface Column<Row> {
 }
 
 const AROUND = 12;
+
+/** A row at its place. Its height is told whenever it changes; when it goes, it is 0. */
+function PlacedRow({index, top, onHeight, children}: {index: number; top: number; onHeight: (height: number) => void; children: ComponentChildren}) {
+  const row = useRef<HTMLDivElement>(null);
+  useLayoutEffect(() => {
+    const observer = new ResizeObserver(() => onHeight(row.current!.offsetHeight));
+    observer.observe(row.current!);
+    return () => {
+      observer.disconnect();
+      onHeight(0);
+    };
+  }, []);
+  return <div role="row" ref={row} aria-rowindex={index} style={{top: `${top}px`}}>{children}</div>;
+}
 
 interface Props<Row> {
   name: string;
@@ -32,10 +46,21 @@ interface Props<Row> {
 export function Table<Row>({name, label, rows, columns, idOf, onEnd, hasMore = false}: Props<Row>) {
   const body = useRef<HTMLDivElement>(null);
   const [seen, setSeen] = useState({first: 0, end: 40, height: 31});
+  // By how much rows are taller than others. Those that are not in the page are as all are.
+  const [taller, setTaller] = useState<ReadonlyMap<string, number>>(new Map());
+  const extra = useRef(0);
+  const rowHeight = useRef(31);
+  extra.current = [...taller.values()].reduce((sum, value) => sum + value, 0);
+  const noteHeight = (id: string, height: number) => setTaller((before) => {
+    const by = Math.max(0, height - rowHeight.current);
+    if (by === (before.get(id) ?? 0)) return before;
+    return new Map([...before].filter(([other]) => other !== id).concat(by > 0 ? [[id, by]] : []));
+  });
   const look = () => {
     const height = parseFloat(getComputedStyle(body.current!).getPropertyValue("--row"));
+    rowHeight.current = height;
     const top = body.current!.getBoundingClientRect().top;
-    const first = Math.max(0, Math.floor(-top / height) - AROUND);
+    const first = Math.max(0, Math.floor((-top - extra.current) / height) - AROUND);
     const end = Math.ceil((innerHeight - top) / height) + AROUND;
     setSeen((before) => before.first === first && before.end === end && before.height === height ? before : {first, end, height});
   };
@@ -60,15 +85,21 @@ export function Table<Row>({name, label, rows, columns, idOf, onEnd, hasMore = f
   }, []);
   const isNearEnd = hasMore && seen.end >= rows.length;
   useEffect(() => { if (isNearEnd) onEnd?.(); }, [isNearEnd, rows.length]);
+  let top = seen.first * seen.height;
+  const placed = rows.slice(seen.first, seen.end).map((row) => {
+    const place = {row, id: idOf(row), top};
+    top += seen.height + (taller.get(place.id) ?? 0);
+    return place;
+  });
   return <div class={`table t-${name}`} role="table" aria-label={label} aria-rowcount={hasMore ? -1 : rows.length + 1}>
     <div role="rowgroup" class="head">
       <div role="row" aria-rowindex={1}>{columns.map((column) => <span key={column.name} role="columnheader" class={column.class}>{column.name}</span>)}</div>
     </div>
-    <div role="rowgroup" ref={body} class="body" style={{height: `${rows.length * seen.height}px`}}>
-      {rows.slice(seen.first, seen.end).map((row, i) => (
-        <div role="row" key={idOf(row)} aria-rowindex={seen.first + i + 2} style={{top: `${(seen.first + i) * seen.height}px`}}>
+    <div role="rowgroup" ref={body} class="body" style={{height: `${rows.length * seen.height + extra.current}px`}}>
+      {placed.map(({row, id, top}, i) => (
+        <PlacedRow key={id} index={seen.first + i + 2} top={top} onHeight={(height) => noteHeight(id, height)}>
           {columns.map((column) => <span key={column.name} role="cell" class={column.class} data-name={column.name}>{column.cell(row)}</span>)}
-        </div>
+        </PlacedRow>
       ))}
     </div>
   </div>;

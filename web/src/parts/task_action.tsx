@@ -4,10 +4,15 @@ import {requestId} from "../api/client.js";
 import {client} from "../live/session.js";
 import {Action} from "./basics.js";
 
-/** Nothing where there is nothing to requeue. */
-export function TaskAction({task, done}: {task: TaskJson; done: () => void}) {
-  if (!["LEASED", "BURIED", "TASK_FAILED"].includes(task.state!)) return null;
-  return <Action name="Requeue" label={`Requeue ${task.id}`} question={task.state === "LEASED" ? `Take it away from ${task.worker}?` : undefined} act={async () => {
+/** Whether the server requeues it while its round is open. What was carried over runs where it is, and nowhere else. */
+export function isRequeuable({state, origin}: TaskJson): boolean {
+  return ["LEASED", "BURIED", "TASK_FAILED"].includes(state!) && !origin;
+}
+
+/** Nothing where the server would refuse it. `isOpen`: its round is. */
+export function TaskAction({task, isOpen, done}: {task: TaskJson; isOpen: boolean; done: () => void}) {
+  const question = task.state === "LEASED" ? `Take it away from ${task.worker}?` : undefined;
+  return <Action name="Requeue" label={`Requeue ${task.id}`} question={question} isOffered={isOpen && isRequeuable(task)} act={async () => {
     await client.call("InspectionService/RequeueTask", {requestId: requestId(), task: task.id});
     done();
   }}/>;

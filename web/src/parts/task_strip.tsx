@@ -36,7 +36,14 @@ function Attempt({attempt}: {attempt: AttemptJson}) {
   </li>;
 }
 
-function TaskDetail({task, refresh, isOperator}: {task: TaskJson; refresh: () => void; isOperator: boolean}) {
+interface Around {
+  /** The round hands out tasks. */
+  isOpen: boolean;
+  isOperator: boolean;
+  refresh: () => void;
+}
+
+function TaskDetail({task, isOpen, isOperator, refresh}: Around & {task: TaskJson}) {
   const live = useLive((signal) => client.call("InspectionService/GetTask", {task: task.id}, signal), ["task", task.id, task.state, task.numAttempts], 5000);
   const attempts = live.value?.task?.attempts ?? [];
   return <div class="detail">
@@ -44,7 +51,7 @@ function TaskDetail({task, refresh, isOperator}: {task: TaskJson; refresh: () =>
       <span class="id">{task.id}</span> <State of={task.state}/>
       {task.dataSelector && <> of <span>{task.dataSelector}</span></>}
       {task.worker && <>, <a href={linkTo("workers", "", {name: task.worker})}>{task.worker}</a></>}
-      {task.createTime && <span class="dim">, {age(task.createTime)} old</span>} {isOperator && <TaskAction task={task} done={refresh}/>}
+      {task.createTime && <span class="dim">, {age(task.createTime)} old</span>} {isOperator && <TaskAction key={task.id} task={task} isOpen={isOpen} done={refresh}/>}
     </p>
     {task.origin && <p>Carried over from <TaskLink id={task.origin}/>, through {plural(task.staleness ?? 0, "round")}.</p>}
     {task.carriedTo && <p>It goes on as <TaskLink id={task.carriedTo}/>.</p>}
@@ -53,7 +60,7 @@ function TaskDetail({task, refresh, isOperator}: {task: TaskJson; refresh: () =>
   </div>;
 }
 
-export function TaskStrip({tasks, refresh, isOperator}: {tasks: TaskJson[]; refresh: () => void; isOperator: boolean}) {
+export function TaskStrip({tasks, ...around}: Around & {tasks: TaskJson[]}) {
   const [frame, width] = useWidth();
   const size = sizeOf(tasks.length);
   const columns = Math.max(1, Math.floor((width || 600) / size));
@@ -77,6 +84,6 @@ export function TaskStrip({tasks, refresh, isOperator}: {tasks: TaskJson[]; refr
       </div>
     </div>
     {scrub.index === null ? <p class="dim">Choose a task, with the pointer or the arrow keys, to see its attempts.</p>
-      : <TaskDetail task={tasks[scrub.index]!} refresh={refresh} isOperator={isOperator}/>}
+      : <TaskDetail task={tasks[scrub.index]!} {...around}/>}
   </>;
 }

@@ -5,11 +5,11 @@ import type {RoundRow} from "../live/rounds.js";
 const POINTS_MAX = 100;
 const TICKS = 4;
 
-/** By job, newest first, the values of each metric, oldest first. */
+/** By job, newest first, the values of each metric, oldest first. Jobs that measured nothing are not among them. */
 export function curvesOf(rounds: RoundRow[]): Map<string, Map<string, number[]>> {
   const jobs = new Map<string, Map<string, number[]>>();
   for (const {job, metrics} of rounds) {
-    if (!job) continue;
+    if (!job || Object.keys(metrics).length === 0) continue;
     const curves = jobs.get(job) ?? new Map<string, number[]>();
     jobs.set(job, curves);
     for (const [name, value] of Object.entries(metrics)) {

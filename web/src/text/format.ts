@@ -10,9 +10,9 @@ export function seconds(duration: string | undefined): number {
   return parseFloat(duration ?? "0");
 }
 
-/** Milliseconds since 1970 of a time; NaN of none. */
+/** Milliseconds since 1970 of a time, with the microseconds that it has; NaN of none. */
 export function at(time: string | undefined): number {
-  return Date.parse(time ?? "");
+  return Date.parse(time ?? "") + Number(`0.${/\.\d{3}(\d*)/.exec(time ?? "")?.[1] || 0}`);
 }
 
 function threeDigits(value: number): string {
