@@ -43,8 +43,8 @@ absl::Status PostgresEngine::AddShards(std::vector<ServerRecord>& servers) {
   std::string home_schema;
   std::vector<int64_t> used;
   RETURN_IF_ERROR(session_.Ask({.sql = R"(-- used_shards
-      SELECT current_schema()::text, shard FROM generate_series(0, 15) AS shard
-       WHERE shard = 0 OR EXISTS (SELECT FROM populations p WHERE p.shard = generate_series.shard))",
+      SELECT current_schema()::text, numbers.shard FROM generate_series(0, 15) AS numbers(shard)
+       WHERE numbers.shard = 0 OR EXISTS (SELECT FROM populations p WHERE p.shard = numbers.shard))",
                                 .on_row = [&](const SqlRow& row) {
                                   home_schema = row.String(0);
                                   used.push_back(row.Int(1));
