@@ -259,7 +259,7 @@ std::vector<int> NumOwned(PostgresDatabase& database, int num_shards) {
 }
 
 TEST_CASE(
-    "The populations of a database are spread over its servers, and move on when one ends: each task counts once") {
+    "The populations of a database are spread over its servers, and move on when one ends, and no task counts twice") {
   constexpr int kPopulations = 6;
   constexpr int kTasks = 20;
   PostgresCluster cluster;
@@ -323,6 +323,16 @@ TEST_CASE(
   };
   await_rounds();
   await_even();
+  std::vector<std::string> listed;
+  const v1::ListServersResponse servers_listed = Ok(BlockingCall(transport, kListServers, {}));
+  for (const v1::Server& server : servers_listed.servers()) {
+    CHECK(server.is_owner());
+    CHECK(server.num_shards() == kPopulations / kServers);
+    listed.insert(listed.end(), server.populations().begin(), server.populations().end());
+  }
+  std::sort(listed.begin(), listed.end());
+  CHECK(listed == std::vector<std::string>{population(0), population(1), population(2), population(3), population(4),
+                                           population(5)});
   const char* const names[] = {"SIGTERM", "SIGKILL", "SIGSTOP"};
   for (size_t fault = 0; fault < std::size(names); ++fault) {
     INFO(names[fault]);
