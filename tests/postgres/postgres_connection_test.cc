@@ -330,7 +330,7 @@ TEST_CASE("Servers that start together migrate an empty database once") {
   }
   const int newest = PostgresMigrations().back().version;
   CHECK(database.Run("SELECT version FROM schema") == std::to_string(newest));
-  CHECK(newest == SqliteMigrations().back().version);
+  CHECK(newest == PostgresMigrations().back().version);
 
   database.Run("UPDATE schema SET version = 1000, minimum_compatible_version = 1000");
   const absl::Status status = MakePostgresSchema(*first);
