@@ -1,7 +1,7 @@
 // ShardDirectory: in which shard what is, for whoever has a call and looks for the store that it is about.
 //
-//   ASSIGN_OR_RETURN(const Shard shard, directory.Place("phones"));
-//   ASSIGN_OR_RETURN(const std::vector<Shard> shards, directory.FindBlob(digest));
+//   ASSIGN_OR_RETURN(const Shard shard, shards_of_it.Place("phones"));
+//   ASSIGN_OR_RETURN(const std::vector<Shard> shards, shards_of_it.FindBlob(digest));
 //
 // Thread-safe. Each asks a database, and takes as long.
 #pragma once

@@ -5,7 +5,7 @@
 //   router.Hold();                            // The store is this server's now, and is being read: calls wait.
 //   router.Serve(methods, dispatcher);        // It is served here.
 //   router.Hold();                            // It will be another server's: calls wait,
-//   router.WaitUntilNoneHere(timeout);        // and those that are here are answered.
+//   router.WaitUntilNoneHere(clock, timeout); // and those that are here are answered.
 //   router.SendOn();                          // It is: all calls go on.
 //   router.Forward(call, method, caller, request, &response, done);
 //

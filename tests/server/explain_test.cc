@@ -164,10 +164,8 @@ TEST_CASE("Of a round that succeeded, explain only says how to read it") {
 
 TEST_CASE("How long a round took is said in milliseconds where it was short") {
   const std::pair<absl::Duration, std::string> kCases[] = {
-      {absl::Microseconds(412), "412us"},
-      {absl::Microseconds(91'170), "91.2ms"},
-      {absl::Microseconds(203'500), "204ms"},
-      {absl::Milliseconds(1290), "1.2s"},
+      {absl::Microseconds(412), "412us"},     {absl::Microseconds(91'170), "91.2ms"},
+      {absl::Microseconds(203'500), "204ms"}, {absl::Milliseconds(1290), "1.2s"},
       {absl::Milliseconds(72'900), "1m12s"},
   };
   for (const auto& [took, text] : kCases) {

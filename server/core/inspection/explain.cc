@@ -28,8 +28,8 @@ constexpr int kErrorsShown = 3;
 // Of the tasks that were not done when a round ended, so many are looked at.
 constexpr int kUnfinishedShown = 1000;
 
-// Without digits that say nothing: "412us", "91.2ms", "204ms", "3.8s", "1m12s". What is short is rounded, as `sheaf` and the dashboard
-// do beside it; of what is long, whole units have passed, or are left.
+// Without digits that say nothing: "412us", "91.2ms", "204ms", "3.8s", "1m12s". What is short is rounded, as `sheaf`
+// and the dashboard do beside it; of what is long, whole units have passed, or are left.
 std::string Ago(absl::Duration duration) {
   const absl::Duration size = absl::AbsDuration(duration);
   const absl::Duration unit = size < absl::Milliseconds(1)     ? absl::Microseconds(1)

@@ -29,6 +29,7 @@ STORAGE_OF = {
     "postgres/postgres_place.h": "extern PostgresValues& values; extern RowPlace place; extern SqlRow& row;",
     "postgres/peer_address.h": "extern std::string pem, secret;",
     "postgres/value_lists.h": "extern std::vector<WorkerRecord>& workers; extern PostgresSession& session;",
+    "shard_directory.h": "extern ShardDirectory& shards_of_it;",
     "second_lease.h": "extern TaskId& id; extern LeaseToken& token;",
     "single_leases.h": "extern std::string& requirement; extern TaskRecord& task; extern std::vector<std::string>& fulfilled; "
                        "extern int n;",

@@ -1,6 +1,6 @@
 // What every page is made of: states as words with a colour, figures, notices, bars.
 import type {ComponentChildren} from "preact";
-import {useEffect, useRef, useState} from "preact/hooks";
+import {useLayoutEffect, useRef, useState} from "preact/hooks";
 
 import {CallError} from "../api/client.js";
 import {note} from "../live/session.js";
@@ -97,7 +97,7 @@ export function Action({name, label, question, isOffered = true, act}: {
   const [problem, setProblem] = useState("");
   const button = useRef<HTMLButtonElement>(null);
   const isFirst = useRef(true);
-  useEffect(() => {
+  useLayoutEffect(() => {
     // The button that was pressed made way for another: whoever has only keys goes on there, unless they are elsewhere already.
     if (!isFirst.current && document.activeElement === document.body) button.current?.focus();
     isFirst.current = false;
