@@ -10,6 +10,8 @@
 #include <fstream>
 #include <sstream>
 
+#include "bench/process_stat.h"
+
 namespace sheaf::bench {
 namespace {
 
@@ -103,18 +105,7 @@ ChildProcess::~ChildProcess() {
   close(output_);
 }
 
-absl::Duration ChildProcess::cpu_time() const {
-  std::ifstream file(fmt::format("/proc/{}/stat", pid_));
-  std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  // Behind the name, which may hold anything, in parentheses: state is field 3, utime 14, stime 15.
-  std::istringstream fields(text.substr(text.rfind(')') + 2));
-  std::string skipped;
-  for (int field = 3; field < 14; ++field) fields >> skipped;
-  int64_t user = 0;
-  int64_t system = 0;
-  fields >> user >> system;
-  return absl::Seconds(1) * (user + system) / sysconf(_SC_CLK_TCK);
-}
+absl::Duration ChildProcess::cpu_time() const { return ReadProcessStat(pid_).cpu_time; }
 
 int64_t ChildProcess::rss_bytes() const {
   std::ifstream file(fmt::format("/proc/{}/statm", pid_));

@@ -18,6 +18,7 @@ class Loop {
     LoopResult result = {.num_calls = -num_calls_, .num_units = -num_units_};
     const absl::Time start = clock_.Now();
     const absl::Duration cpu_start = cpu_time();
+    const absl::Duration other_cpu_start = options.other_cpu_time();
     int64_t num_before = num_units_;
     for (int part = 1; part <= options.parts; ++part) {
       Wait(start + options.duration * part / options.parts - clock_.Now());
@@ -28,6 +29,7 @@ class Loop {
     result.num_units += num_units_;
     result.elapsed = clock_.Now() - start;
     result.cpu_time = cpu_time() - cpu_start;
+    result.other_cpu_time = options.other_cpu_time() - other_cpu_start;
     is_ending_ = true;
     MutexLock lock(mutex_);
     while (num_running_ > 0) ended_.Wait(mutex_);

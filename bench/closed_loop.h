@@ -29,6 +29,8 @@ struct LoopOptions {
   absl::Duration duration = absl::Seconds(2);
   // Equal ones of it, whose units are counted apart.
   int parts = 1;
+  // Of whoever else works for it.
+  std::function<absl::Duration()> other_cpu_time = [] { return absl::ZeroDuration(); };
 };
 
 struct LoopResult {
@@ -37,11 +39,15 @@ struct LoopResult {
   std::vector<int64_t> units_of_parts;
   absl::Duration elapsed;
   absl::Duration cpu_time;
+  absl::Duration other_cpu_time;
 
   double calls_per_second() const { return static_cast<double>(num_calls) / absl::ToDoubleSeconds(elapsed); }
   double units_per_second() const { return static_cast<double>(num_units) / absl::ToDoubleSeconds(elapsed); }
   double cpu_micros_per_unit() const {
     return absl::ToDoubleMicroseconds(cpu_time) / static_cast<double>(num_units == 0 ? 1 : num_units);
+  }
+  double other_cpu_micros_per_unit() const {
+    return absl::ToDoubleMicroseconds(other_cpu_time) / static_cast<double>(num_units == 0 ? 1 : num_units);
   }
 };
 

@@ -15,6 +15,7 @@
 #include "bench/bench.h"
 #include "bench/delays.h"
 #include "bench/postgres_servers.h"
+#include "bench/process_stat.h"
 #include "bench/rounds.h"
 #include "bench/skip_locked.h"
 #include "bench/sync_loop.h"
@@ -26,9 +27,10 @@ namespace sheaf::bench {
 namespace {
 
 // One after the other, so that each run of one is beside a run of the others.
-absl::Status MeasureCycles(const Setup& setup, PostgresCluster& cluster, const SyncLoad& load,
-                           const std::string& target, Table& table) {
-  std::vector<double> rates, by_hand, on_sqlite, of_hand, of_sqlite, of_one, sent_of_one, cpu;
+absl::Status MeasureCycles(const Setup& setup, PostgresCluster& cluster, SyncLoad load, const std::string& target,
+                           Table& table) {
+  load.other_cpu_time = [postmaster = PostmasterOf(cluster)] { return CpuTimeOfChildren(postmaster); };
+  std::vector<double> rates, by_hand, on_sqlite, of_hand, of_sqlite, of_one, sent_of_one, cpu, database_cpu;
   for (int i = 0; i < setup.repeats; ++i) {
     double hand = 0;
     {
@@ -52,6 +54,7 @@ absl::Status MeasureCycles(const Setup& setup, PostgresCluster& cluster, const S
     const double rate = result.units_per_second();
     rates.push_back(rate);
     cpu.push_back(result.cpu_micros_per_unit() / 1000);
+    database_cpu.push_back(result.other_cpu_micros_per_unit() / 1000);
     by_hand.push_back(hand);
     on_sqlite.push_back(sqlite);
     of_hand.push_back(rate / hand);
@@ -61,7 +64,8 @@ absl::Status MeasureCycles(const Setup& setup, PostgresCluster& cluster, const S
   }
   table.Add(
       {.what = fmt::format("{} workers, {} per Sync", load.workers, load.batch),
-       .figure = fmt::format("{:.0f} tasks/s, {:.3f} ms server CPU per task", Quantile(rates, 0.5), Quantile(cpu, 0.5)),
+       .figure = fmt::format("{:.0f} tasks/s, {:.3f} ms server CPU per task, {:.3f} ms the database's",
+                             Quantile(rates, 0.5), Quantile(cpu, 0.5), Quantile(database_cpu, 0.5)),
        .ratio = fmt::format("{:.2f}x of {:.0f} by SKIP LOCKED, {:.2f}x of {:.0f} on SQLite", Quantile(of_hand, 0.5),
                             Quantile(by_hand, 0.5), Quantile(of_sqlite, 0.5), Quantile(on_sqlite, 0.5)),
        .target = target});

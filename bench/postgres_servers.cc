@@ -18,6 +18,11 @@ void SetUsual(PostgresCluster& cluster) {
   cluster.Start();
 }
 
+pid_t PostmasterOf(PostgresCluster& cluster) {
+  PostgresDatabase database(cluster);
+  return std::stoi(database.Run("SELECT pg_read_file('postmaster.pid', 0, 20)"));
+}
+
 absl::StatusOr<std::unique_ptr<PostgresServers>> PostgresServers::Start(const Setup& setup, PostgresCluster& cluster,
                                                                         int count,
                                                                         const std::vector<std::string>& options) {

@@ -7,6 +7,8 @@
 //   ASSIGN_OR_RETURN(LoopResult result, RunSyncLoop(setup, servers->all(), load, {}));
 #pragma once
 
+#include <sys/types.h>
+
 #include <memory>
 #include <string>
 #include <vector>
@@ -19,6 +21,9 @@ namespace sheaf::bench {
 
 // A cluster of tests saves memory. From here on it is as PostgreSQL is installed; it is started again for that.
 void SetUsual(PostgresCluster& cluster);
+
+// The process that starts all others of the database.
+pid_t PostmasterOf(PostgresCluster& cluster);
 
 class PostgresServers {
  public:

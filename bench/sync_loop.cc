@@ -63,11 +63,12 @@ absl::StatusOr<LoopResult> RunSyncLoop(const Setup& setup, const std::vector<con
     const ChildProcess& server = *servers[static_cast<size_t>(i) % servers.size()];
     callers.push_back(std::make_unique<SyncCaller>(server.address(), options, i, load.batch, contribution));
   }
-  return RunClosedLoop(setup.clock, callers, {.duration = setup.duration, .parts = load.parts}, [&] {
-    absl::Duration cpu_time;
-    for (const ChildProcess* server : servers) cpu_time += server->cpu_time();
-    return cpu_time;
-  });
+  return RunClosedLoop(setup.clock, callers,
+                       {.duration = setup.duration, .parts = load.parts, .other_cpu_time = load.other_cpu_time}, [&] {
+                         absl::Duration cpu_time;
+                         for (const ChildProcess* server : servers) cpu_time += server->cpu_time();
+                         return cpu_time;
+                       });
 }
 
 }  // namespace sheaf::bench

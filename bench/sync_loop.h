@@ -1,6 +1,7 @@
 // Workers in a closed loop: each hands in what it holds and takes as many tasks again.
 #pragma once
 
+#include <functional>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -20,6 +21,7 @@ struct SyncLoad {
   int tasks_per_round;
   // See LoopOptions.
   int parts = 1;
+  std::function<absl::Duration()> other_cpu_time = [] { return absl::ZeroDuration(); };
 };
 
 // Creates the rounds and runs the loop for the set-up's duration; a unit of the result is an accepted contribution.

@@ -57,6 +57,8 @@ constexpr CommandRow kCommands[] = {
     {"token", "revoke", "End a token at once, for good.", "sheaf token revoke t-7k2m9q4x", MakeTokenRevoke},
     {"server", "info", "Show the server's version, store and limits.", "sheaf server info", MakeServerInfo},
     {"server", "list", "List the servers that share the store.", "sheaf server list", MakeServerList},
+    {"server", "drain", "Let a server give what it owns to the others and take nothing more.",
+     "sheaf server drain server-7k2m9q4x", MakeServerDrain},
     {"server", "selftest",
      "Test a deployment: run rounds under faults, and check that no contribution is lost or counted twice.",
      "sheaf server selftest --workers 16 --loops 5", MakeServerSelftest},

@@ -56,6 +56,7 @@ std::unique_ptr<Command> MakeTokenList();
 std::unique_ptr<Command> MakeTokenRevoke();
 std::unique_ptr<Command> MakeServerInfo();
 std::unique_ptr<Command> MakeServerList();
+std::unique_ptr<Command> MakeServerDrain();
 std::unique_ptr<Command> MakeServerSelftest();
 std::unique_ptr<Command> MakeStoreBackup();
 std::unique_ptr<Command> MakeStoreRestore();

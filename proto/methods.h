@@ -51,6 +51,7 @@ SHEAF_METHOD(InspectionService, DrainWorker);
 SHEAF_METHOD(InspectionService, ExplainRound);
 SHEAF_METHOD(InspectionService, GetServerInfo);
 SHEAF_METHOD(InspectionService, ListServers);
+SHEAF_METHOD(InspectionService, DrainServer);
 
 SHEAF_METHOD(AccessService, CreateToken);
 SHEAF_METHOD(AccessService, ListTokens);

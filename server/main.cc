@@ -67,27 +67,27 @@ sigset_t StopSignals() {
   return signals;
 }
 
-// Before any thread is made: all inherit it, so that only WaitForStop sees the signals.
+// Before any thread is made: all inherit it, so that only TakeStopSignal sees the signals.
 void BlockStopSignals() {
   const sigset_t signals = StopSignals();
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   std::signal(SIGPIPE, SIG_IGN);
 }
 
-// Takes the signal that says so.
-bool IsToldToStop() {
+// Takes the signal that says so, if it comes within `patience`. The next one then ends the process at once.
+std::optional<int> TakeStopSignal(absl::Duration patience) {
   const sigset_t signals = StopSignals();
-  const timespec at_once = {};
-  return sigtimedwait(&signals, nullptr, &at_once) > 0;
-}
-
-// The second signal then ends the process at once.
-int WaitForStop() {
-  const sigset_t signals = StopSignals();
-  int received = 0;
-  sigwait(&signals, &received);
+  const timespec timeout = absl::ToTimespec(patience);
+  const int received = sigtimedwait(&signals, nullptr, &timeout);
+  if (received <= 0) return std::nullopt;
   pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
   return received;
+}
+
+int WaitForStop() {
+  for (;;) {
+    if (const std::optional<int> signal = TakeStopSignal(absl::Hours(1))) return *signal;
+  }
 }
 
 // Whoever waits for the file never sees half of it.
@@ -115,6 +115,10 @@ constexpr int kBeats = 5;
 constexpr absl::Duration kTokenLook = absl::Seconds(1);
 // Before what others have deleted is looked for.
 constexpr int kLooksPerDrop = 60;
+// Between two looks whether another server is to have the store.
+constexpr absl::Duration kDrainLook = absl::Milliseconds(50);
+// Of calls that are open then, before a signal is looked for.
+constexpr absl::Duration kDrainGrace = absl::Seconds(1);
 
 absl::StatusOr<Runtime::Options> RuntimeOptions(const Config& config) {
   Runtime::Options options = {
@@ -161,8 +165,9 @@ absl::Status Announce(const Config& config, const Server& server, std::string_vi
   return absl::OkStatus();
 }
 
-// Waits for the server's turn at a database. Callers are let in meanwhile, as soon as the tokens are known, and their
-// calls go on to the server whose turn it is.
+// The server's turns at a database: it waits for one, and it ends with the process, or when the server is taken out of
+// service. Callers are let in meanwhile, as soon as the tokens are known, and their calls go on to the server whose
+// turn it is.
 class Turn {
  public:
   Turn(const Config& config, const Clock& clock, Runtime::Options options)
@@ -199,19 +204,20 @@ class Turn {
           .SetOwner(
               {{.name = server, .address = peer.address, .certificate = peer.certificate, .secret = peer.secret}});
     }
-    was_stopped_ = status_.ok() && IsToldToStop();
+    was_stopped_ = status_.ok() && TakeStopSignal(absl::ZeroDuration());
     return status_.ok() && !was_stopped_;
   }
+  // As PostgresOwner::Options::may_take.
+  bool MayTake() const { return keeper_ == nullptr || !keeper_->leaves_first_to_others(); }
   bool was_stopped() const { return was_stopped_; }
   // Why it cannot wait.
   const absl::Status& status() const { return status_; }
 
-  // The turn has come: nothing is forwarded any more, and what is on its way to or from the database ends within a
-  // piece. Returns at once.
+  // The turn has come: nothing is forwarded any more. Returns at once.
   void Take() {
+    has_said_why_ = false;
     if (server_ != nullptr) server_->store(kHomeShard).Hold();
     if (payloads_ == nullptr) return;
-    payloads_->Stop();
     // There may be many gigabytes of them.
     ending_.Run("fetched", [payloads = payloads_] { payloads->DropAll(); });
   }
@@ -225,6 +231,19 @@ class Turn {
     }
     watch_.reset();
     return server_.get();
+  }
+  // While it serves: the signal that told the process to stop. None: the server was taken out of service, and nothing
+  // of the store is used here any more.
+  std::optional<int> AwaitEnd() {
+    for (bool is_giving = false;;) {
+      if (const auto signal = TakeStopSignal(is_giving ? absl::ZeroDuration() : kDrainLook)) return signal;
+      is_giving = is_giving || !MayTake();
+      if (!is_giving) continue;
+      const absl::Status given = server_->store(kHomeShard).HandOver(kDrainGrace);
+      if (absl::IsDeadlineExceeded(given)) continue;
+      if (!given.ok()) LogWarning("the store is to be given away: {}", std::string(given.message()));
+      return std::nullopt;
+    }
   }
   // The shards that the server has are others' first.
   absl::Status Stop() {
@@ -246,9 +265,6 @@ class Turn {
     if (payloads_ != nullptr) LookAtPayloads();
     if (!*tokens) return absl::OkStatus();
     if (server_ != nullptr) return server_->SetTokens(**tokens);
-    if (watch_->has_own_schema()) {
-      ASSIGN_OR_RETURN(payloads_, OpenWaitingPayloads({.conninfo = config_.store}, config_.data_dir));
-    }
     const absl::Status started = StartServer(**tokens);
     // At the next look.
     if (absl::IsUnavailable(started) && server_ == nullptr) return Forget();
@@ -264,6 +280,9 @@ class Turn {
   }
 
   absl::Status StartServer(const std::vector<TokenRecord>& tokens) {
+    if (watch_->has_own_schema()) {
+      ASSIGN_OR_RETURN(payloads_, OpenWaitingPayloads({.conninfo = config_.store}, config_.data_dir));
+    }
     ASSIGN_OR_RETURN(const std::string name, NameOfServer(config_.data_dir, random_));
     ASSIGN_OR_RETURN(shards_, PostgresShards::Open({.conninfo = config_.store}, name, config_.takeover_after));
     // Before the first call that asks for a population: what is placed is known.
@@ -301,7 +320,7 @@ class Turn {
   absl::Status status_;
   absl::Time next_token_look_ = absl::InfinitePast();
   std::unique_ptr<PostgresTokenWatch> watch_;
-  // Null where the store has another schema than this build, and where it was this server's at once.
+  // Null where the store had another schema than this build when the server began.
   std::shared_ptr<PostgresPayloadStore> payloads_;
   int64_t num_payload_looks_ = 0;
   std::unique_ptr<PostgresShards> shards_;
@@ -377,11 +396,10 @@ absl::Status PrintOperatorToken(const Config& config) {
   return absl::OkStatus();
 }
 
-// Until the process is told to stop; `server` as for Announce.
+// `server` as for Announce.
 template <typename Server>
-absl::Status ServeUntilTold(const Config& config, const ChosenStore& store, Server& server) {
-  RETURN_IF_ERROR(Announce(config, server, WhereDataLie(config)));
-  LogInfo("stopping on {}; another signal ends it at once", WaitForStop() == SIGINT ? "SIGINT" : "SIGTERM");
+absl::Status StopOn(int signal, const Config& config, const ChosenStore& store, Server& server) {
+  LogInfo("stopping on {}; another signal ends it at once", signal == SIGINT ? "SIGINT" : "SIGTERM");
   absl::Status status = server.Stop();
   if (status.ok()) GiveBack(store);
   RemovePortFiles(config);
@@ -397,41 +415,52 @@ absl::Status Serve(const Config& config) {
   ASSIGN_OR_RETURN(const ChosenStore store, ChooseStore(config, random));
   ASSIGN_OR_RETURN(const std::unique_ptr<Runtime> runtime,
                    Runtime::Start(*store.tasks, *store.payloads, clock, random, std::move(options)));
-  return ServeUntilTold(config, store, *runtime);
+  RETURN_IF_ERROR(Announce(config, *runtime, WhereDataLie(config)));
+  return StopOn(WaitForStop(), config, store, *runtime);
 }
 
 // In a database that several servers share.
 absl::Status ServeShared(const Config& config) {
   const SystemClock clock;
+  const absl::Time start_time = clock.Now();
   SystemRandom random;
   ASSIGN_OR_RETURN(Runtime::Options options, RuntimeOptions(config));
   RETURN_IF_ERROR(OpenPorts(config, clock, random, options));
   // What the turn's server serves outlives it.
-  absl::StatusOr<ChosenStore> store = absl::UnknownError("not opened yet");
+  std::optional<ChosenStore> store;
   Turn turn(config, clock, std::move(options));
-  PostgresStoreOptions as = {.address = turn.address(), .peer = turn.peer()};
-  // While what lives is read.
-  std::optional<PostgresHeartbeat> recovery;
-  as.wait = [&turn](const PostgresOwner::Waiting& waiting) { return turn.Wait(waiting); };
-  as.taken = [&](const PostgresOwner::Tenure& tenure) {
-    turn.Take();
-    recovery.emplace(
-        PostgresConnection::Options{
-            .conninfo = config.store, .timeout = config.takeover_after, .lock_timeout = config.takeover_after / 2},
-        tenure, config.takeover_after / kBeats);
-  };
-  store = ChooseStore(config, random, std::move(as));
-  if (turn.was_stopped()) {
-    RemovePortFiles(config);
-    LogInfo("stopped before its turn");
-    return absl::OkStatus();
+  for (;;) {
+    PostgresStoreOptions as = {.address = turn.address(), .peer = turn.peer()};
+    as.up_for = clock.Now() - start_time;
+    // While what lives is read.
+    std::optional<PostgresHeartbeat> recovery;
+    as.wait = [&turn](const PostgresOwner::Waiting& waiting) { return turn.Wait(waiting); };
+    as.may_take = [&turn] { return turn.MayTake(); };
+    as.taken = [&](const PostgresOwner::Tenure& tenure) {
+      turn.Take();
+      recovery.emplace(
+          PostgresConnection::Options{
+              .conninfo = config.store, .timeout = config.takeover_after, .lock_timeout = config.takeover_after / 2},
+          tenure, config.takeover_after / kBeats);
+    };
+    absl::StatusOr<ChosenStore> chosen = ChooseStore(config, random, std::move(as));
+    if (turn.was_stopped()) {
+      RemovePortFiles(config);
+      LogInfo("stopped before its turn");
+      return absl::OkStatus();
+    }
+    RETURN_IF_ERROR(turn.status());
+    RETURN_IF_ERROR(chosen.status());
+    store = *std::move(chosen);
+    ASSIGN_OR_RETURN(SharedServer* const server, turn.Server());
+    RETURN_IF_ERROR(server->store(kHomeShard).Serve(*store->tasks, *store->payloads, random));
+    recovery.reset();
+    RETURN_IF_ERROR(Announce(config, turn, WhereDataLie(config)));
+    if (const std::optional<int> signal = turn.AwaitEnd()) return StopOn(*signal, config, *store, turn);
+    GiveBack(*store);
+    store.reset();
+    LogInfo("the store is given away");
   }
-  RETURN_IF_ERROR(turn.status());
-  RETURN_IF_ERROR(store.status());
-  ASSIGN_OR_RETURN(SharedServer* const server, turn.Server());
-  RETURN_IF_ERROR(server->store(kHomeShard).Serve(*store->tasks, *store->payloads, random));
-  recovery.reset();
-  return ServeUntilTold(config, *store, turn);
 }
 
 absl::Status Run(const Config& config) { return config.is_in_postgres() ? ServeShared(config) : Serve(config); }

@@ -20,13 +20,14 @@
 namespace sheaf {
 
 struct Runtime::State {
-  State(TaskStore& its_store, PayloadStore& payloads, const Clock& its_clock, Random& random, Options& options)
+  State(TaskStore& its_store, PayloadStore& its_payloads, const Clock& its_clock, Random& random, Options& options)
       : clock(its_clock),
         store(its_store),
+        payloads(its_payloads),
         stop_grace(options.stop_grace),
         threads(its_clock, options.idle_max),
         calls(static_cast<int>(options.limits.call_threads_max)),
-        parts(its_store, payloads, threads.core, random, its_clock,
+        parts(its_store, its_payloads, threads.core, random, its_clock,
               threads.CoreOptions({.limits = options.limits,
                                    .data_directory = options.data_directory,
                                    .requires_tokens = options.requires_tokens}),
@@ -45,22 +46,24 @@ struct Runtime::State {
   }
 
   // Of what is served, with the threads that serve it.
-  MetricSources Sources(const StoreParts& of, const StoreThreads& by, TaskStore& tasks, PayloadStore& payloads) {
+  MetricSources Sources(const StoreParts& of, const StoreThreads& by, TaskStore& tasks, PayloadStore& stored) {
     return {.core = of.core.figures(),
             .batches = by.core.figures(),
             .admission = parts.admission,
             .pipeline = parts.pipeline,
-            .payloads = payloads,
+            .payloads = stored,
             .unfolded = of.core.unfolded(),
             .certificate = parts.certificate,
             .limits = of.core.limits(),
             .store = tasks.GetInfo().engine,
             .start_time = of.core.start_time()};
   }
+  MetricSources OwnSources() { return Sources(parts, threads, store, payloads); }
 
   const Clock& clock;
   // The core's.
   TaskStore& store;
+  PayloadStore& payloads;
   const absl::Duration stop_grace;
   StoreThreads threads;
   CallThreads calls;
@@ -99,7 +102,7 @@ absl::StatusOr<std::unique_ptr<Runtime>> Runtime::Start(TaskStore& store, Payloa
     RETURN_IF_ERROR(
         CheckLetsSomebodyIn(state->parts.core.access(), clock.Now(), options.listen, options.data_directory));
   }
-  state->metrics.emplace(state->Sources(state->parts, state->threads, store, payloads));
+  state->metrics.emplace(state->OwnSources());
   State& started = *state;
   auto runtime = std::unique_ptr<Runtime>(new Runtime(std::move(state)));
   started.threads.core.Start(started.parts.runner, started.parts.core);
@@ -165,7 +168,9 @@ void Runtime::ShowStore(const StoreParts& parts, const StoreThreads& threads, Ta
                       : state_->metrics->LookAt(shard, std::move(sources));
 }
 
-void Runtime::HideStore(Shard shard) { state_->metrics->StopLooking(shard); }
+void Runtime::HideStore(Shard shard) {
+  shard == kHomeShard ? state_->metrics->LookAt(state_->OwnSources()) : state_->metrics->StopLooking(shard);
+}
 
 absl::Status Runtime::Stop(const std::function<void()>& drain) {
   State& state = *state_;

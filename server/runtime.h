@@ -97,8 +97,7 @@ class Runtime {
   // For stores that are served behind the forwarder.
   ServerParts& parts();
   CallPool& pool();
-  // What is served, for metrics: `parts` are those of the store. All must live until HideStore returns; of the first
-  // shard, as long as the runtime.
+  // What is served, for metrics: `parts` are those of the store. All must live until HideStore returns.
   void ShowStore(const StoreParts& parts, const StoreThreads& threads, TaskStore& store, PayloadStore& payloads);
   void HideStore(Shard shard);
 

@@ -169,7 +169,7 @@ void ShardKeeper::HearOfPlacement(const PostgresShards::View& view) {
   SharedStore& home = server_.store(kHomeShard);
   for (auto population = just_placed_.begin(); population != just_placed_.end();) {
     // They wait in the first shard for a population that nobody had seen when they came.
-    if (home.forwarder().is_here()) home.SendAway(population->first);
+    home.SendAway(population->first);
     population = population->second <= now ? just_placed_.erase(population) : std::next(population);
   }
 }
@@ -231,8 +231,15 @@ void ShardKeeper::Do(Kept& kept, const std::function<void(Kept&)>& job) {
 }
 
 void ShardKeeper::Balance(const PostgresShards::View& view) {
+  const bool leaves_all = view.is_draining && !view.servers.empty();
+  if (leaves_first_to_others_.exchange(leaves_all) != leaves_all) {
+    LogInfo("{}", leaves_all ? "this server drains: others get what it has" : "this server takes stores again");
+  }
+  if (leaves_all) return GiveAll();
   std::map<std::string, int> num_owned;
   for (const std::string& server : view.servers) num_owned[server] = 0;
+  // Where all are out of service each does what it can.
+  if (view.is_draining) num_owned[options_.name] = 0;
   if (!num_owned.contains(options_.name)) return;
   for (const PostgresShards::ShardView& shard : view.shards) {
     if (shard.owner && num_owned.contains(shard.owner->server)) ++num_owned[shard.owner->server];
@@ -255,6 +262,13 @@ void ShardKeeper::Balance(const PostgresShards::View& view) {
   if (GivesOne(view, own, fewest)) last_free_ = now;
 }
 
+void ShardKeeper::GiveAll() {
+  for (const auto& [shard, kept] : kept_) {
+    if (IsBusy(*kept) || !kept->owned) continue;
+    Do(*kept, [this](Kept& given) { Give(given, absl::InfiniteDuration()); });
+  }
+}
+
 bool ShardKeeper::GivesOne(const PostgresShards::View& view, int num_own, int fewest) {
   const absl::Time now = clock_.Now();
   // What is free, or was just now, is for those that have fewer.
@@ -267,9 +281,7 @@ bool ShardKeeper::GivesOne(const PostgresShards::View& view, int num_own, int fe
   for (auto entry = kept_.rbegin(); entry != kept_.rend(); ++entry) {
     Kept& kept = *entry->second;
     if (!kept.owned || kept.stays_until > now) continue;
-    Do(kept, [this](Kept& given) {
-      if (!Give(given, absl::InfiniteDuration())) LogError("shard {} was not given away", given.shard);
-    });
+    Do(kept, [this](Kept& given) { Give(given, absl::InfiniteDuration()); });
     return true;
   }
   return false;

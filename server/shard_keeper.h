@@ -9,10 +9,12 @@
 //   keeper.Stop();              // What it has is given away, and calls go there.
 //
 // All servers do the same by what the database says of all of them: whoever has fewest takes what is free, and whoever
-// has two more than another gives one. What two take at the same time one of them gets. A look costs three round trips,
-// ten times a second, whatever is stored. Has a thread of its own; all else is main's.
+// has two more than another gives one. What two take at the same time one of them gets. A server that was taken out of
+// service counts for nobody: it gives all that it has, and takes nothing, as long as there is another. A look costs
+// three round trips, ten times a second, whatever is stored. Has a thread of its own; all else is main's.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <map>
 #include <memory>
@@ -65,6 +67,9 @@ class ShardKeeper {
   // that are open and the database let it, and some ten seconds where they do not. Stopping twice is fine.
   void Stop();
 
+  // The first store is to be another server's: this one was taken out of service, and there are others. Any thread's.
+  bool leaves_first_to_others() const { return leaves_first_to_others_; }
+
  private:
   // Of one shard. While a job is at work with it nobody else is.
   struct Kept {
@@ -97,6 +102,7 @@ class ShardKeeper {
   void HearOfOwners(const PostgresShards::View& view);
   void LookAtPayloads();
   void Balance(const PostgresShards::View& view);
+  void GiveAll();
   bool GivesOne(const PostgresShards::View& view, int num_own, int fewest);
   Kept& Keep(Shard shard);
   bool IsBusy(const Kept& kept) EXCLUDES(mutex_);
@@ -122,6 +128,7 @@ class ShardKeeper {
   // The thread's; only what jobs do with one of them is theirs.
   std::map<Shard, std::unique_ptr<Kept>> kept_;
   absl::Status last_look_;
+  std::atomic<bool> leaves_first_to_others_ = false;
   mutable Mutex mutex_;
   CondVar stop_;
   bool is_stopping_ GUARDED_BY(mutex_) = false;

@@ -35,7 +35,10 @@ void SharedStore::Hold() {
 absl::Status SharedStore::Serve(TaskStore& store, PayloadStore& payloads, Random& random) {
   auto served = std::make_unique<Served>(store, payloads, random, clock_, front_, options_);
   RETURN_IF_ERROR(served->parts.core.Recover(clock_.Now()));
-  served_ = std::move(served);
+  {
+    MutexLock lock(served_mutex_);
+    served_ = std::move(served);
+  }
   is_finished_ = false;
   served_->threads.core.Start(served_->parts.runner, served_->parts.core);
   front_.ShowStore(served_->parts, served_->threads, store, payloads);
@@ -57,6 +60,8 @@ absl::Status SharedStore::SetTokens(const std::vector<TokenRecord>& tokens) {
 }
 
 void SharedStore::SendAway(const std::string& population) {
+  MutexLock lock(served_mutex_);
+  if (served_ == nullptr) return;
   Core& core = served_->parts.core;
   served_->threads.core.Post([&core, population](absl::Time now) { core.polls().EndThoseOf(population, now); });
 }
@@ -68,8 +73,23 @@ absl::Status SharedStore::HandOver(absl::Duration grace) {
   if (!router_.WaitUntilNoneHere(clock_, grace)) {
     return absl::DeadlineExceededError(fmt::format("shard {} has calls that are not answered", options_.core.shard));
   }
+  if (options_.core.shard == kHomeShard) status.Update(GiveAccessBack());
   status.Update(Finish());
-  served_.reset();
+  std::unique_ptr<Served> gone;
+  {
+    MutexLock lock(served_mutex_);
+    gone = std::move(served_);
+  }
+  return status;
+}
+
+absl::Status SharedStore::GiveAccessBack() {
+  absl::StatusOr<std::vector<TokenRecord>> tokens = absl::UnknownError("not read yet");
+  absl::Status status = served_->threads.core.RunInBatch([&](absl::Time) { tokens = ReadTokens(served_->store); });
+  status.Update(tokens.status());
+  // Otherwise they are what they were before this server had the store.
+  if (status.ok()) status = front_.SetTokens(*tokens);
+  front_.parts().pipeline.SetAccess(front_.parts().core.access());
   return status;
 }
 

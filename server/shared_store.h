@@ -10,7 +10,7 @@
 //
 // While the store is another server's, the bytes of uploads and broadcasts are moved here all the same, between the
 // callers and the payload store that is shared with the owner (local_transfers.h). Calls are any thread's
-// (`forwarder`), all else is one thread's.
+// (`forwarder`), all else is one thread's, unless said otherwise.
 #pragma once
 
 #include <memory>
@@ -20,6 +20,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "base/random.h"
 #include "server/calls/forwarder.h"
 #include "server/calls/store_router.h"
@@ -61,8 +62,9 @@ class SharedStore {
   Core& core() { return served_->parts.core; }
   // Tokens of the first shard, of which this is another one: whoever waits by one that is void is sent away.
   absl::Status SetTokens(const std::vector<TokenRecord>& tokens);
-  // Whoever waits for work of this population, which was placed elsewhere, is answered, and calls again.
-  void SendAway(const std::string& population);
+  // Whoever waits here for work of this population, which was placed elsewhere, is answered, and calls again. Any
+  // thread's.
+  void SendAway(const std::string& population) EXCLUDES(served_mutex_);
 
   // Whoever waits is answered, what was accepted is checkpointed, and nothing of the store is used any more. New calls
   // wait from now on. DEADLINE_EXCEEDED while calls that are open are not answered within `grace`: to be called again.
@@ -90,6 +92,9 @@ class SharedStore {
     StoreParts parts;
   };
 
+  // Of the first store: the front itself knows again who may call.
+  absl::Status GiveAccessBack();
+
   Runtime& front_;
   const Clock& clock_;
   const Options options_;
@@ -97,6 +102,8 @@ class SharedStore {
   GrpcForwarder owner_;
   std::optional<LocalTransfers> transfers_;
   StoreRouter router_;
+  // Of the one thread, but for SendAway: what that thread changes it changes under the mutex.
+  Mutex served_mutex_;
   std::unique_ptr<Served> served_;
   bool is_finished_ = false;
 };

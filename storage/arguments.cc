@@ -125,6 +125,10 @@ absl::Status NoSuchWorker(const std::string& population, const WorkerName& name)
 
 absl::Status NoSuchToken(const TokenId& id) { return absl::NotFoundError(fmt::format("there is no token {}", id)); }
 
+absl::Status NoSuchServer(const std::string& name) {
+  return absl::NotFoundError(fmt::format("there is no server {}", name));
+}
+
 absl::Status TokenIsTaken(const TokenRecord& token) {
   return absl::AlreadyExistsError(
       token.certificate.empty()

@@ -29,6 +29,7 @@ absl::Status NotStaged(const RoundId& id, int64_t expected);
 absl::Status RoundIsThere(const RoundId& id);
 absl::Status NoSuchWorker(const std::string& population, const WorkerName& name);
 absl::Status NoSuchToken(const TokenId& id);
+absl::Status NoSuchServer(const std::string& name);
 // ALREADY_EXISTS.
 absl::Status TokenIsTaken(const TokenRecord& token);
 // FAILED_PRECONDITION.

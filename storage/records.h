@@ -219,6 +219,8 @@ struct ServerRecord {
   std::vector<std::string> populations;
   // Since the store heard of it.
   absl::Duration silent_for;
+  // It takes nothing while others are there, and gives away what it has.
+  bool is_draining = false;
 };
 
 }  // namespace sheaf

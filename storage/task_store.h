@@ -374,6 +374,16 @@ class TaskStore : public TaskQueries {
   virtual absl::StatusOr<TokenRecord> RevokeToken(const RevokeTokenParams& params) = 0;
   // NOT_FOUND.
   virtual absl::Status DeleteToken(const TokenId& id) = 0;
+
+  // --- Servers ---------------------------------------------------------------------------------
+
+  struct SetServerDrainingParams {
+    // One of ListServers.
+    std::string server;
+    bool is_draining = false;
+  };
+  // Holds for the name, also of a server that is restarted. NOT_FOUND.
+  virtual absl::StatusOr<ServerRecord> SetServerDraining(const SetServerDrainingParams& params) = 0;
 };
 
 }  // namespace sheaf

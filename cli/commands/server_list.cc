@@ -4,19 +4,24 @@
 
 #include "cli/commands.h"
 #include "cli/commands/paging.h"
+#include "cli/commands/silent_server.h"
 #include "proto/methods.h"
 #include "proto/time.h"
 
 namespace sheaf {
 namespace {
 
-// Servers are heard of each second, and more often.
-constexpr absl::Duration kLongSilence = absl::Seconds(10);
-
 // "blue, red and more"; of a server that has them all, "all".
 std::string PopulationsOf(const v1::Server& server) {
   if (server.populations().empty()) return server.is_owner() && server.num_shards() == 0 ? "all" : "-";
   return fmt::format("{}{}", fmt::join(server.populations(), ", "), server.has_more_populations() ? " and more" : "");
+}
+
+Cell StateOf(const v1::Server& server) {
+  if (IsSilent(server)) return {"SILENT", Color::kRed};
+  // On its way out of service; until there is another one it stays so.
+  if (server.is_draining()) return {server.is_owner() ? "DRAINING" : "DRAINED", Color::kYellow};
+  return server.is_owner() ? Cell("OWNER", Color::kGreen) : Cell("WAITING");
 }
 
 class ServerList final : public Command {
@@ -43,17 +48,14 @@ class ServerList final : public Command {
                  {"POPULATIONS"}});
     for (const v1::Server& server : response.servers()) {
       const absl::Duration silent_for = FromProto(server.silent_for());
-      const bool is_silent = silent_for > kLongSilence;
-      table.AddRow({server.name().empty() ? "-" : server.name(),
-                    server.address().empty() ? session.options().server : server.address(), server.version(),
-                    is_silent           ? Cell("SILENT", Color::kRed)
-                    : server.is_owner() ? Cell("OWNER", Color::kGreen)
-                                        : Cell("WAITING"),
-                    is_silent           ? HumanDuration(silent_for)
-                    : server.is_owner() ? HumanDuration(FromProto(server.owner_for()))
-                                        : "-",
-                    HumanDuration(FromProto(server.up_for())), HumanDuration(silent_for) + " ago",
-                    PopulationsOf(server)});
+      const bool is_silent = IsSilent(server);
+      table.AddRow(
+          {server.name().empty() ? "-" : server.name(),
+           server.address().empty() ? session.options().server : server.address(), server.version(), StateOf(server),
+           is_silent           ? HumanDuration(silent_for)
+           : server.is_owner() ? HumanDuration(FromProto(server.owner_for()))
+                               : "-",
+           HumanDuration(FromProto(server.up_for())), HumanDuration(silent_for) + " ago", PopulationsOf(server)});
     }
     session.PrintTable(table);
     NoteIfCut(session, response, limit_);

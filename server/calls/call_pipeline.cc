@@ -6,11 +6,21 @@
 
 namespace sheaf {
 
+void CallPipeline::SetAccess(const AccessControl& access) {
+  MutexLock lock(access_mutex_);
+  access_ = &access;
+}
+
+bool CallPipeline::requires_identity() const {
+  MutexLock lock(access_mutex_);
+  return access_->is_required();
+}
+
 absl::StatusOr<IdentityPtr> CallPipeline::Identify(absl::FunctionRef<Credentials()> credentials) const {
-  const AccessControl& access = this->access();
-  if (!access.is_required()) return Identity::Anybody();
+  if (!requires_identity()) return Identity::Anybody();
   const Credentials shown = credentials();
-  return access.Authenticate(shown.authorization, shown.certificate_names);
+  MutexLock lock(access_mutex_);
+  return access_->Authenticate(shown.authorization, shown.certificate_names);
 }
 
 absl::Status CallPipeline::Enter(const MethodRow& method, const Identity& caller, int64_t bytes, absl::Time now) {

@@ -68,12 +68,12 @@ class CallPipeline {
   const Limits& limits() const { return parts_.limits; }
   absl::Time Now() const { return parts_.clock.Now(); }
 
-  // From now on this one knows who calls. It must outlive the pipeline.
-  void SetAccess(const AccessControl& access) { access_.store(&access, std::memory_order_release); }
+  // From now on this one knows who calls, and nobody asks the one before any more. Must be there until the next.
+  void SetAccess(const AccessControl& access) EXCLUDES(access_mutex_);
   // There are tokens, or this server asks for them all the same: whoever calls must show who it is.
-  bool requires_identity() const { return access().is_required(); }
+  bool requires_identity() const EXCLUDES(access_mutex_);
   // Who calls; the codes of AccessControl::Authenticate. `credentials` is asked only where somebody wants to know.
-  absl::StatusOr<IdentityPtr> Identify(absl::FunctionRef<Credentials()> credentials) const;
+  absl::StatusOr<IdentityPtr> Identify(absl::FunctionRef<Credentials()> credentials) const EXCLUDES(access_mutex_);
   // Whether there is room for a request, before it is parsed; see Admission. RESOURCE_EXHAUSTED also if it has more
   // bytes than any may. If OK, Leave must follow.
   absl::Status Enter(const MethodRow& method, const Identity& caller, int64_t bytes, absl::Time now);
@@ -99,10 +99,9 @@ class CallPipeline {
   bool WaitUntilIdle(absl::Duration timeout) EXCLUDES(mutex_);
 
  private:
-  const AccessControl& access() const { return *access_.load(std::memory_order_acquire); }
-
   const Parts parts_;
-  std::atomic<const AccessControl*> access_;
+  mutable Mutex access_mutex_;
+  const AccessControl* access_ GUARDED_BY(access_mutex_);
   LogQuota refusals_;
   Mutex mutex_;
   CondVar idle_;

@@ -135,6 +135,7 @@ v1::Server ViewOf(const ServerRecord& record) {
   if (record.is_owner) *server.mutable_owner_for() = ToProto(record.owner_for);
   *server.mutable_silent_for() = ToProto(record.silent_for);
   server.set_num_shards(record.num_shards);
+  server.set_is_draining(record.is_draining);
   for (const std::string& population : record.populations) {
     const bool is_cut = server.populations_size() == ServerRecord::kPopulationsMax;
     server.set_has_more_populations(is_cut);
@@ -162,6 +163,21 @@ absl::StatusOr<v1::ListServersResponse> Servers(Core& core, const v1::ListServer
     const absl::Duration up_for = now - core.start_time();
     *response.add_servers() = ViewOf({.version = kVersion, .up_for = up_for, .is_owner = true, .owner_for = up_for});
   }
+  return response;
+}
+
+absl::StatusOr<v1::DrainServerResponse> Drain(Core& core, const v1::DrainServerRequest& request,
+                                              const Identity& caller) {
+  RETURN_IF_ERROR(CheckRequestId(request.request_id()));
+  RETURN_IF_ERROR(caller.CheckEverywhere());
+  if (!core.queries().GetInfo().is_shared) {
+    return absl::FailedPreconditionError(
+        "this server shares its store with no other, which could take it over; to end it, send it SIGTERM");
+  }
+  ASSIGN_OR_RETURN(const ServerRecord record, core.context().store.SetServerDraining(
+                                                  {.server = request.server(), .is_draining = !request.undo()}));
+  v1::DrainServerResponse response;
+  *response.mutable_server() = ViewOf(record);
   return response;
 }
 
@@ -245,6 +261,11 @@ void InspectionHandlers::ExplainRound(const v1::ExplainRoundRequest& request, co
 void InspectionHandlers::ListServers(const v1::ListServersRequest& request, const CallContext& call,
                                      Reply<v1::ListServersResponse> reply) {
   reply(Servers(core_, request, call.now));
+}
+
+void InspectionHandlers::DrainServer(const v1::DrainServerRequest& request, const CallContext& call,
+                                     Reply<v1::DrainServerResponse> reply) {
+  reply(Drain(core_, request, *call.caller));
 }
 
 void InspectionHandlers::GetServerInfo(const v1::GetServerInfoRequest& /*request*/, const CallContext& call,

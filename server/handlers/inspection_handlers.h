@@ -32,6 +32,8 @@ class InspectionHandlers {
                     Reply<v1::ExplainRoundResponse> reply);
   void ListServers(const v1::ListServersRequest& request, const CallContext& call,
                    Reply<v1::ListServersResponse> reply);
+  void DrainServer(const v1::DrainServerRequest& request, const CallContext& call,
+                   Reply<v1::DrainServerResponse> reply);
   void GetServerInfo(const v1::GetServerInfoRequest& request, const CallContext& call,
                      Reply<v1::GetServerInfoResponse> reply);
 

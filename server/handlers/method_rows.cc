@@ -118,6 +118,7 @@ std::vector<MethodRow> InspectionRows(InspectionHandlers& inspection) {
       InBatch(kExplainRound, kMany, OfRound(&v1::ExplainRoundRequest::round), inspection,
               &InspectionHandlers::ExplainRound),
       InBatch(kListServers, kMany, OfServer<v1::ListServersRequest>(), inspection, &InspectionHandlers::ListServers),
+      InBatch(kDrainServer, kMending, OfServer<v1::DrainServerRequest>(), inspection, &InspectionHandlers::DrainServer),
       InBatch(kGetServerInfo, {.roles = kEveryRole, .lane = Lane::kInspection, .only_looks = true},
               OfServer<v1::GetServerInfoRequest>(), inspection, &InspectionHandlers::GetServerInfo),
   };

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "base/key_hash.h"
+#include "storage/arguments.h"
 #include "storage/single_leases.h"
 #include "storage/task_store.h"
 
@@ -84,6 +85,9 @@ class MemoryTaskStore : public TaskStore {
   Info GetInfo() const override { return {.engine = "memory"}; }
   absl::StatusOr<std::vector<ServerRecord>> ListServers(const ListServersParams& /*params*/) override {
     return std::vector<ServerRecord>();
+  }
+  absl::StatusOr<ServerRecord> SetServerDraining(const SetServerDrainingParams& params) override {
+    return NoSuchServer(params.server);
   }
 
  private:

@@ -65,7 +65,9 @@ absl::StatusOr<PostgresStore> OpenPostgresStore(const PostgresStoreOptions& opti
                                   .version = kVersion,
                                   .address = options.address,
                                   .peer = options.peer,
-                                  .takeover_after = options.takeover_after};
+                                  .takeover_after = options.takeover_after,
+                                  .may_take = options.may_take,
+                                  .up_for = options.up_for};
   if (options.wait) {
     owner.wait = [&, is_warm = false](const PostgresOwner::Waiting& waiting) mutable {
       // Once: what keeps the database from it does so for longer than until the next look.

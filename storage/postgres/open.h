@@ -49,6 +49,8 @@ struct PostgresStoreOptions {
   PeerAddress peer;
   absl::Duration takeover_after = absl::Seconds(4);
   std::function<bool(const PostgresOwner::Waiting&)> wait;
+  std::function<bool()> may_take = [] { return true; };
+  absl::Duration up_for = absl::ZeroDuration();
   std::function<void(const PostgresOwner::Tenure&)> taken;
 };
 // `random` names a server that has no name yet.

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/status_macros.h"
+#include "storage/arguments.h"
 #include "storage/postgres/postgres_migrations.h"
 #include "storage/postgres/postgres_place.h"
 #include "storage/postgres/postgres_shards.h"
@@ -20,20 +21,40 @@
 namespace sheaf {
 
 absl::StatusOr<std::vector<ServerRecord>> PostgresEngine::ListServers(const TaskStore::ListServersParams& params) {
+  return ReadServers("s.id > $1 ORDER BY s.id LIMIT $2",
+                     PostgresValues().Add(SqlText(params.after)).Add(int64_t{params.limit}));
+}
+
+absl::StatusOr<ServerRecord> PostgresEngine::SetServerDraining(const TaskStore::SetServerDrainingParams& params) {
+  ASSIGN_OR_RETURN(std::vector<ServerRecord> found,
+                   ReadServers("s.id = $1", PostgresValues().Add(SqlText(params.server))));
+  if (found.empty()) return NoSuchServer(params.server);
+  session_.Queue(params.is_draining
+                     ? "-- drain_server\nINSERT INTO draining_servers VALUES ($1) ON CONFLICT (id) DO NOTHING"
+                     : "-- undrain_server\nDELETE FROM draining_servers WHERE id = $1",
+                 PostgresValues().Add(SqlText(params.server)));
+  found.front().is_draining = params.is_draining;
+  return std::move(found.front());
+}
+
+absl::StatusOr<std::vector<ServerRecord>> PostgresEngine::ReadServers(std::string_view which, PostgresValues values) {
   std::vector<ServerRecord> servers;
-  RETURN_IF_ERROR(session_.Ask({.sql = R"(-- list_servers
+  RETURN_IF_ERROR(session_.Ask({.sql = fmt::format(R"(-- list_servers
       SELECT s.id, s.address, s.version, (1e6 * extract(epoch FROM n.now - s.start_time))::bigint,
-             (1e6 * extract(epoch FROM n.now - greatest(s.heartbeat_time, o.heartbeat_time)))::bigint
+             (1e6 * extract(epoch FROM n.now - greatest(s.heartbeat_time, o.heartbeat_time)))::bigint,
+             (EXISTS (SELECT FROM draining_servers d WHERE d.id = s.id))::int::bigint
         FROM (SELECT clock_timestamp() AS now) AS n CROSS JOIN servers s
         LEFT JOIN owners o ON o.population = '' AND o.server = s.id AND o.server_epoch = s.epoch
-       WHERE s.id > $1 ORDER BY s.id LIMIT $2)",
-                                .values = PostgresValues().Add(SqlText(params.after)).Add(int64_t{params.limit}),
+       WHERE {})",
+                                                   which),
+                                .values = std::move(values),
                                 .on_row = [&](const SqlRow& row) {
                                   servers.push_back({.name = row.String(0),
                                                      .address = row.String(1),
                                                      .version = row.String(2),
                                                      .up_for = absl::Microseconds(row.Int(3)),
-                                                     .silent_for = absl::Microseconds(row.Int(4))});
+                                                     .silent_for = absl::Microseconds(row.Int(4)),
+                                                     .is_draining = row.Int(5) != 0});
                                 }}));
   RETURN_IF_ERROR(AddShards(servers));
   return servers;

@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -26,6 +27,7 @@ class PostgresEngine final : public SqlEngine {
   OwnedSession& session() { return session_; }
   TaskStore::Info GetInfo() const override;
   absl::StatusOr<std::vector<ServerRecord>> ListServers(const TaskStore::ListServersParams& params) override;
+  absl::StatusOr<ServerRecord> SetServerDraining(const TaskStore::SetServerDrainingParams& params) override;
   // PostgresTaskStore has done so.
   absl::Status Migrate() override { return absl::OkStatus(); }
   bool is_far() const override { return true; }
@@ -43,6 +45,8 @@ class PostgresEngine final : public SqlEngine {
   PostgresOwner& owner() { return *owner_; }
 
  private:
+  // `which` of the rows `s`, in SQL.
+  absl::StatusOr<std::vector<ServerRecord>> ReadServers(std::string_view which, PostgresValues values);
   // What they own.
   absl::Status AddShards(std::vector<ServerRecord>& servers);
   void WriteTasks(const BatchNotes& notes);

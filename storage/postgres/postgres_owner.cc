@@ -83,6 +83,7 @@ absl::Status PostgresOwner::TryToTake() {
   }
   // Many may wait for long: what locks the row would hold up its owner's commits each time.
   RETURN_IF_ERROR(CheckFree());
+  if (!options_.may_take()) return absl::NotFoundError("this server drains, and another one is to take the store");
   const auto is_locked = [this](const absl::Status& status) {
     return absl::IsUnavailable(status) && connection_.is_connected();
   };
@@ -119,7 +120,7 @@ absl::Status PostgresOwner::Join() {
       INSERT INTO servers (id, epoch, heartbeat_time, start_time, version, address, peer_address, peer_certificate,
                            peer_secret)
       VALUES ($1, 1 + coalesce((SELECT max(server_epoch) FROM owners WHERE server = $1), 0), clock_timestamp(),
-              clock_timestamp(), $2, $3, $4, $5, $6)
+              clock_timestamp() - $7 * interval '1 microsecond', $2, $3, $4, $5, $6)
       ON CONFLICT (id) DO UPDATE
         SET epoch = servers.epoch + 1, heartbeat_time = excluded.heartbeat_time, start_time = excluded.start_time,
             version = excluded.version, address = excluded.address, peer_address = excluded.peer_address,
@@ -131,7 +132,8 @@ absl::Status PostgresOwner::Join() {
                                         .Add(SqlText(Reachable(options_.address, host)))
                                         .Add(SqlText(Reachable(options_.peer.address, host)))
                                         .Add(SqlText(options_.peer.certificate))
-                                        .Add(SqlText(options_.peer.secret)),
+                                        .Add(SqlText(options_.peer.secret))
+                                        .Add(absl::ToInt64Microseconds(options_.up_for)),
                           .on_row = [this](const SqlRow& row) { server_epoch_ = row.Int(0); }});
 }
 

@@ -86,6 +86,10 @@ class PostgresOwner {
     // Who waits for its turn: called after each look that found no turn, and says whether to look again. Without it
     // Take returns at once.
     std::function<bool(const Waiting&)> wait;
+    // Who waits, and may not take the store now, goes on waiting, free or not. Asked before each look.
+    std::function<bool()> may_take = [] { return true; };
+    // Since its process began: for people.
+    absl::Duration up_for = absl::ZeroDuration();
     // Who waits looks again after so long, or at once when the owner gives the store back.
     absl::Duration look_interval = absl::Milliseconds(100);
     // How often a lost connection is made again before the store is given up, some half a second apart.
@@ -131,7 +135,7 @@ class PostgresOwner {
   absl::Status Leave();
   // To owners that give the store back.
   absl::Status Listen();
-  // NOT_FOUND, naming it, if another server owns the row and lives.
+  // NOT_FOUND, naming it, if another server owns the row and lives, or if this one may not take it.
   absl::Status TryToTake();
   // The same, without a name. UNAVAILABLE if somebody holds its lock for longer than `patience`.
   absl::Status TakeRow(absl::Duration patience);

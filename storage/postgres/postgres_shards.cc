@@ -129,11 +129,14 @@ absl::Status PostgresShards::LookAtServers(View& view) {
        .values = PostgresValues().Add(SqlText(server_))});
   watch_->Queue({.sql = R"(-- servers_of_shards
       SELECT s.id FROM servers s LEFT JOIN owners o ON o.population = '' AND o.server = s.id AND o.server_epoch = s.epoch
-       WHERE s.shards_epoch = s.epoch
+       WHERE s.shards_epoch = s.epoch AND NOT EXISTS (SELECT FROM draining_servers d WHERE d.id = s.id)
          AND greatest(s.heartbeat_time, o.heartbeat_time) + $1 * interval '1 microsecond' > clock_timestamp()
        ORDER BY s.id)",
                  .values = PostgresValues().Add(absl::ToInt64Microseconds(std::max(takeover_after_, kSilenceMin))),
                  .on_row = [&](const SqlRow& row) { view.servers.push_back(row.String(0)); }});
+  watch_->Queue({.sql = "-- is_draining\nSELECT 1 FROM draining_servers WHERE id = $1",
+                 .values = PostgresValues().Add(SqlText(server_)),
+                 .on_row = [&](const SqlRow&) { view.is_draining = true; }});
   std::string owners = "-- owners_of_shards\n";
   for (const Shard shard : shards()) {
     view.shards.push_back({.shard = shard});
@@ -181,7 +184,7 @@ absl::StatusOr<Shard> PostgresShards::Place(const std::string& population) {
   RETURN_IF_ERROR(connection->Fly());
   if (!placed && num_populations >= kPopulationsMax) return kHomeShard;
   if (!placed) {
-    RETURN_IF_ERROR(RunTransaction(*connection, [&]() -> absl::Status {
+    const auto place = [&]() -> absl::Status {
       placed.reset();
       // One after the other, whichever servers do it.
       connection->Queue({.sql = "-- lock_placement\nUPDATE placement SET revision = revision + 1",
@@ -197,7 +200,8 @@ absl::StatusOr<Shard> PostgresShards::Place(const std::string& population) {
                                 "SELECT $1, $2, revision FROM placement",
                          .values = PostgresValues().Add(SqlText(population)).Add(int64_t{*placed})});
       return absl::OkStatus();
-    }));
+    };
+    RETURN_IF_ERROR(RunTransaction(*connection, place));
     LogInfo("population {} is in shard {}", population, *placed);
   }
   NoteUse(*placed);

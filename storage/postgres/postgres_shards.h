@@ -54,8 +54,10 @@ class PostgresShards final : public ShardDirectory {
   struct View {
     // All that have populations, and the first.
     std::vector<ShardView> shards;
-    // That live, and take shards: in the order of their names.
+    // That live, and take shards: in the order of their names. Not those that were taken out of service.
     std::vector<std::string> servers;
+    // This one was.
+    bool is_draining = false;
     // Populations that were placed since the look before; all, if `is_anew`: at first, and where the database has gone
     // back.
     std::vector<Placed> placed;

@@ -33,6 +33,8 @@ class SqlEngine {
   virtual TaskStore::Info GetInfo() const = 0;
   // As TaskQueries.
   virtual absl::StatusOr<std::vector<ServerRecord>> ListServers(const TaskStore::ListServersParams& params) = 0;
+  // As TaskStore.
+  virtual absl::StatusOr<ServerRecord> SetServerDraining(const TaskStore::SetServerDrainingParams& params) = 0;
   // Brings the database to that version.
   virtual absl::Status Migrate() = 0;
   // Each question is a round trip: what somebody will ask for is read ahead, many rows at a time.

@@ -32,6 +32,11 @@ absl::StatusOr<std::vector<ServerRecord>> SqlTaskStore::ListServers(const ListSe
   return engine_->ListServers(params);
 }
 
+absl::StatusOr<ServerRecord> SqlTaskStore::SetServerDraining(const SetServerDrainingParams& params) {
+  SHEAF_CHECK(is_in_batch_, "writing needs a batch");
+  return engine_->SetServerDraining(params);
+}
+
 // --- Batches -------------------------------------------------------------------------------------
 
 absl::Status SqlTaskStore::BeginBatch() {

@@ -91,6 +91,7 @@ class SqlTaskStore final : public TaskStore {
 
   Info GetInfo() const override;
   absl::StatusOr<std::vector<ServerRecord>> ListServers(const ListServersParams& params) override;
+  absl::StatusOr<ServerRecord> SetServerDraining(const SetServerDrainingParams& params) override;
 
  private:
   explicit SqlTaskStore(std::unique_ptr<SqlEngine> engine)

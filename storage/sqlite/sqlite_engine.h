@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "storage/arguments.h"
 #include "storage/sql/sql_engine.h"
 
 namespace sheaf {
@@ -20,6 +21,9 @@ class SqliteEngine final : public SqlEngine {
   TaskStore::Info GetInfo() const override;
   absl::StatusOr<std::vector<ServerRecord>> ListServers(const TaskStore::ListServersParams& /*params*/) override {
     return std::vector<ServerRecord>();
+  }
+  absl::StatusOr<ServerRecord> SetServerDraining(const TaskStore::SetServerDrainingParams& params) override {
+    return NoSuchServer(params.server);
   }
   absl::Status Migrate() override;
   bool is_far() const override { return false; }

@@ -172,6 +172,47 @@ TEST_CASE("A worker or round may bear the name of a noun") {
   CHECK(run.out() == "worker demo is drained: it holds nothing and gets nothing\n");
 }
 
+TEST_CASE("A server that is drained is said to be, and that nobody is there to take over if nobody is") {
+  CommandRun run;
+  v1::DrainServerResponse drained;
+  run.server.On(kDrainServer, [&](const v1::DrainServerRequest& request) -> absl::StatusOr<v1::DrainServerResponse> {
+    drained.mutable_server()->set_name(request.server());
+    drained.mutable_server()->set_is_draining(!request.undo());
+    return drained;
+  });
+  v1::ListServersResponse servers;
+  run.server.On(kListServers,
+                [&](const v1::ListServersRequest&) -> absl::StatusOr<v1::ListServersResponse> { return servers; });
+  v1::Server* const itself = servers.add_servers();
+  itself->set_name("blue");
+  itself->set_is_draining(true);
+  v1::Server* const other = servers.add_servers();
+  other->set_name("red");
+  drained.mutable_server()->set_is_owner(true);
+  CHECK(run({"server", "drain", "blue"}) == 0);
+  CHECK(
+      run.out() ==
+      "server blue gives what it owns to the others, and takes nothing more until 'sheaf server drain --undo blue'\n");
+  CHECK(run.err().empty());
+  drained.mutable_server()->set_is_owner(false);
+  other->mutable_silent_for()->set_seconds(60);
+  CHECK(run({"server", "drain", "blue"}) == 0);
+  CHECK(run.out() == "server blue owns nothing, and takes nothing more until 'sheaf server drain --undo blue'\n");
+  CHECK(run.err() == "note: no other server is in service: blue goes on until there is one\n");
+  other->clear_silent_for();
+  other->set_is_draining(true);
+  CHECK(run({"server", "drain", "blue"}) == 0);
+  CHECK_THAT(run.err(), StartsWith("note: no other server is in service"));
+  other->set_is_owner(true);
+  CHECK(run({"server", "list"}) == 0);
+  CHECK_THAT(run.out(), Contains("DRAINED"));
+  CHECK_THAT(run.out(), Contains("DRAINING"));
+  CHECK(run({"server", "drain", "--undo", "blue"}) == 0);
+  CHECK(run.out() == "server blue is back in service\n");
+  CHECK(run.err().empty());
+  CHECK(run({"server", "drain"}) == 2);
+}
+
 TEST_CASE("The status of a call decides the exit code") {
   const std::pair<absl::Status, int> kCases[] = {
       {absl::InternalError("x"), 1},           {absl::DataLossError("x"), 1},

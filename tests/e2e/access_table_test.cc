@@ -345,6 +345,14 @@ std::map<std::string, MethodRow> Table() {
       Code::kOk};
   rows["sheaf.v1.InspectionService/ListServers"] = {
       Asking<v1::ListServersRequest>([](auto&, const World&, const std::string&) {}), looking, Code::kOk};
+  // A server has rounds of all populations, and these operators reach one.
+  rows["sheaf.v1.InspectionService/DrainServer"] = {
+      Asking<v1::DrainServerRequest>([](auto& r, const World&, const std::string&) {
+        r.set_request_id("drain server");
+        r.set_server("server-1");
+      }),
+      {"operator"},
+      Code::kPermissionDenied};
   rows["sheaf.v1.AccessService/CreateToken"] = {
       Asking<v1::CreateTokenRequest>([](auto& r, const World&, const std::string& p) {
         r.set_request_id("token of " + p);

@@ -351,6 +351,39 @@ TEST_CASE(
     await_even();
     await_rounds();
   }
+  // Out of service: a server gives all that it has to the others, and goes on forwarding calls. One of the three owns
+  // the first shard.
+  const auto drain = [&](const std::string& server, bool undo) {
+    v1::DrainServerRequest request;
+    request.set_request_id(retry_random.Token(16));
+    request.set_server(server);
+    request.set_undo(undo);
+    CHECK(Ok(BlockingCall(transport, kDrainServer, request)).server().is_draining() == !undo);
+  };
+  std::vector<std::string> server_names;
+  for (const v1::Server& server : Ok(BlockingCall(transport, kListServers, {})).servers()) {
+    server_names.push_back(server.name());
+  }
+  REQUIRE(server_names.size() == kServers);
+  for (const std::string& server : server_names) {
+    drain(server, false);
+    WaitUntil("the others own all", absl::Seconds(60),
+              [&] { return NumOwned(database, kPopulations) == std::vector<int>(2, kPopulations / 2); });
+    await_rounds();
+    for (const v1::Server& each : Ok(BlockingCall(transport, kListServers, {})).servers()) {
+      CHECK(each.is_draining() == (each.name() == server));
+      CHECK(each.is_owner() == (each.name() != server));
+    }
+    drain(server, true);
+    await_even();
+  }
+  // Nobody is left to whom they could give anything.
+  for (const std::string& server : server_names) drain(server, false);
+  await_rounds();
+  for (const std::string& server : server_names) drain(server, true);
+  await_even();
+  await_rounds();
+  for (size_t i = 0; i < kServers; ++i) CHECK_FALSE(servers.process(i).WaitForEnd(absl::ZeroDuration()));
   for (std::jthread& program : programs) program.request_stop();
   programs.clear();
   int num_rounds = 0;

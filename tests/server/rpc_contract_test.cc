@@ -120,7 +120,7 @@ TEST_CASE("Every service of the contract is offered by gRPC") {
 TEST_CASE("Requests that change something carry a request id; only the data plane and Sync have their own way") {
   // Sync: poll_id and lease tokens. WriteChunk: offsets. FinishUpload: the upload itself.
   const std::set<std::string> changing = {"CreateRound", "CancelRound", "StartUpload", "RequeueTask",
-                                          "DrainWorker", "CreateToken", "RevokeToken"};
+                                          "DrainWorker", "DrainServer", "CreateToken", "RevokeToken"};
   size_t found = 0;
   for (const MethodDescriptor* method : AllMethods()) {
     if (!changing.contains(method->name())) continue;

@@ -307,6 +307,44 @@ TEST_CASE("A shard that is given away takes nothing from the others, and its cal
   CHECK_FALSE(IsReady(parked));
 }
 
+TEST_CASE(
+    "When the first shard is given away its tokens are known here as they were then, and nobody asks it any more") {
+  const SecretFile admin_file("octopus", "admin");
+  const std::vector<TokenRecord> tokens = {RecordOf("octopus", "admin", v1::OPERATOR)};
+  ServerOfTwo server(tokens);
+  RequireOk(server.store(0).SetTokens(tokens));
+  const std::unique_ptr<Transport> by_admin = server.server().Connect(admin_file.security());
+  // Another server with the same tokens has it then.
+  const SecretFile viewer_file(CreateToken(*by_admin, "viewer", v1::VIEWER), "viewer");
+  const SecretFile gone_file(CreateToken(*by_admin, "gone", v1::VIEWER), "gone");
+  const v1::ListTokensResponse made = Ok(BlockingCall(*by_admin, kListTokens, {}));
+  for (const v1::Token& token : made.tokens()) {
+    if (token.name() != "gone") continue;
+    v1::RevokeTokenRequest revoke;
+    revoke.set_request_id("gone");
+    revoke.set_token(token.id());
+    RequireOk(BlockingCall(*by_admin, kRevokeToken, revoke).status());
+  }
+  const std::unique_ptr<Transport> by_viewer = server.server().Connect(viewer_file.security());
+  const std::unique_ptr<Transport> by_gone = server.server().Connect(gone_file.security());
+  for (int turn = 0; turn < 3; ++turn) {
+    INFO(turn);
+    CHECK(BlockingCall(*by_viewer, kDescribeQueue, AboutPhones()).ok());
+    CHECK(absl::IsUnauthenticated(BlockingCall(*by_gone, kDescribeQueue, AboutPhones()).status()));
+    RequireOk(server.store(0).HandOver(absl::Seconds(10)));
+    // What is about another shard needs no first one, but its tokens.
+    CHECK(BlockingCall(*by_viewer, kDescribeQueue, AboutPhones()).ok());
+    CHECK(absl::IsUnauthenticated(BlockingCall(*by_gone, kDescribeQueue, AboutPhones()).status()));
+    auto held = CallLater(*by_admin, kListTokens, v1::ListTokensRequest());
+    ::poll(nullptr, 0, 20);
+    CHECK_FALSE(IsReady(held));
+    // Nothing is sent away from a store that is not here.
+    server.store(0).SendAway("phones");
+    server.Take(0);
+    CHECK(Ok(held.get()).tokens_size() == 3);
+  }
+}
+
 TEST_CASE("Who waits in a shard by a token that is void is sent away when its server hears of it") {
   const std::string secret = "swordfish";
   const std::string other_secret = "sardines!";

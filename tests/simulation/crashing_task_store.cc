@@ -299,6 +299,13 @@ absl::StatusOr<std::vector<ServerRecord>> CrashingTaskStore::ListServers(const L
   return Between(point_, StoreOperation::kListServers, [&] { return inner_.ListServers(params); });
 }
 
+absl::StatusOr<ServerRecord> CrashingTaskStore::SetServerDraining(const SetServerDrainingParams& params) {
+  return Between(point_, StoreOperation::kSetServerDraining, [&] {
+    has_written_ = true;
+    return inner_.SetServerDraining(params);
+  });
+}
+
 TaskStore::Info CrashingTaskStore::GetInfo() const {
   return Between(point_, StoreOperation::kGetInfo, [&] { return inner_.GetInfo(); });
 }

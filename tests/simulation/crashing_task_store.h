@@ -76,6 +76,7 @@ class CrashingTaskStore final : public TaskStore {
   absl::StatusOr<std::vector<WorkerAge>> DeleteWorkers(std::span<const WorkerAge> workers) override;
 
   Info GetInfo() const override;
+  absl::StatusOr<ServerRecord> SetServerDraining(const SetServerDrainingParams& params) override;
   absl::StatusOr<std::vector<ServerRecord>> ListServers(const ListServersParams& params) override;
 
  private:

@@ -52,6 +52,8 @@ constexpr StoreOperationRow kOperations[] = {
     {StoreOperation::kListTokens, "TaskQueries::ListTokens"},
     {StoreOperation::kGetInfo, "TaskQueries::GetInfo"},
     {StoreOperation::kListServers, "TaskQueries::ListServers"},
+    {StoreOperation::kSetServerDraining, "TaskStore::SetServerDraining",
+     "the simulated database does not know its servers by their names"},
     {StoreOperation::kStartUpload, "PayloadStore::StartUpload"},
     {StoreOperation::kStartMemoryUpload, "PayloadStore::StartMemoryUpload"},
     {StoreOperation::kGetUpload, "PayloadStore::GetUpload"},

@@ -56,6 +56,7 @@ enum class StoreOperation {
   kListTokens,
   kGetInfo,
   kListServers,
+  kSetServerDraining,
   kStartUpload,
   kStartMemoryUpload,
   kGetUpload,

@@ -359,6 +359,54 @@ TEST_CASE("The servers that take shards are those that look, and live") {
   CHECK(Ok(first->Look()).servers == std::vector<std::string>{"server-1"});
 }
 
+TEST_CASE("A server that was taken out of service takes no shards, until it is taken back, also when it starts again") {
+  ShardedDatabase database;
+  const auto first = database.Open("server-1");
+  const auto second = database.Open("server-2");
+  PostgresStore home = database.OpenStore(*first, 0, "server-1");
+  database->Run(
+      "INSERT INTO servers SELECT 'server-2', 7, clock_timestamp(), clock_timestamp(), version, address, peer_address, "
+      "peer_certificate, peer_secret, 6 FROM servers");
+  const auto set_draining = [&](const std::string& server, bool is_draining) -> absl::StatusOr<ServerRecord> {
+    RequireOk(home.task_store().BeginBatch());
+    auto set = home.task_store().SetServerDraining({.server = server, .is_draining = is_draining});
+    RequireOk(home.task_store().CommitBatch());
+    return set;
+  };
+  const auto look = [&](PostgresShards& shards) {
+    const PostgresShards::View view = Ok(shards.Look());
+    return fmt::format("{}{}", fmt::join(view.servers, ", "), view.is_draining ? "; draining" : "");
+  };
+  CHECK(look(*second) == "server-1, server-2");
+  CHECK(absl::IsNotFound(set_draining("server-3", true).status()));
+  CHECK(absl::IsNotFound(set_draining("server-3", false).status()));
+  CHECK_FALSE(Ok(set_draining("server-2", false)).is_draining);
+  CHECK(look(*second) == "server-1, server-2");
+  for (int again = 0; again < 2; ++again) {
+    const ServerRecord drained = Ok(set_draining("server-2", true));
+    CHECK(drained.name == "server-2");
+    CHECK(drained.is_draining);
+    CHECK(look(*first) == "server-1");
+    CHECK(look(*second) == "server-1; draining");
+  }
+  // It has ended, and another process has its name.
+  database->Run("DELETE FROM servers WHERE id = 'server-2'");
+  CHECK(look(*second) == "server-1; draining");
+  database->Run(
+      "INSERT INTO servers SELECT 'server-2', 1, clock_timestamp(), clock_timestamp(), version, address, peer_address, "
+      "peer_certificate, peer_secret, 1 FROM servers");
+  CHECK(look(*first) == "server-1");
+  const auto listed = Ok(home.task_store().ListServers({}));
+  REQUIRE(listed.size() == 2);
+  CHECK_FALSE(listed[0].is_draining);
+  CHECK(listed[1].is_draining);
+  CHECK(Ok(set_draining("server-1", true)).is_owner);
+  CHECK(look(*first) == "; draining");
+  CHECK_FALSE(Ok(set_draining("server-2", false)).is_draining);
+  CHECK(look(*second) == "server-2");
+  CHECK(look(*first) == "server-2; draining");
+}
+
 // --- Blobs ---------------------------------------------------------------------------------------
 
 std::string ManyBytes(size_t count) {
@@ -575,7 +623,8 @@ TEST_CASE("Shards of a store whose schema has a long name are not in one schema"
   const auto third = database.TryOpenStore(*shards, 2, "server-2");
   INFO(third.status().ToString());
   CHECK(third.ok());
-  CHECK(database->Run("SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'xxx%' OR nspname LIKE 'sheaf_%_shard_%'") == "3");
+  CHECK(database->Run(
+            "SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'xxx%' OR nspname LIKE 'sheaf_%_shard_%'") == "3");
 }
 
 }  // namespace

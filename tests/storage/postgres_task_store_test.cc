@@ -396,6 +396,36 @@ TEST_CASE("Who waits for its turn has it as soon as the owner gives the store ba
   CHECK(See((*second)->tasks(), "w1").ok());
 }
 
+TEST_CASE("Who may not take a store leaves it to others, free or not, until it may") {
+  PostgresDatabase database;
+  auto first = Open(database, {.name = "server-1"});
+  int num_looks = 0;
+  std::vector<std::string> owners;
+  const auto wait = [&](const PostgresOwner::Waiting& waiting) {
+    owners.push_back(waiting.owner ? waiting.owner->server : "nobody");
+    CHECK(absl::IsNotFound(waiting.why));
+    if (++num_looks == 2) CHECK(first->Release().ok());
+    if (num_looks == 4) {
+      // Another one takes it meanwhile.
+      const auto third = Open(database, {.name = "server-3"});
+      CHECK(See(third->tasks(), "w3").ok());
+      CHECK(third->Release().ok());
+    }
+    return num_looks < 10;
+  };
+  const auto second = PostgresTaskStore::Open({.connection = {.conninfo = database.conninfo()},
+                                               .owner = {.server = "server-2",
+                                                         .takeover_after = absl::Hours(1),
+                                                         .wait = wait,
+                                                         .may_take = [&] { return num_looks >= 6; },
+                                                         .look_interval = absl::ZeroDuration()}});
+  INFO(second.status().ToString());
+  REQUIRE(second.ok());
+  CHECK(num_looks == 6);
+  CHECK(owners == std::vector<std::string>{"server-1", "server-1", "nobody", "nobody", "nobody", "nobody"});
+  CHECK(See((*second)->tasks(), "w2").ok());
+}
+
 TEST_CASE("A server of a newer build migrates when its turn has come, and an older one then takes the store no more") {
   PostgresDatabase database;
   const std::span<const Migration> known = PostgresMigrations();

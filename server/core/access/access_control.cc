@@ -128,14 +128,9 @@ absl::Status AccessControl::Recover(bool is_required, absl::Time now) {
 }
 
 absl::Status AccessControl::Load(absl::Time now) {
+  ASSIGN_OR_RETURN(std::vector<TokenRecord> tokens, ReadTokens(context_.store));
   std::map<TokenId, TokenRecord> records;
-  TokenId after;
-  do {
-    ASSIGN_OR_RETURN(std::vector<TokenRecord> page,
-                     context_.store.ListTokens({.after = std::exchange(after, TokenId()), .limit = kPage}));
-    if (static_cast<int>(page.size()) == kPage) after = page.back().id;
-    for (TokenRecord& record : page) records[record.id] = std::move(record);
-  } while (!after.empty());
+  for (TokenRecord& record : tokens) records[record.id] = std::move(record);
   std::unordered_map<std::string, Entry> entries;
   num_by_reach_.clear();
   expiries_.clear();
@@ -355,6 +350,18 @@ absl::StatusOr<v1::RevokeTokenResponse> AccessControl::Revoke(const v1::RevokeTo
   v1::RevokeTokenResponse response;
   *response.mutable_token() = Show(record, false);
   return response;
+}
+
+absl::StatusOr<std::vector<TokenRecord>> ReadTokens(TaskStore& store) {
+  std::vector<TokenRecord> tokens;
+  TokenId after;
+  do {
+    ASSIGN_OR_RETURN(std::vector<TokenRecord> page,
+                     store.ListTokens({.after = std::exchange(after, TokenId()), .limit = kPage}));
+    if (static_cast<int>(page.size()) == kPage) after = page.back().id;
+    for (TokenRecord& record : page) tokens.push_back(std::move(record));
+  } while (!after.empty());
+  return tokens;
 }
 
 absl::Status ReplaceTokens(TaskStore& store, const std::vector<TokenRecord>& tokens) {

@@ -99,6 +99,9 @@ class AccessControl {
   std::unordered_map<std::string, Entry> entries_ GUARDED_BY(mutex_);
 };
 
+// All of a store's.
+absl::StatusOr<std::vector<TokenRecord>> ReadTokens(TaskStore& store);
+
 // Makes the store's tokens these, which are another store's. Inside a batch. O(those and these).
 absl::Status ReplaceTokens(TaskStore& store, const std::vector<TokenRecord>& tokens);
 

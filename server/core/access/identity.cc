@@ -47,4 +47,9 @@ absl::Status Identity::CheckPopulation(const std::string& population) const {
       fmt::format("token {} of {} does not reach population '{}'", token, name, population));
 }
 
+absl::Status Identity::CheckEverywhere() const {
+  if (is_everywhere()) return absl::OkStatus();
+  return absl::PermissionDeniedError(fmt::format("token {} of {} does not reach all populations", token, name));
+}
+
 }  // namespace sheaf

@@ -67,6 +67,7 @@ struct Identity {
   // PERMISSION_DENIED, saying who would be let.
   absl::Status CheckRole(std::string_view method, RoleSet allowed) const;
   absl::Status CheckPopulation(const std::string& population) const;
+  absl::Status CheckEverywhere() const;
 };
 using IdentityPtr = std::shared_ptr<const Identity>;
 

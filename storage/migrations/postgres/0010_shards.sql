@@ -22,3 +22,8 @@ CREATE INDEX rounds_by_population ON rounds (population);
 
 -- The process of the server that takes shards, and not the first alone. 0: none, as those before 0.2.
 ALTER TABLE servers ADD COLUMN shards_epoch BIGINT NOT NULL DEFAULT 0;
+
+-- Servers that were taken out of service, by name. One that ends is in `servers` no more, and here until it is taken back.
+CREATE TABLE draining_servers (
+  id BYTEA PRIMARY KEY
+);
