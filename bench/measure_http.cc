@@ -102,7 +102,7 @@ class HttpEchoCaller final : public Caller {
   const int connection_;
 };
 
-constexpr SyncLoad kLoad = {.workers = 64, .batch = 1, .num_rounds = 2, .tasks_per_round = 100'000};
+const SyncLoad kLoad = {.workers = 64, .batch = 1, .num_rounds = 2, .tasks_per_round = 100'000};
 
 absl::StatusOr<double> GrpcTaskMicros(const Setup& setup, const SelfSigned* tls) {
   ASSIGN_OR_RETURN(const HttpServed served, StartHttp(setup, tls));

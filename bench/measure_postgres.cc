@@ -104,7 +104,7 @@ absl::Status MeasureDelays(const Setup& setup, PostgresCluster& cluster, Table& 
 
 // Of each Sync: what the server that forwards it takes, and what the owner takes more than for one that came there.
 absl::Status MeasureForwarding(const Setup& setup, PostgresCluster& cluster, Table& table) {
-  constexpr SyncLoad kLoad = {.workers = 64, .batch = 1, .num_rounds = 2, .tasks_per_round = 100'000};
+  const SyncLoad kLoad = {.workers = 64, .batch = 1, .num_rounds = 2, .tasks_per_round = 100'000};
   std::vector<double> forwarding, more;
   for (int i = 0; i < setup.repeats; ++i) {
     double direct = 0;

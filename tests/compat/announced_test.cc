@@ -22,6 +22,7 @@ absl::Status Open(Federation& federation, const std::string& round) {
   return BlockingCall(federation.transport(), kOpenRound, request).status();
 }
 
+// -1 of one that has not called.
 int NumLeased(Federation& federation, const std::string& worker) {
   const absl::StatusOr<v1::ListWorkersResponse> listed = BlockingCall(federation.transport(), kListWorkers, {});
   REQUIRE(listed.ok());
@@ -37,14 +38,14 @@ TEST_CASE("A worker of 0.1 is given nothing of an announced round, and works in 
   federation.programs().worker = Programs().worker;
   federation.StartWorker("today", {"--concurrency", "2"});
   const std::string round = StartRound(federation, AnnouncedRound());
-  WaitUntil("today's worker prepares", kSoon, [&] { return NumLeased(federation, "today") > 0; });
-  // The other has called as well, and waits.
-  CHECK(NumLeased(federation, "released") == 0);
+  const auto only_today_prepares = [&] {
+    return NumLeased(federation, "today") > 0 && NumLeased(federation, "released") == 0;
+  };
+  WaitUntil("both have called, and today's worker prepares", kSoon, only_today_prepares);
   CHECK(RoundOf(federation.transport(), round).state() == v1::ANNOUNCED);
   federation.KillServer();
   federation.StartServer();
-  WaitUntil("both have called again", kSoon,
-            [&] { return NumLeased(federation, "today") > 0 && NumLeased(federation, "released") == 0; });
+  WaitUntil("both have called again", kSoon, only_today_prepares);
 
   REQUIRE(Open(federation, round).ok());
   WaitUntil("the worker of 0.1 computes", kSoon, [&] { return NumLeased(federation, "released") > 0; });

@@ -377,6 +377,7 @@ TEST_CASE("A server that was taken out of service takes no shards, until it is t
     const PostgresShards::View view = Ok(shards.Look());
     return fmt::format("{}{}", fmt::join(view.servers, ", "), view.is_draining ? "; draining" : "");
   };
+  CHECK(look(*first) == "server-1");
   CHECK(look(*second) == "server-1, server-2");
   CHECK(absl::IsNotFound(set_draining("server-3", true).status()));
   CHECK(absl::IsNotFound(set_draining("server-3", false).status()));
