@@ -187,6 +187,7 @@ TEST_CASE("The row of each method says what a request is about") {
   CHECK(about(kDrainWorker, phones) == "population phones");
   CHECK(about(kExplainRound, round) == "r3-abcdefgh");
   CHECK(about(kListServers, nothing) == "the server");
+  CHECK(about(kDrainServer, nothing) == "the server");
   CHECK(about(kGetServerInfo, nothing) == "the server");
   CHECK(about(kCreateToken, [](v1::CreateTokenRequest& request) { request.add_populations("phones"); }) ==
         "the server");
