@@ -352,6 +352,7 @@ std::map<std::string, MethodRow> Table() {
         r.set_server("server-1");
       }),
       {"operator"},
+      Code::kPermissionDenied,
       Code::kPermissionDenied};
   rows["sheaf.v1.AccessService/CreateToken"] = {
       Asking<v1::CreateTokenRequest>([](auto& r, const World&, const std::string& p) {
