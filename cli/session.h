@@ -19,6 +19,7 @@
 #include "absl/status/statusor.h"
 #include "base/status_macros.h"
 #include "cli/host.h"
+#include "cli/terminal/errors.h"
 #include "cli/terminal/human_text.h"
 #include "cli/terminal/table.h"
 #include "sdk/cpp/client/channel_options.h"
@@ -61,8 +62,8 @@ class Session {
   // Longest time a plain call may take.
   absl::Duration call_timeout() const { return options_.timeout.value_or(absl::Seconds(30)); }
 
-  // One call, with the time limit of --timeout. UNAVAILABLE if the server cannot be reached; DEADLINE_EXCEEDED if
-  // it does not answer in time; else the server's own status.
+  // One call, with the time limit of --timeout; again, if the connection was closed in the middle. UNAVAILABLE if the
+  // server cannot be reached; DEADLINE_EXCEEDED if it does not answer in time; else the server's own status.
   template <typename M>
   absl::StatusOr<typename M::Response> Call(const M& method, const typename M::Request& request) {
     return Call(method, request, call_timeout());
@@ -71,7 +72,8 @@ class Session {
   absl::StatusOr<typename M::Response> Call(const M& method, const typename M::Request& request,
                                             absl::Duration timeout) {
     ASSIGN_OR_RETURN(Transport * server, transport());
-    return BlockingCall(*server, method, request, {.timeout = timeout});
+    auto response = BlockingCall(*server, method, request, {.timeout = timeout});
+    return WasHungUpOn(response.status()) ? BlockingCall(*server, method, request, {.timeout = timeout}) : response;
   }
 
   // Protobuf's own JSON mapping of `message`, on stdout.

@@ -43,6 +43,10 @@ std::string ErrorText(const absl::Status& status, const ErrorContext& context) {
 }
 
 // What to do when no connection came about, by what OpenSSL, gRPC or the kernel said of it.
+bool SaysHungUp(std::string_view message) {
+  return Says(message, "Socket closed") || Says(message, "Connection reset by peer");
+}
+
 std::string ConnectionHint(std::string_view message, const ErrorContext& context) {
   struct Row {
     std::string_view says;
@@ -74,11 +78,10 @@ std::string ConnectionHint(std::string_view message, const ErrorContext& context
   for (const Row& row : kRows) {
     if (Says(message, row.says)) return std::string(row.hint);
   }
-  const bool was_hung_up_on = Says(message, "Socket closed") || Says(message, "Connection reset by peer");
-  if (was_hung_up_on && !context.uses_tls) {
+  if (SaysHungUp(message) && !context.uses_tls) {
     return "somebody listens there and hangs up: a server that speaks TLS needs --tls-ca FILE or SHEAF_TLS_CA";
   }
-  if (was_hung_up_on) {
+  if (SaysHungUp(message)) {
     return "somebody listens there and hangs up: the server may want a certificate of yours (--tls-cert, --tls-key)";
   }
   return "start one with 'sheafd', or name another with --server HOST:PORT or SHEAF_SERVER";
@@ -123,6 +126,12 @@ absl::Status WithHint(absl::Status status, std::string_view hint) {
 std::string HintOf(const absl::Status& status) {
   const auto payload = status.GetPayload(kHintUrl);
   return payload.has_value() ? std::string(*payload) : "";
+}
+
+bool WasHungUpOn(const absl::Status& status) {
+  const std::string_view message(status.message().data(), status.message().size());
+  return absl::IsUnavailable(status) &&
+         (SaysHungUp(message) || Says(message, "hung up without an answer") || Says(message, "the answer broke off"));
 }
 
 void PrintError(std::ostream& err, const absl::Status& status, const ErrorContext& context, bool colors) {

@@ -17,6 +17,10 @@ absl::Status WithHint(absl::Status status, std::string_view hint);
 // The hint it carries, else "".
 std::string HintOf(const absl::Status& status);
 
+// Somebody took the connection, and closed it before there was an answer: a server that ends, or a load balancer that
+// sends callers to another one. The same call may go through on a new connection.
+bool WasHungUpOn(const absl::Status& status);
+
 // What the failure happened to, for hints.
 struct ErrorContext {
   std::string server;

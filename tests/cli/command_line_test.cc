@@ -172,6 +172,34 @@ TEST_CASE("A worker or round may bear the name of a noun") {
   CHECK(run.out() == "worker demo is drained: it holds nothing and gets nothing\n");
 }
 
+TEST_CASE("A call whose connection is closed in the middle is made once more, with the same request id") {
+  for (const std::string lost : {"Socket closed", "recvmsg:Connection reset by peer"}) {
+    for (const int num_lost : {1, 2}) {
+      CAPTURE(lost, num_lost);
+      CommandRun run;
+      std::vector<std::string> request_ids;
+      run.server.On(kDrainWorker,
+                    [&](const v1::DrainWorkerRequest& request) -> absl::StatusOr<v1::DrainWorkerResponse> {
+                      request_ids.push_back(request.request_id());
+                      if (static_cast<int>(request_ids.size()) <= num_lost) return absl::UnavailableError(lost);
+                      return v1::DrainWorkerResponse();
+                    });
+      CHECK(run({"worker", "drain", "w1"}) == (num_lost == 1 ? 0 : 5));
+      REQUIRE(request_ids.size() == 2);
+      CHECK(request_ids[0] == request_ids[1]);
+    }
+  }
+  // Whom nobody listens to need not wait.
+  CommandRun run;
+  int num_calls = 0;
+  run.server.On(kDescribeQueue, [&](const v1::DescribeQueueRequest&) -> absl::StatusOr<v1::DescribeQueueResponse> {
+    ++num_calls;
+    return absl::UnavailableError("failed to connect to all addresses");
+  });
+  CHECK(run({"queue", "describe"}) == 5);
+  CHECK(num_calls == 1);
+}
+
 TEST_CASE("A server that is drained is said to be, and that nobody is there to take over if nobody is") {
   CommandRun run;
   v1::DrainServerResponse drained;
