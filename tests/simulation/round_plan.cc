@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "proto/time.h"
 
 namespace sheaf::simulation {
@@ -124,6 +126,8 @@ RoundPlan RoundPlan::DrawContinued(int number, Random& random) {
     policy.clear_deadline_factor();
     policy.set_remaining_share_max(1);
     policy.set_finished_min(1);
+    policy.set_quantile(std::min(policy.quantile(), 0.5));
+    policy.set_factor(1);
   }
   return plan;
 }
