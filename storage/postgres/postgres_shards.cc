@@ -18,8 +18,8 @@ constexpr int64_t kSchemaOfShards = 10;
 constexpr int kConnections = 4;
 // Who waits for its turn says each second that it lives.
 constexpr absl::Duration kSilenceMin = absl::Milliseconds(2500);
-// Of a blob that is copied, in one transaction.
-constexpr int64_t kPiecesAtATime = 32;
+// Of a blob that is copied, in one transaction: 8 MiB.
+constexpr int64_t kPiecesAtATime = 8;
 // PostgreSQL cuts longer names.
 constexpr size_t kNameBytesMax = 63;
 constexpr size_t kHashCharacters = 16;

@@ -432,7 +432,7 @@ TEST_CASE("A blob is copied into another shard with all its bytes, and each of t
   PostgresStore second = database.OpenStore(*shards, 1);
   PostgresStore third = database.OpenStore(*shards, 2);
   // More than are copied at a time.
-  const std::string bytes = ManyBytes((17 << 20) + 17);
+  const std::string bytes = ManyBytes((9 << 20) + 17);
   const std::string digest = Ok(home.payloads->PutBlob(bytes));
   // Keys of contents are each shard's own: these are taken there.
   const std::string other = Ok(second.payloads->PutBlob("something else"));
