@@ -117,6 +117,8 @@ constexpr absl::Duration kTokenLook = absl::Seconds(1);
 constexpr int kLooksPerDrop = 60;
 // Between two looks whether another server is to have the store.
 constexpr absl::Duration kDrainLook = absl::Milliseconds(50);
+// Of a server whose turn has come or ended while the database is away.
+constexpr absl::Duration kReopenAfter = absl::Milliseconds(500);
 // Of calls that are open then, before a signal is looked for.
 constexpr absl::Duration kDrainGrace = absl::Seconds(1);
 
@@ -210,6 +212,8 @@ class Turn {
   // As PostgresOwner::Options::may_take.
   bool MayTake() const { return keeper_ == nullptr || !keeper_->leaves_first_to_others(); }
   bool was_stopped() const { return was_stopped_; }
+  // Callers come already.
+  bool has_begun() const { return server_ != nullptr; }
   // Why it cannot wait.
   const absl::Status& status() const { return status_; }
 
@@ -450,11 +454,22 @@ absl::Status ServeShared(const Config& config) {
       return absl::OkStatus();
     }
     RETURN_IF_ERROR(turn.status());
-    RETURN_IF_ERROR(chosen.status());
-    store = *std::move(chosen);
-    ASSIGN_OR_RETURN(SharedServer* const server, turn.Server());
-    RETURN_IF_ERROR(server->store(kHomeShard).Serve(*store->tasks, *store->payloads, random));
+    absl::Status served = chosen.status();
+    if (chosen.ok()) {
+      store = *std::move(chosen);
+      ASSIGN_OR_RETURN(SharedServer* const server, turn.Server());
+      served = server->store(kHomeShard).Serve(*store->tasks, *store->payloads, random);
+    }
     recovery.reset();
+    if (absl::IsUnavailable(served) && turn.has_begun()) {
+      // Whoever is connected waits meanwhile, or is answered by other shards.
+      LogWarning("the store waits for its database: {}", std::string(served.message()));
+      store.reset();
+      if (!TakeStopSignal(kReopenAfter)) continue;
+      RemovePortFiles(config);
+      return absl::OkStatus();
+    }
+    RETURN_IF_ERROR(served);
     RETURN_IF_ERROR(Announce(config, turn, WhereDataLie(config)));
     if (const std::optional<int> signal = turn.AwaitEnd()) return StopOn(*signal, config, *store, turn);
     GiveBack(*store);

@@ -248,6 +248,62 @@ TEST_CASE("A server that waits for its turn outlives the database, and ends when
   cluster.Start();
 }
 
+TEST_CASE("A server that is drained while its database falls goes on when that is back, and so do its rounds") {
+  PostgresCluster cluster;
+  PostgresDatabase database(cluster);
+  // The database is away for less.
+  const std::string patient = "--takeover-after=10s";
+  FederationOptions options = On(database);
+  options.server_arguments.push_back(patient);
+  Federation first(options);
+  Waiting second(database, {patient});
+  const auto at_second = second.Connect();
+  const std::string round = StartRound(first, OneHotRound({.num_tasks = 4}));
+  const auto owner_of = [](Transport& transport) {
+    const auto listed = BlockingCall(transport, kListServers, {}, {.timeout = absl::Seconds(5)});
+    if (!listed.ok() || listed->servers_size() != 2) return std::string();
+    for (const v1::Server& server : listed->servers()) {
+      if (server.is_owner()) return server.name();
+    }
+    return std::string();
+  };
+  const auto drain = [&](const std::string& server, bool undo) {
+    v1::DrainServerRequest request;
+    request.set_request_id(SystemRandom().Token(16));
+    request.set_server(server);
+    request.set_undo(undo);
+    const auto drained = BlockingCall(*at_second, kDrainServer, request, {.timeout = absl::Seconds(5)});
+    INFO(drained.status().ToString());
+    return drained.ok();
+  };
+  // Before, in the middle of, and after what it does about it.
+  for (const int millis : {0, 40, 80, 120, 160, 200}) {
+    INFO(millis << " ms");
+    std::string owner;
+    WaitUntil("both are there", absl::Seconds(30), [&] { return !(owner = owner_of(*at_second)).empty(); });
+    REQUIRE(drain(owner, false));
+    ::poll(nullptr, 0, millis);
+    cluster.Stop("immediate");
+    ::poll(nullptr, 0, 500);
+    cluster.Start();
+    WaitUntil("the other one has it", absl::Seconds(30), [&] {
+      const std::string now = owner_of(*at_second);
+      return !now.empty() && now != owner;
+    });
+    CHECK(first.server().IsRunning());
+    CHECK(second.server().IsRunning());
+    for (Transport* const transport : {&first.transport(), at_second.get()}) {
+      v1::GetRoundRequest get;
+      get.set_round(round);
+      WaitUntil("the round is there", absl::Seconds(10), [&] { return BlockingCall(*transport, kGetRound, get).ok(); });
+    }
+    REQUIRE(drain(owner, true));
+  }
+  first.StartWorker("w1", {"--concurrency", "4"});
+  Await(first, round);
+  CHECK(CountsOf(first.transport(), round) == std::vector<int64_t>(4, 1));
+}
+
 TEST_CASE("A server that stood still while another took its database over ends, and has changed nothing") {
   PostgresDatabase database;
   Federation first(On(database));
