@@ -84,7 +84,9 @@ absl::Status PostgresEngine::AddShards(std::vector<ServerRecord>& servers) {
                                     if (server.name != row.Bytes(1)) continue;
                                     owners[row.Int(0)] = &server;
                                     server.is_owner = true;
-                                    server.owner_for = std::max(server.owner_for, absl::Microseconds(row.Int(2)));
+                                    // The clock has gone on since the servers were read.
+                                    server.owner_for = std::max(
+                                        server.owner_for, std::min(server.up_for, absl::Microseconds(row.Int(2))));
                                     ++server.num_shards;
                                   }
                                 }}));

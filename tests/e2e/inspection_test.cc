@@ -108,10 +108,10 @@ void CheckJson(const Look& look, const std::string& text) {
 }
 
 // The commands that change something, or start something; the test below looks with all others.
-const std::set<std::string> kChanging = {"demo tags",    "demo reco",     "demo hitters",    "round create",
-                                         "round open",   "round cancel",  "task requeue",    "worker drain",
-                                         "token create", "token revoke",  "server selftest", "store backup",
-                                         "store copy",   "store restore", "store migrate"};
+const std::set<std::string> kChanging = {"demo tags",    "demo reco",    "demo hitters",  "round create",
+                                         "round open",   "round cancel", "task requeue",  "worker drain",
+                                         "server drain", "token create", "token revoke",  "server selftest",
+                                         "store backup", "store copy",   "store restore", "store migrate"};
 
 TEST_CASE("Every command that reads changes nothing, and its JSON is what the API says") {
   Federation federation;
@@ -143,6 +143,16 @@ TEST_CASE("Every command that reads changes nothing, and its JSON is what the AP
   CHECK(RoundOf(federation.transport(), live).etag() == etag);
   CHECK(DumpOf(federation) == before);
   Measured("{} runs of {} commands; {} bytes of store dump unchanged", runs, looked.size(), before.size());
+}
+
+TEST_CASE("A server that shares its store with nobody is not drained, and says how it is ended") {
+  Federation federation;
+  v1::DrainServerRequest request;
+  request.set_request_id("drain");
+  request.set_server("server-1");
+  const absl::Status refused = BlockingCall(federation.transport(), kDrainServer, request).status();
+  CHECK(absl::IsFailedPrecondition(refused));
+  CHECK(std::string(refused.message()).find("SIGTERM") != std::string::npos);
 }
 
 TEST_CASE("A real round's critical path is its wall time, has names for 99 % of it, and opens as a trace") {
